@@ -1,0 +1,55 @@
+# What a machine with Rust needs beyond it is installed on the way: a Redis server, a MariaDB server, a C compiler, for
+# `interop` a JDK and Maven.
+
+CARGO ?= cargo
+STOCK = $(CARGO) run --quiet --release --example stock -- --processes 4 --threads 8 --items 2000
+
+# The generations of Redisson to test against: the oldest, one of the first with the unlock latch and sharded pub/sub,
+# the newest.
+OLDEST = 3.14.0
+LATCHED = 3.27.2
+NEWEST = 4.7.0
+REDISSON = $(OLDEST) $(LATCHED) $(NEWEST)
+
+# Options for the JVM. No generation needs any for its locks on Java 17.
+JVM_OPTIONS =
+TASKS = $(CARGO) run --quiet --release --features mysql --example tasks --
+
+.PHONY: help test demo bench interop nightly ci tools
+
+help:
+	@echo "make test     runs the tests"
+	@echo "make demo     sells out with the lock, and oversells without it"
+	@echo "make bench    shows what the lock costs"
+	@echo "make interop  tests against Redisson in a JVM"
+	@echo "make nightly  runs the tests for longer, and interop"
+	@echo "make ci       checks all that a release needs"
+
+test: tools
+	$(CARGO) test --all-features
+
+demo: tools
+	$(CARGO) build --release --examples
+	tests/with-redis $(STOCK)
+	tests/with-redis $(STOCK) --without-lock
+	$(CARGO) build --release --features mysql --example tasks
+	for how in table optimistic pessimistic none; do tests/with-mariadb $(TASKS) --how $$how || exit 1; done
+
+bench: tools
+	tests/with-redis $(CARGO) bench --bench overhead
+	$(CARGO) bench --features mysql --bench mysql
+
+interop: tools
+	@.ci/install javac mvn
+	@CARGO="$(CARGO)" JVM_OPTIONS="$(JVM_OPTIONS)" tests/interop/run $(REDISSON)
+
+nightly: tools
+	REDLATCH_LONG=1 $(CARGO) test --all-features
+	$(MAKE) interop
+
+ci:
+	.ci/run
+
+tools:
+	@command -v $(CARGO) >/dev/null || { echo "Rust is missing, see https://rustup.rs" >&2; exit 1; }
+	@.ci/install redis-server mariadbd cc

@@ -1,0 +1,118 @@
+//! What a crew is told to do and what it notes of it; the package of the peers has its own crews and shares this.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::time::Duration;
+
+/// The holder says when it unlocked only after this, to be out of the way of what is measured.
+pub(crate) const OUT_OF_THE_WAY: Duration = Duration::from_millis(5);
+
+/// What a crew is told.
+#[derive(Clone, Debug)]
+pub(crate) enum Order {
+    /// All threads take the lock and give it back, again and again. Answer: the CPU time in ns, and how many
+    /// acquisitions failed; the notes are in the file.
+    Rush(Rush),
+    /// Answer: nothing, once it is held; when it began to give it back.
+    Hold(Duration),
+    /// Take it and give it back at once. Answer: when it began to wait and when it had it.
+    Wait,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Rush {
+    /// On the clock that all processes share.
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// How long each sleeps with the lock.
+    pub(crate) inside: Duration,
+    pub(crate) file: String,
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Order::Rush(rush) => write!(
+                f,
+                "rush {} {} {} {}",
+                rush.start,
+                rush.end,
+                rush.inside.as_micros(),
+                rush.file
+            ),
+            Order::Hold(hold) => write!(f, "hold {}", hold.as_micros()),
+            Order::Wait => f.write_str("wait"),
+        }
+    }
+}
+
+impl Order {
+    pub(crate) fn parse(line: &str) -> Order {
+        let number = |word: &str| -> u64 { word.parse().expect("a number") };
+        match line.splitn(5, ' ').collect::<Vec<_>>()[..] {
+            ["rush", start, end, inside, file] => Order::Rush(Rush {
+                start: number(start),
+                end: number(end),
+                inside: Duration::from_micros(number(inside)),
+                file: file.to_owned(),
+            }),
+            ["hold", hold] => Order::Hold(Duration::from_micros(number(hold))),
+            ["wait"] => Order::Wait,
+            _ => panic!("no such order: {line}"),
+        }
+    }
+}
+
+/// One acquisition of one thread, in ns on the clock that all processes share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stay {
+    pub(crate) asked: u64,
+    pub(crate) had: u64,
+    /// Just before it was given back.
+    pub(crate) left: u64,
+}
+
+/// What one thread did.
+pub(crate) type Notes = Vec<Stay>;
+
+/// Enough room for the notes of one thread to need no other while it is measured.
+pub(crate) fn notes() -> Notes {
+    Vec::with_capacity(1 << 17)
+}
+
+pub(crate) fn write(file: &str, threads: &[Notes]) {
+    let file = File::create(file).expect("a file for the notes");
+    let mut file = BufWriter::new(file);
+    let mut put = |number: u64| {
+        file.write_all(&number.to_le_bytes())
+            .expect("the notes are written");
+    };
+    for notes in threads {
+        put(notes.len() as u64);
+        for stay in notes {
+            put(stay.asked);
+            put(stay.had);
+            put(stay.left);
+        }
+    }
+    file.flush().expect("the notes are written");
+}
+
+pub(crate) fn read(file: &Path) -> Vec<Notes> {
+    let bytes = fs::read(file).expect("the notes");
+    let (words, _) = bytes.as_chunks();
+    let mut numbers = words.iter().map(|word| u64::from_le_bytes(*word));
+    let mut threads = Vec::new();
+    while let Some(length) = numbers.next() {
+        let mut next = || numbers.next().expect("a whole note");
+        let notes = (0..length).map(|_| Stay {
+            asked: next(),
+            had: next(),
+            left: next(),
+        });
+        threads.push(notes.collect());
+    }
+    threads
+}

@@ -1,0 +1,103 @@
+//! How long it takes until a waiter in another process has what the holder gives back.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::acts::Order;
+use crate::bare;
+use crate::kit::{Server, median};
+use crate::report::{Report, Table};
+use crate::rush::Crew;
+use crate::{Plan, Who};
+
+const HOLD: Duration = Duration::from_millis(50);
+
+/// Those who sleep between two tries take long, and a few rounds show it.
+const PEERS_SHARE: usize = 2;
+
+const WARM_UP: usize = 3;
+
+pub(crate) fn measure(plan: &Plan, server: &Server, report: &mut Report) {
+    let mut connection = bare::connect(&server.url());
+    let mut crews: Vec<(Crew, Vec<f64>, usize)> = plan
+        .who
+        .iter()
+        .map(|who| {
+            let crew = Crew::start(plan, *who, server, "w4", 2, 1);
+            (crew, Vec::new(), 0)
+        })
+        .collect();
+    let mut pings = Vec::new();
+    for round in 0..WARM_UP + plan.rounds {
+        for (crew, times, early) in &mut crews {
+            if crew.who.is_peer() && round >= WARM_UP + plan.rounds / PEERS_SHARE {
+                continue;
+            }
+            let (unlocked, had) = hand_on(crew);
+            if had < unlocked {
+                *early += 1;
+            } else if round >= WARM_UP {
+                times.push((had - unlocked) as f64 / 1000.0);
+            }
+            thread::sleep(HOLD);
+            let start = Instant::now();
+            redis::cmd("PING").exec(&mut connection).expect("PONG");
+            let ping = start.elapsed();
+            if round >= WARM_UP {
+                pings.push(ping.as_nanos() as f64 / 1000.0);
+            }
+        }
+    }
+
+    let ping = median(&mut pings);
+    let title = format!(
+        "W4: hand-off to another process after holding for {} ms (PING after that long: p50 {ping:.0} µs)",
+        HOLD.as_millis()
+    );
+    let mut table = Table::new(
+        &title,
+        &[
+            "",
+            "p50 µs",
+            "p90 µs",
+            "p50 / PING",
+            "rounds",
+            "two holders",
+        ],
+    );
+    for (crew, times, early) in &mut crews {
+        if times.is_empty() {
+            continue;
+        }
+        let middle = median(times);
+        table.row(vec![
+            crew.who.name().to_owned(),
+            format!("{middle:.0}"),
+            format!("{:.0}", times[times.len() * 9 / 10]),
+            format!("{:.2}", middle / ping),
+            times.len().to_string(),
+            early.to_string(),
+        ]);
+        if crew.who == Who::Redlatch {
+            report.value("w4_cold_rtts", middle / ping);
+            report.two_holders(*early);
+        }
+    }
+    report.table(table);
+}
+
+/// When the holder began to give the lock back, and when the waiter had it.
+fn hand_on(crew: &mut Crew) -> (u64, u64) {
+    let [holder, waiter] = &mut crew.parts[..] else {
+        panic!("two processes")
+    };
+    holder.tell(&Order::Hold(HOLD).to_string());
+    holder.hear();
+    waiter.tell(&Order::Wait.to_string());
+    let unlocked = holder.hear()[0];
+    let [asked, had] = waiter.hear()[..] else {
+        panic!("the waiter says two times")
+    };
+    assert!(asked < unlocked, "the waiter has waited for the holder");
+    (unlocked, had)
+}

@@ -1,0 +1,101 @@
+//! The tables and the JSON object.
+
+/// What is printed at the end.
+#[derive(Default)]
+pub(crate) struct Report {
+    tables: Vec<Table>,
+    values: Vec<(&'static str, f64)>,
+    two_holders: usize,
+}
+
+pub(crate) struct Table {
+    title: String,
+    rows: Vec<Vec<String>>,
+}
+
+const KEYS: [&str; 7] = [
+    "w3_fairness",
+    "w3_requests_per_acq",
+    "w3_vs_bare_pairs",
+    "w4_cold_rtts",
+    "w5_fairness",
+    "w5_requests_per_acq",
+    "w5_vs_bare_pairs",
+];
+
+impl Report {
+    pub(crate) fn table(&mut self, table: Table) {
+        self.tables.push(table);
+    }
+
+    /// Adds a value to the JSON object.
+    pub(crate) fn value(&mut self, key: &'static str, value: f64) {
+        assert!(KEYS.contains(&key), "a known key: {key}");
+        self.values.push((key, value));
+    }
+
+    /// How often redlatch was seen to have two holders at once.
+    pub(crate) fn two_holders(&mut self, times: usize) {
+        self.two_holders += times;
+    }
+
+    /// Fails if redlatch did.
+    pub(crate) fn print(&self) {
+        for table in &self.tables {
+            println!();
+            table.print();
+        }
+        let json = KEYS.map(|key| {
+            let value = self.values.iter().find(|(known, _)| *known == key);
+            match value {
+                Some((_, value)) => format!("\"{key}\":{}", (value * 1000.0).round() / 1000.0),
+                None => format!("\"{key}\":null"),
+            }
+        });
+        println!();
+        println!("{{{}}}", json.join(","));
+        assert_eq!(
+            self.two_holders, 0,
+            "redlatch had two holders at once so often"
+        );
+    }
+}
+
+impl Table {
+    pub(crate) fn new(title: &str, head: &[&str]) -> Table {
+        Table {
+            title: title.to_owned(),
+            rows: vec![head.iter().map(|cell| (*cell).to_owned()).collect()],
+        }
+    }
+
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
+        assert_eq!(cells.len(), self.rows[0].len(), "a cell for each column");
+        self.rows.push(cells);
+    }
+
+    fn print(&self) {
+        println!("{}", self.title);
+        println!();
+        let widths: Vec<usize> = (0..self.rows[0].len())
+            .map(|column| {
+                let cells = self.rows.iter().map(|row| row[column].chars().count());
+                cells.max().unwrap_or(0)
+            })
+            .collect();
+        for (index, row) in self.rows.iter().enumerate() {
+            print!("| {:<1$} |", row[0], widths[0]);
+            for (cell, width) in row.iter().zip(&widths).skip(1) {
+                print!(" {cell:>width$} |");
+            }
+            println!();
+            if index == 0 {
+                print!("|{:-<1$}|", "", widths[0] + 2);
+                for width in &widths[1..] {
+                    print!("{:->1$}:|", "", width + 1);
+                }
+                println!();
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The least that a lock on Redis can do.
+
+use redis::{Cmd, Connection, IntoConnectionInfo, io::tcp::TcpSettings};
+
+const LEASE: &str = "30000";
+
+/// KEYS: the lock. ARGV: the lease in ms, the visitor. Nil if it was taken, else the ms that it is held for.
+const ACQUIRE: &str = "
+if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then
+    redis.call('HINCRBY', KEYS[1], ARGV[2], 1)
+    redis.call('PEXPIRE', KEYS[1], ARGV[1])
+    return nil
+end
+return redis.call('PTTL', KEYS[1])
+";
+
+/// KEYS: the lock, its channel. ARGV: the message, the lease in ms, the visitor. 1 freed, 0 still held, nil not held.
+const UNLOCK: &str = "
+if redis.call('HEXISTS', KEYS[1], ARGV[3]) == 0 then
+    return nil
+end
+if redis.call('HINCRBY', KEYS[1], ARGV[3], -1) > 0 then
+    redis.call('PEXPIRE', KEYS[1], ARGV[2])
+    return 0
+end
+redis.call('DEL', KEYS[1])
+redis.call('PUBLISH', KEYS[2], ARGV[1])
+return 1
+";
+
+/// One lock of one thread, with its connection.
+pub(crate) struct Bare {
+    connection: Connection,
+    acquire: String,
+    unlock: String,
+    name: String,
+    channel: String,
+    visitor: String,
+}
+
+impl Bare {
+    pub(crate) fn new(url: &str, name: &str, thread: usize) -> Bare {
+        let mut connection = connect(url);
+        let mut load = |script: &str| {
+            let mut command = redis::cmd("SCRIPT");
+            command.arg("LOAD").arg(script);
+            command
+                .query::<String>(&mut connection)
+                .expect("a script is loaded")
+        };
+        Bare {
+            acquire: load(ACQUIRE),
+            unlock: load(UNLOCK),
+            connection,
+            name: name.to_owned(),
+            channel: format!("redisson_lock__channel:{{{name}}}"),
+            visitor: format!("0b6f0000-0000-4000-8000-000000000000:{thread}"),
+        }
+    }
+
+    pub(crate) fn lock(&mut self) {
+        assert!(self.try_lock(), "the lock is free");
+    }
+
+    pub(crate) fn try_lock(&mut self) -> bool {
+        let held_for: Option<i64> = Cmd::new()
+            .arg("EVALSHA")
+            .arg(&self.acquire)
+            .arg(1)
+            .arg(&self.name)
+            .arg(LEASE)
+            .arg(&self.visitor)
+            .query(&mut self.connection)
+            .expect("an answer to acquire");
+        held_for.is_none()
+    }
+
+    pub(crate) fn unlock(&mut self) {
+        let freed: Option<i64> = Cmd::new()
+            .arg("EVALSHA")
+            .arg(&self.unlock)
+            .arg(2)
+            .arg(&self.name)
+            .arg(&self.channel)
+            .arg("0")
+            .arg(LEASE)
+            .arg(&self.visitor)
+            .query(&mut self.connection)
+            .expect("an answer to unlock");
+        assert_eq!(freed, Some(1), "the lock was held");
+    }
+}
+
+pub(crate) fn connect(url: &str) -> Connection {
+    let info = url
+        .into_connection_info()
+        .expect("a good URL")
+        .set_tcp_settings(TcpSettings::default().set_nodelay(true));
+    redis::Client::open(info)
+        .and_then(|client| client.get_connection())
+        .expect("the server accepts a connection")
+}

@@ -1,0 +1,83 @@
+//! How long it takes until a waiter in another process has what the holder gives back.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redlatch::Client;
+
+use crate::Plan;
+use crate::bare;
+use crate::kit::{Part, Report, Server, median, now, orders, say};
+
+const HOLD: Duration = Duration::from_millis(50);
+
+/// The holder says when it unlocked only after this, to be out of the way of what is measured.
+const OUT_OF_THE_WAY: Duration = Duration::from_millis(5);
+
+const NAME: &str = "handed-on";
+
+pub(crate) fn measure(plan: &Plan, server: &Server, report: &mut Report) {
+    let mut holder = Part::start("holder", &[&server.url()]);
+    let mut waiter = Part::start("waiter", &[&server.url()]);
+    let mut connection = bare::connect(&server.url());
+    let (mut handed_on, mut pings) = (Vec::new(), Vec::new());
+    let warm_up = 3;
+    for round in 0..warm_up + plan.rounds {
+        holder.tell("hold");
+        holder.hear();
+        waiter.tell("wait");
+        let unlocked = holder.hear()[0];
+        let [asked, had] = waiter.hear()[..] else {
+            panic!("the waiter says two times")
+        };
+        assert!(
+            asked < unlocked && unlocked < had,
+            "the waiter has waited for the holder"
+        );
+
+        thread::sleep(HOLD);
+        let start = Instant::now();
+        redis::cmd("PING").exec(&mut connection).expect("PONG");
+        let ping = start.elapsed();
+        if round >= warm_up {
+            handed_on.push((had - unlocked) as f64 / 1000.0);
+            pings.push(ping.as_nanos() as f64 / 1000.0);
+        }
+    }
+    let (handed_on, ping) = (median(&mut handed_on), median(&mut pings));
+    report.value("handoff_cold_rtts", handed_on / ping);
+    report.row(
+        "hand-off to another process after 50 ms, p50 (bare: a PING after 50 ms)",
+        format!("{handed_on:.0} µs"),
+        format!("{ping:.0} µs"),
+        format!("{:.2}", handed_on / ping),
+    );
+}
+
+/// Takes the lock, keeps it for a while, and says when it began to give it back.
+pub(crate) fn holder(args: &[String]) {
+    let client = Client::open(&args[0]).expect("a client");
+    let lock = client.lock(NAME);
+    for _ in orders() {
+        lock.lock().expect("the lock is free");
+        say(&[]);
+        thread::sleep(HOLD);
+        let unlocked = now();
+        lock.unlock().expect("the lock is held");
+        thread::sleep(OUT_OF_THE_WAY);
+        say(&[unlocked]);
+    }
+}
+
+/// Waits for the lock, and says when it began to and when it had it.
+pub(crate) fn waiter(args: &[String]) {
+    let client = Client::open(&args[0]).expect("a client");
+    let lock = client.lock(NAME);
+    for _ in orders() {
+        let asked = now();
+        lock.lock().expect("the lock comes");
+        let had = now();
+        lock.unlock().expect("the lock is held");
+        say(&[asked, had]);
+    }
+}

@@ -1,0 +1,395 @@
+//! The client: hands out locks, and owns what they share.
+
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::core::{Core, Times};
+use crate::error::{Error, Result};
+use crate::hold::{LONGEST_LEASE, SHORTEST_LEASE};
+use crate::lock::Lock;
+use crate::loss::Loss;
+use crate::store::{Store, Warning};
+use crate::stores::memory::{Memory, World};
+#[cfg(feature = "mysql")]
+use crate::stores::mysql::MySql;
+use crate::stores::redis::{Redis, Settings};
+use crate::watchdog::OnLost;
+
+/// A connection to where the locks are kept, shared by all its clones, locks and guards.
+///
+/// It has a random uuid, a pool of connections, a renewal thread and a thread that listens for unlock messages; both
+/// start when they are first needed. Dropping the last clone, lock and guard does what [`Client::shutdown`] does.
+///
+/// # Examples
+///
+/// ```no_run
+/// use redlatch::Client;
+///
+/// let client = Client::open("redis://127.0.0.1:6379")?;
+/// client.lock("orders:42").run(|_| println!("alone"))?;
+/// # Ok::<(), redlatch::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    core: Arc<Core>,
+    home: Home,
+}
+
+/// Where a client keeps its locks, to make another one of the same place.
+#[derive(Clone)]
+enum Home {
+    Memory(Arc<World>),
+    Redis,
+    #[cfg(feature = "mysql")]
+    Mysql,
+}
+
+impl Client {
+    /// Makes a client of the Redis server at `url`, with the default settings.
+    ///
+    /// `redis://[user:password@]host[:port][/database]`, or `redis+unix:///path?db=1&user=…&pass=…`. With the feature
+    /// `mysql` also `mysql://user:password@host[:port]/database`. Connections are made when they are needed, so the
+    /// server need not be up yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] if the URL cannot be used.
+    pub fn open(url: &str) -> Result<Client> {
+        Client::builder().open(url)
+    }
+
+    /// Starts with the default settings.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Makes a client whose locks live in this process alone: for a first look, for doc examples, for unit tests.
+    ///
+    /// It is a world of its own; clones share it, and [`Client::another`] makes a second client of it, as if it were
+    /// another process. It obeys the same laws as Redis and is chosen by name only, never as a fallback.
+    pub fn in_memory() -> Client {
+        Client::builder().in_memory_unchecked()
+    }
+
+    /// Makes a second client of the same in-memory world; `None` for a client of Redis, where [`Client::open`] does.
+    pub fn another(&self) -> Option<Client> {
+        let Home::Memory(world) = &self.home else {
+            return None;
+        };
+        let settings = Builder {
+            watchdog_timeout: self.core.times.watchdog_timeout,
+            command_timeout: self.core.times.command_timeout,
+            outage_timeout: self.core.times.outage_timeout,
+            key_prefix: self.core.key_prefix.clone(),
+            ..Builder::default()
+        };
+        Some(settings.of_world(Arc::clone(world)))
+    }
+
+    /// Returns the lock of this name. No I/O.
+    ///
+    /// The name is 1 ..= 512 bytes of UTF-8 without control characters; every client and every Redisson that uses the
+    /// same name (and key prefix) on the same server and database has the same lock. A name that cannot be used is an
+    /// error of the first operation.
+    pub fn lock(&self, name: &str) -> Lock {
+        let full: Arc<str> = if self.core.key_prefix.is_empty() {
+            name.into()
+        } else {
+            format!("{}{name}", self.core.key_prefix).into()
+        };
+        let flaw = crate::stores::redis::flaw(name, &full);
+        #[cfg(feature = "mysql")]
+        let flaw = flaw.or_else(|| match self.home {
+            Home::Mysql => crate::stores::mysql::flaw(&full),
+            _ => None,
+        });
+        let flaw = flaw.map(Box::new);
+        Lock::new(Arc::clone(&self.core), full, flaw)
+    }
+
+    /// Returns the uuid under which this client's threads stand in the store.
+    pub fn id(&self) -> &str {
+        &self.core.id
+    }
+
+    /// Looks at the server for what endangers locks: evictions, replication without `min-replicas-to-write`, a
+    /// missing right, a server that is not the master, an old version. It changes nothing there.
+    ///
+    /// With the feature `tracing` the same is done once by itself, and the findings are logged.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unreachable`], [`Error::Permission`], … if the server cannot be asked.
+    pub fn check(&self) -> Result<Vec<Warning>> {
+        self.core.store.check(self.core.until())
+    }
+
+    /// Ends every wait with [`Error::Closed`], stops renewing, and joins the threads.
+    ///
+    /// Holds are not freed under the feet of threads that still work: `unlock` goes on working, what is not unlocked
+    /// ends with its lease. Listeners of a loss hear [`LossCause::Closed`](crate::LossCause::Closed).
+    pub fn shutdown(&self) {
+        self.core.shut_down();
+    }
+
+    #[cfg(any(feature = "test-util", feature = "mysql"))]
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(crate) fn world(&self) -> Option<&World> {
+        match &self.home {
+            Home::Memory(world) => Some(world),
+            _ => None,
+        }
+    }
+}
+
+// A panic of the caller leaves nothing half done: no code of the caller runs under a mutex of this library.
+impl UnwindSafe for Client {}
+impl RefUnwindSafe for Client {}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("id", &self.core.id)
+            .field("store", &self.core.store)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The settings of a client.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use redlatch::Client;
+///
+/// let client = Client::builder()
+///     .watchdog_timeout(Duration::from_secs(10))
+///     .on_lost(|loss| eprintln!("stop working: {loss}"))
+///     .open("redis://127.0.0.1:6379")?;
+/// # Ok::<(), redlatch::Error>(())
+/// ```
+#[must_use]
+pub struct Builder {
+    watchdog_timeout: Duration,
+    command_timeout: Duration,
+    connect_timeout: Duration,
+    outage_timeout: Duration,
+    pool_size: u32,
+    key_prefix: String,
+    #[cfg(feature = "mysql")]
+    lock_table: String,
+    on_lost: Option<OnLost>,
+}
+
+impl Default for Builder {
+    fn default() -> Builder {
+        Builder {
+            watchdog_timeout: Duration::from_secs(30),
+            command_timeout: Duration::from_secs(2),
+            connect_timeout: Duration::from_secs(1),
+            outage_timeout: Duration::from_secs(30),
+            pool_size: 32,
+            key_prefix: String::new(),
+            #[cfg(feature = "mysql")]
+            lock_table: "redlatch".to_owned(),
+            on_lost: None,
+        }
+    }
+}
+
+impl Builder {
+    /// Sets the lease time of locks without a fixed one; they are renewed at a third of it.
+    ///
+    /// It is also how long a lock stays taken when its holder dies. 10 ms ..= 365 days. Defaults to 30 s, as in Redisson.
+    pub fn watchdog_timeout(mut self, timeout: Duration) -> Builder {
+        self.watchdog_timeout = timeout;
+        self
+    }
+
+    /// Sets how long one request may take in all, connecting and authenticating included.
+    ///
+    /// Defaults to 2 s.
+    pub fn command_timeout(mut self, timeout: Duration) -> Builder {
+        self.command_timeout = timeout;
+        self
+    }
+
+    /// Sets how long connecting and authenticating may take, within the time of the request that needs it.
+    ///
+    /// Defaults to 1 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Builder {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// Sets how long a wait without a deadline goes on while the server gives no usable answer.
+    ///
+    /// Defaults to 30 s.
+    pub fn outage_timeout(mut self, timeout: Duration) -> Builder {
+        self.outage_timeout = timeout;
+        self
+    }
+
+    /// Sets how many requests may be under way at once; more of them queue up. A connection is made when one is needed.
+    ///
+    /// A thread that waits for a lock has no connection. Defaults to 32.
+    pub fn pool_size(mut self, connections: u32) -> Builder {
+        self.pool_size = connections;
+        self
+    }
+
+    /// Puts a prefix before every name. Redisson's `nameMapper` does the same.
+    ///
+    /// Defaults to none.
+    pub fn key_prefix(mut self, prefix: impl Into<String>) -> Builder {
+        self.key_prefix = prefix.into();
+        self
+    }
+
+    /// Sets the name of the lock table in a database; that of the named rows is the same with `_rows` behind it.
+    ///
+    /// Letters, digits, `_` and `$`. Defaults to `redlatch`.
+    #[cfg(feature = "mysql")]
+    pub fn lock_table(mut self, table: impl Into<String>) -> Builder {
+        self.lock_table = table.into();
+        self
+    }
+
+    /// Sets what is called when a hold of this client is lost.
+    ///
+    /// It runs on a thread of its own, with no lock of this library held; a panic in it is contained, and a slow one
+    /// delays only the next call. Defaults to nothing.
+    pub fn on_lost(mut self, hook: impl Fn(&Loss) + Send + Sync + 'static) -> Builder {
+        self.on_lost = Some(Arc::new(hook));
+        self
+    }
+
+    /// Makes a client of the Redis server at `url`. See [`Client::open`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] if a setting or the URL cannot be used.
+    pub fn open(self, url: &str) -> Result<Client> {
+        self.validate()?;
+        let id = new_id();
+        if url.starts_with("mysql:") || url.starts_with("mariadb:") {
+            return self.open_database(id, url);
+        }
+        let store = Redis::open(
+            url,
+            Settings {
+                command_timeout: self.command_timeout,
+                connect_timeout: self.connect_timeout,
+                pool_size: self.pool_size,
+            },
+        )?;
+        Ok(self.of_store(id, Arc::new(store), Home::Redis))
+    }
+
+    #[cfg(feature = "mysql")]
+    fn open_database(self, id: Arc<str>, url: &str) -> Result<Client> {
+        let settings = crate::stores::mysql::Settings {
+            command_timeout: self.command_timeout,
+            connect_timeout: self.connect_timeout,
+            pool_size: self.pool_size,
+            table: self.lock_table.clone(),
+        };
+        let store = MySql::open(url, settings)?;
+        Ok(self.of_store(id, Arc::new(store), Home::Mysql))
+    }
+
+    #[cfg(not(feature = "mysql"))]
+    fn open_database(self, _: Arc<str>, _: &str) -> Result<Client> {
+        Err(Error::InvalidConfig {
+            setting: "the URL",
+            reason: "locks in a database need the feature `mysql`: redlatch = { features = [\"mysql\"], … }"
+                .to_owned(),
+        })
+    }
+
+    /// Makes a client whose locks live in this process alone. See [`Client::in_memory`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] if a setting cannot be used.
+    pub fn in_memory(self) -> Result<Client> {
+        self.validate()?;
+        Ok(self.in_memory_unchecked())
+    }
+
+    fn in_memory_unchecked(self) -> Client {
+        self.of_world(Arc::default())
+    }
+
+    fn of_world(self, world: Arc<World>) -> Client {
+        let store = Arc::new(Memory::new(Arc::clone(&world)));
+        self.of_store(new_id(), store, Home::Memory(world))
+    }
+
+    fn of_store(self, id: Arc<str>, store: Arc<dyn Store>, home: Home) -> Client {
+        let times = Times {
+            watchdog_timeout: self.watchdog_timeout,
+            command_timeout: self.command_timeout,
+            outage_timeout: self.outage_timeout,
+        };
+        Client {
+            core: Arc::new(Core::new(id, store, times, self.key_prefix, self.on_lost)),
+            home,
+        }
+    }
+
+    fn validate(&self) -> Result<()> {
+        let invalid = |setting, reason: String| Err(Error::InvalidConfig { setting, reason });
+        if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&self.watchdog_timeout) {
+            return invalid(
+                "watchdog_timeout",
+                format!("{:?} is outside 10 ms ..= 365 days", self.watchdog_timeout),
+            );
+        }
+        for (setting, timeout) in [
+            ("command_timeout", self.command_timeout),
+            ("connect_timeout", self.connect_timeout),
+            ("outage_timeout", self.outage_timeout),
+        ] {
+            if !(LEAST_TIMEOUT..=MOST_TIMEOUT).contains(&timeout) {
+                return invalid(setting, format!("{timeout:?} is outside 1 ms ..= 1 day"));
+            }
+        }
+        if !(1..=MOST_CONNECTIONS).contains(&self.pool_size) {
+            return invalid(
+                "pool_size",
+                format!("{} is outside 1 ..= {MOST_CONNECTIONS}", self.pool_size),
+            );
+        }
+        Ok(())
+    }
+}
+
+const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
+const MOST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+/// Half of what a Redis server takes by default (`maxclients` 10000), for all clients together.
+const MOST_CONNECTIONS: u32 = 5000;
+
+fn new_id() -> Arc<str> {
+    uuid::Uuid::new_v4().hyphenated().to_string().into()
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("watchdog_timeout", &self.watchdog_timeout)
+            .field("command_timeout", &self.command_timeout)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("outage_timeout", &self.outage_timeout)
+            .field("pool_size", &self.pool_size)
+            .field("key_prefix", &self.key_prefix)
+            .finish_non_exhaustive()
+    }
+}

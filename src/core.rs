@@ -1,0 +1,96 @@
+//! What a client, its locks and its guards share.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use crate::hold::{Hold, Lease};
+use crate::line::Lines;
+use crate::store::Store;
+use crate::watchdog::{OnLost, Watchdog};
+
+/// One client. It ends with the last of its handles.
+pub(crate) struct Core {
+    /// The client's uuid, as it stands in visitor ids.
+    pub(crate) id: Arc<str>,
+    /// The client's number in this process.
+    pub(crate) number: u64,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) watchdog: Watchdog,
+    pub(crate) times: Times,
+    /// The threads that wait, by name of lock.
+    pub(crate) lines: Arc<Lines<Offer, Arc<Hold>>>,
+    pub(crate) key_prefix: String,
+    pid: u32,
+    holds: AtomicU64,
+    is_shut_down: AtomicBool,
+}
+
+/// The times that a client is set to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub(crate) watchdog_timeout: Duration,
+    pub(crate) command_timeout: Duration,
+    pub(crate) outage_timeout: Duration,
+}
+
+/// What a waiting thread offers to be handed a hold by.
+#[derive(Debug)]
+pub(crate) struct Offer {
+    pub(crate) thread: u64,
+    /// Lives as long as the thread.
+    pub(crate) life: Weak<()>,
+    pub(crate) lease: Lease,
+}
+
+impl Core {
+    pub(crate) fn new(
+        id: Arc<str>,
+        store: Arc<dyn Store>,
+        times: Times,
+        key_prefix: String,
+        on_lost: Option<OnLost>,
+    ) -> Core {
+        static CLIENTS: AtomicU64 = AtomicU64::new(0);
+        Core {
+            id,
+            number: CLIENTS.fetch_add(1, Ordering::Relaxed),
+            watchdog: Watchdog::new(Arc::clone(&store), times.command_timeout, on_lost),
+            store,
+            times,
+            lines: Arc::default(),
+            key_prefix,
+            pid: std::process::id(),
+            holds: AtomicU64::new(0),
+            is_shut_down: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn next_hold(&self) -> u64 {
+        self.holds.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// When a request that starts now has to be over.
+    pub(crate) fn until(&self) -> Instant {
+        Instant::now() + self.times.command_timeout
+    }
+
+    pub(crate) fn is_forked(&self) -> bool {
+        std::process::id() != self.pid
+    }
+
+    pub(crate) fn shut_down(&self) {
+        if self.is_forked() || self.is_shut_down.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.store.signals().close();
+        self.watchdog.stop();
+        self.store.close();
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.shut_down();
+    }
+}

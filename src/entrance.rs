@@ -1,0 +1,384 @@
+//! How a thread enters a lock, enters it again, and leaves it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::claim::{Claim, VisitorId};
+use crate::clock::Moment;
+use crate::core::{Core, Offer};
+use crate::error::{Error, Result};
+use crate::hold::{Hold, LONGEST_LEASE, Lease, LevelId, Return, SHORTEST_LEASE};
+use crate::line::{Place, Turn};
+use crate::loss::LossCause;
+use crate::signals::Parker;
+use crate::store::{Attempt, Release, Transfer};
+use crate::thread::{StackKey, ThreadToken};
+use crate::trace::{self, WaitSpan};
+use crate::wait::{self, Patience, Queue, Room, Verdict};
+
+/// The way into one lock, with one lease.
+#[derive(Clone)]
+pub(crate) struct Entrance {
+    pub(crate) core: Arc<Core>,
+    pub(crate) key: StackKey,
+    pub(crate) lease: Lease,
+    /// What is wrong with the name, kept for the first operation.
+    pub(crate) flaw: Option<Box<Error>>,
+}
+
+/// A level of a hold that was entered.
+pub(crate) struct Entry {
+    pub(crate) hold: Arc<Hold>,
+    pub(crate) level: LevelId,
+}
+
+impl Entrance {
+    /// Says what is wrong with this lock or its client before anything is sent.
+    pub(crate) fn ready(&self) -> Result<()> {
+        if let Some(flaw) = &self.flaw {
+            return Err((**flaw).clone());
+        }
+        // A forked child has a copy of everything but owns nothing, and other threads' mutexes may be locked for good.
+        if self.core.is_forked() {
+            return Err(Error::Forked {
+                lock: Arc::clone(&self.key.name),
+            });
+        }
+        Ok(())
+    }
+
+    /// Takes the lock or enters it once more; `None` if it was refused until the patience was over.
+    pub(crate) fn enter(&self, patience: Patience<'_>) -> Result<Option<Entry>> {
+        self.ready()?;
+        if let Lease::Fixed(lease) = self.lease
+            && !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease)
+        {
+            return Err(Error::InvalidLease {
+                lock: Arc::clone(&self.key.name),
+                lease,
+            });
+        }
+        let me = ThreadToken::current();
+        // A re-entry passes the line by.
+        let is_inside = || {
+            let current = me.held.current(&self.key);
+            current.is_some_and(|hold| hold.is_held())
+        };
+        let _span = WaitSpan::enter(&self.key.name, me.id);
+        let room = Room {
+            lock: &self.key.name,
+            signals: self.core.store.signals(),
+            command_timeout: self.core.times.command_timeout,
+            outage_timeout: self.core.times.outage_timeout,
+            is_busy: self.core.lines.is_busy(&self.key.name) && !is_inside(),
+        };
+        let mut is_first_refusal = true;
+        let entry = wait::wait(
+            &room,
+            patience,
+            |until| {
+                let verdict = self.attempt(&me, until)?;
+                if matches!(verdict, Verdict::Refused { .. })
+                    && std::mem::take(&mut is_first_refusal)
+                {
+                    trace::contended(&self.key.name);
+                }
+                Ok(verdict)
+            },
+            |parker| self.core.store.subscribe(&self.key.name, parker),
+            |parker| (!is_inside()).then(|| Standing::join(self, &me, parker)),
+        )?;
+        Ok(entry)
+    }
+
+    fn attempt(&self, me: &Arc<ThreadToken>, until: Instant) -> Result<Verdict<Entry>> {
+        // At each attempt: the thread that renews may die while we wait.
+        self.core.watchdog.ensure_running(&self.key.name)?;
+        if let Some(hold) = me.held.current(&self.key)
+            && let Some(entry) = self.reenter(&hold, until)?
+        {
+            return Ok(Verdict::Done(entry));
+        }
+        let claim = Claim {
+            name: Arc::clone(&self.key.name),
+            visitor: VisitorId::new(&self.core.id, me.id, self.core.next_hold()),
+            count: 0,
+            lease: self.lease.duration(),
+        };
+        match self.core.store.acquire(&claim, until)? {
+            Attempt::Granted { sent, fence } => {
+                let guarded = self.core.watchdog.guarded();
+                let hold = Hold::new(&claim, me.id, me.life(), guarded, self.lease, sent);
+                let hold = Arc::new(hold.with_fence(fence));
+                if !hold.is_valid() {
+                    // The answer came after all that it could have been good for.
+                    self.core.watchdog.settle(claim.doubt(0));
+                    return Err(self.late(&claim));
+                }
+                trace::acquired(&claim.name, &claim.visitor);
+                me.held.push(&self.key, Arc::clone(&hold));
+                self.core.watchdog.watch(&hold);
+                Ok(Verdict::Done(Entry { hold, level: 0 }))
+            }
+            Attempt::Refused { retry_after } => Ok(Verdict::Refused { retry_after }),
+            // Nobody else knows this visitor yet.
+            Attempt::Lost(_) => Ok(Verdict::Refused {
+                retry_after: Some(Duration::ZERO),
+            }),
+            Attempt::Unknown { doubt, error } => {
+                self.core.watchdog.settle(doubt);
+                Err(error)
+            }
+        }
+    }
+
+    /// Enters `hold` once more; `None` if it turns out to be over, and a new one has to begin.
+    fn reenter(&self, hold: &Arc<Hold>, until: Instant) -> Result<Option<Entry>> {
+        if !hold.is_held() {
+            return Ok(None);
+        }
+        if let Some(cause) = hold.lapse() {
+            self.core.watchdog.end(hold, cause);
+            return Ok(None);
+        }
+        let claim = hold.reentry(self.lease);
+        match self.core.store.acquire(&claim, until)? {
+            Attempt::Granted { sent, .. } => {
+                let Some(level) = hold.entered(&claim, self.lease, sent) else {
+                    // It has ended here while the request was under way, and must not last on in the store.
+                    self.core.watchdog.settle(claim.doubt(0));
+                    return Ok(None);
+                };
+                self.core.watchdog.rewatch(hold);
+                Ok(Some(Entry {
+                    hold: Arc::clone(hold),
+                    level,
+                }))
+            }
+            Attempt::Lost(cause) => {
+                self.core.watchdog.lose(hold, cause);
+                Ok(None)
+            }
+            Attempt::Refused { .. } => {
+                self.core.watchdog.lose(hold, LossCause::Gone);
+                Ok(None)
+            }
+            // The outer hold goes on with the count it has; the request, if it ran, changed no more than that count.
+            Attempt::Unknown { error, .. } => {
+                hold.reentry_unknown();
+                Err(error)
+            }
+        }
+    }
+
+    fn late(&self, claim: &Claim) -> Error {
+        Error::Unknown {
+            lock: Arc::clone(&claim.name),
+            node: "the store".into(),
+            operation: "acquire",
+            visitor: Some(claim.visitor.clone()),
+            reason: "it answered after the lease it granted had ended".to_owned(),
+        }
+    }
+
+    /// Gives level `level` of `hold` back, by the thread that holds it and after [`Entrance::ready`].
+    pub(crate) fn leave(&self, hold: &Arc<Hold>, level: LevelId) -> Result<()> {
+        if hold.is_held()
+            && let Some(cause) = hold.lapse()
+        {
+            self.core.watchdog.end(hold, cause);
+        }
+        let until = self.core.until();
+        let outcome = match hold.leave(level, until) {
+            Return::Lost(cause) => Err(hold.lost_error(cause)),
+            Return::Whole(claim) => self.release(hold, &claim, until),
+            Return::Part(claim, sent) => match self.core.store.release_level(&claim, until) {
+                Ok(Release::Done { .. }) => {
+                    hold.confirmed(&claim, sent, Moment::now());
+                    self.core.watchdog.rewatch(hold);
+                    Ok(())
+                }
+                Ok(Release::NotHeld(cause)) => {
+                    self.core.watchdog.lose(hold, cause.clone());
+                    Err(hold.lost_error(cause))
+                }
+                Ok(Release::Unknown { error, .. }) | Err(error) => {
+                    self.core.watchdog.rewatch(hold);
+                    Err(error)
+                }
+            },
+            Return::Expired(claim) => {
+                // The remaining levels had leases that are over: they learn it now, and others need not wait.
+                self.core.watchdog.lose(hold, LossCause::LeaseEnded);
+                self.release(hold, &claim, until)
+            }
+        };
+        ThreadToken::current().held.settle(&self.key, hold);
+        outcome
+    }
+
+    fn release(&self, hold: &Hold, claim: &Claim, until: Instant) -> Result<()> {
+        self.core.watchdog.unwatch(hold);
+        let outcome = match self.hand_over(hold, claim, until) {
+            Some(outcome) => outcome,
+            None => self.set_free(hold, claim, until),
+        };
+        hold.hush();
+        trace::unlocked(&claim.name, &claim.visitor);
+        outcome
+    }
+
+    fn set_free(&self, hold: &Hold, claim: &Claim, until: Instant) -> Result<()> {
+        let mut stand_back = None;
+        let outcome = match self.core.store.release(claim, until) {
+            Ok(Release::Done { others_wait }) => {
+                // Two round trips: that long another process takes to hear of it and to ask.
+                let rest = || {
+                    let left = until.saturating_duration_since(Instant::now());
+                    let took = self.core.times.command_timeout.saturating_sub(left);
+                    (took * 2).min(LONGEST_STAND_BACK)
+                };
+                stand_back = others_wait.then(rest);
+                Ok(())
+            }
+            Ok(Release::NotHeld(cause)) => {
+                self.core.watchdog.lost_in_release(hold, cause.clone());
+                Err(hold.lost_error(cause))
+            }
+            Ok(Release::Unknown { doubt, error }) => {
+                self.core.watchdog.settle(doubt);
+                Err(error)
+            }
+            Err(error) => {
+                self.core.watchdog.settle(claim.doubt(0));
+                Err(error)
+            }
+        };
+        self.core.lines.freed(&claim.name, stand_back);
+        outcome
+    }
+
+    /// Hands the hold to the first in line; `None` if nobody is there to take it, or it did not come to that.
+    fn hand_over(&self, hold: &Hold, claim: &Claim, until: Instant) -> Option<Result<()>> {
+        let chosen = self.core.lines.choose(&claim.name)?;
+        let Offer {
+            thread,
+            life,
+            lease,
+        } = chosen.offer();
+        let next = Claim {
+            name: Arc::clone(&claim.name),
+            visitor: VisitorId::new(&self.core.id, *thread, self.core.next_hold()),
+            count: 0,
+            lease: lease.duration(),
+        };
+        let outcome = match self.core.store.transfer(claim, &next, until) {
+            Ok(Transfer::Done {
+                sent,
+                fence,
+                others_wait,
+            }) => {
+                let guarded = self.core.watchdog.guarded();
+                let heir = Hold::new(&next, *thread, life.clone(), guarded, *lease, sent);
+                let heir = Arc::new(heir.with_fence(fence));
+                trace::acquired(&next.name, &next.visitor);
+                self.core.watchdog.watch(&heir);
+                chosen.grant(heir, others_wait);
+                return Some(Ok(()));
+            }
+            Ok(Transfer::NotHeld(cause)) => {
+                self.core.watchdog.lost_in_release(hold, cause.clone());
+                Err(hold.lost_error(cause))
+            }
+            Ok(Transfer::Unknown { from, to, error }) => {
+                self.core.watchdog.settle(from);
+                self.core.watchdog.settle(to);
+                Err(error)
+            }
+            // Nothing was changed; the plain release may do, or says what is wrong.
+            Err(_) => return None,
+        };
+        drop(chosen);
+        self.core.lines.freed(&claim.name, None);
+        Some(outcome)
+    }
+}
+
+impl Entrance {
+    fn line_up(&self, me: &ThreadToken, parker: &Arc<Parker>) -> Place<Offer, Arc<Hold>> {
+        let offer = Offer {
+            thread: me.id,
+            life: me.life(),
+            lease: self.lease,
+        };
+        self.core.lines.join(&self.key.name, parker, offer)
+    }
+
+    /// Makes the hold that was handed over the current one of the thread, if it is still worth it.
+    fn accept(&self, me: &ThreadToken, hold: Arc<Hold>) -> Option<Entry> {
+        if !hold.is_valid() {
+            self.discard(&hold);
+            return None;
+        }
+        me.held.push(&self.key, Arc::clone(&hold));
+        Some(Entry { hold, level: 0 })
+    }
+
+    fn discard(&self, hold: &Hold) {
+        self.core.watchdog.unwatch(hold);
+        self.core.watchdog.settle(hold.doubt());
+    }
+}
+
+const LONGEST_STAND_BACK: Duration = Duration::from_millis(10);
+
+/// The place of a thread in the line for one lock.
+struct Standing<'a> {
+    entrance: &'a Entrance,
+    me: &'a Arc<ThreadToken>,
+    parker: Arc<Parker>,
+    place: Place<Offer, Arc<Hold>>,
+}
+
+impl<'a> Standing<'a> {
+    fn join(entrance: &'a Entrance, me: &'a Arc<ThreadToken>, parker: &Arc<Parker>) -> Self {
+        Standing {
+            entrance,
+            me,
+            parker: Arc::clone(parker),
+            place: entrance.line_up(me, parker),
+        }
+    }
+}
+
+impl Queue<Entry> for Standing<'_> {
+    fn turn(&self) -> Turn {
+        self.place.turn()
+    }
+
+    fn take(&mut self) -> Option<Entry> {
+        let entry = self.entrance.accept(self.me, self.place.take()?);
+        if entry.is_none() {
+            self.place = self.entrance.line_up(self.me, &self.parker);
+        }
+        entry
+    }
+
+    fn note_usable(&self) {
+        self.place.note_usable();
+    }
+
+    fn last_usable(&self) -> Option<Instant> {
+        self.place.last_usable()
+    }
+
+    fn leave(self, has_the_lock: bool) -> Option<Entry> {
+        let handed = self.place.leave(has_the_lock)?;
+        if has_the_lock {
+            // The store has granted it twice, which it may only if one of the two is over.
+            self.entrance.discard(&handed);
+            return None;
+        }
+        self.entrance.accept(self.me, handed)
+    }
+}

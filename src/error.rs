@@ -1,0 +1,430 @@
+//! What can go wrong, in words for the person who reads the log at night: the lock, the node, what to do.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::claim::VisitorId;
+use crate::loss::LossCause;
+
+/// The result of a lock operation.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong.
+///
+/// *Refused* (somebody else holds the lock) is no error but `Ok(false)` or `Ok(None)`. *Lost*, *unknown* and
+/// *unreachable* are different things and are never turned into one another.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The name cannot be a lock name.
+    #[error("lock name {name:?} cannot be used: {reason}")]
+    InvalidName {
+        /// The name as it was given, shortened if it is very long.
+        name: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The lease time is outside 10 ms ..= 365 days.
+    #[error("lock {lock:?}: a lease time of {lease:?} is outside 10 ms ..= 365 days")]
+    InvalidLease {
+        /// The lock.
+        lock: Arc<str>,
+        /// The lease time asked for.
+        lease: Duration,
+    },
+    /// The wait time is so long that its end cannot be expressed. `lock()` waits for ever.
+    #[error(
+        "lock {lock:?}: a wait of {wait:?} has no end that can be expressed; use lock() to wait for ever"
+    )]
+    InvalidWait {
+        /// The lock.
+        lock: Arc<str>,
+        /// The wait time asked for.
+        wait: Duration,
+    },
+    /// A setting or a URL cannot be used.
+    #[error("{setting} cannot be used: {reason}")]
+    InvalidConfig {
+        /// Which one.
+        setting: &'static str,
+        /// What is wrong with it; never a secret.
+        reason: String,
+    },
+    /// The server could not be reached, or gave no answer before the request was sent. Nothing was changed.
+    #[error("lock {lock:?}: {node} cannot be reached: {reason}")]
+    Unreachable {
+        /// The lock.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// What happened.
+        reason: String,
+    },
+    /// A request was sent and no answer came: whether it took effect is not known.
+    ///
+    /// What this means for the hold is said at the operation; whatever the request may have left behind is released in
+    /// the background, and dies with its lease at the latest.
+    #[error(
+        "lock {lock:?}: {node} did not answer the {operation}{}, its outcome is unknown: {reason}",
+        Of(visitor)
+    )]
+    Unknown {
+        /// The lock.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// `acquire`, `release`, …
+        operation: &'static str,
+        /// The visitor the request was for; `None` for a forced release.
+        visitor: Option<VisitorId>,
+        /// What happened.
+        reason: String,
+    },
+    /// The server answered that it cannot do it now: loading, busy, read-only, out of memory, too many clients, …
+    #[error("lock {lock:?}: {node} cannot serve the request now: {reason}")]
+    Unavailable {
+        /// The lock.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// The server's words.
+        reason: String,
+    },
+    /// The server does not let this user in, or not do what the lock needs.
+    #[error(
+        "lock {lock:?}: {node} does not permit it: {reason}{}",
+        Missing(missing)
+    )]
+    Permission {
+        /// The lock.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// The server's words.
+        reason: String,
+        /// The commands and channels that the user was found to lack, in the form of ACL rules.
+        missing: Vec<String>,
+    },
+    /// The name is used by something that is not a lock of this kind; it was left as it is.
+    #[error(
+        "lock {lock:?}: {node} has something else under this name, which was left as it is: {reason}"
+    )]
+    WrongType {
+        /// The lock.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// What is there.
+        reason: String,
+    },
+    /// The hold in the store has a count that is no number; somebody else has written to it.
+    #[error(
+        "lock {lock:?}: the hold count of {visitor} on {node} is not a number, something else writes to this key"
+    )]
+    CorruptCount {
+        /// The lock.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// The visitor whose count it is.
+        visitor: VisitorId,
+    },
+    /// The lock is held by a key that never expires, so waiting for it may never end.
+    #[error(
+        "lock {lock:?} is held by a key without a time to live; if its holder is gone, free it with force_unlock()"
+    )]
+    NoTtl {
+        /// The lock.
+        lock: Arc<str>,
+    },
+    /// The server answered something that this library does not expect.
+    #[error("lock {lock:?}: unexpected answer from {node}: {reason}")]
+    Unexpected {
+        /// The lock.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// The answer, shortened.
+        reason: String,
+    },
+    /// The calling thread does not hold the lock. The `IllegalMonitorStateException` of Java.
+    #[error("lock {lock:?} is not held by the current thread ({client}:{thread})")]
+    NotHeld {
+        /// The lock.
+        lock: Arc<str>,
+        /// The client's uuid.
+        client: Arc<str>,
+        /// The number of the calling thread.
+        thread: u64,
+    },
+    /// The calling thread held the lock and lost it.
+    #[error("lock {lock:?}: the hold of {visitor} was lost: {cause}")]
+    Lost {
+        /// The lock.
+        lock: Arc<str>,
+        /// The visitor that held it.
+        visitor: VisitorId,
+        /// Why.
+        cause: LossCause,
+    },
+    /// The wait was ended by its [`Interrupt`](crate::Interrupt); nothing is held.
+    #[error("lock {lock:?}: the wait was interrupted")]
+    Interrupted {
+        /// The lock.
+        lock: Arc<str>,
+    },
+    /// The client was shut down.
+    #[error("lock {lock:?}: the client was shut down")]
+    Closed {
+        /// The lock.
+        lock: Arc<str>,
+    },
+    /// This process was forked from the one that made the client. Make a new client in the child.
+    #[error(
+        "lock {lock:?}: the client was made before fork(); make a new one in the child process"
+    )]
+    Forked {
+        /// The lock.
+        lock: Arc<str>,
+    },
+    /// A row that is to be locked or changed was locked by somebody else until the wait was over.
+    #[error(
+        "row {lock:?}: {node} has it locked for somebody else ({reason}); wait longer, or look for a transaction that was left open"
+    )]
+    WaitTimeout {
+        /// The table and the key.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// The server's words.
+        reason: String,
+    },
+    /// Two transactions waited for each other and the server has undone this one; it may be run again from its start.
+    #[error(
+        "row {lock:?}: {node} undid the transaction because of a deadlock ({reason}); run it again, and lock rows in one order or with lock_many()"
+    )]
+    Deadlock {
+        /// The table and the key.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// The server's words.
+        reason: String,
+    },
+    /// There is no row with this key.
+    #[error(
+        "row {lock:?}: {node} has no row with the key {key}; insert it before it is locked or changed"
+    )]
+    RowNotFound {
+        /// The table.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// The key as SQL.
+        key: String,
+    },
+    /// Others changed the row again and again between reading and writing; nothing was changed.
+    #[error(
+        "row {lock:?} on {node}: others changed it during each of {attempts} attempts; try again later, allow more attempts, or use one relative UPDATE or a row lock"
+    )]
+    Conflict {
+        /// The table and the key.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// How often it was tried.
+        attempts: u32,
+    },
+    /// A table is missing or is not what a lock can rely on.
+    #[error("lock {lock:?}: {node} lacks what it needs: {reason}")]
+    Schema {
+        /// The lock or the table.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// What is missing, and how to get it.
+        reason: String,
+    },
+    /// The transaction is gone and with it the lock on its rows: nothing of it was written.
+    #[error("lock {lock:?}: {node} has rolled the transaction back, nothing was written: {reason}")]
+    TransactionLost {
+        /// The lock, or the table and the key.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// What happened.
+        reason: String,
+    },
+    /// What was asked for cannot be done here.
+    #[error("lock {lock:?}: {reason}")]
+    Unsupported {
+        /// The lock, or the table and the key.
+        lock: Arc<str>,
+        /// What cannot be done, and what can be done instead.
+        reason: String,
+    },
+    /// The server answered a statement with an error that this library has no name for.
+    #[error("lock {lock:?}: {node} answered with error {code}: {reason}")]
+    Sql {
+        /// The lock, or the table and the key.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// The server's number of the error.
+        code: u16,
+        /// The server's words.
+        reason: String,
+    },
+    /// The renewal thread could not be started or has died: no lock can be kept, so none is taken.
+    #[error("lock {lock:?}: the renewal thread is not running: {reason}")]
+    WatchdogDied {
+        /// The lock.
+        lock: Arc<str>,
+        /// What is known about it.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// Returns the name of the lock concerned, prefix included; `None` for settings.
+    pub fn lock_name(&self) -> Option<&str> {
+        match self {
+            Error::InvalidName { name, .. } => Some(name),
+            Error::InvalidConfig { .. } => None,
+            Error::InvalidLease { lock, .. }
+            | Error::InvalidWait { lock, .. }
+            | Error::Unreachable { lock, .. }
+            | Error::Unknown { lock, .. }
+            | Error::Unavailable { lock, .. }
+            | Error::Permission { lock, .. }
+            | Error::WrongType { lock, .. }
+            | Error::CorruptCount { lock, .. }
+            | Error::NoTtl { lock }
+            | Error::Unexpected { lock, .. }
+            | Error::NotHeld { lock, .. }
+            | Error::Lost { lock, .. }
+            | Error::Interrupted { lock }
+            | Error::Closed { lock }
+            | Error::Forked { lock }
+            | Error::WaitTimeout { lock, .. }
+            | Error::Deadlock { lock, .. }
+            | Error::RowNotFound { lock, .. }
+            | Error::Conflict { lock, .. }
+            | Error::Schema { lock, .. }
+            | Error::TransactionLost { lock, .. }
+            | Error::Unsupported { lock, .. }
+            | Error::Sql { lock, .. }
+            | Error::WatchdogDied { lock, .. } => Some(lock),
+        }
+    }
+
+    /// Returns whether the same call may succeed later without anybody changing anything but the server's health.
+    ///
+    /// Waiting calls do so by themselves until their deadline.
+    pub fn is_retryable(&self) -> bool {
+        matches!(
+            self,
+            Error::Unreachable { .. } | Error::Unknown { .. } | Error::Unavailable { .. }
+        )
+    }
+
+    /// Returns whether it is unknown if the request took effect.
+    pub fn is_ambiguous(&self) -> bool {
+        matches!(self, Error::Unknown { .. })
+    }
+
+    /// Returns whether a hold was lost.
+    pub fn is_lost(&self) -> bool {
+        matches!(self, Error::Lost { .. } | Error::TransactionLost { .. })
+    }
+}
+
+struct Of<'a>(&'a Option<VisitorId>);
+
+impl fmt::Display for Of<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(visitor) => write!(f, " of {visitor}"),
+            None => Ok(()),
+        }
+    }
+}
+
+struct Missing<'a>(&'a [String]);
+
+impl fmt::Display for Missing<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            [] => Ok(()),
+            missing => write!(f, " (missing: {})", missing.join(" ")),
+        }
+    }
+}
+
+/// Why [`Lock::run`](crate::Lock::run) did not simply return the closure's value.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum RunError<T> {
+    /// The lock was not obtained and the closure did not run.
+    NotRun(Error),
+    /// The closure ran, but the hold was lost meanwhile or its release is in doubt: others may have run beside it.
+    Ran {
+        /// What the closure returned.
+        value: T,
+        /// What happened to the hold.
+        error: Error,
+    },
+}
+
+impl<T> RunError<T> {
+    /// Returns what happened.
+    pub fn error(&self) -> &Error {
+        match self {
+            RunError::NotRun(error) | RunError::Ran { error, .. } => error,
+        }
+    }
+
+    /// Returns the closure's value if it ran.
+    pub fn into_value(self) -> Option<T> {
+        match self {
+            RunError::NotRun(_) => None,
+            RunError::Ran { value, .. } => Some(value),
+        }
+    }
+}
+
+impl<T> fmt::Debug for RunError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunError::NotRun(error) => f.debug_tuple("NotRun").field(error).finish(),
+            RunError::Ran { error, .. } => f
+                .debug_struct("Ran")
+                .field("error", error)
+                .finish_non_exhaustive(),
+        }
+    }
+}
+
+impl<T> fmt::Display for RunError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunError::NotRun(error) => write!(f, "{error}"),
+            RunError::Ran { error, .. } => write!(f, "the closure ran, but {error}"),
+        }
+    }
+}
+
+impl<T> std::error::Error for RunError<T> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(self.error())
+    }
+}
+
+impl<T> From<RunError<T>> for Error {
+    fn from(error: RunError<T>) -> Error {
+        match error {
+            RunError::NotRun(error) | RunError::Ran { error, .. } => error,
+        }
+    }
+}

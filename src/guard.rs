@@ -1,0 +1,164 @@
+//! The guard: a lock that is held, and unlocked when it goes out of scope.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::Receiver;
+
+use crate::claim::VisitorId;
+use crate::entrance::Entrance;
+use crate::error::Result;
+use crate::hold::{Hold, LevelId};
+use crate::loss::{Loss, LossCause};
+use crate::trace;
+
+/// A lock that is held by the current thread until the guard is dropped.
+///
+/// It stays on its thread, which is the owner, so it is not `Send`. Dropping it unlocks; an error is then only logged
+/// (feature `tracing`), so who needs to know calls [`Guard::unlock`]. A guard that was forgotten (`mem::forget`) is
+/// renewed until its thread or its client ends.
+///
+/// # Examples
+///
+/// ```
+/// # let client = redlatch::Client::in_memory();
+/// let lock = client.lock("orders:42");
+/// {
+///     let guard = lock.guard()?;
+///     assert!(guard.is_valid());
+/// }
+/// assert!(!lock.is_locked()?);
+/// # Ok::<(), redlatch::Error>(())
+/// ```
+///
+/// A guard cannot be sent to another thread:
+///
+/// ```compile_fail
+/// # let client = redlatch::Client::in_memory();
+/// let guard = client.lock("orders:42").guard().unwrap();
+/// std::thread::spawn(move || drop(guard));
+/// ```
+#[must_use = "the lock is unlocked as soon as the guard is dropped"]
+pub struct Guard {
+    entrance: Entrance,
+    hold: Arc<Hold>,
+    level: LevelId,
+    released: bool,
+    /// Ownership is the thread's.
+    not_send: PhantomData<*const ()>,
+}
+
+impl Guard {
+    pub(crate) fn new(entrance: Entrance, hold: Arc<Hold>, level: LevelId) -> Guard {
+        Guard {
+            entrance,
+            hold,
+            level,
+            released: false,
+            not_send: PhantomData,
+        }
+    }
+
+    /// Returns whether the hold is certain at this moment, by local knowledge alone and without I/O.
+    ///
+    /// It turns false for good when the store said that the hold is gone, or when the validity has ended: the lease
+    /// time since *before* the last confirmed request was sent, minus 1 % and 2 ms for clocks that differ. It is a
+    /// lease: between this check and what you do next, time passes. (In a transaction under the lock, see the feature
+    /// `mysql`, it may turn true again with the commit.)
+    pub fn is_valid(&self) -> bool {
+        // First the fork: in the child the mutex of the hold may be locked by a thread that is not there.
+        !self.entrance.core.is_forked() && self.hold.is_valid()
+    }
+
+    /// Returns how long the hold stays valid if no renewal is confirmed any more; zero once it is not.
+    pub fn remaining_validity(&self) -> Duration {
+        if self.entrance.core.is_forked() {
+            return Duration::ZERO;
+        }
+        self.hold.remaining_validity()
+    }
+
+    /// Returns a channel on which the loss of this hold arrives, to wait for or to select on.
+    ///
+    /// It is closed without an event when the hold ends well.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use crossbeam_channel::{never, select};
+    ///
+    /// # let client = redlatch::Client::in_memory();
+    /// let guard = client.lock("orders:42").guard()?;
+    /// let lost = guard.lost();
+    /// let (work, results) = crossbeam_channel::bounded(1);
+    /// work.send("done").unwrap();
+    /// select! {
+    ///     recv(lost) -> loss => panic!("stop working: {}", loss.unwrap()),
+    ///     recv(results) -> result => assert_eq!(result, Ok("done")),
+    /// }
+    /// # let _ = never::<()>();
+    /// guard.unlock()?;
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
+    pub fn lost(&self) -> Receiver<Loss> {
+        if self.entrance.core.is_forked() {
+            return self.hold.told(LossCause::Forked);
+        }
+        self.hold.listen()
+    }
+
+    /// Returns the visitor id under which this hold stands in the store.
+    pub fn visitor(&self) -> &VisitorId {
+        &self.hold.visitor
+    }
+
+    /// Returns the fencing number of this hold, which is larger than that of every hold of this lock before it.
+    ///
+    /// A resource that keeps the largest number it has seen can refuse a holder that has lost its lock and does not know
+    /// it yet. `None` where the store draws none: in this version databases do.
+    pub fn fencing_token(&self) -> Option<u64> {
+        self.hold.fence
+    }
+
+    #[cfg(feature = "mysql")]
+    pub(crate) fn parts(&self) -> (&Entrance, &Arc<Hold>) {
+        (&self.entrance, &self.hold)
+    }
+
+    /// Unlocks, and tells how it went.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::unlock`](crate::Lock::unlock). The guard is gone in any case.
+    pub fn unlock(mut self) -> Result<()> {
+        self.released = true;
+        self.give_back()
+    }
+
+    fn give_back(&self) -> Result<()> {
+        self.entrance.ready()?;
+        self.entrance.leave(&self.hold, self.level)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.released
+            && let Err(error) = self.give_back()
+        {
+            trace::unlock_failed(&self.hold.name, &error);
+        }
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard")
+            .field("lock", &self.hold.name)
+            .field("visitor", &self.hold.visitor)
+            .field("is_valid", &self.is_valid())
+            .finish_non_exhaustive()
+    }
+}

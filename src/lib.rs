@@ -1,0 +1,82 @@
+//! Blocking, reentrant, self-renewing locks on Redis, with the contract of `java.util.concurrent.locks.Lock`.
+//!
+//! Threads of many processes share a [`Lock`] by its name. It belongs to the thread that took it, is renewed while it
+//! is held, and wakes its waiters when it is unlocked. On the wire it is Redisson's `RLock`: Rust and Java processes
+//! exclude and wake each other; the page [`redisson`] has what was tested, and how to move.
+//!
+//! **It is a lease, not a mutex.** If the server is silent for too long, or loses its data, a hold is lost while its
+//! thread still works; the holder is told as soon as it can be known, with the cause: [`Guard::is_valid`],
+//! [`Guard::lost`], [`Builder::on_lost`], and the result of [`Lock::unlock`]. Between any check and what is done next
+//! time passes; a resource that must never see two holders has to check a fencing token itself.
+//!
+//! ```
+//! use redlatch::Client;
+//!
+//! let client = Client::in_memory(); // or Client::open("redis://127.0.0.1:6379")?
+//! let lock = client.lock("orders:42");
+//! lock.lock()?;
+//! // … one thread of one process at a time …
+//! lock.unlock()?;
+//! # Ok::<(), redlatch::Error>(())
+//! ```
+//!
+//! # Features
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `tracing` | spans for waits, events for acquired, contended, renewed, lost, unknown outcomes and reconnects (target `redlatch`) |
+//! | `mysql` | locks in a MySQL or MariaDB database: the same [`Lock`], with fencing numbers and transactions under it; row locks; optimistic updates |
+//! | `test-util` | the module `testing`: control of the in-memory store and of the clock, for the tests of your program |
+
+#[cfg(not(unix))]
+compile_error!("redlatch runs on Unix systems only");
+
+mod claim;
+mod client;
+mod clock;
+mod core;
+#[cfg(feature = "mysql")]
+mod database;
+mod entrance;
+mod error;
+mod guard;
+mod hold;
+mod line;
+mod lock;
+mod loss;
+pub mod redisson;
+#[cfg(feature = "mysql")]
+mod row_lock;
+mod signals;
+mod store;
+mod stores;
+mod sync;
+#[cfg(feature = "test-util")]
+pub mod testing;
+mod thread;
+mod timer;
+mod trace;
+#[cfg(feature = "mysql")]
+mod transaction;
+#[cfg(feature = "mysql")]
+mod versioned;
+mod wait;
+mod watchdog;
+
+pub use claim::VisitorId;
+pub use client::{Builder, Client};
+pub use error::{Error, Result, RunError};
+pub use guard::Guard;
+pub use lock::Lock;
+pub use loss::{Loss, LossCause};
+#[cfg(feature = "mysql")]
+pub use mysql;
+#[cfg(feature = "mysql")]
+pub use row_lock::{Isolation, RowGuard, RowLock, RowTarget, Wait};
+pub use store::Warning;
+pub use thread::current_thread_id;
+#[cfg(feature = "mysql")]
+pub use transaction::Tx;
+#[cfg(feature = "mysql")]
+pub use versioned::{Changes, Check, Outcome, Step, Versioned, VersionedRow};
+pub use wait::Interrupt;

@@ -1,0 +1,77 @@
+//! What a holder is told when it can no longer be sure of its lock.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::claim::VisitorId;
+
+/// Why a hold was lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LossCause {
+    /// The store has no hold of anybody under this name: it expired there, or was flushed, evicted, deleted or force-unlocked.
+    Gone,
+    /// The store has the hold of somebody else under this name.
+    HeldBy(String),
+    /// The validity ended before a renewal was confirmed: the server was silent or refused, or this process was paused.
+    Unreachable {
+        /// What the last renewal met with.
+        reason: String,
+    },
+    /// The fixed lease time is over.
+    LeaseEnded,
+    /// The thread that held the lock has ended without unlocking it, so it was no longer renewed.
+    ThreadEnded,
+    /// The renewal thread died, so nothing keeps the hold alive any more.
+    WatchdogDied,
+    /// This process was forked from the one that holds the lock.
+    Forked,
+    /// The client was shut down: the hold is no longer renewed, but lasts until its lease ends or it is unlocked.
+    Closed,
+}
+
+impl fmt::Display for LossCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LossCause::Gone => f.write_str(
+                "it is gone from the store (expired, deleted, evicted or force-unlocked)",
+            ),
+            LossCause::HeldBy(visitor) => write!(f, "{visitor} holds it now"),
+            LossCause::Unreachable { reason } => {
+                write!(
+                    f,
+                    "its validity ended before a renewal was confirmed ({reason})"
+                )
+            }
+            LossCause::LeaseEnded => f.write_str("its lease time is over"),
+            LossCause::ThreadEnded => f.write_str("the thread that held it has ended"),
+            LossCause::WatchdogDied => f.write_str("the renewal thread died"),
+            LossCause::Forked => f.write_str("this process is a fork of the one that holds it"),
+            LossCause::Closed => f.write_str("the client was shut down, it is no longer renewed"),
+        }
+    }
+}
+
+/// The event that a hold was lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Loss {
+    /// The name of the lock, prefix included.
+    pub lock: Arc<str>,
+    /// The visitor that held it.
+    pub visitor: VisitorId,
+    /// The number of the thread that held it, see [`current_thread_id`](crate::current_thread_id).
+    pub thread: u64,
+    /// Why it was lost.
+    pub cause: LossCause,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "lock {:?}: the hold of {} was lost: {}",
+            self.lock, self.visitor, self.cause
+        )
+    }
+}

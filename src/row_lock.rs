@@ -1,0 +1,314 @@
+//! Pessimistic locks on rows of the user's own tables: `SELECT … FOR UPDATE` by primary key.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::client::Client;
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::stores::mysql::{Ident, Keyed, MySql, Session, Value, Wish};
+use crate::transaction::{IDLE_LIMIT, Tx};
+
+/// Which rows are locked: those of a table by its primary key, or rows that are nothing but a name.
+#[derive(Clone, Debug)]
+pub struct RowTarget {
+    keyed: Option<Keyed>,
+}
+
+impl RowTarget {
+    /// Rows of `table`, whose primary key is the one column `key`.
+    ///
+    /// Any other column is refused at the first lock: without its index the server would lock every row on the way.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] if a name is more than letters, digits, `_` and `$`.
+    pub fn table(table: &str, key: &str) -> Result<RowTarget> {
+        Ok(RowTarget {
+            keyed: Some(Keyed {
+                table: Ident::new(table)?,
+                key: Ident::new(key)?,
+            }),
+        })
+    }
+
+    /// Rows of a table of this library that have only a name; they are made when they are first locked, and stay.
+    ///
+    /// [`Client::create_tables`] makes the table.
+    pub fn named() -> RowTarget {
+        RowTarget { keyed: None }
+    }
+
+    fn subject(&self, key: &str) -> Arc<str> {
+        let table = self
+            .keyed
+            .as_ref()
+            .map_or("name", |keyed| keyed.table.as_str());
+        let key: String = key.chars().take(64).collect();
+        format!("{table}[{key}]").into()
+    }
+}
+
+/// How long to wait for a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// As long as it takes.
+    Forever,
+    /// This long.
+    For(Duration),
+    /// Not at all.
+    Never,
+}
+
+impl Wait {
+    fn limit(self) -> Option<Duration> {
+        match self {
+            Wait::Forever => None,
+            Wait::For(wait) => Some(wait),
+            Wait::Never => Some(Duration::ZERO),
+        }
+    }
+}
+
+/// The isolation level of the transaction that holds a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Isolation {
+    /// Each statement sees what is committed; only rows that are found are locked. The default here.
+    ReadCommitted,
+    /// Reads see one snapshot; gaps between rows are locked, too. For servers with `binlog_format=STATEMENT`.
+    RepeatableRead,
+    /// Reads lock what they read.
+    Serializable,
+}
+
+impl Isolation {
+    fn as_sql(self) -> &'static str {
+        match self {
+            Isolation::ReadCommitted => "READ COMMITTED",
+            Isolation::RepeatableRead => "REPEATABLE READ",
+            Isolation::Serializable => "SERIALIZABLE",
+        }
+    }
+}
+
+/// A lock on one row of a database, made by [`Client::row_lock`].
+///
+/// The guard it gives is an open transaction: the row is locked until it is committed, rolled back or dropped. There is
+/// no lease. A holder that dies frees the row as soon as the server notices that its connection is gone; one that hangs
+/// is ended after the [idle limit](RowLock::with_idle_limit). The queue for a row is the server's own, which is fair
+/// across processes. Each holder and each waiter takes a connection, so this is for low contention and short work.
+///
+/// On Galera and group replication rows are locked on one node only: let all writers use the same node.
+///
+/// # Examples
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use redlatch::{Client, RowTarget, Wait};
+///
+/// let client = Client::open("mysql://app:secret@127.0.0.1/shop")?;
+/// let accounts = RowTarget::table("accounts", "id")?;
+/// let mut guard = client.row_lock(&accounts, 42).lock(Wait::For(Duration::from_secs(5)))?;
+/// guard.tx().exec("UPDATE accounts SET balance = balance - 10 WHERE id = ?", (42,))?;
+/// guard.commit()?;
+/// # Ok::<(), redlatch::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct RowLock {
+    core: Arc<Core>,
+    target: RowTarget,
+    key: Value,
+    isolation: Isolation,
+    idle_limit: Option<Duration>,
+}
+
+impl RowLock {
+    /// Returns the same lock with another isolation level of its transactions.
+    ///
+    /// Defaults to [`Isolation::ReadCommitted`].
+    #[must_use = "the lock itself is left as it is"]
+    pub fn with_isolation(&self, isolation: Isolation) -> RowLock {
+        RowLock {
+            isolation,
+            ..self.clone()
+        }
+    }
+
+    /// Returns the same lock with another limit of how long its transaction may lie idle, in whole seconds; `None` means
+    /// what the server is set to, by default eight hours.
+    ///
+    /// Beyond it the server ends the transaction, and the holder gets [`Error::TransactionLost`]. Defaults to 60 s.
+    #[must_use = "the lock itself is left as it is"]
+    pub fn with_idle_limit(&self, limit: Option<Duration>) -> RowLock {
+        RowLock {
+            idle_limit: limit,
+            ..self.clone()
+        }
+    }
+
+    /// Locks the row.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WaitTimeout`] if somebody else had it for the whole wait; [`Error::RowNotFound`] if there is none;
+    /// [`Error::Schema`] if the table is not as [`RowTarget::table`] said, or cannot lock rows; [`Error::Deadlock`];
+    /// [`Error::Unreachable`] at once if the server cannot be reached; [`Error::Permission`], … Nothing is held then.
+    pub fn lock(&self, wait: Wait) -> Result<RowGuard> {
+        lock(
+            &self.core,
+            &self.target,
+            vec![self.key.clone()],
+            self.isolation,
+            self.idle_limit,
+            wait,
+        )
+    }
+
+    /// Locks the row if it is free now; `None` if it is not.
+    ///
+    /// # Errors
+    ///
+    /// As [`RowLock::lock`].
+    pub fn try_lock(&self) -> Result<Option<RowGuard>> {
+        match self.lock(Wait::Never) {
+            Ok(guard) => Ok(Some(guard)),
+            Err(Error::WaitTimeout { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl fmt::Debug for RowLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RowLock")
+            .field("row", &self.target.subject(&self.key.as_sql(true)))
+            .field("isolation", &self.isolation)
+            .field("idle_limit", &self.idle_limit)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Returns the lock of the row with this key. No I/O.
+    pub fn row_lock(&self, target: &RowTarget, key: impl Into<Value>) -> RowLock {
+        RowLock {
+            core: Arc::clone(self.core()),
+            target: target.clone(),
+            key: key.into(),
+            isolation: Isolation::ReadCommitted,
+            idle_limit: Some(IDLE_LIMIT),
+        }
+    }
+
+    /// Locks several rows in one transaction, in one order for all callers, so that two of them never deadlock.
+    ///
+    /// # Errors
+    ///
+    /// As [`RowLock::lock`]; all rows or none are locked.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use redlatch::{Client, RowTarget, Wait};
+    /// # let client = Client::open("mysql://app:secret@127.0.0.1/shop")?;
+    /// let accounts = RowTarget::table("accounts", "id")?;
+    /// let mut guard = client.lock_many(&accounts, [7, 3], Wait::Forever)?;
+    /// guard.tx().exec("UPDATE accounts SET balance = balance - 10 WHERE id = ?", (7,))?;
+    /// guard.tx().exec("UPDATE accounts SET balance = balance + 10 WHERE id = ?", (3,))?;
+    /// guard.commit()?;
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
+    pub fn lock_many<K: Into<Value>>(
+        &self,
+        target: &RowTarget,
+        keys: impl IntoIterator<Item = K>,
+        wait: Wait,
+    ) -> Result<RowGuard> {
+        let keys = keys.into_iter().map(Into::into).collect();
+        let isolation = Isolation::ReadCommitted;
+        lock(self.core(), target, keys, isolation, Some(IDLE_LIMIT), wait)
+    }
+}
+
+fn lock(
+    core: &Arc<Core>,
+    target: &RowTarget,
+    keys: Vec<Value>,
+    isolation: Isolation,
+    idle_limit: Option<Duration>,
+    wait: Wait,
+) -> Result<RowGuard> {
+    let names: Vec<String> = keys.iter().map(|key| key.as_sql(true)).collect();
+    let subject = target.subject(&names.join(", "));
+    let wish = Wish {
+        isolation: isolation.as_sql(),
+        idle_limit,
+        wait: wait.limit(),
+    };
+    let session = store(core, &subject)?.lock_rows(target.keyed.as_ref(), keys, &subject, wish)?;
+    Ok(RowGuard {
+        session,
+        subject,
+        _core: Arc::clone(core),
+    })
+}
+
+/// The store of a client, if it is a database and this process made the client.
+pub(crate) fn store<'a>(core: &'a Core, subject: &Arc<str>) -> Result<&'a MySql> {
+    if core.is_forked() {
+        return Err(Error::Forked {
+            lock: Arc::clone(subject),
+        });
+    }
+    core.store.as_mysql().ok_or_else(|| Error::Unsupported {
+        lock: Arc::clone(subject),
+        reason: "it is for a database: open the client with a mysql:// URL".to_owned(),
+    })
+}
+
+/// One or more rows that are locked, which is an open transaction. Dropping it rolls back.
+///
+/// It belongs to whoever has it, not to a thread, and may be sent to another one.
+#[must_use = "the rows are unlocked, and what was written is rolled back, as soon as the guard is dropped"]
+pub struct RowGuard {
+    session: Session,
+    subject: Arc<str>,
+    /// The connection's pool ends with the client.
+    _core: Arc<Core>,
+}
+
+impl RowGuard {
+    /// Returns the transaction, to run statements in.
+    pub fn tx(&mut self) -> Tx<'_> {
+        Tx::new(&mut self.session, Arc::clone(&self.subject))
+    }
+
+    /// Commits what was written, and unlocks the rows.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TransactionLost`] if the transaction was lost, the error that ended it before, or the server's refusal:
+    /// nothing was written. [`Error::Unknown`] if the commit got no answer.
+    pub fn commit(self) -> Result<()> {
+        self.session.commit()
+    }
+
+    /// Rolls back what was written, and unlocks the rows, as dropping the guard does.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TransactionLost`] if the transaction was lost before; it is rolled back in any case.
+    pub fn rollback(self) -> Result<()> {
+        self.session.rollback()
+    }
+}
+
+impl fmt::Debug for RowGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RowGuard")
+            .field("row", &self.subject)
+            .finish_non_exhaustive()
+    }
+}

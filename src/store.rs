@@ -1,0 +1,214 @@
+//! The seam: where the truth about who holds what is kept.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::claim::{Claim, VisitorId};
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::loss::LossCause;
+use crate::signals::{Parker, Signals, Ticket};
+
+/// A place where locks are kept.
+///
+/// Every operation ends by `until` and, on one server, is one atomic step. An error that is retryable and not
+/// ambiguous means that nothing was changed.
+pub(crate) trait Store: fmt::Debug + Send + Sync {
+    /// Takes the lock, or enters it once more if `claim.count` is above 0.
+    fn acquire(&self, claim: &Claim, until: Instant) -> Result<Attempt>;
+
+    /// Sets the lease of each hold to that of its claim, one outcome per claim in order.
+    fn renew(&self, claims: &[Claim], until: Instant) -> Vec<Renewal>;
+
+    /// Gives the whole hold back, whatever its count there.
+    fn release(&self, claim: &Claim, until: Instant) -> Result<Release>;
+
+    /// Gives one level back: the count goes down to `claim.count - 1`, the lease becomes `claim.lease`.
+    fn release_level(&self, claim: &Claim, until: Instant) -> Result<Release>;
+
+    /// Gives the whole hold `from` back by making the hold `to` of it, which begins with a count of 1: the waiter of
+    /// the same process that it is handed to need not ask, and nobody else is woken.
+    fn transfer(&self, from: &Claim, to: &Claim, until: Instant) -> Result<Transfer>;
+
+    /// Frees what a request without an answer may have left. Returns whether it is settled for good.
+    fn withdraw(&self, doubt: &Doubt, until: Instant) -> Result<bool>;
+
+    /// Frees the lock whoever holds it. Returns whether somebody did.
+    fn force_release(&self, name: &Arc<str>, until: Instant) -> Result<bool>;
+
+    fn inspect(
+        &self,
+        name: &Arc<str>,
+        visitor: Option<&VisitorId>,
+        until: Instant,
+    ) -> Result<Holding>;
+
+    /// Puts a refused visitor where it hears that another try is worth it.
+    fn subscribe(&self, name: &Arc<str>, parker: &Arc<Parker>) -> Subscription;
+
+    /// Looks for settings of the server that endanger locks.
+    fn check(&self, until: Instant) -> Result<Vec<Warning>>;
+
+    /// The place where everybody who waits for this client sleeps.
+    fn signals(&self) -> &Arc<Signals>;
+
+    /// Ends the threads of the store. Requests go on working.
+    fn close(&self);
+
+    /// The store itself, if it is a database: transactions and row locks are nothing the others have.
+    #[cfg(feature = "mysql")]
+    fn as_mysql(&self) -> Option<&crate::stores::mysql::MySql> {
+        None
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum Attempt {
+    /// Counted from `sent`, a moment before the request was sent.
+    Granted {
+        sent: Moment,
+        /// The fencing number of the hold, where the store draws one.
+        fence: Option<u64>,
+    },
+    /// Somebody else holds it, for this long as far as known now; `None` if for ever.
+    Refused { retry_after: Option<Duration> },
+    /// A re-entry found its hold gone.
+    Lost(LossCause),
+    /// The request was sent and not answered.
+    Unknown { doubt: Doubt, error: Error },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Renewal {
+    Renewed,
+    Lost(LossCause),
+    /// With the reason why nothing is known.
+    Unknown(String),
+}
+
+#[derive(Debug)]
+pub(crate) enum Release {
+    /// The hold, or the level, was given back.
+    Done {
+        /// Whether somebody in another process has heard that the lock is free.
+        others_wait: bool,
+    },
+    NotHeld(LossCause),
+    Unknown {
+        doubt: Doubt,
+        error: Error,
+    },
+}
+
+#[derive(Debug)]
+pub(crate) enum Transfer {
+    /// The hold of the other visitor stands, counted from `sent`.
+    Done {
+        sent: Moment,
+        /// The fencing number of the new hold, where the store draws one.
+        fence: Option<u64>,
+        /// Whether somebody may be waiting in another process.
+        others_wait: bool,
+    },
+    NotHeld(LossCause),
+    /// Either of the two may stand.
+    Unknown {
+        from: Doubt,
+        to: Doubt,
+        error: Error,
+    },
+}
+
+/// A field that a request without an answer may have left in the store, or may yet put there.
+#[derive(Debug, Clone)]
+pub(crate) struct Doubt {
+    pub(crate) name: Arc<str>,
+    pub(crate) visitor: VisitorId,
+    /// The server refuses the request after this time of its own clock, in ms; a release answered later settles it.
+    pub(crate) not_after: i64,
+    /// When the lease that the request may have set has run out in any case.
+    pub(crate) ends: Moment,
+}
+
+impl Claim {
+    /// The doubt whether a hold of this claim stands, or comes to stand until the server's time `not_after`.
+    pub(crate) fn doubt(&self, not_after: i64) -> Doubt {
+        Doubt {
+            not_after,
+            ..Doubt::of(&self.name, &self.visitor, self.lease)
+        }
+    }
+}
+
+impl Doubt {
+    /// The doubt whether the visitor still has a hold, with this lease at most.
+    pub(crate) fn of(name: &Arc<str>, visitor: &VisitorId, lease: Duration) -> Doubt {
+        Doubt {
+            name: Arc::clone(name),
+            visitor: visitor.clone(),
+            not_after: 0,
+            ends: Moment::now() + lease.max(LEAST_DOUBT),
+        }
+    }
+}
+
+/// A release claims no lease, and what it was to free may have any.
+const LEAST_DOUBT: Duration = Duration::from_secs(30);
+
+/// What the store says about one lock.
+#[derive(Debug, Default)]
+pub(crate) struct Holding {
+    pub(crate) is_locked: bool,
+    /// The hold count of the visitor asked for; 0 if it holds nothing.
+    pub(crate) count: u32,
+    /// How long the present hold lasts if nobody renews it; `None` if nobody holds it or it has no end.
+    pub(crate) remaining: Option<Duration>,
+}
+
+/// Whether a visitor in a queue of waiters is told when another try is worth it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hearing {
+    /// From now on.
+    Live,
+    /// Soon, and it is woken when that begins.
+    Soon,
+    /// Never; it has to ask now and then.
+    #[cfg_attr(
+        not(feature = "mysql"),
+        expect(dead_code, reason = "only databases send no messages")
+    )]
+    Never,
+}
+
+/// A place in a queue of waiters, and whatever has to be kept so that wake-ups arrive there.
+pub(crate) struct Subscription {
+    pub(crate) ticket: Ticket,
+    pub(crate) hearing: Hearing,
+    pub(crate) keep: Option<Box<dyn Send>>,
+}
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscription")
+            .field("ticket", &self.ticket)
+            .field("hearing", &self.hearing)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Something about the server that endangers locks, found by [`Client::check`](crate::Client::check).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Warning {
+    /// The server.
+    pub node: Arc<str>,
+    /// What was found and what to do about it.
+    pub message: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.node, self.message)
+    }
+}

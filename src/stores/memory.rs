@@ -1,0 +1,309 @@
+//! Locks that live in this process alone, under the same laws as those in Redis.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::claim::{Claim, VisitorId};
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::loss::LossCause;
+use crate::signals::{Parker, Signals};
+use crate::store::{
+    Attempt, Doubt, Hearing, Holding, Release, Renewal, Store, Subscription, Transfer, Warning,
+};
+
+const NODE: &str = "in memory";
+
+/// What several clients of one process share, as several processes share one server.
+#[derive(Default)]
+pub(crate) struct World {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    holds: HashMap<Arc<str>, Entry>,
+    clients: Vec<Weak<Signals>>,
+    faults: Faults,
+}
+
+struct Entry {
+    visitor: VisitorId,
+    count: u32,
+    ends: Moment,
+}
+
+/// What a test has asked for.
+#[derive(Default)]
+struct Faults {
+    renewals_to_drop: u32,
+    messages_to_lose: u32,
+    is_silent: bool,
+}
+
+impl World {
+    /// Runs `step` on the state as it stands now, expired holds gone; an error while the world is told to be silent.
+    fn with<T>(&self, lock: &Arc<str>, step: impl FnOnce(&mut State) -> T) -> Result<T> {
+        let mut state = self.state.lock();
+        if state.faults.is_silent {
+            return Err(Error::Unreachable {
+                lock: Arc::clone(lock),
+                node: NODE.into(),
+                reason: "a test told it to refuse".to_owned(),
+            });
+        }
+        if state
+            .holds
+            .get(lock)
+            .is_some_and(|entry| entry.ends.has_passed())
+        {
+            state.holds.remove(lock);
+        }
+        Ok(step(&mut state))
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(crate) fn expire(&self, lock: &str) -> bool {
+        self.state.lock().holds.remove(lock).is_some()
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(crate) fn drop_renewals(&self, count: u32) {
+        self.state.lock().faults.renewals_to_drop = count;
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(crate) fn lose_messages(&self, count: u32) {
+        self.state.lock().faults.messages_to_lose = count;
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(crate) fn set_silent(&self, is_silent: bool) {
+        self.state.lock().faults.is_silent = is_silent;
+    }
+}
+
+impl State {
+    /// The hold of `visitor`, or why there is none.
+    fn hold_of(&mut self, name: &str, visitor: &VisitorId) -> Result<&mut Entry, LossCause> {
+        match self.holds.get_mut(name) {
+            Some(entry) if entry.visitor == *visitor => Ok(entry),
+            Some(entry) => Err(LossCause::HeldBy(entry.visitor.to_string())),
+            None => Err(LossCause::Gone),
+        }
+    }
+
+    fn free(&mut self, name: &str) {
+        self.holds.remove(name);
+        if self.faults.messages_to_lose > 0 {
+            self.faults.messages_to_lose -= 1;
+            return;
+        }
+        // One waiter of each client, as one message wakes one waiter of each process.
+        self.clients.retain(|client| client.strong_count() > 0);
+        for client in self.clients.iter().filter_map(Weak::upgrade) {
+            client.release(name);
+        }
+    }
+}
+
+/// One client's view of a world.
+pub(crate) struct Memory {
+    world: Arc<World>,
+    signals: Arc<Signals>,
+}
+
+impl Memory {
+    pub(crate) fn new(world: Arc<World>) -> Memory {
+        let signals = Arc::new(Signals::default());
+        world.state.lock().clients.push(Arc::downgrade(&signals));
+        Memory { world, signals }
+    }
+}
+
+impl Memory {
+    fn others_wait(&self, state: &State, name: &str) -> bool {
+        let others = state.clients.iter().filter_map(Weak::upgrade);
+        let mut others = others.filter(|client| !Arc::ptr_eq(client, &self.signals));
+        others.any(|client| client.has_waiters(name))
+    }
+}
+
+impl Store for Memory {
+    fn acquire(&self, claim: &Claim, _until: Instant) -> Result<Attempt> {
+        let sent = Moment::now();
+        self.world.with(&claim.name, |state| {
+            if claim.count > 0 {
+                return match state.hold_of(&claim.name, &claim.visitor) {
+                    Ok(entry) => {
+                        entry.count = claim.count.saturating_add(1);
+                        entry.ends = sent + claim.lease;
+                        Attempt::Granted { sent, fence: None }
+                    }
+                    Err(cause) => Attempt::Lost(cause),
+                };
+            }
+            match state.holds.get(&claim.name) {
+                Some(entry) => Attempt::Refused {
+                    retry_after: Some(entry.ends.remaining()),
+                },
+                None => {
+                    let entry = Entry {
+                        visitor: claim.visitor.clone(),
+                        count: 1,
+                        ends: sent + claim.lease,
+                    };
+                    state.holds.insert(Arc::clone(&claim.name), entry);
+                    Attempt::Granted { sent, fence: None }
+                }
+            }
+        })
+    }
+
+    fn renew(&self, claims: &[Claim], _until: Instant) -> Vec<Renewal> {
+        let renew = |claim: &Claim| {
+            let sent = Moment::now();
+            self.world.with(&claim.name, |state| {
+                if state.faults.renewals_to_drop > 0 {
+                    state.faults.renewals_to_drop -= 1;
+                    return Renewal::Unknown("a test dropped this renewal".to_owned());
+                }
+                match state.hold_of(&claim.name, &claim.visitor) {
+                    Ok(entry) => {
+                        entry.ends = sent + claim.lease;
+                        Renewal::Renewed
+                    }
+                    Err(cause) => Renewal::Lost(cause),
+                }
+            })
+        };
+        claims
+            .iter()
+            .map(|claim| renew(claim).unwrap_or_else(|error| Renewal::Unknown(error.to_string())))
+            .collect()
+    }
+
+    fn release(&self, claim: &Claim, _until: Instant) -> Result<Release> {
+        self.world.with(&claim.name, |state| {
+            match state.hold_of(&claim.name, &claim.visitor) {
+                Ok(_) => {
+                    state.free(&claim.name);
+                    let others_wait = self.others_wait(state, &claim.name);
+                    Release::Done { others_wait }
+                }
+                Err(cause) => Release::NotHeld(cause),
+            }
+        })
+    }
+
+    fn release_level(&self, claim: &Claim, _until: Instant) -> Result<Release> {
+        let sent = Moment::now();
+        self.world.with(&claim.name, |state| {
+            match state.hold_of(&claim.name, &claim.visitor) {
+                Ok(entry) => {
+                    entry.count = claim.count.saturating_sub(1);
+                    entry.ends = sent + claim.lease;
+                    Release::Done { others_wait: false }
+                }
+                Err(cause) => Release::NotHeld(cause),
+            }
+        })
+    }
+
+    fn transfer(&self, from: &Claim, to: &Claim, _until: Instant) -> Result<Transfer> {
+        let sent = Moment::now();
+        self.world.with(&from.name, |state| {
+            match state.hold_of(&from.name, &from.visitor) {
+                Ok(entry) => {
+                    *entry = Entry {
+                        visitor: to.visitor.clone(),
+                        count: 1,
+                        ends: sent + to.lease,
+                    };
+                    let others_wait =
+                        state
+                            .clients
+                            .iter()
+                            .filter_map(Weak::upgrade)
+                            .any(|client| {
+                                !Arc::ptr_eq(&client, &self.signals)
+                                    && client.has_waiters(&from.name)
+                            });
+                    Transfer::Done {
+                        sent,
+                        fence: None,
+                        others_wait,
+                    }
+                }
+                Err(cause) => Transfer::NotHeld(cause),
+            }
+        })
+    }
+
+    fn withdraw(&self, doubt: &Doubt, _until: Instant) -> Result<bool> {
+        self.world.with(&doubt.name, |state| {
+            if state.hold_of(&doubt.name, &doubt.visitor).is_ok() {
+                state.free(&doubt.name);
+            }
+            true
+        })
+    }
+
+    fn force_release(&self, name: &Arc<str>, _until: Instant) -> Result<bool> {
+        self.world.with(name, |state| {
+            let was_held = state.holds.contains_key(name);
+            if was_held {
+                state.free(name);
+            }
+            was_held
+        })
+    }
+
+    fn inspect(
+        &self,
+        name: &Arc<str>,
+        visitor: Option<&VisitorId>,
+        _until: Instant,
+    ) -> Result<Holding> {
+        self.world.with(name, |state| match state.holds.get(name) {
+            Some(entry) => Holding {
+                is_locked: true,
+                count: if visitor == Some(&entry.visitor) {
+                    entry.count
+                } else {
+                    0
+                },
+                remaining: Some(entry.ends.remaining().max(Duration::from_millis(1))),
+            },
+            None => Holding::default(),
+        })
+    }
+
+    fn subscribe(&self, name: &Arc<str>, parker: &Arc<Parker>) -> Subscription {
+        Subscription {
+            ticket: self.signals.join(name, parker),
+            hearing: Hearing::Live,
+            keep: None,
+        }
+    }
+
+    fn check(&self, _until: Instant) -> Result<Vec<Warning>> {
+        Ok(Vec::new())
+    }
+
+    fn signals(&self) -> &Arc<Signals> {
+        &self.signals
+    }
+
+    fn close(&self) {}
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Memory")
+    }
+}

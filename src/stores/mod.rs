@@ -1,0 +1,6 @@
+//! Where locks can be kept. Stores know nothing of waiting.
+
+pub(crate) mod memory;
+#[cfg(feature = "mysql")]
+pub(crate) mod mysql;
+pub(crate) mod redis;

@@ -1,0 +1,345 @@
+//! What a failed request means: the error codes of MySQL and MariaDB, and what is left when there is no code.
+
+use std::sync::Arc;
+
+use ::mysql::{DriverError, Error as Cause};
+
+use crate::error::Error;
+
+/// Why a request got no answer that it could use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Nothing of the request can have been executed.
+    NotSent(String),
+    /// The request was sent, and may have been executed.
+    NoReply { reason: String, timed_out: bool },
+    /// The server answered with an error: it has not been executed.
+    Server { code: u16, text: String },
+    /// A value could not be read as the type that was asked for, or the parameters do not fit the statement.
+    Usage(String),
+}
+
+/// What kind of trouble an error code means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// A row is locked by somebody else; only the statement was undone.
+    WaitTimeout,
+    /// The server undid the whole transaction so that others can go on.
+    Deadlock,
+    /// The user, the password or a right.
+    Permission,
+    /// A table or column is missing or is not what it should be.
+    Schema,
+    /// The server no longer takes writes: another one may be the primary now.
+    ReadOnly,
+    /// It may be over in a while.
+    Passing,
+    /// The session was ended from outside; whether the statement took effect is not certain.
+    Killed,
+    /// A row with a NULL name: the request came too late.
+    Late,
+    Other,
+}
+
+/// The class of an error code of MySQL 5.7, 8.x or MariaDB 10.x, 11.x.
+pub(crate) fn class_of(code: u16) -> Class {
+    match code {
+        // 1205 is both products' time-out and MariaDB's NOWAIT; 3572 is NOWAIT on MySQL 8 and 5010 on a fork of 5.7.
+        // 3024 and 1969 are a limit of statement time that somebody has set on the server.
+        1205 | 3572 | 5010 | 3024 | 1969 => Class::WaitTimeout,
+        // 1020 is MariaDB's snapshot conflict, 3058 a deadlock among user locks and metadata.
+        1213 | 1020 | 3058 | 3101 => Class::Deadlock,
+        1044 | 1045 | 1142 | 1143 | 1227 | 1370 | 1410 | 1698 | 1251 | 1275 | 1820 | 1862
+        | 3118 | 4151 | 3955 => Class::Permission,
+        1146 | 1054 | 1049 | 1051 | 1109 | 1286 | 1364 | 1406 | 1932 | 1264 => Class::Schema,
+        1290 | 1836 | 1792 | 3100 => Class::ReadOnly,
+        1040 | 1203 | 1226 | 1129 | 1041 | 1037 | 1114 | 1021 | 1206 | 1461 | 1047 | 1158
+        | 1159 | 1160 | 1161 | 1317 | 1180 | 1181 | 1030 | 1015 => Class::Passing,
+        1053 | 1927 | 4031 | 1152 | 1184 | 2006 | 2013 | 1080 | 3169 => Class::Killed,
+        1048 => Class::Late,
+        _ => Class::Other,
+    }
+}
+
+impl Fault {
+    /// What an error of the `mysql` crate means for a request that may have been sent.
+    pub(crate) fn of(error: Cause) -> Fault {
+        match error {
+            Cause::MySqlError(error) if class_of(error.code) == Class::Killed => Fault::NoReply {
+                reason: format!("the server ended the session: {}", error.message),
+                timed_out: false,
+            },
+            Cause::MySqlError(error) => Fault::Server {
+                code: error.code,
+                text: error.message,
+            },
+            Cause::IoError(error) => Fault::NoReply {
+                timed_out: is_timeout(error.kind()),
+                reason: describe(&error),
+            },
+            Cause::CodecError(error) => {
+                let kind = std::error::Error::source(&error)
+                    .and_then(|cause| cause.downcast_ref::<std::io::Error>())
+                    .map(std::io::Error::kind);
+                let timed_out = kind.is_some_and(is_timeout);
+                Fault::NoReply {
+                    timed_out,
+                    reason: if timed_out {
+                        "no reply in time".to_owned()
+                    } else {
+                        format!("the reply could not be read: {error}")
+                    },
+                }
+            }
+            Cause::DriverError(
+                error @ (DriverError::MismatchedStmtParams(..)
+                | DriverError::Params(_)
+                | DriverError::MixedParams
+                | DriverError::PacketTooLarge),
+            ) => Fault::Usage(error.to_string()),
+            Cause::FromValueError(_) => {
+                Fault::Usage("a value is not of the type asked for".to_owned())
+            }
+            Cause::FromRowError(_) => Fault::Usage("a row is not of the type asked for".to_owned()),
+            error => Fault::NoReply {
+                reason: error.to_string(),
+                timed_out: false,
+            },
+        }
+    }
+
+    /// What an error means that came while connecting. `secret` must not appear in it.
+    pub(crate) fn of_connecting(error: Cause, secret: Option<&str>) -> Fault {
+        let fault = match error {
+            Cause::MySqlError(error) => Fault::Server {
+                code: error.code,
+                text: error.message,
+            },
+            Cause::DriverError(
+                error @ (DriverError::UnknownAuthPlugin(_)
+                | DriverError::OldMysqlPasswordDisabled
+                | DriverError::CleartextPluginDisabled),
+            ) => Fault::Server {
+                code: 1251,
+                text: error.to_string(),
+            },
+            error => match Fault::of(error) {
+                Fault::NoReply {
+                    timed_out: true, ..
+                } => Fault::NotSent("connecting timed out".to_owned()),
+                Fault::NoReply { reason, .. } => {
+                    Fault::NotSent(format!("connecting failed: {reason}"))
+                }
+                fault => fault,
+            },
+        };
+        match (fault, secret.filter(|secret| !secret.is_empty())) {
+            (Fault::Server { code, text }, Some(secret)) => Fault::Server {
+                code,
+                text: text.replace(secret, "…"),
+            },
+            (Fault::NotSent(text), Some(secret)) => Fault::NotSent(text.replace(secret, "…")),
+            (fault, _) => fault,
+        }
+    }
+
+    /// Whether the connection may be used again.
+    pub(crate) fn leaves_sound(&self) -> bool {
+        match self {
+            Fault::NotSent(_) | Fault::NoReply { .. } => false,
+            // A server that turned into a replica stays one: the next connection may find the primary.
+            Fault::Server { code, .. } => class_of(*code) != Class::ReadOnly,
+            Fault::Usage(_) => true,
+        }
+    }
+
+    pub(crate) fn class(&self) -> Option<Class> {
+        match self {
+            Fault::Server { code, .. } => Some(class_of(*code)),
+            _ => None,
+        }
+    }
+
+    /// Whether somebody else was in the way for a moment, and nothing was changed.
+    pub(crate) fn is_busy(&self) -> bool {
+        matches!(self.class(), Some(Class::WaitTimeout | Class::Deadlock))
+    }
+
+    pub(crate) fn reason(self) -> String {
+        match self {
+            Fault::NotSent(reason) | Fault::NoReply { reason, .. } | Fault::Usage(reason) => reason,
+            Fault::Server { code, text } => format!("error {code}: {text}"),
+        }
+    }
+
+    /// Puts the fault into words for `subject`, a lock or a row. `advice` is what to do about a wrong schema.
+    pub(crate) fn into_error(self, subject: &Arc<str>, node: &Arc<str>, advice: &str) -> Error {
+        let (lock, node) = (Arc::clone(subject), Arc::clone(node));
+        let class = self.class();
+        match self {
+            Fault::NotSent(reason) | Fault::NoReply { reason, .. } => {
+                Error::Unreachable { lock, node, reason }
+            }
+            Fault::Usage(reason) => Error::Unsupported { lock, reason },
+            Fault::Server { code, text } => {
+                let reason = format!("error {code}: {text}");
+                match class.unwrap_or(Class::Other) {
+                    Class::WaitTimeout => Error::WaitTimeout { lock, node, reason },
+                    Class::Deadlock => Error::Deadlock { lock, node, reason },
+                    Class::Permission => Error::Permission {
+                        lock,
+                        node,
+                        reason,
+                        missing: Vec::new(),
+                    },
+                    Class::Schema => Error::Schema {
+                        lock,
+                        node,
+                        reason: format!("{reason}; {advice}"),
+                    },
+                    Class::ReadOnly => Error::Unavailable {
+                        lock,
+                        node,
+                        reason: format!("{reason}; connect to the primary, which takes writes"),
+                    },
+                    Class::Passing | Class::Killed => Error::Unavailable {
+                        lock,
+                        node,
+                        reason: match code {
+                            1040 | 1203 | 1226 => format!(
+                                "{reason}; raise the server's limit of connections or lower pool_size"
+                            ),
+                            _ => reason,
+                        },
+                    },
+                    Class::Late | Class::Other => Error::Sql {
+                        lock,
+                        node,
+                        code,
+                        reason: match code {
+                            1665 => format!(
+                                "{text}; the server logs statements (binlog_format=STATEMENT), which READ COMMITTED \
+                                 does not allow: use Isolation::RepeatableRead"
+                            ),
+                            _ => text,
+                        },
+                    },
+                }
+            }
+        }
+    }
+}
+
+/// A request whose outcome is not known.
+pub(crate) fn unknown(
+    subject: &Arc<str>,
+    node: &Arc<str>,
+    operation: &'static str,
+    visitor: Option<&crate::claim::VisitorId>,
+    reason: String,
+) -> Error {
+    Error::Unknown {
+        lock: Arc::clone(subject),
+        node: Arc::clone(node),
+        operation,
+        visitor: visitor.cloned(),
+        reason,
+    }
+}
+
+fn describe(error: &std::io::Error) -> String {
+    if is_timeout(error.kind()) {
+        "no reply in time".to_owned()
+    } else {
+        error.to_string()
+    }
+}
+
+fn is_timeout(kind: std::io::ErrorKind) -> bool {
+    matches!(
+        kind,
+        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use ::mysql::MySqlError;
+
+    use super::*;
+
+    fn error_of(code: u16) -> Error {
+        let cause = Cause::MySqlError(MySqlError {
+            state: "HY000".to_owned(),
+            message: "words".to_owned(),
+            code,
+        });
+        Fault::of(cause).into_error(&"orders".into(), &"db:3306".into(), "call create_tables()")
+    }
+
+    #[test]
+    fn codes_of_both_products_become_typed_errors() {
+        for code in [1205, 3572, 5010, 3024, 1969] {
+            assert!(
+                matches!(error_of(code), Error::WaitTimeout { .. }),
+                "{code}"
+            );
+        }
+        for code in [1213, 1020, 3058] {
+            assert!(matches!(error_of(code), Error::Deadlock { .. }), "{code}");
+        }
+        for code in [1045, 1044, 1142, 1698, 3118] {
+            assert!(matches!(error_of(code), Error::Permission { .. }), "{code}");
+        }
+        for code in [1146, 1054, 1049] {
+            assert!(matches!(error_of(code), Error::Schema { .. }), "{code}");
+        }
+        for code in [1290, 1836, 1040, 1203, 1226] {
+            assert!(
+                matches!(error_of(code), Error::Unavailable { .. }),
+                "{code}"
+            );
+        }
+        for code in [1927, 4031, 1053, 2006, 2013] {
+            assert!(
+                matches!(error_of(code), Error::Unreachable { .. }),
+                "{code}"
+            );
+        }
+        assert!(matches!(error_of(1062), Error::Sql { code: 1062, .. }));
+    }
+
+    #[test]
+    fn every_message_names_the_lock_and_says_what_to_do() {
+        for code in [1205, 1213, 1045, 1146, 1290, 1040, 1665] {
+            let text = error_of(code).to_string();
+            assert!(
+                text.contains("orders") && text.contains("db:3306"),
+                "{text}"
+            );
+        }
+        assert!(error_of(1146).to_string().contains("create_tables()"));
+        assert!(error_of(1290).to_string().contains("primary"));
+        assert!(error_of(1040).to_string().contains("pool_size"));
+        assert!(error_of(1665).to_string().contains("RepeatableRead"));
+    }
+
+    #[test]
+    fn a_connection_in_doubt_is_not_kept() {
+        let silent = Cause::IoError(std::io::ErrorKind::WouldBlock.into());
+        let fault = Fault::of(silent);
+        assert!(matches!(
+            fault,
+            Fault::NoReply {
+                timed_out: true,
+                ..
+            }
+        ));
+        assert!(!fault.leaves_sound());
+        let read_only = Fault::Server {
+            code: 1290,
+            text: String::new(),
+        };
+        assert!(!read_only.leaves_sound());
+    }
+}

@@ -1,0 +1,684 @@
+//! Locks in a table of a MySQL or MariaDB database, and what the other database locks share.
+//!
+//! One row per name. It stays when the lock is released, so that its fencing number always rises; whoever finds it
+//! free, or its lease over, takes it over in the same statement that asks for it, so nothing has to be cleaned up. All
+//! times are the server's. A waiter polls, one thread per process and name.
+
+mod fault;
+mod optimistic;
+mod pool;
+mod rows;
+mod schema;
+mod session;
+mod sql;
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::claim::{Claim, VisitorId};
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::loss::LossCause;
+use crate::signals::{Parker, Signals};
+use crate::store::{
+    Attempt, Doubt, Hearing, Holding, Release, Renewal, Store, Subscription, Transfer, Warning,
+};
+use crate::sync::Mutex;
+
+use fault::Class;
+pub(crate) use fault::Fault;
+pub(crate) use optimistic::{Lookup, Update};
+use pool::{Address, Link, Pool, on_link};
+pub(crate) use rows::Wish;
+pub(crate) use schema::{Ident, Keyed};
+pub(crate) use session::Session;
+use sql::{BUSY, Statements};
+
+// What the public types of the database locks take and give.
+pub(crate) use ::mysql::prelude::{FromRow, FromValue};
+pub(crate) use ::mysql::{Params, Row, Value, params};
+
+/// How often a request is sent anew because its clock turned out to be wrong, or a row was locked for a moment.
+const CORRECTIONS: u32 = 3;
+
+/// A statement waits this long for a row at most: the least that both products know, in whole seconds.
+const ROW_WAIT: Duration = Duration::from_secs(1);
+
+/// A statement may take effect this much later than it was begun: it can wait for the table and then for the row.
+const LATEST_EFFECT: Duration = Duration::from_secs(4);
+
+/// The longest name of a lock in bytes, prefix included.
+const LONGEST_NAME: usize = 255;
+
+/// What is wrong with a name beside what is wrong with it everywhere.
+pub(crate) fn flaw(name: &str) -> Option<Error> {
+    (name.len() > LONGEST_NAME).then(|| Error::InvalidName {
+        name: format!("{}…", name.chars().take(64).collect::<String>()),
+        reason: "it is longer than 255 bytes, prefix included, which is all that the lock table has room for",
+    })
+}
+
+/// The settings of a client that concern its store.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) command_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) pool_size: u32,
+    pub(crate) table: String,
+}
+
+/// The store of one client.
+pub(crate) struct MySql {
+    pool: Pool,
+    /// The renewal thread's own connection; renewals never queue up behind other requests.
+    renewals: Mutex<Option<Link>>,
+    statements: Statements,
+    /// The lock table and that of the named rows.
+    tables: schema::Tables,
+    /// What was found out about tables, the lock table included.
+    known: schema::Known,
+    signals: Arc<Signals>,
+    /// The visitors whose rows a transaction of this process has pinned.
+    pinned: Mutex<HashSet<VisitorId>>,
+    pub(crate) command_timeout: Duration,
+}
+
+impl MySql {
+    pub(crate) fn open(url: &str, settings: Settings) -> Result<MySql> {
+        let address = Arc::new(Address::parse(url, settings.connect_timeout)?);
+        let tables = schema::Tables::named(&settings.table)?;
+        Ok(MySql {
+            pool: Pool::new(address, settings.pool_size)?,
+            renewals: Mutex::default(),
+            statements: Statements::new(&tables.locks.quoted()),
+            tables,
+            known: schema::Known::default(),
+            signals: Arc::default(),
+            pinned: Mutex::default(),
+            command_timeout: settings.command_timeout,
+        })
+    }
+
+    pub(crate) fn node(&self) -> &Arc<str> {
+        self.pool.node()
+    }
+
+    /// When a request that starts now has to be over.
+    pub(crate) fn until(&self) -> Instant {
+        Instant::now() + self.command_timeout
+    }
+
+    /// Runs a statement that changes nothing, or something that may be changed twice, and returns its rows.
+    pub(crate) fn rows(
+        &self,
+        statement: &str,
+        params: Params,
+        until: Instant,
+    ) -> Result<Vec<Row>, Fault> {
+        self.pool
+            .with(until, |link| link.rows(statement, params.clone(), until))
+    }
+
+    /// Runs a statement that must not run twice, and returns how many rows it touched.
+    pub(crate) fn run_once(
+        &self,
+        statement: &str,
+        params: Params,
+        until: Instant,
+    ) -> Result<u64, Fault> {
+        let mut params = Some(params);
+        self.pool.once(until, |link| {
+            let params = params.take().unwrap_or(Params::Empty);
+            link.run(statement, params, until)
+                .map(|(_, touched)| touched)
+        })
+    }
+
+    /// Puts a fault into words.
+    pub(crate) fn error(&self, lock: &Arc<str>, fault: Fault) -> Error {
+        fault.into_error(lock, self.node(), &self.tables.advice())
+    }
+
+    /// As [`MySql::error`], for a lock: that a row is locked for a moment is nothing its user knows of.
+    fn lock_error(&self, lock: &Arc<str>, fault: Fault) -> Error {
+        if fault.is_busy() {
+            return Error::Unavailable {
+                lock: Arc::clone(lock),
+                node: Arc::clone(self.node()),
+                reason: format!(
+                    "the row of the lock is locked by a transaction ({})",
+                    fault.reason()
+                ),
+            };
+        }
+        self.error(lock, fault)
+    }
+
+    fn unknown(
+        &self,
+        lock: &Arc<str>,
+        visitor: Option<&VisitorId>,
+        operation: &'static str,
+        reason: String,
+    ) -> Error {
+        fault::unknown(lock, self.node(), operation, visitor, reason)
+    }
+
+    /// What is wrong with using the row of this hold from another connection than the one that has pinned it.
+    fn pinned_error(&self, lock: &Arc<str>, visitor: &VisitorId) -> Option<Error> {
+        self.pinned.lock().contains(visitor).then(|| Error::Unsupported {
+            lock: Arc::clone(lock),
+            reason: "a transaction of this hold has its row; lock, re-enter and unlock outside of Guard::transaction"
+                .to_owned(),
+        })
+    }
+
+    /// Runs a statement on the row of one hold that carries the server's time after which it is refused, and tells
+    /// what it answered and when the first copy that may have run was sent.
+    ///
+    /// The latest of those times is in `not_after`, in ms.
+    fn run_timed(
+        &self,
+        link: &mut Link,
+        statement: &str,
+        params: impl Fn(i64) -> Params,
+        until: Instant,
+        not_after: &mut i64,
+    ) -> Result<(u64, Moment), Fault> {
+        let mut corrections = 0;
+        loop {
+            let sent = Moment::now();
+            let expiry = link.server_time(until);
+            *not_after = (*not_after).max(expiry / 1000 + 1);
+            match link.run(statement, params(expiry), until) {
+                Ok((answer, _)) => return Ok((answer, sent)),
+                Err(fault) if fault.class() == Some(Class::Late) => {
+                    corrections += 1;
+                    if corrections > CORRECTIONS {
+                        return Err(Fault::NotSent(
+                            "the server's clock runs away from ours".to_owned(),
+                        ));
+                    }
+                    link.learn_time()?;
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+    }
+
+    /// Whose row it is, how often held and how long still.
+    fn look(
+        link: &mut Link,
+        statements: &Statements,
+        name: &str,
+        until: Instant,
+    ) -> Result<Option<Found>, Fault> {
+        let rows = link.rows(&statements.inspect, params! { "r" => name }, until)?;
+        let Some(row) = rows.into_iter().next() else {
+            return Ok(None);
+        };
+        let unreadable = |_| Fault::Usage("the lock table has rows of another kind".to_owned());
+        let (owner, holds, left): (Vec<u8>, u32, i64) =
+            ::mysql::from_row_opt(row).map_err(unreadable)?;
+        Ok(Some(Found {
+            owner: String::from_utf8_lossy(&owner).into_owned(),
+            holds,
+            left: u64::try_from(left)
+                .ok()
+                .map(Duration::from_micros)
+                .filter(|left| !left.is_zero()),
+        }))
+    }
+
+    /// Changes a row, which may be done only while it is ours.
+    fn touch(
+        &self,
+        link: &mut Link,
+        claim: &Claim,
+        change: Change<'_>,
+        until: Instant,
+        not_after: &mut i64,
+    ) -> Result<Touch, Fault> {
+        let lease = lease_of(claim);
+        let mut corrections = 0;
+        loop {
+            let (name, owner) = (&*claim.name, claim.visitor.as_str());
+            let (statement, params): (_, Box<dyn Fn(i64) -> Params>) = match change {
+                Change::Count(count) => (
+                    &self.statements.set_count,
+                    Box::new(
+                        move |t| params! { "r" => name, "o" => owner, "n" => count, "us" => lease, "t" => t },
+                    ),
+                ),
+                Change::Lease => (
+                    &self.statements.renew,
+                    Box::new(
+                        move |t| params! { "r" => name, "o" => owner, "us" => lease, "t" => t },
+                    ),
+                ),
+                Change::Owner(heir) => (
+                    &self.statements.transfer,
+                    Box::new(move |t| {
+                        let (h, us) = (heir.visitor.as_str(), lease_of(heir));
+                        params! { "r" => name, "o" => owner, "h" => h, "us" => us, "t" => t }
+                    }),
+                ),
+            };
+            let (answer, sent) = match self.run_timed(link, statement, params, until, not_after) {
+                // The row is locked for a moment; the statement was undone.
+                Err(fault)
+                    if fault.is_busy() && corrections < CORRECTIONS && Instant::now() < until =>
+                {
+                    corrections += 1;
+                    continue;
+                }
+                outcome => outcome?,
+            };
+            if answer > 0 {
+                return Ok(Touch::Done {
+                    sent,
+                    fence: answer,
+                });
+            }
+            match MySql::look(link, &self.statements, &claim.name, until)? {
+                Some(found) if change.is_of(&found.owner, claim) && found.left.is_some() => {
+                    // Ours, so it came too late: our idea of the server's clock was off.
+                    corrections += 1;
+                    if corrections > CORRECTIONS || Instant::now() >= until {
+                        return Err(Fault::NotSent("it reached the server too late".to_owned()));
+                    }
+                    link.learn_time()?;
+                }
+                Some(found) if found.left.is_some() => {
+                    return Ok(Touch::Gone(LossCause::HeldBy(found.owner)));
+                }
+                _ => return Ok(Touch::Gone(LossCause::Gone)),
+            }
+        }
+    }
+
+    fn touch_pooled(
+        &self,
+        claim: &Claim,
+        change: Change<'_>,
+        until: Instant,
+    ) -> (Result<Touch, Fault>, i64) {
+        let mut not_after = 0;
+        let outcome = self.pool.with(until, |link| {
+            self.touch(link, claim, change, until, &mut not_after)
+        });
+        (outcome, not_after)
+    }
+
+    /// Takes the lock for a visitor that holds nothing yet.
+    fn take(&self, claim: &Claim, until: Instant) -> Result<Attempt> {
+        let lease = lease_of(claim);
+        let mut not_after = 0;
+        let is_short = until.saturating_duration_since(Instant::now()) < ROW_WAIT * 6 / 5;
+        let outcome = self.pool.with(until, |link| {
+            if is_short {
+                // A row that a transaction has pinned is waited for longer than there is time; a plain read is not.
+                let found = MySql::look(link, &self.statements, &claim.name, until)?;
+                if let Some(left) = found.and_then(|found| found.left) {
+                    let left = u64::try_from(left.as_micros()).unwrap_or(u64::MAX);
+                    return Ok((BUSY.saturating_add(left), Moment::now()));
+                }
+            }
+            self.run_timed(
+                link,
+                &self.statements.acquire,
+                |t| params! { "r" => &*claim.name, "o" => claim.visitor.as_str(), "us" => lease, "t" => t },
+                until,
+                &mut not_after,
+            )
+        });
+        let refused = |left| {
+            Ok(Attempt::Refused {
+                retry_after: Some(left),
+            })
+        };
+        match outcome {
+            Ok((0, _)) => {
+                // Whether it was granted is not known; the answer that would say so is not to be had here.
+                self.withdraw(&claim.doubt(0), until)?;
+                Err(Error::Unsupported {
+                    lock: Arc::clone(&claim.name),
+                    reason: format!(
+                        "{} does not hand on LAST_INSERT_ID: connect without a proxy, or with one that leaves answers as they are",
+                        self.node()
+                    ),
+                })
+            }
+            Ok((answer, _)) if answer >= BUSY => refused(Duration::from_micros(answer - BUSY)),
+            Ok((fence, sent)) => Ok(Attempt::Granted {
+                sent,
+                fence: Some(fence),
+            }),
+            // Somebody has the row locked at this moment.
+            Err(fault) if fault.is_busy() => refused(Duration::from_secs(1)),
+            Err(Fault::NoReply { reason, .. }) => Ok(Attempt::Unknown {
+                doubt: claim.doubt(not_after.saturating_add(millis(LATEST_EFFECT))),
+                error: self.unknown(&claim.name, Some(&claim.visitor), "acquire", reason),
+            }),
+            Err(fault) => Err(self.error(&claim.name, fault)),
+        }
+    }
+
+    fn release_once(&self, claim: &Claim, until: Instant) -> Result<Option<LossCause>, Fault> {
+        self.pool.with(until, |link| {
+            let params = params! { "r" => &*claim.name, "o" => claim.visitor.as_str() };
+            let (answer, _) = link.run(&self.statements.release, params, until)?;
+            if answer > 0 {
+                return Ok(None);
+            }
+            Ok(Some(
+                match MySql::look(link, &self.statements, &claim.name, until)? {
+                    Some(found) if found.left.is_some() => LossCause::HeldBy(found.owner),
+                    _ => LossCause::Gone,
+                },
+            ))
+        })
+    }
+
+    /// Puts the row of a hold under the protection of a transaction; `None` if the hold is gone.
+    pub(crate) fn pin(&self, claim: &Claim, idle_limit: Duration) -> Result<Option<Session>> {
+        // Without transactions in the table's engine a pin holds nothing.
+        self.check_lock_table(&claim.name)?;
+        let mut session = Session::begin(self, &claim.name, None, Some(idle_limit))?;
+        let params = params! { "r" => &*claim.name, "o" => claim.visitor.as_str() };
+        let rows = session.select(&self.statements.pin, params)?;
+        Ok((!rows.is_empty()).then_some(session))
+    }
+
+    /// Extends the lease of a pinned hold within its transaction. Returns whether the row is still ours.
+    pub(crate) fn extend_pinned(&self, session: &mut Session, claim: &Claim) -> Result<bool> {
+        let params = params! {
+            "r" => &*claim.name, "o" => claim.visitor.as_str(), "us" => lease_of(claim)
+        };
+        Ok(session.change(&self.statements.extend_pinned, params)?.0 > 0)
+    }
+
+    /// Why the row of a hold is not its own any more.
+    pub(crate) fn cause_of_loss(&self, claim: &Claim) -> Result<LossCause> {
+        let until = self.until();
+        let found = self.pool.with(until, |link| {
+            MySql::look(link, &self.statements, &claim.name, until)
+        });
+        Ok(
+            match found.map_err(|fault| self.lock_error(&claim.name, fault))? {
+                Some(found) if found.owner != claim.visitor.as_str() && found.left.is_some() => {
+                    LossCause::HeldBy(found.owner)
+                }
+                _ => LossCause::Gone,
+            },
+        )
+    }
+
+    /// Notes that the row of this visitor is pinned, or no longer. Returns whether that was new.
+    pub(crate) fn note_pinned(&self, visitor: &VisitorId, is_pinned: bool) -> bool {
+        let mut pinned = self.pinned.lock();
+        if is_pinned {
+            pinned.insert(visitor.clone())
+        } else {
+            pinned.remove(visitor)
+        }
+    }
+}
+
+/// What stands in the row of a lock that has an owner.
+struct Found {
+    owner: String,
+    holds: u32,
+    /// `None` if the lease is over.
+    left: Option<Duration>,
+}
+
+/// What is to be changed in the row of a hold.
+#[derive(Clone, Copy)]
+enum Change<'a> {
+    Count(u32),
+    Lease,
+    /// It becomes the hold of this claim.
+    Owner(&'a Claim),
+}
+
+impl Change<'_> {
+    /// Whether a row with this owner is the one to be changed, or was changed already.
+    fn is_of(&self, owner: &str, claim: &Claim) -> bool {
+        owner == claim.visitor.as_str()
+            || matches!(self, Change::Owner(heir) if owner == heir.visitor.as_str())
+    }
+}
+
+/// What became of a statement on the row of a hold.
+enum Touch {
+    Done { sent: Moment, fence: u64 },
+    Gone(LossCause),
+}
+
+/// A row as one value or a tuple; `None` if it is not of that type.
+pub(crate) fn from_row<T: FromRow>(row: Row) -> Option<T> {
+    T::from_row_opt(row).ok()
+}
+
+fn lease_of(claim: &Claim) -> u64 {
+    u64::try_from(claim.lease.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn millis(span: Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
+}
+
+impl Store for MySql {
+    fn acquire(&self, claim: &Claim, until: Instant) -> Result<Attempt> {
+        if claim.count == 0 {
+            return self.take(claim, until);
+        }
+        if let Some(error) = self.pinned_error(&claim.name, &claim.visitor) {
+            return Err(error);
+        }
+        let (outcome, not_after) =
+            self.touch_pooled(claim, Change::Count(claim.count.saturating_add(1)), until);
+        match outcome {
+            Ok(Touch::Done { sent, fence }) => Ok(Attempt::Granted {
+                sent,
+                fence: Some(fence),
+            }),
+            Ok(Touch::Gone(cause)) => Ok(Attempt::Lost(cause)),
+            Err(Fault::NoReply { reason, .. }) => Ok(Attempt::Unknown {
+                doubt: claim.doubt(not_after.saturating_add(millis(LATEST_EFFECT))),
+                error: self.unknown(&claim.name, Some(&claim.visitor), "acquire", reason),
+            }),
+            Err(fault) => Err(self.lock_error(&claim.name, fault)),
+        }
+    }
+
+    fn release_level(&self, claim: &Claim, until: Instant) -> Result<Release> {
+        if let Some(error) = self.pinned_error(&claim.name, &claim.visitor) {
+            return Err(error);
+        }
+        let change = Change::Count(claim.count.saturating_sub(1).max(1));
+        let (outcome, not_after) = self.touch_pooled(claim, change, until);
+        match outcome {
+            Ok(Touch::Done { .. }) => Ok(Release::Done { others_wait: false }),
+            Ok(Touch::Gone(cause)) => Ok(Release::NotHeld(cause)),
+            Err(Fault::NoReply { reason, .. }) => Ok(Release::Unknown {
+                doubt: claim.doubt(not_after.saturating_add(millis(LATEST_EFFECT))),
+                error: self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
+            }),
+            Err(fault) => Err(self.lock_error(&claim.name, fault)),
+        }
+    }
+
+    fn release(&self, claim: &Claim, until: Instant) -> Result<Release> {
+        if let Some(error) = self.pinned_error(&claim.name, &claim.visitor) {
+            return Err(error);
+        }
+        // Half the time for the first try, so that a lost reply leaves time for the second.
+        let now = Instant::now();
+        let half = now + until.saturating_duration_since(now) / 2;
+        let outcome = match self.release_once(claim, half) {
+            Err(Fault::NoReply { .. }) => match self.release_once(claim, until) {
+                // The first one did it: nobody else can have freed this visitor's hold and nothing proves a loss.
+                Ok(_) => Ok(None),
+                // Whether the first one did it is not known, whatever became of the second.
+                Err(fault) => Err(Fault::NoReply {
+                    reason: fault.reason(),
+                    timed_out: true,
+                }),
+            },
+            Err(Fault::NotSent(_)) if Instant::now() < half => self.release_once(claim, until),
+            // The row was locked for a moment, by a visitor that waits for it.
+            Err(fault) if fault.is_busy() => self.release_once(claim, until),
+            outcome => outcome,
+        };
+        match outcome {
+            // Who polls from another process is not known here, and is not waited for.
+            Ok(None) => Ok(Release::Done { others_wait: false }),
+            Ok(Some(cause)) => Ok(Release::NotHeld(cause)),
+            Err(Fault::NoReply { reason, .. }) => Ok(Release::Unknown {
+                // Any later answer settles it: the request itself can only free.
+                doubt: claim.doubt(0),
+                error: self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
+            }),
+            Err(fault) => Err(self.lock_error(&claim.name, fault)),
+        }
+    }
+
+    fn renew(&self, claims: &[Claim], until: Instant) -> Vec<Renewal> {
+        if claims.is_empty() {
+            return Vec::new();
+        }
+        // Taken out, not locked, while it is in use.
+        let mut place = self.renewals.lock().take();
+        let mut outcomes = Vec::with_capacity(claims.len());
+        let talked = on_link(&mut place, self.pool.address(), until, &mut |link| {
+            for claim in claims.iter().skip(outcomes.len()) {
+                let outcome = match self.touch(link, claim, Change::Lease, until, &mut 0) {
+                    Ok(Touch::Done { .. }) => Renewal::Renewed,
+                    Ok(Touch::Gone(cause)) => Renewal::Lost(cause),
+                    Err(fault) if fault.leaves_sound() => Renewal::Unknown(fault.reason()),
+                    Err(fault) => return Err(fault),
+                };
+                outcomes.push(outcome);
+            }
+            Ok(())
+        });
+        *self.renewals.lock() = place;
+        if let Err(fault) = talked {
+            outcomes.resize(claims.len(), Renewal::Unknown(fault.reason()));
+        }
+        outcomes
+    }
+
+    fn transfer(&self, from: &Claim, to: &Claim, until: Instant) -> Result<Transfer> {
+        if let Some(error) = self.pinned_error(&from.name, &from.visitor) {
+            return Err(error);
+        }
+        let (outcome, not_after) = self.touch_pooled(from, Change::Owner(to), until);
+        match outcome {
+            Ok(Touch::Done { sent, fence }) => Ok(Transfer::Done {
+                sent,
+                fence: Some(fence),
+                // Who polls from another process is not known here; the line sets the lock free now and then anyway.
+                others_wait: false,
+            }),
+            Ok(Touch::Gone(cause)) => Ok(Transfer::NotHeld(cause)),
+            Err(Fault::NoReply { reason, .. }) => Ok(Transfer::Unknown {
+                from: from.doubt(0),
+                to: to.doubt(not_after.saturating_add(millis(LATEST_EFFECT))),
+                error: self.unknown(&from.name, Some(&from.visitor), "hand-over", reason),
+            }),
+            Err(fault) => Err(self.lock_error(&from.name, fault)),
+        }
+    }
+
+    fn withdraw(&self, doubt: &Doubt, until: Instant) -> Result<bool> {
+        if self.pinned.lock().contains(&doubt.visitor) {
+            return Ok(false);
+        }
+        let outcome = self.pool.with(until, |link| {
+            let params = params! { "r" => &*doubt.name, "o" => doubt.visitor.as_str() };
+            link.run(&self.statements.release, params, until)?;
+            link.learn_time()
+        });
+        match outcome {
+            Ok(now) => Ok(now / 1000 > doubt.not_after),
+            Err(fault) => Err(self.lock_error(&doubt.name, fault)),
+        }
+    }
+
+    fn force_release(&self, name: &Arc<str>, until: Instant) -> Result<bool> {
+        let outcome = self.pool.once(until, |link| {
+            let params = params! { "r" => &**name };
+            link.run(&self.statements.force_release, params, until)
+        });
+        match outcome {
+            Ok((answer, _)) => Ok(answer > 0),
+            Err(Fault::NoReply { reason, .. }) => {
+                Err(self.unknown(name, None, "forced release", reason))
+            }
+            Err(fault) => Err(self.lock_error(name, fault)),
+        }
+    }
+
+    fn inspect(
+        &self,
+        name: &Arc<str>,
+        visitor: Option<&VisitorId>,
+        until: Instant,
+    ) -> Result<Holding> {
+        let found = self
+            .pool
+            .with(until, |link| {
+                MySql::look(link, &self.statements, name, until)
+            })
+            .map_err(|fault| self.lock_error(name, fault))?;
+        Ok(match found {
+            Some(found) if found.left.is_some() => Holding {
+                is_locked: true,
+                count: match visitor {
+                    Some(visitor) if visitor.as_str() == found.owner => found.holds,
+                    _ => 0,
+                },
+                remaining: found.left,
+            },
+            _ => Holding::default(),
+        })
+    }
+
+    fn subscribe(&self, name: &Arc<str>, parker: &Arc<Parker>) -> Subscription {
+        Subscription {
+            ticket: self.signals.join(name, parker),
+            hearing: Hearing::Never,
+            keep: None,
+        }
+    }
+
+    fn check(&self, until: Instant) -> Result<Vec<Warning>> {
+        schema::warnings(self, until)
+    }
+
+    fn signals(&self) -> &Arc<Signals> {
+        &self.signals
+    }
+
+    fn close(&self) {
+        *self.renewals.lock() = None;
+    }
+
+    fn as_mysql(&self) -> Option<&MySql> {
+        Some(self)
+    }
+}
+
+impl fmt::Debug for MySql {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MySql")
+            .field("node", self.node())
+            .field("table", &self.tables.locks)
+            .finish_non_exhaustive()
+    }
+}

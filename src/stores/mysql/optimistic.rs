@@ -1,0 +1,117 @@
+//! Reading a row together with the column that tells its version, and writing it only if that is still the same.
+
+use std::sync::Arc;
+
+use ::mysql::{Params, Row, Value};
+
+use super::MySql;
+use super::fault::{Fault, unknown};
+use super::schema::{Ident, Keyed};
+use crate::error::Result;
+
+/// One row, and which of its columns matter.
+pub(crate) struct Lookup<'a> {
+    pub(crate) target: &'a Keyed,
+    pub(crate) key: &'a Value,
+    pub(crate) columns: &'a [Ident],
+    pub(crate) check: &'a Ident,
+    pub(crate) subject: &'a Arc<str>,
+}
+
+/// New values for a row that was read before.
+pub(crate) struct Update<'a> {
+    pub(crate) lookup: Lookup<'a>,
+    pub(crate) set: &'a [(&'a Ident, &'a Value)],
+    pub(crate) seen: &'a Value,
+    /// Whether the check is a time, not a number.
+    pub(crate) is_time: bool,
+}
+
+impl MySql {
+    /// The values of the columns and that of the check; `None` if there is no such row.
+    pub(crate) fn read_row(&self, lookup: &Lookup<'_>) -> Result<Option<(Vec<Value>, Value)>> {
+        let key = self.fitting_key(lookup.target, lookup.key.clone(), lookup.subject)?;
+        let (table, key_column) = lookup.target.quoted();
+        let mut columns: Vec<String> = lookup.columns.iter().map(Ident::quoted).collect();
+        columns.push(lookup.check.quoted());
+        let statement = format!(
+            "SELECT {} FROM {table} WHERE {key_column} = ?",
+            columns.join(", ")
+        );
+        let rows = self
+            .rows(&statement, Params::Positional(vec![key]), self.until())
+            .map_err(|fault| self.error(lookup.subject, fault))?;
+        Ok(rows.into_iter().next().map(|row| {
+            // Not the `unwrap` that panics: it takes a row apart.
+            let mut values = Row::unwrap(row);
+            let seen = values.pop().unwrap_or(Value::NULL);
+            (values, seen)
+        }))
+    }
+
+    /// Returns whether the row was still as it was seen, and is now as it is wanted.
+    pub(crate) fn write_row(&self, update: &Update<'_>) -> Result<bool> {
+        let lookup = &update.lookup;
+        let key = self.fitting_key(lookup.target, lookup.key.clone(), lookup.subject)?;
+        let (table, key_column) = lookup.target.quoted();
+        let check = lookup.check.quoted();
+        let mut assignments: Vec<String> = update
+            .set
+            .iter()
+            .map(|(column, _)| format!("{} = ?", column.quoted()))
+            .collect();
+        assignments.push(self.next_check(update)?);
+        let mut params: Vec<Value> = update
+            .set
+            .iter()
+            .map(|(_, value)| (*value).clone())
+            .collect();
+        params.extend([key, update.seen.clone()]);
+        // A time may be NULL before the first update. The check always changes, so the count of rows can be trusted
+        // whatever it counts.
+        let statement = format!(
+            "UPDATE {table} SET {} WHERE {key_column} = ? AND {check} <=> ?",
+            assignments.join(", ")
+        );
+        match self.run_once(&statement, Params::Positional(params), self.until()) {
+            Ok(touched) => Ok(touched > 0),
+            Err(Fault::NoReply { reason, .. }) => {
+                Err(unknown(lookup.subject, self.node(), "update", None, reason))
+            }
+            Err(fault) => Err(self.error(lookup.subject, fault)),
+        }
+    }
+
+    /// The assignment that makes the check larger than it was.
+    fn next_check(&self, update: &Update<'_>) -> Result<String> {
+        let lookup = &update.lookup;
+        let check = lookup.check.quoted();
+        let table = &lookup.target.table;
+        let column = self.column(table, lookup.check, lookup.subject)?;
+        let flaw = |reason: &str| {
+            Err(self.schema_error(
+                lookup.subject,
+                table,
+                &format!("its column `{}` {reason}", lookup.check.as_str()),
+            ))
+        };
+        if !update.is_time {
+            return if column.is_integer() && !column.is_nullable() {
+                Ok(format!("{check} = {check} + 1"))
+            } else {
+                // NULL + 1 is NULL: no update would ever be noticed.
+                flaw("is the version, so it has to be an integer and NOT NULL")
+            };
+        }
+        if !column.is_time() {
+            return flaw("is the time of the last update, so it has to be a DATETIME or TIMESTAMP");
+        }
+        let decimals = column.decimals.unwrap_or(0).min(6);
+        // One unit of its own precision: less would be rounded away.
+        let unit = 10u64.pow(6 - u32::try_from(decimals).unwrap_or(6));
+        let now = format!("UTC_TIMESTAMP({decimals})");
+        Ok(format!(
+            "{check} = GREATEST({now}, COALESCE({check} + INTERVAL {unit} MICROSECOND, {now}))"
+        ))
+    }
+}

@@ -1,0 +1,535 @@
+//! The connections of one client to one database.
+//!
+//! As with Redis, r2d2 hands out slots and makes callers queue up when all are taken; the connection is made by its
+//! caller, within the caller's deadline and with the caller's typed error. There is no PING per request. A connection
+//! that timed out, broke, or may be inside a transaction is closed, never put back. Why not the pool of the `mysql`
+//! crate: a waiter there hangs when the connection it waits for comes back broken, and a check-out costs two round
+//! trips. Why not `r2d2_mysql`: it leaks open transactions to the next user.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use ::mysql::prelude::Queryable;
+use ::mysql::{Conn, Opts, OptsBuilder, Params, Row};
+use rustix::net::RecvFlags;
+use scheduled_thread_pool::ScheduledThreadPool;
+use socket2::SockRef;
+
+use super::fault::Fault;
+use super::sql::NOW;
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::sync::Mutex;
+use crate::trace;
+
+/// A connection unused for this long is looked at before it is used: the server may have closed it meanwhile.
+const STALE_AFTER: Duration = Duration::from_secs(1);
+
+/// A socket time-out may overshoot the deadline by this much, so that it need not be set anew for every call.
+const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
+
+/// The server need not be asked for its limit; a longer packet is refused by it with an error.
+const MAX_PACKET: usize = 16 << 20;
+
+/// The server may take this long to answer a statement that waits for a row, and then some.
+const LONGEST_ANSWER: Duration = Duration::from_secs(15);
+
+/// What every session starts with, so that nothing waits for a row or for a table's definition for the 50 seconds or
+/// the day that are the defaults. In UTC a TIMESTAMP column has no hour that comes twice.
+const SESSION: &str = "SET SESSION autocommit = 1, innodb_lock_wait_timeout = 1, \
+                       lock_wait_timeout = 2, time_zone = '+00:00'";
+
+/// Where a database is, and as whom to talk to it.
+pub(super) struct Address {
+    opts: Opts,
+    /// Its name in messages; has no secret in it.
+    pub(super) node: Arc<str>,
+    connect_timeout: Duration,
+}
+
+impl Address {
+    pub(super) fn parse(url: &str, connect_timeout: Duration) -> Result<Address> {
+        const FORM: &str = "it is mysql://user:password@host[:port]/database";
+        let invalid = |reason: String| Error::InvalidConfig {
+            setting: "the MySQL URL",
+            reason: format!("{reason}; {FORM}"),
+        };
+        // The crate's own words may repeat a part of the URL, and with it the password.
+        let opts = Opts::from_url(url).map_err(|error| {
+            use ::mysql::UrlError;
+            invalid(match error {
+                UrlError::ParseError(error) => error.to_string(),
+                UrlError::UnknownParameter(_) => "it has an unknown parameter".to_owned(),
+                UrlError::InvalidValue(..) => "a parameter has an unusable value".to_owned(),
+                UrlError::FeatureRequired(..) => {
+                    "a parameter asks for what is not built in".to_owned()
+                }
+                _ => "it cannot be read".to_owned(),
+            })
+        })?;
+        let Some(database) = opts.get_db_name().filter(|name| !name.is_empty()) else {
+            return Err(invalid("it names no database".to_owned()));
+        };
+        let node = match opts.get_socket() {
+            Some(socket) => format!("unix:{socket}/{database}"),
+            None => format!(
+                "{}:{}/{database}",
+                opts.get_ip_or_hostname(),
+                opts.get_tcp_port()
+            ),
+        };
+        Ok(Address {
+            node: node.into(),
+            opts,
+            connect_timeout,
+        })
+    }
+}
+
+/// One connection.
+pub(super) struct Link {
+    /// `None` only while it is being dropped.
+    conn: Option<Conn>,
+    /// A second handle of the socket, to set its time-outs by and to look at it; not every system gives one.
+    socket: Option<OwnedFd>,
+    timeout: Duration,
+    last_used: Instant,
+    /// The server's clock minus ours in microseconds, at most.
+    ahead: i64,
+    pid: u32,
+}
+
+impl Link {
+    /// `patience` is the longest that the server may take for an answer, for where that cannot be changed later.
+    fn connect(address: &Address, until: Instant, patience: Duration) -> Result<Link, Fault> {
+        let now = Instant::now();
+        let left = until.saturating_duration_since(now);
+        if left.is_zero() {
+            return Err(Fault::NotSent(
+                "there was no time left to connect".to_owned(),
+            ));
+        }
+        // Each read of the handshake may take this long; a silent server is noticed at the first one.
+        let connecting = left.min(address.connect_timeout);
+        let reading = if has_second_handles() {
+            connecting
+        } else {
+            connecting.max(patience)
+        };
+        let opts = OptsBuilder::from_opts(address.opts.clone())
+            // A URL of 127.0.0.1 means TCP, not whatever socket the server names.
+            .prefer_socket(false)
+            .max_allowed_packet(Some(
+                address.opts.get_max_allowed_packet().unwrap_or(MAX_PACKET),
+            ))
+            .tcp_connect_timeout(Some(connecting))
+            .tcp_keepalive_time_ms(Some(5000))
+            .read_timeout(Some(reading))
+            .write_timeout(Some(connecting));
+        let secret = address.opts.get_pass();
+        let failed = |error| Fault::of_connecting(error, secret);
+        let conn = Conn::new(opts).map_err(failed)?;
+        let socket = second_handle(&conn);
+        let mut link = Link {
+            conn: Some(conn),
+            socket,
+            timeout: reading,
+            last_used: Instant::now(),
+            ahead: 0,
+            pid: std::process::id(),
+        };
+        link.tune(until);
+        let first_words = |fault: Fault| match fault {
+            Fault::NoReply { reason, .. } => Fault::NotSent(format!("while connecting: {reason}")),
+            fault => fault,
+        };
+        link.conn()
+            .and_then(|conn| conn.query_drop(SESSION).map_err(Fault::of))
+            .map_err(first_words)?;
+        link.learn_time().map_err(first_words)?;
+        trace::connected(&address.node);
+        Ok(link)
+    }
+
+    fn conn(&mut self) -> Result<&mut Conn, Fault> {
+        self.conn
+            .as_mut()
+            .ok_or_else(|| Fault::NotSent("the connection was closed".to_owned()))
+    }
+
+    /// Asks for the server's time, from which the expiry of requests is counted.
+    pub(super) fn learn_time(&mut self) -> Result<i64, Fault> {
+        let sent = Moment::now();
+        let now: Option<i64> = self
+            .conn()?
+            .query_first(format!("SELECT {NOW}"))
+            .map_err(Fault::of)?;
+        let now = now.unwrap_or_default();
+        // It was read after `sent`, so the difference is never too small and no request expires too early.
+        self.ahead = now.saturating_sub(micros(sent));
+        Ok(now)
+    }
+
+    /// What the server's clock will show at `at`, in microseconds, at most.
+    pub(super) fn server_time(&self, at: Instant) -> i64 {
+        let left = at.saturating_duration_since(Instant::now());
+        micros(Moment::now() + left).saturating_add(self.ahead)
+    }
+
+    /// Sets the socket's time-outs to what is left until `until`. Returns whether they are right now.
+    ///
+    /// The `mysql` crate sets them once, when it connects; where there is no second handle of the socket, a connection
+    /// whose time-outs do not suit is replaced by one whose do.
+    fn tune(&mut self, until: Instant) -> bool {
+        let left = until
+            .saturating_duration_since(Instant::now())
+            .max(Duration::from_millis(1));
+        let is_right = self.timeout <= left + TIMEOUT_SLACK && self.timeout >= left / 2;
+        if is_right {
+            return true;
+        }
+        let Some(socket) = &self.socket else {
+            return false;
+        };
+        let socket = SockRef::from(socket);
+        let set = socket
+            .set_read_timeout(Some(left))
+            .and_then(|()| socket.set_write_timeout(Some(left)));
+        if set.is_ok() {
+            self.timeout = left;
+        }
+        set.is_ok()
+    }
+
+    /// Whether the server has closed the connection, or said something nobody asked for, since it was used last.
+    pub(super) fn is_stale(&self) -> bool {
+        if self.last_used.elapsed() < STALE_AFTER {
+            return false;
+        }
+        self.has_ended()
+    }
+
+    /// As [`Link::is_stale`], however short ago it was used.
+    pub(super) fn has_ended(&self) -> bool {
+        let Some(socket) = &self.socket else {
+            return false;
+        };
+        let mut byte = [0; 1];
+        match rustix::net::recv(socket, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+            Err(error) => error != rustix::io::Errno::AGAIN && error != rustix::io::Errno::INTR,
+            Ok(_) => true,
+        }
+    }
+
+    fn ready(&mut self, until: Instant) -> Result<&mut Conn, Fault> {
+        if Instant::now() >= until {
+            return Err(Fault::NotSent(
+                "there was no time left to send it".to_owned(),
+            ));
+        }
+        self.tune(until);
+        self.last_used = Instant::now();
+        self.conn()
+    }
+
+    /// Runs a statement, and returns what it put into `LAST_INSERT_ID` and how many rows it touched.
+    pub(super) fn run(
+        &mut self,
+        statement: &str,
+        params: Params,
+        until: Instant,
+    ) -> Result<(u64, u64), Fault> {
+        let conn = self.ready(until)?;
+        conn.exec_drop(statement, params).map_err(Fault::of)?;
+        Ok((conn.last_insert_id(), conn.affected_rows()))
+    }
+
+    /// Runs a statement without parameters as text: what cannot be prepared.
+    pub(super) fn say(&mut self, statement: &str, until: Instant) -> Result<(), Fault> {
+        self.ready(until)?.query_drop(statement).map_err(Fault::of)
+    }
+
+    /// Runs a statement and returns its rows.
+    pub(super) fn rows(
+        &mut self,
+        statement: &str,
+        params: Params,
+        until: Instant,
+    ) -> Result<Vec<Row>, Fault> {
+        self.ready(until)?
+            .exec(statement, params)
+            .map_err(Fault::of)
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // A fork has a copy of a connection that belongs to its parent: the goodbye of the `mysql` crate would end it
+        // there. And on a socket that is silent the goodbye is not worth waiting for.
+        if self.pid != std::process::id() {
+            std::mem::forget(self.conn.take());
+        } else if let Some(socket) = &self.socket {
+            let _ = SockRef::from(socket).set_write_timeout(Some(Duration::from_millis(10)));
+        }
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").finish_non_exhaustive()
+    }
+}
+
+fn micros(moment: Moment) -> i64 {
+    moment.as_millis().saturating_mul(1000)
+}
+
+/// Whether connections get a second handle here. Some containers forbid it, and only Linux has it.
+fn has_second_handles() -> bool {
+    static HAS: OnceLock<bool> = OnceLock::new();
+    *HAS.get_or_init(|| {
+        std::os::unix::net::UnixStream::pair()
+            .is_ok_and(|(socket, _)| second_handle(&socket).is_some())
+    })
+}
+
+/// A handle of the connection's socket that is ours. The `mysql` crate lends only the number of its own, which safe
+/// code cannot use; the kernel copies it for us.
+#[cfg(target_os = "linux")]
+fn second_handle(conn: &impl AsRawFd) -> Option<OwnedFd> {
+    use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+    let this_process = pidfd_open(getpid(), PidfdFlags::empty()).ok()?;
+    pidfd_getfd(this_process, conn.as_raw_fd(), PidfdGetfdFlags::empty()).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn second_handle(conn: &impl AsRawFd) -> Option<OwnedFd> {
+    let _ = conn.as_raw_fd();
+    None
+}
+
+/// The right to use one connection.
+#[derive(Debug)]
+pub(super) struct Slot;
+
+#[derive(Debug)]
+pub(super) struct Slots;
+
+impl r2d2::ManageConnection for Slots {
+    type Connection = Slot;
+    type Error = Infallible;
+
+    fn connect(&self) -> Result<Slot, Infallible> {
+        Ok(Slot)
+    }
+
+    fn is_valid(&self, _: &mut Slot) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn has_broken(&self, _: &mut Slot) -> bool {
+        // It has no connection in it.
+        false
+    }
+}
+
+/// The connections for one purpose.
+pub(super) struct Lane {
+    slots: r2d2::Pool<Slots>,
+    /// The sound connections not in use, the one used last on top. Who has a slot may use one, or make one.
+    idle: Mutex<Vec<Link>>,
+}
+
+impl Lane {
+    fn new(size: u32, thread: &Arc<ScheduledThreadPool>) -> Arc<Lane> {
+        let slots = r2d2::Pool::builder()
+            .max_size(size)
+            .test_on_check_out(false)
+            // Slots cost nothing and live as long as the pool, so r2d2's own threads have nothing to do.
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .thread_pool(Arc::clone(thread))
+            .build_unchecked(Slots);
+        Arc::new(Lane {
+            slots,
+            idle: Mutex::default(),
+        })
+    }
+
+    fn slot(&self, until: Instant) -> Result<r2d2::PooledConnection<Slots>, Fault> {
+        if let Some(slot) = self.slots.try_get() {
+            return Ok(slot);
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        self.slots.get_timeout(left).map_err(|_| {
+            Fault::NotSent(format!(
+                "all {} connections of the pool were in use for the whole time",
+                self.slots.max_size()
+            ))
+        })
+    }
+
+    /// A connection that lies idle and is not `unfit`; those that are get closed.
+    fn pop(&self, unfit: fn(&Link) -> bool) -> Option<Link> {
+        loop {
+            let link = self.idle.lock().pop()?;
+            if !unfit(&link) {
+                return Some(link);
+            }
+        }
+    }
+}
+
+/// A connection that one transaction has to itself.
+pub(super) struct Lent {
+    /// `None` once its state is in doubt.
+    pub(super) link: Option<Link>,
+    lane: Arc<Lane>,
+    _slot: r2d2::PooledConnection<Slots>,
+}
+
+impl Lent {
+    /// Gives the connection back, outside of any transaction.
+    pub(super) fn give_back(&self, link: Link) {
+        self.lane.idle.lock().push(link);
+    }
+}
+
+pub(super) struct Pool {
+    /// Keeps r2d2's thread where it does no harm; its end lets the thread go.
+    _retired: Sender<()>,
+    /// For single statements.
+    statements: Arc<Lane>,
+    /// For transactions, which keep theirs for as long as the user likes; counted apart, so that they cannot keep the
+    /// locks from being released.
+    transactions: Arc<Lane>,
+    address: Arc<Address>,
+}
+
+impl Pool {
+    /// Fails if r2d2's thread cannot be started.
+    pub(super) fn new(address: Arc<Address>, size: u32) -> Result<Pool> {
+        // Its own way to say so is a panic.
+        let thread = std::panic::catch_unwind(|| {
+            ScheduledThreadPool::builder()
+                .num_threads(1)
+                .thread_name_pattern("redlatch-pool-{}")
+                .build()
+        });
+        let thread = Arc::new(thread.map_err(|_| Error::InvalidConfig {
+            setting: "the connection pool",
+            reason: "its thread cannot be started".to_owned(),
+        })?);
+        let statements = Lane::new(size, &thread);
+        let transactions = Lane::new(size, &thread);
+        // As in the pool for Redis: all slots are made by jobs that are queued by now, and what the thread then sleeps
+        // in has to be something that a forked child can bear.
+        let (_retired, until_dropped) = channel::<()>();
+        thread.execute_after(Duration::from_millis(1), move || {
+            let _ = until_dropped.recv();
+        });
+        Ok(Pool {
+            _retired,
+            statements,
+            transactions,
+            address,
+        })
+    }
+
+    pub(super) fn node(&self) -> &Arc<str> {
+        &self.address.node
+    }
+
+    pub(super) fn address(&self) -> &Arc<Address> {
+        &self.address
+    }
+
+    /// Runs `talk` on a connection. After a fault that leaves its state in doubt the connection is closed.
+    ///
+    /// `talk` must be something that may be done twice: it is done again, on a new connection, if the one that lay in
+    /// the pool turns out to be broken.
+    pub(super) fn with<T>(
+        &self,
+        until: Instant,
+        mut talk: impl FnMut(&mut Link) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let _slot = self.statements.slot(until)?;
+        let mut place = self.statements.pop(Link::is_stale);
+        let is_fresh = place.is_none();
+        let outcome = match on_link(&mut place, &self.address, until, &mut talk) {
+            Err(
+                Fault::NotSent(_)
+                | Fault::NoReply {
+                    timed_out: false, ..
+                },
+            ) if !is_fresh && Instant::now() < until => {
+                on_link(&mut place, &self.address, until, &mut talk)
+            }
+            outcome => outcome,
+        };
+        self.statements.idle.lock().extend(place);
+        outcome
+    }
+
+    /// Runs `talk`, which must not be done twice.
+    pub(super) fn once<T>(
+        &self,
+        until: Instant,
+        mut talk: impl FnMut(&mut Link) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let _slot = self.statements.slot(until)?;
+        // It cannot be sent again, so it had better arrive.
+        let mut place = self.statements.pop(Link::has_ended);
+        let outcome = on_link(&mut place, &self.address, until, &mut talk);
+        self.statements.idle.lock().extend(place);
+        outcome
+    }
+
+    /// A connection for a transaction. Nothing gives it back but the transaction's good end.
+    pub(super) fn lend(&self, until: Instant) -> Result<Lent, Fault> {
+        let slot = self.transactions.slot(until)?;
+        let mut idle = self.transactions.pop(Link::has_ended);
+        if idle.as_mut().is_some_and(|link| !link.tune(until)) && has_second_handles() {
+            idle = None;
+        }
+        let link = match idle {
+            Some(link) => link,
+            None => Link::connect(&self.address, until, LONGEST_ANSWER)?,
+        };
+        Ok(Lent {
+            link: Some(link),
+            lane: Arc::clone(&self.transactions),
+            _slot: slot,
+        })
+    }
+}
+
+/// The connection given, if its time-outs can be made to suit, or a new one.
+fn suited(link: Option<Link>, address: &Address, until: Instant) -> Result<Link, Fault> {
+    if let Some(mut link) = link
+        && link.tune(until)
+    {
+        return Ok(link);
+    }
+    Link::connect(address, until, Duration::ZERO)
+}
+
+/// Runs `talk` on what is in `place`, connecting first if need be, and empties the place after a fault.
+pub(super) fn on_link<T>(
+    place: &mut Option<Link>,
+    address: &Address,
+    until: Instant,
+    talk: &mut impl FnMut(&mut Link) -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    let link = place.take().filter(|link| !link.is_stale());
+    let mut link = suited(link, address, until)?;
+    let outcome = talk(&mut link);
+    if outcome.as_ref().err().is_none_or(Fault::leaves_sound) {
+        *place = Some(link);
+    }
+    outcome
+}

@@ -1,0 +1,176 @@
+//! Locking rows of the user's tables by their primary key.
+//!
+//! The queue for a row is the server's, which is fair. Its waits are in whole seconds, so the rest of a wait is asked
+//! for with `NOWAIT` every 20 ms; that is a sleep in a store, because nobody but the server could wake us.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ::mysql::{Params, Value, params};
+
+use super::schema::Keyed;
+use super::{MySql, Session};
+use crate::error::{Error, Result};
+
+const NOWAIT_PAUSE: Duration = Duration::from_millis(20);
+
+/// One statement waits for a row this long at most, so that a silent server is noticed; then it queues up again.
+const LONGEST_ROW_WAIT: u64 = 10;
+
+/// What a row lock is to be like.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wish {
+    pub(crate) isolation: &'static str,
+    pub(crate) idle_limit: Option<Duration>,
+    /// `None` means for ever.
+    pub(crate) wait: Option<Duration>,
+}
+
+impl MySql {
+    /// Locks the rows with these keys, in one order for all callers, so that two callers never wait for each other.
+    pub(crate) fn lock_rows(
+        &self,
+        target: Option<&Keyed>,
+        keys: Vec<Value>,
+        subject: &Arc<str>,
+        wish: Wish,
+    ) -> Result<Session> {
+        let deadline = match wish.wait {
+            Some(wait) => {
+                Some(
+                    Instant::now()
+                        .checked_add(wait)
+                        .ok_or_else(|| Error::InvalidWait {
+                            lock: Arc::clone(subject),
+                            wait,
+                        })?,
+                )
+            }
+            None => None,
+        };
+        let built_in;
+        let target = match target {
+            Some(target) => target,
+            None => {
+                built_in = self.tables.named_rows();
+                &built_in
+            }
+        };
+        let kind = self.primary_key(target, subject)?;
+        let keys = keys
+            .into_iter()
+            .map(|key| kind.fitting(key, subject))
+            .collect::<Result<Vec<_>>>()?;
+        if *target == self.tables.named_rows() {
+            for key in &keys {
+                self.make_named_row(target, key, subject)?;
+            }
+        }
+        let keys = match &*keys {
+            [_] => keys,
+            _ => self.in_order(target, &keys, subject)?,
+        };
+        let mut session = Session::begin(self, subject, Some(wish.isolation), wish.idle_limit)?;
+        for key in keys {
+            lock_one(&mut session, target, key, deadline, wish.wait)?;
+        }
+        session.set_usual_row_wait()?;
+        Ok(session)
+    }
+
+    /// The keys as they stand in the table, each once, in one order for everybody: whether two ways to write a key mean
+    /// the same row depends on the column's collation.
+    fn in_order(&self, target: &Keyed, keys: &[Value], subject: &Arc<str>) -> Result<Vec<Value>> {
+        let (table, key) = target.quoted();
+        // One key at a time: with a list the server may choose to read the whole table.
+        let select = format!("SELECT {key} FROM {table} WHERE {key} = ?");
+        let mut found = Vec::with_capacity(keys.len());
+        for wanted in keys {
+            let rows = self
+                .rows(
+                    &select,
+                    Params::Positional(vec![wanted.clone()]),
+                    self.until(),
+                )
+                .map_err(|fault| self.error(subject, fault))?;
+            let row = rows
+                .into_iter()
+                .next()
+                .and_then(|mut row| row.take::<Value, _>(0));
+            found.push(row.ok_or_else(|| self.no_row(subject, wanted))?);
+        }
+        found.sort_by_cached_key(|key| key.as_sql(true));
+        found.dedup();
+        Ok(found)
+    }
+
+    fn no_row(&self, subject: &Arc<str>, key: &Value) -> Error {
+        Error::RowNotFound {
+            lock: Arc::clone(subject),
+            node: Arc::clone(self.node()),
+            key: key.as_sql(true),
+        }
+    }
+
+    /// Makes the row of a name, which then stays.
+    fn make_named_row(&self, target: &Keyed, name: &Value, subject: &Arc<str>) -> Result<()> {
+        let (table, key) = target.quoted();
+        let until = self.until();
+        let look = format!("SELECT 1 FROM {table} WHERE {key} = :k");
+        let make = format!("INSERT IGNORE INTO {table} ({key}) VALUES (:k)");
+        // An insert would wait for whoever has the row locked.
+        let found = self.rows(&look, params! { "k" => name.clone() }, until);
+        if !found
+            .map_err(|fault| self.error(subject, fault))?
+            .is_empty()
+        {
+            return Ok(());
+        }
+        match self.rows(&make, params! { "k" => name.clone() }, until) {
+            Ok(_) => Ok(()),
+            // Somebody has made and locked it meanwhile.
+            Err(fault) if fault.is_busy() => Ok(()),
+            Err(fault) => Err(self.error(subject, fault)),
+        }
+    }
+}
+
+/// Locks one row by the deadline; `None` means for ever.
+fn lock_one(
+    session: &mut Session,
+    target: &Keyed,
+    key: Value,
+    deadline: Option<Instant>,
+    wait: Option<Duration>,
+) -> Result<()> {
+    let (table, column) = target.quoted();
+    let select = format!("SELECT 1 FROM {table} WHERE {column} = :k FOR UPDATE");
+    let nowait = format!("{select} NOWAIT");
+    loop {
+        let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+        let seconds = left.map_or(LONGEST_ROW_WAIT, |left| {
+            left.as_secs().min(LONGEST_ROW_WAIT)
+        });
+        let params = params! { "k" => key.clone() };
+        let outcome = if seconds > 0 {
+            session.set_row_wait(seconds)?;
+            session.lock_row(&select, params, Duration::from_secs(seconds))
+        } else {
+            session.lock_row(&nowait, params, Duration::ZERO)
+        };
+        let error = match outcome {
+            Ok(rows) if rows.is_empty() => return Err(session.row_not_found(&key)),
+            Ok(_) => return Ok(()),
+            Err(error) => error,
+        };
+        let is_refused = matches!(error, Error::WaitTimeout { .. });
+        let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+        if !is_refused || wait == Some(Duration::ZERO) || left == Some(Duration::ZERO) {
+            return Err(error);
+        }
+        if seconds == 0 {
+            thread::sleep(left.map_or(NOWAIT_PAUSE, |left| left.min(NOWAIT_PAUSE)));
+        }
+    }
+}

@@ -1,0 +1,510 @@
+//! The tables: making them, and making sure that they are what the locks rely on.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ::mysql::prelude::FromRow;
+use ::mysql::{Params, Value, params};
+
+use super::MySql;
+use crate::error::{Error, Result};
+use crate::store::Warning;
+use crate::sync::Mutex;
+
+/// The name of a table or column, which can stand in a statement as it is.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Ident(Arc<str>);
+
+impl Ident {
+    /// Names are never quoted from what a user gives; what would need it is refused.
+    pub(crate) fn new(name: &str) -> Result<Ident> {
+        let mut bytes = name.bytes();
+        let is_plain = bytes
+            .next()
+            .is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+            && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$')
+            && name.len() <= 64;
+        if !is_plain {
+            return Err(Error::InvalidConfig {
+                setting: "the name of a table or column",
+                reason: format!(
+                    "{:?} is not a letter or '_' followed by letters, digits, '_' and '$', 64 in all",
+                    name.chars().take(70).collect::<String>()
+                ),
+            });
+        }
+        Ok(Ident(name.into()))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it means the same column; case does not matter to a server.
+    pub(crate) fn is(&self, other: &str) -> bool {
+        self.0.eq_ignore_ascii_case(other)
+    }
+
+    pub(crate) fn quoted(&self) -> String {
+        format!("`{}`", self.0)
+    }
+}
+
+impl fmt::Debug for Ident {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A table and the column that is its primary key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Keyed {
+    pub(crate) table: Ident,
+    pub(crate) key: Ident,
+}
+
+impl Keyed {
+    pub(crate) fn quoted(&self) -> (String, String) {
+        (self.table.quoted(), self.key.quoted())
+    }
+}
+
+/// The tables of the locks themselves.
+#[derive(Debug)]
+pub(super) struct Tables {
+    pub(super) locks: Ident,
+    rows: Keyed,
+}
+
+impl Tables {
+    pub(super) fn named(locks: &str) -> Result<Tables> {
+        Ok(Tables {
+            locks: Ident::new(locks)?,
+            rows: Keyed {
+                table: Ident::new(&format!("{locks}_rows"))?,
+                key: Ident::new("resource")?,
+            },
+        })
+    }
+
+    pub(super) fn named_rows(&self) -> Keyed {
+        self.rows.clone()
+    }
+
+    /// What to do if a table is not as it should be.
+    pub(super) fn advice(&self) -> String {
+        format!(
+            "Client::create_tables() makes `{}` and `{}`, Client::check_schema() looks at them",
+            self.locks.as_str(),
+            self.rows.table.as_str()
+        )
+    }
+}
+
+/// Whether a value can find a row by an index over a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyKind {
+    Text,
+    Other,
+}
+
+impl KeyKind {
+    /// The key in a form with which the server uses the index: for a number it would read every row of a text column.
+    pub(super) fn fitting(self, key: Value, subject: &Arc<str>) -> Result<Value> {
+        match (self, key) {
+            (_, Value::NULL) => Err(Error::Unsupported {
+                lock: Arc::clone(subject),
+                reason: "NULL is no key of a row".to_owned(),
+            }),
+            (KeyKind::Text, Value::Int(key)) => Ok(Value::Bytes(key.to_string().into_bytes())),
+            (KeyKind::Text, Value::UInt(key)) => Ok(Value::Bytes(key.to_string().into_bytes())),
+            (_, Value::Float(_) | Value::Double(_)) => Err(Error::Unsupported {
+                lock: Arc::clone(subject),
+                reason: "a key that is a floating point number finds no row for certain".to_owned(),
+            }),
+            (_, key) => Ok(key),
+        }
+    }
+}
+
+/// What was found out about tables, so that it is asked once per client.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    keys: Mutex<HashMap<Keyed, KeyKind>>,
+    columns: Mutex<HashMap<(Ident, Ident), Column>>,
+    lock_table: Mutex<bool>,
+}
+
+/// One column as the server describes it.
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    name: String,
+    kind: String,
+    is_nullable: bool,
+    /// The longest value in bytes, of a text or binary column.
+    length: Option<u64>,
+    /// The decimals of a second.
+    pub(crate) decimals: Option<u64>,
+}
+
+impl Column {
+    pub(crate) fn is_integer(&self) -> bool {
+        matches!(
+            &*self.kind,
+            "tinyint" | "smallint" | "mediumint" | "int" | "bigint"
+        )
+    }
+
+    pub(crate) fn is_time(&self) -> bool {
+        matches!(&*self.kind, "datetime" | "timestamp")
+    }
+
+    pub(crate) fn is_nullable(&self) -> bool {
+        self.is_nullable
+    }
+
+    fn is_text(&self) -> bool {
+        [
+            "char", "text", "binary", "blob", "enum", "set", "uuid", "inet",
+        ]
+        .iter()
+        .any(|part| self.kind.contains(part))
+    }
+}
+
+/// A table as the server describes it.
+#[derive(Debug)]
+struct Description {
+    columns: Vec<Column>,
+    /// Index, column and whether only the first bytes of the column count.
+    indexes: Vec<(String, String, bool)>,
+}
+
+impl Description {
+    fn primary_key(&self) -> Vec<(&str, bool)> {
+        self.indexes
+            .iter()
+            .filter(|(index, ..)| index == "PRIMARY")
+            .map(|(_, column, is_cut)| (&**column, *is_cut))
+            .collect()
+    }
+
+    fn column(&self, name: &str) -> Option<&Column> {
+        self.columns
+            .iter()
+            .find(|column| column.name.eq_ignore_ascii_case(name))
+    }
+}
+
+impl MySql {
+    /// Makes the lock table and that of the named rows, unless they are there.
+    pub(crate) fn create_tables(&self) -> Result<()> {
+        let subject: Arc<str> = self.tables.locks.as_str().into();
+        let rows = self.tables.named_rows();
+        let (table, key) = rows.quoted();
+        let create_rows = format!(
+            "CREATE TABLE IF NOT EXISTS {table} ({key} VARBINARY(255) NOT NULL PRIMARY KEY) ENGINE=InnoDB"
+        );
+        for statement in [&self.statements.create, &create_rows] {
+            self.rows(statement, Params::Empty, self.until())
+                .map_err(|fault| self.error(&subject, fault))?;
+        }
+        self.check_schema()
+    }
+
+    /// Makes sure that both tables are there and are what the locks rely on.
+    pub(crate) fn check_schema(&self) -> Result<()> {
+        let subject: Arc<str> = self.tables.locks.as_str().into();
+        self.look_at_lock_table(&subject)?;
+        let rows = self.tables.named_rows();
+        let subject: Arc<str> = rows.table.as_str().into();
+        self.primary_key(&rows, &subject)?;
+        Ok(())
+    }
+
+    /// As [`MySql::check_schema`] for the lock table, once.
+    pub(super) fn check_lock_table(&self, lock: &Arc<str>) -> Result<()> {
+        let mut is_known = self.known.lock_table.lock();
+        if !*is_known {
+            self.look_at_lock_table(lock)?;
+            *is_known = true;
+        }
+        Ok(())
+    }
+
+    fn look_at_lock_table(&self, subject: &Arc<str>) -> Result<()> {
+        let found = self.describe(&self.tables.locks, subject)?;
+        let flaw = |reason: String| Err(self.schema_error(subject, &self.tables.locks, &reason));
+        if found.primary_key() != [("resource", false)] {
+            // Without it two visitors could each have a row of their own, and both the lock.
+            return flaw(
+                "its primary key has to be the whole column `resource` and nothing else".to_owned(),
+            );
+        }
+        if found.indexes.len() != 1 {
+            return flaw("it has a second index, which brings deadlocks: drop it".to_owned());
+        }
+        type Wanted = (&'static str, &'static str, fn(&Column) -> bool);
+        let wanted: [Wanted; 6] = [
+            ("resource", "VARBINARY(255)", |c| {
+                c.kind == "varbinary" && c.length >= Some(255)
+            }),
+            ("owner", "VARBINARY(128) NULL", |c| {
+                c.kind == "varbinary" && c.length >= Some(128) && c.is_nullable
+            }),
+            ("holds", "INT UNSIGNED", |c| {
+                c.kind == "int" || c.kind == "bigint"
+            }),
+            ("fence", "BIGINT UNSIGNED", |c| c.kind == "bigint"),
+            ("acquired_at", "DATETIME(6)", |c| {
+                c.kind == "datetime" && c.decimals == Some(6)
+            }),
+            ("expires_at", "DATETIME(6)", |c| {
+                c.kind == "datetime" && c.decimals == Some(6)
+            }),
+        ];
+        for (name, kind, is_right) in wanted {
+            if !found.column(name).is_some_and(is_right) {
+                return flaw(format!("its column `{name}` has to be {kind}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the primary key of a table is like; an error if it is not the column said, or rows cannot be locked there.
+    pub(super) fn primary_key(&self, target: &Keyed, subject: &Arc<str>) -> Result<KeyKind> {
+        if let Some(kind) = self.known.keys.lock().get(target) {
+            return Ok(*kind);
+        }
+        let found = self.describe(&target.table, subject)?;
+        let is_the_key = matches!(&*found.primary_key(), [(column, false)]
+            if column.eq_ignore_ascii_case(target.key.as_str()));
+        let Some(column) = found.column(target.key.as_str()).filter(|_| is_the_key) else {
+            // Any other column would lock every row that is read on the way.
+            return Err(self.schema_error(
+                subject,
+                &target.table,
+                &format!(
+                    "its primary key is not the column `{}` alone, and rows are locked by the primary key only",
+                    target.key.as_str()
+                ),
+            ));
+        };
+        let kind = if column.is_text() {
+            KeyKind::Text
+        } else {
+            KeyKind::Other
+        };
+        self.known.keys.lock().insert(target.clone(), kind);
+        Ok(kind)
+    }
+
+    /// The key of a row in a form with which the server uses the index.
+    pub(crate) fn fitting_key(
+        &self,
+        target: &Keyed,
+        key: Value,
+        subject: &Arc<str>,
+    ) -> Result<Value> {
+        self.primary_key(target, subject)?.fitting(key, subject)
+    }
+
+    /// A column of a user's table.
+    pub(crate) fn column(
+        &self,
+        table: &Ident,
+        column: &Ident,
+        subject: &Arc<str>,
+    ) -> Result<Column> {
+        let place = (table.clone(), column.clone());
+        if let Some(known) = self.known.columns.lock().get(&place) {
+            return Ok(known.clone());
+        }
+        let description = self.describe(table, subject)?;
+        let Some(found) = description.column(column.as_str()) else {
+            return Err(self.schema_error(
+                subject,
+                table,
+                &format!("it has no column `{}`", column.as_str()),
+            ));
+        };
+        self.known.columns.lock().insert(place, found.clone());
+        Ok(found.clone())
+    }
+
+    pub(crate) fn schema_error(&self, subject: &Arc<str>, table: &Ident, reason: &str) -> Error {
+        let advice = if *table == self.tables.locks || *table == self.tables.rows.table {
+            format!("; {}", self.tables.advice())
+        } else {
+            String::new()
+        };
+        Error::Schema {
+            lock: Arc::clone(subject),
+            node: Arc::clone(self.node()),
+            reason: format!("table `{}`: {reason}{advice}", table.as_str()),
+        }
+    }
+
+    fn describe(&self, table: &Ident, subject: &Arc<str>) -> Result<Description> {
+        let until = self.until();
+        let of_table = || params! { "t" => table.as_str() };
+        let engine: Vec<(Option<String>,)> = self.ask(
+            "SELECT ENGINE FROM information_schema.TABLES \
+             WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t",
+            of_table(),
+            subject,
+            until,
+        )?;
+        let Some((engine,)) = engine.into_iter().next() else {
+            return Err(self.schema_error(
+                subject,
+                table,
+                "it does not exist, or this user has no right to it",
+            ));
+        };
+        let engine = engine.unwrap_or_else(|| "a view".to_owned());
+        if !engine.eq_ignore_ascii_case("InnoDB") {
+            return Err(self.schema_error(
+                subject,
+                table,
+                &format!("its engine is {engine}, which locks no rows: it has to be InnoDB"),
+            ));
+        }
+        type Told = (String, String, String, Option<u64>, Option<u64>);
+        let columns: Vec<Told> = self.ask(
+            "SELECT COLUMN_NAME, DATA_TYPE, IS_NULLABLE, CHARACTER_OCTET_LENGTH, DATETIME_PRECISION \
+             FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t",
+            of_table(),
+            subject,
+            until,
+        )?;
+        let indexes: Vec<(String, String, Option<u64>)> = self.ask(
+            "SELECT INDEX_NAME, COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS \
+             WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t ORDER BY INDEX_NAME, SEQ_IN_INDEX",
+            of_table(),
+            subject,
+            until,
+        )?;
+        Ok(Description {
+            columns: columns
+                .into_iter()
+                .map(|(name, kind, nullable, length, decimals)| Column {
+                    name,
+                    kind: kind.to_ascii_lowercase(),
+                    is_nullable: nullable.eq_ignore_ascii_case("YES"),
+                    length,
+                    decimals,
+                })
+                .collect(),
+            indexes: indexes
+                .into_iter()
+                .map(|(index, column, cut)| (index, column, cut.is_some()))
+                .collect(),
+        })
+    }
+
+    fn ask<T: FromRow>(
+        &self,
+        statement: &str,
+        params: Params,
+        subject: &Arc<str>,
+        until: Instant,
+    ) -> Result<Vec<T>> {
+        let rows = self
+            .rows(statement, params, until)
+            .map_err(|fault| self.error(subject, fault))?;
+        rows.into_iter()
+            .map(|row| {
+                T::from_row_opt(row).map_err(|_| Error::Unexpected {
+                    lock: Arc::clone(subject),
+                    node: Arc::clone(self.node()),
+                    reason: "its description of a table cannot be read".to_owned(),
+                })
+            })
+            .collect()
+    }
+
+    /// Forgets names that have been free for `free_for`, at most `limit` of them. Returns how many.
+    pub(crate) fn purge(&self, free_for: Duration, limit: u32) -> Result<u64> {
+        let subject: Arc<str> = self.tables.locks.as_str().into();
+        let free_for = u64::try_from(free_for.as_micros()).unwrap_or(u64::MAX / 2);
+        let names: Vec<(Vec<u8>,)> = self.ask(
+            &self.statements.purgeable,
+            params! { "us" => free_for, "k" => limit },
+            &subject,
+            self.until(),
+        )?;
+        let mut purged = 0;
+        for (name,) in names {
+            // One at a time, by the primary key: a sweep over many rows is what deadlocks with acquisitions.
+            let params = params! { "r" => name, "us" => free_for };
+            let touched = self.run_once(&self.statements.purge, params, self.until());
+            purged += touched.map_err(|fault| self.error(&subject, fault))?;
+        }
+        Ok(purged)
+    }
+}
+
+/// What about the server and the table endangers locks.
+pub(super) fn warnings(store: &MySql, until: Instant) -> Result<Vec<Warning>> {
+    let subject: Arc<str> = store.tables.locks.as_str().into();
+    let mut warnings = Vec::new();
+    let mut warn = |message: String| {
+        warnings.push(Warning {
+            node: Arc::clone(store.node()),
+            message,
+        });
+    };
+    let settings: Vec<(u8, u8)> = store.ask(
+        "SELECT @@global.read_only, @@global.innodb_flush_log_at_trx_commit",
+        Params::Empty,
+        &subject,
+        until,
+    )?;
+    if let Some((read_only, flush)) = settings.into_iter().next() {
+        if read_only != 0 {
+            warn("the server is read-only: it is no primary, and takes no locks".to_owned());
+        }
+        if flush != 1 {
+            warn(format!(
+                "innodb_flush_log_at_trx_commit is {flush}: a crash may lose the last second, and with it locks; set it to 1"
+            ));
+        }
+    }
+    match store.look_at_lock_table(&subject) {
+        Err(Error::Schema { reason, .. }) => warn(reason),
+        Err(error) => return Err(error),
+        Ok(()) => {}
+    }
+    Ok(warnings)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_would_need_quoting_are_refused() {
+        for name in ["a", "_a1$", "Tasks"] {
+            assert_eq!(Ident::new(name).unwrap().quoted(), format!("`{name}`"));
+        }
+        let long = "x".repeat(65);
+        for name in ["", "1a", "a`b", "a b", "a.b", "a;drop", "é", &long] {
+            assert!(matches!(Ident::new(name), Err(Error::InvalidConfig { .. })));
+        }
+    }
+
+    #[test]
+    fn a_key_takes_the_form_that_the_index_has() {
+        let subject: Arc<str> = "rows".into();
+        let text = KeyKind::Text.fitting(Value::Int(5), &subject).unwrap();
+        assert_eq!(text, Value::Bytes(b"5".to_vec()));
+        let number = KeyKind::Other.fitting(Value::Int(5), &subject).unwrap();
+        assert_eq!(number, Value::Int(5));
+        assert!(KeyKind::Other.fitting(Value::NULL, &subject).is_err());
+        assert!(KeyKind::Text.fitting(Value::Double(1.0), &subject).is_err());
+    }
+}

@@ -1,0 +1,237 @@
+//! One transaction on a connection of its own, which ends well or is never used again.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ::mysql::{Params, Row, Value};
+
+use super::MySql;
+use super::fault::{Class, Fault, unknown};
+use super::pool::{Lent, Link};
+use crate::error::{Error, Result};
+
+/// A transaction that was begun. It is rolled back when it is dropped.
+pub(crate) struct Session {
+    lent: Lent,
+    /// Why the transaction is over although nobody has ended it; then no statement may run outside of it unnoticed.
+    over: Option<Error>,
+    subject: Arc<str>,
+    node: Arc<str>,
+    advice: String,
+    pub(crate) statement_timeout: Duration,
+}
+
+impl Session {
+    /// Begins a transaction, in the server's isolation level if none is given.
+    ///
+    /// If it lies idle for `idle_limit` the server ends it, so that a holder that hangs does not block others for ever.
+    pub(crate) fn begin(
+        store: &MySql,
+        subject: &Arc<str>,
+        isolation: Option<&'static str>,
+        idle_limit: Option<Duration>,
+    ) -> Result<Session> {
+        let until = store.until();
+        let idle = idle_limit.map_or("DEFAULT".to_owned(), |limit| {
+            whole_seconds(limit).to_string()
+        });
+        let wait = row_wait(store.command_timeout);
+        let settings = format!(
+            "SET SESSION innodb_lock_wait_timeout = {wait}, lock_wait_timeout = {wait}, \
+             wait_timeout = {idle}, time_zone = DEFAULT"
+        );
+        let mut begin = |link: &mut Link| {
+            link.say(&settings, until)?;
+            if let Some(level) = isolation {
+                // For the next transaction only.
+                link.say(&format!("SET TRANSACTION ISOLATION LEVEL {level}"), until)?;
+            }
+            link.say("START TRANSACTION", until)
+        };
+        let lend = || store.pool.lend(until);
+        let mut begun = |mut lent: Lent| match lent.link.as_mut().map(&mut begin) {
+            Some(Err(fault)) => Err(fault),
+            _ => Ok(lent),
+        };
+        let lent = match lend().and_then(&mut begun) {
+            // The server had closed a connection that lay idle; nothing has been done yet.
+            Err(Fault::NoReply {
+                timed_out: false, ..
+            }) => lend().and_then(&mut begun),
+            outcome => outcome,
+        };
+        Ok(Session {
+            lent: lent.map_err(|fault| store.error(subject, fault))?,
+            over: None,
+            subject: Arc::clone(subject),
+            node: Arc::clone(store.node()),
+            advice: store.tables.advice(),
+            statement_timeout: store.command_timeout,
+        })
+    }
+
+    /// Runs one thing on the connection, and notes if the transaction did not survive it.
+    fn talk<T>(&mut self, talk: impl FnOnce(&mut Link, Instant) -> Result<T, Fault>) -> Result<T> {
+        if let Some(error) = &self.over {
+            return Err(error.clone());
+        }
+        let Some(link) = &mut self.lent.link else {
+            return Err(self.lost("its connection was closed".to_owned()));
+        };
+        if link.has_ended() {
+            let error = self.lost(
+                "the server ended its connection: it was idle for too long, killed, or the server stopped"
+                    .to_owned(),
+            );
+            return Err(self.give_up(error));
+        }
+        let fault = match talk(link, Instant::now() + self.statement_timeout) {
+            Ok(value) => return Ok(value),
+            Err(fault) => fault,
+        };
+        let class = fault.class();
+        Err(match fault {
+            // The server rolls back what it has no client for.
+            Fault::NotSent(reason) | Fault::NoReply { reason, .. } => {
+                let error = self.lost(reason);
+                self.give_up(error)
+            }
+            fault => {
+                let error = fault.into_error(&self.subject, &self.node, &self.advice);
+                // After a deadlock the transaction is gone, and after a time-out it may be (innodb_rollback_on_timeout).
+                // A later statement would stand alone, without the lock.
+                if matches!(class, Some(Class::Deadlock | Class::WaitTimeout)) {
+                    self.over = Some(error.clone());
+                }
+                error
+            }
+        })
+    }
+
+    fn lost(&self, reason: String) -> Error {
+        Error::TransactionLost {
+            lock: Arc::clone(&self.subject),
+            node: Arc::clone(&self.node),
+            reason,
+        }
+    }
+
+    pub(super) fn row_not_found(&self, key: &Value) -> Error {
+        Error::RowNotFound {
+            lock: Arc::clone(&self.subject),
+            node: Arc::clone(&self.node),
+            key: key.as_sql(true),
+        }
+    }
+
+    fn give_up(&mut self, error: Error) -> Error {
+        self.lent.link = None;
+        self.over = Some(error.clone());
+        error
+    }
+
+    /// Runs a statement, and returns what it put into `LAST_INSERT_ID` and how many rows it touched.
+    pub(crate) fn change(&mut self, statement: &str, params: Params) -> Result<(u64, u64)> {
+        self.talk(|link, until| link.run(statement, params, until))
+    }
+
+    pub(crate) fn select(&mut self, statement: &str, params: Params) -> Result<Vec<Row>> {
+        self.talk(|link, until| link.rows(statement, params, until))
+    }
+
+    /// Locks one row by `SELECT … FOR UPDATE`; the transaction goes on if it cannot be had in time.
+    pub(super) fn lock_row(
+        &mut self,
+        statement: &str,
+        params: Params,
+        wait: Duration,
+    ) -> Result<Vec<Row>> {
+        let timeout = self.statement_timeout;
+        // The server gives up first, so that there is an answer.
+        self.statement_timeout = timeout.saturating_add(wait);
+        let outcome = self.select(statement, params);
+        self.statement_timeout = timeout;
+        if matches!(outcome, Err(Error::WaitTimeout { .. })) {
+            self.over = None;
+        }
+        outcome
+    }
+
+    /// Sets how long statements wait for rows, in whole seconds.
+    pub(super) fn set_row_wait(&mut self, seconds: u64) -> Result<()> {
+        let statement = format!(
+            "SET SESSION innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}"
+        );
+        self.talk(|link, until| link.say(&statement, until))
+    }
+
+    /// Sets it to what the user's own statements in the transaction get.
+    pub(super) fn set_usual_row_wait(&mut self) -> Result<()> {
+        self.set_row_wait(row_wait(self.statement_timeout))
+    }
+
+    /// Commits. After an error nothing was written, unless it is [`Error::Unknown`].
+    pub(crate) fn commit(mut self) -> Result<()> {
+        if let Some(error) = self.over.take() {
+            return Err(error);
+        }
+        let Some(mut link) = self.lent.link.take() else {
+            return Err(self.lost("its connection was closed".to_owned()));
+        };
+        if link.has_ended() {
+            return Err(self.lost(
+                "the server ended its connection before the commit: it was idle for too long, killed, or the server stopped"
+                    .to_owned(),
+            ));
+        }
+        match link.say("COMMIT", Instant::now() + self.statement_timeout) {
+            Ok(()) => {
+                self.lent.give_back(link);
+                Ok(())
+            }
+            Err(Fault::NotSent(reason)) => Err(self.lost(reason)),
+            Err(Fault::NoReply { reason, .. }) => {
+                Err(unknown(&self.subject, &self.node, "commit", None, reason))
+            }
+            Err(fault) => {
+                let error = fault.into_error(&self.subject, &self.node, &self.advice);
+                self.lent.link = Some(link);
+                Err(error)
+            }
+        }
+    }
+
+    /// Rolls back, and tells whether the server has said so; it does so by itself if it has not.
+    pub(crate) fn rollback(mut self) -> Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<()> {
+        let Some(mut link) = self.lent.link.take() else {
+            return self.over.take().map_or(Ok(()), Err);
+        };
+        match link.say("ROLLBACK", Instant::now() + self.statement_timeout) {
+            Ok(()) => {
+                self.lent.give_back(link);
+                Ok(())
+            }
+            Err(fault) => Err(self.lost(fault.reason())),
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // If it fails, the connection is closed, which rolls back as well.
+        let _ = self.end();
+    }
+}
+
+fn whole_seconds(span: Duration) -> u64 {
+    span.as_secs().clamp(1, 31_536_000)
+}
+
+/// How long a statement may wait for a row so that the server's answer comes before the socket's time-out.
+fn row_wait(statement_timeout: Duration) -> u64 {
+    whole_seconds(statement_timeout.saturating_sub(Duration::from_millis(500)))
+}

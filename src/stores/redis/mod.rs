@@ -1,0 +1,738 @@
+//! Locks on one Redis server, in Redisson's format.
+
+mod keys;
+mod pool;
+mod preflight;
+mod scripts;
+mod subscriber;
+mod wire;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ::redis::Value;
+use parking_lot::Mutex;
+
+use crate::claim::{Claim, VisitorId};
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::loss::LossCause;
+use crate::signals::{Parker, Signals};
+use crate::store::{
+    Attempt, Doubt, Hearing, Holding, Release, Renewal, Store, Subscription, Transfer, Warning,
+};
+use crate::trace;
+
+pub(crate) use keys::flaw;
+use pool::{Pool, on_wire};
+use scripts::{Script, Scripts};
+use subscriber::Subscriber;
+use wire::{Address, Fault, Wire, brief};
+
+/// How many holds one call of the renewal script renews, so that it keeps the server for less than a millisecond.
+const RENEWED_AT_ONCE: usize = 100;
+
+/// How often a request is sent anew because its clock or its count turned out to be wrong.
+const CORRECTIONS: u32 = 3;
+
+const RUNAWAY_CLOCK: &str =
+    "TRYAGAIN the server's clock runs away from ours, or others write to this key";
+
+/// The settings of a client that concern its store.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settings {
+    pub(crate) command_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) pool_size: u32,
+}
+
+/// The store of one client.
+pub(crate) struct Redis {
+    pool: Pool,
+    /// The renewal thread's own connection; renewals never queue up behind other requests.
+    renewals: Mutex<Option<Wire>>,
+    scripts: Scripts,
+    signals: Arc<Signals>,
+    subscriber: Subscriber,
+}
+
+impl Redis {
+    pub(crate) fn open(url: &str, settings: Settings) -> Result<Redis> {
+        let address = Arc::new(Address::parse(url, settings.connect_timeout)?);
+        let signals = Arc::new(Signals::default());
+        let subscriber = Subscriber::new(
+            Arc::clone(&address),
+            settings.command_timeout,
+            Arc::clone(&signals),
+        );
+        Ok(Redis {
+            pool: Pool::new(address, settings.pool_size)?,
+            renewals: Mutex::default(),
+            scripts: Scripts::new(),
+            signals,
+            subscriber,
+        })
+    }
+
+    /// Calls a script whose outcome does not change if it is called twice.
+    fn call(
+        &self,
+        script: &Script,
+        key: &str,
+        args: &[&[u8]],
+        until: Instant,
+    ) -> Result<Value, Fault> {
+        self.pool.with(until, |wire| {
+            self.pool.eval(wire, script, &[key], args, until)
+        })
+    }
+
+    /// Calls a script whose last argument is the server time after which it is refused.
+    fn call_timed(
+        &self,
+        script: &Script,
+        key: &str,
+        args: &[&[u8]],
+        until: Instant,
+        copies: &mut Copies,
+    ) -> Result<Value, Fault> {
+        self.pool.with(until, |wire| {
+            let sent = Moment::now();
+            copies.first_sent.get_or_insert(sent);
+            let expiry = wire.server_time(until, sent);
+            copies.not_after = copies.not_after.max(expiry);
+            let expiry = expiry.to_string();
+            let args = [args, &[expiry.as_bytes()]].concat();
+            let reply = self.pool.eval(wire, script, &[key], &args, until)?;
+            let now = match &reply {
+                Value::Int(now) => Some(*now),
+                reply => integer_at(reply, 1),
+            };
+            if let Some(now) = now {
+                wire.note_time(now, sent);
+            }
+            Ok(reply)
+        })
+    }
+
+    /// Asks `script` to set the count of a hold from what this process knows to `wanted`.
+    fn set_count(
+        &self,
+        claim: &Claim,
+        script: &Script,
+        wanted: u32,
+        until: Instant,
+    ) -> Result<Step, Fault> {
+        let lease = claim.lease.as_millis().to_string();
+        let wanted = wanted.to_string();
+        let mut known = claim.count.to_string();
+        let mut copies = Copies::default();
+        let mut may_repeat = claim.count > 0;
+        let mut corrections = 0;
+        loop {
+            let args = [claim.visitor.as_str(), &lease, &known, &wanted].map(str::as_bytes);
+            let reply = match self.call_timed(script, &claim.name, &args, until, &mut copies) {
+                // The request may have run, but to set the same count twice is to set it once.
+                Err(Fault::NoReply {
+                    timed_out: false, ..
+                }) if std::mem::take(&mut may_repeat) => continue,
+                Err(Fault::NoReply { reason, .. }) => {
+                    let not_after = copies.not_after;
+                    return Ok(Step::Unknown { reason, not_after });
+                }
+                reply => reply?,
+            };
+            if let (Value::Int(_), Some(sent)) = (&reply, copies.first_sent) {
+                return Ok(Step::Done { sent });
+            }
+            match (integer_at(&reply, 0), item_at(&reply, 2)) {
+                (Some(0), Some(Value::Int(ttl))) => return Ok(Step::Refused { ttl: *ttl }),
+                (Some(2), Some(holder)) => return Ok(Step::Gone(cause_of(holder))),
+                // Our idea of the server's clock was off; the reply has put it right.
+                (Some(3), _) => {}
+                // An earlier request that got no answer has changed the count.
+                (Some(4), Some(count)) => match text_of(count) {
+                    count if count.parse::<u32>().is_ok() => known = count,
+                    _ => return Ok(Step::Corrupt),
+                },
+                (Some(5), _) => {
+                    let reason = "WRONGTYPE a read-write lock uses this name";
+                    return Err(Fault::Server(reason.to_owned()));
+                }
+                _ => {
+                    return Err(Fault::Server(format!("unexpected reply {}", brief(&reply))));
+                }
+            }
+            // It was refused, so it has not run.
+            copies.first_sent = None;
+            corrections += 1;
+            if corrections > CORRECTIONS || Instant::now() >= until {
+                let reason =
+                    "TRYAGAIN the server's clock runs away from ours, or others write to this key";
+                return Err(Fault::Server(reason.to_owned()));
+            }
+        }
+    }
+
+    /// Puts a fault into words. An unknown outcome of a request that changes something is `unknown` instead.
+    fn error(&self, lock: &Arc<str>, fault: Fault) -> Error {
+        let lock = Arc::clone(lock);
+        let node = Arc::clone(self.pool.node());
+        match fault {
+            Fault::NotSent(reason) | Fault::NoReply { reason, .. } => {
+                Error::Unreachable { lock, node, reason }
+            }
+            Fault::Server(reason) => match class_of(&reason) {
+                Class::Permission => {
+                    let mut missing = self.missing_rights(&lock);
+                    if missing.is_empty() {
+                        // Without TIME, EVAL or the key there is no way to ask.
+                        missing.extend(named_in(&reason, &lock));
+                    }
+                    Error::Permission {
+                        lock,
+                        node,
+                        reason,
+                        missing,
+                    }
+                }
+                Class::WrongType => Error::WrongType { lock, node, reason },
+                Class::Passing => Error::Unavailable { lock, node, reason },
+                Class::Unknown => Error::Unexpected { lock, node, reason },
+            },
+        }
+    }
+
+    /// The rights that the user lacks for this lock, as ACL rules; empty if that cannot be found out.
+    fn missing_rights(&self, lock: &str) -> Vec<String> {
+        let channel = keys::channel(lock);
+        let until = Instant::now() + Duration::from_millis(500);
+        let Ok(Value::Array(refused)) =
+            self.call(&self.scripts.rights, lock, &[channel.as_bytes()], until)
+        else {
+            return Vec::new();
+        };
+        let mut missing: Vec<String> = refused
+            .iter()
+            .map(|refused| match text_of(refused).as_str() {
+                "~" => format!("~{lock}"),
+                "&" => format!("&{channel}"),
+                command => format!("+{command}"),
+            })
+            .collect();
+        missing.dedup();
+        missing
+    }
+
+    fn release_once(&self, claim: &Claim, channel: &str, until: Instant) -> Result<Release, Fault> {
+        let args = [claim.visitor.as_str().as_bytes(), channel.as_bytes()];
+        let reply = self.call(&self.scripts.release, &claim.name, &args, until)?;
+        match (&reply, integer_at(&reply, 0), item_at(&reply, 1)) {
+            (Value::Int(heard), ..) => Ok(Release::Done {
+                // Mostly nobody at all has heard of it.
+                others_wait: *heard > 0 && *heard > i64::from(self.subscriber.hears(channel)),
+            }),
+            (_, Some(1), Some(error)) => {
+                trace::waiters_not_told(&claim.name, &text_of(error));
+                Ok(Release::Done { others_wait: false })
+            }
+            (_, Some(0), Some(holder)) => Ok(Release::NotHeld(cause_of(holder))),
+            _ => Err(Fault::Server(format!("unexpected reply {}", brief(&reply)))),
+        }
+    }
+
+    /// Writes all batches, then reads all replies. What was answered before a fault is in `outcomes` all the same.
+    fn renew_on(
+        &self,
+        wire: &mut Wire,
+        claims: &[Claim],
+        until: Instant,
+        outcomes: &mut Vec<Renewal>,
+    ) -> Result<(), Fault> {
+        let sent = Moment::now();
+        let not_after = wire.server_time(until, sent);
+        let chunks: Vec<Chunk<'_>> = claims
+            .chunks(RENEWED_AT_ONCE)
+            .map(|claims| Chunk { claims, not_after })
+            .collect();
+        let script = &self.scripts.renew;
+        let mut packed = Vec::new();
+        let mut by_text = self.pool.uses_text();
+        if !by_text {
+            for chunk in &chunks {
+                chunk.pack(script, false, &mut packed);
+            }
+            wire.send(&packed, until)?;
+        }
+        let mut ask_by_text = |wire: &mut Wire, chunk: &Chunk<'_>| {
+            packed.clear();
+            chunk.pack(script, true, &mut packed);
+            wire.call(&packed, until)
+        };
+        for (index, chunk) in chunks.iter().enumerate() {
+            let mut reply = if by_text {
+                ask_by_text(wire, chunk)
+            } else {
+                wire.receive(until)
+            };
+            if let Err(Fault::Server(text)) = &reply {
+                let is_off = pool::lacks_evalsha(text);
+                if is_off {
+                    self.pool.note_evalsha_is_off();
+                }
+                if is_off || text.starts_with("NOSCRIPT") {
+                    if !by_text {
+                        // The replies to the chunks behind this one say the same, and have to be read first.
+                        for _ in chunks.iter().skip(index + 1) {
+                            if let Err(fault @ Fault::NoReply { .. }) = wire.receive(until) {
+                                return Err(fault);
+                            }
+                        }
+                        by_text = true;
+                    }
+                    reply = ask_by_text(wire, chunk);
+                }
+            }
+            match reply {
+                Ok(reply) => {
+                    if let Some(now) = integer_at(&reply, 0) {
+                        wire.note_time(now, sent);
+                    }
+                    chunk.read(&reply, outcomes);
+                }
+                Err(Fault::Server(text)) => {
+                    outcomes.extend(chunk.claims.iter().map(|_| Renewal::Unknown(text.clone())));
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is known of the copies of one request that were sent.
+#[derive(Default)]
+struct Copies {
+    /// Before the first one that may have run.
+    first_sent: Option<Moment>,
+    /// The server refuses all of them after this time of its clock.
+    not_after: i64,
+}
+
+/// What became of a request for a count.
+enum Step {
+    Done { sent: Moment },
+    Refused { ttl: i64 },
+    Gone(LossCause),
+    Corrupt,
+    Unknown { reason: String, not_after: i64 },
+}
+
+/// Some holds that one call renews.
+struct Chunk<'a> {
+    claims: &'a [Claim],
+    not_after: i64,
+}
+
+impl Chunk<'_> {
+    fn pack(&self, script: &Script, by_text: bool, into: &mut Vec<u8>) {
+        let count = self.claims.len();
+        let mut command = script.command(by_text, count, 1 + 2 * count);
+        for claim in self.claims {
+            command.arg(&*claim.name);
+        }
+        command.arg(self.not_after);
+        for claim in self.claims {
+            let lease = u64::try_from(claim.lease.as_millis()).unwrap_or(u64::MAX);
+            command.arg(claim.visitor.as_str()).arg(lease);
+        }
+        command.write_packed_command(into);
+    }
+
+    fn read(&self, reply: &Value, outcomes: &mut Vec<Renewal>) {
+        let begin = outcomes.len();
+        let (Value::Array(items), Some(1)) = (reply, integer_at(reply, 1)) else {
+            let reason = "it reached the server too late".to_owned();
+            outcomes.resize(begin + self.claims.len(), Renewal::Unknown(reason));
+            return;
+        };
+        outcomes.resize(begin + self.claims.len(), Renewal::Renewed);
+        for lost in items.get(2..).unwrap_or_default().chunks(2) {
+            let [Value::Int(index), what] = lost else {
+                continue;
+            };
+            let index = usize::try_from(*index).unwrap_or(usize::MAX);
+            if let Some(outcome) = outcomes.get_mut(begin.saturating_add(index).saturating_sub(1)) {
+                *outcome = Renewal::Lost(match what {
+                    Value::Int(_) => LossCause::Gone,
+                    holder => cause_of(holder),
+                });
+            }
+        }
+    }
+}
+
+impl Store for Redis {
+    fn acquire(&self, claim: &Claim, until: Instant) -> Result<Attempt> {
+        let wanted = claim.count.saturating_add(1);
+        match self.set_count(claim, &self.scripts.acquire, wanted, until) {
+            Ok(Step::Done { sent }) => Ok(Attempt::Granted { sent, fence: None }),
+            Ok(Step::Refused { ttl }) => Ok(Attempt::Refused {
+                retry_after: u64::try_from(ttl).ok().map(Duration::from_millis),
+            }),
+            Ok(Step::Gone(cause)) => Ok(Attempt::Lost(cause)),
+            Ok(Step::Corrupt) => Err(self.corrupt(claim)),
+            Ok(Step::Unknown { reason, not_after }) => Ok(Attempt::Unknown {
+                doubt: claim.doubt(not_after),
+                error: self.unknown(&claim.name, Some(&claim.visitor), "acquire", reason),
+            }),
+            Err(fault) => Err(self.error(&claim.name, fault)),
+        }
+    }
+
+    fn release_level(&self, claim: &Claim, until: Instant) -> Result<Release> {
+        let wanted = claim.count.saturating_sub(1).max(1);
+        match self.set_count(claim, &self.scripts.release_level, wanted, until) {
+            Ok(Step::Done { .. }) => Ok(Release::Done { others_wait: false }),
+            Ok(Step::Gone(cause)) => Ok(Release::NotHeld(cause)),
+            Ok(Step::Refused { .. } | Step::Corrupt) => Err(self.corrupt(claim)),
+            Ok(Step::Unknown { reason, not_after }) => Ok(Release::Unknown {
+                doubt: claim.doubt(not_after),
+                error: self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
+            }),
+            Err(fault) => Err(self.error(&claim.name, fault)),
+        }
+    }
+
+    fn release(&self, claim: &Claim, until: Instant) -> Result<Release> {
+        let channel = keys::channel(&claim.name);
+        // Half the time for the first try, so that a lost reply leaves time for the second.
+        let now = Instant::now();
+        let half = now + until.saturating_duration_since(now) / 2;
+        let first = self.release_once(claim, &channel, half);
+        let fault = match first {
+            Ok(release) => return Ok(release),
+            Err(Fault::NoReply { .. }) => match self.release_once(claim, &channel, until) {
+                // The first one did it: nobody else can have freed this visitor's hold and nothing proves a loss.
+                Ok(_) => return Ok(Release::Done { others_wait: false }),
+                // Whether the first one did it is not known, whatever became of the second.
+                Err(Fault::NotSent(reason)) => Fault::NoReply {
+                    reason,
+                    timed_out: true,
+                },
+                Err(fault) => fault,
+            },
+            Err(Fault::NotSent(reason)) if Instant::now() < half => {
+                match self.release_once(claim, &channel, until) {
+                    Ok(release) => return Ok(release),
+                    Err(fault @ Fault::NoReply { .. }) => fault,
+                    Err(_) => Fault::NotSent(reason),
+                }
+            }
+            Err(fault) => fault,
+        };
+        match fault {
+            Fault::NoReply { reason, .. } => Ok(Release::Unknown {
+                // Any later answer settles it: the request itself can only free.
+                doubt: claim.doubt(0),
+                error: self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
+            }),
+            fault => Err(self.error(&claim.name, fault)),
+        }
+    }
+
+    fn renew(&self, claims: &[Claim], until: Instant) -> Vec<Renewal> {
+        if claims.is_empty() {
+            return Vec::new();
+        }
+        // Taken out, not locked, while it is in use.
+        let mut place = self.renewals.lock().take();
+        if place.as_ref().is_some_and(Wire::is_stale) {
+            place = None;
+        }
+        let mut outcomes = Vec::with_capacity(claims.len());
+        let talked = on_wire(&mut place, self.pool.address(), until, &mut |wire| {
+            self.renew_on(wire, claims, until, &mut outcomes)
+        });
+        *self.renewals.lock() = place;
+        if let Err(fault) = talked {
+            outcomes.resize(claims.len(), Renewal::Unknown(reason_of(fault)));
+        }
+        outcomes
+    }
+
+    fn transfer(&self, from: &Claim, to: &Claim, until: Instant) -> Result<Transfer> {
+        let channel = keys::channel(&from.name);
+        let script = &self.scripts.transfer;
+        let lease = to.lease.as_millis().to_string();
+        let args = [from.visitor.as_str(), to.visitor.as_str(), &lease, &channel];
+        let args = args.map(str::as_bytes);
+        let now = Instant::now();
+        let half = now + until.saturating_duration_since(now) / 2;
+        let mut copies = Copies::default();
+        // A copy finds what the first one did, so a lost reply is asked for once more.
+        let reply = match self.call_timed(script, &from.name, &args, half, &mut copies) {
+            Err(Fault::NoReply { .. }) => {
+                self.call_timed(script, &from.name, &args, until, &mut copies)
+            }
+            reply => reply,
+        };
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(Fault::Server(text)) => {
+                return Err(self.error(&from.name, Fault::Server(text)));
+            }
+            Err(fault @ Fault::NotSent(_)) if copies.first_sent.is_none() => {
+                return Err(self.error(&from.name, fault));
+            }
+            Err(fault) => {
+                let (lock, visitor) = (&from.name, Some(&from.visitor));
+                return Ok(Transfer::Unknown {
+                    from: from.doubt(0),
+                    to: to.doubt(copies.not_after),
+                    error: self.unknown(lock, visitor, "hand-over", reason_of(fault)),
+                });
+            }
+        };
+        match (integer_at(&reply, 0), item_at(&reply, 2), copies.first_sent) {
+            (Some(1), Some(Value::Int(listeners)), Some(sent)) => Ok(Transfer::Done {
+                sent,
+                fence: None,
+                others_wait: *listeners < 0
+                    || *listeners > i64::from(self.subscriber.hears(&channel)),
+            }),
+            (Some(2), Some(holder), _) => Ok(Transfer::NotHeld(cause_of(holder))),
+            (Some(3), ..) => Err(self.error(&from.name, Fault::Server(RUNAWAY_CLOCK.to_owned()))),
+            _ => Err(self.unexpected(&from.name, &reply)),
+        }
+    }
+
+    fn withdraw(&self, doubt: &Doubt, until: Instant) -> Result<bool> {
+        let channel = keys::channel(&doubt.name);
+        let args = [doubt.visitor.as_str().as_bytes(), channel.as_bytes()];
+        match self.call(&self.scripts.withdraw, &doubt.name, &args, until) {
+            Ok(Value::Int(now)) => Ok(now > doubt.not_after),
+            Ok(reply) => Err(self.unexpected(&doubt.name, &reply)),
+            Err(fault) => Err(self.error(&doubt.name, fault)),
+        }
+    }
+
+    fn force_release(&self, name: &Arc<str>, until: Instant) -> Result<bool> {
+        let channel = keys::channel(name);
+        let script = &self.scripts.force_release;
+        for _ in 0..=CORRECTIONS {
+            let mut copies = Copies::default();
+            let reply = self.call_timed(script, name, &[channel.as_bytes()], until, &mut copies);
+            match reply {
+                Ok(reply) => match integer_at(&reply, 0) {
+                    Some(3) => {}
+                    Some(freed) => return Ok(freed == 1),
+                    None => return Err(self.unexpected(name, &reply)),
+                },
+                Err(Fault::NoReply { reason, .. }) => {
+                    return Err(self.unknown(name, None, "forced release", reason));
+                }
+                Err(fault) => return Err(self.error(name, fault)),
+            }
+        }
+        Err(self.error(name, Fault::Server(RUNAWAY_CLOCK.to_owned())))
+    }
+
+    fn inspect(
+        &self,
+        name: &Arc<str>,
+        visitor: Option<&VisitorId>,
+        until: Instant,
+    ) -> Result<Holding> {
+        let field = visitor.map_or("", VisitorId::as_str);
+        let reply = self
+            .call(&self.scripts.inspect, name, &[field.as_bytes()], until)
+            .map_err(|fault| self.error(name, fault))?;
+        let (Some(exists), Some(count), Some(ttl)) = (
+            integer_at(&reply, 0),
+            item_at(&reply, 1),
+            integer_at(&reply, 2),
+        ) else {
+            return Err(self.unexpected(name, &reply));
+        };
+        let count = match (text_of(count), visitor) {
+            (text, _) if text.is_empty() => 0,
+            (text, Some(visitor)) => text.parse().map_err(|_| Error::CorruptCount {
+                lock: Arc::clone(name),
+                node: Arc::clone(self.pool.node()),
+                visitor: visitor.clone(),
+            })?,
+            (_, None) => 0,
+        };
+        Ok(Holding {
+            is_locked: exists == 1,
+            count,
+            remaining: u64::try_from(ttl).ok().map(Duration::from_millis),
+        })
+    }
+
+    fn subscribe(&self, name: &Arc<str>, parker: &Arc<Parker>) -> Subscription {
+        let channel = keys::channel(name);
+        let ticket = self.signals.join(&channel, parker);
+        let (wish, is_live) = self.subscriber.listen(&channel);
+        Subscription {
+            ticket,
+            hearing: if is_live {
+                Hearing::Live
+            } else {
+                Hearing::Soon
+            },
+            keep: Some(Box::new(wish)),
+        }
+    }
+
+    fn check(&self, until: Instant) -> Result<Vec<Warning>> {
+        preflight::check(self, until)
+    }
+
+    fn signals(&self) -> &Arc<Signals> {
+        &self.signals
+    }
+
+    fn close(&self) {
+        self.subscriber.close();
+        *self.renewals.lock() = None;
+    }
+}
+
+impl Redis {
+    fn unknown(
+        &self,
+        lock: &Arc<str>,
+        visitor: Option<&VisitorId>,
+        operation: &'static str,
+        reason: String,
+    ) -> Error {
+        Error::Unknown {
+            lock: Arc::clone(lock),
+            node: Arc::clone(self.pool.node()),
+            operation,
+            visitor: visitor.cloned(),
+            reason,
+        }
+    }
+
+    fn unexpected(&self, lock: &Arc<str>, reply: &Value) -> Error {
+        Error::Unexpected {
+            lock: Arc::clone(lock),
+            node: Arc::clone(self.pool.node()),
+            reason: brief(reply),
+        }
+    }
+
+    fn corrupt(&self, claim: &Claim) -> Error {
+        Error::CorruptCount {
+            lock: Arc::clone(&claim.name),
+            node: Arc::clone(self.pool.node()),
+            visitor: claim.visitor.clone(),
+        }
+    }
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redis")
+            .field("node", self.pool.node())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What kind of trouble an error reply means.
+enum Class {
+    /// The user, the password or a right.
+    Permission,
+    /// Something else is kept under the name.
+    WrongType,
+    /// It may be over in a while.
+    Passing,
+    Unknown,
+}
+
+fn class_of(text: &str) -> Class {
+    const PERMISSION: [&str; 9] = [
+        "NOAUTH",
+        "WRONGPASS",
+        "NOPERM",
+        "DENIED",
+        "can't run this command",
+        "can't access at least one of the keys",
+        "invalid password",
+        "without any password configured",
+        "nknown Redis command called from",
+    ];
+    const PASSING: [&str; 11] = [
+        "LOADING",
+        "BUSY",
+        "READONLY",
+        "MASTERDOWN",
+        "NOREPLICAS",
+        "MISCONF",
+        "OOM",
+        "TRYAGAIN",
+        "CLUSTERDOWN",
+        "max number of clients",
+        "UNBLOCKED",
+    ];
+    if text.contains("WRONGTYPE") {
+        Class::WrongType
+    } else if PERMISSION.iter().any(|sign| text.contains(sign))
+        || text.to_ascii_lowercase().contains("unknown command")
+    {
+        Class::Permission
+    } else if PASSING.iter().any(|sign| text.contains(sign)) {
+        Class::Passing
+    } else {
+        Class::Unknown
+    }
+}
+
+/// What a refusal names, as an ACL rule.
+fn named_in(text: &str, lock: &str) -> Option<String> {
+    if let Some((_, rest)) = text.split_once("to run the '") {
+        let (command, _) = rest.split_once('\'')?;
+        return Some(format!("+{command}"));
+    }
+    (text.starts_with("NOPERM") && text.contains("key")).then(|| format!("~{lock}"))
+}
+
+fn reason_of(fault: Fault) -> String {
+    match fault {
+        Fault::NotSent(reason) | Fault::NoReply { reason, .. } | Fault::Server(reason) => reason,
+    }
+}
+
+fn cause_of(holder: &Value) -> LossCause {
+    match text_of(holder) {
+        holder if holder.is_empty() => LossCause::Gone,
+        holder => LossCause::HeldBy(holder),
+    }
+}
+
+fn item_at(reply: &Value, index: usize) -> Option<&Value> {
+    match reply {
+        Value::Array(items) => items.get(index),
+        _ => None,
+    }
+}
+
+fn integer_at(reply: &Value, index: usize) -> Option<i64> {
+    match item_at(reply, index)? {
+        Value::Int(number) => Some(*number),
+        _ => None,
+    }
+}
+
+fn text_of(value: &Value) -> String {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::SimpleString(text) => text.clone(),
+        Value::Int(number) => number.to_string(),
+        _ => String::new(),
+    }
+}

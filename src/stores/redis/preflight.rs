@@ -1,0 +1,104 @@
+//! A look at the server's settings for what endangers locks.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::{Redis, text_of};
+use crate::error::Result;
+use crate::store::Warning;
+
+/// Of the servers before this, some have no TIME in scripts that write.
+const OLDEST_MAJOR: u32 = 5;
+
+pub(super) fn check(store: &Redis, until: Instant) -> Result<Vec<Warning>> {
+    let lock: Arc<str> = "redlatch:preflight".into();
+    let info = store.pool.with(until, |wire| {
+        wire.call(&redis::cmd("INFO").get_packed_command(), until)
+    });
+    let mut messages = Vec::new();
+    match info {
+        Ok(info) => messages.extend(findings(&text_of(&info))),
+        // It may not look; that alone is no danger.
+        Err(super::Fault::Server(text))
+            if text.starts_with("NOPERM") && text.contains("'info'") =>
+        {
+            messages.push(
+                "the user may not run INFO, so the server's settings were not looked at".to_owned(),
+            );
+        }
+        Err(fault) => return Err(store.error(&lock, fault)),
+    }
+    let mut missing = store.missing_rights(&lock);
+    // Which keys and channels the user may use, only the names of its locks can tell.
+    missing.retain(|right| right.starts_with('+'));
+    if !missing.is_empty() {
+        messages.push(format!(
+            "the user lacks rights that locks need: {}",
+            missing.join(" ")
+        ));
+    }
+    let node = store.pool.node();
+    Ok(messages
+        .into_iter()
+        .map(|message| Warning {
+            node: Arc::clone(node),
+            message,
+        })
+        .collect())
+}
+
+fn findings(info: &str) -> Vec<String> {
+    let field = |name: &str| {
+        info.lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+            .map(str::trim)
+    };
+    let mut messages = Vec::new();
+    if let Some(version) = field("redis_version") {
+        let major = version
+            .split('.')
+            .next()
+            .and_then(|major| major.parse::<u32>().ok());
+        if major.is_some_and(|major| major < OLDEST_MAJOR) {
+            messages.push(format!(
+                "its version is {version}; locks need Redis {OLDEST_MAJOR} or later"
+            ));
+        }
+    }
+    if field("role").is_some_and(|role| role != "master") {
+        messages
+            .push("it is a replica, and takes no locks; use the address of the master".to_owned());
+    }
+    if let Some(policy) = field("maxmemory_policy") {
+        let is_bounded = field("maxmemory").is_some_and(|bytes| bytes != "0");
+        if is_bounded && policy != "noeviction" {
+            messages.push(format!(
+                "maxmemory-policy is {policy}: when memory is full it may evict locks that are held; \
+                 use noeviction, or keep locks on a server of their own"
+            ));
+        }
+    }
+    let has_replicas = field("connected_slaves").is_some_and(|count| count != "0");
+    // `min_slaves_good_slaves` stands in INFO only when min-replicas-to-write is above 0.
+    if has_replicas && field("min_slaves_good_slaves").is_none() {
+        messages.push(
+            "it has replicas but min-replicas-to-write is 0: a master that is cut off goes on granting locks \
+             which a failover has given to others"
+                .to_owned(),
+        );
+    }
+    messages
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_what_endangers_locks() {
+        let quiet = "redis_version:7.0.15\r\nrole:master\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\nconnected_slaves:0\r\n";
+        assert_eq!(findings(quiet), Vec::<String>::new());
+        let loud = "redis_version:4.0.1\r\nrole:slave\r\nmaxmemory:100\r\nmaxmemory_policy:volatile-lru\r\nconnected_slaves:2\r\n";
+        assert_eq!(findings(loud).len(), 4);
+    }
+}

@@ -1,0 +1,71 @@
+//! The Lua scripts and how they are called.
+
+use redis::Cmd;
+
+/// One script, with its hash.
+pub(super) struct Script {
+    text: &'static str,
+    hash: String,
+}
+
+impl Script {
+    fn new(text: &'static str) -> Script {
+        Script {
+            text,
+            hash: redis::Script::new(text).get_hash().to_owned(),
+        }
+    }
+
+    /// The start of the call, by its hash or by its text, to which the keys and arguments are to be added.
+    pub(super) fn command(&self, by_text: bool, keys: usize, args: usize) -> Cmd {
+        let mut command = Cmd::with_capacity(3 + keys + args, 64 * (2 + keys + args));
+        if by_text {
+            command.arg("EVAL").arg(self.text);
+        } else {
+            command.arg("EVALSHA").arg(&self.hash);
+        }
+        command.arg(keys);
+        command
+    }
+
+    /// The packed call.
+    pub(super) fn pack(&self, by_text: bool, keys: &[&str], args: &[&[u8]]) -> Vec<u8> {
+        let mut command = self.command(by_text, keys.len(), args.len());
+        for key in keys {
+            command.arg(key);
+        }
+        for arg in args {
+            command.arg(arg);
+        }
+        command.get_packed_command()
+    }
+}
+
+/// All scripts of this store.
+pub(super) struct Scripts {
+    pub(super) acquire: Script,
+    pub(super) release: Script,
+    pub(super) release_level: Script,
+    pub(super) renew: Script,
+    pub(super) transfer: Script,
+    pub(super) withdraw: Script,
+    pub(super) force_release: Script,
+    pub(super) inspect: Script,
+    pub(super) rights: Script,
+}
+
+impl Scripts {
+    pub(super) fn new() -> Scripts {
+        Scripts {
+            acquire: Script::new(include_str!("scripts/acquire.lua")),
+            release: Script::new(include_str!("scripts/release.lua")),
+            release_level: Script::new(include_str!("scripts/release_level.lua")),
+            renew: Script::new(include_str!("scripts/renew.lua")),
+            transfer: Script::new(include_str!("scripts/transfer.lua")),
+            withdraw: Script::new(include_str!("scripts/withdraw.lua")),
+            force_release: Script::new(include_str!("scripts/force_release.lua")),
+            inspect: Script::new(include_str!("scripts/inspect.lua")),
+            rights: Script::new(include_str!("scripts/rights.lua")),
+        }
+    }
+}

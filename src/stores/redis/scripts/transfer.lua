@@ -1,0 +1,36 @@
+-- Makes the hold of one visitor that of another one of the same process.
+--
+-- KEYS[1]  the lock
+-- ARGV[1]  the visitor that gives its hold back, whatever its count
+-- ARGV[2]  the visitor that is to have it, with a count of 1
+-- ARGV[3]  the lease of the latter, ms
+-- ARGV[4]  the channel of unlock messages
+-- ARGV[5]  the server time after which the request is refused, ms since 1970
+--
+-- Returns {1, now, listeners}  done; how many listen to the channel, -1 if that may not be asked
+--         {2, now, holder}     the first one has no hold; holder is whoever has the lock, '' for nobody
+--         {3, now}             too late, nothing was done
+--
+-- Keeps: the lock is free at no moment; after an error the first visitor still has it.
+local call, key = redis.call, KEYS[1]
+local time = call('TIME')
+local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+if now > ARGV[5] + 0 then
+    return {3, now}
+end
+if call('HEXISTS', key, ARGV[1]) == 1 then
+    local set = redis.pcall('HSET', key, ARGV[2], 1)
+    if type(set) == 'table' then
+        return set
+    end
+    local expires = redis.pcall('PEXPIRE', key, ARGV[3])
+    if expires ~= 1 then
+        redis.pcall('HDEL', key, ARGV[2])
+        return expires
+    end
+    call('HDEL', key, ARGV[1])
+elseif call('HEXISTS', key, ARGV[2]) == 0 then
+    return {2, now, call('HKEYS', key)[1] or ''}
+end
+local heard = redis.pcall('PUBSUB', 'NUMSUB', ARGV[4])
+return {1, now, heard[2] and heard[2] + 0 or -1}

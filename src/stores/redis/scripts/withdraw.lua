@@ -1,0 +1,14 @@
+-- Frees what a request without an answer may have left.
+--
+-- KEYS[1]  the lock
+-- ARGV[1]  the visitor
+-- ARGV[2]  the channel of unlock messages
+--
+-- Returns now, the server time in ms since 1970, by which the caller knows whether the request can still come
+--
+-- Keeps: only the visitor's own field goes.
+local time = redis.call('TIME')
+if redis.call('HDEL', KEYS[1], ARGV[1]) == 1 and redis.call('EXISTS', KEYS[1]) == 0 then
+    redis.pcall('PUBLISH', ARGV[2], '0')
+end
+return time[1] * 1000 + (time[2] - time[2] % 1000) / 1000

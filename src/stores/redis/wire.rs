@@ -1,0 +1,492 @@
+//! One connection to one server, on which every call ends by its deadline.
+//!
+//! Why not the connection of the `redis` crate: its time-outs are per read, so a reply that drips in byte by byte takes
+//! as long as it likes; it stays open after a time-out, and gives the next caller the late reply; and it cannot be
+//! written by one thread while another one reads, which the subscriber needs. The encoding of commands and the parser
+//! of replies are that crate's.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redis::{Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Parser, Value};
+use rustix::net::{RecvFlags, SendFlags};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
+
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::trace;
+
+/// A reply larger than this is none of ours.
+const LARGEST_REPLY: usize = 1 << 20;
+
+/// A connection unused for this long is looked at before it is used: the server may have closed it meanwhile.
+const STALE_AFTER: Duration = Duration::from_secs(1);
+
+/// A socket time-out may overshoot the deadline by this much, so that it need not be set anew for every call.
+const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
+
+/// Why a call got no answer that it could use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Nothing of the request can have been executed.
+    NotSent(String),
+    /// The request was sent, and may have been executed.
+    NoReply { reason: String, timed_out: bool },
+    /// The server answered with an error.
+    Server(String),
+}
+
+/// Where a server is, and as whom to talk to it.
+pub(super) struct Address {
+    info: ConnectionInfo,
+    /// Its name in messages; has no secret in it.
+    pub(super) node: Arc<str>,
+    connect_timeout: Duration,
+}
+
+impl Address {
+    pub(super) fn parse(url: &str, connect_timeout: Duration) -> Result<Address> {
+        let invalid = |reason: String| Error::InvalidConfig {
+            setting: "the Redis URL",
+            reason,
+        };
+        let info = url
+            .into_connection_info()
+            // The detail might repeat a part of the URL, and with it the password.
+            .map_err(|error| invalid(without_detail(&error)))?;
+        let node = match info.addr() {
+            ConnectionAddr::Tcp(host, port) if host.contains(':') => format!("[{host}]:{port}"),
+            ConnectionAddr::Tcp(host, port) => format!("{host}:{port}"),
+            ConnectionAddr::Unix(path) => format!("unix:{}", path.display()),
+            _ => return Err(invalid("this kind of address is not supported".to_owned())),
+        };
+        Ok(Address {
+            info,
+            node: node.into(),
+            connect_timeout,
+        })
+    }
+}
+
+fn without_detail(error: &redis::RedisError) -> String {
+    let text = error.to_string();
+    let first = text.split(':').next().unwrap_or_default();
+    format!("{first}; it is redis://[user:password@]host[:port][/database] or redis+unix:///path")
+}
+
+/// One connection.
+pub(super) struct Wire {
+    stream: Stream,
+    parser: Parser,
+    read_timeout: Option<Duration>,
+    write_timeout: Option<Duration>,
+    last_used: Instant,
+    /// The server's clock minus ours in ms, at most; from the last reply that told the time.
+    ahead: i64,
+}
+
+impl Wire {
+    /// Connects, authenticates and learns the server's time, all by `until`.
+    pub(super) fn connect(address: &Address, until: Instant) -> Result<Wire, Fault> {
+        let until = until.min(Instant::now() + address.connect_timeout);
+        let stream = Stream::connect(address.info.addr(), until).map_err(|error| {
+            Fault::NotSent(match error.kind() {
+                io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
+                    "connecting timed out".to_owned()
+                }
+                _ => format!("connecting failed: {error}"),
+            })
+        })?;
+        let mut wire = Wire {
+            stream,
+            parser: Parser::new(),
+            read_timeout: None,
+            write_timeout: None,
+            last_used: Instant::now(),
+            ahead: 0,
+        };
+        match wire.shake_hands(&address.info, until) {
+            // What was sent was no request of a lock.
+            Err(Fault::NoReply { reason, .. }) => {
+                Err(Fault::NotSent(format!("while connecting: {reason}")))
+            }
+            Err(fault) => Err(fault),
+            Ok(()) => {
+                trace::connected(&address.node);
+                Ok(wire)
+            }
+        }
+    }
+
+    fn shake_hands(&mut self, info: &ConnectionInfo, until: Instant) -> Result<(), Fault> {
+        let settings = info.redis_settings();
+        let mut commands: Vec<(Cmd, bool)> = Vec::with_capacity(4);
+        if let Some(password) = settings.password() {
+            let mut auth = redis::cmd("AUTH");
+            if let Some(user) = settings.username() {
+                auth.arg(user);
+            }
+            auth.arg(password);
+            commands.push((auth, true));
+        }
+        if settings.db() != 0 {
+            let mut select = redis::cmd("SELECT");
+            select.arg(settings.db());
+            commands.push((select, true));
+        }
+        let mut name = redis::cmd("CLIENT");
+        name.arg("SETNAME").arg("redlatch");
+        // For whoever looks at CLIENT LIST; not worth failing for.
+        commands.push((name, false));
+        commands.push((redis::cmd("TIME"), true));
+        let mut packed = Vec::new();
+        for (command, _) in &commands {
+            command.write_packed_command(&mut packed);
+        }
+        let sent = Moment::now();
+        self.send(&packed, until)?;
+        let mut last = Value::Nil;
+        for (_, is_needed) in &commands {
+            let reply = self
+                .receive(until)
+                .map_err(|fault| discreet(fault, settings.password()));
+            last = match reply {
+                Err(Fault::Server(text))
+                    if !is_needed && !text.contains("max number of clients") =>
+                {
+                    Value::Nil
+                }
+                reply => reply?,
+            };
+        }
+        let Some(now) = time_of(&last) else {
+            return Err(Fault::Server(format!(
+                "answered TIME with {}",
+                brief(&last)
+            )));
+        };
+        self.note_time(now, sent);
+        Ok(())
+    }
+
+    /// Sends what is packed, and reads one reply.
+    pub(super) fn call(&mut self, packed: &[u8], until: Instant) -> Result<Value, Fault> {
+        self.send(packed, until)?;
+        self.receive(until)
+    }
+
+    /// Sends what is packed. After an error the server has at most a part of it, which it does not execute.
+    pub(super) fn send(&mut self, packed: &[u8], until: Instant) -> Result<(), Fault> {
+        let mut rest = packed;
+        while !rest.is_empty() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Fault::NotSent("sending timed out".to_owned()));
+            }
+            if must_set(self.write_timeout, left) {
+                let set = self.stream.set_write_timeout(left);
+                set.map_err(|error| Fault::NotSent(error.to_string()))?;
+                self.write_timeout = Some(left);
+            }
+            match self.stream.write(rest) {
+                Ok(0) => {
+                    return Err(Fault::NotSent(
+                        "the server closed the connection".to_owned(),
+                    ));
+                }
+                Ok(written) => rest = rest.get(written..).unwrap_or_default(),
+                Err(error) if is_timeout(&error) || error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Fault::NotSent(format!("sending failed: {error}"))),
+            }
+        }
+        self.last_used = Instant::now();
+        Ok(())
+    }
+
+    /// Reads one reply. After a time-out the rest of it can still be read by a later call.
+    pub(super) fn receive(&mut self, until: Instant) -> Result<Value, Fault> {
+        let reader = Timed {
+            stream: &self.stream,
+            timeout: &mut self.read_timeout,
+            until,
+            allowance: LARGEST_REPLY,
+        };
+        match self.parser.parse_value(reader) {
+            Ok(Value::ServerError(error)) => Err(Fault::Server(match error.details() {
+                Some(details) => format!("{} {details}", error.code()),
+                None => error.code().to_owned(),
+            })),
+            Ok(value) => Ok(value),
+            Err(error) => Err(Fault::NoReply {
+                timed_out: error.is_timeout(),
+                reason: if error.is_timeout() {
+                    "no reply in time".to_owned()
+                } else if error.is_connection_dropped() {
+                    "the connection was closed before the reply".to_owned()
+                } else {
+                    format!("the reply could not be read: {error}")
+                },
+            }),
+        }
+    }
+
+    /// Whether the server has closed the connection, or sent something nobody asked for, since it was used last.
+    pub(super) fn is_stale(&self) -> bool {
+        if self.last_used.elapsed() < STALE_AFTER {
+            return false;
+        }
+        let mut byte = [0; 1];
+        match rustix::net::recv(
+            self.stream.as_fd(),
+            &mut byte,
+            RecvFlags::PEEK | RecvFlags::DONTWAIT,
+        ) {
+            Err(error) => error != rustix::io::Errno::AGAIN && error != rustix::io::Errno::INTR,
+            Ok(_) => true,
+        }
+    }
+
+    /// Notes the server's time `now` in ms, told in the reply to a request sent at `sent`.
+    pub(super) fn note_time(&mut self, now: i64, sent: Moment) {
+        // It was read after `sent`, so the difference is never too small and no request expires too early.
+        self.ahead = now.saturating_sub(sent.as_millis());
+    }
+
+    /// What the server's clock will show at `at`, in ms, at most. `now` is just past.
+    pub(super) fn server_time(&self, at: Instant, now: Moment) -> i64 {
+        (now + at.saturating_duration_since(Instant::now()))
+            .as_millis()
+            .saturating_add(self.ahead)
+            .saturating_add(1)
+    }
+
+    /// A second handle of the same connection, to write to while this one reads.
+    pub(super) fn writer(&self) -> io::Result<Writer> {
+        self.stream.try_clone().map(Writer)
+    }
+}
+
+/// The writing end of a connection that another thread reads.
+pub(super) struct Writer(Stream);
+
+impl Writer {
+    /// Writes without blocking. What the socket's buffer does not take at once is an error.
+    pub(super) fn send(&self, packed: &[u8]) -> io::Result<()> {
+        let sent = rustix::net::send(
+            self.0.as_fd(),
+            packed,
+            SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+        )?;
+        if sent == packed.len() {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::WriteZero.into())
+        }
+    }
+
+    /// Ends the connection, which wakes its reader.
+    pub(super) fn shut_down(&self) {
+        // It may be closed already, which is what is wanted.
+        let _ = self.0.shutdown();
+    }
+}
+
+/// Takes the password out of what the server says: an error for an unknown command repeats its arguments.
+fn discreet(fault: Fault, password: Option<&str>) -> Fault {
+    match (fault, password) {
+        (Fault::Server(text), Some(password)) => {
+            // They may be cut short, so that the password does not stand there as a whole.
+            let said = text.split(", with args").next().unwrap_or_default();
+            Fault::Server(said.replace(password, "…"))
+        }
+        (fault, _) => fault,
+    }
+}
+
+/// What a reply is, shortened for a message.
+pub(super) fn brief(value: &Value) -> String {
+    format!("{value:?}").chars().take(120).collect()
+}
+
+/// The ms since 1970 in a reply to TIME.
+fn time_of(value: &Value) -> Option<i64> {
+    let Value::Array(parts) = value else {
+        return None;
+    };
+    let [seconds, micros] = parts.as_slice() else {
+        return None;
+    };
+    let number = |part: &Value| match part {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?.parse::<i64>().ok(),
+        Value::Int(number) => Some(*number),
+        _ => None,
+    };
+    Some(
+        number(seconds)?
+            .saturating_mul(1000)
+            .saturating_add(number(micros)? / 1000),
+    )
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    )
+}
+
+/// Whether a socket's time-out has to be set anew: it would overshoot the deadline, or wake its thread too often.
+fn must_set(current: Option<Duration>, left: Duration) -> bool {
+    current.is_none_or(|current| current > left + TIMEOUT_SLACK || current < left / 8)
+}
+
+/// A reader that keeps one deadline over all its reads.
+struct Timed<'a> {
+    stream: &'a Stream,
+    timeout: &'a mut Option<Duration>,
+    until: Instant,
+    allowance: usize,
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let left = self.until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            if must_set(*self.timeout, left) {
+                self.stream.set_read_timeout(left)?;
+                *self.timeout = Some(left);
+            }
+            let mut stream = self.stream;
+            match stream.read(buffer) {
+                Err(error) if is_timeout(&error) || error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(read) => {
+                    self.allowance = self.allowance.checked_sub(read).ok_or_else(|| {
+                        io::Error::new(io::ErrorKind::InvalidData, "the reply is larger than 1 MiB")
+                    })?;
+                    return Ok(read);
+                }
+                error => return error,
+            }
+        }
+    }
+}
+
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    fn connect(address: &ConnectionAddr, until: Instant) -> io::Result<Stream> {
+        match address {
+            ConnectionAddr::Tcp(host, port) => {
+                let addresses: Vec<_> = (host.as_str(), *port).to_socket_addrs()?.collect();
+                let mut last_error =
+                    io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+                for (tried, address) in addresses.iter().enumerate() {
+                    // A dead address must leave time for those behind it.
+                    let left = until.saturating_duration_since(Instant::now());
+                    let share = left / u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);
+                    if share.is_zero() {
+                        return Err(io::ErrorKind::TimedOut.into());
+                    }
+                    match TcpStream::connect_timeout(address, share).and_then(tuned) {
+                        Ok(stream) => return Ok(Stream::Tcp(stream)),
+                        Err(error) => last_error = error,
+                    }
+                }
+                Err(last_error)
+            }
+            ConnectionAddr::Unix(path) => {
+                // std's connect has no time-out, and blocks when the server's backlog is full.
+                let socket = Socket::new(Domain::UNIX, Type::STREAM, None::<Protocol>)?;
+                let left = until
+                    .saturating_duration_since(Instant::now())
+                    .max(Duration::from_millis(1));
+                socket.connect_timeout(&SockAddr::unix(path)?, left)?;
+                Ok(Stream::Unix(socket.into()))
+            }
+            _ => Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "this kind of address is not supported",
+            )),
+        }
+    }
+
+    fn set_read_timeout(&self, timeout: Duration) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.set_read_timeout(Some(timeout)),
+            Stream::Unix(stream) => stream.set_read_timeout(Some(timeout)),
+        }
+    }
+
+    fn set_write_timeout(&self, timeout: Duration) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.set_write_timeout(Some(timeout)),
+            Stream::Unix(stream) => stream.set_write_timeout(Some(timeout)),
+        }
+    }
+
+    fn try_clone(&self) -> io::Result<Stream> {
+        match self {
+            Stream::Tcp(stream) => stream.try_clone().map(Stream::Tcp),
+            Stream::Unix(stream) => stream.try_clone().map(Stream::Unix),
+        }
+    }
+
+    fn shutdown(&self) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.shutdown(Shutdown::Both),
+            Stream::Unix(stream) => stream.shutdown(Shutdown::Both),
+        }
+    }
+
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Stream::Tcp(stream) => stream.as_fd(),
+            Stream::Unix(stream) => stream.as_fd(),
+        }
+    }
+}
+
+/// Sets what bounds the life of a connection whose other end is gone without a word.
+fn tuned(stream: TcpStream) -> io::Result<TcpStream> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(&stream);
+    let keepalive = TcpKeepalive::new()
+        .with_time(Duration::from_secs(5))
+        .with_interval(Duration::from_secs(2));
+    socket.set_tcp_keepalive(&keepalive)?;
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    socket.set_tcp_user_timeout(Some(Duration::from_secs(10)))?;
+    Ok(stream)
+}
+
+impl Read for &Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => (&mut &*stream).read(buffer),
+            Stream::Unix(stream) => (&mut &*stream).read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.write(buffer),
+            Stream::Unix(stream) => stream.write(buffer),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,78 @@
+//! All that this library tells `tracing`: one span for a wait, one for a hold, and these events; nothing without the
+//! feature. The target is `redlatch`.
+
+use std::fmt::Display;
+
+/// Makes a function of each event, which does nothing without the feature.
+macro_rules! events {
+    ($($level:ident $name:ident($($field:ident),*) $text:literal;)*) => {$(
+        pub(crate) fn $name($($field: &dyn Display),*) {
+            #[cfg(feature = "tracing")]
+            tracing::$level!(target: "redlatch", $($field = %$field,)* $text);
+            #[cfg(not(feature = "tracing"))]
+            let _ = ($($field,)*);
+        }
+    )*};
+}
+
+events! {
+    debug acquired(lock, visitor) "acquired";
+    debug contended(lock) "contended, waiting";
+    debug unlocked(lock, visitor) "unlocked";
+    trace renewed(lock, visitor) "renewed";
+    warn renewal_unknown(lock, visitor, reason) "a renewal had no outcome, it is tried again";
+    error lost(lock, visitor, cause) "lost";
+    warn outcome_unknown(lock, visitor) "the outcome is unknown, it is released in the background";
+    debug not_settled(lock, error) "a background release had no success, it is tried again";
+    warn unlock_failed(lock, error) "the unlock of a dropped guard had no success";
+    warn waiters_not_told(lock, error) "unlocked, but the message to the waiters could not be published";
+    error hook_panicked(lock) "the on_lost hook panicked";
+    debug connected(node) "connected";
+    debug subscriber_disconnected(node, reason) "the subscriber was disconnected";
+    debug subscriber_cannot_connect(node, reason) "the subscriber cannot connect";
+    warn subscriber_refused(node, error) "the subscriber was refused something";
+    error subscriber_cannot_start(error) "the subscriber thread cannot be started, waiters look for themselves";
+    warn preflight(warning) "found by preflight";
+}
+
+/// The span of a wait, entered until it is dropped.
+#[derive(Debug)]
+pub(crate) struct WaitSpan {
+    #[cfg(feature = "tracing")]
+    _span: tracing::span::EnteredSpan,
+}
+
+impl WaitSpan {
+    #[cfg(feature = "tracing")]
+    pub(crate) fn enter(lock: &str, thread: u64) -> WaitSpan {
+        WaitSpan {
+            _span: tracing::debug_span!(target: "redlatch", "wait", lock, thread).entered(),
+        }
+    }
+
+    #[cfg(not(feature = "tracing"))]
+    pub(crate) fn enter(_: &str, _: u64) -> WaitSpan {
+        WaitSpan {}
+    }
+}
+
+/// The span of a hold, open until it is dropped.
+#[derive(Debug)]
+pub(crate) struct HoldSpan {
+    #[cfg(feature = "tracing")]
+    _span: tracing::Span,
+}
+
+impl HoldSpan {
+    #[cfg(feature = "tracing")]
+    pub(crate) fn open(lock: &str, visitor: &dyn Display) -> HoldSpan {
+        HoldSpan {
+            _span: tracing::debug_span!(target: "redlatch", "hold", lock, %visitor),
+        }
+    }
+
+    #[cfg(not(feature = "tracing"))]
+    pub(crate) fn open(_: &str, _: &dyn Display) -> HoldSpan {
+        HoldSpan {}
+    }
+}

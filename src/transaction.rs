@@ -1,0 +1,315 @@
+//! Transactions that hold a lock while they run, and the statements that may run in them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Moment;
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::guard::Guard;
+use crate::hold::Hold;
+use crate::stores::mysql::{FromRow, MySql, Params, Session, from_row};
+
+/// A transaction that lies idle for this long is ended by the server, so that a holder that hangs does not block others.
+pub(crate) const IDLE_LIMIT: Duration = Duration::from_secs(60);
+
+/// The open transaction of a lock, in which the holder's own statements run.
+///
+/// Statements that would end it, or change its session, are refused ([`Error::Unsupported`]): it ends with its guard or
+/// closure. After a [`Error::Deadlock`] or [`Error::WaitTimeout`] the server may have undone it, so every later
+/// statement and the commit fail with the same error.
+pub struct Tx<'a> {
+    session: &'a mut Session,
+    subject: Arc<str>,
+}
+
+impl<'a> Tx<'a> {
+    pub(crate) fn new(session: &'a mut Session, subject: Arc<str>) -> Tx<'a> {
+        Tx { session, subject }
+    }
+
+    /// Sets how long each following statement may take.
+    ///
+    /// Defaults to [`command_timeout`](crate::Builder::command_timeout).
+    pub fn statement_timeout(&mut self, timeout: Duration) {
+        self.session.statement_timeout = timeout;
+    }
+
+    /// Runs a statement with its parameters (`?` or `:name`), and returns how many rows it touched.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] for a statement that would end the transaction; [`Error::WaitTimeout`],
+    /// [`Error::Deadlock`]; [`Error::TransactionLost`] if the connection was lost; [`Error::Permission`],
+    /// [`Error::Schema`] or [`Error::Sql`] with the server's words.
+    pub fn exec(&mut self, statement: &str, params: impl Into<Params>) -> Result<u64> {
+        self.allow(statement)?;
+        Ok(self.session.change(statement, params.into())?.1)
+    }
+
+    /// Runs a query and returns its rows, each as one value or as a tuple.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tx::exec`]; [`Error::Unsupported`] if a row is not of the type asked for.
+    pub fn query<T: FromRow>(
+        &mut self,
+        statement: &str,
+        params: impl Into<Params>,
+    ) -> Result<Vec<T>> {
+        self.allow(statement)?;
+        let rows = self.session.select(statement, params.into())?;
+        rows.into_iter()
+            .map(|row| {
+                from_row(row).ok_or_else(|| Error::Unsupported {
+                    lock: Arc::clone(&self.subject),
+                    reason: "a row of the answer is not of the type asked for".to_owned(),
+                })
+            })
+            .collect()
+    }
+
+    /// Runs a query and returns its first row; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tx::query`].
+    pub fn query_first<T: FromRow>(
+        &mut self,
+        statement: &str,
+        params: impl Into<Params>,
+    ) -> Result<Option<T>> {
+        Ok(self.query(statement, params)?.into_iter().next())
+    }
+
+    fn allow(&self, statement: &str) -> Result<()> {
+        match first_word(statement) {
+            Some(word) if ALLOWED.contains(&&*word) => Ok(()),
+            word => Err(Error::Unsupported {
+                lock: Arc::clone(&self.subject),
+                reason: format!(
+                    "{} is refused in the transaction of a lock, because it may end it without a word; run it elsewhere. Allowed are {}",
+                    word.as_deref().unwrap_or("this statement"),
+                    ALLOWED.join(", ")
+                ),
+            }),
+        }
+    }
+}
+
+impl fmt::Debug for Tx<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tx")
+            .field("lock", &self.subject)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What never commits. A list of what does would miss what the next version of a server adds.
+const ALLOWED: [&str; 12] = [
+    "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH", "VALUES", "TABLE", "SHOW",
+    "EXPLAIN", "DESCRIBE", "DESC",
+];
+
+/// The first word of a statement in capitals; `None` if it begins with anything else.
+fn first_word(statement: &str) -> Option<String> {
+    let mut rest = statement;
+    loop {
+        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '(');
+        if let Some(comment) = rest.strip_prefix("/*") {
+            // A comment that begins so is run by the server.
+            if comment.starts_with('!') || comment.starts_with("M!") {
+                return None;
+            }
+            rest = comment.split_once("*/")?.1;
+        } else if rest.starts_with("-- ") || rest.starts_with("--\n") || rest.starts_with('#') {
+            rest = rest.split_once('\n')?.1;
+        } else {
+            break;
+        }
+    }
+    let word: String = rest
+        .chars()
+        .take_while(|c| c.is_ascii_alphanumeric() || *c == '_')
+        .collect();
+    (!word.is_empty()).then(|| word.to_ascii_uppercase())
+}
+
+impl Guard {
+    /// Runs `work` in a transaction that commits only if this lock is still held at that moment.
+    ///
+    /// The row of the lock is locked first, in the same transaction: until it ends nobody can take the lock, even if its
+    /// lease runs out meanwhile, so what `work` writes is written under the lock or not at all. It is committed if
+    /// `work` returns `Ok`, and rolled back if it returns `Err` or panics. The row must be in the same database as the
+    /// data: the lock of a client opened with a `mysql://` URL.
+    ///
+    /// Meanwhile the hold is not renewed; a lease that is renewed starts anew with the commit. [`Guard::is_valid`] may
+    /// turn false when the lease would have ended, and true again after the commit. Locking, re-entering and unlocking
+    /// the same lock belong outside. A transaction that lies idle for a minute is ended by the server.
+    ///
+    /// # Errors
+    ///
+    /// Whatever `work` returns; [`Error::Lost`] if the lock was lost before, and nothing was run;
+    /// [`Error::TransactionLost`] if the transaction was lost, and nothing was written; [`Error::Unknown`] if the
+    /// commit got no answer; [`Error::Unsupported`] if the lock is not in a database.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use redlatch::{Client, Error};
+    /// let client = Client::open("mysql://app:secret@127.0.0.1/shop")?;
+    /// let guard = client.lock("stock:42").guard()?;
+    /// guard.transaction(|tx| {
+    ///     tx.exec("UPDATE stock SET left_over = left_over - 1 WHERE id = ?", (42,))?;
+    ///     Ok::<_, Error>(())
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn transaction<T, E: From<Error>>(
+        &self,
+        work: impl FnOnce(&mut Tx<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let (entrance, hold) = self.parts();
+        entrance.ready()?;
+        let mut pinned = Pinned::begin(&entrance.core, hold)?;
+        let value = work(&mut Tx::new(&mut pinned.session, Arc::clone(&hold.name)))?;
+        pinned.commit()?;
+        Ok(value)
+    }
+}
+
+/// A hold whose row is locked by a transaction. Dropping it rolls back.
+struct Pinned<'a> {
+    session: Session,
+    /// Behind the session, so that the row is free before the hold is renewed again.
+    release: Unpin<'a>,
+}
+
+/// Gives a hold back to the watchdog.
+struct Unpin<'a> {
+    core: &'a Core,
+    store: &'a MySql,
+    hold: &'a Arc<Hold>,
+    committed: Option<(Moment, Duration)>,
+}
+
+impl<'a> Pinned<'a> {
+    fn begin(core: &'a Core, hold: &'a Arc<Hold>) -> Result<Pinned<'a>> {
+        let store = core.store.as_mysql().ok_or_else(|| Error::Unsupported {
+            lock: Arc::clone(&hold.name),
+            reason: "only a lock in a database can hold a transaction: open the client with a mysql:// URL"
+                .to_owned(),
+        })?;
+        if hold.is_held()
+            && let Some(cause) = hold.lapse()
+        {
+            core.watchdog.end(hold, cause);
+        }
+        if let Some(cause) = hold.loss_cause() {
+            return Err(hold.lost_error(cause));
+        }
+        if !hold.pin() {
+            return Err(Error::Unsupported {
+                lock: Arc::clone(&hold.name),
+                reason: "another transaction of this hold is open: use that one".to_owned(),
+            });
+        }
+        store.note_pinned(&hold.visitor, true);
+        let release = Unpin {
+            core,
+            store,
+            hold,
+            committed: None,
+        };
+        match store.pin(&hold.extension(), IDLE_LIMIT)? {
+            Some(session) => Ok(Pinned { session, release }),
+            None => {
+                drop(release);
+                let cause = store.cause_of_loss(&hold.extension())?;
+                core.watchdog.lose(hold, cause.clone());
+                Err(hold.lost_error(cause))
+            }
+        }
+    }
+
+    fn commit(self) -> Result<()> {
+        // In this order, so that the row is free, whatever happens, before the hold is renewed again.
+        let Pinned {
+            mut release,
+            mut session,
+        } = self;
+        let hold = release.hold;
+        let sent = Moment::now();
+        let claim = hold.extension();
+        // A fixed lease that has run out is not extended: what was done is done, but the hold is over.
+        let is_extended = !claim.lease.is_zero();
+        if is_extended && !release.store.extend_pinned(&mut session, &claim)? {
+            return Err(Error::TransactionLost {
+                lock: Arc::clone(&hold.name),
+                node: Arc::clone(release.store.node()),
+                reason: "its row is not ours any more although it was locked".to_owned(),
+            });
+        }
+        session.commit()?;
+        if is_extended {
+            release.committed = Some((sent, claim.lease));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Unpin<'_> {
+    fn drop(&mut self) {
+        self.store.note_pinned(&self.hold.visitor, false);
+        self.hold.unpin(self.committed);
+        // Renewals were left out meanwhile.
+        self.core.watchdog.check_now(&self.hold.name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_commit_is_recognised() {
+        let refused = [
+            "COMMIT",
+            " commit",
+            "/* harmless */ rollback",
+            "/*! COMMIT */",
+            "/*M!100100 COMMIT */",
+            "-- a\nCREATE TABLE t (a INT)",
+            "# a\nbegin",
+            "SET autocommit = 1",
+            "LOCK TABLES t READ",
+            "CALL p()",
+            "EXECUTE s",
+            "XA COMMIT 'x'",
+            "",
+            "/* open",
+            ";COMMIT",
+        ];
+        for statement in refused {
+            let word = first_word(statement);
+            assert!(
+                !word.is_some_and(|word| ALLOWED.contains(&&*word)),
+                "{statement}"
+            );
+        }
+        for statement in [
+            "SELECT 1",
+            "(select 1)",
+            "\n/* a */ -- b\nUpdate t SET a = 1",
+            "with c as (select 1) select * from c",
+            "#\nINSERT INTO t VALUES (1)",
+        ] {
+            let word = first_word(statement);
+            assert!(
+                word.is_some_and(|word| ALLOWED.contains(&&*word)),
+                "{statement}"
+            );
+        }
+    }
+}

@@ -1,0 +1,486 @@
+//! The wait loop, once: how a visitor that was refused comes to another try, and when it gives up.
+
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::line::Turn;
+use crate::signals::{Parker, Signals, Ticket, Wake};
+use crate::store::{Hearing, Subscription};
+use crate::sync::Mutex;
+
+/// An attempt may take this much longer than the wait time, so that a wait of zero still allows one round trip.
+const GRACE: Duration = Duration::from_millis(250);
+
+/// A waiter looks again after this time at the latest, so a lost unlock message costs no more.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// Forged or useless messages wake a waiter at most this often in [`BURST_SPAN`].
+const BURST: u32 = 100;
+const BURST_SPAN: Duration = Duration::from_millis(100);
+
+/// A one-shot signal that ends the waits it was given to, from any thread.
+///
+/// Rust has no thread interruption; this is what stands in for it. Clones share the signal. Once raised it stays
+/// raised, and every later wait with it ends at once.
+///
+/// # Examples
+///
+/// ```
+/// use std::{thread, time::Duration};
+/// use redlatch::{Client, Error, Interrupt};
+///
+/// let client = Client::in_memory();
+/// let lock = client.lock("orders:42");
+/// lock.lock()?;
+///
+/// let interrupt = Interrupt::new();
+/// let waiter = thread::spawn({
+///     let (lock, interrupt) = (lock.clone(), interrupt.clone());
+///     move || lock.lock_interruptibly(&interrupt)
+/// });
+/// interrupt.raise();
+/// assert!(matches!(waiter.join().unwrap(), Err(Error::Interrupted { .. })));
+/// lock.unlock()?;
+/// # Ok::<(), redlatch::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt {
+    inner: Arc<Mutex<Raised>>,
+}
+
+#[derive(Debug, Default)]
+struct Raised {
+    is_raised: bool,
+    waiting: Vec<Weak<Parker>>,
+}
+
+impl Interrupt {
+    /// Makes an interrupt that is not raised.
+    pub fn new() -> Interrupt {
+        Interrupt::default()
+    }
+
+    /// Ends every wait that uses this interrupt, now and later.
+    pub fn raise(&self) {
+        let mut raised = self.inner.lock();
+        raised.is_raised = true;
+        for parker in raised
+            .waiting
+            .drain(..)
+            .filter_map(|parker| parker.upgrade())
+        {
+            parker.interrupt();
+        }
+    }
+
+    /// Returns whether it was raised.
+    pub fn is_raised(&self) -> bool {
+        self.inner.lock().is_raised
+    }
+
+    fn attach(&self, parker: &Arc<Parker>) {
+        let mut raised = self.inner.lock();
+        if raised.is_raised {
+            parker.interrupt();
+        } else {
+            raised.waiting.retain(|waiting| waiting.strong_count() > 0);
+            raised.waiting.push(Arc::downgrade(parker));
+        }
+    }
+}
+
+// As for `Client`.
+impl UnwindSafe for Interrupt {}
+impl RefUnwindSafe for Interrupt {}
+
+/// How long a caller is willing to wait, and what ends its wait early.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience<'a> {
+    limit: Limit,
+    interrupt: Option<&'a Interrupt>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Limit {
+    /// One attempt.
+    Once,
+    Until(Instant),
+    Forever,
+}
+
+impl<'a> Patience<'a> {
+    pub(crate) fn once() -> Patience<'a> {
+        Patience {
+            limit: Limit::Once,
+            interrupt: None,
+        }
+    }
+
+    pub(crate) fn forever(interrupt: Option<&'a Interrupt>) -> Patience<'a> {
+        Patience {
+            limit: Limit::Forever,
+            interrupt,
+        }
+    }
+
+    /// `None` if the end of the wait cannot be expressed.
+    pub(crate) fn lasting(
+        wait: Duration,
+        interrupt: Option<&'a Interrupt>,
+    ) -> Option<Patience<'a>> {
+        let end = Instant::now().checked_add(wait)?;
+        end.checked_add(GRACE)?;
+        Some(Patience {
+            limit: Limit::Until(end),
+            interrupt,
+        })
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match self.limit {
+            Limit::Until(end) => Some(end),
+            Limit::Once | Limit::Forever => None,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        match self.limit {
+            Limit::Once => true,
+            Limit::Until(end) => Instant::now() >= end,
+            Limit::Forever => false,
+        }
+    }
+
+    fn is_raised(&self) -> bool {
+        self.interrupt.is_some_and(Interrupt::is_raised)
+    }
+}
+
+/// The answer to one attempt.
+#[derive(Debug)]
+pub(crate) enum Verdict<T> {
+    Done(T),
+    /// Somebody else has it, for this long as far as known; `None` if for ever.
+    Refused {
+        retry_after: Option<Duration>,
+    },
+}
+
+/// What a wait needs to know of its client.
+#[derive(Debug)]
+pub(crate) struct Room<'a> {
+    pub(crate) lock: &'a Arc<str>,
+    pub(crate) signals: &'a Signals,
+    /// The longest that one attempt may take.
+    pub(crate) command_timeout: Duration,
+    /// How long a wait without a deadline goes on without a usable answer.
+    pub(crate) outage_timeout: Duration,
+    /// Whether others of this client stand in line for the lock.
+    pub(crate) is_busy: bool,
+}
+
+/// A place in a line of waiters, of which only the first asks.
+pub(crate) trait Queue<T> {
+    fn turn(&self) -> Turn;
+
+    /// Takes what was handed to this waiter, if it was.
+    fn take(&mut self) -> Option<T>;
+
+    /// Notes that the store gave a usable answer.
+    fn note_usable(&self);
+
+    /// When the store gave a usable answer to anybody in the line last.
+    fn last_usable(&self) -> Option<Instant>;
+
+    /// Leaves the line; what this waiter was handed at the last moment comes with it.
+    fn leave(self, has_the_lock: bool) -> Option<T>;
+}
+
+/// Tries until it is done, the patience is over, or an error says that trying is of no use.
+///
+/// `Ok(None)` means that it was refused until the patience was over. Attempt, subscribe, attempt again, sleep: so no
+/// release can slip through between a refusal and the sleep. After waking it tries first and looks at the clock
+/// second. A retryable error is ridden out; without a deadline for `outage_timeout`.
+///
+/// Who is refused, or finds others in line (`room.is_busy`), joins them, if `join` lets it, and sleeps until it is first
+/// or is handed the lock. Whoever leaves the line without it has asked the store once more.
+pub(crate) fn wait<T, Q: Queue<T>>(
+    room: &Room<'_>,
+    patience: Patience<'_>,
+    attempt: impl FnMut(Instant) -> Result<Verdict<T>>,
+    subscribe: impl Fn(&Arc<Parker>) -> Subscription,
+    join: impl Fn(&Arc<Parker>) -> Option<Q>,
+) -> Result<Option<T>> {
+    if patience.is_raised() {
+        return Err(interrupted(room));
+    }
+    let mut bed = None;
+    let mut place = None;
+    if room.is_busy && !matches!(patience.limit, Limit::Once) {
+        let bed = bed.insert(Bed::new(room, patience));
+        place = join(&bed.parker);
+    }
+    let outcome = wait_in_line(
+        room, patience, &mut bed, &mut place, attempt, subscribe, join,
+    );
+    let has_the_lock = matches!(outcome, Ok(Some(_)));
+    match place.and_then(|place| place.leave(has_the_lock)) {
+        Some(handed) if !has_the_lock => Ok(Some(handed)),
+        _ => outcome,
+    }
+}
+
+fn wait_in_line<T, Q: Queue<T>>(
+    room: &Room<'_>,
+    patience: Patience<'_>,
+    bed: &mut Option<Bed>,
+    place: &mut Option<Q>,
+    mut attempt: impl FnMut(Instant) -> Result<Verdict<T>>,
+    subscribe: impl Fn(&Arc<Parker>) -> Subscription,
+    join: impl Fn(&Arc<Parker>) -> Option<Q>,
+) -> Result<Option<T>> {
+    let mut backoff = Backoff::default();
+    let mut polls = Backoff::of_polls();
+    let mut now = Instant::now();
+    let mut last_usable = now;
+    let mut asks_anyway = false;
+    loop {
+        if let (Some(bed), Some(place)) = (bed.as_mut(), place.as_mut()) {
+            if let Some(handed) = place.take() {
+                return Ok(Some(handed));
+            }
+            last_usable = place
+                .last_usable()
+                .map_or(last_usable, |at| at.max(last_usable));
+            let turn = place.turn();
+            if turn != Turn::Ask && !asks_anyway {
+                let outage = last_usable.checked_add(room.outage_timeout);
+                let mut wake_at = now + longest_sleep();
+                if let Turn::StandBack(until) = turn {
+                    wake_at = wake_at.min(until);
+                }
+                let ends = patience.deadline().or(outage);
+                wake_at = ends.map_or(wake_at, |ends| ends.min(wake_at));
+                let woken = bed.sleep(room, wake_at)?;
+                now = Instant::now();
+                // Nobody is refused unasked, nor told of an outage that it has not seen. And a holder of this client
+                // may have died with the lock.
+                asks_anyway =
+                    !woken && (turn == Turn::HeldHere || ends.is_some_and(|ends| now >= ends));
+                continue;
+            }
+        }
+        if let (Some(bed), Some(_), false) = (bed.as_mut(), place.as_ref(), asks_anyway) {
+            // It is contended, so the first question is not the last: who listens before it need not ask twice.
+            bed.listen(&subscribe);
+        }
+        asks_anyway = false;
+        let budget = match patience.deadline() {
+            Some(end) => room
+                .command_timeout
+                .min(end.saturating_duration_since(now) + GRACE),
+            None => room.command_timeout,
+        };
+        let answer = attempt(now + budget);
+        if let (Some(ticket), Ok(_)) = (bed.as_mut().and_then(|bed| bed.ticket.as_mut()), &answer) {
+            ticket.settle();
+        }
+        let (pause, trouble) = match answer {
+            Ok(Verdict::Done(value)) => return Ok(Some(value)),
+            Ok(Verdict::Refused { retry_after }) => {
+                backoff = Backoff::default();
+                let trouble = match retry_after {
+                    Some(_) => {
+                        last_usable = Instant::now();
+                        if let Some(place) = place.as_ref() {
+                            place.note_usable();
+                        }
+                        None
+                    }
+                    None => Some(Error::NoTtl {
+                        lock: Arc::clone(room.lock),
+                    }),
+                };
+                (sleep_for(retry_after), trouble)
+            }
+            Err(error) if error.is_retryable() => (backoff.next(), Some(error)),
+            Err(error) => return Err(error),
+        };
+        if patience.is_over()
+            || (patience.deadline().is_none()
+                && trouble.is_some()
+                && last_usable.elapsed() >= room.outage_timeout)
+        {
+            return match trouble {
+                Some(error) => Err(error),
+                None => Ok(None),
+            };
+        }
+        let bed = bed.get_or_insert_with(|| Bed::new(room, patience));
+        if place.is_none() {
+            *place = join(&bed.parker);
+            if place
+                .as_ref()
+                .is_some_and(|place| place.turn() != Turn::Ask)
+            {
+                now = Instant::now();
+                continue;
+            }
+        }
+        let is_answered = !matches!(trouble, Some(ref error) if error.is_retryable());
+        if is_answered && bed.listen(&subscribe) {
+            now = Instant::now();
+            continue;
+        }
+        let pause = match bed.hearing {
+            Hearing::Never => pause.min(polls.next()),
+            Hearing::Live | Hearing::Soon => pause,
+        };
+        let wake_at = Instant::now() + pause;
+        let wake_at = patience.deadline().map_or(wake_at, |end| end.min(wake_at));
+        bed.sleep(room, wake_at)?;
+        now = Instant::now();
+    }
+}
+
+fn interrupted(room: &Room<'_>) -> Error {
+    Error::Interrupted {
+        lock: Arc::clone(room.lock),
+    }
+}
+
+/// Until the holder's lease ends, but never longer than a lost message may cost.
+fn sleep_for(retry_after: Option<Duration>) -> Duration {
+    let longest = longest_sleep();
+    retry_after.map_or(longest, |left| longest.min(left + Duration::from_millis(1)))
+}
+
+fn longest_sleep() -> Duration {
+    // The jitter keeps waiters whose messages were lost together from coming back together.
+    LONGEST_SLEEP + jitter(LONGEST_SLEEP / 10)
+}
+
+fn jitter(up_to: Duration) -> Duration {
+    up_to.mul_f64(fastrand::f64())
+}
+
+/// Where one waiting thread sleeps, and how often it was woken for nothing.
+struct Bed {
+    parker: Arc<Parker>,
+    ticket: Option<Ticket>,
+    keep: Option<Box<dyn Send>>,
+    hearing: Hearing,
+    burst_began: Instant,
+    burst: u32,
+}
+
+impl Bed {
+    fn new(room: &Room<'_>, patience: Patience<'_>) -> Bed {
+        let parker = room.signals.parker();
+        if let Some(interrupt) = patience.interrupt {
+            interrupt.attach(&parker);
+        }
+        Bed {
+            parker,
+            ticket: None,
+            keep: None,
+            hearing: Hearing::Soon,
+            burst_began: Instant::now(),
+            burst: 0,
+        }
+    }
+
+    /// Joins those who listen. Returns whether messages arrive from this moment on, so that it is worth asking again.
+    fn listen(&mut self, subscribe: &impl Fn(&Arc<Parker>) -> Subscription) -> bool {
+        if self.ticket.is_some() {
+            return false;
+        }
+        let subscription = subscribe(&self.parker);
+        self.keep = subscription.keep;
+        self.ticket = Some(subscription.ticket);
+        self.hearing = subscription.hearing;
+        self.hearing == Hearing::Live
+    }
+
+    /// Sleeps until it is woken, which is true, or until `until`. An interrupt and the client's end are errors.
+    fn sleep(&mut self, room: &Room<'_>, until: Instant) -> Result<bool> {
+        let mut wake = match &mut self.ticket {
+            Some(ticket) => ticket.park(Some(until)),
+            None => self.parker.park(Some(until)),
+        };
+        if wake == Wake::Permit && self.is_in_a_burst() {
+            // A message is only a hint. Whoever sends them by the thousand gets no more attempts out of us than this.
+            let quiet_until = until.min(self.burst_began + BURST_SPAN);
+            loop {
+                match self.parker.park(Some(quiet_until)) {
+                    Wake::Permit => {}
+                    Wake::TimedOut => break,
+                    ended => {
+                        wake = ended;
+                        break;
+                    }
+                }
+            }
+        }
+        match wake {
+            Wake::Permit => Ok(true),
+            Wake::TimedOut => Ok(false),
+            Wake::Interrupted => Err(interrupted(room)),
+            Wake::Closed => Err(Error::Closed {
+                lock: Arc::clone(room.lock),
+            }),
+        }
+    }
+
+    fn is_in_a_burst(&mut self) -> bool {
+        if self.burst_began.elapsed() > BURST_SPAN {
+            self.burst_began = Instant::now();
+            self.burst = 0;
+        }
+        self.burst += 1;
+        self.burst > BURST
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        // The place in the queue goes before the subscription that feeds it.
+        self.ticket = None;
+        self.keep = None;
+    }
+}
+
+/// Growing pauses between attempts, jittered so that clients do not come back in step.
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    next: Duration,
+    longest: Duration,
+}
+
+impl Default for Backoff {
+    /// After attempts that got no usable answer.
+    fn default() -> Backoff {
+        Backoff {
+            next: Duration::from_millis(10),
+            longest: Duration::from_millis(500),
+        }
+    }
+}
+
+impl Backoff {
+    /// Between questions to a store that sends no messages.
+    fn of_polls() -> Backoff {
+        Backoff {
+            next: Duration::from_millis(5),
+            longest: Duration::from_millis(100),
+        }
+    }
+
+    pub(crate) fn next(&mut self) -> Duration {
+        let pause = self.next / 2 + jitter(self.next);
+        self.next = (self.next * 2).min(self.longest);
+        pause
+    }
+}

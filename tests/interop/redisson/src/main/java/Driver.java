@@ -1,0 +1,220 @@
+import java.io.BufferedReader;
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
+
+import org.redisson.Redisson;
+import org.redisson.api.RBucket;
+import org.redisson.api.RLock;
+import org.redisson.api.RedissonClient;
+import org.redisson.client.codec.StringCodec;
+import org.redisson.config.Config;
+import org.redisson.config.SingleServerConfig;
+
+/**
+ * Redisson's locks under the control of another process.
+ *
+ * <p>A line on standard input is a command, its words separated by tabs: {@code number thread command word...}. Each
+ * thread is a thread of this JVM, made when its name first comes up, and runs its commands one after the other. The
+ * answer is a line on standard output, {@code number ok value} or {@code number failed exception message}, in the
+ * order in which commands end.
+ *
+ * <pre>
+ * open   client url watchdogMillis timeoutMillis prefix     makes a client; the prefix may be empty
+ * close  client
+ * count  client lock counter times            adds to a counter that only the lock protects, by GET and SET
+ * owner  client                               the field under which this thread stands in the hash of a lock
+ * lock, unlock, ...   client kind name ...    see {@link #operate}; kind is plain, read, write, fair, spin or fenced
+ * </pre>
+ *
+ * <p>It ends with its standard input, at once and without a word to Redis.
+ */
+public final class Driver {
+    private static final PrintStream OUT =
+            new PrintStream(new FileOutputStream(FileDescriptor.out), true, StandardCharsets.UTF_8);
+    private static final Map<String, RedissonClient> CLIENTS = new ConcurrentHashMap<>();
+    private static final Map<String, ExecutorService> THREADS = new ConcurrentHashMap<>();
+
+    private Driver() {
+    }
+
+    public static void main(String[] args) throws IOException {
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        OUT.println("ready");
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            List<String> words = Arrays.asList(line.split("\t", -1));
+            THREADS.computeIfAbsent(words.get(1), name -> Executors.newSingleThreadExecutor())
+                    .execute(() -> answer(words));
+        }
+        Runtime.getRuntime().halt(0);
+    }
+
+    private static void answer(List<String> words) {
+        String number = words.get(0);
+        try {
+            Object value = run(words.get(2), words.subList(3, words.size()));
+            OUT.println(number + "\tok\t" + value);
+        } catch (Throwable problem) {
+            String message = String.valueOf(problem.getMessage()).replaceAll("\\s+", " ");
+            OUT.println(number + "\tfailed\t" + problem.getClass().getSimpleName() + "\t" + message);
+        }
+    }
+
+    private static Object run(String command, List<String> words) throws Exception {
+        switch (command) {
+            case "open":
+                return open(words);
+            case "close":
+                CLIENTS.remove(words.get(0)).shutdown(0, 0, TimeUnit.MILLISECONDS);
+                return "closed";
+            case "count":
+                return count(client(words.get(0)), words.get(1), words.get(2), Integer.parseInt(words.get(3)));
+            case "owner":
+                return id(client(words.get(0))) + ":" + Thread.currentThread().getId();
+            default:
+                RLock lock = lock(client(words.get(0)), words.get(1), words.get(2));
+                return operate(lock, command, words.subList(3, words.size()));
+        }
+    }
+
+    /** The lock operations; all times are milliseconds. */
+    private static Object operate(RLock lock, String operation, List<String> words) throws Exception {
+        switch (operation) {
+            case "lock":
+                lock.lock();
+                return "locked";
+            case "lockFor":
+                lock.lock(Long.parseLong(words.get(0)), TimeUnit.MILLISECONDS);
+                return "locked";
+            case "tryLock":
+                long wait = Long.parseLong(words.get(0));
+                long lease = Long.parseLong(words.get(1));
+                return lock.tryLock(wait, lease, TimeUnit.MILLISECONDS);
+            case "unlock":
+                lock.unlock();
+                return "unlocked";
+            case "forceUnlock":
+                return lock.forceUnlock();
+            case "isLocked":
+                return lock.isLocked();
+            case "isHeldByCurrentThread":
+                return lock.isHeldByCurrentThread();
+            case "getHoldCount":
+                return lock.getHoldCount();
+            case "remainTimeToLive":
+                return lock.remainTimeToLive();
+            default:
+                throw new IllegalArgumentException("no operation " + operation);
+        }
+    }
+
+    private static RedissonClient client(String name) {
+        RedissonClient client = CLIENTS.get(name);
+        if (client == null) {
+            throw new IllegalArgumentException("no client " + name);
+        }
+        return client;
+    }
+
+    private static RLock lock(RedissonClient client, String kind, String name) throws ReflectiveOperationException {
+        switch (kind) {
+            case "plain":
+                return client.getLock(name);
+            case "read":
+                return client.getReadWriteLock(name).readLock();
+            case "write":
+                return client.getReadWriteLock(name).writeLock();
+            case "fair":
+                return client.getFairLock(name);
+            // Not there in every generation.
+            case "spin":
+                return (RLock) RedissonClient.class.getMethod("getSpinLock", String.class).invoke(client, name);
+            case "fenced":
+                return (RLock) RedissonClient.class.getMethod("getFencedLock", String.class).invoke(client, name);
+            default:
+                throw new IllegalArgumentException("no kind " + kind);
+        }
+    }
+
+    private static long count(RedissonClient client, String name, String counter, int times) {
+        RLock lock = client.getLock(name);
+        RBucket<String> bucket = client.getBucket(counter, StringCodec.INSTANCE);
+        for (int i = 0; i < times; i++) {
+            lock.lock();
+            try {
+                String value = bucket.get();
+                bucket.set(String.valueOf(value == null ? 1 : Long.parseLong(value) + 1));
+            } finally {
+                lock.unlock();
+            }
+        }
+        return times;
+    }
+
+    private static String open(List<String> words) throws Exception {
+        String prefix = words.get(4);
+        Config config = new Config();
+        config.setThreads(8);
+        config.setNettyThreads(2);
+        config.setLockWatchdogTimeout(Long.parseLong(words.get(2)));
+        SingleServerConfig server = config.useSingleServer();
+        server.setAddress(words.get(1));
+        server.setTimeout(Integer.parseInt(words.get(3)));
+        server.setConnectionMinimumIdleSize(1);
+        server.setConnectionPoolSize(16);
+        server.setSubscriptionConnectionMinimumIdleSize(1);
+        server.setSubscriptionConnectionPoolSize(4);
+        if (!prefix.isEmpty()) {
+            setPrefix(config, server, prefix);
+        }
+        RedissonClient client = Redisson.create(config);
+        CLIENTS.put(words.get(0), client);
+        return "opened";
+    }
+
+    private static String id(RedissonClient client) throws ReflectiveOperationException {
+        return (String) client.getClass().getMethod("getId").invoke(client);
+    }
+
+    /** Sets a name mapper, which is a setting of the server or of the whole client, or is not there at all. */
+    private static void setPrefix(Config config, SingleServerConfig server, String prefix)
+            throws ReflectiveOperationException {
+        Class<?> mapper;
+        try {
+            mapper = Class.forName("org.redisson.api.NameMapper");
+        } catch (ClassNotFoundException absent) {
+            try {
+                mapper = Class.forName("org.redisson.config.NameMapper");
+            } catch (ClassNotFoundException absentToo) {
+                throw new UnsupportedOperationException("no NameMapper");
+            }
+        }
+        Object prefixing = Proxy.newProxyInstance(Driver.class.getClassLoader(), new Class<?>[] {mapper},
+                (self, method, words) -> switch (method.getName()) {
+                    case "map" -> prefix + words[0];
+                    case "unmap" -> ((String) words[0]).substring(prefix.length());
+                    default -> throw new UnsupportedOperationException(method.getName());
+                });
+        for (Object target : List.of(config, server)) {
+            for (Method method : target.getClass().getMethods()) {
+                if (method.getName().equals("setNameMapper")) {
+                    method.invoke(target, prefixing);
+                    return;
+                }
+            }
+        }
+        throw new UnsupportedOperationException("no setNameMapper");
+    }
+}

@@ -1,0 +1,68 @@
+//! What the types promise.
+
+use std::panic::{RefUnwindSafe, UnwindSafe};
+
+use redlatch::{Client, Error, Guard, Interrupt, Lock, Loss, RunError, VisitorId};
+
+fn is_shared<T: Send + Sync + UnwindSafe + RefUnwindSafe>() {}
+fn is_cloned<T: Clone>() {}
+fn is_error<T: std::error::Error + Send + Sync + 'static>() {}
+
+#[test]
+fn handles_go_wherever_threads_go() {
+    is_shared::<Client>();
+    is_cloned::<Client>();
+    is_shared::<Lock>();
+    is_cloned::<Lock>();
+    is_shared::<Interrupt>();
+    is_cloned::<Interrupt>();
+    is_shared::<Loss>();
+    is_shared::<VisitorId>();
+    is_error::<Error>();
+    is_error::<RunError<String>>();
+}
+
+#[test]
+fn a_guard_stays_on_its_thread() {
+    // The ambiguity is resolved only if `Guard` is neither Send nor Sync; else this does not compile.
+    trait Stays<Marker> {
+        fn stays() {}
+    }
+    struct IsSend;
+    struct IsSync;
+    impl<T: ?Sized> Stays<()> for T {}
+    impl<T: ?Sized + Send> Stays<IsSend> for T {}
+    impl<T: ?Sized + Sync> Stays<IsSync> for T {}
+    <Guard as Stays<_>>::stays();
+}
+
+#[test]
+#[cfg(not(feature = "mysql"))]
+fn a_database_without_its_feature_is_told() {
+    for url in [
+        "mysql://user:canary@127.0.0.1/db",
+        "mariadb://user:canary@h/db",
+    ] {
+        let error = Client::open(url)
+            .map(|_| ())
+            .expect_err("it is not built in");
+        assert!(matches!(error, Error::InvalidConfig { .. }), "{error}");
+        let text = format!("{error} {error:?}");
+        assert!(
+            text.contains("feature `mysql`") && !text.contains("canary"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+#[cfg(feature = "mysql")]
+fn the_database_locks_go_wherever_threads_go() {
+    fn is_shared_handle<T: Send + Sync + Clone>() {}
+    fn is_send<T: Send>() {}
+    is_shared_handle::<redlatch::RowLock>();
+    is_shared_handle::<redlatch::Versioned>();
+    is_shared_handle::<redlatch::RowTarget>();
+    is_send::<redlatch::RowGuard>();
+    is_send::<redlatch::VersionedRow>();
+}

@@ -1,0 +1,13 @@
+//! What this test binary does as a child process.
+
+use crate::kit::child;
+
+#[test]
+fn entry() {
+    let Some(role) = child::role() else { return };
+    let known = crate::faults_process::play(&role)
+        || crate::faults_waiting::play(&role)
+        || crate::chaos::play(&role)
+        || crate::crowd::play(&role);
+    assert!(known, "no role {role}");
+}

@@ -1,0 +1,102 @@
+//! Where a request or a reply ends: as much of the protocol as the proxy has to know.
+
+use std::io::Read;
+use std::net::TcpStream;
+
+/// Whole messages, read from a stream.
+pub struct Frames<'a> {
+    stream: &'a TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl<'a> Frames<'a> {
+    /// Messages from the bytes that are read from now on.
+    pub fn of(stream: &'a TcpStream) -> Self {
+        Self {
+            stream,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// The next message, what is left of one at the end of the stream, or `None` after that;
+    /// `count` hears of the bytes as they arrive.
+    pub fn next(&mut self, count: impl Fn(u64)) -> Option<Vec<u8>> {
+        let mut chunk = [0; 16 * 1024];
+        loop {
+            if let Some(length) = frame_length(&self.buffer) {
+                return Some(self.buffer.drain(..length).collect());
+            }
+            match self.stream.read(&mut chunk) {
+                Ok(0) | Err(_) => break,
+                Ok(read) => {
+                    count(read as u64);
+                    self.buffer.extend_from_slice(&chunk[..read]);
+                }
+            }
+        }
+        Some(std::mem::take(&mut self.buffer)).filter(|rest| !rest.is_empty())
+    }
+}
+
+/// The length of the message `bytes` start with, once all of it is there.
+fn frame_length(bytes: &[u8]) -> Option<usize> {
+    let kind = *bytes.first()?;
+    if !b"+-:_,#($=!*>~%|".contains(&kind) {
+        return Some(bytes.len());
+    }
+    let line = bytes.windows(2).position(|pair| pair == b"\r\n")? + 2;
+    let number = || {
+        std::str::from_utf8(&bytes[1..line - 2])
+            .ok()?
+            .parse::<usize>()
+            .ok()
+    };
+    let parts = match kind {
+        b'$' | b'=' | b'!' => {
+            // A length of -1 is nil and has no body.
+            let end = number().map_or(line, |length| line + length + 2);
+            return (bytes.len() >= end).then_some(end);
+        }
+        b'*' | b'>' | b'~' => number().unwrap_or(0),
+        b'%' => 2 * number().unwrap_or(0),
+        b'|' => 2 * number().unwrap_or(0) + 1,
+        _ => 0,
+    };
+    let mut end = line;
+    for _ in 0..parts {
+        end += frame_length(&bytes[end..])?;
+    }
+    Some(end)
+}
+
+/// How many replies the server owes for a request: one for each channel of a subscription.
+pub fn replies_to(request: &[u8]) -> usize {
+    let name = request
+        .split(|byte| *byte == b'\n')
+        .nth(2)
+        .unwrap_or_default();
+    let words = request
+        .split(|byte| *byte == b'\r')
+        .next()
+        .and_then(|line| std::str::from_utf8(line.get(1..)?).ok());
+    match words.and_then(|words| words.parse::<usize>().ok()) {
+        Some(words) if words > 2 && name.to_ascii_lowercase().ends_with(b"subscribe\r") => {
+            words - 1
+        }
+        _ => 1,
+    }
+}
+
+/// Whether the server has sent this message without being asked.
+pub fn is_push(reply: &[u8]) -> bool {
+    let head = &reply[..reply.len().min(24)];
+    // An acknowledged subscription looks the same but for its first word, and is a reply.
+    matches!(head.first(), Some(b'*' | b'>'))
+        && [
+            &b"\r\nmessage\r\n"[..],
+            b"\r\npmessage\r\n",
+            b"\r\nsmessage\r\n",
+        ]
+        .iter()
+        .any(|word| head.windows(word.len()).any(|part| part == *word))
+}

@@ -1,0 +1,374 @@
+//! A private MariaDB server, which can be frozen, killed and started again, and databases on it.
+//!
+//! A shell stands between: it ends the server, and removes its directory, as soon as this process has ended or lets go,
+//! however it ended. So one server can serve all tests of a process.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mysql::prelude::{FromRow, Queryable};
+use mysql::{Conn, OptsBuilder};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{free_port, ms};
+
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// The user that all tests may be, and its password.
+pub const USER: &str = "redlatch";
+pub const PASSWORD: &str = "canary-3c5f";
+
+/// A server of its own directory, port and socket, ended by drop.
+pub struct MariaDb {
+    dir: PathBuf,
+    port: u16,
+    args: Vec<String>,
+    state: Mutex<Option<Running>>,
+}
+
+struct Running {
+    shell: Child,
+    /// The server ends when this is closed.
+    stdin: Option<ChildStdin>,
+    pid: Pid,
+}
+
+impl MariaDb {
+    /// Starts a server.
+    pub fn start() -> MariaDb {
+        MariaDb::with(&[])
+    }
+
+    /// Starts a server with arguments added, such as `["--max-connections=5"]`.
+    pub fn with(args: &[&str]) -> MariaDb {
+        let dir = tempfile::Builder::new()
+            .prefix("redlatch-mariadb-")
+            .tempdir()
+            .expect("a temporary directory")
+            .keep();
+        let server = MariaDb {
+            dir,
+            port: free_port(),
+            args: args.iter().map(ToString::to_string).collect(),
+            state: Mutex::new(None),
+        };
+        server.install();
+        server.launch();
+        server
+    }
+
+    /// The server that tests share which only need a database of their own.
+    pub fn shared() -> &'static MariaDb {
+        static SHARED: OnceLock<MariaDb> = OnceLock::new();
+        SHARED.get_or_init(MariaDb::start)
+    }
+
+    fn install(&self) {
+        let output = Command::new("mariadb-install-db")
+            .args(["--no-defaults", "--auth-root-authentication-method=normal"])
+            .args(["--skip-test-db", "--skip-name-resolve"])
+            .arg(format!("--datadir={}", self.data().display()))
+            .args(user_argument())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap_or_else(|error| {
+                panic!("mariadb-install-db: {error}; `make test` installs mariadb-server")
+            });
+        assert!(
+            output.status.success(),
+            "mariadb-install-db: {}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        fs::write(
+            self.dir.join("init.sql"),
+            format!(
+                "CREATE USER IF NOT EXISTS '{USER}'@'%' IDENTIFIED BY '{PASSWORD}';\n\
+                 GRANT ALL PRIVILEGES ON *.* TO '{USER}'@'%' WITH GRANT OPTION;\n"
+            ),
+        )
+        .expect("the temporary directory can be written");
+    }
+
+    fn data(&self) -> PathBuf {
+        self.dir.join("data")
+    }
+
+    fn launch(&self) {
+        let server = std::env::var("MARIADBD").unwrap_or_else(|_| {
+            ["/usr/sbin/mariadbd", "/usr/local/sbin/mariadbd"]
+                .into_iter()
+                .find(|path| Path::new(path).exists())
+                .unwrap_or("mariadbd")
+                .to_owned()
+        });
+        // The shell is told to end its own child, and nothing else, when nobody holds its stdin any more.
+        let script = r#"
+            dir=$1; shift
+            "$@" >>"$dir/log" 2>&1 </dev/null &
+            pid=$!
+            echo "$pid"
+            read -r _
+            kill -KILL "$pid" 2>/dev/null
+            wait "$pid" 2>/dev/null
+            read -r keep && [ "$keep" = keep ] || rm -rf "$dir"
+        "#;
+        let mut shell = Command::new("sh")
+            .args(["-c", script, "sh"])
+            .arg(&self.dir)
+            .arg(server)
+            .arg("--no-defaults")
+            .arg(format!("--datadir={}", self.data().display()))
+            .arg(format!("--socket={}", self.dir.join("socket").display()))
+            .arg(format!("--pid-file={}", self.dir.join("pid").display()))
+            .arg(format!(
+                "--init-file={}",
+                self.dir.join("init.sql").display()
+            ))
+            .arg(format!("--port={}", self.port))
+            .args([
+                "--bind-address=127.0.0.1",
+                "--skip-name-resolve",
+                "--skip-log-bin",
+                "--skip-slave-start",
+                "--innodb-buffer-pool-size=48M",
+                "--innodb-log-file-size=16M",
+                // A killed server keeps what was committed, a machine that loses power need not.
+                "--innodb-flush-log-at-trx-commit=2",
+                "--innodb-doublewrite=0",
+                // A server was once gone after a stop and a continue; asynchronous I/O is suspected, not proved.
+                "--innodb-use-native-aio=0",
+                "--innodb-fast-shutdown=2",
+                "--performance-schema=OFF",
+                "--max-connections=500",
+                "--character-set-server=utf8mb4",
+            ])
+            .args(user_argument())
+            .args(&self.args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        let mut line = String::new();
+        BufReader::new(shell.stdout.take().expect("a piped stdout"))
+            .read_line(&mut line)
+            .expect("the shell tells the process id");
+        let pid = line.trim().parse().ok().and_then(Pid::from_raw);
+        let stdin = shell.stdin.take();
+        *self.state() = Some(Running {
+            shell,
+            stdin,
+            pid: pid.expect("a process id"),
+        });
+        let start = Instant::now();
+        while self.try_root().is_err() {
+            assert!(
+                start.elapsed() < START_LIMIT,
+                "mariadbd does not start; its log:\n{}",
+                self.log()
+            );
+            thread::sleep(ms(20));
+        }
+    }
+
+    /// What the server has logged so far.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.dir.join("log")).unwrap_or_default()
+    }
+
+    /// The TCP address.
+    pub fn addr(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    /// A connection with all rights, without a database.
+    pub fn root(&self) -> Conn {
+        self.try_root()
+            .expect("the server accepts an administrator")
+    }
+
+    fn try_root(&self) -> mysql::Result<Conn> {
+        Conn::new(self.options(None))
+    }
+
+    fn options(&self, database: Option<&str>) -> OptsBuilder {
+        OptsBuilder::new()
+            .ip_or_hostname(Some("127.0.0.1"))
+            .tcp_port(self.port)
+            .prefer_socket(false)
+            .user(Some(USER))
+            .pass(Some(PASSWORD))
+            .db_name(database)
+            .tcp_connect_timeout(Some(ms(5000)))
+            .read_timeout(Some(ms(60_000)))
+    }
+
+    /// Makes an empty database.
+    pub fn database(&self) -> Database<'_> {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let name = format!("t{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        self.root()
+            .query_drop(format!("CREATE DATABASE {name}"))
+            .expect("a database can be made");
+        Database { server: self, name }
+    }
+
+    /// Stops the process where it is, and returns when all its threads have stopped: the signal alone only says that
+    /// they will.
+    pub fn freeze(&self) {
+        let pid = self.pid();
+        kill_process(pid, Signal::STOP).expect("the server can be signalled");
+        if cfg!(target_os = "linux") {
+            let tasks = format!("/proc/{}/task", pid.as_raw_nonzero());
+            super::eventually(ms(5000), "the server stops", || {
+                let mut tasks = fs::read_dir(&tasks).expect("the server lives");
+                tasks.all(|task| {
+                    let stat = task.and_then(|task| fs::read_to_string(task.path().join("stat")));
+                    // The state stands behind the name, which stands in parentheses.
+                    stat.is_ok_and(|stat| {
+                        stat.rsplit(") ")
+                            .next()
+                            .is_some_and(|rest| rest.starts_with('T'))
+                    })
+                })
+            });
+        } else {
+            thread::sleep(ms(100));
+        }
+    }
+
+    /// Lets a frozen server go on.
+    pub fn thaw(&self) {
+        kill_process(self.pid(), Signal::CONT).expect("the server can be signalled");
+    }
+
+    /// Ends the process without a chance to say goodbye, and starts it again on the same port and data.
+    pub fn restart(&self) {
+        self.kill();
+        self.launch();
+    }
+
+    /// Ends the process without a chance to say goodbye; its data stay.
+    pub fn kill(&self) {
+        if let Some(mut running) = self.state().take() {
+            if let Some(mut stdin) = running.stdin.take() {
+                // One line ends the server, the second one keeps its data.
+                let _ = stdin.write_all(b"end\nkeep\n");
+            }
+            let _ = running.shell.wait();
+        }
+    }
+
+    fn pid(&self) -> Pid {
+        self.state().as_ref().expect("the server is down").pid
+    }
+
+    fn state(&self) -> MutexGuard<'_, Option<Running>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for MariaDb {
+    #[allow(
+        clippy::print_stderr,
+        reason = "what a failed test leaves behind is gone otherwise"
+    )]
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("the log of mariadbd:\n{}", self.log());
+        }
+        if let Some(mut running) = self.state().take() {
+            let _ = kill_process(running.pid, Signal::CONT);
+            drop(running.stdin.take());
+            let _ = running.shell.wait();
+        }
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// mariadbd refuses to run as root unless it is told so.
+fn user_argument() -> Option<String> {
+    rustix::process::geteuid()
+        .is_root()
+        .then(|| "--user=root".to_owned())
+}
+
+/// One database, dropped with its last test.
+pub struct Database<'a> {
+    server: &'a MariaDb,
+    pub name: String,
+}
+
+impl Database<'_> {
+    /// The URL to give to a client.
+    pub fn url(&self) -> String {
+        self.url_of(USER, PASSWORD)
+    }
+
+    /// The URL for another user.
+    pub fn url_of(&self, user: &str, password: &str) -> String {
+        format!(
+            "mysql://{user}:{password}@{}/{}",
+            self.server.addr(),
+            self.name
+        )
+    }
+
+    /// A connection of the test's own.
+    pub fn conn(&self) -> Conn {
+        Conn::new(self.server.options(Some(&self.name))).expect("a connection")
+    }
+
+    /// A connection with these settings of its own.
+    pub fn conn_with(&self, change: impl FnOnce(OptsBuilder) -> OptsBuilder) -> Conn {
+        Conn::new(change(self.server.options(Some(&self.name)))).expect("a connection")
+    }
+
+    /// Runs statements, separated by line.
+    #[track_caller]
+    pub fn run(&self, statements: &str) {
+        let mut conn = self.conn();
+        for statement in statements
+            .split(";\n")
+            .filter(|text| !text.trim().is_empty())
+        {
+            conn.query_drop(statement)
+                .unwrap_or_else(|error| panic!("{statement}: {error}"));
+        }
+    }
+
+    /// The first row of a query.
+    #[track_caller]
+    pub fn first<T: FromRow>(&self, query: &str) -> T {
+        self.conn()
+            .query_first(query)
+            .unwrap_or_else(|error| panic!("{query}: {error}"))
+            .unwrap_or_else(|| panic!("{query}: no row"))
+    }
+
+    /// The connection ids of the clients of this database, the asking one left out.
+    pub fn connections(&self) -> Vec<u64> {
+        self.conn()
+            .query(format!(
+                "SELECT ID FROM information_schema.PROCESSLIST WHERE DB = '{}' AND ID <> CONNECTION_ID()",
+                self.name
+            ))
+            .expect("the list of connections")
+    }
+
+    /// Kills every connection to this database but that of the test.
+    pub fn kill_connections(&self) -> usize {
+        let ids = self.connections();
+        let mut conn = self.server.root();
+        ids.iter()
+            .filter(|id| conn.query_drop(format!("KILL {id}")).is_ok())
+            .count()
+    }
+}

@@ -1,0 +1,96 @@
+//! The test kit: real servers, the ways to break them, and the records that prove what happened.
+//!
+//! Nothing here knows the crate under test, so a test that fails never fails because the kit and the crate agree on a
+//! mistake.
+#![allow(
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    reason = "a kit offers more than one run of the tests uses"
+)]
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "a kit that does not work is a failed test"
+)]
+
+pub mod child;
+#[cfg(target_os = "linux")]
+pub mod clock;
+mod frames;
+pub mod history;
+#[cfg(feature = "mysql")]
+pub mod mariadb;
+pub mod monitor;
+pub mod proxy;
+mod selftest;
+pub mod server;
+
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+
+pub use child::Child;
+#[cfg(target_os = "linux")]
+pub use clock::ClockShim;
+pub use history::Recorder;
+#[cfg(feature = "mysql")]
+pub use mariadb::{Database, MariaDb};
+pub use monitor::Monitor;
+pub use proxy::{End, Fault, Proxy};
+pub use server::RedisServer;
+
+/// A duration of `millis` milliseconds.
+pub const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Polls `happened` until it is true, and panics with `what` after `limit`.
+#[track_caller]
+pub fn eventually(limit: Duration, what: &str, mut happened: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !happened() {
+        assert!(start.elapsed() < limit, "{what}: not within {limit:?}");
+        thread::sleep(ms(2));
+    }
+}
+
+/// Stops all threads of a child process, and returns when they have stopped: the signal alone only says that they will.
+fn freeze(process: &std::process::Child) {
+    let pid = Pid::from_child(process);
+    kill_process(pid, Signal::STOP).expect("a child can be signalled");
+    waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED).expect("the child has not ended");
+}
+
+/// Lets a frozen child process go on.
+fn thaw(process: &std::process::Child) {
+    kill_process(Pid::from_child(process), Signal::CONT).expect("a child can be signalled");
+}
+
+/// A loopback port on which nobody listens, and which no outgoing connection can take.
+///
+/// A port from the ephemeral range would do for a server that starts once. While a server is down for a restart,
+/// though, the kernel may give such a port to an outgoing connection, even to a client that dials that very port and
+/// then talks to itself.
+pub fn free_port() -> u16 {
+    const FIRST: u32 = 20_000;
+    const COUNT: u32 = 12_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    for _ in 0..COUNT {
+        // Test processes that run side by side start far apart, and one process never hands out a port twice.
+        let offset = std::process::id()
+            .wrapping_mul(7919)
+            .wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = u16::try_from(FIRST + offset % COUNT).expect("the range lies below 65536");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+    panic!(
+        "no free loopback port between {FIRST} and {}",
+        FIRST + COUNT
+    );
+}

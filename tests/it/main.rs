@@ -1,0 +1,22 @@
+//! All integration tests, as one binary.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "what cannot go on fails the test"
+)]
+
+mod api;
+mod chaos;
+mod children;
+mod crowd;
+mod faults_process;
+mod faults_server;
+mod faults_transport;
+mod faults_waiting;
+mod kit;
+mod laws;
+mod line;
+#[cfg(feature = "mysql")]
+mod mysql;
+mod oracles;
+mod tidy;

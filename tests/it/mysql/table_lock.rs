@@ -1,0 +1,283 @@
+//! What the lock table adds to the laws: fencing numbers, no deadlocks, connections that are killed, names.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Barrier, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redlatch::{Client, Error, LossCause};
+
+use super::{client, client_with, database};
+use crate::kit::{Database, MariaDb, ms};
+
+/// Deadlocks that the server has counted since its start.
+fn deadlocks(database: &Database<'_>) -> u64 {
+    let (_, count): (String, u64) = database.first("SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'");
+    count
+}
+
+/// 16 threads, each a client of its own or all one client, take `names` in turn; the fences of each name must rise.
+fn hammer(database: &Database<'_>, names: usize, rounds: usize, is_one_client: bool) {
+    let shared = client(database);
+    let inside: Vec<AtomicBool> = (0..names).map(|_| AtomicBool::new(false)).collect();
+    let fences: Mutex<BTreeMap<usize, Vec<u64>>> = Mutex::default();
+    let barrier = Barrier::new(16);
+    let overlaps = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for number in 0..16 {
+            let (shared, inside, fences, barrier, overlaps) =
+                (&shared, &inside, &fences, &barrier, &overlaps);
+            scope.spawn(move || {
+                let client = if is_one_client {
+                    shared.clone()
+                } else {
+                    client(database)
+                };
+                barrier.wait();
+                for round in 0..rounds {
+                    let name = (number * 7 + round * 13) % names;
+                    let guard = client.lock(&format!("key-{name}")).guard().unwrap();
+                    if inside[name].swap(true, Ordering::SeqCst) {
+                        overlaps.fetch_add(1, Ordering::SeqCst);
+                    }
+                    let fence = guard.fencing_token().unwrap();
+                    fences.lock().unwrap().entry(name).or_default().push(fence);
+                    thread::yield_now();
+                    inside[name].store(false, Ordering::SeqCst);
+                    guard.unlock().unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(overlaps.load(Ordering::SeqCst), 0);
+    let fences = fences.into_inner().unwrap();
+    let holds: usize = fences.values().map(Vec::len).sum();
+    assert_eq!(holds, 16 * rounds);
+    for (name, fences) in fences {
+        assert!(fences.is_sorted_by(|a, b| a < b), "key-{name}: {fences:?}");
+    }
+}
+
+#[test]
+fn sixteen_threads_on_one_and_on_many_keys_never_overlap_nor_deadlock() {
+    // A server of its own, as the count of deadlocks is the server's.
+    let server = MariaDb::start();
+    let database = server.database();
+    client(&database).create_tables().unwrap();
+    for is_one_client in [true, false] {
+        hammer(&database, 1, 60, is_one_client);
+        hammer(&database, 64, 150, is_one_client);
+    }
+    assert_eq!(deadlocks(&database), 0);
+}
+
+#[test]
+fn the_fencing_number_rises_over_releases_losses_and_a_purge() {
+    let database = database();
+    let client = client(&database);
+    let lock = client.lock("orders");
+    let fence = || {
+        let guard = lock.guard().unwrap();
+        let fence = guard.fencing_token().unwrap();
+        let again = lock.guard().unwrap();
+        assert_eq!(again.fencing_token(), Some(fence), "a hold has one number");
+        fence
+    };
+    let mut last = fence();
+    let mut rises = |next: u64| {
+        assert!(next > last, "{next} after {last}");
+        last = next;
+    };
+    rises(fence());
+    lock.lock().unwrap();
+    client.lock("orders").force_unlock().unwrap();
+    rises(fence());
+    let short = lock.with_lease_time(ms(50));
+    short.lock().unwrap();
+    thread::sleep(ms(80));
+    rises(fence());
+    assert_eq!(
+        client.purge(Duration::from_secs(60), 100).unwrap(),
+        0,
+        "too young"
+    );
+    assert_eq!(client.purge(Duration::ZERO, 100).unwrap(), 1);
+    let rows: u64 = database.first("SELECT COUNT(*) FROM redlatch");
+    assert_eq!(rows, 0);
+    rises(fence());
+    // What is held is not purged.
+    lock.lock().unwrap();
+    assert_eq!(client.purge(Duration::ZERO, 100).unwrap(), 0);
+    assert!(lock.is_valid());
+}
+
+#[test]
+fn killed_connections_are_not_noticed() {
+    let database = database();
+    let client = client_with(&database, Client::builder().watchdog_timeout(ms(1500)));
+    let other = client_with(&database, Client::builder().watchdog_timeout(ms(1500)));
+    let lock = client.lock("orders");
+    let guard = lock.guard().unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let guard = other.lock("orders").guard().unwrap();
+            guard.unlock().unwrap();
+        });
+        // The holder's, the waiter's and the watchdog's, again and again over two leases.
+        let start = Instant::now();
+        let mut killed = 0;
+        while start.elapsed() < ms(3000) {
+            killed += database.kill_connections();
+            thread::sleep(ms(150));
+            assert!(guard.is_valid());
+        }
+        assert!(killed >= 6, "{killed}");
+        assert!(lock.is_held_by_current_thread().unwrap());
+        database.kill_connections();
+        lock.lock().unwrap();
+        database.kill_connections();
+        lock.unlock().unwrap();
+        database.kill_connections();
+        guard.unlock().unwrap();
+        waiter.join().unwrap();
+    });
+    assert!(!lock.is_locked().unwrap());
+}
+
+#[test]
+fn a_hold_outlives_a_restart_of_the_server() {
+    let server = MariaDb::start();
+    let database = server.database();
+    let client = client_with(
+        &database,
+        Client::builder().watchdog_timeout(Duration::from_secs(20)),
+    );
+    client.create_tables().unwrap();
+    let lock = client.lock("orders");
+    let guard = lock.guard().unwrap();
+    let fence = guard.fencing_token().unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let other = Client::open(&database.url()).unwrap();
+            let guard = other.lock("orders").guard().unwrap();
+            let fence = guard.fencing_token().unwrap();
+            guard.unlock().unwrap();
+            fence
+        });
+        thread::sleep(ms(300));
+        server.kill();
+        let error = client.lock("invoices").try_lock().unwrap_err();
+        assert!(error.is_retryable(), "{error}");
+        server.restart();
+        assert!(guard.is_valid());
+        assert_eq!(lock.hold_count().unwrap(), 1);
+        assert!(!waiter.is_finished(), "it still waits");
+        guard.unlock().unwrap();
+        assert_eq!(waiter.join().unwrap(), fence + 1);
+    });
+}
+
+#[test]
+fn a_frozen_server_ends_every_call_in_time() {
+    let server = MariaDb::start();
+    let database = server.database();
+    let client = client_with(
+        &database,
+        Client::builder()
+            .watchdog_timeout(ms(1500))
+            .command_timeout(ms(1000)),
+    );
+    client.create_tables().unwrap();
+    let lock = client.lock("orders");
+    let guard = lock.guard().unwrap();
+    let other = client.lock("invoices");
+    assert!(other.try_lock().unwrap());
+    other.unlock().unwrap();
+    server.freeze();
+    let start = Instant::now();
+    let error = other.try_lock_for(ms(100)).unwrap_err();
+    assert!(error.is_retryable(), "{error}");
+    assert!(start.elapsed() < ms(800), "{:?}", start.elapsed());
+    let start = Instant::now();
+    assert!(other.try_lock().is_err());
+    assert!(start.elapsed() < ms(1800), "{:?}", start.elapsed());
+    let loss = guard.lost().recv_timeout(ms(4000)).unwrap();
+    assert!(
+        matches!(loss.cause, LossCause::Unreachable { .. }),
+        "{loss}"
+    );
+    server.thaw();
+    // What the late requests may have left is withdrawn, long before its lease of the default client would end.
+    let fresh = Client::open(&database.url()).unwrap();
+    for name in ["orders", "invoices"] {
+        assert!(
+            fresh
+                .lock(name)
+                .try_lock_for(Duration::from_secs(10))
+                .unwrap(),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn names_are_bytes() {
+    let database = database();
+    let client = client(&database);
+    let names = ["Job", "job", "job ", "jöb", "job  ", "jo\u{301}b", "joób"];
+    let guards: Vec<_> = names
+        .iter()
+        .map(|name| client.lock(name).try_guard().unwrap().expect(name))
+        .collect();
+    assert_eq!(guards.len(), names.len());
+    let longest = "x".repeat(255);
+    let guard = client.lock(&longest).guard().unwrap();
+    let other = super::client(&database);
+    assert!(!other.lock(&longest).try_lock().unwrap());
+    guard.unlock().unwrap();
+    let umlauts = "ü".repeat(128);
+    for name in ["x".repeat(256), umlauts] {
+        let error = client.lock(&name).lock().unwrap_err();
+        assert!(matches!(error, Error::InvalidName { .. }), "{error}");
+        assert!(error.to_string().contains("255"), "{error}");
+    }
+    let prefixed = client_with(&database, Client::builder().key_prefix("p:"));
+    assert!(prefixed.lock(&"x".repeat(253)).try_lock().unwrap());
+    assert!(prefixed.lock(&"x".repeat(254)).try_lock().is_err());
+}
+
+#[test]
+fn one_thread_of_a_process_asks_for_all_that_wait() {
+    // A server of its own, as the count of statements is the server's.
+    let server = MariaDb::start();
+    let database = server.database();
+    let client = client(&database);
+    client.create_tables().unwrap();
+    let lock = client.lock("orders");
+    let executed = || -> u64 {
+        let (_, count): (String, u64) =
+            database.first("SHOW GLOBAL STATUS LIKE 'Com_stmt_execute'");
+        count
+    };
+    let guard = lock.guard().unwrap();
+    let before = executed();
+    let got = thread::scope(|scope| {
+        let waiters: Vec<_> = (0..16)
+            .map(|_| scope.spawn(|| lock.guard().unwrap().unlock().unwrap()))
+            .collect();
+        thread::sleep(ms(2000));
+        let waited = executed() - before;
+        guard.unlock().unwrap();
+        let start = Instant::now();
+        for waiter in waiters {
+            waiter.join().unwrap();
+        }
+        assert!(start.elapsed() < ms(2000), "{:?}", start.elapsed());
+        (waited, executed() - before)
+    });
+    // One question each, then those of the first. Sixteen that ask on their own come to 400 and more.
+    assert!(got.0 < 16 + 60, "{got:?}");
+    assert!(got.1 < got.0 + 16 * 5, "{got:?}");
+    assert!(!lock.is_locked().unwrap());
+}

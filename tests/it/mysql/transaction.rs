@@ -1,0 +1,249 @@
+//! Transactions that commit only while the lock is held.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redlatch::{Client, Error, LossCause};
+
+use super::{client, client_with, database};
+use crate::kit::{Database, ms};
+
+fn with_stock() -> Database<'static> {
+    let database = database();
+    database.run("CREATE TABLE stock (id INT PRIMARY KEY, qty INT NOT NULL);\nINSERT INTO stock VALUES (1, 100)");
+    database
+}
+
+fn qty(database: &Database<'_>) -> i64 {
+    database.first("SELECT qty FROM stock WHERE id = 1")
+}
+
+#[test]
+fn it_commits_what_was_written_and_rolls_back_the_rest() {
+    let database = with_stock();
+    let client = client(&database);
+    let guard = client.lock("stock:1").guard().unwrap();
+    let seen = guard.transaction(|tx| {
+        let touched = tx.exec("UPDATE stock SET qty = qty - ? WHERE id = ?", (1, 1))?;
+        assert_eq!(touched, 1);
+        let rows: Vec<(i64, i64)> = tx.query("SELECT id, qty FROM stock", ())?;
+        assert_eq!(rows, [(1, 99)]);
+        tx.query_first::<i64>("SELECT qty FROM stock WHERE id = ?", (1,))
+    });
+    assert_eq!(seen.unwrap(), Some(99));
+    assert_eq!(qty(&database), 99);
+    #[derive(Debug)]
+    enum Mine {
+        Refused,
+        Lock(#[allow(dead_code)] Error),
+    }
+    impl From<Error> for Mine {
+        fn from(error: Error) -> Mine {
+            Mine::Lock(error)
+        }
+    }
+    let refused = guard.transaction(|tx| {
+        tx.exec("UPDATE stock SET qty = 0", ())?;
+        Err::<(), _>(Mine::Refused)
+    });
+    assert!(matches!(refused, Err(Mine::Refused)));
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        guard.transaction(|tx| {
+            tx.exec("UPDATE stock SET qty = 0", ())?;
+            if true {
+                std::panic::panic_any("as planned");
+            }
+            Ok::<_, Error>(())
+        })
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(qty(&database), 99);
+    assert!(guard.is_valid());
+    guard.unlock().unwrap();
+}
+
+#[test]
+fn nobody_takes_the_lock_while_it_runs_even_past_the_lease() {
+    let database = with_stock();
+    let (mine, theirs) = (
+        client_with(&database, Client::builder().watchdog_timeout(ms(600))),
+        client_with(&database, Client::builder().watchdog_timeout(ms(600))),
+    );
+    let lock = mine.lock("stock:1");
+    let guard = lock.guard().unwrap();
+    let fence = guard.fencing_token().unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let guard = theirs.lock("stock:1").guard().unwrap();
+            let qty = qty(&database);
+            (guard.fencing_token().unwrap(), qty)
+        });
+        guard
+            .transaction(|tx| {
+                tx.exec("UPDATE stock SET qty = qty - 1 WHERE id = 1", ())?;
+                // Three leases, in which the watchdog leaves the row alone.
+                thread::sleep(ms(1800));
+                assert!(!waiter.is_finished());
+                tx.exec("UPDATE stock SET qty = qty - 1 WHERE id = 1", ())?;
+                Ok::<_, Error>(())
+            })
+            .unwrap();
+        assert!(guard.is_valid(), "the commit has set a new lease");
+        assert_eq!(lock.hold_count().unwrap(), 1);
+        thread::sleep(ms(1500));
+        assert!(guard.is_valid(), "the watchdog goes on");
+        assert!(!waiter.is_finished());
+        guard.unlock().unwrap();
+        assert_eq!(waiter.join().unwrap(), (fence + 1, 98));
+    });
+}
+
+#[test]
+fn a_rollback_after_the_lease_loses_the_lock_and_writes_nothing() {
+    let database = with_stock();
+    let client = client(&database);
+    let lock = client.lock("stock:1").with_lease_time(ms(300));
+    let guard = lock.guard().unwrap();
+    let result = guard.transaction(|tx| {
+        tx.exec("UPDATE stock SET qty = 0", ())?;
+        thread::sleep(ms(500));
+        Err::<(), _>(Error::Closed { lock: "x".into() })
+    });
+    assert!(matches!(result, Err(Error::Closed { .. })));
+    assert_eq!(qty(&database), 100);
+    let loss = guard.lost().recv_timeout(ms(2000)).unwrap();
+    assert_eq!(loss.cause, LossCause::LeaseEnded);
+}
+
+#[test]
+fn a_fixed_lease_commits_late_and_is_over_then() {
+    let database = with_stock();
+    let client = client(&database);
+    let lock = client.lock("stock:1").with_lease_time(ms(300));
+    let guard = lock.guard().unwrap();
+    guard
+        .transaction(|tx| {
+            tx.exec("UPDATE stock SET qty = 7", ())?;
+            thread::sleep(ms(500));
+            Ok::<_, Error>(())
+        })
+        .unwrap();
+    assert_eq!(qty(&database), 7);
+    assert!(!guard.is_valid());
+    assert!(guard.unlock().unwrap_err().is_lost());
+}
+
+#[test]
+fn a_lost_lock_runs_nothing() {
+    let database = with_stock();
+    // The next renewal is ten seconds away: it does not know yet.
+    let client = client(&database);
+    let guard = client.lock("stock:1").guard().unwrap();
+    database.run("UPDATE redlatch SET owner = 'somebody', fence = fence + 1");
+    assert!(guard.is_valid());
+    let result = guard.transaction(|_| -> Result<(), Error> { panic!("it ran") });
+    let Err(Error::Lost { cause, .. }) = result else {
+        panic!("{result:?}")
+    };
+    assert_eq!(cause, LossCause::HeldBy("somebody".to_owned()));
+    assert!(!guard.is_valid());
+}
+
+#[test]
+fn a_killed_connection_writes_nothing_and_says_so() {
+    let database = with_stock();
+    let client = client(&database);
+    let guard = client.lock("stock:1").guard().unwrap();
+    let result = guard.transaction(|tx| {
+        tx.exec("UPDATE stock SET qty = 0", ())?;
+        let id: u64 = tx.query_first("SELECT CONNECTION_ID()", ())?.unwrap();
+        database.run(&format!("KILL {id}"));
+        thread::sleep(ms(100));
+        let error = tx.exec("UPDATE stock SET qty = 1", ()).unwrap_err();
+        assert!(matches!(error, Error::TransactionLost { .. }), "{error}");
+        Ok::<_, Error>(())
+    });
+    let error = result.unwrap_err();
+    assert!(matches!(error, Error::TransactionLost { .. }), "{error}");
+    assert!(error.is_lost());
+    assert_eq!(qty(&database), 100);
+    // Killed before the commit.
+    let result = guard.transaction(|tx| {
+        tx.exec("UPDATE stock SET qty = 0", ())?;
+        let id: u64 = tx.query_first("SELECT CONNECTION_ID()", ())?.unwrap();
+        database.run(&format!("KILL {id}"));
+        thread::sleep(ms(100));
+        Ok::<_, Error>(())
+    });
+    assert!(result.unwrap_err().is_lost());
+    assert_eq!(qty(&database), 100);
+    assert!(guard.is_valid(), "the lock itself was not harmed");
+    guard.unlock().unwrap();
+}
+
+#[test]
+fn what_would_end_it_is_refused() {
+    let database = with_stock();
+    let client = client(&database);
+    let lock = client.lock("stock:1");
+    let guard = lock.guard().unwrap();
+    guard
+        .transaction(|tx| {
+            tx.exec("UPDATE stock SET qty = 5", ())?;
+            for statement in [
+                "COMMIT",
+                "/*!COMMIT*/",
+                "CREATE TABLE t (a INT)",
+                "SET autocommit = 1",
+            ] {
+                let error = tx.exec(statement, ()).unwrap_err();
+                assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+            }
+            let error = tx.exec("UPDATE stock SET qty = 6; COMMIT", ()).unwrap_err();
+            assert!(matches!(error, Error::Sql { code: 1064, .. }), "{error}");
+            // The lock itself is for outside.
+            let start = Instant::now();
+            let error = lock.try_lock().unwrap_err();
+            assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+            let error = guard.transaction(|_| Ok::<_, Error>(())).unwrap_err();
+            assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+            assert!(start.elapsed() < Duration::from_millis(500));
+            Err::<(), _>(Error::Closed { lock: "x".into() })
+        })
+        .unwrap_err();
+    assert_eq!(qty(&database), 100);
+    guard.unlock().unwrap();
+    let memory = Client::in_memory();
+    let guard = memory.lock("stock:1").guard().unwrap();
+    assert_eq!(guard.fencing_token(), None);
+    let error = guard.transaction(|_| Ok::<_, Error>(())).unwrap_err();
+    assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+}
+
+#[test]
+fn the_transactions_of_many_holders_lose_nothing() {
+    let database = with_stock();
+    let client = client(&database);
+    let lock = client.lock("stock:1");
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..10 {
+                    let guard = lock.guard().unwrap();
+                    guard
+                        .transaction(|tx| {
+                            // Read, think, write: what only a lock makes safe.
+                            let qty: i64 = tx
+                                .query_first("SELECT qty FROM stock WHERE id = 1", ())?
+                                .unwrap();
+                            thread::yield_now();
+                            tx.exec("UPDATE stock SET qty = ? WHERE id = 1", (qty - 1,))
+                        })
+                        .unwrap();
+                    guard.unlock().unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(qty(&database), 20);
+}

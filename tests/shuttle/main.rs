@@ -1,0 +1,480 @@
+//! The waiting code of the library under shuttle, which tries many interleavings of its threads.
+//!
+//! `signals.rs` and `timer.rs` are compiled here as they are, against `sync.rs` of this folder. Each scenario is also
+//! run with a bug planted, which it has to find.
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "not every part of the files is driven here"
+)]
+
+#[path = "../../src/line.rs"]
+mod line;
+#[path = "../../src/signals.rs"]
+mod signals;
+mod sync;
+#[path = "../../src/timer.rs"]
+mod timer;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use shuttle::thread;
+
+use line::{Chosen, Lines, Turn};
+use signals::{Signals, Wake};
+use sync::Mutex;
+use timer::{Timed, Timer};
+
+/// Runs `scenario` in many schedules, random ones and those with few well-placed switches.
+fn explore(scenario: fn()) {
+    let schedules = if std::env::var_os("REDLATCH_LONG").is_some() {
+        200_000
+    } else {
+        4_000
+    };
+    shuttle::check_random(scenario, schedules);
+    shuttle::check_pct(scenario, schedules, 3);
+}
+
+/// Runs `scenario` with a bug planted, and demands that it be found.
+fn finds(bug: &'static str, scenario: fn()) {
+    sync::plant(bug);
+    let found = std::panic::catch_unwind(|| explore(scenario)).is_err();
+    sync::plant("");
+    assert!(found, "nobody noticed: {bug}");
+}
+
+/// A lock whose truth is one flag, with the wait loop's discipline: attempt, join, attempt, sleep, attempt.
+struct Latch {
+    name: Arc<str>,
+    held: Mutex<bool>,
+    signals: Arc<Signals>,
+}
+
+impl Latch {
+    fn new() -> Arc<Latch> {
+        Arc::new(Latch {
+            name: "orders".into(),
+            held: Mutex::new(false),
+            signals: Arc::default(),
+        })
+    }
+
+    fn attempt(&self) -> bool {
+        !std::mem::replace(&mut *self.held.lock(), true)
+    }
+
+    fn unlock(&self) {
+        *self.held.lock() = false;
+        self.signals.release(&self.name);
+    }
+
+    /// Takes the latch; false if the deadline passes or it is interrupted first.
+    fn lock(
+        &self,
+        deadline: Option<Instant>,
+        interrupter: Option<&Mutex<Option<Arc<signals::Parker>>>>,
+    ) -> bool {
+        if self.attempt() {
+            return true;
+        }
+        let parker = self.signals.parker();
+        if let Some(place) = interrupter {
+            *place.lock() = Some(Arc::clone(&parker));
+        }
+        let mut ticket = self.signals.join(&self.name, &parker);
+        if !sync::planted("no attempt after joining") {
+            if self.attempt() {
+                return true;
+            }
+            ticket.settle();
+        }
+        loop {
+            match ticket.park(deadline) {
+                Wake::Permit => {
+                    // It may leave with the permit in its hand: the deadline is looked at by the caller's clock too.
+                    if deadline.is_some_and(|deadline| sync::Clock::look().has_passed(deadline)) {
+                        return false;
+                    }
+                    if self.attempt() {
+                        return true;
+                    }
+                    ticket.settle();
+                }
+                Wake::TimedOut | Wake::Interrupted | Wake::Closed => return false,
+            }
+        }
+    }
+}
+
+/// Patient waiters must all get it, whatever impatient ones do between them.
+fn patient_and_impatient() {
+    let latch = Latch::new();
+    let patient: Vec<_> = (0..2)
+        .map(|_| {
+            let latch = Arc::clone(&latch);
+            thread::spawn(move || {
+                assert!(latch.lock(None, None));
+                thread::yield_now();
+                latch.unlock();
+            })
+        })
+        .collect();
+    let impatient: Vec<_> = (0..2)
+        .map(|_| {
+            let latch = Arc::clone(&latch);
+            thread::spawn(move || {
+                if latch.lock(Some(sync::near()), None) {
+                    latch.unlock();
+                }
+            })
+        })
+        .collect();
+    for thread in patient.into_iter().chain(impatient) {
+        thread.join().unwrap();
+    }
+}
+
+/// An interrupted waiter must not take a wake-up with it.
+fn patient_and_interrupted() {
+    let latch = Latch::new();
+    let place = Arc::new(Mutex::new(None));
+    assert!(latch.attempt());
+    let interrupted = thread::spawn({
+        let (latch, place) = (Arc::clone(&latch), Arc::clone(&place));
+        move || {
+            if latch.lock(None, Some(&place)) {
+                latch.unlock();
+            }
+        }
+    });
+    let patient = thread::spawn({
+        let latch = Arc::clone(&latch);
+        move || {
+            assert!(latch.lock(None, None));
+            latch.unlock();
+        }
+    });
+    let interrupter = thread::spawn(move || {
+        let parker: Option<Arc<signals::Parker>> = place.lock().clone();
+        if let Some(parker) = parker {
+            parker.interrupt();
+        }
+    });
+    latch.unlock();
+    interrupter.join().unwrap();
+    interrupted.join().unwrap();
+    patient.join().unwrap();
+}
+
+/// Two messages wake two waiters, though the first has not run yet when the second comes.
+fn two_messages_for_two() {
+    let signals = Arc::new(Signals::default());
+    let name: Arc<str> = "orders".into();
+    let parkers: Vec<_> = (0..2).map(|_| signals.parker()).collect();
+    let tickets: Vec<_> = parkers
+        .iter()
+        .map(|parker| signals.join(&name, parker))
+        .collect();
+    let waiters: Vec<_> = tickets
+        .into_iter()
+        .map(|mut ticket| {
+            thread::spawn(move || {
+                assert_eq!(ticket.park(None), Wake::Permit);
+                // What it tried is settled; a permit that comes later is for somebody else.
+                ticket.settle();
+            })
+        })
+        .collect();
+    signals.release(&name);
+    signals.release(&name);
+    for waiter in waiters {
+        waiter.join().unwrap();
+    }
+}
+
+/// A shutdown ends every wait, also of those that come to it late.
+fn everybody_ends() {
+    let signals = Arc::new(Signals::default());
+    let name: Arc<str> = "orders".into();
+    let waiters: Vec<_> = (0..3)
+        .map(|_| {
+            let (signals, name) = (Arc::clone(&signals), Arc::clone(&name));
+            thread::spawn(move || {
+                let parker = signals.parker();
+                let mut ticket = signals.join(&name, &parker);
+                assert_eq!(ticket.park(None), Wake::Closed);
+            })
+        })
+        .collect();
+    signals.close();
+    for waiter in waiters {
+        waiter.join().unwrap();
+    }
+}
+
+#[derive(Debug)]
+struct Job {
+    due: Mutex<Option<Instant>>,
+    done: AtomicU32,
+}
+
+impl Job {
+    fn due(due: Instant) -> Arc<Job> {
+        Arc::new(Job {
+            due: Mutex::new(Some(due)),
+            done: AtomicU32::new(0),
+        })
+    }
+}
+
+impl Timed for Arc<Job> {
+    fn is_due_at(&self, due: Instant) -> bool {
+        *self.due.lock() == Some(due)
+    }
+
+    fn is_urgent(&self) -> bool {
+        false
+    }
+}
+
+/// The thread sleeps on a far entry; a near one that is added must be done, a cancelled one must not.
+fn an_earlier_entry() {
+    let timer: Arc<Timer<Arc<Job>>> = Arc::default();
+    timer.schedule(sync::far(9), Job::due(sync::far(9)));
+    let runner = thread::spawn({
+        let timer = Arc::clone(&timer);
+        move || {
+            while let Some(jobs) = timer.next_due() {
+                for job in jobs {
+                    job.done.fetch_add(1, Ordering::SeqCst);
+                    timer.close();
+                }
+            }
+        }
+    });
+    let cancelled = Job::due(sync::far(1));
+    timer.schedule(sync::far(1), Arc::clone(&cancelled));
+    *cancelled.due.lock() = None;
+    timer.cancelled();
+    let near = Job::due(sync::near());
+    timer.schedule(sync::near(), Arc::clone(&near));
+    runner.join().unwrap();
+    assert_eq!(near.done.load(Ordering::SeqCst), 1);
+    assert_eq!(cancelled.done.load(Ordering::SeqCst), 0);
+}
+
+/// Many entries that come and go from two threads, swept meanwhile: what was not cancelled is done exactly once.
+fn entries_come_and_go() {
+    let timer: Arc<Timer<Arc<Job>>> = Arc::default();
+    let runner = thread::spawn({
+        let timer = Arc::clone(&timer);
+        move || {
+            while let Some(jobs) = timer.next_due() {
+                for job in jobs {
+                    *job.due.lock() = None;
+                    job.done.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+        }
+    });
+    let owners: Vec<_> = (0..2)
+        .map(|_| {
+            let timer = Arc::clone(&timer);
+            thread::spawn(move || {
+                for _ in 0..70 {
+                    let job = Job::due(sync::far(1));
+                    timer.schedule(sync::far(1), Arc::clone(&job));
+                    *job.due.lock() = None;
+                    timer.cancelled();
+                }
+                let kept = Job::due(sync::near());
+                timer.schedule(sync::near(), Arc::clone(&kept));
+                kept
+            })
+        })
+        .collect();
+    let kept: Vec<_> = owners
+        .into_iter()
+        .map(|owner| owner.join().unwrap())
+        .collect();
+    while kept.iter().any(|job| job.done.load(Ordering::SeqCst) == 0) {
+        thread::yield_now();
+    }
+    timer.close();
+    runner.join().unwrap();
+    assert!(kept.iter().all(|job| job.done.load(Ordering::SeqCst) == 1));
+}
+
+/// A lock whose truth is the number of its holder, with hand-overs that succeed, fail, or set the lock free instead.
+struct Counter {
+    name: Arc<str>,
+    /// Who holds it, and whose turn it was; 0 for nobody.
+    holder: Mutex<u32>,
+    inside: AtomicU32,
+    signals: Arc<Signals>,
+    lines: Arc<Lines<u32, u32>>,
+}
+
+impl Counter {
+    fn new() -> Arc<Counter> {
+        Arc::new(Counter {
+            name: "orders".into(),
+            holder: Mutex::new(0),
+            inside: AtomicU32::new(0),
+            signals: Arc::default(),
+            lines: Arc::default(),
+        })
+    }
+
+    fn attempt(&self, me: u32) -> bool {
+        // A hold that was handed over belongs to another visitor of the same thread, so it refuses this one.
+        let mut holder = self.holder.lock();
+        let is_free = *holder == 0;
+        if is_free {
+            *holder = me;
+        }
+        is_free
+    }
+
+    fn set_free(&self) {
+        *self.holder.lock() = 0;
+        // The message, and the word to the line, in the order of the library.
+        self.signals.release(&self.name);
+        self.lines.freed(&self.name, None);
+    }
+
+    fn unlock(&self, fails: bool) {
+        assert_eq!(self.inside.fetch_sub(1, Ordering::SeqCst), 1);
+        let chosen: Option<Chosen<u32, u32>> = self.lines.choose(&self.name);
+        match chosen {
+            Some(chosen) if !fails => {
+                let heir = *chosen.offer();
+                *self.holder.lock() = heir;
+                thread::yield_now();
+                chosen.grant(heir, true);
+            }
+            chosen => {
+                drop(chosen);
+                self.set_free();
+            }
+        }
+    }
+
+    /// Takes the lock; false if it is given up first.
+    fn lock(&self, me: u32, deadline: Option<Instant>) -> bool {
+        let has_it = self.wait(me, deadline);
+        if has_it {
+            assert_eq!(self.inside.fetch_add(1, Ordering::SeqCst), 0, "two at once");
+        }
+        has_it
+    }
+
+    fn wait(&self, me: u32, deadline: Option<Instant>) -> bool {
+        if !self.lines.is_busy(&self.name) && self.attempt(me) {
+            return true;
+        }
+        let parker = self.signals.parker();
+        let place = self.lines.join(&self.name, &parker, me);
+        let mut ticket = None;
+        let has_it = loop {
+            if place.take().is_some() {
+                break true;
+            }
+            if place.turn() == Turn::Ask {
+                if ticket.is_none() {
+                    ticket = Some(self.signals.join(&self.name, &parker));
+                }
+                if self.attempt(me) {
+                    break true;
+                }
+                place.note_usable();
+                if let Some(ticket) = &mut ticket {
+                    ticket.settle();
+                }
+            }
+            let wake = match &mut ticket {
+                Some(ticket) => ticket.park(deadline),
+                None => parker.park(deadline),
+            };
+            if wake != Wake::Permit {
+                break false;
+            }
+        };
+        match place.leave(has_it) {
+            Some(handed) => {
+                assert_eq!(handed, me);
+                assert!(!has_it, "granted twice");
+                true
+            }
+            None => has_it,
+        }
+    }
+}
+
+/// Patient waiters all get it, whoever else leaves the line, and whichever hand-over fails.
+fn a_line_with_impatient_ones() {
+    let counter = Counter::new();
+    let threads: Vec<_> = (1..=4)
+        .map(|me| {
+            let counter = Arc::clone(&counter);
+            thread::spawn(move || {
+                let deadline = (me % 2 == 0).then(sync::near);
+                let has_it = counter.lock(me, deadline);
+                assert!(has_it || deadline.is_some());
+                if has_it {
+                    thread::yield_now();
+                    counter.unlock(me == 3);
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    assert_eq!(*counter.holder.lock(), 0, "nobody has it any more");
+}
+
+#[test]
+fn a_line_loses_nobody_and_nothing() {
+    explore(a_line_with_impatient_ones);
+    finds("a chosen waiter leaves", a_line_with_impatient_ones);
+    finds("nobody takes over", a_line_with_impatient_ones);
+}
+
+#[test]
+fn an_impatient_waiter_takes_no_wake_up_with_it() {
+    explore(patient_and_impatient);
+    finds("a leaving waiter keeps its permit", patient_and_impatient);
+    finds("no attempt after joining", patient_and_impatient);
+}
+
+#[test]
+fn an_interrupted_waiter_takes_no_wake_up_with_it() {
+    explore(patient_and_interrupted);
+    finds("a leaving waiter keeps its permit", patient_and_interrupted);
+}
+
+#[test]
+fn each_message_wakes_a_waiter_of_its_own() {
+    explore(two_messages_for_two);
+    finds("a second permit for one waiter", two_messages_for_two);
+}
+
+#[test]
+fn a_shutdown_reaches_everybody() {
+    explore(everybody_ends);
+}
+
+#[test]
+fn the_timer_wakes_for_an_earlier_entry() {
+    explore(an_earlier_entry);
+    finds("an earlier entry wakes nobody", an_earlier_entry);
+}
+
+#[test]
+fn the_timer_does_what_was_not_cancelled_once() {
+    shuttle::check_random(entries_come_and_go, 300);
+}
