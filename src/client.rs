@@ -301,8 +301,13 @@ impl Builder {
             pool_size: self.pool_size,
             table: self.lock_table.clone(),
         };
-        let store = MySql::open(url, settings)?;
-        Ok(self.of_store(id, Arc::new(store), Home::Mysql))
+        let store = Arc::new(MySql::open(url, settings)?);
+        let mut core = self.core(id, Arc::clone(&store) as Arc<dyn Store>);
+        core.database = Some(store);
+        Ok(Client {
+            core: Arc::new(core),
+            home: Home::Mysql,
+        })
     }
 
     #[cfg(not(feature = "mysql"))]
@@ -334,15 +339,19 @@ impl Builder {
     }
 
     fn of_store(self, id: Arc<str>, store: Arc<dyn Store>, home: Home) -> Client {
+        Client {
+            core: Arc::new(self.core(id, store)),
+            home,
+        }
+    }
+
+    fn core(self, id: Arc<str>, store: Arc<dyn Store>) -> Core {
         let times = Times {
             watchdog_timeout: self.watchdog_timeout,
             command_timeout: self.command_timeout,
             outage_timeout: self.outage_timeout,
         };
-        Client {
-            core: Arc::new(Core::new(id, store, times, self.key_prefix, self.on_lost)),
-            home,
-        }
+        Core::new(id, store, times, self.key_prefix, self.on_lost)
     }
 
     fn validate(&self) -> Result<()> {

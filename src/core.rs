@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use crate::hold::{Hold, Lease};
 use crate::line::Lines;
 use crate::store::Store;
+#[cfg(feature = "mysql")]
+use crate::stores::mysql::MySql;
 use crate::watchdog::{OnLost, Watchdog};
 
 /// One client. It ends with the last of its handles.
@@ -16,6 +18,9 @@ pub(crate) struct Core {
     /// The client's number in this process.
     pub(crate) number: u64,
     pub(crate) store: Arc<dyn Store>,
+    /// The same store, if it is a database: transactions and row locks are nothing the others have.
+    #[cfg(feature = "mysql")]
+    pub(crate) database: Option<Arc<MySql>>,
     pub(crate) watchdog: Watchdog,
     pub(crate) times: Times,
     /// The threads that wait, by name of lock.
@@ -57,6 +62,8 @@ impl Core {
             number: CLIENTS.fetch_add(1, Ordering::Relaxed),
             watchdog: Watchdog::new(Arc::clone(&store), times.command_timeout, on_lost),
             store,
+            #[cfg(feature = "mysql")]
+            database: None,
             times,
             lines: Arc::default(),
             key_prefix,

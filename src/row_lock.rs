@@ -262,7 +262,7 @@ pub(crate) fn store<'a>(core: &'a Core, subject: &Arc<str>) -> Result<&'a MySql>
             lock: Arc::clone(subject),
         });
     }
-    core.store.as_mysql().ok_or_else(|| Error::Unsupported {
+    core.database.as_deref().ok_or_else(|| Error::Unsupported {
         lock: Arc::clone(subject),
         reason: "it is for a database: open the client with a mysql:// URL".to_owned(),
     })

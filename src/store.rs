@@ -55,12 +55,6 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 
     /// Ends the threads of the store. Requests go on working.
     fn close(&self);
-
-    /// The store itself, if it is a database: transactions and row locks are nothing the others have.
-    #[cfg(feature = "mysql")]
-    fn as_mysql(&self) -> Option<&crate::stores::mysql::MySql> {
-        None
-    }
 }
 
 #[derive(Debug)]

@@ -196,7 +196,7 @@ struct Unpin<'a> {
 
 impl<'a> Pinned<'a> {
     fn begin(core: &'a Core, hold: &'a Arc<Hold>) -> Result<Pinned<'a>> {
-        let store = core.store.as_mysql().ok_or_else(|| Error::Unsupported {
+        let store = core.database.as_deref().ok_or_else(|| Error::Unsupported {
             lock: Arc::clone(&hold.name),
             reason: "only a lock in a database can hold a transaction: open the client with a mysql:// URL"
                 .to_owned(),

@@ -4,3 +4,4 @@ pub(crate) mod memory;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
 pub(crate) mod redis;
+mod slots;

@@ -668,10 +668,6 @@ impl Store for MySql {
     fn close(&self) {
         *self.renewals.lock() = None;
     }
-
-    fn as_mysql(&self) -> Option<&MySql> {
-        Some(self)
-    }
 }
 
 impl fmt::Debug for MySql {

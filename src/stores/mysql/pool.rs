@@ -1,28 +1,24 @@
 //! The connections of one client to one database.
 //!
-//! As with Redis, r2d2 hands out slots and makes callers queue up when all are taken; the connection is made by its
-//! caller, within the caller's deadline and with the caller's typed error. There is no PING per request. A connection
-//! that timed out, broke, or may be inside a transaction is closed, never put back. Why not the pool of the `mysql`
-//! crate: a waiter there hangs when the connection it waits for comes back broken, and a check-out costs two round
-//! trips. Why not `r2d2_mysql`: it leaks open transactions to the next user.
+//! A connection that timed out, broke, or may be inside a transaction is closed, never put back. Why not the pool of
+//! the `mysql` crate: a waiter there hangs when the connection it waits for comes back broken, and a check-out costs two
+//! round trips. Why not `r2d2_mysql`: it leaks open transactions to the next user.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use ::mysql::prelude::Queryable;
 use ::mysql::{Conn, Opts, OptsBuilder, Params, Row};
 use rustix::net::RecvFlags;
-use scheduled_thread_pool::ScheduledThreadPool;
 use socket2::SockRef;
 
 use super::fault::Fault;
 use super::sql::NOW;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
+use crate::stores::slots::{Slot, SlotMaker, Slots};
 use crate::sync::Mutex;
 use crate::trace;
 
@@ -312,65 +308,25 @@ fn second_handle(conn: &impl AsRawFd) -> Option<OwnedFd> {
     None
 }
 
-/// The right to use one connection.
-#[derive(Debug)]
-pub(super) struct Slot;
-
-#[derive(Debug)]
-pub(super) struct Slots;
-
-impl r2d2::ManageConnection for Slots {
-    type Connection = Slot;
-    type Error = Infallible;
-
-    fn connect(&self) -> Result<Slot, Infallible> {
-        Ok(Slot)
-    }
-
-    fn is_valid(&self, _: &mut Slot) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn has_broken(&self, _: &mut Slot) -> bool {
-        // It has no connection in it.
-        false
-    }
-}
-
 /// The connections for one purpose.
 pub(super) struct Lane {
-    slots: r2d2::Pool<Slots>,
+    slots: Slots,
     /// The sound connections not in use, the one used last on top. Who has a slot may use one, or make one.
     idle: Mutex<Vec<Link>>,
 }
 
 impl Lane {
-    fn new(size: u32, thread: &Arc<ScheduledThreadPool>) -> Arc<Lane> {
-        let slots = r2d2::Pool::builder()
-            .max_size(size)
-            .test_on_check_out(false)
-            // Slots cost nothing and live as long as the pool, so r2d2's own threads have nothing to do.
-            .idle_timeout(None)
-            .max_lifetime(None)
-            .thread_pool(Arc::clone(thread))
-            .build_unchecked(Slots);
+    fn new(size: u32, maker: &SlotMaker) -> Arc<Lane> {
         Arc::new(Lane {
-            slots,
+            slots: maker.slots(size),
             idle: Mutex::default(),
         })
     }
 
-    fn slot(&self, until: Instant) -> Result<r2d2::PooledConnection<Slots>, Fault> {
-        if let Some(slot) = self.slots.try_get() {
-            return Ok(slot);
-        }
-        let left = until.saturating_duration_since(Instant::now());
-        self.slots.get_timeout(left).map_err(|_| {
-            Fault::NotSent(format!(
-                "all {} connections of the pool were in use for the whole time",
-                self.slots.max_size()
-            ))
-        })
+    fn slot(&self, until: Instant) -> Result<Slot, Fault> {
+        self.slots
+            .take(until)
+            .map_err(|none| Fault::NotSent(none.0))
     }
 
     /// A connection that lies idle and is not `unfit`; those that are get closed.
@@ -389,7 +345,7 @@ pub(super) struct Lent {
     /// `None` once its state is in doubt.
     pub(super) link: Option<Link>,
     lane: Arc<Lane>,
-    _slot: r2d2::PooledConnection<Slots>,
+    _slot: Slot,
 }
 
 impl Lent {
@@ -400,8 +356,7 @@ impl Lent {
 }
 
 pub(super) struct Pool {
-    /// Keeps r2d2's thread where it does no harm; its end lets the thread go.
-    _retired: Sender<()>,
+    _maker: SlotMaker,
     /// For single statements.
     statements: Arc<Lane>,
     /// For transactions, which keep theirs for as long as the user likes; counted apart, so that they cannot keep the
@@ -413,29 +368,11 @@ pub(super) struct Pool {
 impl Pool {
     /// Fails if r2d2's thread cannot be started.
     pub(super) fn new(address: Arc<Address>, size: u32) -> Result<Pool> {
-        // Its own way to say so is a panic.
-        let thread = std::panic::catch_unwind(|| {
-            ScheduledThreadPool::builder()
-                .num_threads(1)
-                .thread_name_pattern("redlatch-pool-{}")
-                .build()
-        });
-        let thread = Arc::new(thread.map_err(|_| Error::InvalidConfig {
-            setting: "the connection pool",
-            reason: "its thread cannot be started".to_owned(),
-        })?);
-        let statements = Lane::new(size, &thread);
-        let transactions = Lane::new(size, &thread);
-        // As in the pool for Redis: all slots are made by jobs that are queued by now, and what the thread then sleeps
-        // in has to be something that a forked child can bear.
-        let (_retired, until_dropped) = channel::<()>();
-        thread.execute_after(Duration::from_millis(1), move || {
-            let _ = until_dropped.recv();
-        });
+        let maker = SlotMaker::new()?;
         Ok(Pool {
-            _retired,
-            statements,
-            transactions,
+            statements: Lane::new(size, &maker),
+            transactions: Lane::new(size, &maker),
+            _maker: maker,
             address,
         })
     }

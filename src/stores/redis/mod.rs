@@ -1,8 +1,10 @@
 //! Locks on one Redis server, in Redisson's format.
 
 mod keys;
+mod node;
 mod pool;
 mod preflight;
+mod route;
 mod scripts;
 mod subscriber;
 mod wire;
@@ -12,7 +14,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::redis::Value;
-use parking_lot::Mutex;
 
 use crate::claim::{Claim, VisitorId};
 use crate::clock::Moment;
@@ -22,12 +23,13 @@ use crate::signals::{Parker, Signals};
 use crate::store::{
     Attempt, Doubt, Hearing, Holding, Release, Renewal, Store, Subscription, Transfer, Warning,
 };
+use crate::stores::slots::SlotMaker;
 use crate::trace;
 
 pub(crate) use keys::flaw;
-use pool::{Pool, on_wire};
+use node::Node;
+use route::Route;
 use scripts::{Script, Scripts};
-use subscriber::Subscriber;
 use wire::{Address, Fault, Wire, brief};
 
 /// How many holds one call of the renewal script renews, so that it keeps the server for less than a millisecond.
@@ -49,29 +51,24 @@ pub(crate) struct Settings {
 
 /// The store of one client.
 pub(crate) struct Redis {
-    pool: Pool,
-    /// The renewal thread's own connection; renewals never queue up behind other requests.
-    renewals: Mutex<Option<Wire>>,
+    node: Node,
     scripts: Scripts,
     signals: Arc<Signals>,
-    subscriber: Subscriber,
+    _maker: SlotMaker,
 }
 
 impl Redis {
     pub(crate) fn open(url: &str, settings: Settings) -> Result<Redis> {
-        let address = Arc::new(Address::parse(url, settings.connect_timeout)?);
+        let address = Address::parse(url, settings.connect_timeout)?;
+        let route: Arc<dyn Route> = Arc::new(address);
         let signals = Arc::new(Signals::default());
-        let subscriber = Subscriber::new(
-            Arc::clone(&address),
-            settings.command_timeout,
-            Arc::clone(&signals),
-        );
+        let maker = SlotMaker::new()?;
+        let slots = maker.slots(settings.pool_size);
         Ok(Redis {
-            pool: Pool::new(address, settings.pool_size)?,
-            renewals: Mutex::default(),
+            node: Node::new(&route, slots, settings.command_timeout, &signals),
             scripts: Scripts::new(),
             signals,
-            subscriber,
+            _maker: maker,
         })
     }
 
@@ -83,8 +80,8 @@ impl Redis {
         args: &[&[u8]],
         until: Instant,
     ) -> Result<Value, Fault> {
-        self.pool.with(until, |wire| {
-            self.pool.eval(wire, script, &[key], args, until)
+        self.node.pool.with(until, |wire| {
+            self.node.pool.eval(wire, script, &[key], args, until)
         })
     }
 
@@ -97,14 +94,14 @@ impl Redis {
         until: Instant,
         copies: &mut Copies,
     ) -> Result<Value, Fault> {
-        self.pool.with(until, |wire| {
+        self.node.pool.with(until, |wire| {
             let sent = Moment::now();
             copies.first_sent.get_or_insert(sent);
             let expiry = wire.server_time(until, sent);
             copies.not_after = copies.not_after.max(expiry);
             let expiry = expiry.to_string();
             let args = [args, &[expiry.as_bytes()]].concat();
-            let reply = self.pool.eval(wire, script, &[key], &args, until)?;
+            let reply = self.node.pool.eval(wire, script, &[key], &args, until)?;
             let now = match &reply {
                 Value::Int(now) => Some(*now),
                 reply => integer_at(reply, 1),
@@ -178,7 +175,7 @@ impl Redis {
     /// Puts a fault into words. An unknown outcome of a request that changes something is `unknown` instead.
     fn error(&self, lock: &Arc<str>, fault: Fault) -> Error {
         let lock = Arc::clone(lock);
-        let node = Arc::clone(self.pool.node());
+        let node = self.node.name();
         match fault {
             Fault::NotSent(reason) | Fault::NoReply { reason, .. } => {
                 Error::Unreachable { lock, node, reason }
@@ -231,7 +228,7 @@ impl Redis {
         match (&reply, integer_at(&reply, 0), item_at(&reply, 1)) {
             (Value::Int(heard), ..) => Ok(Release::Done {
                 // Mostly nobody at all has heard of it.
-                others_wait: *heard > 0 && *heard > i64::from(self.subscriber.hears(channel)),
+                others_wait: *heard > 0 && *heard > i64::from(self.node.subscriber.hears(channel)),
             }),
             (_, Some(1), Some(error)) => {
                 trace::waiters_not_told(&claim.name, &text_of(error));
@@ -258,7 +255,7 @@ impl Redis {
             .collect();
         let script = &self.scripts.renew;
         let mut packed = Vec::new();
-        let mut by_text = self.pool.uses_text();
+        let mut by_text = self.node.pool.uses_text();
         if !by_text {
             for chunk in &chunks {
                 chunk.pack(script, false, &mut packed);
@@ -279,7 +276,7 @@ impl Redis {
             if let Err(Fault::Server(text)) = &reply {
                 let is_off = pool::lacks_evalsha(text);
                 if is_off {
-                    self.pool.note_evalsha_is_off();
+                    self.node.pool.note_evalsha_is_off();
                 }
                 if is_off || text.starts_with("NOSCRIPT") {
                     if !by_text {
@@ -446,16 +443,10 @@ impl Store for Redis {
         if claims.is_empty() {
             return Vec::new();
         }
-        // Taken out, not locked, while it is in use.
-        let mut place = self.renewals.lock().take();
-        if place.as_ref().is_some_and(Wire::is_stale) {
-            place = None;
-        }
         let mut outcomes = Vec::with_capacity(claims.len());
-        let talked = on_wire(&mut place, self.pool.address(), until, &mut |wire| {
+        let talked = self.node.renewing(until, |wire| {
             self.renew_on(wire, claims, until, &mut outcomes)
         });
-        *self.renewals.lock() = place;
         if let Err(fault) = talked {
             outcomes.resize(claims.len(), Renewal::Unknown(reason_of(fault)));
         }
@@ -500,7 +491,7 @@ impl Store for Redis {
                 sent,
                 fence: None,
                 others_wait: *listeners < 0
-                    || *listeners > i64::from(self.subscriber.hears(&channel)),
+                    || *listeners > i64::from(self.node.subscriber.hears(&channel)),
             }),
             (Some(2), Some(holder), _) => Ok(Transfer::NotHeld(cause_of(holder))),
             (Some(3), ..) => Err(self.error(&from.name, Fault::Server(RUNAWAY_CLOCK.to_owned()))),
@@ -560,7 +551,7 @@ impl Store for Redis {
             (text, _) if text.is_empty() => 0,
             (text, Some(visitor)) => text.parse().map_err(|_| Error::CorruptCount {
                 lock: Arc::clone(name),
-                node: Arc::clone(self.pool.node()),
+                node: self.node.name(),
                 visitor: visitor.clone(),
             })?,
             (_, None) => 0,
@@ -575,7 +566,7 @@ impl Store for Redis {
     fn subscribe(&self, name: &Arc<str>, parker: &Arc<Parker>) -> Subscription {
         let channel = keys::channel(name);
         let ticket = self.signals.join(&channel, parker);
-        let (wish, is_live) = self.subscriber.listen(&channel);
+        let (wish, is_live) = self.node.subscriber.listen(&channel);
         Subscription {
             ticket,
             hearing: if is_live {
@@ -596,8 +587,7 @@ impl Store for Redis {
     }
 
     fn close(&self) {
-        self.subscriber.close();
-        *self.renewals.lock() = None;
+        self.node.close();
     }
 }
 
@@ -611,7 +601,7 @@ impl Redis {
     ) -> Error {
         Error::Unknown {
             lock: Arc::clone(lock),
-            node: Arc::clone(self.pool.node()),
+            node: self.node.name(),
             operation,
             visitor: visitor.cloned(),
             reason,
@@ -621,7 +611,7 @@ impl Redis {
     fn unexpected(&self, lock: &Arc<str>, reply: &Value) -> Error {
         Error::Unexpected {
             lock: Arc::clone(lock),
-            node: Arc::clone(self.pool.node()),
+            node: self.node.name(),
             reason: brief(reply),
         }
     }
@@ -629,7 +619,7 @@ impl Redis {
     fn corrupt(&self, claim: &Claim) -> Error {
         Error::CorruptCount {
             lock: Arc::clone(&claim.name),
-            node: Arc::clone(self.pool.node()),
+            node: self.node.name(),
             visitor: claim.visitor.clone(),
         }
     }
@@ -638,7 +628,7 @@ impl Redis {
 impl fmt::Debug for Redis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Redis")
-            .field("node", self.pool.node())
+            .field("node", &self.node.name())
             .finish_non_exhaustive()
     }
 }

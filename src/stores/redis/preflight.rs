@@ -12,7 +12,7 @@ const OLDEST_MAJOR: u32 = 5;
 
 pub(super) fn check(store: &Redis, until: Instant) -> Result<Vec<Warning>> {
     let lock: Arc<str> = "redlatch:preflight".into();
-    let info = store.pool.with(until, |wire| {
+    let info = store.node.pool.with(until, |wire| {
         wire.call(&redis::cmd("INFO").get_packed_command(), until)
     });
     let mut messages = Vec::new();
@@ -37,11 +37,11 @@ pub(super) fn check(store: &Redis, until: Instant) -> Result<Vec<Warning>> {
             missing.join(" ")
         ));
     }
-    let node = store.pool.node();
+    let node = store.node.name();
     Ok(messages
         .into_iter()
         .map(|message| Warning {
-            node: Arc::clone(node),
+            node: Arc::clone(&node),
             message,
         })
         .collect())

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use super::wire::{Address, Fault, Wire, Writer};
+use super::route::Route;
+use super::wire::{Fault, Wire, Writer};
 use crate::signals::Signals;
 use crate::sync::{Condvar, Mutex};
 use crate::trace;
@@ -33,7 +34,7 @@ pub(super) struct Subscriber {
 }
 
 struct Shared {
-    address: Arc<Address>,
+    route: Arc<dyn Route>,
     command_timeout: Duration,
     signals: Arc<Signals>,
     state: Mutex<State>,
@@ -70,13 +71,13 @@ impl Channel {
 
 impl Subscriber {
     pub(super) fn new(
-        address: Arc<Address>,
+        route: Arc<dyn Route>,
         command_timeout: Duration,
         signals: Arc<Signals>,
     ) -> Subscriber {
         Subscriber {
             shared: Arc::new(Shared {
-                address,
+                route,
                 command_timeout,
                 signals,
                 state: Mutex::default(),
@@ -179,10 +180,10 @@ impl Shared {
                 Ok(mut wire) => {
                     backoff = Backoff::default();
                     let reason = self.listen(&mut wire);
-                    trace::subscriber_disconnected(&self.address.node, &reason);
+                    trace::subscriber_disconnected(&self.route.node(), &reason);
                 }
                 Err(reason) => {
-                    trace::subscriber_cannot_connect(&self.address.node, &reason);
+                    trace::subscriber_cannot_connect(&self.route.node(), &reason);
                     let state = self.state.lock();
                     if !state.is_closed {
                         let again_at = Instant::now() + backoff.next();
@@ -212,7 +213,7 @@ impl Shared {
     /// Connects, and asks for all that is wanted.
     fn connect(&self) -> Result<Wire, String> {
         let until = Instant::now() + self.command_timeout;
-        let wire = Wire::connect(&self.address, until).map_err(|fault| match fault {
+        let wire = self.route.connect(until).map_err(|fault| match fault {
             Fault::NotSent(reason) | Fault::NoReply { reason, .. } | Fault::Server(reason) => {
                 reason
             }
@@ -257,7 +258,7 @@ impl Shared {
                 }
                 // A user without the right to a channel still hears the others, and looks for itself meanwhile.
                 Err(Fault::Server(text)) => {
-                    trace::subscriber_refused(&self.address.node, &text);
+                    trace::subscriber_refused(&self.route.node(), &text);
                     pinged = false;
                     until = Instant::now() + PING_AFTER;
                 }

@@ -80,6 +80,8 @@ fn without_detail(error: &redis::RedisError) -> String {
 
 /// One connection.
 pub(super) struct Wire {
+    /// Which of the servers of its route it leads to.
+    pub(super) generation: u64,
     stream: Stream,
     parser: Parser,
     read_timeout: Option<Duration>,
@@ -102,6 +104,7 @@ impl Wire {
             })
         })?;
         let mut wire = Wire {
+            generation: 0,
             stream,
             parser: Parser::new(),
             read_timeout: None,
