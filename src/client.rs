@@ -8,10 +8,10 @@ use std::time::Duration;
 use crate::claim::Kind;
 use crate::core::{Core, Times};
 use crate::error::{Error, Result};
-use crate::hold::{LONGEST_LEASE, SHORTEST_LEASE};
+use crate::hold::SHORTEST_LEASE;
 use crate::lock::Lock;
 use crate::loss::Loss;
-use crate::store::{Store, Warning};
+use crate::store::{LONGEST_LEASE, Store, Warning};
 use crate::stores::memory::{Memory, World};
 #[cfg(feature = "mysql")]
 use crate::stores::mysql::MySql;
@@ -165,7 +165,6 @@ impl Client {
         self.core.shut_down();
     }
 
-    #[cfg(any(feature = "test-util", feature = "mysql"))]
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
     }
@@ -601,7 +600,7 @@ fn owned(urls: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<String> {
         .collect()
 }
 
-fn new_id() -> Arc<str> {
+pub(crate) fn new_id() -> Arc<str> {
     uuid::Uuid::new_v4().hyphenated().to_string().into()
 }
 
