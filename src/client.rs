@@ -445,6 +445,36 @@ impl Builder {
         Ok(self.of_store(new_id(), Arc::new(store), Home::Redis))
     }
 
+    /// Makes a client of the Redis Cluster that the servers at `urls` belong to; one that answers is enough.
+    ///
+    /// Every request goes to the master of the slot of its name, and follows the slot: redirections, a slot on the move
+    /// and a failover are dealt with within the time of the request. Renewals go to all masters at the same time, and a
+    /// shard that is silent delays those of no other. All keys and the channel of a name are in one slot. Nodes that are
+    /// not in `urls` are talked to with the user and password of the first URL.
+    ///
+    /// A failover loses what the master had not yet told its replica: locks that it had just granted are granted again.
+    /// Their holders are told when they are renewed next. See [`wait_replicas`](Builder::wait_replicas), which counts the
+    /// replicas of one shard.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] if a setting or a URL cannot be used.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use redlatch::Client;
+    ///
+    /// let client = Client::builder().cluster(["redis://10.0.0.1:6379", "redis://10.0.0.2:6379"])?;
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
+    pub fn cluster(self, urls: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Client> {
+        self.validate()?;
+        self.refuse_settings_of(Some("cluster"))?;
+        let store = Redis::cluster(&owned(urls), &self.settings())?;
+        Ok(self.of_store(new_id(), Arc::new(store), Home::Redis))
+    }
+
     fn settings(&self) -> Settings {
         Settings {
             command_timeout: self.command_timeout,

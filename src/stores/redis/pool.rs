@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
+use super::replication::{Acknowledged, Replication};
 use super::route::Route;
 use super::scripts::Script;
 use super::wire::{Fault, Wire};
@@ -24,6 +25,8 @@ pub(super) struct Pool {
     route: Arc<dyn Route>,
     /// Whether EVALSHA was found to be switched off on this node.
     evalsha_is_off: AtomicBool,
+    /// Whether unlock messages are sharded here.
+    is_sharded: bool,
 }
 
 /// A connection for one request, and the right to use it.
@@ -45,8 +48,9 @@ struct Late {
 }
 
 impl Pool {
-    pub(super) fn new(route: Arc<dyn Route>, slots: Slots) -> Pool {
+    pub(super) fn new(route: Arc<dyn Route>, slots: Slots, is_sharded: bool) -> Pool {
         Pool {
+            is_sharded,
             slots,
             idle: Mutex::default(),
             late: Mutex::default(),
@@ -98,6 +102,7 @@ impl Pool {
 
     /// Takes a connection back after `reply`, unless that leaves its state in doubt.
     pub(super) fn give_back(&self, wire: Wire, reply: &Result<Value, Fault>) {
+        doubt_after(reply, &wire, self.route());
         if is_sound(reply) {
             self.idle.lock().push(wire);
         }
@@ -173,8 +178,47 @@ impl Pool {
         args: &[&[u8]],
         until: Instant,
     ) -> Result<Value, Fault> {
+        self.eval_with(script, keys, args, |packed| wire.call(&packed, until))
+    }
+
+    /// Runs a script, and asks in the same breath how many replicas have what it did. What comes of the latter is of no
+    /// interest if the script did nothing.
+    pub(super) fn eval_replicated(
+        &self,
+        wire: &mut Wire,
+        script: &Script,
+        keys: &[&str],
+        args: &[&[u8]],
+        replication: Replication,
+        until: Instant,
+    ) -> Result<(Value, Acknowledged), Fault> {
+        self.eval_with(script, keys, args, |mut packed| {
+            packed.extend(replication.question(until));
+            let reply = wire.call(&packed, until);
+            if matches!(reply, Err(Fault::NotSent(_) | Fault::NoReply { .. })) {
+                return reply.map(|reply| (reply, Acknowledged::NoAnswer));
+            }
+            let acknowledged = Acknowledged::of(wire.receive(until), replication);
+            // The answer of the script stands, but the one behind it may still come.
+            wire.is_spent |= acknowledged == Acknowledged::NoAnswer;
+            Ok((reply?, acknowledged))
+        })
+    }
+
+    fn eval_with<T>(
+        &self,
+        script: &Script,
+        keys: &[&str],
+        args: &[&[u8]],
+        mut call: impl FnMut(Vec<u8>) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let script = if self.is_sharded {
+            script.sharded()
+        } else {
+            script
+        };
         if !self.evalsha_is_off.load(Ordering::Relaxed) {
-            match wire.call(&script.pack(false, keys, args), until) {
+            match call(script.pack(false, keys, args)) {
                 Err(Fault::Server(text)) if text.starts_with("NOSCRIPT") => {}
                 Err(Fault::Server(text)) if lacks_evalsha(&text) => {
                     self.evalsha_is_off.store(true, Ordering::Relaxed)
@@ -182,7 +226,7 @@ impl Pool {
                 outcome => return outcome,
             }
         }
-        wire.call(&script.pack(true, keys, args), until)
+        call(script.pack(true, keys, args))
     }
 
     pub(super) fn note_evalsha_is_off(&self) {
@@ -209,6 +253,15 @@ fn is_sound<T>(outcome: &Result<T, Fault>) -> bool {
     }
 }
 
+/// Notes that a server which takes no writes is not the master.
+fn doubt_after<T>(outcome: &Result<T, Fault>, wire: &Wire, route: &dyn Route) {
+    if let Err(Fault::Server(text)) = outcome
+        && text.contains("READONLY")
+    {
+        route.doubt(wire.generation);
+    }
+}
+
 /// Whether the server has no EVALSHA, or does not let this user have it; EVAL may be there all the same.
 pub(super) fn lacks_evalsha(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
@@ -227,12 +280,8 @@ pub(super) fn on_wire<T>(
         None => route.connect(until)?,
     };
     let outcome = talk(&mut wire);
-    if let Err(Fault::Server(text)) = &outcome
-        && text.contains("READONLY")
-    {
-        route.doubt(wire.generation);
-    }
-    if is_sound(&outcome) {
+    doubt_after(&outcome, &wire, route);
+    if is_sound(&outcome) && !wire.is_spent {
         *place = Some(wire);
     }
     outcome

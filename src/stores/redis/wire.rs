@@ -69,10 +69,20 @@ impl Fault {
         }
     }
 
+    /// A redirection that is not followed any more: the nodes have to agree first.
+    pub(super) fn of_a_redirection(self) -> Fault {
+        match self {
+            Fault::Server(text) => Fault::Server(format!("TRYAGAIN redirected too often: {text}")),
+            fault => fault,
+        }
+    }
+
     /// The same fault, saying where it was met.
     pub(super) fn at(self, node: &str) -> Fault {
+        let is_passing = self.is_passing();
         let at = |reason: String| format!("{node}: {reason}");
         match self {
+            Fault::Server(text) if is_passing => Fault::NotSent(at(text)),
             Fault::NotSent(reason) => Fault::NotSent(at(reason)),
             Fault::NoReply { reason, timed_out } => Fault::NoReply {
                 reason: at(reason),
@@ -200,6 +210,10 @@ pub(super) struct Wire {
     last_used: Instant,
     /// The server's clock minus ours in ms, at most; from the last reply that told the time.
     ahead: i64,
+    /// Whether the server is to be asked for a slot that it is about to get from another one.
+    pub(super) is_asking: bool,
+    /// Whether a reply is still to come that nobody will read, so that it cannot be used again.
+    pub(super) is_spent: bool,
 }
 
 impl Wire {
@@ -223,6 +237,8 @@ impl Wire {
             write_timeout: None,
             last_used: Instant::now(),
             ahead: 0,
+            is_asking: false,
+            is_spent: false,
         };
         match wire.shake_hands(address, until) {
             // What was sent was no request of a lock.
@@ -295,8 +311,22 @@ impl Wire {
 
     /// Sends what is packed, and reads one reply.
     pub(super) fn call(&mut self, packed: &[u8], until: Instant) -> Result<Value, Fault> {
-        self.send(packed, until)?;
+        if self.is_asking {
+            let packed = [&asking(), packed].concat();
+            self.send(&packed, until)?;
+            self.skip(until)?;
+        } else {
+            self.send(packed, until)?;
+        }
         self.receive(until)
+    }
+
+    /// Reads one reply that nobody needs.
+    pub(super) fn skip(&mut self, until: Instant) -> Result<(), Fault> {
+        match self.receive(until) {
+            Ok(_) | Err(Fault::Server(_)) => Ok(()),
+            Err(fault) => Err(fault),
+        }
     }
 
     /// Sends what is packed. After an error the server has at most a part of it, which it does not execute.
@@ -490,6 +520,11 @@ impl Writer {
         // It may be closed already, which is what is wanted.
         let _ = self.0.shutdown();
     }
+}
+
+/// The packed request that goes before each one for a slot on the move.
+pub(super) fn asking() -> Vec<u8> {
+    redis::cmd("ASKING").get_packed_command()
 }
 
 /// Takes the password out of what the server says: an error for an unknown command repeats its arguments.
