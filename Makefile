@@ -46,6 +46,7 @@ interop: tools
 nightly: tools
 	REDLATCH_LONG=1 $(CARGO) test --all-features
 	$(MAKE) interop
+	tests/newer-servers $(CARGO) test --all-features --test it
 
 ci:
 	.ci/run
