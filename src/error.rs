@@ -91,6 +91,23 @@ pub enum Error {
         /// The server's words.
         reason: String,
     },
+    /// Too few replicas acknowledged in time. What was asked for was undone; an inner `unlock` was not.
+    ///
+    /// Only with [`Builder::wait_replicas`](crate::Builder::wait_replicas). If undoing it got no answer, it is released
+    /// in the background, and dies with its lease at the latest.
+    #[error(
+        "lock {lock:?}: {acknowledged} of the {wanted} replicas wanted have acknowledged it to {node}; look at its replicas, or ask for fewer"
+    )]
+    NotReplicated {
+        /// The lock.
+        lock: Arc<str>,
+        /// The master.
+        node: Arc<str>,
+        /// How many replicas acknowledged it in time.
+        acknowledged: u32,
+        /// How many were asked for.
+        wanted: u32,
+    },
     /// The server does not let this user in, or not do what the lock needs.
     #[error(
         "lock {lock:?}: {node} does not permit it: {reason}{}",
@@ -305,6 +322,7 @@ impl Error {
             | Error::Unreachable { lock, .. }
             | Error::Unknown { lock, .. }
             | Error::Unavailable { lock, .. }
+            | Error::NotReplicated { lock, .. }
             | Error::Permission { lock, .. }
             | Error::WrongType { lock, .. }
             | Error::CorruptCount { lock, .. }
@@ -334,7 +352,10 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,
-            Error::Unreachable { .. } | Error::Unknown { .. } | Error::Unavailable { .. }
+            Error::Unreachable { .. }
+                | Error::Unknown { .. }
+                | Error::Unavailable { .. }
+                | Error::NotReplicated { .. }
         )
     }
 

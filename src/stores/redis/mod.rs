@@ -4,8 +4,10 @@ mod keys;
 mod node;
 mod pool;
 mod preflight;
+mod replicas;
 mod route;
 mod scripts;
+mod sentinel;
 mod subscriber;
 mod wire;
 
@@ -29,8 +31,10 @@ use crate::trace;
 
 pub(crate) use keys::flaw;
 use node::Node;
+use replicas::Replicas;
 use route::Route;
 use scripts::{Script, Scripts};
+use sentinel::Sentinels;
 use wire::{Address, Fault, Wire, brief};
 
 /// How many holds one call of the renewal script renews, so that it keeps the server for less than a millisecond.
@@ -43,11 +47,41 @@ const RUNAWAY_CLOCK: &str =
     "TRYAGAIN the server's clock runs away from ours, or others write to this key";
 
 /// The settings of a client that concern its store.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) command_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) pool_size: u32,
+    /// The lease of locks under the watchdog.
+    pub(crate) lease: Duration,
+    /// As whom to talk to a master that sentinels name, and in which database.
+    pub(crate) access: Option<Access>,
+    pub(crate) database: i64,
+    /// Whether unlock messages in a cluster are sharded; `None` to find it out.
+    pub(crate) sharded: Option<bool>,
+    pub(crate) replication: Option<Replication>,
+}
+
+/// A user, empty for the default one, and its password.
+#[derive(Clone)]
+pub(crate) struct Access {
+    pub(crate) user: String,
+    pub(crate) password: String,
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Access")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How many replicas have to have a hold before it counts, and how long they are waited for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Replication {
+    pub(crate) replicas: u32,
+    pub(crate) timeout: Duration,
 }
 
 /// The store of one client.
@@ -59,9 +93,50 @@ pub(crate) struct Redis {
 }
 
 impl Redis {
-    pub(crate) fn open(url: &str, settings: Settings) -> Result<Redis> {
+    /// One server.
+    pub(crate) fn open(url: &str, settings: &Settings) -> Result<Redis> {
         let address = Address::parse(url, settings.connect_timeout)?;
-        let route: Arc<dyn Route> = Arc::new(address);
+        Redis::on(Arc::new(address), settings)
+    }
+
+    /// A master and its replicas at fixed addresses.
+    pub(crate) fn replicas(urls: &[String], settings: &Settings) -> Result<Redis> {
+        let addresses = addresses(urls, "the addresses of a master and its replicas", settings)?;
+        let database = addresses.first().map(Address::database);
+        if addresses.iter().any(|it| Some(it.database()) != database) {
+            return Err(Error::InvalidConfig {
+                setting: "the addresses of a master and its replicas",
+                reason: "they name several databases; locks are in one".to_owned(),
+            });
+        }
+        Redis::on(Arc::new(Replicas::new(addresses)), settings)
+    }
+
+    /// The master that sentinels call `name`.
+    pub(crate) fn sentinel(name: &str, urls: &[String], settings: &Settings) -> Result<Redis> {
+        let invalid = |setting, reason: &str| {
+            Err(Error::InvalidConfig {
+                setting,
+                reason: reason.to_owned(),
+            })
+        };
+        if name.is_empty() {
+            return invalid("the name of the master", "it is empty");
+        }
+        let setting = "the addresses of the sentinels";
+        let sentinels = addresses(urls, setting, settings)?;
+        if sentinels.iter().any(|it| it.database() != 0) {
+            return invalid(setting, "a sentinel has no databases; use database()");
+        }
+        let Some(first) = sentinels.first().cloned() else {
+            return invalid(setting, "there is none");
+        };
+        let access = first.of_data(settings.access.as_ref(), settings.database);
+        let route = Sentinels::new(name, sentinels, access, settings);
+        Redis::on(Arc::new(route), settings)
+    }
+
+    fn on(route: Arc<dyn Route>, settings: &Settings) -> Result<Redis> {
         let signals = Arc::new(Signals::default());
         let maker = SlotMaker::new()?;
         let slots = maker.slots(settings.pool_size);
@@ -81,7 +156,7 @@ impl Redis {
         args: &[&[u8]],
         until: Instant,
     ) -> Result<Value, Fault> {
-        self.node.pool.with(until, |wire| {
+        self.node.with(until, |wire| {
             self.node.pool.eval(wire, script, &[key], args, until)
         })
     }
@@ -95,14 +170,20 @@ impl Redis {
         until: Instant,
         copies: &mut Copies,
     ) -> Result<Value, Fault> {
-        self.node.pool.with(until, |wire| {
+        self.node.with(until, |wire| {
             let sent = Moment::now();
-            copies.first_sent.get_or_insert(sent);
+            let first_sent = copies.first_sent;
+            copies.first_sent = Some(first_sent.unwrap_or(sent));
             let expiry = wire.server_time(until, sent);
             copies.not_after = copies.not_after.max(expiry);
             let expiry = expiry.to_string();
             let args = [args, &[expiry.as_bytes()]].concat();
-            let reply = self.node.pool.eval(wire, script, &[key], &args, until)?;
+            let reply = self.node.pool.eval(wire, script, &[key], &args, until);
+            if matches!(reply, Err(Fault::NotSent(_) | Fault::Server(_))) {
+                // This copy has not run.
+                copies.first_sent = first_sent;
+            }
+            let reply = reply?;
             let now = match &reply {
                 Value::Int(now) => Some(*now),
                 reply => integer_at(reply, 1),
@@ -138,6 +219,11 @@ impl Redis {
                 }) if std::mem::take(&mut may_repeat) => continue,
                 Err(Fault::NoReply { reason, .. }) => {
                     let not_after = copies.not_after;
+                    return Ok(Step::Unknown { reason, not_after });
+                }
+                // A copy that did not run says nothing of the one before.
+                Err(fault) if copies.first_sent.is_some() => {
+                    let (reason, not_after) = (reason_of(fault), copies.not_after);
                     return Ok(Step::Unknown { reason, not_after });
                 }
                 reply => reply?,
@@ -381,6 +467,24 @@ impl Chunk<'_> {
     }
 }
 
+/// The addresses of several servers that belong together.
+fn addresses(urls: &[String], setting: &'static str, settings: &Settings) -> Result<Vec<Address>> {
+    let mut addresses: Vec<Address> = Vec::with_capacity(urls.len());
+    for url in urls {
+        let address = Address::parse(url, settings.connect_timeout)?;
+        if !addresses.iter().any(|it| it.node == address.node) {
+            addresses.push(address);
+        }
+    }
+    if addresses.is_empty() {
+        return Err(Error::InvalidConfig {
+            setting,
+            reason: "there is none".to_owned(),
+        });
+    }
+    Ok(addresses)
+}
+
 impl Store for Redis {
     fn acquire(&self, claim: &Claim, until: Instant) -> Result<Attempt> {
         let wanted = claim.count.saturating_add(1);
@@ -485,10 +589,7 @@ impl Store for Redis {
         };
         let reply = match reply {
             Ok(reply) => reply,
-            Err(Fault::Server(text)) => {
-                return Err(self.error(&from.name, Fault::Server(text)));
-            }
-            Err(fault @ Fault::NotSent(_)) if copies.first_sent.is_none() => {
+            Err(fault) if copies.first_sent.is_none() => {
                 return Err(self.error(&from.name, fault));
             }
             Err(fault) => {

@@ -10,6 +10,7 @@ use super::wire::{Fault, Wire};
 use crate::signals::Signals;
 use crate::stores::slots::Slots;
 use crate::sync::Mutex;
+use crate::wait::Backoff;
 
 pub(super) struct Node {
     pub(super) pool: Pool,
@@ -37,6 +38,25 @@ impl Node {
         self.pool.route().node()
     }
 
+    /// Runs `talk` on a connection of the pool. Where another server may take over, what was not executed is tried
+    /// again until then.
+    pub(super) fn with<T>(
+        &self,
+        until: Instant,
+        mut talk: impl FnMut(&mut Wire) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let mut backoff: Option<Backoff> = None;
+        loop {
+            match self.pool.with(until, &mut talk) {
+                Err(fault)
+                    if self.pool.route().may_move()
+                        && fault.is_passing()
+                        && backoff.get_or_insert_default().pause(until) => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
     /// Runs `talk` on the connection for renewals. After a fault that leaves its state in doubt it is closed.
     pub(super) fn renewing(
         &self,
@@ -53,6 +73,7 @@ impl Node {
     }
 
     pub(super) fn close(&self) {
+        self.pool.route().close();
         self.subscriber.close();
         *self.renewals.lock() = None;
     }

@@ -124,8 +124,12 @@ pub(super) fn on_wire<T>(
     let outcome = talk(&mut wire);
     let is_sound = match &outcome {
         Ok(_) => true,
-        // A server that turned into a replica stays one: the next connection may find the master.
-        Err(Fault::Server(text)) => !text.contains("READONLY"),
+        Err(Fault::Server(text)) if text.contains("READONLY") => {
+            // A server that turned into a replica stays one: the next connection may find the master.
+            route.doubt(wire.generation);
+            false
+        }
+        Err(Fault::Server(_)) => true,
         Err(Fault::NotSent(_) | Fault::NoReply { .. }) => false,
     };
     if is_sound {

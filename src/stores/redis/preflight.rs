@@ -12,7 +12,7 @@ const OLDEST_MAJOR: u32 = 5;
 
 pub(super) fn check(store: &Redis, until: Instant) -> Result<Vec<Warning>> {
     let lock: Arc<str> = "redlatch:preflight".into();
-    let info = store.node.pool.with(until, |wire| {
+    let info = store.node.with(until, |wire| {
         wire.call(&redis::cmd("INFO").get_packed_command(), until)
     });
     let mut messages = Vec::new();

@@ -28,9 +28,37 @@ const PONG_WITHIN: Duration = Duration::from_secs(2);
 /// A channel stays subscribed for this long after its last waiter, because contended names stay contended.
 const LINGER: Duration = Duration::from_secs(2);
 
+/// The thread of something that listens, started when it is first needed.
+#[derive(Default)]
+pub(super) struct Ear(Mutex<Option<JoinHandle<()>>>);
+
+impl Ear {
+    pub(super) fn ensure_running(&self, name: &str, run: impl FnOnce() + Send + 'static) {
+        let mut thread = self.0.lock();
+        if thread.is_some() {
+            return;
+        }
+        match thread::Builder::new().name(name.to_owned()).spawn(run) {
+            Ok(handle) => *thread = Some(handle),
+            // Waiters then look for themselves, once a second.
+            Err(error) => trace::subscriber_cannot_start(&error),
+        }
+    }
+
+    /// Waits for the end of the thread, which was told to end.
+    pub(super) fn join(&self) {
+        if let Some(handle) = self.0.lock().take()
+            && handle.thread().id() != thread::current().id()
+        {
+            // It does not panic; if it did, waiters had their own look once a second.
+            let _ = handle.join();
+        }
+    }
+}
+
 pub(super) struct Subscriber {
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    ear: Ear,
 }
 
 struct Shared {
@@ -75,15 +103,23 @@ impl Subscriber {
         command_timeout: Duration,
         signals: Arc<Signals>,
     ) -> Subscriber {
+        let shared = Arc::new(Shared {
+            route,
+            command_timeout,
+            signals,
+            state: Mutex::default(),
+            wanted: Condvar::default(),
+        });
+        // What was the master may live on, and say nothing for ever.
+        let weak = Arc::downgrade(&shared);
+        shared.route.on_change(Box::new(move || {
+            if let Some(shared) = weak.upgrade() {
+                shared.hang_up();
+            }
+        }));
         Subscriber {
-            shared: Arc::new(Shared {
-                route,
-                command_timeout,
-                signals,
-                state: Mutex::default(),
-                wanted: Condvar::default(),
-            }),
-            thread: Mutex::default(),
+            shared,
+            ear: Ear::default(),
         }
     }
 
@@ -121,37 +157,19 @@ impl Subscriber {
     }
 
     fn ensure_running(&self) {
-        let mut thread = self.thread.lock();
-        if thread.is_some() || self.shared.state.lock().is_closed {
-            return;
-        }
-        let shared = Arc::clone(&self.shared);
-        match thread::Builder::new()
-            .name("redlatch-subscribe".to_owned())
-            .spawn(move || shared.run())
-        {
-            Ok(handle) => *thread = Some(handle),
-            // Waiters then look for themselves, once a second.
-            Err(error) => trace::subscriber_cannot_start(&error),
+        if !self.shared.state.lock().is_closed {
+            let shared = Arc::clone(&self.shared);
+            self.ear
+                .ensure_running("redlatch-subscribe", move || shared.run());
         }
     }
 
     /// Ends the thread.
     pub(super) fn close(&self) {
-        {
-            let mut state = self.shared.state.lock();
-            state.is_closed = true;
-            if let Some(writer) = state.writer.take() {
-                writer.shut_down();
-            }
-        }
+        self.shared.state.lock().is_closed = true;
+        self.shared.hang_up();
         self.shared.wanted.notify_one();
-        if let Some(handle) = self.thread.lock().take()
-            && handle.thread().id() != thread::current().id()
-        {
-            // It does not panic; if it did, waiters had their own look once a second.
-            let _ = handle.join();
-        }
+        self.ear.join();
     }
 }
 
@@ -173,6 +191,13 @@ impl Drop for Wish {
 }
 
 impl Shared {
+    /// Ends the present connection; its reader makes another one.
+    fn hang_up(&self) {
+        if let Some(writer) = &self.state.lock().writer {
+            writer.shut_down();
+        }
+    }
+
     fn run(&self) {
         let mut backoff = Backoff::default();
         while self.until_wanted() {
@@ -233,6 +258,10 @@ impl Shared {
             channel.confirmed = 0;
         }
         state.writer = Some(writer);
+        // Whoever found another master meanwhile has found no writer to hang up.
+        if wire.generation != self.route.generation() {
+            return Err("the master changed".to_owned());
+        }
         Ok(wire)
     }
 

@@ -12,10 +12,13 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Parser, Value};
+use redis::{
+    Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Parser, RedisConnectionInfo, Value,
+};
 use rustix::net::{RecvFlags, SendFlags};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 
+use super::Access;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::trace;
@@ -40,12 +43,54 @@ pub(super) enum Fault {
     Server(String),
 }
 
+impl Fault {
+    /// The fault of a request that was no request of a lock: nothing of those can have been executed.
+    pub(super) fn of_a_search(self) -> Fault {
+        match self {
+            Fault::NoReply { reason, .. } => Fault::NotSent(reason),
+            fault => fault,
+        }
+    }
+
+    /// Whether nothing was executed, and another server may do it in a moment.
+    pub(super) fn is_passing(&self) -> bool {
+        const SIGNS: [&str; 5] = [
+            "READONLY",
+            "LOADING",
+            "MASTERDOWN",
+            "CLUSTERDOWN",
+            "TRYAGAIN",
+        ];
+        match self {
+            Fault::NotSent(_) => true,
+            Fault::NoReply { .. } => false,
+            Fault::Server(text) => SIGNS.iter().any(|sign| text.starts_with(sign)),
+        }
+    }
+
+    /// The same fault, saying where it was met.
+    pub(super) fn at(self, node: &str) -> Fault {
+        let at = |reason: String| format!("{node}: {reason}");
+        match self {
+            Fault::NotSent(reason) => Fault::NotSent(at(reason)),
+            Fault::NoReply { reason, timed_out } => Fault::NoReply {
+                reason: at(reason),
+                timed_out,
+            },
+            Fault::Server(text) => Fault::Server(at(text)),
+        }
+    }
+}
+
 /// Where a server is, and as whom to talk to it.
+#[derive(Clone)]
 pub(super) struct Address {
     info: ConnectionInfo,
     /// Its name in messages; has no secret in it.
     pub(super) node: Arc<str>,
     connect_timeout: Duration,
+    /// A sentinel keeps no keys, and knows few commands.
+    is_sentinel: bool,
 }
 
 impl Address {
@@ -59,8 +104,7 @@ impl Address {
             // The detail might repeat a part of the URL, and with it the password.
             .map_err(|error| invalid(without_detail(&error)))?;
         let node = match info.addr() {
-            ConnectionAddr::Tcp(host, port) if host.contains(':') => format!("[{host}]:{port}"),
-            ConnectionAddr::Tcp(host, port) => format!("{host}:{port}"),
+            ConnectionAddr::Tcp(host, port) => name_of(host, *port),
             ConnectionAddr::Unix(path) => format!("unix:{}", path.display()),
             _ => return Err(invalid("this kind of address is not supported".to_owned())),
         };
@@ -68,7 +112,71 @@ impl Address {
             info,
             node: node.into(),
             connect_timeout,
+            is_sentinel: false,
         })
+    }
+
+    /// Another server that is to be talked to in the same way.
+    pub(super) fn elsewhere(&self, host: &str, port: u16) -> Address {
+        let addr = match self.info.addr() {
+            ConnectionAddr::TcpTls {
+                insecure,
+                tls_params,
+                ..
+            } => ConnectionAddr::TcpTls {
+                host: host.to_owned(),
+                port,
+                insecure: *insecure,
+                tls_params: tls_params.clone(),
+            },
+            _ => ConnectionAddr::Tcp(host.to_owned(), port),
+        };
+        Address {
+            info: self.info.clone().set_addr(addr),
+            node: name_of(host, port).into(),
+            ..self.clone()
+        }
+    }
+
+    /// The same server as a sentinel.
+    pub(super) fn of_sentinel(mut self) -> Address {
+        self.is_sentinel = true;
+        self
+    }
+
+    /// The same server, which keeps keys, for another user and another database.
+    pub(super) fn of_data(mut self, access: Option<&Access>, database: i64) -> Address {
+        let mut settings = RedisConnectionInfo::default().set_db(database);
+        if let Some(access) = access {
+            settings = settings.set_password(&access.password);
+            if !access.user.is_empty() {
+                settings = settings.set_username(&access.user);
+            }
+        }
+        self.info = self.info.set_redis_settings(settings);
+        self.is_sentinel = false;
+        self
+    }
+
+    pub(super) fn database(&self) -> i64 {
+        self.info.redis_settings().db()
+    }
+
+    /// The host; `None` for a Unix socket.
+    pub(super) fn host(&self) -> Option<&str> {
+        match self.info.addr() {
+            ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => Some(host),
+            _ => None,
+        }
+    }
+}
+
+/// The name of the server at a host and port.
+pub(super) fn name_of(host: &str, port: u16) -> String {
+    if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
     }
 }
 
@@ -112,7 +220,7 @@ impl Wire {
             last_used: Instant::now(),
             ahead: 0,
         };
-        match wire.shake_hands(&address.info, until) {
+        match wire.shake_hands(address, until) {
             // What was sent was no request of a lock.
             Err(Fault::NoReply { reason, .. }) => {
                 Err(Fault::NotSent(format!("while connecting: {reason}")))
@@ -125,8 +233,8 @@ impl Wire {
         }
     }
 
-    fn shake_hands(&mut self, info: &ConnectionInfo, until: Instant) -> Result<(), Fault> {
-        let settings = info.redis_settings();
+    fn shake_hands(&mut self, address: &Address, until: Instant) -> Result<(), Fault> {
+        let settings = address.info.redis_settings();
         let mut commands: Vec<(Cmd, bool)> = Vec::with_capacity(4);
         if let Some(password) = settings.password() {
             let mut auth = redis::cmd("AUTH");
@@ -145,7 +253,9 @@ impl Wire {
         name.arg("SETNAME").arg("redlatch");
         // For whoever looks at CLIENT LIST; not worth failing for.
         commands.push((name, false));
-        commands.push((redis::cmd("TIME"), true));
+        // A sentinel has no TIME.
+        let last = if address.is_sentinel { "PING" } else { "TIME" };
+        commands.push((redis::cmd(last), true));
         let mut packed = Vec::new();
         for (command, _) in &commands {
             command.write_packed_command(&mut packed);
@@ -165,6 +275,9 @@ impl Wire {
                 }
                 reply => reply?,
             };
+        }
+        if address.is_sentinel {
+            return Ok(());
         }
         let Some(now) = time_of(&last) else {
             return Err(Fault::Server(format!(
