@@ -395,6 +395,10 @@ impl Redis {
                     }
                     chunk.read(&reply, outcomes);
                 }
+                // It takes no writes any more, so the connection is of no use.
+                Err(Fault::Server(text)) if text.starts_with("READONLY") => {
+                    return Err(Fault::Server(text));
+                }
                 Err(Fault::Server(text)) => {
                     outcomes.extend(chunk.claims.iter().map(|_| Renewal::Unknown(text.clone())));
                 }

@@ -257,15 +257,15 @@ impl Shared {
         Err(fault)
     }
 
-    /// Asks all sentinels, except for what `first` has said already.
-    fn survey(&self, first: Option<(&Arc<Sentinel>, &Named)>, until: Instant) -> Option<Named> {
-        let mut named: Vec<Named> = first.iter().map(|(_, named)| (*named).clone()).collect();
-        let asked = |it: &Arc<Sentinel>| first.is_some_and(|(first, _)| Arc::ptr_eq(first, it));
-        let order = self.order();
-        for (tried, sentinel) in order.iter().enumerate() {
-            if !asked(sentinel) {
-                named.extend(self.ask(sentinel, share(until, order.len() - tried)));
-            }
+    /// Asks those `sentinels`, and adds what they say to what is known already. Returns what is right.
+    fn survey(
+        &self,
+        mut named: Vec<Named>,
+        sentinels: &[Arc<Sentinel>],
+        until: Instant,
+    ) -> Option<Named> {
+        for (tried, sentinel) in sentinels.iter().enumerate() {
+            named.extend(self.ask(sentinel, share(until, sentinels.len() - tried)));
         }
         best_of(&named).cloned()
     }
@@ -291,7 +291,9 @@ impl Shared {
             let named = if known.is_some_and(|known| *known == *named.node()) {
                 named
             } else {
-                let survey = self.survey(Some((sentinel, &named)), share(until, 2));
+                // Those before were just asked in vain.
+                let others = order.get(tried + 1..).unwrap_or_default();
+                let survey = self.survey(vec![named.clone()], others, share(until, 2));
                 survey.unwrap_or(named)
             };
             if failed.as_ref() == Some(&named.node()) {
@@ -335,7 +337,7 @@ impl Shared {
             // Whoever connects next looks for it.
             return;
         };
-        if let Some(named) = self.survey(None, share(until, 2))
+        if let Some(named) = self.survey(Vec::new(), &self.order(), share(until, 2))
             && *named.node() != *known
             && let Err(fault) = self.reach(&named, began, until)
         {
