@@ -7,10 +7,17 @@
     reason = "what cannot go on fails the test"
 )]
 
+#[macro_use]
+mod place;
+
 mod bed;
 mod children;
 #[path = "../it/kit/mod.rs"]
 mod kit;
+#[path = "../it/laws.rs"]
+mod laws;
+mod replicas;
+mod sentinel;
 
 use std::io::Write;
 
