@@ -10,14 +10,18 @@
 #[macro_use]
 mod place;
 
+mod alone;
 mod bed;
 mod children;
+mod cluster;
 #[path = "../it/kit/mod.rs"]
 mod kit;
 #[path = "../it/laws.rs"]
 mod laws;
+mod network;
 mod replicas;
 mod sentinel;
+mod shop;
 
 use std::io::Write;
 
