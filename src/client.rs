@@ -8,10 +8,10 @@ use std::time::Duration;
 use crate::claim::Kind;
 use crate::core::{Core, Times};
 use crate::error::{Error, Result};
-use crate::hold::{LONGEST_LEASE, SHORTEST_LEASE};
+use crate::hold::SHORTEST_LEASE;
 use crate::lock::Lock;
 use crate::loss::Loss;
-use crate::store::{Store, Warning};
+use crate::store::{LONGEST_LEASE, Store, Warning};
 use crate::stores::memory::{Memory, World};
 #[cfg(feature = "mysql")]
 use crate::stores::mysql::MySql;
@@ -165,7 +165,6 @@ impl Client {
         self.core.shut_down();
     }
 
-    #[cfg(any(feature = "test-util", feature = "mysql"))]
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
     }
@@ -446,6 +445,36 @@ impl Builder {
         Ok(self.of_store(new_id(), Arc::new(store), Home::Redis))
     }
 
+    /// Makes a client of the Redis Cluster that the servers at `urls` belong to; one that answers is enough.
+    ///
+    /// Every request goes to the master of the slot of its name, and follows the slot: redirections, a slot on the move
+    /// and a failover are dealt with within the time of the request. Renewals go to all masters at the same time, and a
+    /// shard that is silent delays those of no other. All keys and the channel of a name are in one slot. Nodes that are
+    /// not in `urls` are talked to with the user and password of the first URL.
+    ///
+    /// A failover loses what the master had not yet told its replica: locks that it had just granted are granted again.
+    /// Their holders are told when they are renewed next. See [`wait_replicas`](Builder::wait_replicas), which counts the
+    /// replicas of one shard.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] if a setting or a URL cannot be used.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use redlatch::Client;
+    ///
+    /// let client = Client::builder().cluster(["redis://10.0.0.1:6379", "redis://10.0.0.2:6379"])?;
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
+    pub fn cluster(self, urls: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Client> {
+        self.validate()?;
+        self.refuse_settings_of(Some("cluster"))?;
+        let store = Redis::cluster(&owned(urls), &self.settings())?;
+        Ok(self.of_store(new_id(), Arc::new(store), Home::Redis))
+    }
+
     fn settings(&self) -> Settings {
         Settings {
             command_timeout: self.command_timeout,
@@ -601,7 +630,7 @@ fn owned(urls: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<String> {
         .collect()
 }
 
-fn new_id() -> Arc<str> {
+pub(crate) fn new_id() -> Arc<str> {
     uuid::Uuid::new_v4().hyphenated().to_string().into()
 }
 

@@ -22,4 +22,5 @@ mod line;
 #[cfg(feature = "mysql")]
 mod mysql;
 mod oracles;
+mod redlock;
 mod tidy;

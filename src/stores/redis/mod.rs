@@ -1,10 +1,15 @@
 //! Locks on one Redis server, in Redisson's format.
 
+mod cluster;
+mod flight;
+mod home;
 mod keys;
 mod node;
 mod pool;
 mod preflight;
+mod renewals;
 mod replicas;
+mod replication;
 mod route;
 mod scripts;
 mod sentinel;
@@ -17,21 +22,27 @@ use std::time::{Duration, Instant};
 
 use ::redis::Value;
 
+use crate::ballot::{Abstention, Voter};
 use crate::claim::{Claim, Kind, VisitorId};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::loss::LossCause;
 use crate::signals::{Parker, Signals};
 use crate::store::{
-    Attempt, Doubt, Hearing, Holding, Refusal, Release, Renewal, Store, Subscription, Transfer,
-    Warning,
+    Attempt, Doubt, Flight, Hearing, Holding, Refusal, Release, Renewal, Store, Subscription,
+    Transfer, Warning,
 };
 use crate::stores::slots::SlotMaker;
 use crate::trace;
 
+use cluster::Cluster;
+use flight::Alone;
+use home::Home;
 pub(crate) use keys::flaw;
 use node::Node;
 use replicas::Replicas;
+use replication::Acknowledged;
+pub(crate) use replication::Replication;
 use route::Route;
 use scripts::{Script, Scripts};
 use sentinel::Sentinels;
@@ -77,19 +88,13 @@ impl fmt::Debug for Access {
     }
 }
 
-/// How many replicas have to have a hold before it counts, and how long they are waited for.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Replication {
-    pub(crate) replicas: u32,
-    pub(crate) timeout: Duration,
-}
-
 /// The store of one client.
 pub(crate) struct Redis {
-    node: Node,
+    home: Home,
     scripts: Scripts,
     signals: Arc<Signals>,
-    _maker: SlotMaker,
+    replication: Option<Replication>,
+    _maker: Option<SlotMaker>,
 }
 
 impl Redis {
@@ -140,12 +145,48 @@ impl Redis {
         let signals = Arc::new(Signals::default());
         let maker = SlotMaker::new()?;
         let slots = maker.slots(settings.pool_size);
+        let node = Node::new(&route, slots, settings.command_timeout, &signals);
         Ok(Redis {
-            node: Node::new(&route, slots, settings.command_timeout, &signals),
+            home: Home::One(Box::new(node)),
             scripts: Scripts::new(),
             signals,
-            _maker: maker,
+            replication: settings.replication,
+            _maker: Some(maker),
         })
+    }
+
+    /// The cluster that the servers at `urls` belong to.
+    pub(crate) fn cluster(urls: &[String], settings: &Settings) -> Result<Redis> {
+        let invalid = |reason: &str| {
+            Err(Error::InvalidConfig {
+                setting: "the addresses of the cluster",
+                reason: reason.to_owned(),
+            })
+        };
+        let seeds = addresses(urls, "the addresses of the cluster", settings)?;
+        if seeds.iter().any(|it| it.database() != 0) {
+            return invalid("a cluster has no databases but 0");
+        }
+        let Some(pattern) = seeds.first().cloned() else {
+            return invalid("there is none");
+        };
+        let signals = Arc::new(Signals::default());
+        let cluster = Cluster::new(pattern, seeds, settings, &signals, SlotMaker::new()?);
+        Ok(Redis {
+            home: Home::Cluster(cluster),
+            scripts: Scripts::new(),
+            signals,
+            replication: settings.replication,
+            _maker: None,
+        })
+    }
+
+    /// The store as one node, if its requests need nothing more.
+    fn alone(&self) -> Option<Alone<'_>> {
+        match (&self.home, self.replication) {
+            (Home::One(node), None) => Some(Alone { redis: self, node }),
+            _ => None,
+        }
     }
 
     /// Calls a script whose outcome does not change if it is called twice.
@@ -156,8 +197,8 @@ impl Redis {
         args: &[&[u8]],
         until: Instant,
     ) -> Result<Value, Fault> {
-        self.node.with(until, |wire| {
-            self.node.pool.eval(wire, script, &[key], args, until)
+        self.home.with(key, until, |node, wire| {
+            node.pool.eval(wire, script, &[key], args, until)
         })
     }
 
@@ -170,7 +211,7 @@ impl Redis {
         until: Instant,
         copies: &mut Copies,
     ) -> Result<Value, Fault> {
-        self.node.with(until, |wire| {
+        self.home.with(key, until, |node, wire| {
             let sent = Moment::now();
             let first_sent = copies.first_sent;
             copies.first_sent = Some(first_sent.unwrap_or(sent));
@@ -178,7 +219,17 @@ impl Redis {
             copies.not_after = copies.not_after.max(expiry);
             let expiry = expiry.to_string();
             let args = [args, &[expiry.as_bytes()]].concat();
-            let reply = self.node.pool.eval(wire, script, &[key], &args, until);
+            let keys = [key];
+            let reply = match copies.replication {
+                None => node.pool.eval(wire, script, &keys, &args, until),
+                Some(wanted) => node
+                    .pool
+                    .eval_replicated(wire, script, &keys, &args, wanted, until)
+                    .map(|(reply, acknowledged)| {
+                        copies.acknowledged = acknowledged;
+                        reply
+                    }),
+            };
             if matches!(reply, Err(Fault::NotSent(_) | Fault::Server(_))) {
                 // This copy has not run.
                 copies.first_sent = first_sent;
@@ -195,24 +246,48 @@ impl Redis {
         })
     }
 
-    /// Asks `script` to set the count of a hold from what this process knows to `wanted`.
+    /// Asks `script` to set the count of a hold from `known` to `wanted`.
     fn set_count(
         &self,
         claim: &Claim,
         script: &Script,
+        known: u32,
         wanted: u32,
         until: Instant,
     ) -> Result<Step, Fault> {
+        let mut copies = Copies::replicated(self.replication);
+        let step = self.set_count_by(claim, script, known, wanted, until, &mut copies);
+        match step {
+            Ok(Step::Done { .. })
+                if self.replication.is_some() && copies.acknowledged != Acknowledged::Enough =>
+            {
+                Ok(Step::Unreplicated {
+                    acknowledged: copies.acknowledged,
+                    not_after: copies.not_after,
+                })
+            }
+            step => step,
+        }
+    }
+
+    fn set_count_by(
+        &self,
+        claim: &Claim,
+        script: &Script,
+        known: u32,
+        wanted: u32,
+        until: Instant,
+        copies: &mut Copies,
+    ) -> Result<Step, Fault> {
         let lease = claim.lease.as_millis().to_string();
-        let wanted = wanted.to_string();
-        let mut known = claim.count.to_string();
-        let mut copies = Copies::default();
         // A hash that stands there already may be of a copy or of anybody else of this client, a token cannot.
-        let mut may_repeat = claim.count > 0 || claim.kind == Kind::Token;
+        let mut may_repeat = known > 0 || claim.kind == Kind::Token;
+        let wanted = wanted.to_string();
+        let mut known = known.to_string();
         let mut corrections = 0;
         loop {
             let args = [claim.visitor.as_str(), &lease, &known, &wanted].map(str::as_bytes);
-            let reply = match self.call_timed(script, &claim.name, &args, until, &mut copies) {
+            let reply = match self.call_timed(script, &claim.name, &args, until, copies) {
                 // The request may have run, but to set the same count twice is to set it once.
                 Err(Fault::NoReply {
                     timed_out: false, ..
@@ -228,45 +303,134 @@ impl Redis {
                 }
                 reply => reply?,
             };
-            if let (Value::Int(_), Some(sent)) = (&reply, copies.first_sent) {
-                return Ok(Step::Done { sent });
-            }
-            match (integer_at(&reply, 0), item_at(&reply, 2)) {
-                (Some(0), Some(Value::Int(ttl))) => {
-                    let holder = item_at(&reply, 3).map(text_of).unwrap_or_default();
-                    return Ok(Step::Refused { ttl: *ttl, holder });
-                }
-                (Some(2), Some(holder)) => return Ok(Step::Gone(cause_of(holder))),
+            match hear(&reply, copies.first_sent)? {
+                Heard::Step(step) => return Ok(step),
                 // Our idea of the server's clock was off; the reply has put it right.
-                (Some(3), _) => {}
+                Heard::TooLate => {}
                 // An earlier request that got no answer has changed the count.
-                (Some(4), Some(count)) => match text_of(count) {
-                    count if count.parse::<u32>().is_ok() => known = count,
-                    _ => return Ok(Step::Corrupt),
-                },
-                (Some(5), _) => {
-                    let reason = "WRONGTYPE a read-write lock uses this name";
-                    return Err(Fault::Server(reason.to_owned()));
-                }
-                _ => {
-                    return Err(Fault::Server(format!("unexpected reply {}", brief(&reply))));
-                }
+                Heard::Counts(count) => known = count,
             }
             // It was refused, so it has not run.
             copies.first_sent = None;
             corrections += 1;
             if corrections > CORRECTIONS || Instant::now() >= until {
-                let reason =
-                    "TRYAGAIN the server's clock runs away from ours, or others write to this key";
-                return Err(Fault::Server(reason.to_owned()));
+                return Err(Fault::Server(RUNAWAY_CLOCK.to_owned()));
             }
+        }
+    }
+
+    fn attempt_of(&self, claim: &Claim, step: Result<Step, Fault>) -> Result<Attempt> {
+        match step {
+            Ok(Step::Done { sent }) => Ok(Attempt::Granted { sent, fence: None }),
+            Ok(Step::Unreplicated {
+                acknowledged,
+                not_after,
+            }) => Ok(Attempt::Unknown {
+                doubt: claim.doubt(not_after),
+                error: self.unreplicated(&claim.name, acknowledged),
+            }),
+            Ok(Step::Refused { ttl, holder }) => Ok(Attempt::Refused(Refusal {
+                retry_after: u64::try_from(ttl).ok().map(Duration::from_millis),
+                holder: Some(holder.into()),
+                ..Refusal::default()
+            })),
+            Ok(Step::Gone(cause)) => Ok(Attempt::Lost(cause)),
+            Ok(Step::Corrupt) => Err(self.corrupt(claim)),
+            Ok(Step::Unknown { reason, not_after }) => Ok(Attempt::Unknown {
+                doubt: claim.doubt(not_after),
+                error: self.unknown(&claim.name, Some(&claim.visitor), "acquire", reason),
+            }),
+            Err(fault) => Err(self.error(&claim.name, fault)),
+        }
+    }
+
+    fn acquire_from(
+        &self,
+        claim: &Claim,
+        script: &Script,
+        known: u32,
+        wanted: u32,
+        until: Instant,
+    ) -> Result<Attempt> {
+        let step = self.set_count(claim, script, known, wanted, until);
+        if let Ok(Step::Unreplicated { acknowledged, .. }) = &step
+            && self.put_back(claim, known, wanted, until)
+            && known == 0
+        {
+            return Err(self.unreplicated(&claim.name, acknowledged.clone()));
+        }
+        // A re-entry that was put back may have left a longer lease.
+        self.attempt_of(claim, step)
+    }
+
+    /// Puts a hold back to the count `known` that it had before it was `wanted`. Returns whether that was done.
+    fn put_back(&self, claim: &Claim, known: u32, wanted: u32, until: Instant) -> bool {
+        if known == 0 {
+            let channel = keys::channel(&claim.name);
+            return self.release_once(claim, &channel, until).is_ok();
+        }
+        let script = &self.scripts.release_level;
+        let mut copies = Copies::default();
+        let step = self.set_count_by(claim, script, wanted, known, until, &mut copies);
+        matches!(step, Ok(Step::Done { .. }))
+    }
+
+    /// Says that too few replicas have it.
+    fn unreplicated(&self, lock: &Arc<str>, acknowledged: Acknowledged) -> Error {
+        let (lock, node) = (Arc::clone(lock), self.home.name(lock));
+        let wanted = self.replication.map_or(0, |wanted| wanted.replicas);
+        let acknowledged = match acknowledged {
+            Acknowledged::Refused(reason) => {
+                return match class_of(&reason) {
+                    _ if reason.to_ascii_lowercase().contains("unknown command") => {
+                        let reason =
+                            format!("wait_replicas needs WAIT, and {node} has none: {reason}");
+                        Error::Unsupported { lock, reason }
+                    }
+                    Class::Permission => Error::Permission {
+                        lock,
+                        node,
+                        reason,
+                        missing: vec!["+wait".to_owned()],
+                    },
+                    _ => Error::Unavailable { lock, node, reason },
+                };
+            }
+            Acknowledged::TooFew(count) => count,
+            Acknowledged::Enough | Acknowledged::NoAnswer => 0,
+        };
+        Error::NotReplicated {
+            lock,
+            node,
+            acknowledged,
+            wanted,
+        }
+    }
+
+    fn level_of(&self, claim: &Claim, step: Result<Step, Fault>) -> Result<Release> {
+        match step {
+            Ok(Step::Done { .. }) => Ok(Release::done()),
+            Ok(Step::Unreplicated {
+                acknowledged,
+                not_after,
+            }) => Ok(Release::Unknown {
+                doubt: claim.doubt(not_after),
+                error: self.unreplicated(&claim.name, acknowledged),
+            }),
+            Ok(Step::Gone(cause)) => Ok(Release::NotHeld(cause)),
+            Ok(Step::Refused { .. } | Step::Corrupt) => Err(self.corrupt(claim)),
+            Ok(Step::Unknown { reason, not_after }) => Ok(Release::Unknown {
+                doubt: claim.doubt(not_after),
+                error: self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
+            }),
+            Err(fault) => Err(self.error(&claim.name, fault)),
         }
     }
 
     /// Puts a fault into words. An unknown outcome of a request that changes something is `unknown` instead.
     fn error(&self, lock: &Arc<str>, fault: Fault) -> Error {
         let lock = Arc::clone(lock);
-        let node = self.node.name();
+        let node = self.home.name(&lock);
         match fault {
             Fault::NotSent(reason) | Fault::NoReply { reason, .. } => {
                 Error::Unreachable { lock, node, reason }
@@ -315,16 +479,16 @@ impl Redis {
 
     fn release_once(&self, claim: &Claim, channel: &str, until: Instant) -> Result<Release, Fault> {
         let args = [claim.visitor.as_str().as_bytes(), channel.as_bytes()];
-        let reply = self.call(
-            &self.scripts.of(claim.kind).release,
-            &claim.name,
-            &args,
-            until,
-        )?;
-        match (&reply, integer_at(&reply, 0), item_at(&reply, 1)) {
+        let script = &self.scripts.of(claim.kind).release;
+        let reply = self.call(script, &claim.name, &args, until)?;
+        self.release_of(claim, channel, &reply)
+    }
+
+    fn release_of(&self, claim: &Claim, channel: &str, reply: &Value) -> Result<Release, Fault> {
+        match (reply, integer_at(reply, 0), item_at(reply, 1)) {
             (Value::Int(heard), ..) => Ok(Release::Done {
                 // Mostly nobody at all has heard of it.
-                others_wait: *heard > 0 && *heard > i64::from(self.node.subscriber.hears(channel)),
+                others_wait: *heard > 0 && *heard > i64::from(self.home.hears(channel)),
                 leftover: None,
             }),
             (_, Some(1), Some(error)) => {
@@ -332,36 +496,60 @@ impl Redis {
                 Ok(Release::done())
             }
             (_, Some(0), Some(holder)) => Ok(Release::NotHeld(cause_of(holder))),
-            _ => Err(Fault::Server(format!("unexpected reply {}", brief(&reply)))),
+            _ => Err(Fault::Server(format!("unexpected reply {}", brief(reply)))),
         }
     }
 
     /// Writes all batches, then reads all replies. What was answered before a fault is in `outcomes` all the same.
     fn renew_on(
         &self,
+        node: &Node,
         wire: &mut Wire,
         claims: &[Claim],
         until: Instant,
         outcomes: &mut Vec<Renewal>,
     ) -> Result<(), Fault> {
         let sent = Moment::now();
-        let not_after = wire.server_time(until, sent);
-        let chunks: Vec<Chunk<'_>> = claims
-            .chunks(RENEWED_AT_ONCE)
-            .map(|claims| Chunk { claims, not_after })
-            .collect();
-        let script = &self.scripts.renew;
-        let mut packed = Vec::new();
-        let mut by_text = self.node.pool.uses_text();
+        let chunks = chunks_of(claims, wire.server_time(until, sent));
+        let by_text = node.pool.uses_text();
         if !by_text {
+            let mut packed = Vec::new();
             for chunk in &chunks {
-                chunk.pack(script, false, &mut packed);
+                chunk.pack(&self.scripts.renew, false, &mut packed);
             }
             wire.send(&packed, until)?;
         }
-        let mut ask_by_text = |wire: &mut Wire, chunk: &Chunk<'_>| {
-            packed.clear();
-            chunk.pack(script, true, &mut packed);
+        self.read_renewals(node, wire, &chunks, sent, by_text, until, outcomes)
+    }
+
+    /// Asks for the replicas, if they count. What they do not have is not renewed.
+    fn count_replicas(&self, wire: &mut Wire, until: Instant, outcomes: &mut [Renewal]) {
+        let Some(wanted) = self.replication else {
+            return;
+        };
+        let answer = wire.call(&wanted.question(until), until);
+        let acknowledged = Acknowledged::of(answer, wanted);
+        wire.is_spent |= acknowledged == Acknowledged::NoAnswer;
+        if let Some(flaw) = acknowledged.flaw(wanted) {
+            discount(outcomes, &flaw);
+        }
+    }
+
+    /// Reads the replies to all batches; with `by_text` they have yet to be sent.
+    #[allow(clippy::too_many_arguments, reason = "it is one request, spelled out")]
+    fn read_renewals(
+        &self,
+        node: &Node,
+        wire: &mut Wire,
+        chunks: &[Chunk<'_>],
+        sent: Moment,
+        mut by_text: bool,
+        until: Instant,
+        outcomes: &mut Vec<Renewal>,
+    ) -> Result<(), Fault> {
+        let ask_by_text = |wire: &mut Wire, chunk: &Chunk<'_>| {
+            let mut packed = Vec::new();
+            chunk.pack(&self.scripts.renew, true, &mut packed);
             wire.call(&packed, until)
         };
         for (index, chunk) in chunks.iter().enumerate() {
@@ -371,11 +559,10 @@ impl Redis {
                 wire.receive(until)
             };
             if let Err(Fault::Server(text)) = &reply {
-                let is_off = pool::lacks_evalsha(text);
-                if is_off {
-                    self.node.pool.note_evalsha_is_off();
+                if pool::lacks_evalsha(text) {
+                    node.pool.note_evalsha_is_off();
                 }
-                if is_off || text.starts_with("NOSCRIPT") {
+                if pool::lacks_script(text) {
                     if !by_text {
                         // The replies to the chunks behind this one say the same, and have to be read first.
                         for _ in chunks.iter().skip(index + 1) {
@@ -416,21 +603,88 @@ struct Copies {
     first_sent: Option<Moment>,
     /// The server refuses all of them after this time of its clock.
     not_after: i64,
+    /// How many replicas have to have it, and what they said of the last one.
+    replication: Option<Replication>,
+    acknowledged: Acknowledged,
+}
+
+impl Copies {
+    fn replicated(replication: Option<Replication>) -> Copies {
+        Copies {
+            replication,
+            ..Copies::default()
+        }
+    }
 }
 
 /// What became of a request for a count.
 enum Step {
-    Done { sent: Moment },
-    Refused { ttl: i64, holder: String },
+    Done {
+        sent: Moment,
+    },
+    /// It was done, and too few replicas have it.
+    Unreplicated {
+        acknowledged: Acknowledged,
+        not_after: i64,
+    },
+    Refused {
+        ttl: i64,
+        holder: String,
+    },
     Gone(LossCause),
     Corrupt,
-    Unknown { reason: String, not_after: i64 },
+    Unknown {
+        reason: String,
+        not_after: i64,
+    },
+}
+
+/// The answer to a request for a count.
+enum Heard {
+    Step(Step),
+    TooLate,
+    /// This count stands there.
+    Counts(String),
+}
+
+/// Understands the reply to a request for a count, whose first copy that may have run was sent at `sent`.
+fn hear(reply: &Value, sent: Option<Moment>) -> Result<Heard, Fault> {
+    if let (Value::Int(_), Some(sent)) = (reply, sent) {
+        return Ok(Heard::Step(Step::Done { sent }));
+    }
+    Ok(match (integer_at(reply, 0), item_at(reply, 2)) {
+        (Some(0), Some(Value::Int(ttl))) => {
+            let holder = item_at(reply, 3).map(text_of).unwrap_or_default();
+            Heard::Step(Step::Refused { ttl: *ttl, holder })
+        }
+        (Some(2), Some(holder)) => Heard::Step(Step::Gone(cause_of(holder))),
+        (Some(3), _) => Heard::TooLate,
+        (Some(4), Some(count)) => match text_of(count) {
+            count if count.parse::<u32>().is_ok() => Heard::Counts(count),
+            _ => Heard::Step(Step::Corrupt),
+        },
+        (Some(5), _) => {
+            let reason = "WRONGTYPE a read-write lock uses this name";
+            return Err(Fault::Server(reason.to_owned()));
+        }
+        _ => {
+            let reason = format!("unexpected reply {}", brief(reply));
+            return Err(Fault::Server(reason));
+        }
+    })
 }
 
 /// Some holds that one call renews.
 struct Chunk<'a> {
     claims: &'a [Claim],
     not_after: i64,
+}
+
+fn chunks_of(claims: &[Claim], not_after: i64) -> Vec<Chunk<'_>> {
+    claims
+        .chunks(RENEWED_AT_ONCE)
+        .map(|claims| Chunk { claims, not_after })
+        .collect()
 }
 
 impl Chunk<'_> {
@@ -471,6 +725,15 @@ impl Chunk<'_> {
     }
 }
 
+/// Takes renewals back that do not count.
+fn discount(outcomes: &mut [Renewal], flaw: &str) {
+    for outcome in outcomes {
+        if *outcome == Renewal::Renewed {
+            *outcome = Renewal::Unknown(flaw.to_owned());
+        }
+    }
+}
+
 /// The addresses of several servers that belong together.
 fn addresses(urls: &[String], setting: &'static str, settings: &Settings) -> Result<Vec<Address>> {
     let mut addresses: Vec<Address> = Vec::with_capacity(urls.len());
@@ -491,37 +754,16 @@ fn addresses(urls: &[String], setting: &'static str, settings: &Settings) -> Res
 
 impl Store for Redis {
     fn acquire(&self, claim: &Claim, until: Instant) -> Result<Attempt> {
-        let wanted = claim.count.saturating_add(1);
         let script = &self.scripts.of(claim.kind).acquire;
-        match self.set_count(claim, script, wanted, until) {
-            Ok(Step::Done { sent }) => Ok(Attempt::Granted { sent, fence: None }),
-            Ok(Step::Refused { ttl, holder }) => Ok(Attempt::Refused(Refusal {
-                retry_after: u64::try_from(ttl).ok().map(Duration::from_millis),
-                holder: Some(holder.into()),
-                ..Refusal::default()
-            })),
-            Ok(Step::Gone(cause)) => Ok(Attempt::Lost(cause)),
-            Ok(Step::Corrupt) => Err(self.corrupt(claim)),
-            Ok(Step::Unknown { reason, not_after }) => Ok(Attempt::Unknown {
-                doubt: claim.doubt(not_after),
-                error: self.unknown(&claim.name, Some(&claim.visitor), "acquire", reason),
-            }),
-            Err(fault) => Err(self.error(&claim.name, fault)),
-        }
+        let wanted = claim.count.saturating_add(1);
+        self.acquire_from(claim, script, claim.count, wanted, until)
     }
 
     fn release_level(&self, claim: &Claim, until: Instant) -> Result<Release> {
+        let script = &self.scripts.release_level;
         let wanted = claim.count.saturating_sub(1).max(1);
-        match self.set_count(claim, &self.scripts.release_level, wanted, until) {
-            Ok(Step::Done { .. }) => Ok(Release::done()),
-            Ok(Step::Gone(cause)) => Ok(Release::NotHeld(cause)),
-            Ok(Step::Refused { .. } | Step::Corrupt) => Err(self.corrupt(claim)),
-            Ok(Step::Unknown { reason, not_after }) => Ok(Release::Unknown {
-                doubt: claim.doubt(not_after),
-                error: self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
-            }),
-            Err(fault) => Err(self.error(&claim.name, fault)),
-        }
+        let step = self.set_count(claim, script, claim.count, wanted, until);
+        self.level_of(claim, step)
     }
 
     fn release(&self, claim: &Claim, until: Instant) -> Result<Release> {
@@ -565,12 +807,24 @@ impl Store for Redis {
         if claims.is_empty() {
             return Vec::new();
         }
+        let node = match &self.home {
+            Home::One(node) => node,
+            Home::Cluster(cluster) => {
+                return cluster.renew(&self.scripts.renew, claims, self.replication, until);
+            }
+        };
         let mut outcomes = Vec::with_capacity(claims.len());
-        let talked = self.node.renewing(until, |wire| {
-            self.renew_on(wire, claims, until, &mut outcomes)
+        let talked = node.renewing(until, |wire| {
+            self.renew_on(node, wire, claims, until, &mut outcomes)?;
+            self.count_replicas(wire, until, &mut outcomes);
+            Ok(())
         });
         if let Err(fault) = talked {
-            outcomes.resize(claims.len(), Renewal::Unknown(reason_of(fault)));
+            let reason = reason_of(fault);
+            if self.replication.is_some() {
+                discount(&mut outcomes, &reason);
+            }
+            outcomes.resize(claims.len(), Renewal::Unknown(reason));
         }
         outcomes
     }
@@ -583,7 +837,7 @@ impl Store for Redis {
         let args = args.map(str::as_bytes);
         let now = Instant::now();
         let half = now + until.saturating_duration_since(now) / 2;
-        let mut copies = Copies::default();
+        let mut copies = Copies::replicated(self.replication);
         // A copy finds what the first one did, so a lost reply is asked for once more.
         let reply = match self.call_timed(script, &from.name, &args, half, &mut copies) {
             Err(Fault::NoReply { .. }) => {
@@ -605,11 +859,15 @@ impl Store for Redis {
             }
         };
         match (integer_at(&reply, 0), item_at(&reply, 2), copies.first_sent) {
+            (Some(1), ..)
+                if self.replication.is_some() && copies.acknowledged != Acknowledged::Enough =>
+            {
+                self.transfer_back(from, to, &copies, until)
+            }
             (Some(1), Some(Value::Int(listeners)), Some(sent)) => Ok(Transfer::Done {
                 sent,
                 fence: None,
-                others_wait: *listeners < 0
-                    || *listeners > i64::from(self.node.subscriber.hears(&channel)),
+                others_wait: *listeners < 0 || *listeners > i64::from(self.home.hears(&channel)),
             }),
             (Some(2), Some(holder), _) => Ok(Transfer::NotHeld(cause_of(holder))),
             (Some(3), ..) => Err(self.error(&from.name, Fault::Server(RUNAWAY_CLOCK.to_owned()))),
@@ -669,42 +927,28 @@ impl Store for Redis {
                 until,
             )
             .map_err(|fault| self.error(name, fault))?;
-        let (Some(exists), Some(count), Some(ttl)) = (
-            integer_at(&reply, 0),
-            item_at(&reply, 1),
-            integer_at(&reply, 2),
-        ) else {
-            return Err(self.unexpected(name, &reply));
-        };
-        let count = match (text_of(count), visitor) {
-            (text, _) if text.is_empty() => 0,
-            (text, Some(visitor)) => text.parse().map_err(|_| Error::CorruptCount {
-                lock: Arc::clone(name),
-                node: self.node.name(),
-                visitor: visitor.clone(),
-            })?,
-            (_, None) => 0,
-        };
-        Ok(Holding {
-            is_locked: exists == 1,
-            count,
-            remaining: u64::try_from(ttl).ok().map(Duration::from_millis),
-        })
+        self.holding_of(name, visitor, &reply)
     }
 
-    fn subscribe(&self, kind: Kind, name: &Arc<str>, parker: &Arc<Parker>) -> Subscription {
+    fn subscribe(
+        &self,
+        kind: Kind,
+        name: &Arc<str>,
+        source: u32,
+        parker: &Arc<Parker>,
+    ) -> Subscription {
         if kind == Kind::Token {
             // Others with this layout publish nothing.
             return Subscription {
-                ticket: self.signals.join(name, parker),
+                ticket: self.signals.join_as(source, name, parker),
                 hearing: Hearing::Never,
                 jitter: Duration::ZERO,
                 keep: None,
             };
         }
         let channel = keys::channel(name);
-        let ticket = self.signals.join(&channel, parker);
-        let (wish, is_live) = self.node.subscriber.listen(&channel);
+        let ticket = self.signals.join_as(source, &channel, parker);
+        let (keep, is_live) = self.home.listen(&channel);
         Subscription {
             ticket,
             hearing: if is_live {
@@ -713,7 +957,7 @@ impl Store for Redis {
                 Hearing::Soon
             },
             jitter: Duration::ZERO,
-            keep: Some(Box::new(wish)),
+            keep: Some(Box::new(keep)),
         }
     }
 
@@ -726,11 +970,199 @@ impl Store for Redis {
     }
 
     fn close(&self) {
-        self.node.close();
+        self.home.close();
+    }
+
+    fn node(&self) -> Arc<str> {
+        self.home.whole_name()
+    }
+
+    fn is_warm(&self) -> bool {
+        self.alone().is_none_or(|alone| alone.node.pool.is_warm())
+    }
+
+    fn enlist(&self, voter: &Voter, until: Instant) -> Result<Result<(), Abstention>> {
+        self.vote(&"".into(), voter, until)
+    }
+
+    fn launch_acquire<'a>(
+        &'a self,
+        claim: &'a Claim,
+        restored: bool,
+        voter: &Voter,
+        until: Instant,
+    ) -> Flight<'a, Result<Attempt>> {
+        if let Some(alone) = self.alone() {
+            return alone.fly_acquire(claim, restored, voter, until);
+        }
+        match self.vote(&claim.name, voter, until) {
+            Ok(Ok(())) => {}
+            Ok(Err(abstention)) => {
+                return Flight::Landed(Err(Error::Unavailable {
+                    lock: Arc::clone(&claim.name),
+                    node: self.home.name(&claim.name),
+                    reason: abstention.to_string(),
+                }));
+            }
+            Err(error) => return Flight::Landed(Err(error)),
+        }
+        let (known, wanted) = if restored {
+            (0, claim.count)
+        } else {
+            (claim.count, claim.count.saturating_add(1))
+        };
+        let script = &self.scripts.of(claim.kind).acquire;
+        Flight::Landed(self.acquire_from(claim, script, known, wanted, until))
+    }
+
+    fn launch_renew<'a>(
+        &'a self,
+        claims: &'a [Claim],
+        voter: &Voter,
+        until: Instant,
+    ) -> Flight<'a, Vec<Renewal>> {
+        if let Some(alone) = self.alone() {
+            return alone.fly_renew(claims, voter, until);
+        }
+        let reason = match self.vote(&"".into(), voter, until) {
+            Ok(Ok(())) => return Flight::Landed(self.renew(claims, until)),
+            Ok(Err(abstention)) => abstention.to_string(),
+            Err(error) => error.to_string(),
+        };
+        Flight::Landed(vec![Renewal::Unknown(reason); claims.len()])
+    }
+
+    fn launch_release<'a>(
+        &'a self,
+        claim: &'a Claim,
+        until: Instant,
+    ) -> Flight<'a, Result<Release>> {
+        match self.alone() {
+            Some(alone) => alone.fly_release(claim, until),
+            None => Flight::Landed(self.release(claim, until)),
+        }
+    }
+
+    fn launch_release_level<'a>(
+        &'a self,
+        claim: &'a Claim,
+        until: Instant,
+    ) -> Flight<'a, Result<Release>> {
+        match self.alone() {
+            Some(alone) => alone.fly_release_level(claim, until),
+            None => Flight::Landed(self.release_level(claim, until)),
+        }
+    }
+
+    fn launch_withdraw<'a>(&'a self, mut doubt: Doubt, until: Instant) -> Flight<'a, Result<bool>> {
+        match self.alone() {
+            Some(alone) => alone.fly_withdraw(doubt, until),
+            None => Flight::Landed(self.withdraw(&mut doubt, until)),
+        }
+    }
+
+    fn launch_force_release<'a>(
+        &'a self,
+        kind: Kind,
+        name: &'a Arc<str>,
+        until: Instant,
+    ) -> Flight<'a, Result<bool>> {
+        match self.alone() {
+            Some(alone) => alone.fly_force_release(kind, name, until),
+            None => Flight::Landed(self.force_release(kind, name, until)),
+        }
+    }
+
+    fn launch_inspect<'a>(
+        &'a self,
+        kind: Kind,
+        name: &'a Arc<str>,
+        visitor: Option<&'a VisitorId>,
+        until: Instant,
+    ) -> Flight<'a, Result<Holding>> {
+        match self.alone() {
+            Some(alone) => alone.fly_inspect(kind, name, visitor, until),
+            None => Flight::Landed(self.inspect(kind, name, visitor, until)),
+        }
     }
 }
 
 impl Redis {
+    /// Whether the server behind this store may vote in a quorum. A cluster has no server that could forget alone.
+    fn vote(
+        &self,
+        lock: &Arc<str>,
+        voter: &Voter,
+        until: Instant,
+    ) -> Result<Result<(), Abstention>> {
+        let Home::One(node) = &self.home else {
+            return Ok(Ok(()));
+        };
+        let vote = node
+            .pool
+            .with(until, |wire| flight::vote_of(wire, voter, until));
+        vote.map_err(|fault| self.error(lock, fault))
+    }
+
+    /// Gives a hold back to the one that it came from, because too few replicas have the other one.
+    fn transfer_back(
+        &self,
+        from: &Claim,
+        to: &Claim,
+        copies: &Copies,
+        until: Instant,
+    ) -> Result<Transfer> {
+        let channel = keys::channel(&from.name);
+        let lease = to.lease.as_millis().to_string();
+        let args = [to.visitor.as_str(), from.visitor.as_str(), &lease, &channel];
+        let script = &self.scripts.of(from.kind).transfer;
+        let args = args.map(str::as_bytes);
+        let mut again = Copies::default();
+        let reply = self.call_timed(script, &from.name, &args, until, &mut again);
+        match &reply {
+            Ok(reply) if integer_at(reply, 0) == Some(1) => {
+                Err(self.unreplicated(&from.name, copies.acknowledged.clone()))
+            }
+            _ => {
+                let reason = "too few replicas have it, and it could not be undone".to_owned();
+                let (lock, visitor) = (&from.name, Some(&from.visitor));
+                Ok(Transfer::Unknown {
+                    doubts: Box::new([from.doubt(again.not_after), to.doubt(copies.not_after)]),
+                    error: self.unknown(lock, visitor, "hand-over", reason),
+                })
+            }
+        }
+    }
+
+    fn holding_of(
+        &self,
+        name: &Arc<str>,
+        visitor: Option<&VisitorId>,
+        reply: &Value,
+    ) -> Result<Holding> {
+        let (Some(exists), Some(count), Some(ttl)) = (
+            integer_at(reply, 0),
+            item_at(reply, 1),
+            integer_at(reply, 2),
+        ) else {
+            return Err(self.unexpected(name, reply));
+        };
+        let count = match (text_of(count), visitor) {
+            (text, _) if text.is_empty() => 0,
+            (text, Some(visitor)) => text.parse().map_err(|_| Error::CorruptCount {
+                lock: Arc::clone(name),
+                node: self.home.name(name),
+                visitor: visitor.clone(),
+            })?,
+            (_, None) => 0,
+        };
+        Ok(Holding {
+            is_locked: exists == 1,
+            count,
+            remaining: u64::try_from(ttl).ok().map(Duration::from_millis),
+        })
+    }
+
     fn unknown(
         &self,
         lock: &Arc<str>,
@@ -740,7 +1172,7 @@ impl Redis {
     ) -> Error {
         Error::Unknown {
             lock: Arc::clone(lock),
-            node: self.node.name(),
+            node: self.home.name(lock),
             operation,
             visitor: visitor.cloned(),
             reason,
@@ -750,7 +1182,7 @@ impl Redis {
     fn unexpected(&self, lock: &Arc<str>, reply: &Value) -> Error {
         Error::Unexpected {
             lock: Arc::clone(lock),
-            node: self.node.name(),
+            node: self.home.name(lock),
             reason: brief(reply),
         }
     }
@@ -758,7 +1190,7 @@ impl Redis {
     fn corrupt(&self, claim: &Claim) -> Error {
         Error::CorruptCount {
             lock: Arc::clone(&claim.name),
-            node: self.node.name(),
+            node: self.home.name(&claim.name),
             visitor: claim.visitor.clone(),
         }
     }
@@ -767,7 +1199,7 @@ impl Redis {
 impl fmt::Debug for Redis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Redis")
-            .field("node", &self.node.name())
+            .field("node", &self.home.whole_name())
             .finish_non_exhaustive()
     }
 }

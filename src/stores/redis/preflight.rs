@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Redis, text_of};
+use super::{Fault, Redis, reason_of, text_of};
 use crate::error::Result;
 use crate::store::Warning;
 
@@ -12,39 +12,42 @@ const OLDEST_MAJOR: u32 = 5;
 
 pub(super) fn check(store: &Redis, until: Instant) -> Result<Vec<Warning>> {
     let lock: Arc<str> = "redlatch:preflight".into();
-    let info = store.node.with(until, |wire| {
+    let infos = store.home.each(until, |wire| {
         wire.call(&redis::cmd("INFO").get_packed_command(), until)
     });
-    let mut messages = Vec::new();
-    match info {
-        Ok(info) => messages.extend(findings(&text_of(&info))),
-        // It may not look; that alone is no danger.
-        Err(super::Fault::Server(text))
-            if text.starts_with("NOPERM") && text.contains("'info'") =>
-        {
-            messages.push(
-                "the user may not run INFO, so the server's settings were not looked at".to_owned(),
-            );
-        }
-        Err(fault) => return Err(store.error(&lock, fault)),
+    let mut warnings = Vec::new();
+    let is_one = infos.len() == 1;
+    for (node, info) in infos {
+        let messages = match info {
+            Ok(info) => findings(&text_of(&info)),
+            // It may not look; that alone is no danger.
+            Err(Fault::Server(text)) if text.starts_with("NOPERM") && text.contains("'info'") => {
+                vec![
+                    "the user may not run INFO, so the server's settings were not looked at"
+                        .to_owned(),
+                ]
+            }
+            Err(fault) if is_one => return Err(store.error(&lock, fault)),
+            Err(fault) => vec![format!("it could not be asked: {}", reason_of(fault))],
+        };
+        warnings.extend(messages.into_iter().map(|message| Warning {
+            node: Arc::clone(&node),
+            message,
+        }));
     }
     let mut missing = store.missing_rights(&lock);
     // Which keys and channels the user may use, only the names of its locks can tell.
     missing.retain(|right| right.starts_with('+'));
     if !missing.is_empty() {
-        messages.push(format!(
-            "the user lacks rights that locks need: {}",
-            missing.join(" ")
-        ));
+        warnings.push(Warning {
+            node: store.home.name(&lock),
+            message: format!(
+                "the user lacks rights that locks need: {}",
+                missing.join(" ")
+            ),
+        });
     }
-    let node = store.node.name();
-    Ok(messages
-        .into_iter()
-        .map(|message| Warning {
-            node: Arc::clone(&node),
-            message,
-        })
-        .collect())
+    Ok(warnings)
 }
 
 fn findings(info: &str) -> Vec<String> {

@@ -19,6 +19,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 
 use super::Access;
+use crate::ballot::Identity;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::trace;
@@ -68,10 +69,20 @@ impl Fault {
         }
     }
 
+    /// A redirection that is not followed any more: the nodes have to agree first.
+    pub(super) fn of_a_redirection(self) -> Fault {
+        match self {
+            Fault::Server(text) => Fault::Server(format!("TRYAGAIN redirected too often: {text}")),
+            fault => fault,
+        }
+    }
+
     /// The same fault, saying where it was met.
     pub(super) fn at(self, node: &str) -> Fault {
+        let is_passing = self.is_passing();
         let at = |reason: String| format!("{node}: {reason}");
         match self {
+            Fault::Server(text) if is_passing => Fault::NotSent(at(text)),
             Fault::NotSent(reason) => Fault::NotSent(at(reason)),
             Fault::NoReply { reason, timed_out } => Fault::NoReply {
                 reason: at(reason),
@@ -190,6 +201,8 @@ fn without_detail(error: &redis::RedisError) -> String {
 pub(super) struct Wire {
     /// Which of the servers of its route it leads to.
     pub(super) generation: u64,
+    /// Which server it leads to, once somebody wanted to know.
+    identity: Option<Arc<Identity>>,
     stream: Stream,
     parser: Parser,
     read_timeout: Option<Duration>,
@@ -197,6 +210,10 @@ pub(super) struct Wire {
     last_used: Instant,
     /// The server's clock minus ours in ms, at most; from the last reply that told the time.
     ahead: i64,
+    /// Whether the server is to be asked for a slot that it is about to get from another one.
+    pub(super) is_asking: bool,
+    /// Whether a reply is still to come that nobody will read, so that it cannot be used again.
+    pub(super) is_spent: bool,
 }
 
 impl Wire {
@@ -213,12 +230,15 @@ impl Wire {
         })?;
         let mut wire = Wire {
             generation: 0,
+            identity: None,
             stream,
             parser: Parser::new(),
             read_timeout: None,
             write_timeout: None,
             last_used: Instant::now(),
             ahead: 0,
+            is_asking: false,
+            is_spent: false,
         };
         match wire.shake_hands(address, until) {
             // What was sent was no request of a lock.
@@ -291,8 +311,22 @@ impl Wire {
 
     /// Sends what is packed, and reads one reply.
     pub(super) fn call(&mut self, packed: &[u8], until: Instant) -> Result<Value, Fault> {
-        self.send(packed, until)?;
+        if self.is_asking {
+            let packed = [&asking(), packed].concat();
+            self.send(&packed, until)?;
+            self.skip(until)?;
+        } else {
+            self.send(packed, until)?;
+        }
         self.receive(until)
+    }
+
+    /// Reads one reply that nobody needs.
+    pub(super) fn skip(&mut self, until: Instant) -> Result<(), Fault> {
+        match self.receive(until) {
+            Ok(_) | Err(Fault::Server(_)) => Ok(()),
+            Err(fault) => Err(fault),
+        }
     }
 
     /// Sends what is packed. After an error the server has at most a part of it, which it does not execute.
@@ -366,6 +400,83 @@ impl Wire {
         }
     }
 
+    /// The connection, to wait at.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
+    /// Whether something has arrived, the end of the connection included.
+    pub(super) fn has_arrived(&self) -> bool {
+        let mut byte = [0; 1];
+        let peeked = rustix::net::recv(
+            self.stream.as_fd(),
+            &mut byte,
+            RecvFlags::PEEK | RecvFlags::DONTWAIT,
+        );
+        peeked != Err(rustix::io::Errno::AGAIN)
+    }
+
+    /// Which server it leads to: asked once per connection.
+    pub(super) fn identify(&mut self, until: Instant) -> Result<Arc<Identity>, Fault> {
+        if let Some(identity) = &self.identity {
+            return Ok(Arc::clone(identity));
+        }
+        let mut packed = Vec::new();
+        for section in ["server", "persistence"] {
+            let mut info = redis::cmd("INFO");
+            info.arg(section).write_packed_command(&mut packed);
+        }
+        let mut config = redis::cmd("CONFIG");
+        config.arg("GET").arg("appendfsync");
+        config.write_packed_command(&mut packed);
+        let asked = Moment::now();
+        self.send(&packed, until)?;
+        let mut replies = Vec::with_capacity(3);
+        for _ in 0..3 {
+            replies.push(match self.receive(until) {
+                Err(Fault::NoReply { reason, .. }) => {
+                    return Err(Fault::NotSent(format!("while asking who it is: {reason}")));
+                }
+                reply => reply,
+            });
+        }
+        let [server, persistence, fsync] = <[_; 3]>::try_from(replies)
+            .unwrap_or_else(|_| [Ok(Value::Nil), Ok(Value::Nil), Ok(Value::Nil)]);
+        let server = text_in(&server?);
+        let run = info_field(&server, "run_id");
+        let up = info_field(&server, "uptime_in_seconds").and_then(|up| up.parse::<u64>().ok());
+        let (Some(run), Some(up)) = (run, up) else {
+            return Err(Fault::Server("INFO server has no run_id".to_owned()));
+        };
+        // Who may not look is as careful as if it forgot.
+        let persistence = persistence.map(|reply| text_in(&reply)).unwrap_or_default();
+        let remembers = info_field(&persistence, "aof_enabled") == Some("1")
+            && matches!(&fsync, Ok(Value::Array(pair)) if pair.get(1).is_some_and(|value| text_in(value) == "always"));
+        let identity = Arc::new(Identity {
+            run: run.into(),
+            // Both ends of that time are whole seconds, so it may be one less.
+            started: Some(asked.earlier(Duration::from_secs(up.saturating_sub(1)))),
+            remembers,
+        });
+        self.identity = Some(Arc::clone(&identity));
+        Ok(identity)
+    }
+
+    /// Notes the time that the reply to a request sent at `sent` tells, if it does.
+    pub(super) fn note_time_in(&mut self, reply: &Value, sent: Moment) {
+        let now = match reply {
+            Value::Int(now) => Some(*now),
+            Value::Array(items) => match items.get(1) {
+                Some(Value::Int(now)) => Some(*now),
+                _ => None,
+            },
+            _ => None,
+        };
+        if let Some(now) = now.filter(|now| *now > 0) {
+            self.note_time(now, sent);
+        }
+    }
+
     /// Notes the server's time `now` in ms, told in the reply to a request sent at `sent`.
     pub(super) fn note_time(&mut self, now: i64, sent: Moment) {
         // It was read after `sent`, so the difference is never too small and no request expires too early.
@@ -411,6 +522,11 @@ impl Writer {
     }
 }
 
+/// The packed request that goes before each one for a slot on the move.
+pub(super) fn asking() -> Vec<u8> {
+    redis::cmd("ASKING").get_packed_command()
+}
+
 /// Takes the password out of what the server says: an error for an unknown command repeats its arguments.
 fn discreet(fault: Fault, password: Option<&str>) -> Fault {
     match (fault, password) {
@@ -446,6 +562,20 @@ fn time_of(value: &Value) -> Option<i64> {
             .saturating_mul(1000)
             .saturating_add(number(micros)? / 1000),
     )
+}
+
+fn text_in(value: &Value) -> String {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::SimpleString(text) => text.clone(),
+        _ => String::new(),
+    }
+}
+
+/// The value of a field in what INFO tells.
+fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = info.lines();
+    lines.find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
 }
 
 fn is_timeout(error: &io::Error) -> bool {
