@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Builder, Client, Error, Guard, Lock, LossCause};
+use redlatch::{Builder, Client, Error, Guard, LossCause};
 
 use crate::bed::{AGREEMENT, Cluster};
 use crate::kit::{Monitor, eventually, free_port, ms};
-use crate::place::{Grants, LEASE, SLACK, all_works, channel, elsewhere, hand_over, timed};
+use crate::place::{Grants, LEASE, SLACK, all_works, channel, hand_over, timed};
 use crate::report;
 
 /// A lease that outlives a failover, even on a busy machine.
@@ -39,9 +39,9 @@ fn listeners(cluster: &Cluster, name: &str) -> (u32, u32) {
 /// Waits until the hold is renewed once more.
 #[track_caller]
 fn is_renewed(guard: &Guard) {
-    let left = guard.remaining_validity();
+    let (left, lost) = (guard.remaining_validity(), guard.lost());
     eventually(PATIENT, "it is renewed", || {
-        assert!(guard.is_valid());
+        assert!(guard.is_valid(), "{:?}", lost.recv());
         guard.remaining_validity() > left
     });
 }

@@ -183,10 +183,12 @@ fn a_replica_that_has_lost_its_master_is_no_master() {
             .try_cmd(&["GET", "key"])
             .is_err_and(|error| error.code() == Some("MASTERDOWN"))
     });
-    // The first may have been sent on a connection that has ended, and nobody knows what became of it.
-    assert!(lock.try_lock().unwrap_err().is_retryable());
-    let error = lock.try_lock().unwrap_err();
-    assert!(error.is_retryable() && !error.is_ambiguous(), "{error:?}");
+    // Some may be sent on a connection that has ended, and nobody knows what became of them.
+    eventually(SLACK, "it is known that nobody is asked", || {
+        let error = lock.try_lock().unwrap_err();
+        assert!(error.is_retryable(), "{error:?}");
+        !error.is_ambiguous()
+    });
     set.nodes[0].restart();
     all_works(&lock);
 }
@@ -225,8 +227,11 @@ fn a_grant_that_waits_for_replicas_is_where_the_next_master_is() {
     set.promote(1);
     assert!(!other.try_lock_for(ms(300)).unwrap());
     assert!(guard.is_valid());
-    // Nobody replicates from this one, so the unlock is all that can be done there.
-    guard.unlock().unwrap();
+    // Nobody replicates from this one, so the unlock is all that can be done there. It may have gone to the dead master
+    // first, and is then done in the background.
+    if let Err(error) = guard.unlock() {
+        assert!(error.is_ambiguous(), "{error}");
+    }
     assert!(other.try_lock_for(SLACK).unwrap());
 }
 
