@@ -14,7 +14,7 @@ use crate::store::{Store, Warning};
 use crate::stores::memory::{Memory, World};
 #[cfg(feature = "mysql")]
 use crate::stores::mysql::MySql;
-use crate::stores::redis::{Redis, Settings};
+use crate::stores::redis::{Redis, Settings, Trust};
 use crate::watchdog::OnLost;
 
 /// A connection to where the locks are kept, shared by all its clones, locks and guards.
@@ -50,8 +50,9 @@ impl Client {
     /// Makes a client of the Redis server at `url`, with the default settings.
     ///
     /// `redis://[user:password@]host[:port][/database]`, or `redis+unix:///path?db=1&user=…&pass=…`. With the feature
-    /// `mysql` also `mysql://user:password@host[:port]/database`. Connections are made when they are needed, so the
-    /// server need not be up yet.
+    /// `tls` also `rediss://…`, for TLS: the server's certificate and that it is for this host are always checked. With
+    /// the feature `mysql` also `mysql://user:password@host[:port]/database`. Connections are made when they are
+    /// needed, so the server need not be up yet.
     ///
     /// # Errors
     ///
@@ -183,6 +184,7 @@ pub struct Builder {
     outage_timeout: Duration,
     pool_size: u32,
     key_prefix: String,
+    trust: Trust,
     #[cfg(feature = "mysql")]
     lock_table: String,
     on_lost: Option<OnLost>,
@@ -197,6 +199,7 @@ impl Default for Builder {
             outage_timeout: Duration::from_secs(30),
             pool_size: 32,
             key_prefix: String::new(),
+            trust: Trust::default(),
             #[cfg(feature = "mysql")]
             lock_table: "redlatch".to_owned(),
             on_lost: None,
@@ -253,6 +256,31 @@ impl Builder {
         self
     }
 
+    /// Trusts the certificate authorities in `pem`, one or several, and no others.
+    ///
+    /// For `rediss://` alone; another URL is refused then. Defaults to the authorities that the system trusts.
+    #[cfg(feature = "tls")]
+    pub fn ca_certificate(mut self, pem: impl AsRef<[u8]>) -> Builder {
+        self.trust.set_authorities(pem.as_ref());
+        self
+    }
+
+    /// Shows the server this certificate, which may be followed by those of its authorities, and uses this private key;
+    /// both in PEM form.
+    ///
+    /// For `rediss://` alone; another URL is refused then. Defaults to none: a server with `tls-auth-clients yes`, which
+    /// is its default, asks for one.
+    #[cfg(feature = "tls")]
+    pub fn client_certificate(
+        mut self,
+        certificate_pem: impl AsRef<[u8]>,
+        key_pem: impl AsRef<[u8]>,
+    ) -> Builder {
+        self.trust
+            .set_identity(certificate_pem.as_ref(), key_pem.as_ref());
+        self
+    }
+
     /// Sets the name of the lock table in a database; that of the named rows is the same with `_rows` behind it.
     ///
     /// Letters, digits, `_` and `$`. Defaults to `redlatch`.
@@ -288,6 +316,7 @@ impl Builder {
                 command_timeout: self.command_timeout,
                 connect_timeout: self.connect_timeout,
                 pool_size: self.pool_size,
+                trust: self.trust.clone(),
             },
         )?;
         Ok(self.of_store(id, Arc::new(store), Home::Redis))
@@ -295,6 +324,7 @@ impl Builder {
 
     #[cfg(feature = "mysql")]
     fn open_database(self, id: Arc<str>, url: &str) -> Result<Client> {
+        self.trust.check_is_unused()?;
         let settings = crate::stores::mysql::Settings {
             command_timeout: self.command_timeout,
             connect_timeout: self.connect_timeout,

@@ -7,6 +7,9 @@ mod preflight;
 mod route;
 mod scripts;
 mod subscriber;
+#[cfg_attr(feature = "tls", path = "tls.rs")]
+#[cfg_attr(not(feature = "tls"), path = "tls_off.rs")]
+mod tls;
 mod wire;
 
 use std::fmt;
@@ -30,6 +33,7 @@ pub(crate) use keys::flaw;
 use node::Node;
 use route::Route;
 use scripts::{Script, Scripts};
+pub(crate) use tls::Trust;
 use wire::{Address, Fault, Wire, brief};
 
 /// How many holds one call of the renewal script renews, so that it keeps the server for less than a millisecond.
@@ -42,11 +46,12 @@ const RUNAWAY_CLOCK: &str =
     "TRYAGAIN the server's clock runs away from ours, or others write to this key";
 
 /// The settings of a client that concern its store.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) command_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) pool_size: u32,
+    pub(crate) trust: Trust,
 }
 
 /// The store of one client.
@@ -59,7 +64,7 @@ pub(crate) struct Redis {
 
 impl Redis {
     pub(crate) fn open(url: &str, settings: Settings) -> Result<Redis> {
-        let address = Address::parse(url, settings.connect_timeout)?;
+        let address = Address::parse(url, settings.connect_timeout, &settings.trust)?;
         let route: Arc<dyn Route> = Arc::new(address);
         let signals = Arc::new(Signals::default());
         let maker = SlotMaker::new()?;
@@ -180,6 +185,7 @@ impl Redis {
             Fault::NotSent(reason) | Fault::NoReply { reason, .. } => {
                 Error::Unreachable { lock, node, reason }
             }
+            Fault::Untrusted(reason) => Error::Untrusted { lock, node, reason },
             Fault::Server(reason) => match class_of(&reason) {
                 Class::Permission => {
                     let mut missing = self.missing_rights(&lock);
@@ -414,7 +420,7 @@ impl Store for Redis {
                 // The first one did it: nobody else can have freed this visitor's hold and nothing proves a loss.
                 Ok(_) => return Ok(Release::Done { others_wait: false }),
                 // Whether the first one did it is not known, whatever became of the second.
-                Err(Fault::NotSent(reason)) => Fault::NoReply {
+                Err(Fault::NotSent(reason) | Fault::Untrusted(reason)) => Fault::NoReply {
                     reason,
                     timed_out: true,
                 },
@@ -474,7 +480,9 @@ impl Store for Redis {
             Err(Fault::Server(text)) => {
                 return Err(self.error(&from.name, Fault::Server(text)));
             }
-            Err(fault @ Fault::NotSent(_)) if copies.first_sent.is_none() => {
+            Err(fault @ (Fault::NotSent(_) | Fault::Untrusted(_)))
+                if copies.first_sent.is_none() =>
+            {
                 return Err(self.error(&from.name, fault));
             }
             Err(fault) => {
@@ -693,7 +701,10 @@ fn named_in(text: &str, lock: &str) -> Option<String> {
 
 fn reason_of(fault: Fault) -> String {
     match fault {
-        Fault::NotSent(reason) | Fault::NoReply { reason, .. } | Fault::Server(reason) => reason,
+        Fault::NotSent(reason)
+        | Fault::NoReply { reason, .. }
+        | Fault::Server(reason)
+        | Fault::Untrusted(reason) => reason,
     }
 }
 

@@ -126,7 +126,7 @@ pub(super) fn on_wire<T>(
         Ok(_) => true,
         // A server that turned into a replica stays one: the next connection may find the master.
         Err(Fault::Server(text)) => !text.contains("READONLY"),
-        Err(Fault::NotSent(_) | Fault::NoReply { .. }) => false,
+        Err(Fault::NotSent(_) | Fault::NoReply { .. } | Fault::Untrusted(_)) => false,
     };
     if is_sound {
         *place = Some(wire);
