@@ -1,5 +1,5 @@
 # What a machine with Rust needs beyond it is installed on the way: a Redis server, a MariaDB server, a C compiler, for
-# `interop` a JDK and Maven.
+# `interop` a JDK and Maven, for `topologies` the program openssl.
 
 CARGO ?= cargo
 STOCK = $(CARGO) run --quiet --release --example stock -- --processes 4 --threads 8 --items 2000
@@ -15,15 +15,16 @@ REDISSON = $(OLDEST) $(LATCHED) $(NEWEST)
 JVM_OPTIONS =
 TASKS = $(CARGO) run --quiet --release --features mysql --example tasks --
 
-.PHONY: help test demo bench interop nightly ci tools
+.PHONY: help test demo bench interop topologies nightly ci tools
 
 help:
-	@echo "make test     runs the tests"
-	@echo "make demo     sells out with the lock, and oversells without it"
-	@echo "make bench    shows what the lock costs"
-	@echo "make interop  tests against Redisson in a JVM"
-	@echo "make nightly  runs the tests for longer, and interop"
-	@echo "make ci       checks all that a release needs"
+	@echo "make test        runs the tests"
+	@echo "make demo        sells out with the lock, and oversells without it"
+	@echo "make bench       shows what the lock costs"
+	@echo "make interop     tests against Redisson in a JVM"
+	@echo "make topologies  tests with Sentinel, Cluster, replicas and TLS"
+	@echo "make nightly     runs the tests for longer, and the two above"
+	@echo "make ci          checks all that a release needs"
 
 test: tools
 	$(CARGO) test --all-features
@@ -43,9 +44,14 @@ interop: tools
 	@.ci/install javac mvn
 	@CARGO="$(CARGO)" JVM_OPTIONS="$(JVM_OPTIONS)" tests/interop/run $(REDISSON)
 
+topologies: tools
+	@.ci/install openssl
+	@CARGO="$(CARGO)" tests/topologies/run
+
 nightly: tools
 	REDLATCH_LONG=1 $(CARGO) test --all-features
 	$(MAKE) interop
+	REDLATCH_LONG=1 $(MAKE) topologies
 
 ci:
 	.ci/run

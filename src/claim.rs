@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The identity under which one hold stands in the store: `client uuid:thread number:hold number`.
+/// The identity under which one hold stands in the store: `client uuid:thread number:hold number`; for a token lock
+/// its random token.
 ///
 /// A visitor id belongs to one hold, never to a second one, so that a request which arrives late can only ever touch
 /// the hold it was sent for. Redisson uses the same field for `uuid:thread id` and compares it as text.
@@ -20,6 +21,22 @@ impl VisitorId {
         let parts = [client, ":", first.format(thread), ":", second.format(hold)];
         VisitorId {
             field: parts.concat().into(),
+        }
+    }
+
+    /// A random token of 20 bytes, as the Redis documentation has it: letters and digits, 119 bits of chance.
+    fn token() -> VisitorId {
+        const SIGNS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+        let mut token = String::with_capacity(20);
+        while token.len() < 20 {
+            let random = uuid::Uuid::new_v4().into_bytes();
+            // Byte 6 has the version in it. What lies beyond the signs is left out, so that all are equally likely.
+            let signs = random.iter().enumerate().filter(|(at, _)| *at != 6);
+            let signs = signs.filter_map(|(_, byte)| SIGNS.get(usize::from(byte & 63)));
+            token.extend(signs.take(20 - token.len()).map(|sign| char::from(*sign)));
+        }
+        VisitorId {
+            field: token.into(),
         }
     }
 
@@ -41,9 +58,34 @@ impl fmt::Debug for VisitorId {
     }
 }
 
+/// The rules of a lock, and how it stands in the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    /// Entered again by its holder; in Redis Redisson's hash.
+    #[default]
+    Reentrant,
+    /// Entered once; in Redis a string that holds the token of its holder.
+    Token,
+}
+
+impl Kind {
+    /// The identity of a hold that is about to begin.
+    pub(crate) fn visitor(self, client: &str, thread: u64, hold: u64) -> VisitorId {
+        match self {
+            Kind::Reentrant => VisitorId::new(client, thread, hold),
+            Kind::Token => VisitorId::token(),
+        }
+    }
+
+    pub(crate) fn is_reentrant(self) -> bool {
+        self == Kind::Reentrant
+    }
+}
+
 /// What one visitor wants of the store, or has there.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
+    pub(crate) kind: Kind,
     /// The name of the lock, prefix included.
     pub(crate) name: Arc<str>,
     pub(crate) visitor: VisitorId,

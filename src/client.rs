@@ -5,6 +5,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::claim::Kind;
 use crate::core::{Core, Times};
 use crate::error::{Error, Result};
 use crate::hold::{LONGEST_LEASE, SHORTEST_LEASE};
@@ -95,6 +96,36 @@ impl Client {
     /// same name (and key prefix) on the same server and database has the same lock. A name that cannot be used is an
     /// error of the first operation.
     pub fn lock(&self, name: &str) -> Lock {
+        self.lock_of(Kind::Reentrant, name)
+    }
+
+    /// Returns the plain token lock of this name: the single-instance lock of the
+    /// [Redis documentation](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). No I/O.
+    ///
+    /// The string key `name` holds a random token of 20 bytes with the lease as its time to live, which is what
+    /// `SET name token NX PX lease` leaves: programs in other languages that do so (redis-py's `Lock`, redsync, …) and
+    /// this lock exclude each other. It has all that a [`Lock`] has, the watchdog and the loss of a hold included, with
+    /// two differences. It is **not reentrant**: a second acquisition by the thread that holds it is
+    /// [`Error::NotReentrant`]. And nobody sends messages, so a waiter asks now and then, at most every 100 ms and by
+    /// chance. A name is one kind of lock or the other: what else is kept under it is [`Error::WrongType`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use redlatch::{Client, Error};
+    ///
+    /// let client = Client::in_memory();
+    /// let lock = client.token_lock("report");
+    /// lock.lock()?;
+    /// assert!(matches!(lock.lock(), Err(Error::NotReentrant { .. })));
+    /// lock.unlock()?;
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
+    pub fn token_lock(&self, name: &str) -> Lock {
+        self.lock_of(Kind::Token, name)
+    }
+
+    fn lock_of(&self, kind: Kind, name: &str) -> Lock {
         let full: Arc<str> = if self.core.key_prefix.is_empty() {
             name.into()
         } else {
@@ -103,11 +134,11 @@ impl Client {
         let flaw = crate::stores::redis::flaw(name, &full);
         #[cfg(feature = "mysql")]
         let flaw = flaw.or_else(|| match self.home {
-            Home::Mysql => crate::stores::mysql::flaw(&full),
+            Home::Mysql => crate::stores::mysql::flaw(kind, &full),
             _ => None,
         });
         let flaw = flaw.map(Box::new);
-        Lock::new(Arc::clone(&self.core), full, flaw)
+        Lock::new(Arc::clone(&self.core), kind, full, flaw)
     }
 
     /// Returns the uuid under which this client's threads stand in the store.

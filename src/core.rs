@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use crate::claim::Kind;
 use crate::hold::{Hold, Lease};
 use crate::line::Lines;
 use crate::store::Store;
@@ -42,6 +43,7 @@ pub(crate) struct Times {
 /// What a waiting thread offers to be handed a hold by.
 #[derive(Debug)]
 pub(crate) struct Offer {
+    pub(crate) kind: Kind,
     pub(crate) thread: u64,
     /// Lives as long as the thread.
     pub(crate) life: Weak<()>,

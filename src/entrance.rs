@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::claim::{Claim, VisitorId};
+use crate::claim::Claim;
 use crate::clock::Moment;
 use crate::core::{Core, Offer};
 use crate::error::{Error, Result};
@@ -85,7 +85,10 @@ impl Entrance {
                 }
                 Ok(verdict)
             },
-            |parker| self.core.store.subscribe(&self.key.name, parker),
+            |parker| {
+                let Entrance { core, key, .. } = self;
+                core.store.subscribe(key.kind, &key.name, parker)
+            },
             |parker| (!is_inside()).then(|| Standing::join(self, &me, parker)),
         )?;
         Ok(entry)
@@ -99,9 +102,11 @@ impl Entrance {
         {
             return Ok(Verdict::Done(entry));
         }
+        let kind = self.key.kind;
         let claim = Claim {
+            kind,
             name: Arc::clone(&self.key.name),
-            visitor: VisitorId::new(&self.core.id, me.id, self.core.next_hold()),
+            visitor: kind.visitor(&self.core.id, me.id, self.core.next_hold()),
             count: 0,
             lease: self.lease.duration(),
         };
@@ -120,10 +125,19 @@ impl Entrance {
                 self.core.watchdog.watch(&hold);
                 Ok(Verdict::Done(Entry { hold, level: 0 }))
             }
-            Attempt::Refused { retry_after } => Ok(Verdict::Refused { retry_after }),
+            Attempt::Refused(refusal) => {
+                if let Some(leftover) = refusal.leftover {
+                    self.core.watchdog.settle(leftover);
+                }
+                Ok(Verdict::Refused {
+                    retry_after: refusal.retry_after,
+                    split: refusal.split,
+                })
+            }
             // Nobody else knows this visitor yet.
             Attempt::Lost(_) => Ok(Verdict::Refused {
                 retry_after: Some(Duration::ZERO),
+                split: None,
             }),
             Attempt::Unknown { doubt, error } => {
                 self.core.watchdog.settle(doubt);
@@ -140,6 +154,11 @@ impl Entrance {
         if let Some(cause) = hold.lapse() {
             self.core.watchdog.end(hold, cause);
             return Ok(None);
+        }
+        if !self.key.kind.is_reentrant() {
+            return Err(Error::NotReentrant {
+                lock: Arc::clone(&self.key.name),
+            });
         }
         let claim = hold.reentry(self.lease);
         match self.core.store.acquire(&claim, until)? {
@@ -159,7 +178,7 @@ impl Entrance {
                 self.core.watchdog.lose(hold, cause);
                 Ok(None)
             }
-            Attempt::Refused { .. } => {
+            Attempt::Refused(_) => {
                 self.core.watchdog.lose(hold, LossCause::Gone);
                 Ok(None)
             }
@@ -231,7 +250,13 @@ impl Entrance {
     fn set_free(&self, hold: &Hold, claim: &Claim, until: Instant) -> Result<()> {
         let mut stand_back = None;
         let outcome = match self.core.store.release(claim, until) {
-            Ok(Release::Done { others_wait }) => {
+            Ok(Release::Done {
+                others_wait,
+                leftover,
+            }) => {
+                if let Some(leftover) = leftover {
+                    self.core.watchdog.settle(leftover);
+                }
                 // Two round trips: that long another process takes to hear of it and to ask.
                 let rest = || {
                     let left = until.saturating_duration_since(Instant::now());
@@ -262,13 +287,18 @@ impl Entrance {
     fn hand_over(&self, hold: &Hold, claim: &Claim, until: Instant) -> Option<Result<()>> {
         let chosen = self.core.lines.choose(&claim.name)?;
         let Offer {
+            kind,
             thread,
             life,
             lease,
         } = chosen.offer();
+        if *kind != claim.kind {
+            return None;
+        }
         let next = Claim {
+            kind: *kind,
             name: Arc::clone(&claim.name),
-            visitor: VisitorId::new(&self.core.id, *thread, self.core.next_hold()),
+            visitor: kind.visitor(&self.core.id, *thread, self.core.next_hold()),
             count: 0,
             lease: lease.duration(),
         };
@@ -290,9 +320,10 @@ impl Entrance {
                 self.core.watchdog.lost_in_release(hold, cause.clone());
                 Err(hold.lost_error(cause))
             }
-            Ok(Transfer::Unknown { from, to, error }) => {
-                self.core.watchdog.settle(from);
-                self.core.watchdog.settle(to);
+            Ok(Transfer::Unknown { doubts, error }) => {
+                for doubt in *doubts {
+                    self.core.watchdog.settle(doubt);
+                }
                 Err(error)
             }
             // Nothing was changed; the plain release may do, or says what is wrong.
@@ -307,6 +338,7 @@ impl Entrance {
 impl Entrance {
     fn line_up(&self, me: &ThreadToken, parker: &Arc<Parker>) -> Place<Offer, Arc<Hold>> {
         let offer = Offer {
+            kind: self.key.kind,
             thread: me.id,
             life: me.life(),
             lease: self.lease,

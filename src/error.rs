@@ -169,6 +169,14 @@ pub enum Error {
         /// The number of the calling thread.
         thread: u64,
     },
+    /// The calling thread holds the lock already, and it is one that is not entered twice.
+    #[error(
+        "lock {lock:?} is held by the current thread already, and a token lock is not reentrant: waiting for it would never end"
+    )]
+    NotReentrant {
+        /// The lock.
+        lock: Arc<str>,
+    },
     /// The calling thread held the lock and lost it.
     #[error("lock {lock:?}: the hold of {visitor} was lost: {cause}")]
     Lost {
@@ -315,6 +323,7 @@ impl Error {
             | Error::NoTtl { lock }
             | Error::Unexpected { lock, .. }
             | Error::NotHeld { lock, .. }
+            | Error::NotReentrant { lock }
             | Error::Lost { lock, .. }
             | Error::Interrupted { lock }
             | Error::Closed { lock }

@@ -10,7 +10,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 use smallvec::{SmallVec, smallvec};
 
-use crate::claim::{Claim, VisitorId};
+use crate::claim::{Claim, Kind, VisitorId};
 use crate::clock::{Moment, Now};
 use crate::error::Error;
 use crate::loss::{Loss, LossCause};
@@ -104,6 +104,7 @@ struct State {
 
 #[derive(Debug)]
 pub(crate) struct Hold {
+    pub(crate) kind: Kind,
     pub(crate) name: Arc<str>,
     pub(crate) visitor: VisitorId,
     /// Its fencing number, where the store draws one.
@@ -165,6 +166,7 @@ impl Hold {
         sent: Moment,
     ) -> Hold {
         Hold {
+            kind: claim.kind,
             name: Arc::clone(&claim.name),
             visitor: claim.visitor.clone(),
             fence: None,
@@ -271,6 +273,7 @@ impl Hold {
 
     fn claim(&self, state: &State, lease: Duration) -> Claim {
         Claim {
+            kind: self.kind,
             name: Arc::clone(&self.name),
             visitor: self.visitor.clone(),
             count: count(&state.levels),
@@ -450,7 +453,7 @@ impl Hold {
     /// The doubt whether the store still has this hold, which has ended here.
     pub(crate) fn doubt(&self) -> Doubt {
         let lease = self.renewed_lease().unwrap_or_default();
-        Doubt::of(&self.name, &self.visitor, lease)
+        Doubt::of(self.kind, &self.name, &self.visitor, lease)
     }
 
     /// Tells the listeners that nobody will tell them anything more.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crossbeam_channel::Receiver;
 
-use crate::claim::VisitorId;
+use crate::claim::{Kind, VisitorId};
 use crate::core::Core;
 use crate::entrance::Entrance;
 use crate::error::{Error, Result, RunError};
@@ -78,11 +78,17 @@ pub struct Lock {
 }
 
 impl Lock {
-    pub(crate) fn new(core: Arc<Core>, name: Arc<str>, flaw: Option<Box<Error>>) -> Lock {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        kind: Kind,
+        name: Arc<str>,
+        flaw: Option<Box<Error>>,
+    ) -> Lock {
         Lock {
             entrance: Entrance {
                 key: StackKey {
                     client: core.number,
+                    kind,
                     name,
                 },
                 lease: Lease::Watchdog(core.times.watchdog_timeout),
@@ -296,15 +302,11 @@ impl Lock {
     /// As [`Lock::is_locked`].
     pub fn force_unlock(&self) -> Result<bool> {
         self.entrance.ready()?;
-        let freed = self
-            .entrance
-            .core
+        let Entrance { core, key, .. } = &self.entrance;
+        let freed = core
             .store
-            .force_release(&self.entrance.key.name, self.entrance.core.until())?;
-        self.entrance
-            .core
-            .watchdog
-            .check_now(&self.entrance.key.name);
+            .force_release(key.kind, &key.name, core.until())?;
+        core.watchdog.check_now(&key.name);
         Ok(freed)
     }
 
@@ -404,11 +406,9 @@ impl Lock {
 
     fn inspect(&self, visitor: Option<&VisitorId>) -> Result<Holding> {
         self.entrance.ready()?;
-        self.entrance.core.store.inspect(
-            &self.entrance.key.name,
-            visitor,
-            self.entrance.core.until(),
-        )
+        let Entrance { core, key, .. } = &self.entrance;
+        core.store
+            .inspect(key.kind, &key.name, visitor, core.until())
     }
 
     fn count_of(&self, thread: Option<Arc<ThreadToken>>) -> Result<u32> {

@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::claim::{Claim, VisitorId};
+use smallvec::{SmallVec, smallvec};
+
+use crate::claim::{Claim, Kind, VisitorId};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::loss::LossCause;
@@ -32,20 +34,21 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     fn transfer(&self, from: &Claim, to: &Claim, until: Instant) -> Result<Transfer>;
 
     /// Frees what a request without an answer may have left. Returns whether it is settled for good.
-    fn withdraw(&self, doubt: &Doubt, until: Instant) -> Result<bool>;
+    fn withdraw(&self, doubt: &mut Doubt, until: Instant) -> Result<bool>;
 
     /// Frees the lock whoever holds it. Returns whether somebody did.
-    fn force_release(&self, name: &Arc<str>, until: Instant) -> Result<bool>;
+    fn force_release(&self, kind: Kind, name: &Arc<str>, until: Instant) -> Result<bool>;
 
     fn inspect(
         &self,
+        kind: Kind,
         name: &Arc<str>,
         visitor: Option<&VisitorId>,
         until: Instant,
     ) -> Result<Holding>;
 
     /// Puts a refused visitor where it hears that another try is worth it.
-    fn subscribe(&self, name: &Arc<str>, parker: &Arc<Parker>) -> Subscription;
+    fn subscribe(&self, kind: Kind, name: &Arc<str>, parker: &Arc<Parker>) -> Subscription;
 
     /// Looks for settings of the server that endanger locks.
     fn check(&self, until: Instant) -> Result<Vec<Warning>>;
@@ -65,12 +68,28 @@ pub(crate) enum Attempt {
         /// The fencing number of the hold, where the store draws one.
         fence: Option<u64>,
     },
-    /// Somebody else holds it, for this long as far as known now; `None` if for ever.
-    Refused { retry_after: Option<Duration> },
+    Refused(Refusal),
     /// A re-entry found its hold gone.
     Lost(LossCause),
     /// The request was sent and not answered.
-    Unknown { doubt: Doubt, error: Error },
+    Unknown {
+        doubt: Doubt,
+        error: Error,
+    },
+}
+
+/// Somebody else holds the lock.
+#[derive(Debug, Default)]
+pub(crate) struct Refusal {
+    /// For how long, as far as known now; `None` if for ever.
+    pub(crate) retry_after: Option<Duration>,
+    /// Who, where the store says so.
+    #[expect(dead_code, reason = "a quorum compares the answers of its nodes by it")]
+    pub(crate) holder: Option<Box<str>>,
+    /// Nobody holds it, but several ask at once and none got enough of the nodes: how long a round trip takes.
+    pub(crate) split: Option<Duration>,
+    /// What this attempt may have left in some part of the store.
+    pub(crate) leftover: Option<Doubt>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,12 +106,24 @@ pub(crate) enum Release {
     Done {
         /// Whether somebody in another process has heard that the lock is free.
         others_wait: bool,
+        /// What may be left in some part of the store.
+        leftover: Option<Doubt>,
     },
     NotHeld(LossCause),
     Unknown {
         doubt: Doubt,
         error: Error,
     },
+}
+
+impl Release {
+    /// It was given back, and nobody else is known to wait.
+    pub(crate) fn done() -> Release {
+        Release::Done {
+            others_wait: false,
+            leftover: None,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -108,8 +139,7 @@ pub(crate) enum Transfer {
     NotHeld(LossCause),
     /// Either of the two may stand.
     Unknown {
-        from: Doubt,
-        to: Doubt,
+        doubts: Box<[Doubt; 2]>,
         error: Error,
     },
 }
@@ -117,10 +147,12 @@ pub(crate) enum Transfer {
 /// A field that a request without an answer may have left in the store, or may yet put there.
 #[derive(Debug, Clone)]
 pub(crate) struct Doubt {
+    pub(crate) kind: Kind,
     pub(crate) name: Arc<str>,
     pub(crate) visitor: VisitorId,
-    /// The server refuses the request after this time of its own clock, in ms; a release answered later settles it.
-    pub(crate) not_after: i64,
+    /// For each node: the request is refused there after this time of the node's own clock, in ms, so that a release
+    /// answered later settles it. A node that is not listed may have anything.
+    pub(crate) not_after: SmallVec<[i64; 1]>,
     /// When the lease that the request may have set has run out in any case.
     pub(crate) ends: Moment,
 }
@@ -129,21 +161,27 @@ impl Claim {
     /// The doubt whether a hold of this claim stands, or comes to stand until the server's time `not_after`.
     pub(crate) fn doubt(&self, not_after: i64) -> Doubt {
         Doubt {
-            not_after,
-            ..Doubt::of(&self.name, &self.visitor, self.lease)
+            not_after: smallvec![not_after],
+            ..Doubt::of(self.kind, &self.name, &self.visitor, self.lease)
         }
     }
 }
 
 impl Doubt {
     /// The doubt whether the visitor still has a hold, with this lease at most.
-    pub(crate) fn of(name: &Arc<str>, visitor: &VisitorId, lease: Duration) -> Doubt {
+    pub(crate) fn of(kind: Kind, name: &Arc<str>, visitor: &VisitorId, lease: Duration) -> Doubt {
         Doubt {
+            kind,
             name: Arc::clone(name),
             visitor: visitor.clone(),
-            not_after: 0,
+            not_after: SmallVec::new(),
             ends: Moment::now() + lease.max(LEAST_DOUBT),
         }
+    }
+
+    /// The server time after which nothing comes any more at node `node`.
+    pub(crate) fn not_after(&self, node: usize) -> i64 {
+        self.not_after.get(node).copied().unwrap_or_default()
     }
 }
 
@@ -168,10 +206,6 @@ pub(crate) enum Hearing {
     /// Soon, and it is woken when that begins.
     Soon,
     /// Never; it has to ask now and then.
-    #[cfg_attr(
-        not(feature = "mysql"),
-        expect(dead_code, reason = "only databases send no messages")
-    )]
     Never,
 }
 
@@ -179,6 +213,8 @@ pub(crate) enum Hearing {
 pub(crate) struct Subscription {
     pub(crate) ticket: Ticket,
     pub(crate) hearing: Hearing,
+    /// How long it waits at most, by chance, between being woken and asking, so that not all ask at once.
+    pub(crate) jitter: Duration,
     pub(crate) keep: Option<Box<dyn Send>>,
 }
 

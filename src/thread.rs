@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
+use crate::claim::Kind;
 use crate::hold::Hold;
 
 /// One thread of this process: its number and what it holds.
@@ -86,6 +87,7 @@ pub(crate) struct Stacks {
 pub(crate) struct StackKey {
     /// The number of the client in this process.
     pub(crate) client: u64,
+    pub(crate) kind: Kind,
     pub(crate) name: Arc<str>,
 }
 

@@ -162,9 +162,11 @@ impl<'a> Patience<'a> {
 #[derive(Debug)]
 pub(crate) enum Verdict<T> {
     Done(T),
-    /// Somebody else has it, for this long as far as known; `None` if for ever.
     Refused {
+        /// Somebody else has it, for this long as far as known; `None` if for ever.
         retry_after: Option<Duration>,
+        /// Nobody has it, but several ask at once: how long a round trip takes.
+        split: Option<Duration>,
     },
 }
 
@@ -243,6 +245,7 @@ fn wait_in_line<T, Q: Queue<T>>(
 ) -> Result<Option<T>> {
     let mut backoff = Backoff::default();
     let mut polls = Backoff::of_polls();
+    let mut splits: Option<Backoff> = None;
     let mut now = Instant::now();
     let mut last_usable = now;
     let mut asks_anyway = false;
@@ -284,12 +287,21 @@ fn wait_in_line<T, Q: Queue<T>>(
             None => room.command_timeout,
         };
         let answer = attempt(now + budget);
+        let mut split = None;
         if let (Some(ticket), Ok(_)) = (bed.as_mut().and_then(|bed| bed.ticket.as_mut()), &answer) {
             ticket.settle();
         }
         let (pause, trouble) = match answer {
             Ok(Verdict::Done(value)) => return Ok(Some(value)),
-            Ok(Verdict::Refused { retry_after }) => {
+            Ok(Verdict::Refused {
+                retry_after,
+                split: round_trip,
+            }) => {
+                split = round_trip.map(|round_trip| {
+                    // Longer than a round trip, and longer each time, so that soon one of them asks alone.
+                    let splits = splits.get_or_insert_with(|| Backoff::of_splits(round_trip));
+                    round_trip + splits.next()
+                });
                 backoff = Backoff::default();
                 let trouble = match retry_after {
                     Some(_) => {
@@ -330,6 +342,14 @@ fn wait_in_line<T, Q: Queue<T>>(
             }
         }
         let is_answered = !matches!(trouble, Some(ref error) if error.is_retryable());
+        if let Some(pause) = split {
+            let wake_at = Instant::now() + pause;
+            let wake_at = patience.deadline().map_or(wake_at, |end| end.min(wake_at));
+            bed.rest(room, wake_at)?;
+            now = Instant::now();
+            continue;
+        }
+        splits = None;
         if is_answered && bed.listen(&subscribe) {
             now = Instant::now();
             continue;
@@ -342,6 +362,15 @@ fn wait_in_line<T, Q: Queue<T>>(
         let wake_at = patience.deadline().map_or(wake_at, |end| end.min(wake_at));
         bed.sleep(room, wake_at)?;
         now = Instant::now();
+    }
+}
+
+fn ended_by(wake: Wake, room: &Room<'_>) -> Error {
+    match wake {
+        Wake::Closed => Error::Closed {
+            lock: Arc::clone(room.lock),
+        },
+        _ => interrupted(room),
     }
 }
 
@@ -372,6 +401,7 @@ struct Bed {
     ticket: Option<Ticket>,
     keep: Option<Box<dyn Send>>,
     hearing: Hearing,
+    jitter: Duration,
     burst_began: Instant,
     burst: u32,
 }
@@ -387,6 +417,7 @@ impl Bed {
             ticket: None,
             keep: None,
             hearing: Hearing::Soon,
+            jitter: Duration::ZERO,
             burst_began: Instant::now(),
             burst: 0,
         }
@@ -401,36 +432,37 @@ impl Bed {
         self.keep = subscription.keep;
         self.ticket = Some(subscription.ticket);
         self.hearing = subscription.hearing;
+        self.jitter = subscription.jitter;
         self.hearing == Hearing::Live
     }
 
     /// Sleeps until it is woken, which is true, or until `until`. An interrupt and the client's end are errors.
     fn sleep(&mut self, room: &Room<'_>, until: Instant) -> Result<bool> {
-        let mut wake = match &mut self.ticket {
+        let wake = match &mut self.ticket {
             Some(ticket) => ticket.park(Some(until)),
             None => self.parker.park(Some(until)),
         };
         if wake == Wake::Permit && self.is_in_a_burst() {
             // A message is only a hint. Whoever sends them by the thousand gets no more attempts out of us than this.
-            let quiet_until = until.min(self.burst_began + BURST_SPAN);
-            loop {
-                match self.parker.park(Some(quiet_until)) {
-                    Wake::Permit => {}
-                    Wake::TimedOut => break,
-                    ended => {
-                        wake = ended;
-                        break;
-                    }
-                }
-            }
+            self.rest(room, until.min(self.burst_began + BURST_SPAN))?;
+        } else if wake == Wake::Permit && !self.jitter.is_zero() {
+            self.rest(room, until.min(Instant::now() + jitter(self.jitter)))?;
         }
         match wake {
             Wake::Permit => Ok(true),
             Wake::TimedOut => Ok(false),
-            Wake::Interrupted => Err(interrupted(room)),
-            Wake::Closed => Err(Error::Closed {
-                lock: Arc::clone(room.lock),
-            }),
+            ended => Err(ended_by(ended, room)),
+        }
+    }
+
+    /// Sleeps until `until`, whatever messages come. An interrupt and the client's end are errors.
+    fn rest(&self, room: &Room<'_>, until: Instant) -> Result<()> {
+        loop {
+            match self.parker.park(Some(until)) {
+                Wake::Permit => {}
+                Wake::TimedOut => return Ok(()),
+                ended => return Err(ended_by(ended, room)),
+            }
         }
     }
 
@@ -475,6 +507,14 @@ impl Backoff {
         Backoff {
             next: Duration::from_millis(5),
             longest: Duration::from_millis(100),
+        }
+    }
+
+    /// Between attempts of several that ask at once.
+    fn of_splits(round_trip: Duration) -> Backoff {
+        Backoff {
+            next: round_trip * 2,
+            longest: round_trip * 64,
         }
     }
 

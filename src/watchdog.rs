@@ -259,10 +259,12 @@ impl Watchdog {
     #[cfg(feature = "test-util")]
     pub(crate) fn die(&self) {
         self.shared.die.store(true, Ordering::Release);
+        use crate::claim::Kind;
         let doubt = Doubt {
+            kind: Kind::Reentrant,
             name: "".into(),
-            visitor: crate::claim::VisitorId::new("", 0, 0),
-            not_after: 0,
+            visitor: Kind::Reentrant.visitor("", 0, 0),
+            not_after: smallvec::SmallVec::new(),
             ends: Now::read().moment,
         };
         self.settle(doubt);
@@ -401,7 +403,7 @@ impl Shared {
     fn settle(&self, open: Vec<Settling>) {
         let mut is_silent = false;
         for mut settling in open {
-            let doubt = &settling.doubt;
+            let doubt = &mut settling.doubt;
             if doubt.ends.has_passed() {
                 continue;
             }

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::claim::{Claim, VisitorId};
+use crate::claim::{Claim, Kind, VisitorId};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::loss::LossCause;
 use crate::signals::{Parker, Signals};
 use crate::store::{
-    Attempt, Doubt, Hearing, Holding, Release, Renewal, Store, Subscription, Transfer, Warning,
+    Attempt, Doubt, Hearing, Holding, Refusal, Release, Renewal, Store, Subscription, Transfer,
+    Warning,
 };
 
 const NODE: &str = "in memory";
@@ -32,6 +33,7 @@ struct State {
 }
 
 struct Entry {
+    kind: Kind,
     visitor: VisitorId,
     count: u32,
     ends: Moment,
@@ -47,7 +49,12 @@ struct Faults {
 
 impl World {
     /// Runs `step` on the state as it stands now, expired holds gone; an error while the world is told to be silent.
-    fn with<T>(&self, lock: &Arc<str>, step: impl FnOnce(&mut State) -> T) -> Result<T> {
+    fn with<T>(
+        &self,
+        kind: Kind,
+        lock: &Arc<str>,
+        step: impl FnOnce(&mut State) -> T,
+    ) -> Result<T> {
         let mut state = self.state.lock();
         if state.faults.is_silent {
             return Err(Error::Unreachable {
@@ -62,6 +69,17 @@ impl World {
             .is_some_and(|entry| entry.ends.has_passed())
         {
             state.holds.remove(lock);
+        }
+        if state
+            .holds
+            .get(lock)
+            .is_some_and(|entry| entry.kind != kind)
+        {
+            return Err(Error::WrongType {
+                lock: Arc::clone(lock),
+                node: NODE.into(),
+                reason: "a lock of another kind".to_owned(),
+            });
         }
         Ok(step(&mut state))
     }
@@ -136,7 +154,7 @@ impl Memory {
 impl Store for Memory {
     fn acquire(&self, claim: &Claim, _until: Instant) -> Result<Attempt> {
         let sent = Moment::now();
-        self.world.with(&claim.name, |state| {
+        self.world.with(claim.kind, &claim.name, |state| {
             if claim.count > 0 {
                 return match state.hold_of(&claim.name, &claim.visitor) {
                     Ok(entry) => {
@@ -148,11 +166,14 @@ impl Store for Memory {
                 };
             }
             match state.holds.get(&claim.name) {
-                Some(entry) => Attempt::Refused {
+                Some(entry) => Attempt::Refused(Refusal {
                     retry_after: Some(entry.ends.remaining()),
-                },
+                    holder: Some(entry.visitor.as_str().into()),
+                    ..Refusal::default()
+                }),
                 None => {
                     let entry = Entry {
+                        kind: claim.kind,
                         visitor: claim.visitor.clone(),
                         count: 1,
                         ends: sent + claim.lease,
@@ -167,7 +188,7 @@ impl Store for Memory {
     fn renew(&self, claims: &[Claim], _until: Instant) -> Vec<Renewal> {
         let renew = |claim: &Claim| {
             let sent = Moment::now();
-            self.world.with(&claim.name, |state| {
+            self.world.with(claim.kind, &claim.name, |state| {
                 if state.faults.renewals_to_drop > 0 {
                     state.faults.renewals_to_drop -= 1;
                     return Renewal::Unknown("a test dropped this renewal".to_owned());
@@ -183,17 +204,25 @@ impl Store for Memory {
         };
         claims
             .iter()
-            .map(|claim| renew(claim).unwrap_or_else(|error| Renewal::Unknown(error.to_string())))
+            .map(|claim| {
+                renew(claim).unwrap_or_else(|error| match error {
+                    Error::WrongType { reason, .. } => Renewal::Lost(LossCause::HeldBy(reason)),
+                    error => Renewal::Unknown(error.to_string()),
+                })
+            })
             .collect()
     }
 
     fn release(&self, claim: &Claim, _until: Instant) -> Result<Release> {
-        self.world.with(&claim.name, |state| {
+        self.world.with(claim.kind, &claim.name, |state| {
             match state.hold_of(&claim.name, &claim.visitor) {
                 Ok(_) => {
                     state.free(&claim.name);
                     let others_wait = self.others_wait(state, &claim.name);
-                    Release::Done { others_wait }
+                    Release::Done {
+                        others_wait,
+                        leftover: None,
+                    }
                 }
                 Err(cause) => Release::NotHeld(cause),
             }
@@ -202,12 +231,12 @@ impl Store for Memory {
 
     fn release_level(&self, claim: &Claim, _until: Instant) -> Result<Release> {
         let sent = Moment::now();
-        self.world.with(&claim.name, |state| {
+        self.world.with(claim.kind, &claim.name, |state| {
             match state.hold_of(&claim.name, &claim.visitor) {
                 Ok(entry) => {
                     entry.count = claim.count.saturating_sub(1);
                     entry.ends = sent + claim.lease;
-                    Release::Done { others_wait: false }
+                    Release::done()
                 }
                 Err(cause) => Release::NotHeld(cause),
             }
@@ -216,10 +245,11 @@ impl Store for Memory {
 
     fn transfer(&self, from: &Claim, to: &Claim, _until: Instant) -> Result<Transfer> {
         let sent = Moment::now();
-        self.world.with(&from.name, |state| {
+        self.world.with(from.kind, &from.name, |state| {
             match state.hold_of(&from.name, &from.visitor) {
                 Ok(entry) => {
                     *entry = Entry {
+                        kind: to.kind,
                         visitor: to.visitor.clone(),
                         count: 1,
                         ends: sent + to.lease,
@@ -244,8 +274,8 @@ impl Store for Memory {
         })
     }
 
-    fn withdraw(&self, doubt: &Doubt, _until: Instant) -> Result<bool> {
-        self.world.with(&doubt.name, |state| {
+    fn withdraw(&self, doubt: &mut Doubt, _until: Instant) -> Result<bool> {
+        self.world.with(doubt.kind, &doubt.name, |state| {
             if state.hold_of(&doubt.name, &doubt.visitor).is_ok() {
                 state.free(&doubt.name);
             }
@@ -253,8 +283,8 @@ impl Store for Memory {
         })
     }
 
-    fn force_release(&self, name: &Arc<str>, _until: Instant) -> Result<bool> {
-        self.world.with(name, |state| {
+    fn force_release(&self, kind: Kind, name: &Arc<str>, _until: Instant) -> Result<bool> {
+        self.world.with(kind, name, |state| {
             let was_held = state.holds.contains_key(name);
             if was_held {
                 state.free(name);
@@ -265,28 +295,31 @@ impl Store for Memory {
 
     fn inspect(
         &self,
+        kind: Kind,
         name: &Arc<str>,
         visitor: Option<&VisitorId>,
         _until: Instant,
     ) -> Result<Holding> {
-        self.world.with(name, |state| match state.holds.get(name) {
-            Some(entry) => Holding {
-                is_locked: true,
-                count: if visitor == Some(&entry.visitor) {
-                    entry.count
-                } else {
-                    0
+        self.world
+            .with(kind, name, |state| match state.holds.get(name) {
+                Some(entry) => Holding {
+                    is_locked: true,
+                    count: if visitor == Some(&entry.visitor) {
+                        entry.count
+                    } else {
+                        0
+                    },
+                    remaining: Some(entry.ends.remaining().max(Duration::from_millis(1))),
                 },
-                remaining: Some(entry.ends.remaining().max(Duration::from_millis(1))),
-            },
-            None => Holding::default(),
-        })
+                None => Holding::default(),
+            })
     }
 
-    fn subscribe(&self, name: &Arc<str>, parker: &Arc<Parker>) -> Subscription {
+    fn subscribe(&self, _: Kind, name: &Arc<str>, parker: &Arc<Parker>) -> Subscription {
         Subscription {
             ticket: self.signals.join(name, parker),
             hearing: Hearing::Live,
+            jitter: Duration::ZERO,
             keep: None,
         }
     }

@@ -17,13 +17,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::claim::{Claim, VisitorId};
+use crate::claim::{Claim, Kind, VisitorId};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::loss::LossCause;
 use crate::signals::{Parker, Signals};
 use crate::store::{
-    Attempt, Doubt, Hearing, Holding, Release, Renewal, Store, Subscription, Transfer, Warning,
+    Attempt, Doubt, Hearing, Holding, Refusal, Release, Renewal, Store, Subscription, Transfer,
+    Warning,
 };
 use crate::sync::Mutex;
 
@@ -53,7 +54,13 @@ const LATEST_EFFECT: Duration = Duration::from_secs(4);
 const LONGEST_NAME: usize = 255;
 
 /// What is wrong with a name beside what is wrong with it everywhere.
-pub(crate) fn flaw(name: &str) -> Option<Error> {
+pub(crate) fn flaw(kind: Kind, name: &Arc<str>) -> Option<Error> {
+    if kind != Kind::Reentrant {
+        return Some(Error::Unsupported {
+            lock: Arc::clone(name),
+            reason: "a token lock is a key in Redis; a database has lock(name)".to_owned(),
+        });
+    }
     (name.len() > LONGEST_NAME).then(|| Error::InvalidName {
         name: format!("{}…", name.chars().take(64).collect::<String>()),
         reason: "it is longer than 255 bytes, prefix included, which is all that the lock table has room for",
@@ -335,14 +342,15 @@ impl MySql {
             )
         });
         let refused = |left| {
-            Ok(Attempt::Refused {
+            Ok(Attempt::Refused(Refusal {
                 retry_after: Some(left),
-            })
+                ..Refusal::default()
+            }))
         };
         match outcome {
             Ok((0, _)) => {
                 // Whether it was granted is not known; the answer that would say so is not to be had here.
-                self.withdraw(&claim.doubt(0), until)?;
+                self.withdraw(&mut claim.doubt(0), until)?;
                 Err(Error::Unsupported {
                     lock: Arc::clone(&claim.name),
                     reason: format!(
@@ -502,7 +510,7 @@ impl Store for MySql {
         let change = Change::Count(claim.count.saturating_sub(1).max(1));
         let (outcome, not_after) = self.touch_pooled(claim, change, until);
         match outcome {
-            Ok(Touch::Done { .. }) => Ok(Release::Done { others_wait: false }),
+            Ok(Touch::Done { .. }) => Ok(Release::done()),
             Ok(Touch::Gone(cause)) => Ok(Release::NotHeld(cause)),
             Err(Fault::NoReply { reason, .. }) => Ok(Release::Unknown {
                 doubt: claim.doubt(not_after.saturating_add(millis(LATEST_EFFECT))),
@@ -536,7 +544,7 @@ impl Store for MySql {
         };
         match outcome {
             // Who polls from another process is not known here, and is not waited for.
-            Ok(None) => Ok(Release::Done { others_wait: false }),
+            Ok(None) => Ok(Release::done()),
             Ok(Some(cause)) => Ok(Release::NotHeld(cause)),
             Err(Fault::NoReply { reason, .. }) => Ok(Release::Unknown {
                 // Any later answer settles it: the request itself can only free.
@@ -587,15 +595,17 @@ impl Store for MySql {
             }),
             Ok(Touch::Gone(cause)) => Ok(Transfer::NotHeld(cause)),
             Err(Fault::NoReply { reason, .. }) => Ok(Transfer::Unknown {
-                from: from.doubt(0),
-                to: to.doubt(not_after.saturating_add(millis(LATEST_EFFECT))),
+                doubts: Box::new([
+                    from.doubt(0),
+                    to.doubt(not_after.saturating_add(millis(LATEST_EFFECT))),
+                ]),
                 error: self.unknown(&from.name, Some(&from.visitor), "hand-over", reason),
             }),
             Err(fault) => Err(self.lock_error(&from.name, fault)),
         }
     }
 
-    fn withdraw(&self, doubt: &Doubt, until: Instant) -> Result<bool> {
+    fn withdraw(&self, doubt: &mut Doubt, until: Instant) -> Result<bool> {
         if self.pinned.lock().contains(&doubt.visitor) {
             return Ok(false);
         }
@@ -605,12 +615,12 @@ impl Store for MySql {
             link.learn_time()
         });
         match outcome {
-            Ok(now) => Ok(now / 1000 > doubt.not_after),
+            Ok(now) => Ok(now / 1000 > doubt.not_after(0)),
             Err(fault) => Err(self.lock_error(&doubt.name, fault)),
         }
     }
 
-    fn force_release(&self, name: &Arc<str>, until: Instant) -> Result<bool> {
+    fn force_release(&self, _: Kind, name: &Arc<str>, until: Instant) -> Result<bool> {
         let outcome = self.pool.once(until, |link| {
             let params = params! { "r" => &**name };
             link.run(&self.statements.force_release, params, until)
@@ -626,6 +636,7 @@ impl Store for MySql {
 
     fn inspect(
         &self,
+        _: Kind,
         name: &Arc<str>,
         visitor: Option<&VisitorId>,
         until: Instant,
@@ -649,10 +660,11 @@ impl Store for MySql {
         })
     }
 
-    fn subscribe(&self, name: &Arc<str>, parker: &Arc<Parker>) -> Subscription {
+    fn subscribe(&self, _: Kind, name: &Arc<str>, parker: &Arc<Parker>) -> Subscription {
         Subscription {
             ticket: self.signals.join(name, parker),
             hearing: Hearing::Never,
+            jitter: Duration::ZERO,
             keep: None,
         }
     }

@@ -18,13 +18,14 @@ use std::time::{Duration, Instant};
 
 use ::redis::Value;
 
-use crate::claim::{Claim, VisitorId};
+use crate::claim::{Claim, Kind, VisitorId};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::loss::LossCause;
 use crate::signals::{Parker, Signals};
 use crate::store::{
-    Attempt, Doubt, Hearing, Holding, Release, Renewal, Store, Subscription, Transfer, Warning,
+    Attempt, Doubt, Hearing, Holding, Refusal, Release, Renewal, Store, Subscription, Transfer,
+    Warning,
 };
 use crate::stores::slots::SlotMaker;
 use crate::trace;
@@ -130,7 +131,8 @@ impl Redis {
         let wanted = wanted.to_string();
         let mut known = claim.count.to_string();
         let mut copies = Copies::default();
-        let mut may_repeat = claim.count > 0;
+        // A hash that stands there already may be of a copy or of anybody else of this client, a token cannot.
+        let mut may_repeat = claim.count > 0 || claim.kind == Kind::Token;
         let mut corrections = 0;
         loop {
             let args = [claim.visitor.as_str(), &lease, &known, &wanted].map(str::as_bytes);
@@ -149,7 +151,10 @@ impl Redis {
                 return Ok(Step::Done { sent });
             }
             match (integer_at(&reply, 0), item_at(&reply, 2)) {
-                (Some(0), Some(Value::Int(ttl))) => return Ok(Step::Refused { ttl: *ttl }),
+                (Some(0), Some(Value::Int(ttl))) => {
+                    let holder = item_at(&reply, 3).map(text_of).unwrap_or_default();
+                    return Ok(Step::Refused { ttl: *ttl, holder });
+                }
                 (Some(2), Some(holder)) => return Ok(Step::Gone(cause_of(holder))),
                 // Our idea of the server's clock was off; the reply has put it right.
                 (Some(3), _) => {}
@@ -230,15 +235,21 @@ impl Redis {
 
     fn release_once(&self, claim: &Claim, channel: &str, until: Instant) -> Result<Release, Fault> {
         let args = [claim.visitor.as_str().as_bytes(), channel.as_bytes()];
-        let reply = self.call(&self.scripts.release, &claim.name, &args, until)?;
+        let reply = self.call(
+            &self.scripts.of(claim.kind).release,
+            &claim.name,
+            &args,
+            until,
+        )?;
         match (&reply, integer_at(&reply, 0), item_at(&reply, 1)) {
             (Value::Int(heard), ..) => Ok(Release::Done {
                 // Mostly nobody at all has heard of it.
                 others_wait: *heard > 0 && *heard > i64::from(self.node.subscriber.hears(channel)),
+                leftover: None,
             }),
             (_, Some(1), Some(error)) => {
                 trace::waiters_not_told(&claim.name, &text_of(error));
-                Ok(Release::Done { others_wait: false })
+                Ok(Release::done())
             }
             (_, Some(0), Some(holder)) => Ok(Release::NotHeld(cause_of(holder))),
             _ => Err(Fault::Server(format!("unexpected reply {}", brief(&reply)))),
@@ -326,7 +337,7 @@ struct Copies {
 /// What became of a request for a count.
 enum Step {
     Done { sent: Moment },
-    Refused { ttl: i64 },
+    Refused { ttl: i64, holder: String },
     Gone(LossCause),
     Corrupt,
     Unknown { reason: String, not_after: i64 },
@@ -379,11 +390,14 @@ impl Chunk<'_> {
 impl Store for Redis {
     fn acquire(&self, claim: &Claim, until: Instant) -> Result<Attempt> {
         let wanted = claim.count.saturating_add(1);
-        match self.set_count(claim, &self.scripts.acquire, wanted, until) {
+        let script = &self.scripts.of(claim.kind).acquire;
+        match self.set_count(claim, script, wanted, until) {
             Ok(Step::Done { sent }) => Ok(Attempt::Granted { sent, fence: None }),
-            Ok(Step::Refused { ttl }) => Ok(Attempt::Refused {
+            Ok(Step::Refused { ttl, holder }) => Ok(Attempt::Refused(Refusal {
                 retry_after: u64::try_from(ttl).ok().map(Duration::from_millis),
-            }),
+                holder: Some(holder.into()),
+                ..Refusal::default()
+            })),
             Ok(Step::Gone(cause)) => Ok(Attempt::Lost(cause)),
             Ok(Step::Corrupt) => Err(self.corrupt(claim)),
             Ok(Step::Unknown { reason, not_after }) => Ok(Attempt::Unknown {
@@ -397,7 +411,7 @@ impl Store for Redis {
     fn release_level(&self, claim: &Claim, until: Instant) -> Result<Release> {
         let wanted = claim.count.saturating_sub(1).max(1);
         match self.set_count(claim, &self.scripts.release_level, wanted, until) {
-            Ok(Step::Done { .. }) => Ok(Release::Done { others_wait: false }),
+            Ok(Step::Done { .. }) => Ok(Release::done()),
             Ok(Step::Gone(cause)) => Ok(Release::NotHeld(cause)),
             Ok(Step::Refused { .. } | Step::Corrupt) => Err(self.corrupt(claim)),
             Ok(Step::Unknown { reason, not_after }) => Ok(Release::Unknown {
@@ -418,7 +432,7 @@ impl Store for Redis {
             Ok(release) => return Ok(release),
             Err(Fault::NoReply { .. }) => match self.release_once(claim, &channel, until) {
                 // The first one did it: nobody else can have freed this visitor's hold and nothing proves a loss.
-                Ok(_) => return Ok(Release::Done { others_wait: false }),
+                Ok(_) => return Ok(Release::done()),
                 // Whether the first one did it is not known, whatever became of the second.
                 Err(Fault::NotSent(reason) | Fault::Untrusted(reason)) => Fault::NoReply {
                     reason,
@@ -461,7 +475,7 @@ impl Store for Redis {
 
     fn transfer(&self, from: &Claim, to: &Claim, until: Instant) -> Result<Transfer> {
         let channel = keys::channel(&from.name);
-        let script = &self.scripts.transfer;
+        let script = &self.scripts.of(from.kind).transfer;
         let lease = to.lease.as_millis().to_string();
         let args = [from.visitor.as_str(), to.visitor.as_str(), &lease, &channel];
         let args = args.map(str::as_bytes);
@@ -488,8 +502,7 @@ impl Store for Redis {
             Err(fault) => {
                 let (lock, visitor) = (&from.name, Some(&from.visitor));
                 return Ok(Transfer::Unknown {
-                    from: from.doubt(0),
-                    to: to.doubt(copies.not_after),
+                    doubts: Box::new([from.doubt(0), to.doubt(copies.not_after)]),
                     error: self.unknown(lock, visitor, "hand-over", reason_of(fault)),
                 });
             }
@@ -507,19 +520,24 @@ impl Store for Redis {
         }
     }
 
-    fn withdraw(&self, doubt: &Doubt, until: Instant) -> Result<bool> {
+    fn withdraw(&self, doubt: &mut Doubt, until: Instant) -> Result<bool> {
         let channel = keys::channel(&doubt.name);
         let args = [doubt.visitor.as_str().as_bytes(), channel.as_bytes()];
-        match self.call(&self.scripts.withdraw, &doubt.name, &args, until) {
-            Ok(Value::Int(now)) => Ok(now > doubt.not_after),
+        match self.call(
+            &self.scripts.of(doubt.kind).withdraw,
+            &doubt.name,
+            &args,
+            until,
+        ) {
+            Ok(Value::Int(now)) => Ok(now > doubt.not_after(0)),
             Ok(reply) => Err(self.unexpected(&doubt.name, &reply)),
             Err(fault) => Err(self.error(&doubt.name, fault)),
         }
     }
 
-    fn force_release(&self, name: &Arc<str>, until: Instant) -> Result<bool> {
+    fn force_release(&self, kind: Kind, name: &Arc<str>, until: Instant) -> Result<bool> {
         let channel = keys::channel(name);
-        let script = &self.scripts.force_release;
+        let script = &self.scripts.of(kind).force_release;
         for _ in 0..=CORRECTIONS {
             let mut copies = Copies::default();
             let reply = self.call_timed(script, name, &[channel.as_bytes()], until, &mut copies);
@@ -540,13 +558,19 @@ impl Store for Redis {
 
     fn inspect(
         &self,
+        kind: Kind,
         name: &Arc<str>,
         visitor: Option<&VisitorId>,
         until: Instant,
     ) -> Result<Holding> {
         let field = visitor.map_or("", VisitorId::as_str);
         let reply = self
-            .call(&self.scripts.inspect, name, &[field.as_bytes()], until)
+            .call(
+                &self.scripts.of(kind).inspect,
+                name,
+                &[field.as_bytes()],
+                until,
+            )
             .map_err(|fault| self.error(name, fault))?;
         let (Some(exists), Some(count), Some(ttl)) = (
             integer_at(&reply, 0),
@@ -571,7 +595,16 @@ impl Store for Redis {
         })
     }
 
-    fn subscribe(&self, name: &Arc<str>, parker: &Arc<Parker>) -> Subscription {
+    fn subscribe(&self, kind: Kind, name: &Arc<str>, parker: &Arc<Parker>) -> Subscription {
+        if kind == Kind::Token {
+            // Others with this layout publish nothing.
+            return Subscription {
+                ticket: self.signals.join(name, parker),
+                hearing: Hearing::Never,
+                jitter: Duration::ZERO,
+                keep: None,
+            };
+        }
         let channel = keys::channel(name);
         let ticket = self.signals.join(&channel, parker);
         let (wish, is_live) = self.node.subscriber.listen(&channel);
@@ -582,6 +615,7 @@ impl Store for Redis {
             } else {
                 Hearing::Soon
             },
+            jitter: Duration::ZERO,
             keep: Some(Box::new(wish)),
         }
     }

@@ -2,6 +2,8 @@
 
 use redis::Cmd;
 
+use crate::claim::Kind;
+
 /// One script, with its hash.
 pub(super) struct Script {
     text: &'static str,
@@ -43,29 +45,52 @@ impl Script {
 
 /// All scripts of this store.
 pub(super) struct Scripts {
-    pub(super) acquire: Script,
-    pub(super) release: Script,
+    reentrant: Operations,
+    token: Operations,
     pub(super) release_level: Script,
     pub(super) renew: Script,
+    pub(super) rights: Script,
+}
+
+/// The operations that each kind of lock has scripts of its own for. They are called and answer alike.
+pub(super) struct Operations {
+    pub(super) acquire: Script,
+    pub(super) release: Script,
     pub(super) transfer: Script,
     pub(super) withdraw: Script,
     pub(super) force_release: Script,
     pub(super) inspect: Script,
-    pub(super) rights: Script,
 }
 
 impl Scripts {
     pub(super) fn new() -> Scripts {
         Scripts {
-            acquire: Script::new(include_str!("scripts/acquire.lua")),
-            release: Script::new(include_str!("scripts/release.lua")),
+            reentrant: Operations {
+                acquire: Script::new(include_str!("scripts/acquire.lua")),
+                release: Script::new(include_str!("scripts/release.lua")),
+                transfer: Script::new(include_str!("scripts/transfer.lua")),
+                withdraw: Script::new(include_str!("scripts/withdraw.lua")),
+                force_release: Script::new(include_str!("scripts/force_release.lua")),
+                inspect: Script::new(include_str!("scripts/inspect.lua")),
+            },
+            token: Operations {
+                acquire: Script::new(include_str!("scripts/token/acquire.lua")),
+                release: Script::new(include_str!("scripts/token/release.lua")),
+                transfer: Script::new(include_str!("scripts/token/transfer.lua")),
+                withdraw: Script::new(include_str!("scripts/token/withdraw.lua")),
+                force_release: Script::new(include_str!("scripts/token/force_release.lua")),
+                inspect: Script::new(include_str!("scripts/token/inspect.lua")),
+            },
             release_level: Script::new(include_str!("scripts/release_level.lua")),
             renew: Script::new(include_str!("scripts/renew.lua")),
-            transfer: Script::new(include_str!("scripts/transfer.lua")),
-            withdraw: Script::new(include_str!("scripts/withdraw.lua")),
-            force_release: Script::new(include_str!("scripts/force_release.lua")),
-            inspect: Script::new(include_str!("scripts/inspect.lua")),
             rights: Script::new(include_str!("scripts/rights.lua")),
+        }
+    }
+
+    pub(super) fn of(&self, kind: Kind) -> &Operations {
+        match kind {
+            Kind::Reentrant => &self.reentrant,
+            Kind::Token => &self.token,
         }
     }
 }

@@ -8,7 +8,7 @@
 -- ARGV[5]  the server time after which the request is refused, ms since 1970
 --
 -- Returns now              granted
---         {0, now, ttl}     refused; the lock is held for ttl ms, -1 for ever
+--         {0, now, ttl, holder}  refused; the lock is held for ttl ms, -1 for ever
 --         {2, now, holder}  the hold to enter is gone; holder is whoever has the lock, '' for nobody
 --         {3, now}          too late, nothing was done
 --         {4, now, count}   another count stands there, nothing was done
@@ -29,7 +29,7 @@ if known == '0' then
         if call('HEXISTS', key, 'mode') == 1 then
             return {5, now}
         end
-        return {0, now, call('PTTL', key)}
+        return {0, now, call('PTTL', key), call('HKEYS', key)[1]}
     end
     call('HSET', key, visitor, ARGV[4])
     local expires = redis.pcall('PEXPIRE', key, ARGV[2])

@@ -7,7 +7,7 @@
 -- Returns {now, 0}             too late, nothing was done
 --         {now, 1, i, what, …}  done; KEYS[i] was not renewed: what is 0 if nobody holds it, else whoever does
 --
--- Keeps: only a key with the visitor's own field is given a new time to live.
+-- Keeps: only a key with the visitor's own field, or its own token, is given a new time to live.
 local call, pcall = redis.call, redis.pcall
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
@@ -27,7 +27,15 @@ for i = 1, #KEYS do
     elseif held == 0 then
         lost(i, call('HKEYS', key)[1] or 0)
     elseif string.find(held.err, 'WRONGTYPE', 1, true) then
-        lost(i, 'a key of another type')
+        -- The key of a token lock is a string.
+        local token = pcall('GET', key)
+        if token == ARGV[2 * i] then
+            call('PEXPIRE', key, ARGV[2 * i + 1])
+        elseif type(token) == 'string' then
+            lost(i, token)
+        else
+            lost(i, 'a key of another type')
+        end
     else
         return held
     end

@@ -1,0 +1,26 @@
+-- Takes a token lock.
+--
+-- KEYS[1]  the lock: a string, the token of whoever holds it
+-- ARGV[1]  the token
+-- ARGV[2]  the lease, ms
+-- ARGV[3]  0: a token lock is not entered twice
+-- ARGV[4]  1
+-- ARGV[5]  the server time after which the request is refused, ms since 1970
+--
+-- Returns now                     granted, or taken before by a copy of this request
+--         {0, now, ttl, holder}  refused; the lock is held for ttl ms, -1 for ever
+--         {3, now}               too late, nothing was done
+--
+-- Keeps: a key of ours never lacks a time to live.
+local call, key, token, lease = redis.call, KEYS[1], ARGV[1], ARGV[2]
+local time = call('TIME')
+local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+if now > ARGV[5] + 0 then
+    return {3, now}
+end
+local holder = call('GET', key)
+if holder and holder ~= token then
+    return {0, now, call('PTTL', key), holder}
+end
+call('SET', key, token, 'PX', lease)
+return now

@@ -1,0 +1,12 @@
+-- Tells who holds a token lock.
+--
+-- KEYS[1]  the lock
+-- ARGV[1]  a token, or ''
+--
+-- Returns {exists, count, ttl}: count is '1' if it is held with this token, else ''; ttl in ms, -1 for ever, -2 for none
+local holder = redis.call('GET', KEYS[1])
+return {
+    holder and 1 or 0,
+    holder and holder == ARGV[1] and '1' or '',
+    redis.call('PTTL', KEYS[1]),
+}

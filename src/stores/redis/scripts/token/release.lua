@@ -1,0 +1,16 @@
+-- Gives a token lock back.
+--
+-- KEYS[1]  the lock
+-- ARGV[1]  the token
+-- ARGV[2]  the channel of unlock messages, which this kind of lock does not use
+--
+-- Returns 0            freed; nobody is told
+--         {0, holder}  not held with this token; holder is whoever has the lock, '' for nobody
+--
+-- Keeps: only the key with our own token goes. Needs no memory.
+local holder = redis.call('GET', KEYS[1])
+if holder ~= ARGV[1] then
+    return {0, holder or ''}
+end
+redis.call('DEL', KEYS[1])
+return 0

@@ -1,0 +1,20 @@
+//! Sentinel, Cluster, replicas and TLS on real servers: `make topologies` runs this.
+//!
+//! Every test that needs more than one server is ignored, so that `cargo test` builds and names them but stays quick.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "what cannot go on fails the test"
+)]
+
+mod bed;
+mod children;
+#[path = "../it/kit/mod.rs"]
+mod kit;
+
+use std::io::Write;
+
+/// Tells a result that is more than passed or failed, past the test harness.
+fn report(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "\n{text}");
+}
