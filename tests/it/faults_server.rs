@@ -991,14 +991,25 @@ fn a_url_that_cannot_be_used_is_refused_without_a_word_of_it() {
 #[test]
 fn an_encrypted_connection_is_never_replaced_by_a_plain_one() {
     let server = RedisServer::start();
-    for scheme in ["rediss", "valkeys"] {
+    for scheme in ["rediss", "valkeys", "Rediss"] {
         let url = server.url().replace("redis://", &format!("{scheme}://"));
         for url in [url.clone(), format!("{url}/#insecure")] {
-            let result = Client::open(&url);
-            fails(result, Class::Config);
+            let result = quick().open(&url);
+            if cfg!(feature = "tls") && !url.contains('#') {
+                if let Ok(client) = result {
+                    client.lock("orders").try_lock().unwrap_err();
+                }
+            } else {
+                let error = fails(result, Class::Config);
+                assert!(
+                    cfg!(feature = "tls") || error.to_string().contains("feature `tls`"),
+                    "{error}"
+                );
+            }
         }
     }
     assert!(connections(&server).is_empty());
+    is_empty(&server);
 }
 
 #[test]

@@ -20,3 +20,5 @@ mod line;
 mod mysql;
 mod oracles;
 mod tidy;
+#[cfg(feature = "tls")]
+mod tls;

@@ -399,10 +399,12 @@ fn refusal(error: &rustls::Error) -> Option<String> {
 
 fn of_certificate(error: &CertificateError) -> String {
     match error {
-        CertificateError::UnknownIssuer => {
-            "its certificate comes from an authority that is not trusted here; give the \
-             authority's certificate with Builder::ca_certificate"
-                .to_owned()
+        // A bad signature is that of an authority with the name of one that is trusted.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            format!(
+                "its certificate comes from an authority that is not trusted here ({error}); give the authority's \
+                 certificate with Builder::ca_certificate"
+            )
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             format!(
@@ -437,6 +439,7 @@ fn of_alert(alert: AlertDescription) -> Option<String> {
         | AlertDescription::CertificateExpired
         | AlertDescription::CertificateUnknown
         | AlertDescription::UnknownCA
+        | AlertDescription::DecryptError
         | AlertDescription::AccessDenied => {
             format!(
                 "it does not accept our certificate ({alert:?}); give one that it trusts with \
