@@ -206,9 +206,9 @@ fn threads_that_wait_and_wake_share_one_subscriber() {
                             assert!(ours.try_lock_for(Duration::from_secs(30)).unwrap());
                             ours.unlock().unwrap();
                         });
-                        while subscriptions(&server.plain, &name) == 0 {
-                            thread::yield_now();
-                        }
+                        eventually(ms(2500), "a waiter subscribes at once", || {
+                            subscriptions(&server.plain, &name) > 0
+                        });
                         theirs.unlock().unwrap();
                         waiting.join().unwrap();
                     });

@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -484,21 +484,7 @@ impl Socket {
         match address {
             ConnectionAddr::Tcp(host, port) => {
                 let addresses: Vec<_> = (host.as_str(), *port).to_socket_addrs()?.collect();
-                let mut last_error =
-                    io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-                for (tried, address) in addresses.iter().enumerate() {
-                    // A dead address must leave time for those behind it.
-                    let left = until.saturating_duration_since(Instant::now());
-                    let share = left / u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);
-                    if share.is_zero() {
-                        return Err(io::ErrorKind::TimedOut.into());
-                    }
-                    match TcpStream::connect_timeout(address, share).and_then(tuned) {
-                        Ok(stream) => return Ok(Socket::Tcp(stream)),
-                        Err(error) => last_error = error,
-                    }
-                }
-                Err(last_error)
+                connect_to_one_of(&addresses, until).map(Socket::Tcp)
             }
             ConnectionAddr::Unix(path) => {
                 // std's connect has no time-out, and blocks when the server's backlog is full.
@@ -569,6 +555,24 @@ impl Socket {
     }
 }
 
+/// Connects to the first of the addresses of one name that answers.
+fn connect_to_one_of(addresses: &[SocketAddr], until: Instant) -> io::Result<TcpStream> {
+    let mut last_error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for (tried, address) in addresses.iter().enumerate() {
+        // A dead address must leave time for those behind it.
+        let left = until.saturating_duration_since(Instant::now());
+        let share = left / u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);
+        if share.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        match TcpStream::connect_timeout(address, share).and_then(tuned) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last_error = error,
+        }
+    }
+    Err(last_error)
+}
+
 /// Sets what bounds the life of a connection whose other end is gone without a word.
 fn tuned(stream: TcpStream) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
@@ -601,5 +605,62 @@ impl Write for &Socket {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// An address that refuses: nobody listens there without being root.
+    fn refusing() -> SocketAddr {
+        "127.0.0.1:1".parse().unwrap()
+    }
+
+    /// An address that does not answer, as long as what is returned with it lives.
+    fn silent() -> (SocketAddr, Vec<socket2::Socket>) {
+        let listener = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        listener.bind(&any.into()).unwrap();
+        listener.listen(0).unwrap();
+        let address = listener.local_addr().unwrap().as_socket().unwrap();
+        let mut held = vec![listener];
+        // Once its backlog is full the kernel drops who comes next.
+        for _ in 0..4 {
+            let waiting = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            waiting.set_nonblocking(true).unwrap();
+            let _ = waiting.connect(&address.into());
+            held.push(waiting);
+        }
+        (address, held)
+    }
+
+    #[test]
+    fn a_dead_address_leaves_time_for_those_behind_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let alive = listener.local_addr().unwrap();
+        let (silent, _held) = silent();
+        for dead in [vec![refusing()], vec![silent], vec![silent, refusing()]] {
+            let addresses = [dead.clone(), vec![alive]].concat();
+            let start = Instant::now();
+            let stream = connect_to_one_of(&addresses, start + Duration::from_secs(3)).unwrap();
+            assert_eq!(stream.peer_addr().unwrap(), alive, "behind {dead:?}");
+            if dead.contains(&silent) {
+                assert!(start.elapsed() >= Duration::from_secs(1), "it is silent");
+            }
+        }
+        let start = Instant::now();
+        let dead = [silent, silent];
+        connect_to_one_of(&dead, start + Duration::from_millis(400)).unwrap_err();
+        assert!(start.elapsed() >= Duration::from_millis(400));
+        assert!(
+            start.elapsed() < Duration::from_secs(3),
+            "{:?}",
+            start.elapsed()
+        );
+        connect_to_one_of(&[], start + Duration::from_secs(1)).unwrap_err();
     }
 }
