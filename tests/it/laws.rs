@@ -8,99 +8,15 @@ use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{
-    Builder, Client, Error, Interrupt, Lock, Loss, LossCause, RunError, current_thread_id,
-};
+use redlatch::{Client, Error, Interrupt, Lock, Loss, LossCause, RunError, current_thread_id};
 
-#[cfg(feature = "mysql")]
-use crate::kit::{Database, MariaDb};
-use crate::kit::{RedisServer, eventually, ms};
-
-/// Somewhere to keep locks.
-struct Place {
-    server: Option<RedisServer>,
-    #[cfg(feature = "mysql")]
-    database: Option<Database<'static>>,
-    first: std::sync::OnceLock<Client>,
-}
-
-impl Place {
-    fn memory() -> Place {
-        Place {
-            server: None,
-            #[cfg(feature = "mysql")]
-            database: None,
-            first: Default::default(),
-        }
-    }
-
-    fn redis() -> Place {
-        Place {
-            server: Some(RedisServer::start()),
-            #[cfg(feature = "mysql")]
-            database: None,
-            first: Default::default(),
-        }
-    }
-
-    #[cfg(feature = "mysql")]
-    fn mysql() -> Place {
-        let database = MariaDb::shared().database();
-        let tables = Client::open(&database.url()).unwrap();
-        tables.create_tables().unwrap();
-        Place {
-            server: None,
-            database: Some(database),
-            first: Default::default(),
-        }
-    }
-
-    /// A client of this place; each call is another process, so to say.
-    fn client(&self) -> Client {
-        self.client_with(Client::builder().watchdog_timeout(LEASE))
-    }
-
-    /// A client with these settings; in memory only the first one has its own.
-    fn client_with(&self, builder: Builder) -> Client {
-        #[cfg(feature = "mysql")]
-        if let Some(database) = &self.database {
-            return builder.open(&database.url()).unwrap();
-        }
-        match &self.server {
-            Some(server) => builder.open(&server.url()).unwrap(),
-            None => match self.first.get() {
-                Some(first) => first.another().unwrap(),
-                None => {
-                    let first = builder.in_memory().unwrap();
-                    self.first.set(first.clone()).unwrap();
-                    first
-                }
-            },
-        }
-    }
-}
-
-/// The watchdog's lease in these tests: long enough for a busy machine, short enough to wait for.
-const LEASE: Duration = ms(900);
+use crate::kit::{eventually, ms};
+use crate::place::{LEASE, Place};
 
 /// What a busy machine may add to any time.
 const SLACK: Duration = ms(2500);
 
-macro_rules! laws {
-    ($($law:ident)*) => {
-        mod memory {
-            $(#[test] fn $law() { super::$law(&super::Place::memory()); })*
-        }
-        mod redis {
-            $(#[test] fn $law() { super::$law(&super::Place::redis()); })*
-        }
-        #[cfg(feature = "mysql")]
-        mod mysql {
-            $(#[test] fn $law() { super::$law(&super::Place::mysql()); })*
-        }
-    };
-}
-
+// A macro of the binary, which knows the places.
 laws! {
     re_enters_and_counts
     locks_and_unlocks_twice_in_a_row
@@ -364,7 +280,7 @@ fn the_end_of_a_fixed_lease_is_told(place: &Place) {
     let guard = lock.guard().unwrap();
     let loss = guard.lost().recv_timeout(ms(300) + SLACK).unwrap();
     assert_eq!(loss.cause, LossCause::LeaseEnded);
-    assert_eq!(&*loss.lock, "orders");
+    assert_eq!(&*loss.lock, lock.name());
     assert_eq!(loss.thread, current_thread_id());
     assert!(!guard.is_valid());
     assert!(guard.unlock().unwrap_err().is_lost());
@@ -770,7 +686,7 @@ fn dropping_the_last_handle_joins_the_threads(place: &Place) {
     lock.lock().unwrap();
     lock.unlock().unwrap();
     drop(client);
-    if place.first.get().is_none() {
+    if !place.is_one_process() {
         assert!(
             Arc::strong_count(&alive) > 1,
             "the lock keeps the client alive"

@@ -5,6 +5,9 @@
     reason = "what cannot go on fails the test"
 )]
 
+#[macro_use]
+mod place;
+
 mod api;
 mod chaos;
 mod children;

@@ -24,16 +24,16 @@ pub struct Cluster {
 impl Cluster {
     /// Starts three masters with a replica each.
     pub fn start() -> Cluster {
-        Cluster::with(true, &[])
+        Cluster::with(true, None, &[])
     }
 
     /// Starts three masters.
     pub fn masters() -> Cluster {
-        Cluster::with(false, &[])
+        Cluster::with(false, None, &[])
     }
 
-    /// Starts three masters, with or without replicas, all with arguments added.
-    pub fn with(has_replicas: bool, args: &[&str]) -> Cluster {
+    /// Starts three masters, with or without replicas, all with this password and with arguments added.
+    pub fn with(has_replicas: bool, password: Option<&str>, args: &[&str]) -> Cluster {
         let count = if has_replicas { 2 * SHARDS } else { SHARDS };
         // The bus would take a port 10,000 above otherwise, where the kernel gives them away.
         let ports: Vec<_> = (0..count).map(|_| free_port().to_string()).collect();
@@ -47,12 +47,11 @@ impl Cluster {
                 "127.0.0.1",
                 "--cluster-port",
                 &ports[index],
-                // A replica waits before it stands for election until its data is no older than this many ping
-                // periods; the tests know what was replicated.
+                // A replica stands for election however old its data is; the tests know what was replicated.
                 "--cluster-replica-validity-factor",
                 "0",
             ];
-            Node::start(&[&SWIFT[..], &own, args].concat(), None)
+            Node::start(&[&SWIFT[..], &own, args].concat(), password)
         });
         let ids = nodes
             .iter()
@@ -263,6 +262,14 @@ impl Cluster {
         migration.finish();
     }
 
+    fn migrate_key(&self, from: usize, port: &str, key: &str) {
+        let mut words = vec!["MIGRATE", "127.0.0.1", port, key, "0", "5000", "REPLACE"];
+        if let Some(password) = self.nodes[from].password() {
+            words.extend(["AUTH", password]);
+        }
+        self.nodes[from].cmd(&words);
+    }
+
     /// Whether the node's process runs and is not frozen, without a wait.
     fn answers(&self, node: usize) -> bool {
         is_awake(&self.nodes[node])
@@ -321,7 +328,7 @@ impl Migration<'_> {
     /// Moves one key, if it is there.
     pub fn move_key(&self, key: &str) {
         let port = self.cluster.nodes[self.to].port().to_string();
-        self.cluster.nodes[self.from].cmd(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
+        self.cluster.migrate_key(self.from, &port, key);
     }
 
     /// Makes the receiver the owner of the slot, and everybody know it.
@@ -347,12 +354,12 @@ impl Migration<'_> {
 
     /// Leaves the slot with its old owner; keys that were moved come back first.
     pub fn abandon(self) {
-        let (from, to) = (&self.cluster.nodes[self.from], &self.cluster.nodes[self.to]);
+        let [from, to] = [self.from, self.to].map(|node| &self.cluster.nodes[node]);
         let port = from.port().to_string();
         let keys: Vec<String> = to.ask(&["CLUSTER", "GETKEYSINSLOT", &self.slot, "1000"]);
         from.cmd(&["CLUSTER", "SETSLOT", &self.slot, "STABLE"]);
         for key in keys {
-            to.cmd(&["MIGRATE", "127.0.0.1", &port, &key, "0", "5000", "REPLACE"]);
+            self.cluster.migrate_key(self.to, &port, &key);
         }
         to.cmd(&["CLUSTER", "SETSLOT", &self.slot, "STABLE"]);
     }

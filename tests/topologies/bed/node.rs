@@ -15,13 +15,13 @@ pub struct Node {
 impl Node {
     /// Starts a server with arguments added to the kit's own, and with a password if there is one.
     pub fn start(args: &[&str], password: Option<&str>) -> Node {
-        let options = RedisServer::options().args(args);
+        let options = RedisServer::options();
         let options = match password {
             Some(password) => options.args(&["--requirepass", password, "--masterauth", password]),
             None => options,
         };
         Node {
-            server: options.start(),
+            server: options.args(args).start(),
             password: password.map(str::to_owned),
         }
     }
@@ -32,6 +32,11 @@ impl Node {
             Some(password) => format!("redis://:{password}@{}", self.addr()),
             None => self.server.url(),
         }
+    }
+
+    /// The password of the default user, if it has one.
+    pub fn password(&self) -> Option<&str> {
+        self.password.as_deref()
     }
 
     /// Sends a command as the administrator and returns the answer.
@@ -109,6 +114,14 @@ impl Node {
                     .is_some_and(|line| line.contains("state=online"))
             })
             .count()
+    }
+
+    /// Waits until `count` replicas have all that this server has now; `name` is a key of a slot that it serves.
+    #[track_caller]
+    pub fn replicate(&self, count: usize, name: &str) {
+        self.cmd(&["SET", &format!("kit-mark:{{{name}}}"), "1"]);
+        let copied: usize = self.ask(&["WAIT", &count.to_string(), "20000"]);
+        assert!(copied >= count, "{copied} of {count} replicas");
     }
 
     /// The keys of the database 0 that match `pattern`.

@@ -88,6 +88,19 @@ fn sentinels_and_servers_have_passwords_of_their_own() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
+fn a_master_is_cut_off_from_all_but_clients() {
+    let set = Sentinels::options().watcher().start();
+    set.nodes[0].replicate(2, "orders");
+    set.cut_off(0);
+    let new = set.wait_for_master_after(0);
+    std::thread::sleep(ms(500));
+    assert!(set.nodes[0].is_master(), "nobody can tell it");
+    set.nodes[0].cmd(&["SET", "key", "old"]);
+    assert_eq!(set.nodes[new].ask::<Option<String>>(&["GET", "key"]), None);
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
 fn a_liar_says_what_it_was_told() {
     let liar = Liar::naming("127.0.0.1:4711".parse().expect("an address"));
     let mut connection = redis::Client::open(liar.url())

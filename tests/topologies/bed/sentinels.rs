@@ -29,7 +29,12 @@ pub struct Options {
     args: Vec<String>,
     password: Option<String>,
     sentinel_password: Option<String>,
+    has_watcher: bool,
 }
+
+/// The user that sentinels and replicas are, if they are not the default one.
+const WATCHER: &str = "watcher";
+const WATCHER_PASSWORD: &str = "canary-watcher";
 
 impl Options {
     /// Adds arguments for the data servers, such as `["--min-replicas-to-write", "1"]`.
@@ -48,6 +53,25 @@ impl Options {
     pub fn sentinel_password(mut self, password: &str) -> Options {
         self.sentinel_password = Some(password.to_owned());
         self
+    }
+
+    /// Lets sentinels and replicas be a user of their own, so that [`Sentinels::cut_off`] can tell them from clients.
+    /// The data servers get a password with it.
+    pub fn watcher(mut self) -> Options {
+        self.has_watcher = true;
+        self.password("canary-data").args(&[
+            "--user",
+            WATCHER,
+            "on",
+            &format!(">{WATCHER_PASSWORD}"),
+            "~*",
+            "&*",
+            "+@all",
+            "--masteruser",
+            WATCHER,
+            "--masterauth",
+            WATCHER_PASSWORD,
+        ])
     }
 
     /// Starts one master, two replicas and three sentinels, and waits until all know each other.
@@ -76,8 +100,16 @@ impl Options {
             eventually(AGREEMENT, "the master knows its replicas", || {
                 master.replicas_online() == 2
             });
+            let credentials = match password {
+                Some(_) if self.has_watcher => Some((WATCHER, WATCHER_PASSWORD)),
+                password => password.map(|password| ("default", password)),
+            };
             let sentinels = at_once(3, |_| {
-                Sentinel::start(master.port(), password, self.sentinel_password.as_deref())
+                Sentinel::start(
+                    master.port(),
+                    credentials,
+                    self.sentinel_password.as_deref(),
+                )
             });
             (replicas, sentinels)
         });
@@ -158,6 +190,14 @@ impl Sentinels {
         (old, self.wait_for_master_after(old))
     }
 
+    /// Cuts a node off from the sentinels and from the other nodes, though not from clients.
+    ///
+    /// Needs [`Options::watcher`]. The node goes on as what it was.
+    pub fn cut_off(&self, node: usize) {
+        self.nodes[node].cmd(&["ACL", "SETUSER", WATCHER, "off"]);
+        self.nodes[node].cmd(&["CLIENT", "KILL", "USER", WATCHER]);
+    }
+
     /// Has the sentinels choose another master though nothing is wrong, and returns the old and the new one.
     pub fn failover(&self) -> (usize, usize) {
         let old = self.master();
@@ -212,7 +252,11 @@ struct State {
 }
 
 impl Sentinel {
-    fn start(master: u16, password: Option<&str>, own_password: Option<&str>) -> Sentinel {
+    fn start(
+        master: u16,
+        credentials: Option<(&str, &str)>,
+        own_password: Option<&str>,
+    ) -> Sentinel {
         let sentinel = Sentinel {
             dir: tempfile::tempdir().expect("a temporary directory"),
             port: free_port(),
@@ -235,7 +279,8 @@ impl Sentinel {
             format!("sentinel failover-timeout {NAME} 3000"),
             format!("sentinel parallel-syncs {NAME} 2"),
         ];
-        if let Some(password) = password {
+        if let Some((user, password)) = credentials {
+            lines.push(format!("sentinel auth-user {NAME} {user}"));
             lines.push(format!("sentinel auth-pass {NAME} {password}"));
         }
         if let Some(password) = own_password {

@@ -1,0 +1,114 @@
+//! Where the laws are tried here: behind sentinels, in a cluster, on a master with replicas, through TLS.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redlatch::{Builder, Client};
+
+use crate::bed::sentinels::NAME;
+use crate::bed::{Cluster, Replicas, Sentinels};
+use crate::kit::ms;
+
+/// The watchdog's lease in these tests: long enough for a busy machine, short enough to wait for.
+pub(crate) const LEASE: Duration = ms(900);
+
+/// What a busy machine may add to any time.
+pub(crate) const SLACK: Duration = ms(2500);
+
+/// A set of servers that the laws share, and a part of the names there for each of them.
+pub(crate) struct Place {
+    open: Box<dyn Fn(Builder) -> Client + Send + Sync>,
+    prefix: String,
+}
+
+impl Place {
+    fn of(open: impl Fn(Builder) -> Client + Send + Sync + 'static) -> Place {
+        Place {
+            open: Box::new(open),
+            prefix: format!("{:016x}:", fastrand::u64(..)),
+        }
+    }
+
+    pub(crate) fn sentinel() -> Place {
+        static SHARED: Mutex<Weak<Sentinels>> = Mutex::new(Weak::new());
+        let set = shared(&SHARED, Sentinels::start);
+        Place::of(move |builder| builder.sentinel(NAME, set.urls()).unwrap())
+    }
+
+    pub(crate) fn cluster() -> Place {
+        static SHARED: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
+        let set = shared(&SHARED, Cluster::masters);
+        Place::of(move |builder| builder.cluster(set.urls()).unwrap())
+    }
+
+    pub(crate) fn replicas() -> Place {
+        static SHARED: Mutex<Weak<Replicas>> = Mutex::new(Weak::new());
+        let set = shared(&SHARED, || Replicas::start(1));
+        Place::of(move |builder| {
+            // Every grant is acknowledged, so the laws run with that as well.
+            let builder = builder.wait_replicas(1, ms(1000));
+            builder.master_replicas(set.urls()).unwrap()
+        })
+    }
+
+    /// A client of this place; each call is another process, so to say.
+    pub(crate) fn client(&self) -> Client {
+        self.client_with(Client::builder().watchdog_timeout(LEASE))
+    }
+
+    /// A client with these settings.
+    pub(crate) fn client_with(&self, builder: Builder) -> Client {
+        (self.open)(builder.key_prefix(&self.prefix))
+    }
+
+    /// Whether all clients of this place live in the process that made the first.
+    pub(crate) fn is_one_process(&self) -> bool {
+        false
+    }
+}
+
+/// What the tests that run now share; it ends with the last of them.
+fn shared<T>(cell: &'static Mutex<Weak<T>>, start: impl FnOnce() -> T) -> Arc<T> {
+    let mut cell = cell.lock().unwrap_or_else(PoisonError::into_inner);
+    cell.upgrade().unwrap_or_else(|| {
+        let set = Arc::new(start());
+        *cell = Arc::downgrade(&set);
+        set
+    })
+}
+
+/// Tries every law at every place.
+macro_rules! laws {
+    ($($law:ident)*) => {
+        laws! { @sentinel $($law)* }
+        laws! { @cluster $($law)* }
+        laws! { @replicas $($law)* }
+    };
+    (@$place:ident $($law:ident)*) => {
+        mod $place {
+            $(
+                #[test]
+                #[ignore = "needs several servers: make topologies"]
+                fn $law() { super::$law(&crate::place::Place::$place()); }
+            )*
+        }
+    };
+}
+
+/// Does `work` in a thread of its own.
+pub(crate) fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| scope.spawn(work).join().unwrap())
+}
+
+/// How long `work` takes.
+pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
+    let start = Instant::now();
+    let result = work();
+    (start.elapsed(), result)
+}
+
+/// Whether the long forms of the tests are wanted.
+pub(crate) fn is_long() -> bool {
+    std::env::var_os("REDLATCH_LONG").is_some()
+}
