@@ -430,14 +430,14 @@ fn a_thread_alone_needs_no_more_than_a_connection_or_two() {
 
 // F25, F26
 
-/// The commands that scripts call, but for those that are only the last resort of one.
+/// The commands that scripts call, but for those that are only the last resort of one, or for another kind of lock.
 fn needed() -> Vec<String> {
     let mut commands: Vec<_> = SCRIPTS
         .iter()
         .flat_map(|script| script.split("call('").skip(1))
         .filter_map(|rest| rest.split_once('\''))
         .map(|(command, _)| command.to_lowercase())
-        .filter(|command| command != "del")
+        .filter(|command| command != "del" && command != "get")
         .collect();
     commands.sort();
     commands.dedup();

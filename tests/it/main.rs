@@ -8,6 +8,7 @@
 #[macro_use]
 mod place;
 
+mod acl;
 mod api;
 mod chaos;
 mod children;

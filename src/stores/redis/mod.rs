@@ -193,9 +193,8 @@ impl Redis {
             Fault::Untrusted(reason) => Error::Untrusted { lock, node, reason },
             Fault::Server(reason) => match class_of(&reason) {
                 Class::Permission => {
-                    let mut missing = self.missing_rights(&lock);
+                    let mut missing = self.missing_rights(self.scripts.kind_in(&reason), &lock);
                     if missing.is_empty() {
-                        // Without TIME, EVAL or the key there is no way to ask.
                         missing.extend(named_in(&reason, &lock));
                     }
                     Error::Permission {
@@ -213,24 +212,16 @@ impl Redis {
     }
 
     /// The rights that the user lacks for this lock, as ACL rules; empty if that cannot be found out.
-    fn missing_rights(&self, lock: &str) -> Vec<String> {
+    fn missing_rights(&self, kind: Kind, lock: &str) -> Vec<String> {
         let channel = keys::channel(lock);
         let until = Instant::now() + Duration::from_millis(500);
-        let Ok(Value::Array(refused)) =
-            self.call(&self.scripts.rights, lock, &[channel.as_bytes()], until)
-        else {
-            return Vec::new();
+        let kind = match kind {
+            Kind::Reentrant => "",
+            Kind::Token => "token",
         };
-        let mut missing: Vec<String> = refused
-            .iter()
-            .map(|refused| match text_of(refused).as_str() {
-                "~" => format!("~{lock}"),
-                "&" => format!("&{channel}"),
-                command => format!("+{command}"),
-            })
-            .collect();
-        missing.dedup();
-        missing
+        let args = [channel.as_bytes(), kind.as_bytes()];
+        let reply = self.call(&self.scripts.rights, lock, &args, until);
+        missing_in(reply, lock)
     }
 
     fn release_once(&self, claim: &Claim, channel: &str, until: Instant) -> Result<Release, Fault> {
@@ -722,6 +713,26 @@ fn class_of(text: &str) -> Class {
     } else {
         Class::Unknown
     }
+}
+
+/// The rights that are missing by the reply of the script that tries them.
+fn missing_in(reply: Result<Value, Fault>, lock: &str) -> Vec<String> {
+    let refused = match reply {
+        Ok(Value::Array(refused)) => refused,
+        // Without TIME, EVAL or the key there is no way to try.
+        Err(Fault::Server(text)) => return named_in(&text, lock).into_iter().collect(),
+        _ => return Vec::new(),
+    };
+    let mut missing: Vec<String> = refused
+        .iter()
+        .map(|refused| match text_of(refused).as_str() {
+            "~" => format!("~{lock}"),
+            "&" => format!("&{}", keys::channel(lock)),
+            command => format!("+{command}"),
+        })
+        .collect();
+    missing.dedup();
+    missing
 }
 
 /// What a refusal names, as an ACL rule.

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Redis, text_of};
+use super::node::Node;
+use super::wire::Fault;
+use super::{Redis, keys, missing_in, text_of};
 use crate::error::Result;
 use crate::store::Warning;
 
@@ -19,16 +21,23 @@ pub(super) fn check(store: &Redis, until: Instant) -> Result<Vec<Warning>> {
     match info {
         Ok(info) => messages.extend(findings(&text_of(&info))),
         // It may not look; that alone is no danger.
-        Err(super::Fault::Server(text))
-            if text.starts_with("NOPERM") && text.contains("'info'") =>
-        {
+        Err(Fault::Server(text)) if text.starts_with("NOPERM") && text.contains("'info'") => {
             messages.push(
-                "the user may not run INFO, so the server's settings were not looked at".to_owned(),
+                "the user may not run INFO (+info), so the server's settings were not looked at"
+                    .to_owned(),
             );
         }
         Err(fault) => return Err(store.error(&lock, fault)),
     }
-    let mut missing = store.missing_rights(&lock);
+    let channel = keys::channel(&lock);
+    // The key is no key of the script, or a user of other keys could not call it.
+    let args = [channel.as_bytes(), b"", lock.as_bytes()];
+    let tried = store.node.pool.with(until, |wire| {
+        let script = &store.scripts.rights;
+        store.node.pool.eval(wire, script, &[], &args, until)
+    });
+    let mut missing = missing_in(tried, &lock);
+    missing.extend(missing_outside_scripts(&store.node, &channel, until));
     // Which keys and channels the user may use, only the names of its locks can tell.
     missing.retain(|right| right.starts_with('+'));
     if !missing.is_empty() {
@@ -45,6 +54,35 @@ pub(super) fn check(store: &Redis, until: Instant) -> Result<Vec<Warning>> {
             message,
         })
         .collect())
+}
+
+/// What is missing of the rights to commands that no script can try.
+fn missing_outside_scripts(node: &Node, channel: &str, until: Instant) -> Vec<String> {
+    let mut missing = Vec::new();
+    if node.pool.uses_text() {
+        missing.push("+evalsha".to_owned());
+    }
+    let asked = node.pool.with(until, |wire| {
+        for command in ["SUBSCRIBE", "UNSUBSCRIBE"] {
+            let mut packed = redis::cmd(command);
+            packed.arg(channel);
+            let word = command.to_ascii_lowercase();
+            match wire.call(&packed.get_packed_command(), until) {
+                Err(Fault::Server(text)) if text.contains(&format!("'{word}'")) => {
+                    missing.push(format!("+{word}"));
+                }
+                Err(Fault::Server(_)) | Ok(_) => {}
+                Err(fault) => return Err(fault),
+            }
+        }
+        // A connection that has listened may have heard something, so it is not used again.
+        Err::<(), _>(Fault::NoReply {
+            reason: "it has listened".to_owned(),
+            timed_out: false,
+        })
+    });
+    drop(asked);
+    missing
 }
 
 fn findings(info: &str) -> Vec<String> {

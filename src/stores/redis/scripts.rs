@@ -87,6 +87,24 @@ impl Scripts {
         }
     }
 
+    /// The kind of lock whose script an error message names.
+    pub(super) fn kind_in(&self, text: &str) -> Kind {
+        let Operations {
+            acquire,
+            release,
+            transfer,
+            withdraw,
+            force_release,
+            inspect,
+        } = &self.token;
+        let scripts = [acquire, release, transfer, withdraw, force_release, inspect];
+        if scripts.iter().any(|script| text.contains(&script.hash)) {
+            Kind::Token
+        } else {
+            Kind::Reentrant
+        }
+    }
+
     pub(super) fn of(&self, kind: Kind) -> &Operations {
         match kind {
             Kind::Reentrant => &self.reentrant,
