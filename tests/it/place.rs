@@ -1,38 +1,57 @@
-//! Where the laws are tried: in memory, on a Redis server, in a database.
+//! Where the laws are tried: in memory, on a Redis server, there with TLS and with no more rights than are needed, in a
+//! database.
 
 use std::time::Duration;
 
 use redlatch::{Builder, Client};
 
 #[cfg(feature = "mysql")]
-use crate::kit::{Database, MariaDb};
+use crate::kit::MariaDb;
 use crate::kit::{RedisServer, ms};
 
 /// Somewhere to keep locks.
 pub(crate) struct Place {
-    server: Option<RedisServer>,
-    #[cfg(feature = "mysql")]
-    database: Option<Database<'static>>,
+    /// `None` for the memory of this process.
+    open: Option<Box<dyn Fn(Builder) -> Client + Send + Sync>>,
     first: std::sync::OnceLock<Client>,
 }
 
 impl Place {
+    fn of(open: impl Fn(Builder) -> Client + Send + Sync + 'static) -> Place {
+        Place {
+            open: Some(Box::new(open)),
+            first: Default::default(),
+        }
+    }
+
     pub(crate) fn memory() -> Place {
         Place {
-            server: None,
-            #[cfg(feature = "mysql")]
-            database: None,
+            open: None,
             first: Default::default(),
         }
     }
 
     pub(crate) fn redis() -> Place {
-        Place {
-            server: Some(RedisServer::start()),
-            #[cfg(feature = "mysql")]
-            database: None,
-            first: Default::default(),
-        }
+        let server = RedisServer::start();
+        Place::of(move |builder| builder.open(&server.url()).unwrap())
+    }
+
+    /// A Redis server, as a user who has the rights in the documentation and no others.
+    pub(crate) fn rights() -> Place {
+        let (server, url) = crate::acl::least();
+        Place::of(move |builder| {
+            let _server = &server;
+            builder.key_prefix(crate::acl::PREFIX).open(&url).unwrap()
+        })
+    }
+
+    #[cfg(feature = "tls")]
+    pub(crate) fn tls() -> Place {
+        let server = crate::tls::Server::start();
+        Place::of(move |builder| {
+            let builder = builder.ca_certificate(crate::tls::authority());
+            builder.open(&server.url()).unwrap()
+        })
     }
 
     #[cfg(feature = "mysql")]
@@ -40,11 +59,7 @@ impl Place {
         let database = MariaDb::shared().database();
         let tables = Client::open(&database.url()).unwrap();
         tables.create_tables().unwrap();
-        Place {
-            server: None,
-            database: Some(database),
-            first: Default::default(),
-        }
+        Place::of(move |builder| builder.open(&database.url()).unwrap())
     }
 
     /// A client of this place; each call is another process, so to say.
@@ -54,12 +69,8 @@ impl Place {
 
     /// A client with these settings; in memory only the first one has its own.
     pub(crate) fn client_with(&self, builder: Builder) -> Client {
-        #[cfg(feature = "mysql")]
-        if let Some(database) = &self.database {
-            return builder.open(&database.url()).unwrap();
-        }
-        match &self.server {
-            Some(server) => builder.open(&server.url()).unwrap(),
+        match &self.open {
+            Some(open) => open(builder),
             None => match self.first.get() {
                 Some(first) => first.another().unwrap(),
                 None => {
@@ -83,15 +94,17 @@ pub(crate) const LEASE: Duration = ms(900);
 /// Tries every law at every place.
 macro_rules! laws {
     ($($law:ident)*) => {
-        mod memory {
-            $(#[test] fn $law() { super::$law(&crate::place::Place::memory()); })*
-        }
-        mod redis {
-            $(#[test] fn $law() { super::$law(&crate::place::Place::redis()); })*
-        }
+        laws! { @memory $($law)* }
+        laws! { @redis $($law)* }
+        laws! { @rights $($law)* }
+        #[cfg(feature = "tls")]
+        laws! { @tls $($law)* }
         #[cfg(feature = "mysql")]
-        mod mysql {
-            $(#[test] fn $law() { super::$law(&crate::place::Place::mysql()); })*
+        laws! { @mysql $($law)* }
+    };
+    (@$place:ident $($law:ident)*) => {
+        mod $place {
+            $(#[test] fn $law() { super::$law(&crate::place::Place::$place()); })*
         }
     };
 }

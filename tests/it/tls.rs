@@ -41,19 +41,24 @@ fn certificates() -> &'static Certificates {
     })
 }
 
+/// The certificate of that authority.
+pub(crate) fn authority() -> String {
+    certificates().authority_pem()
+}
+
 /// Settings that trust the authority of these tests.
 fn trusting() -> Builder {
-    quick().ca_certificate(certificates().authority_pem())
+    quick().ca_certificate(authority())
 }
 
 /// A server that speaks TLS besides plain text, which is for the test.
-struct Server {
+pub(crate) struct Server {
     plain: RedisServer,
     port: u16,
 }
 
 impl Server {
-    fn start() -> Server {
+    pub(crate) fn start() -> Server {
         Server::with(&certificates().server(), false, &[])
     }
 
@@ -66,7 +71,7 @@ impl Server {
         }
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("rediss://127.0.0.1:{}", self.port)
     }
 
