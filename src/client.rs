@@ -8,10 +8,10 @@ use std::time::Duration;
 use crate::claim::Kind;
 use crate::core::{Core, Times};
 use crate::error::{Error, Result};
-use crate::hold::{LONGEST_LEASE, SHORTEST_LEASE};
+use crate::hold::SHORTEST_LEASE;
 use crate::lock::Lock;
 use crate::loss::Loss;
-use crate::store::{Store, Warning};
+use crate::store::{LONGEST_LEASE, Store, Warning};
 use crate::stores::memory::{Memory, World};
 #[cfg(feature = "mysql")]
 use crate::stores::mysql::MySql;
@@ -166,7 +166,6 @@ impl Client {
         self.core.shut_down();
     }
 
-    #[cfg(any(feature = "test-util", feature = "mysql"))]
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
     }
@@ -447,7 +446,7 @@ const MOST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Half of what a Redis server takes by default (`maxclients` 10000), for all clients together.
 const MOST_CONNECTIONS: u32 = 5000;
 
-fn new_id() -> Arc<str> {
+pub(crate) fn new_id() -> Arc<str> {
     uuid::Uuid::new_v4().hyphenated().to_string().into()
 }
 

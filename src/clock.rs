@@ -43,6 +43,11 @@ impl Moment {
         later.0.saturating_sub(self.0)
     }
 
+    /// This long before this moment.
+    pub(crate) fn earlier(self, span: Duration) -> Moment {
+        Moment(self.0.saturating_sub(span))
+    }
+
     /// The last moment before this one, or this one, that is a multiple of `grid` (a whole number of ms) since boot.
     pub(crate) fn floor(self, grid: Duration) -> Moment {
         let grid = grid.as_millis().max(1);

@@ -7,7 +7,7 @@ use crate::claim::Claim;
 use crate::clock::Moment;
 use crate::core::{Core, Offer};
 use crate::error::{Error, Result};
-use crate::hold::{Hold, LONGEST_LEASE, Lease, LevelId, Return, SHORTEST_LEASE};
+use crate::hold::{Hold, Lease, LevelId, Return, SHORTEST_LEASE};
 use crate::line::{Place, Turn};
 use crate::loss::LossCause;
 use crate::signals::Parker;
@@ -51,11 +51,12 @@ impl Entrance {
     pub(crate) fn enter(&self, patience: Patience<'_>) -> Result<Option<Entry>> {
         self.ready()?;
         if let Lease::Fixed(lease) = self.lease
-            && !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease)
+            && !(SHORTEST_LEASE..=self.core.store.longest_lease()).contains(&lease)
         {
             return Err(Error::InvalidLease {
                 lock: Arc::clone(&self.key.name),
                 lease,
+                longest: self.core.store.longest_lease(),
             });
         }
         let me = ThreadToken::current();
@@ -87,7 +88,7 @@ impl Entrance {
             },
             |parker| {
                 let Entrance { core, key, .. } = self;
-                core.store.subscribe(key.kind, &key.name, parker)
+                core.store.subscribe(key.kind, &key.name, 0, parker)
             },
             |parker| (!is_inside()).then(|| Standing::join(self, &me, parker)),
         )?;
@@ -268,6 +269,9 @@ impl Entrance {
             }
             Ok(Release::NotHeld(cause)) => {
                 self.core.watchdog.lost_in_release(hold, cause.clone());
+                if self.core.store.has_parts() {
+                    self.core.watchdog.settle(claim.doubt(0));
+                }
                 Err(hold.lost_error(cause))
             }
             Ok(Release::Unknown { doubt, error }) => {

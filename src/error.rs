@@ -25,13 +25,15 @@ pub enum Error {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// The lease time is outside 10 ms ..= 365 days.
-    #[error("lock {lock:?}: a lease time of {lease:?} is outside 10 ms ..= 365 days")]
+    /// The lease time is shorter than 10 ms or longer than is allowed: 365 days, in a quorum its `max_lease`.
+    #[error("lock {lock:?}: a lease time of {lease:?} is outside 10 ms ..= {longest:?}")]
     InvalidLease {
         /// The lock.
         lock: Arc<str>,
         /// The lease time asked for.
         lease: Duration,
+        /// The longest one allowed.
+        longest: Duration,
     },
     /// The wait time is so long that its end cannot be expressed. `lock()` waits for ever.
     #[error(
@@ -90,6 +92,26 @@ pub enum Error {
         node: Arc<str>,
         /// The server's words.
         reason: String,
+    },
+    /// Fewer nodes of a quorum than needed could be asked, so the lock was neither granted nor refused. Nothing is held.
+    #[error(
+        "lock {lock:?}: {needed} of {} nodes are needed, but {granted} granted it, {refused} refused it and {unreachable} gave no usable answer: {}",
+        nodes.len(),
+        Each(nodes)
+    )]
+    NoQuorum {
+        /// The lock.
+        lock: Arc<str>,
+        /// How many nodes granted it, or did what they were asked.
+        granted: usize,
+        /// How many nodes refused it, or had no such hold.
+        refused: usize,
+        /// How many nodes gave no usable answer.
+        unreachable: usize,
+        /// How many nodes have to grant it.
+        needed: usize,
+        /// What each node said.
+        nodes: Vec<NodeAnswer>,
     },
     /// The server does not let this user in, or not do what the lock needs.
     #[error(
@@ -316,6 +338,7 @@ impl Error {
             | Error::Unreachable { lock, .. }
             | Error::Unknown { lock, .. }
             | Error::Unavailable { lock, .. }
+            | Error::NoQuorum { lock, .. }
             | Error::Permission { lock, .. }
             | Error::Untrusted { lock, .. }
             | Error::WrongType { lock, .. }
@@ -346,7 +369,10 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,
-            Error::Unreachable { .. } | Error::Unknown { .. } | Error::Unavailable { .. }
+            Error::Unreachable { .. }
+                | Error::Unknown { .. }
+                | Error::Unavailable { .. }
+                | Error::NoQuorum { .. }
         )
     }
 
@@ -358,6 +384,28 @@ impl Error {
     /// Returns whether a hold was lost.
     pub fn is_lost(&self) -> bool {
         matches!(self, Error::Lost { .. } | Error::TransactionLost { .. })
+    }
+}
+
+/// What one node of a quorum said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeAnswer {
+    /// The server.
+    pub node: Arc<str>,
+    /// `granted`, `refused`, or why it gave no usable answer.
+    pub answer: String,
+}
+
+struct Each<'a>(&'a [NodeAnswer]);
+
+impl fmt::Display for Each<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, NodeAnswer { node, answer }) in self.0.iter().enumerate() {
+            let comma = if at == 0 { "" } else { "; " };
+            write!(f, "{comma}{node}: {answer}")?;
+        }
+        Ok(())
     }
 }
 

@@ -18,7 +18,6 @@ use crate::store::Doubt;
 use crate::trace::HoldSpan;
 
 pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(10);
-pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// How long an acquisition counts on the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

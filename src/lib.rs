@@ -33,6 +33,7 @@
 compile_error!("redlatch runs on Unix systems only");
 
 pub mod acl;
+mod ballot;
 mod claim;
 mod client;
 mod clock;
@@ -47,6 +48,7 @@ mod line;
 mod lock;
 mod loss;
 pub mod redisson;
+mod redlock;
 #[cfg(feature = "mysql")]
 mod row_lock;
 mod signals;
@@ -67,12 +69,13 @@ mod watchdog;
 
 pub use claim::VisitorId;
 pub use client::{Builder, Client};
-pub use error::{Error, Result, RunError};
+pub use error::{Error, NodeAnswer, Result, RunError};
 pub use guard::Guard;
 pub use lock::Lock;
 pub use loss::{Loss, LossCause};
 #[cfg(feature = "mysql")]
 pub use mysql;
+pub use redlock::{Redlock, RedlockBuilder};
 #[cfg(feature = "mysql")]
 pub use row_lock::{Isolation, RowGuard, RowLock, RowTarget, Wait};
 pub use store::Warning;

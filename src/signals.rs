@@ -31,6 +31,9 @@ pub(crate) struct Parker {
 #[derive(Debug, Default)]
 struct Parked {
     permit: bool,
+    /// From which sources there was word since the last permit, a bit each; so many of them make a permit.
+    heard: u64,
+    needed: u32,
     interrupted: bool,
     closed: bool,
 }
@@ -55,6 +58,27 @@ impl Parker {
             }
             state = self.changed.wait(state, deadline);
         }
+    }
+
+    /// From now on word from so many sources makes a permit.
+    pub(crate) fn need(&self, sources: u32) {
+        self.state.lock().needed = sources;
+    }
+
+    /// Notes word from a source. Returns whether it was news.
+    fn hear(&self, source: u32) -> bool {
+        let mut state = self.state.lock();
+        let bit = 1 << source;
+        if (state.permit || state.heard & bit != 0) && !planted("a second permit for one waiter") {
+            return false;
+        }
+        state.heard |= bit;
+        if state.heard.count_ones() >= state.needed {
+            state.heard = 0;
+            state.permit = true;
+            self.changed.notify_one();
+        }
+        true
     }
 
     /// Returns whether this waiter had none yet.
@@ -89,10 +113,17 @@ pub(crate) struct Signals {
 
 #[derive(Debug, Default)]
 struct Inner {
-    queues: HashMap<Arc<str>, VecDeque<Arc<Parker>>>,
+    queues: HashMap<Arc<str>, VecDeque<Waiter>>,
     /// Everybody who may be asleep, to be told of the end.
     parked: Vec<Weak<Parker>>,
     closed: bool,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    parker: Arc<Parker>,
+    /// Which of the sources that the parker listens to this queue is.
+    source: u32,
 }
 
 impl Signals {
@@ -114,12 +145,23 @@ impl Signals {
 
     /// Puts `parker` at the end of the queue of `channel` until the ticket is dropped.
     pub(crate) fn join(self: &Arc<Self>, channel: &Arc<str>, parker: &Arc<Parker>) -> Ticket {
+        self.join_as(0, channel, parker)
+    }
+
+    /// As [`Signals::join`], as one of several sources (at most 64) that the parker listens to.
+    pub(crate) fn join_as(
+        self: &Arc<Self>,
+        source: u32,
+        channel: &Arc<str>,
+        parker: &Arc<Parker>,
+    ) -> Ticket {
         let mut inner = self.inner.lock();
-        inner
-            .queues
-            .entry(Arc::clone(channel))
-            .or_default()
-            .push_back(Arc::clone(parker));
+        let waiter = Waiter {
+            parker: Arc::clone(parker),
+            source,
+        };
+        let queue = inner.queues.entry(Arc::clone(channel)).or_default();
+        queue.push_back(waiter);
         Ticket {
             signals: Arc::clone(self),
             channel: Arc::clone(channel),
@@ -128,11 +170,11 @@ impl Signals {
         }
     }
 
-    /// Hands one permit to the first waiter of `channel` that has none.
+    /// Hands one permit to the first waiter of `channel` that has none: word, if it listens to several sources.
     pub(crate) fn release(&self, channel: &str) {
         let inner = self.inner.lock();
         if let Some(queue) = inner.queues.get(channel) {
-            queue.iter().any(|waiter| waiter.give_permit());
+            queue.iter().any(|waiter| waiter.parker.hear(waiter.source));
         }
     }
 
@@ -145,7 +187,7 @@ impl Signals {
     pub(crate) fn release_all(&self, channel: &str) {
         let inner = self.inner.lock();
         for waiter in inner.queues.get(channel).into_iter().flatten() {
-            waiter.give_permit();
+            waiter.parker.hear(waiter.source);
         }
     }
 
@@ -187,11 +229,11 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         let mut inner = self.signals.inner.lock();
         if let Some(queue) = inner.queues.get_mut(&self.channel) {
-            queue.retain(|waiter| !Arc::ptr_eq(waiter, &self.parker));
+            queue.retain(|waiter| !Arc::ptr_eq(&waiter.parker, &self.parker));
             // Taken under the same lock that givers hold: nobody can hand us another one behind this line.
             let is_unspent = self.parker.take_permit() || self.owes;
             if is_unspent && !planted("a leaving waiter keeps its permit") {
-                queue.iter().any(|waiter| waiter.give_permit());
+                queue.iter().any(|waiter| waiter.parker.give_permit());
             }
             if queue.is_empty() {
                 inner.queues.remove(&self.channel);

@@ -1,16 +1,21 @@
 //! The seam: where the truth about who holds what is kept.
 
 use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use smallvec::{SmallVec, smallvec};
 
+use crate::ballot::{Abstention, Identity, Voter};
 use crate::claim::{Claim, Kind, VisitorId};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::loss::LossCause;
 use crate::signals::{Parker, Signals, Ticket};
+
+/// Longer leases are refused, so that sums of times cannot overflow.
+pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// A place where locks are kept.
 ///
@@ -48,7 +53,28 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     ) -> Result<Holding>;
 
     /// Puts a refused visitor where it hears that another try is worth it.
-    fn subscribe(&self, kind: Kind, name: &Arc<str>, parker: &Arc<Parker>) -> Subscription;
+    ///
+    /// `source` tells it from other stores that wake the same visitor.
+    fn subscribe(
+        &self,
+        kind: Kind,
+        name: &Arc<str>,
+        source: u32,
+        parker: &Arc<Parker>,
+    ) -> Subscription;
+
+    /// The name of the place in messages; has no secret in it.
+    fn node(&self) -> Arc<str>;
+
+    /// The longest lease that may be asked for.
+    fn longest_lease(&self) -> Duration {
+        LONGEST_LEASE
+    }
+
+    /// Whether a hold that is lost may stand on in some part of the store.
+    fn has_parts(&self) -> bool {
+        false
+    }
 
     /// Looks for settings of the server that endanger locks.
     fn check(&self, until: Instant) -> Result<Vec<Warning>>;
@@ -58,6 +84,126 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 
     /// Ends the threads of the store. Requests go on working.
     fn close(&self);
+
+    // What a quorum asks of its nodes: the same requests, sent now and answered later. Where sending takes no time, or
+    // where nobody asked for it yet, they are answered at once.
+
+    /// Whether a request can be sent without connecting first.
+    fn is_warm(&self) -> bool {
+        true
+    }
+
+    /// Which server this is, as far as that can be said without asking it.
+    fn identity(&self) -> Option<Identity> {
+        None
+    }
+
+    /// Whether `voter` has a vote, as far as that can be said without asking.
+    fn admitted(&self, lock: &Arc<str>, voter: &Voter) -> Result<()> {
+        let admitted = self.identity().map(|identity| voter.admit(&identity));
+        admitted
+            .unwrap_or(Ok(()))
+            .map_err(|abstention| Error::Unavailable {
+                lock: Arc::clone(lock),
+                node: self.node(),
+                reason: abstention.to_string(),
+            })
+    }
+
+    /// Asks the server who it is, and notes it as the one behind `voter`.
+    fn enlist(&self, voter: &Voter, _until: Instant) -> Result<Result<(), Abstention>> {
+        Ok(match self.identity() {
+            Some(identity) => voter.admit(&identity),
+            None => Ok(()),
+        })
+    }
+
+    /// Sends [`Store::acquire`], if `voter` has a vote. With `restored` it puts as many levels as `claim` counts where
+    /// the lock is free.
+    fn launch_acquire<'a>(
+        &'a self,
+        claim: &'a Claim,
+        _restored: bool,
+        voter: &Voter,
+        until: Instant,
+    ) -> Flight<'a, Result<Attempt>> {
+        let admitted = self.admitted(&claim.name, voter);
+        Flight::Landed(admitted.and_then(|()| self.acquire(claim, until)))
+    }
+
+    /// Sends [`Store::renew`], if `voter` has a vote.
+    fn launch_renew<'a>(
+        &'a self,
+        claims: &'a [Claim],
+        voter: &Voter,
+        until: Instant,
+    ) -> Flight<'a, Vec<Renewal>> {
+        Flight::Landed(match self.admitted(&"".into(), voter) {
+            Ok(()) => self.renew(claims, until),
+            Err(error) => vec![Renewal::Unknown(error.to_string()); claims.len()],
+        })
+    }
+
+    /// Sends [`Store::release`].
+    fn launch_release<'a>(
+        &'a self,
+        claim: &'a Claim,
+        until: Instant,
+    ) -> Flight<'a, Result<Release>> {
+        Flight::Landed(self.release(claim, until))
+    }
+
+    /// Sends [`Store::release_level`].
+    fn launch_release_level<'a>(
+        &'a self,
+        claim: &'a Claim,
+        until: Instant,
+    ) -> Flight<'a, Result<Release>> {
+        Flight::Landed(self.release_level(claim, until))
+    }
+
+    /// Sends [`Store::withdraw`]. If it goes behind the request in doubt on the same connection, that settles it.
+    fn launch_withdraw<'a>(&'a self, mut doubt: Doubt, until: Instant) -> Flight<'a, Result<bool>> {
+        Flight::Landed(self.withdraw(&mut doubt, until))
+    }
+
+    /// Sends [`Store::force_release`].
+    fn launch_force_release<'a>(
+        &'a self,
+        kind: Kind,
+        name: &'a Arc<str>,
+        until: Instant,
+    ) -> Flight<'a, Result<bool>> {
+        Flight::Landed(self.force_release(kind, name, until))
+    }
+
+    /// Sends [`Store::inspect`].
+    fn launch_inspect<'a>(
+        &'a self,
+        kind: Kind,
+        name: &'a Arc<str>,
+        visitor: Option<&'a VisitorId>,
+        until: Instant,
+    ) -> Flight<'a, Result<Holding>> {
+        Flight::Landed(self.inspect(kind, name, visitor, until))
+    }
+}
+
+/// A request that was sent.
+pub(crate) enum Flight<'a, T> {
+    /// It has its answer.
+    Landed(T),
+    /// It has none yet. Dropping it leaves the answer to whoever uses the connection next.
+    Aloft(Box<dyn Aloft<T> + 'a>),
+}
+
+/// A request whose answer is still to be read.
+pub(crate) trait Aloft<T> {
+    /// The connection, to wait at until something arrives there; `None` if waiting is of no use.
+    fn fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Reads the answer, waiting for it until `until`. It lands once.
+    fn land(self: Box<Self>, until: Instant) -> Option<T>;
 }
 
 #[derive(Debug)]
@@ -84,7 +230,6 @@ pub(crate) struct Refusal {
     /// For how long, as far as known now; `None` if for ever.
     pub(crate) retry_after: Option<Duration>,
     /// Who, where the store says so.
-    #[expect(dead_code, reason = "a quorum compares the answers of its nodes by it")]
     pub(crate) holder: Option<Box<str>>,
     /// Nobody holds it, but several ask at once and none got enough of the nodes: how long a round trip takes.
     pub(crate) split: Option<Duration>,

@@ -441,7 +441,9 @@ impl Shared {
 
     /// Turns a hold lost. If the store may still have it, others need not wait until its lease ends there.
     fn end(&self, hold: &Hold, cause: LossCause) {
-        let may_still_stand = matches!(cause, LossCause::Unreachable { .. }) || hold.may_outlast();
+        let may_still_stand = matches!(cause, LossCause::Unreachable { .. })
+            || hold.may_outlast()
+            || self.store.has_parts();
         let doubt = may_still_stand.then(|| hold.doubt());
         self.lose(hold, cause);
         if let Some(doubt) = doubt {

@@ -7,14 +7,15 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::ballot::{Identity, Voter};
 use crate::claim::{Claim, Kind, VisitorId};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::loss::LossCause;
 use crate::signals::{Parker, Signals};
 use crate::store::{
-    Attempt, Doubt, Hearing, Holding, Refusal, Release, Renewal, Store, Subscription, Transfer,
-    Warning,
+    Attempt, Doubt, Flight, Hearing, Holding, Refusal, Release, Renewal, Store, Subscription,
+    Transfer, Warning,
 };
 
 const NODE: &str = "in memory";
@@ -144,27 +145,10 @@ impl Memory {
 }
 
 impl Memory {
-    fn others_wait(&self, state: &State, name: &str) -> bool {
-        let others = state.clients.iter().filter_map(Weak::upgrade);
-        let mut others = others.filter(|client| !Arc::ptr_eq(client, &self.signals));
-        others.any(|client| client.has_waiters(name))
-    }
-}
-
-impl Store for Memory {
-    fn acquire(&self, claim: &Claim, _until: Instant) -> Result<Attempt> {
+    /// Begins a hold of `count` levels if the lock is free.
+    fn put(&self, claim: &Claim, count: u32) -> Result<Attempt> {
         let sent = Moment::now();
         self.world.with(claim.kind, &claim.name, |state| {
-            if claim.count > 0 {
-                return match state.hold_of(&claim.name, &claim.visitor) {
-                    Ok(entry) => {
-                        entry.count = claim.count.saturating_add(1);
-                        entry.ends = sent + claim.lease;
-                        Attempt::Granted { sent, fence: None }
-                    }
-                    Err(cause) => Attempt::Lost(cause),
-                };
-            }
             match state.holds.get(&claim.name) {
                 Some(entry) => Attempt::Refused(Refusal {
                     retry_after: Some(entry.ends.remaining()),
@@ -175,12 +159,37 @@ impl Store for Memory {
                     let entry = Entry {
                         kind: claim.kind,
                         visitor: claim.visitor.clone(),
-                        count: 1,
+                        count,
                         ends: sent + claim.lease,
                     };
                     state.holds.insert(Arc::clone(&claim.name), entry);
                     Attempt::Granted { sent, fence: None }
                 }
+            }
+        })
+    }
+
+    fn others_wait(&self, state: &State, name: &str) -> bool {
+        let others = state.clients.iter().filter_map(Weak::upgrade);
+        let mut others = others.filter(|client| !Arc::ptr_eq(client, &self.signals));
+        others.any(|client| client.has_waiters(name))
+    }
+}
+
+impl Store for Memory {
+    fn acquire(&self, claim: &Claim, _until: Instant) -> Result<Attempt> {
+        if claim.count == 0 {
+            return self.put(claim, 1);
+        }
+        let sent = Moment::now();
+        self.world.with(claim.kind, &claim.name, |state| {
+            match state.hold_of(&claim.name, &claim.visitor) {
+                Ok(entry) => {
+                    entry.count = claim.count.saturating_add(1);
+                    entry.ends = sent + claim.lease;
+                    Attempt::Granted { sent, fence: None }
+                }
+                Err(cause) => Attempt::Lost(cause),
             }
         })
     }
@@ -315,9 +324,15 @@ impl Store for Memory {
             })
     }
 
-    fn subscribe(&self, _: Kind, name: &Arc<str>, parker: &Arc<Parker>) -> Subscription {
+    fn subscribe(
+        &self,
+        _: Kind,
+        name: &Arc<str>,
+        source: u32,
+        parker: &Arc<Parker>,
+    ) -> Subscription {
         Subscription {
-            ticket: self.signals.join(name, parker),
+            ticket: self.signals.join_as(source, name, parker),
             hearing: Hearing::Live,
             jitter: Duration::ZERO,
             keep: None,
@@ -333,6 +348,34 @@ impl Store for Memory {
     }
 
     fn close(&self) {}
+
+    fn node(&self) -> Arc<str> {
+        NODE.into()
+    }
+
+    fn identity(&self) -> Option<Identity> {
+        Some(Identity {
+            run: format!("world {:p}", Arc::as_ptr(&self.world)).into(),
+            started: None,
+            remembers: true,
+        })
+    }
+
+    fn launch_acquire<'a>(
+        &'a self,
+        claim: &'a Claim,
+        restored: bool,
+        voter: &Voter,
+        until: Instant,
+    ) -> Flight<'a, Result<Attempt>> {
+        Flight::Landed(self.admitted(&claim.name, voter).and_then(|()| {
+            if restored {
+                self.put(claim, claim.count)
+            } else {
+                self.acquire(claim, until)
+            }
+        }))
+    }
 }
 
 impl fmt::Debug for Memory {

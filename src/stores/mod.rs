@@ -3,5 +3,6 @@
 pub(crate) mod memory;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
+pub(crate) mod quorum;
 pub(crate) mod redis;
 mod slots;

@@ -23,6 +23,7 @@ mod line;
 #[cfg(feature = "mysql")]
 mod mysql;
 mod oracles;
+mod redlock;
 mod tidy;
 #[cfg(feature = "tls")]
 mod tls;

@@ -17,6 +17,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::ballot::{Abstention, Voter};
 use crate::claim::{Claim, Kind, VisitorId};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
@@ -660,9 +661,15 @@ impl Store for MySql {
         })
     }
 
-    fn subscribe(&self, _: Kind, name: &Arc<str>, parker: &Arc<Parker>) -> Subscription {
+    fn subscribe(
+        &self,
+        _: Kind,
+        name: &Arc<str>,
+        source: u32,
+        parker: &Arc<Parker>,
+    ) -> Subscription {
         Subscription {
-            ticket: self.signals.join(name, parker),
+            ticket: self.signals.join_as(source, name, parker),
             hearing: Hearing::Never,
             jitter: Duration::ZERO,
             keep: None,
@@ -679,6 +686,20 @@ impl Store for MySql {
 
     fn close(&self) {
         *self.renewals.lock() = None;
+    }
+
+    fn node(&self) -> Arc<str> {
+        Arc::clone(self.pool.node())
+    }
+
+    fn enlist(&self, _: &Voter, _: Instant) -> Result<Result<(), Abstention>> {
+        Err(Error::InvalidConfig {
+            setting: "the nodes of a quorum",
+            reason: format!(
+                "{} is a database; a quorum is made of Redis servers",
+                self.node()
+            ),
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Locks on one Redis server, in Redisson's format.
 
+mod flight;
 mod keys;
 mod node;
 mod pool;
@@ -18,14 +19,15 @@ use std::time::{Duration, Instant};
 
 use ::redis::Value;
 
+use crate::ballot::{Abstention, Voter};
 use crate::claim::{Claim, Kind, VisitorId};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::loss::LossCause;
 use crate::signals::{Parker, Signals};
 use crate::store::{
-    Attempt, Doubt, Hearing, Holding, Refusal, Release, Renewal, Store, Subscription, Transfer,
-    Warning,
+    Attempt, Doubt, Flight, Hearing, Holding, Refusal, Release, Renewal, Store, Subscription,
+    Transfer, Warning,
 };
 use crate::stores::slots::SlotMaker;
 use crate::trace;
@@ -119,20 +121,21 @@ impl Redis {
         })
     }
 
-    /// Asks `script` to set the count of a hold from what this process knows to `wanted`.
+    /// Asks `script` to set the count of a hold from `known` to `wanted`.
     fn set_count(
         &self,
         claim: &Claim,
         script: &Script,
+        known: u32,
         wanted: u32,
         until: Instant,
     ) -> Result<Step, Fault> {
         let lease = claim.lease.as_millis().to_string();
-        let wanted = wanted.to_string();
-        let mut known = claim.count.to_string();
-        let mut copies = Copies::default();
         // A hash that stands there already may be of a copy or of anybody else of this client, a token cannot.
-        let mut may_repeat = claim.count > 0 || claim.kind == Kind::Token;
+        let mut may_repeat = known > 0 || claim.kind == Kind::Token;
+        let wanted = wanted.to_string();
+        let mut known = known.to_string();
+        let mut copies = Copies::default();
         let mut corrections = 0;
         loop {
             let args = [claim.visitor.as_str(), &lease, &known, &wanted].map(str::as_bytes);
@@ -147,38 +150,50 @@ impl Redis {
                 }
                 reply => reply?,
             };
-            if let (Value::Int(_), Some(sent)) = (&reply, copies.first_sent) {
-                return Ok(Step::Done { sent });
-            }
-            match (integer_at(&reply, 0), item_at(&reply, 2)) {
-                (Some(0), Some(Value::Int(ttl))) => {
-                    let holder = item_at(&reply, 3).map(text_of).unwrap_or_default();
-                    return Ok(Step::Refused { ttl: *ttl, holder });
-                }
-                (Some(2), Some(holder)) => return Ok(Step::Gone(cause_of(holder))),
+            match hear(&reply, copies.first_sent)? {
+                Heard::Step(step) => return Ok(step),
                 // Our idea of the server's clock was off; the reply has put it right.
-                (Some(3), _) => {}
+                Heard::TooLate => {}
                 // An earlier request that got no answer has changed the count.
-                (Some(4), Some(count)) => match text_of(count) {
-                    count if count.parse::<u32>().is_ok() => known = count,
-                    _ => return Ok(Step::Corrupt),
-                },
-                (Some(5), _) => {
-                    let reason = "WRONGTYPE a read-write lock uses this name";
-                    return Err(Fault::Server(reason.to_owned()));
-                }
-                _ => {
-                    return Err(Fault::Server(format!("unexpected reply {}", brief(&reply))));
-                }
+                Heard::Counts(count) => known = count,
             }
             // It was refused, so it has not run.
             copies.first_sent = None;
             corrections += 1;
             if corrections > CORRECTIONS || Instant::now() >= until {
-                let reason =
-                    "TRYAGAIN the server's clock runs away from ours, or others write to this key";
-                return Err(Fault::Server(reason.to_owned()));
+                return Err(Fault::Server(RUNAWAY_CLOCK.to_owned()));
             }
+        }
+    }
+
+    fn attempt_of(&self, claim: &Claim, step: Result<Step, Fault>) -> Result<Attempt> {
+        match step {
+            Ok(Step::Done { sent }) => Ok(Attempt::Granted { sent, fence: None }),
+            Ok(Step::Refused { ttl, holder }) => Ok(Attempt::Refused(Refusal {
+                retry_after: u64::try_from(ttl).ok().map(Duration::from_millis),
+                holder: Some(holder.into()),
+                ..Refusal::default()
+            })),
+            Ok(Step::Gone(cause)) => Ok(Attempt::Lost(cause)),
+            Ok(Step::Corrupt) => Err(self.corrupt(claim)),
+            Ok(Step::Unknown { reason, not_after }) => Ok(Attempt::Unknown {
+                doubt: claim.doubt(not_after),
+                error: self.unknown(&claim.name, Some(&claim.visitor), "acquire", reason),
+            }),
+            Err(fault) => Err(self.error(&claim.name, fault)),
+        }
+    }
+
+    fn level_of(&self, claim: &Claim, step: Result<Step, Fault>) -> Result<Release> {
+        match step {
+            Ok(Step::Done { .. }) => Ok(Release::done()),
+            Ok(Step::Gone(cause)) => Ok(Release::NotHeld(cause)),
+            Ok(Step::Refused { .. } | Step::Corrupt) => Err(self.corrupt(claim)),
+            Ok(Step::Unknown { reason, not_after }) => Ok(Release::Unknown {
+                doubt: claim.doubt(not_after),
+                error: self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
+            }),
+            Err(fault) => Err(self.error(&claim.name, fault)),
         }
     }
 
@@ -226,13 +241,13 @@ impl Redis {
 
     fn release_once(&self, claim: &Claim, channel: &str, until: Instant) -> Result<Release, Fault> {
         let args = [claim.visitor.as_str().as_bytes(), channel.as_bytes()];
-        let reply = self.call(
-            &self.scripts.of(claim.kind).release,
-            &claim.name,
-            &args,
-            until,
-        )?;
-        match (&reply, integer_at(&reply, 0), item_at(&reply, 1)) {
+        let script = &self.scripts.of(claim.kind).release;
+        let reply = self.call(script, &claim.name, &args, until)?;
+        self.release_of(claim, channel, &reply)
+    }
+
+    fn release_of(&self, claim: &Claim, channel: &str, reply: &Value) -> Result<Release, Fault> {
+        match (reply, integer_at(reply, 0), item_at(reply, 1)) {
             (Value::Int(heard), ..) => Ok(Release::Done {
                 // Mostly nobody at all has heard of it.
                 others_wait: *heard > 0 && *heard > i64::from(self.node.subscriber.hears(channel)),
@@ -243,7 +258,7 @@ impl Redis {
                 Ok(Release::done())
             }
             (_, Some(0), Some(holder)) => Ok(Release::NotHeld(cause_of(holder))),
-            _ => Err(Fault::Server(format!("unexpected reply {}", brief(&reply)))),
+            _ => Err(Fault::Server(format!("unexpected reply {}", brief(reply)))),
         }
     }
 
@@ -256,23 +271,31 @@ impl Redis {
         outcomes: &mut Vec<Renewal>,
     ) -> Result<(), Fault> {
         let sent = Moment::now();
-        let not_after = wire.server_time(until, sent);
-        let chunks: Vec<Chunk<'_>> = claims
-            .chunks(RENEWED_AT_ONCE)
-            .map(|claims| Chunk { claims, not_after })
-            .collect();
-        let script = &self.scripts.renew;
-        let mut packed = Vec::new();
-        let mut by_text = self.node.pool.uses_text();
+        let chunks = chunks_of(claims, wire.server_time(until, sent));
+        let by_text = self.node.pool.uses_text();
         if !by_text {
+            let mut packed = Vec::new();
             for chunk in &chunks {
-                chunk.pack(script, false, &mut packed);
+                chunk.pack(&self.scripts.renew, false, &mut packed);
             }
             wire.send(&packed, until)?;
         }
-        let mut ask_by_text = |wire: &mut Wire, chunk: &Chunk<'_>| {
-            packed.clear();
-            chunk.pack(script, true, &mut packed);
+        self.read_renewals(wire, &chunks, sent, by_text, until, outcomes)
+    }
+
+    /// Reads the replies to all batches; with `by_text` they have yet to be sent.
+    fn read_renewals(
+        &self,
+        wire: &mut Wire,
+        chunks: &[Chunk<'_>],
+        sent: Moment,
+        mut by_text: bool,
+        until: Instant,
+        outcomes: &mut Vec<Renewal>,
+    ) -> Result<(), Fault> {
+        let ask_by_text = |wire: &mut Wire, chunk: &Chunk<'_>| {
+            let mut packed = Vec::new();
+            chunk.pack(&self.scripts.renew, true, &mut packed);
             wire.call(&packed, until)
         };
         for (index, chunk) in chunks.iter().enumerate() {
@@ -282,11 +305,10 @@ impl Redis {
                 wire.receive(until)
             };
             if let Err(Fault::Server(text)) = &reply {
-                let is_off = pool::lacks_evalsha(text);
-                if is_off {
+                if pool::lacks_evalsha(text) {
                     self.node.pool.note_evalsha_is_off();
                 }
-                if is_off || text.starts_with("NOSCRIPT") {
+                if pool::lacks_script(text) {
                     if !by_text {
                         // The replies to the chunks behind this one say the same, and have to be read first.
                         for _ in chunks.iter().skip(index + 1) {
@@ -334,10 +356,52 @@ enum Step {
     Unknown { reason: String, not_after: i64 },
 }
 
+/// The answer to a request for a count.
+enum Heard {
+    Step(Step),
+    TooLate,
+    /// This count stands there.
+    Counts(String),
+}
+
+/// Understands the reply to a request for a count, whose first copy that may have run was sent at `sent`.
+fn hear(reply: &Value, sent: Option<Moment>) -> Result<Heard, Fault> {
+    if let (Value::Int(_), Some(sent)) = (reply, sent) {
+        return Ok(Heard::Step(Step::Done { sent }));
+    }
+    Ok(match (integer_at(reply, 0), item_at(reply, 2)) {
+        (Some(0), Some(Value::Int(ttl))) => {
+            let holder = item_at(reply, 3).map(text_of).unwrap_or_default();
+            Heard::Step(Step::Refused { ttl: *ttl, holder })
+        }
+        (Some(2), Some(holder)) => Heard::Step(Step::Gone(cause_of(holder))),
+        (Some(3), _) => Heard::TooLate,
+        (Some(4), Some(count)) => match text_of(count) {
+            count if count.parse::<u32>().is_ok() => Heard::Counts(count),
+            _ => Heard::Step(Step::Corrupt),
+        },
+        (Some(5), _) => {
+            let reason = "WRONGTYPE a read-write lock uses this name";
+            return Err(Fault::Server(reason.to_owned()));
+        }
+        _ => {
+            let reason = format!("unexpected reply {}", brief(reply));
+            return Err(Fault::Server(reason));
+        }
+    })
+}
+
 /// Some holds that one call renews.
 struct Chunk<'a> {
     claims: &'a [Claim],
     not_after: i64,
+}
+
+fn chunks_of(claims: &[Claim], not_after: i64) -> Vec<Chunk<'_>> {
+    claims
+        .chunks(RENEWED_AT_ONCE)
+        .map(|claims| Chunk { claims, not_after })
+        .collect()
 }
 
 impl Chunk<'_> {
@@ -380,37 +444,17 @@ impl Chunk<'_> {
 
 impl Store for Redis {
     fn acquire(&self, claim: &Claim, until: Instant) -> Result<Attempt> {
-        let wanted = claim.count.saturating_add(1);
         let script = &self.scripts.of(claim.kind).acquire;
-        match self.set_count(claim, script, wanted, until) {
-            Ok(Step::Done { sent }) => Ok(Attempt::Granted { sent, fence: None }),
-            Ok(Step::Refused { ttl, holder }) => Ok(Attempt::Refused(Refusal {
-                retry_after: u64::try_from(ttl).ok().map(Duration::from_millis),
-                holder: Some(holder.into()),
-                ..Refusal::default()
-            })),
-            Ok(Step::Gone(cause)) => Ok(Attempt::Lost(cause)),
-            Ok(Step::Corrupt) => Err(self.corrupt(claim)),
-            Ok(Step::Unknown { reason, not_after }) => Ok(Attempt::Unknown {
-                doubt: claim.doubt(not_after),
-                error: self.unknown(&claim.name, Some(&claim.visitor), "acquire", reason),
-            }),
-            Err(fault) => Err(self.error(&claim.name, fault)),
-        }
+        let wanted = claim.count.saturating_add(1);
+        let step = self.set_count(claim, script, claim.count, wanted, until);
+        self.attempt_of(claim, step)
     }
 
     fn release_level(&self, claim: &Claim, until: Instant) -> Result<Release> {
+        let script = &self.scripts.release_level;
         let wanted = claim.count.saturating_sub(1).max(1);
-        match self.set_count(claim, &self.scripts.release_level, wanted, until) {
-            Ok(Step::Done { .. }) => Ok(Release::done()),
-            Ok(Step::Gone(cause)) => Ok(Release::NotHeld(cause)),
-            Ok(Step::Refused { .. } | Step::Corrupt) => Err(self.corrupt(claim)),
-            Ok(Step::Unknown { reason, not_after }) => Ok(Release::Unknown {
-                doubt: claim.doubt(not_after),
-                error: self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
-            }),
-            Err(fault) => Err(self.error(&claim.name, fault)),
-        }
+        let step = self.set_count(claim, script, claim.count, wanted, until);
+        self.level_of(claim, step)
     }
 
     fn release(&self, claim: &Claim, until: Instant) -> Result<Release> {
@@ -563,41 +607,27 @@ impl Store for Redis {
                 until,
             )
             .map_err(|fault| self.error(name, fault))?;
-        let (Some(exists), Some(count), Some(ttl)) = (
-            integer_at(&reply, 0),
-            item_at(&reply, 1),
-            integer_at(&reply, 2),
-        ) else {
-            return Err(self.unexpected(name, &reply));
-        };
-        let count = match (text_of(count), visitor) {
-            (text, _) if text.is_empty() => 0,
-            (text, Some(visitor)) => text.parse().map_err(|_| Error::CorruptCount {
-                lock: Arc::clone(name),
-                node: self.node.name(),
-                visitor: visitor.clone(),
-            })?,
-            (_, None) => 0,
-        };
-        Ok(Holding {
-            is_locked: exists == 1,
-            count,
-            remaining: u64::try_from(ttl).ok().map(Duration::from_millis),
-        })
+        self.holding_of(name, visitor, &reply)
     }
 
-    fn subscribe(&self, kind: Kind, name: &Arc<str>, parker: &Arc<Parker>) -> Subscription {
+    fn subscribe(
+        &self,
+        kind: Kind,
+        name: &Arc<str>,
+        source: u32,
+        parker: &Arc<Parker>,
+    ) -> Subscription {
         if kind == Kind::Token {
             // Others with this layout publish nothing.
             return Subscription {
-                ticket: self.signals.join(name, parker),
+                ticket: self.signals.join_as(source, name, parker),
                 hearing: Hearing::Never,
                 jitter: Duration::ZERO,
                 keep: None,
             };
         }
         let channel = keys::channel(name);
-        let ticket = self.signals.join(&channel, parker);
+        let ticket = self.signals.join_as(source, &channel, parker);
         let (wish, is_live) = self.node.subscriber.listen(&channel);
         Subscription {
             ticket,
@@ -622,9 +652,112 @@ impl Store for Redis {
     fn close(&self) {
         self.node.close();
     }
+
+    fn node(&self) -> Arc<str> {
+        self.node.name()
+    }
+
+    fn is_warm(&self) -> bool {
+        self.node.pool.is_warm()
+    }
+
+    fn enlist(&self, voter: &Voter, until: Instant) -> Result<Result<(), Abstention>> {
+        let vote = self
+            .node
+            .pool
+            .with(until, |wire| self.vote_of(wire, voter, until));
+        vote.map_err(|fault| self.error(&"".into(), fault))
+    }
+
+    fn launch_acquire<'a>(
+        &'a self,
+        claim: &'a Claim,
+        restored: bool,
+        voter: &Voter,
+        until: Instant,
+    ) -> Flight<'a, Result<Attempt>> {
+        self.fly_acquire(claim, restored, voter, until)
+    }
+
+    fn launch_renew<'a>(
+        &'a self,
+        claims: &'a [Claim],
+        voter: &Voter,
+        until: Instant,
+    ) -> Flight<'a, Vec<Renewal>> {
+        self.fly_renew(claims, voter, until)
+    }
+
+    fn launch_release<'a>(
+        &'a self,
+        claim: &'a Claim,
+        until: Instant,
+    ) -> Flight<'a, Result<Release>> {
+        self.fly_release(claim, until)
+    }
+
+    fn launch_release_level<'a>(
+        &'a self,
+        claim: &'a Claim,
+        until: Instant,
+    ) -> Flight<'a, Result<Release>> {
+        self.fly_release_level(claim, until)
+    }
+
+    fn launch_withdraw<'a>(&'a self, doubt: Doubt, until: Instant) -> Flight<'a, Result<bool>> {
+        self.fly_withdraw(doubt, until)
+    }
+
+    fn launch_force_release<'a>(
+        &'a self,
+        kind: Kind,
+        name: &'a Arc<str>,
+        until: Instant,
+    ) -> Flight<'a, Result<bool>> {
+        self.fly_force_release(kind, name, until)
+    }
+
+    fn launch_inspect<'a>(
+        &'a self,
+        kind: Kind,
+        name: &'a Arc<str>,
+        visitor: Option<&'a VisitorId>,
+        until: Instant,
+    ) -> Flight<'a, Result<Holding>> {
+        self.fly_inspect(kind, name, visitor, until)
+    }
 }
 
 impl Redis {
+    fn holding_of(
+        &self,
+        name: &Arc<str>,
+        visitor: Option<&VisitorId>,
+        reply: &Value,
+    ) -> Result<Holding> {
+        let (Some(exists), Some(count), Some(ttl)) = (
+            integer_at(reply, 0),
+            item_at(reply, 1),
+            integer_at(reply, 2),
+        ) else {
+            return Err(self.unexpected(name, reply));
+        };
+        let count = match (text_of(count), visitor) {
+            (text, _) if text.is_empty() => 0,
+            (text, Some(visitor)) => text.parse().map_err(|_| Error::CorruptCount {
+                lock: Arc::clone(name),
+                node: self.node.name(),
+                visitor: visitor.clone(),
+            })?,
+            (_, None) => 0,
+        };
+        Ok(Holding {
+            is_locked: exists == 1,
+            count,
+            remaining: u64::try_from(ttl).ok().map(Duration::from_millis),
+        })
+    }
+
     fn unknown(
         &self,
         lock: &Arc<str>,

@@ -37,6 +37,21 @@ impl Node {
         self.pool.route().node()
     }
 
+    /// Takes the connection for renewals out, connecting first if need be.
+    pub(super) fn take_renewing(&self, until: Instant) -> Result<Wire, Fault> {
+        let route = self.pool.route();
+        let wire = self.renewals.lock().take();
+        match wire.filter(|wire| wire.generation == route.generation() && !wire.is_stale()) {
+            Some(wire) => Ok(wire),
+            None => route.connect(until),
+        }
+    }
+
+    /// Puts the connection for renewals back.
+    pub(super) fn put_renewing(&self, wire: Wire) {
+        *self.renewals.lock() = Some(wire);
+    }
+
     /// Runs `talk` on the connection for renewals. After a fault that leaves its state in doubt it is closed.
     pub(super) fn renewing(
         &self,

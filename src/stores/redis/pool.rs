@@ -4,13 +4,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use redis::Value;
 
 use super::route::Route;
 use super::scripts::Script;
 use super::wire::{Fault, Wire};
+use crate::claim::VisitorId;
 use crate::stores::slots::{Slot, Slots};
 use crate::sync::Mutex;
 
@@ -18,9 +19,29 @@ pub(super) struct Pool {
     slots: Slots,
     /// The sound connections not in use, the one used last on top. Who has a slot may use one, or make one.
     idle: Mutex<Vec<Wire>>,
+    /// The connections on which somebody did not wait for the answer.
+    late: Mutex<Vec<Late>>,
     route: Arc<dyn Route>,
     /// Whether EVALSHA was found to be switched off on this node.
     evalsha_is_off: AtomicBool,
+}
+
+/// A connection for one request, and the right to use it.
+pub(super) struct Boarded {
+    pub(super) wire: Wire,
+    pub(super) slot: Slot,
+    /// How many answers to earlier requests of the same visitor come first.
+    pub(super) owed: u32,
+}
+
+/// A connection that still owes answers.
+struct Late {
+    wire: Wire,
+    owed: u32,
+    /// Whose requests they answer.
+    visitor: VisitorId,
+    /// After this time it is closed.
+    until: Instant,
 }
 
 impl Pool {
@@ -28,6 +49,7 @@ impl Pool {
         Pool {
             slots,
             idle: Mutex::default(),
+            late: Mutex::default(),
             route,
             evalsha_is_off: AtomicBool::new(false),
         }
@@ -52,6 +74,74 @@ impl Pool {
                 return Some(wire);
             }
         }
+    }
+
+    /// Takes a connection for a request of `visitor`: the one that still owes it an answer, so that the server gets its
+    /// requests in order, else any.
+    pub(super) fn board(&self, visitor: &VisitorId, until: Instant) -> Result<Boarded, Fault> {
+        let slot = self.slot(until)?;
+        self.collect();
+        let late = {
+            let mut late = self.late.lock();
+            let at = late.iter().position(|late| late.visitor == *visitor);
+            at.map(|at| late.swap_remove(at))
+        };
+        let (wire, owed) = match late {
+            Some(late) => (late.wire, late.owed),
+            None => match self.pop() {
+                Some(wire) => (wire, 0),
+                None => (self.route.connect(until)?, 0),
+            },
+        };
+        Ok(Boarded { wire, slot, owed })
+    }
+
+    /// Takes a connection back after `reply`, unless that leaves its state in doubt.
+    pub(super) fn give_back(&self, wire: Wire, reply: &Result<Value, Fault>) {
+        if is_sound(reply) {
+            self.idle.lock().push(wire);
+        }
+    }
+
+    /// Takes a connection back that owes answers to requests of `visitor`, until `until`.
+    pub(super) fn leave(&self, wire: Wire, owed: u32, visitor: VisitorId, until: Instant) {
+        self.late.lock().push(Late {
+            wire,
+            owed,
+            visitor,
+            until,
+        });
+    }
+
+    /// Whether a connection lies idle.
+    pub(super) fn is_warm(&self) -> bool {
+        self.collect();
+        !self.idle.lock().is_empty()
+    }
+
+    /// Reads the late answers that have come, and closes what has had its time.
+    fn collect(&self) {
+        let mut late = self.late.lock();
+        if late.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let settled = late.extract_if(.., |late| {
+            while late.owed > 0 {
+                // Some may have been read together with one before.
+                let at_once = now + Duration::from_millis(u64::from(late.wire.has_arrived()));
+                match late.wire.receive(at_once) {
+                    Ok(_) | Err(Fault::Server(_)) => late.owed -= 1,
+                    Err(Fault::NoReply {
+                        timed_out: true, ..
+                    }) => return now >= late.until,
+                    Err(_) => return true,
+                }
+            }
+            true
+        });
+        let sound = settled.filter(|late| late.owed == 0).map(|late| late.wire);
+        self.idle.lock().extend(sound);
     }
 
     /// Runs `talk` on a connection. After a fault that leaves its state in doubt the connection is closed.
@@ -104,6 +194,21 @@ impl Pool {
     }
 }
 
+/// Whether the script has to be sent as text.
+pub(super) fn lacks_script(text: &str) -> bool {
+    text.starts_with("NOSCRIPT") || lacks_evalsha(text)
+}
+
+/// Whether a connection can be used again after this.
+fn is_sound<T>(outcome: &Result<T, Fault>) -> bool {
+    match outcome {
+        Ok(_) => true,
+        // A server that turned into a replica stays one: the next connection may find the master.
+        Err(Fault::Server(text)) => !text.contains("READONLY"),
+        Err(Fault::NotSent(_) | Fault::NoReply { .. } | Fault::Untrusted(_)) => false,
+    }
+}
+
 /// Whether the server has no EVALSHA, or does not let this user have it; EVAL may be there all the same.
 pub(super) fn lacks_evalsha(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
@@ -122,13 +227,7 @@ pub(super) fn on_wire<T>(
         None => route.connect(until)?,
     };
     let outcome = talk(&mut wire);
-    let is_sound = match &outcome {
-        Ok(_) => true,
-        // A server that turned into a replica stays one: the next connection may find the master.
-        Err(Fault::Server(text)) => !text.contains("READONLY"),
-        Err(Fault::NotSent(_) | Fault::NoReply { .. } | Fault::Untrusted(_)) => false,
-    };
-    if is_sound {
+    if is_sound(&outcome) {
         *place = Some(wire);
     }
     outcome

@@ -58,10 +58,12 @@ impl Trust {
 
     /// What it takes to talk to `host`, by the name in the URL.
     pub(super) fn toward(&self, host: &str) -> Result<Peer> {
-        let name = ServerName::try_from(host.to_owned()).map_err(|_| Error::InvalidConfig {
-            setting: "the Redis URL",
-            reason: "its host is no name that a certificate can have".to_owned(),
-        })?;
+        if ServerName::try_from(host).is_err() {
+            return Err(Error::InvalidConfig {
+                setting: "the Redis URL",
+                reason: "its host is no name that a certificate can have".to_owned(),
+            });
+        }
         let config = match self.config.get() {
             Some(config) => config,
             None => {
@@ -71,7 +73,7 @@ impl Trust {
         };
         Ok(Peer {
             config: Arc::clone(config),
-            name,
+            host: host.into(),
         })
     }
 
@@ -143,7 +145,7 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
 #[derive(Clone)]
 pub(super) struct Peer {
     config: Arc<ClientConfig>,
-    name: ServerName<'static>,
+    host: Arc<str>,
 }
 
 /// The session of one connection, and its reading end.
@@ -180,8 +182,10 @@ impl Incoming {
 impl Session {
     /// Shakes hands over `socket`, all by `until`.
     pub(super) fn open(peer: &Peer, socket: &Socket, until: Instant) -> Result<Session, Fault> {
-        let config = Arc::clone(&peer.config);
-        let mut connection = ClientConnection::new(config, peer.name.clone())
+        let name = ServerName::try_from(String::from(&*peer.host)).map_err(|_| {
+            Fault::Untrusted("its host is no name that a certificate can have".to_owned())
+        })?;
+        let mut connection = ClientConnection::new(Arc::clone(&peer.config), name)
             .map_err(|error| Fault::NotSent(error.to_string()))?;
         // What is encrypted is taken out at once, so it piles up nowhere.
         connection.set_buffer_limit(None);

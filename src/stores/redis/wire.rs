@@ -18,6 +18,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use socket2::{Domain, Protocol, SockAddr, SockRef, TcpKeepalive, Type};
 
 use super::tls::{Peer, Session, Trust};
+use crate::ballot::Identity;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::trace;
@@ -120,6 +121,8 @@ fn without_detail(error: &redis::RedisError) -> String {
 pub(super) struct Wire {
     /// Which of the servers of its route it leads to.
     pub(super) generation: u64,
+    /// Which server it leads to, once somebody wanted to know.
+    identity: Option<Arc<Identity>>,
     stream: Stream,
     parser: Parser,
     read_timeout: Option<Duration>,
@@ -148,6 +151,7 @@ impl Wire {
         let stream = Stream { socket, session };
         let mut wire = Wire {
             generation: 0,
+            identity: None,
             stream,
             parser: Parser::new(),
             read_timeout: None,
@@ -304,6 +308,86 @@ impl Wire {
         }
     }
 
+    /// The connection, to wait at.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.stream.socket.as_fd()
+    }
+
+    /// Whether something has arrived, the end of the connection included.
+    pub(super) fn has_arrived(&self) -> bool {
+        if self.has_buffered() {
+            return true;
+        }
+        let mut byte = [0; 1];
+        let peeked = rustix::net::recv(
+            self.stream.socket.as_fd(),
+            &mut byte,
+            RecvFlags::PEEK | RecvFlags::DONTWAIT,
+        );
+        peeked != Err(rustix::io::Errno::AGAIN)
+    }
+
+    /// Which server it leads to: asked once per connection.
+    pub(super) fn identify(&mut self, until: Instant) -> Result<Arc<Identity>, Fault> {
+        if let Some(identity) = &self.identity {
+            return Ok(Arc::clone(identity));
+        }
+        let mut packed = Vec::new();
+        for section in ["server", "persistence"] {
+            let mut info = redis::cmd("INFO");
+            info.arg(section).write_packed_command(&mut packed);
+        }
+        let mut config = redis::cmd("CONFIG");
+        config.arg("GET").arg("appendfsync");
+        config.write_packed_command(&mut packed);
+        let asked = Moment::now();
+        self.send(&packed, until)?;
+        let mut replies = Vec::with_capacity(3);
+        for _ in 0..3 {
+            replies.push(match self.receive(until) {
+                Err(Fault::NoReply { reason, .. }) => {
+                    return Err(Fault::NotSent(format!("while asking who it is: {reason}")));
+                }
+                reply => reply,
+            });
+        }
+        let [server, persistence, fsync] = <[_; 3]>::try_from(replies)
+            .unwrap_or_else(|_| [Ok(Value::Nil), Ok(Value::Nil), Ok(Value::Nil)]);
+        let server = text_in(&server?);
+        let run = info_field(&server, "run_id");
+        let up = info_field(&server, "uptime_in_seconds").and_then(|up| up.parse::<u64>().ok());
+        let (Some(run), Some(up)) = (run, up) else {
+            return Err(Fault::Server("INFO server has no run_id".to_owned()));
+        };
+        // Who may not look is as careful as if it forgot.
+        let persistence = persistence.map(|reply| text_in(&reply)).unwrap_or_default();
+        let remembers = info_field(&persistence, "aof_enabled") == Some("1")
+            && matches!(&fsync, Ok(Value::Array(pair)) if pair.get(1).is_some_and(|value| text_in(value) == "always"));
+        let identity = Arc::new(Identity {
+            run: run.into(),
+            // Both ends of that time are whole seconds, so it may be one less.
+            started: Some(asked.earlier(Duration::from_secs(up.saturating_sub(1)))),
+            remembers,
+        });
+        self.identity = Some(Arc::clone(&identity));
+        Ok(identity)
+    }
+
+    /// Notes the time that the reply to a request sent at `sent` tells, if it does.
+    pub(super) fn note_time_in(&mut self, reply: &Value, sent: Moment) {
+        let now = match reply {
+            Value::Int(now) => Some(*now),
+            Value::Array(items) => match items.get(1) {
+                Some(Value::Int(now)) => Some(*now),
+                _ => None,
+            },
+            _ => None,
+        };
+        if let Some(now) = now.filter(|now| *now > 0) {
+            self.note_time(now, sent);
+        }
+    }
+
     /// Notes the server's time `now` in ms, told in the reply to a request sent at `sent`.
     pub(super) fn note_time(&mut self, now: i64, sent: Moment) {
         // It was read after `sent`, so the difference is never too small and no request expires too early.
@@ -386,6 +470,20 @@ fn time_of(value: &Value) -> Option<i64> {
             .saturating_mul(1000)
             .saturating_add(number(micros)? / 1000),
     )
+}
+
+fn text_in(value: &Value) -> String {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::SimpleString(text) => text.clone(),
+        _ => String::new(),
+    }
+}
+
+/// The value of a field in what INFO tells.
+fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = info.lines();
+    lines.find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
 }
 
 pub(super) fn is_timeout(error: &io::Error) -> bool {

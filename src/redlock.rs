@@ -1,0 +1,347 @@
+//! Redlock: the lock on several independent servers.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::claim::Kind;
+use crate::client::Client;
+use crate::core::{Core, Times};
+use crate::error::{Error, Result};
+use crate::hold::SHORTEST_LEASE;
+use crate::lock::Lock;
+use crate::loss::Loss;
+use crate::store::{LONGEST_LEASE, Store, Warning};
+use crate::stores::quorum::{MOST_NODES, Quorum, Settings};
+use crate::trace;
+use crate::watchdog::OnLost;
+
+/// Locks on several independent Redis masters, of which a majority decides.
+///
+/// A lock on one server ends with that server, and one that a replica takes over from may be granted twice, because
+/// replication is asynchronous. Redlock asks `n` masters that know nothing of each other, and has the lock when at
+/// least `n/2 + 1` of them have granted it in good time: it survives the end of a minority. It is the algorithm of the
+/// [Redis documentation](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/), with its drift, its
+/// delayed restarts and its extension by a majority.
+///
+/// [`Redlock::lock`] gives the same [`Lock`] as a client does: every method, guard, interrupt and event of a loss works
+/// on it.
+///
+/// # What is promised
+///
+/// Two holds of one name are never valid at the same time, as long as fewer than a majority of the nodes lose what they
+/// granted within one `max_lease`, and no node's clock runs away by more than the drift (1 % of the lease and 2 ms). A
+/// node that restarts may have lost its keys; it has no vote for one `max_lease` after that, unless it runs with
+/// `appendonly yes` and `appendfsync always`. All clients of the same nodes have to use the same `max_lease`.
+///
+/// It remains a lease, as on one server: a thread that is paused after it has looked does not know that time has
+/// passed. There is **no fencing token**: how numbers that rise with every grant could be drawn by a quorum without one
+/// of its nodes deciding alone is an open problem. A resource that must never see two holders needs a number from
+/// elsewhere, such as the version of the row that is written.
+///
+/// # Examples
+///
+/// ```
+/// use redlatch::{Client, Redlock};
+///
+/// // In earnest: Client::open("redis://one:6379")?, …, each a server of its own.
+/// let redlock = Redlock::new([Client::in_memory(), Client::in_memory(), Client::in_memory()])?;
+/// let lock = redlock.lock("orders:42");
+/// lock.lock()?;
+/// assert!(lock.is_held_by_current_thread()?);
+/// lock.unlock()?;
+/// # Ok::<(), redlatch::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Redlock {
+    core: Arc<Core>,
+    kind: Kind,
+}
+
+impl Redlock {
+    /// Makes a quorum of these clients, each of another server, with the default settings.
+    ///
+    /// # Errors
+    ///
+    /// As [`RedlockBuilder::build`].
+    pub fn new(nodes: impl IntoIterator<Item = Client>) -> Result<Redlock> {
+        Redlock::builder().nodes(nodes).build()
+    }
+
+    /// Starts with the default settings.
+    pub fn builder() -> RedlockBuilder {
+        RedlockBuilder::default()
+    }
+
+    /// Returns the lock of this name. No I/O. See [`Client::lock`].
+    pub fn lock(&self, name: &str) -> Lock {
+        let full: Arc<str> = format!("{}{name}", self.core.key_prefix).into();
+        let flaw = crate::stores::redis::flaw(name, &full).map(Box::new);
+        Lock::new(Arc::clone(&self.core), self.kind, full, flaw)
+    }
+
+    /// Looks at all nodes for what endangers locks, and at their number. See [`Client::check`].
+    ///
+    /// # Errors
+    ///
+    /// None in this version: a node that cannot be looked at is a warning.
+    pub fn check(&self) -> Result<Vec<Warning>> {
+        self.core.store.check(self.core.until())
+    }
+
+    /// Ends every wait with [`Error::Closed`], stops renewing, and joins the thread. See [`Client::shutdown`].
+    ///
+    /// The clients of the nodes go on.
+    pub fn shutdown(&self) {
+        self.core.shut_down();
+    }
+}
+
+// As for `Client`.
+impl UnwindSafe for Redlock {}
+impl RefUnwindSafe for Redlock {}
+
+impl fmt::Debug for Redlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redlock")
+            .field("id", &self.core.id)
+            .field("store", &self.core.store)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The settings of a quorum.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use redlatch::{Client, Redlock};
+///
+/// let redlock = Redlock::builder()
+///     .nodes((0..5).map(|_| Client::in_memory()))
+///     .max_lease(Duration::from_secs(10))
+///     .watchdog_timeout(Duration::from_secs(10))
+///     .node_timeout(Duration::from_millis(30))
+///     .build()?;
+/// # Ok::<(), redlatch::Error>(())
+/// ```
+#[must_use]
+pub struct RedlockBuilder {
+    nodes: Vec<Client>,
+    kind: Kind,
+    watchdog_timeout: Option<Duration>,
+    outage_timeout: Duration,
+    node_timeout: Option<Duration>,
+    max_lease: Duration,
+    max_extensions: Option<u32>,
+    trusts_new_nodes: bool,
+    on_lost: Option<OnLost>,
+}
+
+impl Default for RedlockBuilder {
+    fn default() -> RedlockBuilder {
+        RedlockBuilder {
+            nodes: Vec::new(),
+            kind: Kind::Reentrant,
+            watchdog_timeout: None,
+            outage_timeout: Duration::from_secs(30),
+            node_timeout: None,
+            max_lease: Duration::from_secs(30),
+            max_extensions: None,
+            trusts_new_nodes: false,
+            on_lost: None,
+        }
+    }
+}
+
+impl RedlockBuilder {
+    /// Adds nodes, each the client of another server. At most 64; 3 or 5 are usual.
+    ///
+    /// What a client was set to for its connections and its time-outs counts for its node, and its key prefix for all
+    /// names. Its watchdog and its `on_lost` have nothing to do with the locks of the quorum.
+    pub fn nodes(mut self, nodes: impl IntoIterator<Item = Client>) -> RedlockBuilder {
+        self.nodes.extend(nodes);
+        self
+    }
+
+    /// Sets the lease time of locks without a fixed one; they are extended at a third of it.
+    ///
+    /// 10 ms ..= `max_lease`. Defaults to `max_lease`.
+    pub fn watchdog_timeout(mut self, timeout: Duration) -> RedlockBuilder {
+        self.watchdog_timeout = Some(timeout);
+        self
+    }
+
+    /// Sets how long a wait without a deadline goes on while no majority of the nodes answers.
+    ///
+    /// Defaults to 30 s.
+    pub fn outage_timeout(mut self, timeout: Duration) -> RedlockBuilder {
+        self.outage_timeout = timeout;
+        self
+    }
+
+    /// Sets how long one node may take for one request before it counts as silent.
+    ///
+    /// It should be well above a round trip and small against the lease, because what a silent node costs is taken off
+    /// the validity. Defaults to 1/200 of the lease, at least 5 ms and at most 150 ms.
+    pub fn node_timeout(mut self, timeout: Duration) -> RedlockBuilder {
+        self.node_timeout = Some(timeout);
+        self
+    }
+
+    /// Sets the longest lease that any client asks of these nodes; longer ones are refused here. It is also how long a
+    /// node has no vote after a restart.
+    ///
+    /// All clients of the same nodes have to agree on it. 10 ms ..= 365 days. Defaults to 30 s.
+    pub fn max_lease(mut self, lease: Duration) -> RedlockBuilder {
+        self.max_lease = lease;
+        self
+    }
+
+    /// Sets how often a hold may be extended; after that it ends with its lease, and is lost if it is not unlocked.
+    ///
+    /// Defaults to no limit.
+    pub fn max_extensions(mut self, extensions: u32) -> RedlockBuilder {
+        self.max_extensions = Some(extensions);
+        self
+    }
+
+    /// Lets servers vote that were started less than one `max_lease` before they are seen first.
+    ///
+    /// Only for servers that are known to be new, as in tests and examples. A server that restarts later has no vote
+    /// for one `max_lease` all the same.
+    pub fn trust_new_nodes(mut self) -> RedlockBuilder {
+        self.trusts_new_nodes = true;
+        self
+    }
+
+    /// Uses the layout of the Redis documentation at the nodes: a string key with a random token.
+    ///
+    /// It is what Redlock means in other languages (redlock-py, pottery, redsync, …), so their programs and this lock
+    /// exclude each other. Such a lock is not reentrant, and its waiters ask now and then; see [`Client::token_lock`].
+    /// Defaults to the hash of Redisson, which is reentrant.
+    pub fn canonical(mut self) -> RedlockBuilder {
+        self.kind = Kind::Token;
+        self
+    }
+
+    /// Sets what is called when a hold is lost. See [`Builder::on_lost`](crate::Builder::on_lost).
+    pub fn on_lost(mut self, hook: impl Fn(&Loss) + Send + Sync + 'static) -> RedlockBuilder {
+        self.on_lost = Some(Arc::new(hook));
+        self
+    }
+
+    /// Makes the quorum.
+    ///
+    /// Each node is asked who it is, so that no server has two votes; one that cannot be reached is asked later. An
+    /// even number of nodes, or fewer than three, is a warning (feature `tracing`, and [`Redlock::check`]).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] if a setting cannot be used, if there are no nodes or more than 64, if two of them are
+    /// the same server, or one is a database.
+    pub fn build(self) -> Result<Redlock> {
+        let invalid = |setting, reason: String| Err(Error::InvalidConfig { setting, reason });
+        let nodes = self.nodes.len();
+        if !(1..=MOST_NODES).contains(&nodes) {
+            return invalid(
+                "the nodes of a quorum",
+                format!("{nodes} is outside 1 ..= {MOST_NODES}"),
+            );
+        }
+        if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&self.max_lease) {
+            return invalid(
+                "max_lease",
+                format!("{:?} is outside 10 ms ..= 365 days", self.max_lease),
+            );
+        }
+        let watchdog_timeout = self.watchdog_timeout.unwrap_or(self.max_lease);
+        if !(SHORTEST_LEASE..=self.max_lease).contains(&watchdog_timeout) {
+            return invalid(
+                "watchdog_timeout",
+                format!(
+                    "{watchdog_timeout:?} is outside 10 ms ..= {:?}, the max_lease",
+                    self.max_lease
+                ),
+            );
+        }
+        for (setting, timeout) in [
+            ("outage_timeout", Some(self.outage_timeout)),
+            ("node_timeout", self.node_timeout),
+        ] {
+            if timeout.is_some_and(|timeout| !(LEAST_TIMEOUT..=MOST_TIMEOUT).contains(&timeout)) {
+                return invalid(setting, "it is outside 1 ms ..= 1 day".to_owned());
+            }
+        }
+        let cores: Vec<&Arc<Core>> = self.nodes.iter().map(Client::core).collect();
+        let key_prefix = cores.first().map(|core| core.key_prefix.clone());
+        let key_prefix = key_prefix.unwrap_or_default();
+        if cores.iter().any(|core| core.key_prefix != key_prefix) {
+            return invalid(
+                "the nodes of a quorum",
+                "their clients have different key prefixes".to_owned(),
+            );
+        }
+        let times = Times {
+            watchdog_timeout,
+            // Each node has its own; this bounds one request to all of them.
+            command_timeout: cores
+                .iter()
+                .map(|core| core.times.command_timeout)
+                .max()
+                .unwrap_or(LEAST_TIMEOUT),
+            outage_timeout: self.outage_timeout,
+        };
+        let stores = cores
+            .iter()
+            .map(|core| {
+                let keep: Arc<dyn Any + Send + Sync> = Arc::new(Kept {
+                    _core: Arc::clone(core),
+                });
+                (Arc::clone(&core.store), keep)
+            })
+            .collect();
+        let settings = Settings {
+            node_timeout: self.node_timeout,
+            max_lease: self.max_lease,
+            max_extensions: self.max_extensions,
+            trusts_new_nodes: self.trusts_new_nodes,
+        };
+        let quorum = Quorum::new(stores, settings, Instant::now() + times.command_timeout)?;
+        if let Some(warning) = quorum.flaws() {
+            trace::preflight(&warning);
+        }
+        let store: Arc<dyn Store> = Arc::new(quorum);
+        Ok(Redlock {
+            core: Arc::new(Core::new(
+                crate::client::new_id(),
+                store,
+                times,
+                key_prefix,
+                self.on_lost,
+            )),
+            kind: self.kind,
+        })
+    }
+}
+
+/// Keeps the client of a node, and with it the thread that listens there.
+struct Kept {
+    _core: Arc<Core>,
+}
+
+const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
+const MOST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl fmt::Debug for RedlockBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedlockBuilder")
+            .field("nodes", &self.nodes)
+            .field("node_timeout", &self.node_timeout)
+            .field("max_lease", &self.max_lease)
+            .finish_non_exhaustive()
+    }
+}

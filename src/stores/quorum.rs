@@ -1,0 +1,1134 @@
+//! Redlock: a lock on several independent servers, of which a majority decides.
+//!
+//! The algorithm is that of the [Redis documentation](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/).
+//! All nodes are asked before the first answer is read. What counts is counted from before the first request was sent,
+//! so a hold that this store grants has the validity that the engine gives it. A node that may have forgotten what it
+//! granted has no vote (`ballot.rs`).
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use smallvec::{SmallVec, smallvec};
+
+use crate::ballot::{Abstention, Ballot, Voter};
+use crate::claim::{Claim, Kind, VisitorId};
+use crate::clock::Moment;
+use crate::error::{Error, NodeAnswer, Result};
+use crate::loss::LossCause;
+use crate::signals::{Parker, Signals};
+use crate::store::{
+    Aloft, Attempt, Doubt, Flight, Hearing, Holding, Refusal, Release, Renewal, Store,
+    Subscription, Transfer, Warning,
+};
+
+/// A bit for each in a word.
+pub(crate) const MOST_NODES: usize = 64;
+
+/// The expiry of a request that has left nothing.
+const SETTLED: i64 = i64::MIN;
+
+/// A node that does not answer is left alone for this long, then for twice as long, at most for the latter.
+const FIRST_SHUN: Duration = Duration::from_millis(250);
+const LONGEST_SHUN: Duration = Duration::from_secs(1);
+
+/// The default time-out of a node: this share of the lease, within these bounds.
+const NODE_SHARE: u32 = 200;
+const NODE_TIMEOUTS: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(150)];
+
+/// One round trip before it was measured.
+const FIRST_ROUND_TRIP: Duration = Duration::from_millis(2);
+
+/// The settings of a quorum.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// `None` for a share of the lease.
+    pub(crate) node_timeout: Option<Duration>,
+    pub(crate) max_lease: Duration,
+    pub(crate) max_extensions: Option<u32>,
+    pub(crate) trusts_new_nodes: bool,
+}
+
+/// One of the servers.
+struct Node {
+    store: Arc<dyn Store>,
+    voter: Voter,
+    shunned: Mutex<Shunned>,
+    /// Whatever keeps the store open.
+    _keep: Arc<dyn Any + Send + Sync>,
+}
+
+/// Whether a node is left alone because it did not answer.
+#[derive(Default)]
+struct Shunned {
+    until: Option<Instant>,
+    pause: Duration,
+    reason: String,
+}
+
+/// What is known of one hold of this process.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spread {
+    /// The nodes that may have it, a bit each.
+    nodes: u64,
+    extensions: u32,
+}
+
+/// The store that is made of others.
+pub(crate) struct Quorum {
+    nodes: Vec<Node>,
+    needed: usize,
+    settings: Settings,
+    signals: Arc<Signals>,
+    spreads: Mutex<HashMap<VisitorId, Spread>>,
+    /// How long it takes to get an answer, in ns, smoothed.
+    round_trip: AtomicU64,
+}
+
+/// What one node said to a request for the lock.
+enum Said {
+    Granted,
+    Refused(Refusal),
+    Lacks(LossCause),
+    /// It may have done it, until its own time in ms.
+    Unknown(i64, Error),
+    Failed(Error),
+}
+
+impl Quorum {
+    /// Fails if two of the stores are one server.
+    pub(crate) fn new(
+        stores: Vec<(Arc<dyn Store>, Arc<dyn Any + Send + Sync>)>,
+        settings: Settings,
+        until: Instant,
+    ) -> Result<Quorum> {
+        let ballot = Ballot::new(stores.len(), settings.max_lease, settings.trusts_new_nodes);
+        let ballot = Arc::new(ballot);
+        let nodes: Vec<Node> = stores
+            .into_iter()
+            .enumerate()
+            .map(|(index, (store, keep))| Node {
+                store,
+                voter: Voter::new(&ballot, index),
+                shunned: Mutex::default(),
+                _keep: keep,
+            })
+            .collect();
+        let quorum = Quorum {
+            needed: nodes.len() / 2 + 1,
+            nodes,
+            settings,
+            signals: Arc::default(),
+            spreads: Mutex::default(),
+            round_trip: AtomicU64::new(0),
+        };
+        let all: Vec<usize> = (0..quorum.nodes.len()).collect();
+        for (node, enlisted) in quorum.nodes.iter().zip(quorum.enlist(&all, until)) {
+            match enlisted {
+                Ok(Err(Abstention::SameAs(other))) => {
+                    let other = quorum.nodes.get(other).map(Node::name).unwrap_or_default();
+                    return Err(Error::InvalidConfig {
+                        setting: "the nodes of a quorum",
+                        reason: format!(
+                            "{other} and {} are the same server, so they would have one opinion and two votes",
+                            node.name()
+                        ),
+                    });
+                }
+                // What cannot be asked now is asked when it can.
+                Err(error) if error.is_retryable() => node.shun(&error),
+                Err(error @ Error::InvalidConfig { .. }) => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(quorum)
+    }
+
+    /// Connects to the nodes `cold`, all at the same time, and asks them who they are.
+    fn enlist(&self, cold: &[usize], until: Instant) -> Vec<Result<Result<(), Abstention>>> {
+        let nodes = cold.iter().filter_map(|index| self.nodes.get(*index));
+        let enlist = |node: &Node| node.store.enlist(&node.voter, until);
+        if cold.len() < 2 {
+            return nodes.map(enlist).collect();
+        }
+        // Names are looked up and connections made by calls that block; a dead node must not take the others' time.
+        thread::scope(|scope| {
+            let started: Vec<_> = nodes
+                .map(|node| {
+                    let named = thread::Builder::new().name("redlatch-connect".to_owned());
+                    (node, named.spawn_scoped(scope, move || enlist(node)))
+                })
+                .collect();
+            started
+                .into_iter()
+                .map(|(node, thread)| match thread.map(|thread| thread.join()) {
+                    Ok(Ok(enlisted)) => enlisted,
+                    // There is no room for a thread; it does not panic.
+                    _ => enlist(node),
+                })
+                .collect()
+        })
+    }
+
+    /// Makes the nodes `cold` ready to be asked, and leaves out those that cannot be.
+    fn warm_up(&self, cold: &[usize], by: Instant) -> Vec<usize> {
+        let enlisted = self.enlist(cold, by);
+        let mut ready = Vec::with_capacity(cold.len());
+        for (index, enlisted) in cold.iter().zip(enlisted) {
+            match (enlisted, self.nodes.get(*index)) {
+                (Err(error), Some(node)) if error.is_retryable() => node.shun(&error),
+                _ => ready.push(*index),
+            }
+        }
+        ready
+    }
+
+    fn round_trip(&self) -> Duration {
+        match self.round_trip.load(Ordering::Relaxed) {
+            0 => FIRST_ROUND_TRIP,
+            nanos => Duration::from_nanos(nanos),
+        }
+    }
+
+    fn note_round_trip(&self, took: Duration) {
+        let before = self.round_trip();
+        let smoothed = (before * 7 + took) / 8;
+        let nanos = u64::try_from(smoothed.as_nanos()).unwrap_or(u64::MAX);
+        self.round_trip.store(nanos.max(1), Ordering::Relaxed);
+    }
+
+    /// When a node that has not answered a request sent now is given up.
+    fn deadline(&self, lease: Duration, until: Instant) -> Instant {
+        let timeout = self.settings.node_timeout.unwrap_or_else(|| {
+            let [least, most] = NODE_TIMEOUTS;
+            (lease / NODE_SHARE).clamp(least, most)
+        });
+        until.min(Instant::now() + timeout)
+    }
+
+    /// The nodes of `among` in the order in which they are to be asked: first those that can be asked without delay;
+    /// how many these are. Those that are left alone are not there, unless there are too few others.
+    fn in_order(&self, among: u64) -> (Vec<usize>, usize) {
+        let all = (0..self.nodes.len()).filter(|index| among & bit(*index) != 0);
+        let is_shunned = |index: &usize| self.nodes.get(*index).is_some_and(Node::is_shunned);
+        let (shunned, mut order): (Vec<usize>, Vec<usize>) = all.partition(is_shunned);
+        if order.len() < self.needed {
+            order.extend(shunned);
+        }
+        order.sort_by_key(|index| {
+            let node = self.nodes.get(*index);
+            !node.is_some_and(|node| node.store.is_warm())
+        });
+        let warm = order
+            .iter()
+            .take_while(|index| {
+                let node = self.nodes.get(**index);
+                node.is_some_and(|node| node.store.is_warm())
+            })
+            .count();
+        (order, warm)
+    }
+
+    fn all(&self) -> u64 {
+        (0..self.nodes.len()).fold(0, |nodes, index| nodes | bit(index))
+    }
+
+    /// The nodes that may have the hold of this visitor.
+    fn spread(&self, visitor: &VisitorId) -> u64 {
+        let spreads = self.spreads.lock();
+        spreads
+            .get(visitor)
+            .map_or(self.all(), |spread| spread.nodes)
+    }
+
+    fn no_quorum(&self, lock: &Arc<str>, said: &[Option<Said>]) -> Error {
+        let is = |what: fn(&Said) -> bool| said.iter().flatten().filter(|said| what(said)).count();
+        let granted = is(|said| matches!(said, Said::Granted));
+        let refused = is(|said| matches!(said, Said::Refused(_) | Said::Lacks(_)));
+        Error::NoQuorum {
+            lock: Arc::clone(lock),
+            granted,
+            refused,
+            unreachable: self.nodes.len() - granted - refused,
+            needed: self.needed,
+            nodes: self.answers(said),
+        }
+    }
+
+    fn answers(&self, said: &[Option<Said>]) -> Vec<NodeAnswer> {
+        let answers = self.nodes.iter().zip(said);
+        answers
+            .map(|(node, said)| NodeAnswer {
+                node: node.name(),
+                answer: match said {
+                    Some(Said::Granted) => "granted".to_owned(),
+                    Some(Said::Refused(_)) => "refused".to_owned(),
+                    Some(Said::Lacks(_)) => "has no such hold".to_owned(),
+                    Some(Said::Unknown(_, error) | Said::Failed(error)) => reason_of(error),
+                    None => node.shunned.lock().reason.clone(),
+                },
+            })
+            .collect()
+    }
+
+    /// Frees what a refused attempt has taken at the nodes `open`, each with the expiry of its request. Returns the
+    /// doubt about those that do not answer.
+    fn undo(&self, claim: &Claim, open: &[(usize, i64)], until: Instant) -> Option<Doubt> {
+        if open.is_empty() {
+            return None;
+        }
+        let mut doubt = Doubt {
+            not_after: smallvec![SETTLED; self.nodes.len()],
+            ..claim.doubt(0)
+        };
+        for (index, not_after) in open {
+            if let Some(place) = doubt.not_after.get_mut(*index) {
+                *place = *not_after;
+            }
+        }
+        let is_settled = self.settle(&mut doubt, self.deadline(claim.lease, until));
+        (!is_settled).then_some(doubt)
+    }
+
+    /// Withdraws at all nodes that are in doubt. Returns whether none is any more.
+    fn settle(&self, doubt: &mut Doubt, until: Instant) -> bool {
+        let mut sky = Sky::default();
+        for (index, node) in self.nodes.iter().enumerate() {
+            let not_after = doubt.not_after(index);
+            if not_after != SETTLED && !node.is_shunned() {
+                let doubt = Doubt {
+                    not_after: smallvec![not_after],
+                    ..doubt.clone()
+                };
+                sky.add(index, node.store.launch_withdraw(doubt, until));
+            }
+        }
+        doubt.not_after.resize(self.nodes.len(), 0);
+        while let Some((index, answer)) = sky.next(until) {
+            let Some(node) = self.nodes.get(index) else {
+                continue;
+            };
+            match answer {
+                Ok(true) => {
+                    node.pardon();
+                    if let Some(place) = doubt.not_after.get_mut(index) {
+                        *place = SETTLED;
+                    }
+                }
+                Ok(false) => node.pardon(),
+                Err(error) => node.shun(&error),
+            }
+        }
+        doubt
+            .not_after
+            .iter()
+            .all(|not_after| *not_after == SETTLED)
+    }
+
+    fn hear(&self, index: usize, answer: Result<Attempt>) -> Said {
+        let said = match answer {
+            Ok(Attempt::Granted { .. }) => Said::Granted,
+            Ok(Attempt::Refused(refusal)) => Said::Refused(refusal),
+            Ok(Attempt::Lost(cause)) => Said::Lacks(cause),
+            Ok(Attempt::Unknown { doubt, error }) => Said::Unknown(doubt.not_after(0), error),
+            Err(error) => Said::Failed(error),
+        };
+        if let Some(node) = self.nodes.get(index) {
+            match &said {
+                Said::Unknown(_, error) | Said::Failed(error) => node.shun(error),
+                _ => node.pardon(),
+            }
+        }
+        said
+    }
+
+    /// Understands why too few nodes granted a first acquisition, all of which have answered or had their time.
+    fn refuse(
+        &self,
+        claim: &Claim,
+        said: &[Option<Said>],
+        leftover: Option<Doubt>,
+    ) -> Result<Attempt> {
+        let granted = said
+            .iter()
+            .filter(|said| matches!(said, Some(Said::Granted)))
+            .count();
+        let refusals: Vec<&Refusal> = said
+            .iter()
+            .filter_map(|said| match said {
+                Some(Said::Refused(refusal)) => Some(refusal),
+                _ => None,
+            })
+            .collect();
+        if granted + refusals.len() < self.needed {
+            let hopeless: Vec<&Error> = said
+                .iter()
+                .filter_map(|said| match said {
+                    Some(Said::Failed(error)) if !error.is_retryable() => Some(error),
+                    _ => None,
+                })
+                .collect();
+            let error = match hopeless.first() {
+                // Waiting cannot mend it.
+                Some(error) if self.nodes.len() - hopeless.len() < self.needed => (*error).clone(),
+                _ => self.no_quorum(&claim.name, said),
+            };
+            return match leftover {
+                Some(doubt) => Ok(Attempt::Unknown { doubt, error }),
+                None => Err(error),
+            };
+        }
+        // When so many of the holds that are in the way have ended that the rest is no majority any more.
+        let mut ends: Vec<Duration> = refusals
+            .iter()
+            .map(|refusal| refusal.retry_after.unwrap_or(Duration::MAX))
+            .collect();
+        ends.sort_unstable();
+        let retry_after = self
+            .needed
+            .checked_sub(granted + 1)
+            .and_then(|last| ends.get(last))
+            .filter(|end| **end != Duration::MAX)
+            .copied();
+        let mut holders: HashMap<&str, usize> = HashMap::new();
+        for refusal in &refusals {
+            *holders
+                .entry(refusal.holder.as_deref().unwrap_or_default())
+                .or_default() += 1;
+        }
+        let most = holders.values().copied().max().unwrap_or_default();
+        let silent = self.nodes.len() - granted - refusals.len();
+        Ok(Attempt::Refused(Refusal {
+            retry_after,
+            holder: None,
+            split: (most + silent < self.needed).then(|| self.round_trip()),
+            leftover,
+        }))
+    }
+
+    /// Puts the count back that a re-entry has raised at these nodes.
+    fn put_back(&self, claim: &Claim, open: &[(usize, i64)], until: Instant) {
+        let raised = Claim {
+            count: claim.count.saturating_add(1),
+            ..claim.clone()
+        };
+        let by = self.deadline(claim.lease, until);
+        let mut sky = Sky::default();
+        for (index, _) in open {
+            if let Some(node) = self.nodes.get(*index) {
+                sky.add(*index, node.store.launch_release_level(&raised, by));
+            }
+        }
+        // A node that does not answer keeps the higher count, which the last release frees all the same.
+        while sky.next(by).is_some() {}
+    }
+
+    /// Gives a hold back to nodes that lost it, now that a majority has confirmed it.
+    fn give_back(&self, claim: &Claim, nodes: &[usize], until: Instant) {
+        let may_have = nodes.iter().fold(0, |bits, index| bits | bit(*index));
+        // Before it is sent, so that a release from now on goes there, too.
+        match self.spreads.lock().get_mut(&claim.visitor) {
+            Some(spread) => spread.nodes |= may_have,
+            None => return,
+        }
+        let by = self.deadline(claim.lease, until);
+        let mut sky = Sky::default();
+        for index in nodes {
+            if let Some(node) = self.nodes.get(*index) {
+                let flight = node.store.launch_acquire(claim, true, &node.voter, by);
+                sky.add(*index, flight);
+            }
+        }
+        while let Some((index, answer)) = sky.next(by) {
+            self.hear(index, answer);
+        }
+        if !self.spreads.lock().contains_key(&claim.visitor) {
+            // It was released meanwhile, maybe before this came.
+            let open: Vec<_> = nodes.iter().map(|index| (*index, 0)).collect();
+            self.undo(claim, &open, until);
+        }
+    }
+
+    /// What comes of what the nodes said to one renewal.
+    fn renewal_of(&self, renewals: &[(usize, Renewal)]) -> Renewal {
+        let renewed = renewals
+            .iter()
+            .filter(|(_, renewal)| *renewal == Renewal::Renewed)
+            .count();
+        if renewed >= self.needed {
+            return Renewal::Renewed;
+        }
+        let losses: Vec<&LossCause> = renewals
+            .iter()
+            .filter_map(|(_, renewal)| match renewal {
+                Renewal::Lost(cause) => Some(cause),
+                _ => None,
+            })
+            .collect();
+        if losses.len() > self.nodes.len() - self.needed {
+            let held = losses.iter().find(|cause| ***cause != LossCause::Gone);
+            return Renewal::Lost(held.copied().cloned().unwrap_or(LossCause::Gone));
+        }
+        let mut reason = format!(
+            "{renewed} of {} nodes confirmed it, {} are needed",
+            self.nodes.len(),
+            self.needed
+        );
+        for (index, renewal) in renewals {
+            if let (Some(node), Renewal::Unknown(why)) = (self.nodes.get(*index), renewal) {
+                reason.push_str(&format!("; {}: {why}", node.name()));
+            }
+        }
+        Renewal::Unknown(reason)
+    }
+}
+
+impl Store for Quorum {
+    fn acquire(&self, claim: &Claim, until: Instant) -> Result<Attempt> {
+        let sent = Moment::now();
+        let begun = Instant::now();
+        let by = self.deadline(claim.lease, until);
+        let (order, warm) = self.in_order(self.all());
+        let (warm, cold) = order.split_at(warm);
+        let mut tally = Tally::new(self.nodes.len());
+        let mut sky = Sky::default();
+        for index in warm {
+            self.ask(*index, claim, by, &mut sky);
+        }
+        if warm.len() >= self.needed {
+            while !tally.is_decided(self.needed, sky.len() + cold.len()) {
+                let Some((index, answer)) = sky.next(by) else {
+                    break;
+                };
+                tally.note(index, self.hear(index, answer));
+            }
+        }
+        // The others get it too, so that the hold survives the end of one of those that have it.
+        for index in self.warm_up(cold, by) {
+            self.ask(index, claim, by, &mut sky);
+        }
+        while !tally.is_decided(self.needed, sky.len()) {
+            let Some((index, answer)) = sky.next(by) else {
+                break;
+            };
+            tally.note(index, self.hear(index, answer));
+        }
+        let is_first = claim.count == 0;
+        if tally.granted() >= self.needed {
+            self.note_round_trip(begun.elapsed());
+            for (index, answer) in std::mem::take(&mut sky.landed) {
+                tally.note(index, self.hear(index, answer));
+            }
+            let may_have = tally.may_have() | sky.bits();
+            let mut spreads = self.spreads.lock();
+            let spread = spreads.entry(claim.visitor.clone()).or_default();
+            spread.nodes |= may_have;
+            return Ok(Attempt::Granted { sent, fence: None });
+        }
+        // Whoever has not answered yet may say who is in the way.
+        while let Some((index, answer)) = sky.next(by) {
+            tally.note(index, self.hear(index, answer));
+        }
+        drop(sky);
+        let open = tally.open();
+        if is_first {
+            let leftover = self.undo(claim, &open, until);
+            return self.refuse(claim, &tally.said, leftover);
+        }
+        self.put_back(claim, &open, until);
+        match tally.lacking(self.nodes.len() - self.needed) {
+            Some(cause) => Ok(Attempt::Lost(cause)),
+            None => Ok(Attempt::Unknown {
+                doubt: claim.doubt(0),
+                error: self.no_quorum(&claim.name, &tally.said),
+            }),
+        }
+    }
+
+    fn renew(&self, claims: &[Claim], until: Instant) -> Vec<Renewal> {
+        let Some(lease) = claims.iter().map(|claim| claim.lease).min() else {
+            return Vec::new();
+        };
+        let by = self.deadline(lease, until);
+        let mut said: Vec<SmallVec<[(usize, Renewal); 5]>> =
+            claims.iter().map(|_| SmallVec::new()).collect();
+        let mut sky = self.launch(self.all(), by, |node| {
+            node.store.launch_renew(claims, &node.voter, by)
+        });
+        while let Some((index, answers)) = sky.next(by) {
+            for (said, answer) in said.iter_mut().zip(answers) {
+                said.push((index, answer));
+            }
+        }
+        let most = self.settings.max_extensions;
+        let mut outcomes = Vec::with_capacity(claims.len());
+        for (claim, said) in claims.iter().zip(&said) {
+            let mut outcome = self.renewal_of(said);
+            if outcome == Renewal::Renewed {
+                let extensions = {
+                    let mut spreads = self.spreads.lock();
+                    let spread = spreads.get_mut(&claim.visitor);
+                    spread.map_or(0, |spread| {
+                        spread.extensions = spread.extensions.saturating_add(1);
+                        spread.extensions
+                    })
+                };
+                if most.is_some_and(|most| extensions > most) {
+                    let reason = "it was extended as often as max_extensions allows";
+                    outcome = Renewal::Unknown(reason.to_owned());
+                }
+            }
+            if outcome == Renewal::Renewed {
+                let gone = Renewal::Lost(LossCause::Gone);
+                let without = said.iter().filter(|(_, renewal)| *renewal == gone);
+                let without: Vec<usize> = without.map(|(index, _)| *index).collect();
+                if !without.is_empty() {
+                    self.give_back(claim, &without, until);
+                }
+            }
+            outcomes.push(outcome);
+        }
+        outcomes
+    }
+
+    fn release(&self, claim: &Claim, until: Instant) -> Result<Release> {
+        let begun = Instant::now();
+        let by = self.deadline(self.settings.max_lease, until);
+        let spread = self.spread(&claim.visitor);
+        self.spreads.lock().remove(&claim.visitor);
+        let mut said: Vec<Option<Said>> = self.nodes.iter().map(|_| None).collect();
+        let mut doubt = Doubt {
+            not_after: smallvec![SETTLED; self.nodes.len()],
+            ..claim.doubt(0)
+        };
+        for (index, place) in doubt.not_after.iter_mut().enumerate() {
+            if spread & bit(index) != 0 {
+                *place = 0;
+            }
+        }
+        let mut sky = self.launch(spread, by, |node| node.store.launch_release(claim, by));
+        let (mut done, mut others_wait) = (0, false);
+        let mut patience = by;
+        while let Some((index, answer)) = sky.next_within(patience) {
+            let Some(node) = self.nodes.get(index) else {
+                continue;
+            };
+            let what = match answer {
+                Ok(Release::Done {
+                    others_wait: waiting,
+                    ..
+                }) => {
+                    others_wait |= waiting;
+                    done += 1;
+                    Said::Granted
+                }
+                Ok(Release::NotHeld(cause)) => Said::Lacks(cause),
+                Ok(Release::Unknown { error, .. }) => Said::Unknown(0, error),
+                Err(error) => Said::Failed(error),
+            };
+            match &what {
+                Said::Unknown(_, error) | Said::Failed(error) => node.shun(error),
+                _ => {
+                    node.pardon();
+                    if let Some(place) = doubt.not_after.get_mut(index) {
+                        *place = SETTLED;
+                    }
+                }
+            }
+            if let Some(place) = said.get_mut(index) {
+                *place = Some(what);
+            }
+            if done == self.needed {
+                // The rest mostly comes at once. What does not is looked after in the background.
+                patience = by.min(Instant::now() + begun.elapsed() / 2 + SOON);
+            }
+        }
+        drop(sky);
+        let open = doubt
+            .not_after
+            .iter()
+            .filter(|not_after| **not_after != SETTLED)
+            .count();
+        if done >= self.needed {
+            self.note_round_trip(begun.elapsed());
+            return Ok(Release::Done {
+                others_wait,
+                leftover: (open > 0).then_some(doubt),
+            });
+        }
+        let cause = said.iter().find_map(|said| match said {
+            Some(Said::Lacks(cause)) => Some(cause.clone()),
+            _ => None,
+        });
+        match cause {
+            Some(cause) if done + open < self.needed => Ok(Release::NotHeld(cause)),
+            _ => Ok(Release::Unknown {
+                error: self.no_quorum(&claim.name, &said),
+                doubt,
+            }),
+        }
+    }
+
+    fn release_level(&self, claim: &Claim, until: Instant) -> Result<Release> {
+        let by = self.deadline(claim.lease, until);
+        let mut tally = Tally::new(self.nodes.len());
+        let mut sky = self.launch(self.spread(&claim.visitor), by, |node| {
+            node.store.launch_release_level(claim, by)
+        });
+        while !tally.is_decided(self.needed, sky.len()) {
+            let Some((index, answer)) = sky.next(by) else {
+                break;
+            };
+            let answer = match answer {
+                Ok(Release::Done { .. }) => Ok(Attempt::Granted {
+                    sent: Moment::now(),
+                    fence: None,
+                }),
+                Ok(Release::NotHeld(cause)) => Ok(Attempt::Lost(cause)),
+                Ok(Release::Unknown { doubt, error }) => Ok(Attempt::Unknown { doubt, error }),
+                Err(error) => Err(error),
+            };
+            tally.note(index, self.hear(index, answer));
+        }
+        if tally.granted() >= self.needed {
+            return Ok(Release::done());
+        }
+        match tally.lacking(self.nodes.len() - self.needed) {
+            Some(cause) => Ok(Release::NotHeld(cause)),
+            None => Ok(Release::Unknown {
+                doubt: claim.doubt(0),
+                error: self.no_quorum(&claim.name, &tally.said),
+            }),
+        }
+    }
+
+    fn transfer(&self, from: &Claim, _: &Claim, _: Instant) -> Result<Transfer> {
+        // Half of the nodes might have the one and half the other.
+        Err(Error::Unsupported {
+            lock: Arc::clone(&from.name),
+            reason: "a quorum hands no hold over".to_owned(),
+        })
+    }
+
+    fn withdraw(&self, doubt: &mut Doubt, until: Instant) -> Result<bool> {
+        self.spreads.lock().remove(&doubt.visitor);
+        Ok(self.settle(doubt, self.deadline(self.settings.max_lease, until)))
+    }
+
+    fn force_release(&self, kind: Kind, name: &Arc<str>, until: Instant) -> Result<bool> {
+        let by = self.deadline(self.settings.max_lease, until);
+        let mut said: Vec<Option<Said>> = self.nodes.iter().map(|_| None).collect();
+        let mut sky = self.launch(self.all(), by, |node| {
+            node.store.launch_force_release(kind, name, by)
+        });
+        let (mut answered, mut was_held) = (0, false);
+        while let Some((index, answer)) = sky.next(by) {
+            let what = match answer {
+                Ok(freed) => {
+                    answered += 1;
+                    was_held |= freed;
+                    Said::Granted
+                }
+                Err(error) => Said::Failed(error),
+            };
+            if let Some(place) = said.get_mut(index) {
+                *place = Some(what);
+            }
+        }
+        if answered >= self.needed {
+            Ok(was_held)
+        } else {
+            Err(self.no_quorum(name, &said))
+        }
+    }
+
+    fn inspect(
+        &self,
+        kind: Kind,
+        name: &Arc<str>,
+        visitor: Option<&VisitorId>,
+        until: Instant,
+    ) -> Result<Holding> {
+        let by = self.deadline(self.settings.max_lease, until);
+        let mut said: Vec<Option<Said>> = self.nodes.iter().map(|_| None).collect();
+        let mut sky = self.launch(self.all(), by, |node| {
+            node.store.launch_inspect(kind, name, visitor, by)
+        });
+        let mut holdings = Vec::with_capacity(self.nodes.len());
+        while let Some((index, answer)) = sky.next(by) {
+            let what = match answer {
+                Ok(holding) => {
+                    holdings.push(holding);
+                    Said::Granted
+                }
+                Err(error) => Said::Failed(error),
+            };
+            if let Some(place) = said.get_mut(index) {
+                *place = Some(what);
+            }
+            let locked = holdings.iter().filter(|holding| holding.is_locked).count();
+            let free = holdings.len() - locked;
+            if visitor.is_none() && free > self.nodes.len() - self.needed {
+                return Ok(Holding::default());
+            }
+        }
+        if holdings.len() < self.needed {
+            return Err(self.no_quorum(name, &said));
+        }
+        // What a majority has at least.
+        let last = self.needed - 1;
+        let mut counts: Vec<u32> = holdings.iter().map(|holding| holding.count).collect();
+        counts.sort_unstable_by(|one, other| other.cmp(one));
+        let mut locked: Vec<Option<Duration>> = holdings
+            .iter()
+            .filter(|holding| holding.is_locked)
+            .map(|holding| holding.remaining)
+            .collect();
+        // The longest first, and for ever before all.
+        locked.sort_unstable_by_key(|remaining| {
+            std::cmp::Reverse(remaining.unwrap_or(Duration::MAX))
+        });
+        Ok(Holding {
+            is_locked: locked.len() >= self.needed,
+            count: counts.get(last).copied().unwrap_or_default(),
+            remaining: locked.get(last).copied().flatten(),
+        })
+    }
+
+    fn subscribe(&self, kind: Kind, name: &Arc<str>, _: u32, parker: &Arc<Parker>) -> Subscription {
+        parker.need(u32::try_from(self.needed).unwrap_or(u32::MAX));
+        let ticket = self.signals.join(name, parker);
+        let parts: Vec<Subscription> = (0..)
+            .zip(&self.nodes)
+            .map(|(source, node)| node.store.subscribe(kind, name, source, parker))
+            .collect();
+        let hears = |what| parts.iter().filter(|part| part.hearing == what).count();
+        let hearing = if hears(Hearing::Live) >= self.needed {
+            Hearing::Live
+        } else if hears(Hearing::Never) > self.nodes.len() - self.needed {
+            Hearing::Never
+        } else {
+            Hearing::Soon
+        };
+        Subscription {
+            ticket,
+            hearing,
+            jitter: self.round_trip(),
+            keep: Some(Box::new(parts)),
+        }
+    }
+
+    fn node(&self) -> Arc<str> {
+        let names: Vec<_> = self.nodes.iter().map(Node::name).collect();
+        names.join(", ").into()
+    }
+
+    fn longest_lease(&self) -> Duration {
+        self.settings.max_lease
+    }
+
+    fn has_parts(&self) -> bool {
+        true
+    }
+
+    fn check(&self, until: Instant) -> Result<Vec<Warning>> {
+        let mut warnings: Vec<Warning> = self.flaws().into_iter().collect();
+        for node in &self.nodes {
+            match node.store.check(until) {
+                Ok(found) => warnings.extend(found),
+                Err(error) => warnings.push(Warning {
+                    node: node.name(),
+                    message: format!("it could not be looked at: {error}"),
+                }),
+            }
+        }
+        Ok(warnings)
+    }
+
+    fn signals(&self) -> &Arc<Signals> {
+        &self.signals
+    }
+
+    fn close(&self) {
+        // The nodes belong to their own clients.
+    }
+}
+
+/// What comes behind the quorum is waited for this much longer than half of the time that the quorum took.
+const SOON: Duration = Duration::from_micros(300);
+
+impl Quorum {
+    /// Sends a request to all nodes of `among` that can be reached: at once where there is a connection.
+    fn launch<'a, T>(
+        &'a self,
+        among: u64,
+        by: Instant,
+        launch: impl Fn(&'a Node) -> Flight<'a, T>,
+    ) -> Sky<'a, T> {
+        let (order, warm) = self.in_order(among);
+        let (warm, cold) = order.split_at(warm);
+        let mut sky = Sky::default();
+        let mut add = |index: usize| {
+            if let Some(node) = self.nodes.get(index) {
+                sky.add(index, launch(node));
+            }
+        };
+        warm.iter().copied().for_each(&mut add);
+        self.warm_up(cold, by).into_iter().for_each(&mut add);
+        sky
+    }
+
+    fn ask<'a>(
+        &'a self,
+        index: usize,
+        claim: &'a Claim,
+        by: Instant,
+        sky: &mut Sky<'a, Result<Attempt>>,
+    ) {
+        if let Some(node) = self.nodes.get(index) {
+            let flight = node.store.launch_acquire(claim, false, &node.voter, by);
+            sky.add(index, flight);
+        }
+    }
+
+    /// What makes a poor quorum of the number of its nodes.
+    pub(crate) fn flaws(&self) -> Option<Warning> {
+        let nodes = self.nodes.len();
+        let message = match nodes {
+            0..=2 => format!(
+                "{nodes} nodes are no quorum that survives the end of one; take 3 or 5 independent ones"
+            ),
+            even if even % 2 == 0 => format!(
+                "of {even} nodes {} have to agree, so they survive no more failures than {} would",
+                self.needed,
+                even - 1
+            ),
+            _ => return None,
+        };
+        Some(Warning {
+            node: self.node(),
+            message,
+        })
+    }
+}
+
+impl Node {
+    fn name(&self) -> Arc<str> {
+        self.store.node()
+    }
+
+    fn is_shunned(&self) -> bool {
+        let mut shunned = self.shunned.lock();
+        match shunned.until {
+            Some(until) if Instant::now() < until => true,
+            Some(_) => {
+                // Whoever comes first tries it; until that has an answer the others leave it alone.
+                shunned.until = Some(Instant::now() + shunned.pause);
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// Leaves it alone for a while, after an error that means that asking it costs its time-out.
+    fn shun(&self, error: &Error) {
+        if !matches!(error, Error::Unreachable { .. } | Error::Unknown { .. }) {
+            return;
+        }
+        let mut shunned = self.shunned.lock();
+        shunned.pause = (shunned.pause * 2).clamp(FIRST_SHUN, LONGEST_SHUN);
+        shunned.until = Some(Instant::now() + shunned.pause);
+        shunned.reason = reason_of(error);
+    }
+
+    fn pardon(&self) {
+        let mut shunned = self.shunned.lock();
+        if shunned.until.is_some() {
+            *shunned = Shunned::default();
+        }
+    }
+}
+
+/// What all nodes said.
+struct Tally {
+    said: Vec<Option<Said>>,
+}
+
+impl Tally {
+    fn new(nodes: usize) -> Tally {
+        Tally {
+            said: (0..nodes).map(|_| None).collect(),
+        }
+    }
+
+    fn note(&mut self, index: usize, said: Said) {
+        if let Some(place) = self.said.get_mut(index) {
+            *place = Some(said);
+        }
+    }
+
+    fn granted(&self) -> usize {
+        let granted = |said: &&Option<Said>| matches!(said, Some(Said::Granted));
+        self.said.iter().filter(granted).count()
+    }
+
+    /// Whether enough have granted it, or not enough can any more with `outstanding` answers to come.
+    fn is_decided(&self, needed: usize, outstanding: usize) -> bool {
+        let granted = self.granted();
+        granted >= needed || granted + outstanding < needed
+    }
+
+    /// The nodes that have granted it or may have, with the expiry of their requests.
+    fn open(&self) -> Vec<(usize, i64)> {
+        let said = self.said.iter().enumerate();
+        said.filter_map(|(index, said)| match said {
+            Some(Said::Granted) => Some((index, 0)),
+            Some(Said::Unknown(not_after, _)) => Some((index, *not_after)),
+            _ => None,
+        })
+        .collect()
+    }
+
+    fn may_have(&self) -> u64 {
+        let open = self.open();
+        open.iter().fold(0, |bits, (index, _)| bits | bit(*index))
+    }
+
+    /// Why a hold is lost, if more than `spare` nodes lack it.
+    fn lacking(&self, spare: usize) -> Option<LossCause> {
+        let causes: Vec<&LossCause> = self
+            .said
+            .iter()
+            .filter_map(|said| match said {
+                Some(Said::Lacks(cause)) => Some(cause),
+                _ => None,
+            })
+            .collect();
+        let held = causes.iter().find(|cause| ***cause != LossCause::Gone);
+        let cause = held.or(causes.first())?;
+        (causes.len() > spare).then(|| (*cause).clone())
+    }
+}
+
+/// Requests that are under way, each to another node.
+struct Sky<'a, T> {
+    landed: Vec<(usize, T)>,
+    aloft: Vec<(usize, Box<dyn Aloft<T> + 'a>)>,
+}
+
+impl<T> Default for Sky<'_, T> {
+    fn default() -> Self {
+        Sky {
+            landed: Vec::new(),
+            aloft: Vec::new(),
+        }
+    }
+}
+
+impl<'a, T> Sky<'a, T> {
+    fn add(&mut self, index: usize, flight: Flight<'a, T>) {
+        match flight {
+            Flight::Landed(answer) => self.landed.push((index, answer)),
+            Flight::Aloft(aloft) => self.aloft.push((index, aloft)),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.landed.len() + self.aloft.len()
+    }
+
+    /// The nodes whose answers are still to come.
+    fn bits(&self) -> u64 {
+        let aloft = self.aloft.iter().map(|(index, _)| *index);
+        let landed = self.landed.iter().map(|(index, _)| *index);
+        aloft.chain(landed).fold(0, |bits, index| bits | bit(index))
+    }
+
+    /// The next answer, waiting for it until `until`; after that each says that it had no answer. `None` after the last.
+    fn next(&mut self, until: Instant) -> Option<(usize, T)> {
+        loop {
+            if self.len() == 0 {
+                return None;
+            }
+            if let Some(next) = self.next_within(until) {
+                return Some(next);
+            }
+            let (index, flight) = self.aloft.pop()?;
+            if let Some(answer) = flight.land(until) {
+                return Some((index, answer));
+            }
+        }
+    }
+
+    /// The next answer that comes until `until`.
+    fn next_within(&mut self, until: Instant) -> Option<(usize, T)> {
+        loop {
+            if let Some(next) = self.landed.pop() {
+                return Some(next);
+            }
+            let ready = self.wait(until)?;
+            let (index, flight) = self.aloft.swap_remove(ready);
+            // It may have come in part; the rest has its time, too.
+            let whole_by = until.max(Instant::now() + Duration::from_millis(5));
+            if let Some(answer) = flight.land(whole_by) {
+                return Some((index, answer));
+            }
+        }
+    }
+
+    /// Waits until something arrives for one of the flights.
+    fn wait(&self, until: Instant) -> Option<usize> {
+        if self.aloft.is_empty() {
+            return None;
+        }
+        let mut fds: SmallVec<[PollFd<'_>; 8]> = SmallVec::new();
+        for (at, (_, flight)) in self.aloft.iter().enumerate() {
+            match flight.fd() {
+                Some(fd) => fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN)),
+                None => return Some(at),
+            }
+        }
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let timeout = Timespec::try_from(left).unwrap_or(Timespec {
+                tv_sec: 1,
+                tv_nsec: 0,
+            });
+            match rustix::event::poll(&mut fds, Some(&timeout)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) if Instant::now() < until => {}
+                Ok(0) => return None,
+                Ok(_) => return fds.iter().position(|fd| !fd.revents().is_empty()),
+                // There is no memory to wait with: reading waits, too.
+                Err(_) => return Some(0),
+            }
+        }
+    }
+}
+
+fn bit(index: usize) -> u64 {
+    1 << (index % MOST_NODES)
+}
+
+/// What is wrong with a node, without its name.
+fn reason_of(error: &Error) -> String {
+    match error {
+        Error::Unreachable { reason, .. }
+        | Error::Unknown { reason, .. }
+        | Error::Unavailable { reason, .. } => reason.clone(),
+        error => error.to_string(),
+    }
+}
+
+impl fmt::Debug for Quorum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Quorum")
+            .field("nodes", &self.node())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,481 @@
+//! Requests of a quorum: sent now, answered later, so that all nodes work at the same time.
+//!
+//! An answer that nobody waits for any more is read by whoever uses the connection next; until then only requests of
+//! the same hold may go behind it, which keeps them in order. What turns out to need more than one request (a script
+//! that the server does not know, a clock that was off) is done the blocking way.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redis::Value;
+
+use super::pool::{Boarded, lacks_script};
+use super::scripts::Script;
+use super::wire::{Fault, Wire};
+use super::{Chunk, Copies, Heard, Redis, chunks_of, hear, keys, reason_of};
+use crate::ballot::{Abstention, Voter};
+use crate::claim::{Claim, Kind, VisitorId};
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::store::{Aloft, Attempt, Doubt, Flight, Holding, Release, Renewal, Store};
+
+/// A late answer may come this much after the request has expired, because our idea of the server's clock may be off.
+const LATENESS: Duration = Duration::from_millis(20);
+
+/// What is asked about one key.
+struct Request<'r> {
+    script: &'r Script,
+    key: &'r str,
+    visitor: &'r VisitorId,
+    args: &'r [&'r [u8]],
+    /// Whether the server time after which it is refused is its last argument, and its answer tells the time.
+    expires: bool,
+    /// Whether it was made sure that the server may vote, which is true of this connection alone.
+    votes: bool,
+}
+
+/// One request under way on a connection of the pool.
+struct Flying<'a, F> {
+    redis: &'a Redis,
+    /// `None` once it has landed.
+    boarded: Option<Boarded>,
+    visitor: VisitorId,
+    copies: Copies,
+    tells_time: bool,
+    until: Instant,
+    finish: Option<F>,
+}
+
+impl<T, F: FnOnce(Result<Value, Fault>, &Copies) -> T> Aloft<T> for Flying<'_, F> {
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        let wire = &self.boarded.as_ref()?.wire;
+        (!wire.has_buffered()).then(|| wire.fd())
+    }
+
+    fn land(mut self: Box<Self>, until: Instant) -> Option<T> {
+        let Boarded {
+            mut wire,
+            slot,
+            owed,
+        } = self.boarded.take()?;
+        let mut reply = Ok(Value::Nil);
+        for _ in 0..=owed {
+            reply = wire.receive(until);
+            if let Err(Fault::NoReply { .. }) = reply {
+                break;
+            }
+        }
+        if let (Ok(reply), Some(sent), true) = (&reply, self.copies.first_sent, self.tells_time) {
+            wire.note_time_in(reply, sent);
+        }
+        self.redis.node.pool.give_back(wire, &reply);
+        // What follows may need a connection again.
+        drop(slot);
+        let finish = self.finish.take()?;
+        Some(finish(reply, &self.copies))
+    }
+}
+
+impl<F> Drop for Flying<'_, F> {
+    fn drop(&mut self) {
+        if let Some(Boarded { wire, owed, .. }) = self.boarded.take() {
+            let pool = &self.redis.node.pool;
+            pool.leave(wire, owed + 1, self.visitor.clone(), self.until + LATENESS);
+        }
+    }
+}
+
+/// The renewals of one node under way, on the connection that it has for them.
+struct Renewing<'a> {
+    redis: &'a Redis,
+    wire: Option<Wire>,
+    claims: &'a [Claim],
+    chunks: Vec<Chunk<'a>>,
+    sent: Moment,
+}
+
+impl Aloft<Vec<Renewal>> for Renewing<'_> {
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        let wire = self.wire.as_ref()?;
+        (!wire.has_buffered()).then(|| wire.fd())
+    }
+
+    fn land(mut self: Box<Self>, until: Instant) -> Option<Vec<Renewal>> {
+        let mut wire = self.wire.take()?;
+        let mut outcomes = Vec::with_capacity(self.claims.len());
+        let redis = self.redis;
+        let read = redis.read_renewals(
+            &mut wire,
+            &self.chunks,
+            self.sent,
+            false,
+            until,
+            &mut outcomes,
+        );
+        match read {
+            Ok(()) => redis.node.put_renewing(wire),
+            Err(fault) => {
+                outcomes.resize(self.claims.len(), Renewal::Unknown(reason_of(fault)));
+            }
+        }
+        Some(outcomes)
+    }
+}
+
+impl Redis {
+    fn launch<'a, T: 'a>(
+        &'a self,
+        mut boarded: Boarded,
+        request: &Request<'_>,
+        until: Instant,
+        finish: impl FnOnce(Result<Value, Fault>, &Copies) -> T + 'a,
+    ) -> Flight<'a, T> {
+        let mut copies = Copies::default();
+        let sent = (|| {
+            if self.node.pool.uses_text() {
+                // It takes the blocking way, as a script that is not known does.
+                return Err(Fault::Server("NOSCRIPT".to_owned()));
+            }
+            let mut is_second = false;
+            loop {
+                let sent = Moment::now();
+                let expiry = boarded.wire.server_time(until, sent);
+                let text = expiry.to_string();
+                let args = if request.expires {
+                    &[request.args, &[text.as_bytes()]].concat()
+                } else {
+                    request.args
+                };
+                copies.first_sent = Some(sent);
+                copies.not_after = expiry;
+                let packed = request.script.pack(false, &[request.key], args);
+                match boarded.wire.send(&packed, until) {
+                    // The server had closed a connection that lay idle. Nothing was sent.
+                    Err(Fault::NotSent(_)) if boarded.owed == 0 && !request.votes && !is_second => {
+                        is_second = true;
+                        boarded.wire = self.node.pool.route().connect(until)?;
+                    }
+                    outcome => return outcome,
+                }
+            }
+        })();
+        match sent {
+            Ok(()) => Flight::Aloft(Box::new(Flying {
+                redis: self,
+                boarded: Some(boarded),
+                visitor: request.visitor.clone(),
+                copies,
+                tells_time: request.expires,
+                until,
+                finish: Some(finish),
+            })),
+            Err(fault) => {
+                let reply = Err(fault);
+                if boarded.owed == 0 {
+                    self.node.pool.give_back(boarded.wire, &reply);
+                }
+                drop(boarded.slot);
+                Flight::Landed(finish(reply, &copies))
+            }
+        }
+    }
+
+    /// A connection that leads to a server which may vote for `voter`; else why it may not.
+    fn board_voting(&self, claim: &Claim, voter: &Voter, until: Instant) -> Result<Boarded> {
+        let pool = &self.node.pool;
+        let fault = |fault| self.error(&claim.name, fault);
+        let mut boarded = pool.board(&claim.visitor, until).map_err(fault)?;
+        match self.vote_of(&mut boarded.wire, voter, until) {
+            Ok(Ok(())) => Ok(boarded),
+            Ok(Err(abstention)) => {
+                if boarded.owed == 0 {
+                    pool.give_back(boarded.wire, &Ok(Value::Nil));
+                }
+                Err(self.abstains(&claim.name, &abstention))
+            }
+            Err(error) => Err(fault(error)),
+        }
+    }
+
+    pub(super) fn vote_of(
+        &self,
+        wire: &mut Wire,
+        voter: &Voter,
+        until: Instant,
+    ) -> Result<Result<(), Abstention>, Fault> {
+        let identity = wire.identify(until)?;
+        Ok(voter.admit(&identity))
+    }
+
+    fn abstains(&self, lock: &Arc<str>, abstention: &Abstention) -> Error {
+        Error::Unavailable {
+            lock: Arc::clone(lock),
+            node: self.node.name(),
+            reason: abstention.to_string(),
+        }
+    }
+
+    pub(super) fn fly_acquire<'a>(
+        &'a self,
+        claim: &'a Claim,
+        restored: bool,
+        voter: &Voter,
+        until: Instant,
+    ) -> Flight<'a, Result<Attempt>> {
+        let boarded = match self.board_voting(claim, voter, until) {
+            Ok(boarded) => boarded,
+            Err(error) => return Flight::Landed(Err(error)),
+        };
+        let (known, wanted) = if restored {
+            (0, claim.count)
+        } else {
+            (claim.count, claim.count.saturating_add(1))
+        };
+        let script = &self.scripts.of(claim.kind).acquire;
+        self.fly_count(
+            boarded,
+            claim,
+            script,
+            known,
+            wanted,
+            true,
+            until,
+            move |step| self.attempt_of(claim, step),
+        )
+    }
+
+    /// Sends the request that [`Redis::set_count`] sends.
+    #[allow(clippy::too_many_arguments, reason = "it is one request, spelled out")]
+    fn fly_count<'a, T: 'a>(
+        &'a self,
+        boarded: Boarded,
+        claim: &'a Claim,
+        script: &'a Script,
+        known: u32,
+        wanted: u32,
+        votes: bool,
+        until: Instant,
+        finish: impl FnOnce(Result<super::Step, Fault>) -> T + 'a,
+    ) -> Flight<'a, T> {
+        let lease = claim.lease.as_millis().to_string();
+        let (known_text, wanted_text) = (known.to_string(), wanted.to_string());
+        let args = [claim.visitor.as_str(), &lease, &known_text, &wanted_text].map(str::as_bytes);
+        let request = Request {
+            script,
+            key: &claim.name,
+            visitor: &claim.visitor,
+            args: &args,
+            expires: true,
+            votes,
+        };
+        self.launch(boarded, &request, until, move |reply, copies| {
+            let again = || self.set_count(claim, script, known, wanted, until);
+            finish(match reply {
+                Ok(reply) => match hear(&reply, copies.first_sent) {
+                    Ok(Heard::Step(step)) => Ok(step),
+                    Ok(Heard::TooLate | Heard::Counts(_)) => again(),
+                    Err(fault) => Err(fault),
+                },
+                Err(Fault::Server(text)) if lacks_script(&text) => again(),
+                Err(Fault::NoReply { reason, .. }) => Ok(super::Step::Unknown {
+                    reason,
+                    not_after: copies.not_after,
+                }),
+                Err(fault) => Err(fault),
+            })
+        })
+    }
+
+    pub(super) fn fly_release_level<'a>(
+        &'a self,
+        claim: &'a Claim,
+        until: Instant,
+    ) -> Flight<'a, Result<Release>> {
+        let boarded = match self.node.pool.board(&claim.visitor, until) {
+            Ok(boarded) => boarded,
+            Err(fault) => return Flight::Landed(Err(self.error(&claim.name, fault))),
+        };
+        let script = &self.scripts.release_level;
+        let (known, wanted) = (claim.count, claim.count.saturating_sub(1).max(1));
+        self.fly_count(
+            boarded,
+            claim,
+            script,
+            known,
+            wanted,
+            false,
+            until,
+            move |step| self.level_of(claim, step),
+        )
+    }
+
+    pub(super) fn fly_release<'a>(
+        &'a self,
+        claim: &'a Claim,
+        until: Instant,
+    ) -> Flight<'a, Result<Release>> {
+        let boarded = match self.node.pool.board(&claim.visitor, until) {
+            Ok(boarded) => boarded,
+            Err(fault) => return Flight::Landed(Err(self.error(&claim.name, fault))),
+        };
+        let channel = keys::channel(&claim.name);
+        let request = Request {
+            script: &self.scripts.of(claim.kind).release,
+            key: &claim.name,
+            visitor: &claim.visitor,
+            args: &[claim.visitor.as_str().as_bytes(), channel.as_bytes()],
+            expires: false,
+            votes: false,
+        };
+        let channel = Arc::clone(&channel);
+        self.launch(boarded, &request, until, move |reply, _| match reply {
+            Ok(reply) => self
+                .release_of(claim, &channel, &reply)
+                .map_err(|fault| self.error(&claim.name, fault)),
+            Err(Fault::Server(text)) if lacks_script(&text) => self.release(claim, until),
+            Err(Fault::NoReply { reason, .. }) => Ok(Release::Unknown {
+                doubt: claim.doubt(0),
+                error: self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
+            }),
+            Err(fault) => Err(self.error(&claim.name, fault)),
+        })
+    }
+
+    pub(super) fn fly_withdraw(
+        &self,
+        mut doubt: Doubt,
+        until: Instant,
+    ) -> Flight<'_, Result<bool>> {
+        let boarded = match self.node.pool.board(&doubt.visitor, until) {
+            Ok(boarded) => boarded,
+            Err(fault) => return Flight::Landed(Err(self.error(&doubt.name, fault))),
+        };
+        // Behind the request in doubt on the same connection it comes after it.
+        let is_behind = boarded.owed > 0;
+        let channel = keys::channel(&doubt.name);
+        let name = Arc::clone(&doubt.name);
+        let visitor = doubt.visitor.clone();
+        let request = Request {
+            script: &self.scripts.of(doubt.kind).withdraw,
+            key: &name,
+            visitor: &visitor,
+            args: &[visitor.as_str().as_bytes(), channel.as_bytes()],
+            expires: false,
+            votes: false,
+        };
+        self.launch(boarded, &request, until, move |reply, _| match reply {
+            Ok(Value::Int(now)) => Ok(is_behind || now > doubt.not_after(0)),
+            Ok(reply) => Err(self.unexpected(&doubt.name, &reply)),
+            Err(Fault::Server(text)) if lacks_script(&text) => self.withdraw(&mut doubt, until),
+            Err(fault) => Err(self.error(&doubt.name, fault)),
+        })
+    }
+
+    pub(super) fn fly_force_release<'a>(
+        &'a self,
+        kind: Kind,
+        name: &'a Arc<str>,
+        until: Instant,
+    ) -> Flight<'a, Result<bool>> {
+        // No hold has this visitor, so it goes behind nobody's request.
+        let nobody = Kind::Reentrant.visitor("", 0, 0);
+        let boarded = match self.node.pool.board(&nobody, until) {
+            Ok(boarded) => boarded,
+            Err(fault) => return Flight::Landed(Err(self.error(name, fault))),
+        };
+        let channel = keys::channel(name);
+        let request = Request {
+            script: &self.scripts.of(kind).force_release,
+            key: name,
+            visitor: &nobody,
+            args: &[channel.as_bytes()],
+            expires: true,
+            votes: false,
+        };
+        self.launch(boarded, &request, until, move |reply, _| match reply {
+            Ok(reply) => match super::integer_at(&reply, 0) {
+                Some(3) => self.force_release(kind, name, until),
+                Some(freed) => Ok(freed == 1),
+                None => Err(self.unexpected(name, &reply)),
+            },
+            Err(Fault::Server(text)) if lacks_script(&text) => {
+                self.force_release(kind, name, until)
+            }
+            Err(Fault::NoReply { reason, .. }) => {
+                Err(self.unknown(name, None, "forced release", reason))
+            }
+            Err(fault) => Err(self.error(name, fault)),
+        })
+    }
+
+    pub(super) fn fly_inspect<'a>(
+        &'a self,
+        kind: Kind,
+        name: &'a Arc<str>,
+        visitor: Option<&'a VisitorId>,
+        until: Instant,
+    ) -> Flight<'a, Result<Holding>> {
+        let nobody = Kind::Reentrant.visitor("", 0, 0);
+        let boarded = match self.node.pool.board(visitor.unwrap_or(&nobody), until) {
+            Ok(boarded) => boarded,
+            Err(fault) => return Flight::Landed(Err(self.error(name, fault))),
+        };
+        let field = visitor.map_or("", VisitorId::as_str);
+        let request = Request {
+            script: &self.scripts.of(kind).inspect,
+            key: name,
+            visitor: visitor.unwrap_or(&nobody),
+            args: &[field.as_bytes()],
+            expires: false,
+            votes: false,
+        };
+        self.launch(boarded, &request, until, move |reply, _| match reply {
+            Ok(reply) => self.holding_of(name, visitor, &reply),
+            Err(Fault::Server(text)) if lacks_script(&text) => {
+                self.inspect(kind, name, visitor, until)
+            }
+            Err(fault) => Err(self.error(name, fault)),
+        })
+    }
+
+    pub(super) fn fly_renew<'a>(
+        &'a self,
+        claims: &'a [Claim],
+        voter: &Voter,
+        until: Instant,
+    ) -> Flight<'a, Vec<Renewal>> {
+        let unknown = |reason: String| Flight::Landed(vec![Renewal::Unknown(reason); claims.len()]);
+        if self.node.pool.uses_text() {
+            return Flight::Landed(self.renew(claims, until));
+        }
+        let mut wire = match self.node.take_renewing(until) {
+            Ok(wire) => wire,
+            Err(fault) => return unknown(reason_of(fault)),
+        };
+        match self.vote_of(&mut wire, voter, until) {
+            Ok(Ok(())) => {}
+            Ok(Err(abstention)) => {
+                self.node.put_renewing(wire);
+                return unknown(abstention.to_string());
+            }
+            Err(fault) => return unknown(reason_of(fault)),
+        }
+        let sent = Moment::now();
+        let chunks = chunks_of(claims, wire.server_time(until, sent));
+        let mut packed = Vec::new();
+        for chunk in &chunks {
+            chunk.pack(&self.scripts.renew, false, &mut packed);
+        }
+        match wire.send(&packed, until) {
+            Ok(()) => Flight::Aloft(Box::new(Renewing {
+                redis: self,
+                wire: Some(wire),
+                claims,
+                chunks,
+                sent,
+            })),
+            Err(fault) => unknown(reason_of(fault)),
+        }
+    }
+}

@@ -1,0 +1,667 @@
+//! The quorum as a state machine: clients, nodes, and the requests between them.
+
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use stateright::{Model, Property};
+
+/// The nodes.
+pub(crate) const NODES: usize = 3;
+/// The clients, which all want the same lock.
+pub(crate) const CLIENTS: usize = 2;
+/// The most mishaps in a run.
+const MISHAPS: usize = 2;
+/// The lease in ticks, for which a node keeps a key.
+pub(crate) const LEASE: u8 = 3;
+
+/// What the clients go by; the default is what the library does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    /// How many nodes have to say yes.
+    pub(crate) quorum: usize,
+    /// The instant a hold's validity counts from.
+    pub(crate) counted_from: Origin,
+    /// What is taken off the validity for clocks which do not agree, in ticks.
+    pub(crate) drift: u8,
+    /// For how long after its restart a node has no vote, in ticks.
+    pub(crate) away: u8,
+    /// What becomes of a node which lost the key of a hold.
+    pub(crate) give_back: GiveBack,
+    /// Whether each hold has an id of its own, so that nothing of an earlier hold can touch it.
+    pub(crate) fresh_ids: bool,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules {
+            quorum: NODES / 2 + 1,
+            counted_from: Origin::FirstSend,
+            drift: 0,
+            away: LEASE,
+            give_back: GiveBack::SecondStep,
+            fresh_ids: true,
+        }
+    }
+}
+
+/// Where validity starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Before the first request leaves.
+    FirstSend,
+    /// When the quorum is decided.
+    Decision,
+}
+
+/// How a node gets a key back which it lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GiveBack {
+    /// After an extension for which the majority still had the key, unless the node is away, and without a vote.
+    SecondStep,
+    /// With the extension itself, of which it is a yes, also at a node which is away.
+    Vote,
+}
+
+/// What can happen to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mishap {
+    /// It crashes and restarts without its keys.
+    Emptied,
+    /// It crashes and restarts with its keys.
+    Restarted,
+    /// Its clock jumps by as many ticks.
+    Jump(i8),
+    /// Requests to it which belong to a hold arrive after the hold has ended, its release among them.
+    Late,
+}
+
+/// The model. Messages are lost and delayed in all of it.
+#[derive(Debug, Default)]
+pub(crate) struct Quorum {
+    pub(crate) rules: Rules,
+    /// What happens, each of it at most once and at any time. At most `MISHAPS`.
+    pub(crate) mishaps: &'static [Mishap],
+    /// Whether states remember what has happened, which makes more of them.
+    pub(crate) memory: bool,
+    /// Whether exclusion was breached. Only the first time counts, because its trace is the shortest.
+    pub(crate) breached: AtomicBool,
+}
+
+/// A key at a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    owner: usize,
+    /// Whether it belongs to a hold which has ended.
+    old: bool,
+    /// In how many ticks it expires.
+    left: u8,
+}
+
+/// How far a client's current request to a node is, an acquire or an extension.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Vote {
+    /// None was sent, or it was refused, or nobody waits for it any more.
+    #[default]
+    None,
+    /// It is on its way. It stays there for good if it is lost.
+    Asked,
+    /// The node said yes.
+    Yes,
+    /// The node said yes while it was away, which counts from when it is back.
+    WhileAway,
+    /// The node has no key to extend.
+    Missing,
+}
+
+/// A request on its way whose answer nobody counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Uncounted {
+    /// None.
+    #[default]
+    None,
+    /// An extension which was decided without it.
+    Extend,
+    /// An acquire which was decided without it, or which gives a key back.
+    Acquire,
+}
+
+/// All that is between a client and a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Link {
+    vote: Vote,
+    uncounted: Uncounted,
+    /// An acquire of an ended hold is on its way.
+    old_acquire: bool,
+    /// A release of an ended hold is on its way.
+    old_release: bool,
+}
+
+/// A node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Node {
+    key: Option<Key>,
+    /// For how many ticks it has no vote.
+    away: u8,
+    /// Whether it lost the key of the present hold, where the model remembers it.
+    lost: bool,
+    links: [Link; CLIENTS],
+}
+
+/// What a client does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Client {
+    /// It does not hold the lock and does not ask for it.
+    #[default]
+    Idle,
+    /// It asks for the lock since `age` ticks.
+    Asking {
+        /// Ticks since the first send.
+        age: u8,
+    },
+    /// It holds the lock, which is valid for `left` more ticks.
+    Holding {
+        /// What is left of the validity, never 0.
+        left: u8,
+        /// Ticks since the first send of the extension under way.
+        extending: Option<u8>,
+    },
+}
+
+/// What has happened so far, where the model remembers it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Memory {
+    had: [bool; CLIENTS],
+    extended: bool,
+    gave_back: bool,
+    voted_after_crash: bool,
+}
+
+/// Everything at one instant. Times are relative to it, so runs of any length have finitely many states.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct State {
+    clients: [Client; CLIENTS],
+    nodes: [Node; NODES],
+    /// Which of the mishaps have happened.
+    happened: [bool; MISHAPS],
+    memory: Memory,
+}
+
+/// One step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// A tick of all clocks.
+    Tick,
+    /// The client sends an acquire to all nodes.
+    Ask(usize),
+    /// The client counts enough votes and holds the lock.
+    Grant(usize),
+    /// The client sends an extension to all nodes; one under way is given up.
+    Extend(usize),
+    /// The client counts enough votes for its extension.
+    Extended(usize),
+    /// The client fails to get the lock, or is done with it, and releases on all nodes.
+    Release(usize),
+    /// The request of the client (first) arrives at the node (second), and the answer at the client.
+    Deliver(usize, usize),
+    /// A request nobody counts arrives.
+    DeliverUncounted(usize, usize),
+    /// An acquire of an ended hold arrives.
+    DeliverOldAcquire(usize, usize),
+    /// A release of an ended hold arrives.
+    DeliverOldRelease(usize, usize),
+    /// The mishap, by its place in the list, happens to the node.
+    Happen(usize, usize),
+    /// The mishap happens that the client releases, and what belongs to its hold is late at the node.
+    ReleaseLate(usize, usize, usize),
+}
+
+impl Model for Quorum {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State::default()]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        actions.push(Action::Tick);
+        for (client, phase) in state.clients.iter().enumerate() {
+            let decided = state.votes(client) >= self.rules.quorum;
+            match phase {
+                Client::Idle => actions.push(Action::Ask(client)),
+                Client::Asking { .. } => {
+                    actions.push(Action::Release(client));
+                    if decided {
+                        actions.push(Action::Grant(client));
+                    }
+                }
+                Client::Holding { extending, .. } => {
+                    actions.push(Action::Release(client));
+                    actions.push(Action::Extend(client));
+                    if extending.is_some() && decided {
+                        actions.push(Action::Extended(client));
+                    }
+                }
+            }
+            for (node, Node { links, .. }) in state.nodes.iter().enumerate() {
+                if links[client].vote == Vote::Asked {
+                    actions.push(Action::Deliver(client, node));
+                }
+                if links[client].uncounted != Uncounted::None {
+                    actions.push(Action::DeliverUncounted(client, node));
+                }
+                if links[client].old_acquire {
+                    actions.push(Action::DeliverOldAcquire(client, node));
+                }
+                if links[client].old_release {
+                    actions.push(Action::DeliverOldRelease(client, node));
+                }
+            }
+        }
+        for (index, mishap) in self.mishaps.iter().enumerate() {
+            if state.happened[index] {
+                continue;
+            }
+            for node in 0..NODES {
+                if *mishap != Mishap::Late {
+                    actions.push(Action::Happen(index, node));
+                    continue;
+                }
+                for (client, phase) in state.clients.iter().enumerate() {
+                    if *phase != Client::Idle {
+                        actions.push(Action::ReleaseLate(index, client, node));
+                    }
+                }
+            }
+        }
+    }
+
+    /// None where a request arrives and changes nothing, which shows no more than its loss does.
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut next = *last;
+        match action {
+            Action::Tick => self.tick(&mut next),
+            Action::Ask(client) => {
+                next.clients[client] = Client::Asking { age: 0 };
+                next.ask(client);
+            }
+            Action::Grant(client) => {
+                let Client::Asking { age } = last.clients[client] else {
+                    return None;
+                };
+                next.clients[client] = self.holding(age);
+                next.stop_counting(client, Uncounted::Acquire);
+            }
+            Action::Extend(client) => {
+                let Client::Holding { left, .. } = last.clients[client] else {
+                    return None;
+                };
+                next.stop_counting(client, Uncounted::Extend);
+                next.clients[client] = Client::Holding {
+                    left,
+                    extending: Some(0),
+                };
+                next.ask(client);
+            }
+            Action::Extended(client) => {
+                let Client::Holding {
+                    extending: Some(age),
+                    ..
+                } = last.clients[client]
+                else {
+                    return None;
+                };
+                next.clients[client] = self.holding(age);
+                for node in &mut next.nodes {
+                    if node.links[client].vote == Vote::Missing && node.away == 0 {
+                        node.links[client].uncounted = Uncounted::Acquire;
+                    }
+                }
+                next.stop_counting(client, Uncounted::Extend);
+            }
+            Action::Release(client) => next.end(client, None),
+            Action::ReleaseLate(index, client, node) => {
+                next.happened[index] = true;
+                next.end(client, Some(node));
+            }
+            Action::Deliver(client, node) => self.deliver(&mut next, client, node)?,
+            Action::DeliverUncounted(client, node) => {
+                let at = &mut next.nodes[node];
+                let request = std::mem::take(&mut at.links[client].uncounted);
+                if !at.has(client) && (at.key.is_some() || request == Uncounted::Extend) {
+                    return None;
+                }
+                at.set(client, false);
+            }
+            Action::DeliverOldAcquire(client, node) => {
+                let at = &mut next.nodes[node];
+                if at.key.is_some() {
+                    return None;
+                }
+                at.links[client].old_acquire = false;
+                at.set(client, true);
+            }
+            Action::DeliverOldRelease(client, node) => {
+                let at = &mut next.nodes[node];
+                at.key
+                    .filter(|key| key.owner == client && (key.old || !self.rules.fresh_ids))?;
+                at.links[client].old_release = false;
+                at.key = None;
+            }
+            Action::Happen(index, node) => {
+                next.happened[index] = true;
+                next.nodes[node] = self.after(self.mishaps[index], next.nodes[node]);
+            }
+        }
+        if self.memory {
+            next.remember(last, action);
+        }
+        Some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Quorum>> {
+        let mut properties = vec![Property::always("exclusion", |model: &Quorum, state| {
+            state.holders() <= 1 || model.breached.swap(true, Ordering::Relaxed)
+        })];
+        if self.memory {
+            properties.extend([
+                Property::sometimes("both have had the lock", |_, state: &State| {
+                    state.memory.had == [true; CLIENTS]
+                }),
+                Property::sometimes("a hold is extended", |_, state: &State| {
+                    state.memory.extended
+                }),
+                Property::sometimes("a lost key is given back", |_, state: &State| {
+                    state.memory.gave_back
+                }),
+                Property::sometimes("a node loses the key of a hold", |_, state: &State| {
+                    state.nodes.iter().any(|node| node.lost)
+                }),
+                Property::sometimes("a restarted node votes", |_, state: &State| {
+                    state.memory.voted_after_crash
+                }),
+            ]);
+        }
+        properties
+    }
+}
+
+impl Quorum {
+    /// The longest validity there is.
+    fn validity(&self) -> u8 {
+        LEASE - self.rules.drift
+    }
+
+    /// A hold whose quorum was decided `age` ticks after the first send.
+    fn holding(&self, age: u8) -> Client {
+        let elapsed = match self.rules.counted_from {
+            Origin::FirstSend => age,
+            Origin::Decision => 0,
+        };
+        Client::Holding {
+            left: self.validity() - elapsed,
+            extending: None,
+        }
+    }
+
+    /// Lets a tick pass at all nodes and clients.
+    fn tick(&self, state: &mut State) {
+        for node in &mut state.nodes {
+            node.key = node
+                .key
+                .map(|key| Key {
+                    left: key.left - 1,
+                    ..key
+                })
+                .filter(|key| key.left > 0);
+            let was_away = node.away > 0;
+            node.away = node.away.saturating_sub(1);
+            if was_away && node.away == 0 {
+                for link in &mut node.links {
+                    if link.vote == Vote::WhileAway {
+                        link.vote = Vote::Yes;
+                    }
+                }
+            }
+        }
+        for client in 0..CLIENTS {
+            match &mut state.clients[client] {
+                Client::Idle => {}
+                Client::Asking { age } => {
+                    *age += 1;
+                    if *age >= self.validity() {
+                        state.end(client, None);
+                    }
+                }
+                Client::Holding { left, extending } => {
+                    *left -= 1;
+                    *extending = extending.map(|age| age + 1);
+                    if *left == 0 {
+                        state.end(client, None);
+                    } else if extending.is_some_and(|age| age >= self.validity()) {
+                        *extending = None;
+                        state.stop_counting(client, Uncounted::Extend);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The node after the mishap.
+    fn after(&self, mishap: Mishap, mut node: Node) -> Node {
+        match mishap {
+            Mishap::Jump(ticks) => {
+                let later = |key: Key| Key {
+                    left: key.left.saturating_add_signed(-ticks),
+                    ..key
+                };
+                node.key = node.key.map(later).filter(|key| key.left > 0);
+                return node;
+            }
+            Mishap::Emptied => {
+                node.key = None;
+                node.away = self.rules.away;
+            }
+            Mishap::Restarted | Mishap::Late => {}
+        }
+        // The connections are gone, but not the answers which came before.
+        for link in &mut node.links {
+            let vote = match link.vote {
+                Vote::Asked => Vote::None,
+                answered => answered,
+            };
+            *link = Link {
+                vote,
+                ..Link::default()
+            };
+        }
+        node
+    }
+
+    /// The request arrives at the node, and the answer at the client; none for a refusal, which leaves the client where
+    /// the loss of the request would.
+    fn deliver(&self, state: &mut State, client: usize, node: usize) -> Option<()> {
+        let asking = matches!(state.clients[client], Client::Asking { .. });
+        let at = &mut state.nodes[node];
+        let counted = if at.away == 0 {
+            Vote::Yes
+        } else {
+            Vote::WhileAway
+        };
+        let vote = match at.key {
+            None if asking => counted,
+            None if self.rules.give_back == GiveBack::Vote => Vote::Yes,
+            None => Vote::Missing,
+            Some(_) if at.has(client) => counted,
+            Some(key) if asking && key.owner == client && !self.rules.fresh_ids => counted,
+            Some(_) => return None,
+        };
+        if vote != Vote::Missing {
+            at.set(client, false);
+        }
+        at.links[client].vote = vote;
+        Some(())
+    }
+}
+
+impl State {
+    /// How many clients hold the lock, each as far as it knows.
+    fn holders(&self) -> usize {
+        self.clients
+            .iter()
+            .filter(|client| matches!(client, Client::Holding { .. }))
+            .count()
+    }
+
+    /// How many nodes said yes to what the client asks at present.
+    fn votes(&self, client: usize) -> usize {
+        self.nodes
+            .iter()
+            .filter(|node| node.links[client].vote == Vote::Yes)
+            .count()
+    }
+
+    /// Sends the client's request to all nodes.
+    fn ask(&mut self, client: usize) {
+        for node in &mut self.nodes {
+            node.links[client].vote = Vote::Asked;
+        }
+    }
+
+    /// Turns the requests which nobody waits for any more into what they still do when they arrive.
+    fn stop_counting(&mut self, client: usize, still: Uncounted) {
+        for node in &mut self.nodes {
+            let link = &mut node.links[client];
+            if link.vote == Vote::Asked && link.uncounted == Uncounted::None {
+                link.uncounted = still;
+            }
+            link.vote = Vote::None;
+        }
+    }
+
+    /// The client neither holds the lock any more nor asks for it, and releases on all nodes. What this leaves behind
+    /// can only refuse, which is no more than the loss of a request does, so it vanishes at once, except at the node
+    /// which is late.
+    fn end(&mut self, client: usize, late: Option<usize>) {
+        let asking = matches!(self.clients[client], Client::Asking { .. });
+        self.clients[client] = Client::Idle;
+        for (index, node) in self.nodes.iter_mut().enumerate() {
+            let link = std::mem::take(&mut node.links[client]);
+            if late == Some(index) {
+                node.links[client].old_acquire =
+                    asking && link.vote == Vote::Asked || link.uncounted == Uncounted::Acquire;
+                node.links[client].old_release = true;
+                node.key = node.key.map(|key| Key {
+                    old: key.old || key.owner == client,
+                    ..key
+                });
+            } else {
+                node.links[client].old_acquire = link.old_acquire;
+                node.links[client].old_release = link.old_release;
+                node.key = node.key.filter(|key| key.owner != client || key.old);
+            }
+        }
+    }
+
+    /// Notes what the action, which led here from `last`, did.
+    fn remember(&mut self, last: &State, action: Action) {
+        match action {
+            Action::Tick => {
+                let voted = |state: &State| -> usize {
+                    (0..CLIENTS).map(|client| state.votes(client)).sum()
+                };
+                self.memory.voted_after_crash |= voted(self) > voted(last);
+            }
+            Action::Grant(client) => self.memory.had[client] = true,
+            Action::Extended(_) => self.memory.extended = true,
+            Action::DeliverUncounted(client, node) => {
+                self.memory.gave_back |= last.nodes[node].lost && self.nodes[node].has(client);
+            }
+            Action::Happen(_, node) => {
+                self.nodes[node].lost = last.nodes[node].key.is_some_and(|key| {
+                    !key.old && matches!(last.clients[key.owner], Client::Holding { .. })
+                });
+            }
+            _ => {}
+        }
+        if self.holders() == 0 {
+            self.nodes.iter_mut().for_each(|node| node.lost = false);
+        }
+    }
+
+    /// The state in numbers, those of the nodes sorted, with the clients in the order of `clients`.
+    fn code(&self, clients: [usize; CLIENTS]) -> (u64, [u64; NODES]) {
+        let mut nodes = self.nodes.map(|node| node.code(clients));
+        nodes.sort_unstable();
+        let head = clients.iter().fold(0, |code, client| {
+            code << 8
+                | match self.clients[*client] {
+                    Client::Idle => 0,
+                    Client::Asking { age } => 1 << 6 | u64::from(age),
+                    Client::Holding { left, extending } => {
+                        2 << 6
+                            | u64::from(left) << 3
+                            | extending.map_or(0, |age| u64::from(age) + 1)
+                    }
+                }
+        });
+        let flags = self
+            .happened
+            .into_iter()
+            .chain(clients.map(|client| self.memory.had[client]))
+            .chain([
+                self.memory.extended,
+                self.memory.gave_back,
+                self.memory.voted_after_crash,
+            ]);
+        let head = flags.fold(head, |code, flag| code << 1 | u64::from(flag));
+        (head, nodes)
+    }
+}
+
+impl Hash for State {
+    /// Nodes are alike and clients are alike, so states which differ only in who is who count as one.
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.code([0, 1]).min(self.code([1, 0])).hash(hasher);
+    }
+}
+
+impl Node {
+    /// Whether it has the key of the client's current hold.
+    fn has(&self, client: usize) -> bool {
+        self.key.is_some_and(|key| key.owner == client && !key.old)
+    }
+
+    /// Keeps the key for a whole lease from now.
+    fn set(&mut self, owner: usize, old: bool) {
+        self.key = Some(Key {
+            owner,
+            old,
+            left: LEASE,
+        });
+    }
+
+    /// The node in one number, with the clients in the order of `clients`.
+    fn code(&self, clients: [usize; CLIENTS]) -> u64 {
+        let key = self.key.map_or(0, |key| {
+            let owner = u64::from(key.owner == clients[0]);
+            1 << 5 | owner << 4 | u64::from(key.old) << 3 | u64::from(key.left)
+        });
+        clients.iter().fold(
+            key << 4 | u64::from(self.lost) << 3 | u64::from(self.away),
+            |code, client| {
+                let Link {
+                    vote,
+                    uncounted,
+                    old_acquire,
+                    old_release,
+                } = self.links[*client];
+                code << 7
+                    | (vote as u64) << 4
+                    | (uncounted as u64) << 2
+                    | u64::from(old_acquire) << 1
+                    | u64::from(old_release)
+            },
+        )
+    }
+}
