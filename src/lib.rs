@@ -47,6 +47,7 @@ mod hold;
 mod line;
 mod lock;
 mod loss;
+mod multi_lock;
 pub mod redisson;
 mod redlock;
 #[cfg(feature = "mysql")]
@@ -73,6 +74,7 @@ pub use error::{Error, NodeAnswer, Result, RunError};
 pub use guard::Guard;
 pub use lock::Lock;
 pub use loss::{Loss, LossCause};
+pub use multi_lock::MultiLock;
 #[cfg(feature = "mysql")]
 pub use mysql;
 pub use redlock::{Redlock, RedlockBuilder};

@@ -24,15 +24,12 @@ use crate::error::{Error, NodeAnswer, Result};
 use crate::loss::LossCause;
 use crate::signals::{Parker, Signals};
 use crate::store::{
-    Aloft, Attempt, Doubt, Flight, Hearing, Holding, Refusal, Release, Renewal, Store,
+    Aloft, Attempt, Doubt, Flight, Hearing, Holding, Refusal, Release, Renewal, SETTLED, Store,
     Subscription, Transfer, Warning,
 };
 
 /// A bit for each in a word.
 pub(crate) const MOST_NODES: usize = 64;
-
-/// The expiry of a request that has left nothing.
-const SETTLED: i64 = i64::MIN;
 
 /// A node that does not answer is left alone for this long, then for twice as long, at most for the latter.
 const FIRST_SHUN: Duration = Duration::from_millis(250);
@@ -299,6 +296,10 @@ impl Quorum {
     /// Withdraws at all nodes that are in doubt. Returns whether none is any more.
     fn settle(&self, doubt: &mut Doubt, until: Instant) -> bool {
         let mut sky = Sky::default();
+        let not_after: Vec<i64> = (0..self.nodes.len())
+            .map(|index| doubt.not_after(index))
+            .collect();
+        doubt.not_after = not_after.into();
         for (index, node) in self.nodes.iter().enumerate() {
             let not_after = doubt.not_after(index);
             if not_after != SETTLED && !node.is_shunned() {
@@ -309,7 +310,6 @@ impl Quorum {
                 sky.add(index, node.store.launch_withdraw(doubt, until));
             }
         }
-        doubt.not_after.resize(self.nodes.len(), 0);
         while let Some((index, answer)) = sky.next(until) {
             let Some(node) = self.nodes.get(index) else {
                 continue;
@@ -541,14 +541,16 @@ impl Store for Quorum {
             let leftover = self.undo(claim, &open, until);
             return self.refuse(claim, &tally.said, leftover);
         }
-        self.put_back(claim, &open, until);
-        match tally.lacking(self.nodes.len() - self.needed) {
-            Some(cause) => Ok(Attempt::Lost(cause)),
-            None => Ok(Attempt::Unknown {
-                doubt: claim.doubt(0),
-                error: self.no_quorum(&claim.name, &tally.said),
-            }),
+        if let Some(cause) = tally.lacking(self.nodes.len() - self.needed) {
+            // The few that still have it are in the way of whoever comes next.
+            self.undo(claim, &open, until);
+            return Ok(Attempt::Lost(cause));
         }
+        self.put_back(claim, &open, until);
+        Ok(Attempt::Unknown {
+            doubt: claim.doubt(0),
+            error: self.no_quorum(&claim.name, &tally.said),
+        })
     }
 
     fn renew(&self, claims: &[Claim], until: Instant) -> Vec<Renewal> {
