@@ -33,16 +33,19 @@
 //! | [`Client::lock`](crate::Client::lock) | `+exists` `+hget` `+hset` `+hdel` `+publish` `+subscribe` `+unsubscribe` |
 //! | [`Client::token_lock`](crate::Client::token_lock) | `+get` `+set` `+del` |
 //! | a database other than 0 | `+select` |
+//! | each node of a [`Redlock`](crate::Redlock) | `+info` |
 //!
 //! Without these everything works:
 //!
 //! | rule | without it |
 //! |---|---|
 //! | `+client\|setname` | the connections have no name in `CLIENT LIST` |
+//! | `+config\|get` | a node of a [`Redlock`](crate::Redlock) that has restarted is taken for one that may have forgotten its locks, even if it keeps them on disk |
 //! | `+info` | [`Client::check`](crate::Client::check) does not look at the server's settings |
 //! | `+ping` | a subscriber's connection that was quiet for a while is asked with a command that is refused, which is an answer, too; the server counts it |
 //! | `+pubsub\|numsub` | threads of one client hand a lock on among themselves less often, as if others always waited elsewhere |
 //!
 //! A user without `+evalsha` sends the text of its scripts with every request. One without `+subscribe`, or `+publish`
 //! where it unlocks, waits up to a second longer for a lock that was unlocked elsewhere; without `+unsubscribe` its
-//! subscriptions pile up. `AUTH` needs no right.
+//! subscriptions pile up. `AUTH` needs no right. [`Client::check`](crate::Client::check) looks for the rights for
+//! [`Client::lock`](crate::Client::lock); a user for token locks alone need not heed it.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Client, Error, Lock};
+use redlatch::{Client, Error, Lock, Redlock};
 
 use crate::kit::{Monitor, RedisServer, eventually, ms};
 use crate::oracles::{
@@ -438,6 +438,29 @@ fn the_right_to_another_database_is_needed_for_it_alone() {
     let rules = union(&[&for_locks(), &row(&["a database other than 0"])]);
     user(&server, &rules);
     lock.lock().unwrap();
+    lock.unlock().unwrap();
+}
+
+#[test]
+fn a_node_of_a_quorum_needs_to_be_known() {
+    let nodes: Vec<_> = (0..3).map(|_| least()).collect();
+    let redlock = || {
+        Redlock::builder()
+            .nodes(nodes.iter().map(|(_, url)| open(url)))
+            .trust_new_nodes()
+            .outage_timeout(ms(500))
+            .build()
+    };
+    let refused = redlock().and_then(|redlock| redlock.lock("a").try_lock());
+    let error = refused.expect_err("nobody may vote");
+    assert!(error.to_string().contains("info"), "{error}");
+
+    let rules = union(&[&for_locks(), &row(&["each node of a"])]);
+    for (server, _) in &nodes {
+        user(server, &rules);
+    }
+    let lock = redlock().unwrap().lock("a");
+    assert!(lock.try_lock().unwrap());
     lock.unlock().unwrap();
 }
 
