@@ -46,6 +46,11 @@ const RULES: &[Rule] = &[
         why: "only this store knows the client",
     },
     Rule {
+        words: &["rustls::"],
+        only_in: &["stores/redis/tls.rs"],
+        why: "only this file knows the crate",
+    },
+    Rule {
         words: &["mysql::"],
         only_in: &["stores/mysql"],
         why: "only this store knows the crate",
