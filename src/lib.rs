@@ -20,6 +20,13 @@
 //! # Ok::<(), redlatch::Error>(())
 //! ```
 //!
+//! | lock | is |
+//! |---|---|
+//! | [`Client::lock`] | reentrant, on one Redis; with a `mysql://` URL a row in a table |
+//! | [`Redlock::lock`] | the same on several independent masters, of which a majority decides |
+//! | [`Client::token_lock`] | the plain lock of the Redis documentation, shared with other languages |
+//! | [`MultiLock::of`] | several locks taken as one |
+//!
 //! # Features
 //!
 //! | feature | what it adds |
