@@ -993,7 +993,9 @@ fn hammer(locks: Vec<Lock>, rounds: u32, enter: impl Fn(&Lock) + Sync) {
 fn many_threads_never_overlap(place: &Place) {
     // The watchdog's lease is the default one: on a busy machine 64 threads take their time.
     let client = place.client_with(Settings::default());
-    hammer(vec![client.lock("orders"); 64], 200, |lock| {
+    // A quorum hands nothing over within the process, so each round costs all of them a race.
+    let rounds = if place.kind == Kind::Redlock { 40 } else { 200 };
+    hammer(vec![client.lock("orders"); 64], rounds, |lock| {
         lock.lock().unwrap()
     });
 }
