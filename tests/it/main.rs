@@ -22,3 +22,4 @@ mod mysql;
 mod oracles;
 mod redlock;
 mod tidy;
+mod token;
