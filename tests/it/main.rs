@@ -2,7 +2,8 @@
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
-    reason = "what cannot go on fails the test"
+    clippy::print_stdout,
+    reason = "what cannot go on fails the test, and some tell what they measured"
 )]
 
 #[macro_use]
@@ -28,3 +29,4 @@ mod redlock;
 mod tidy;
 #[cfg(feature = "tls")]
 mod tls;
+mod token;

@@ -1,19 +1,47 @@
-//! Where the laws are tried: in memory, on a Redis server, there with TLS and with no more rights than are needed, in a
-//! database.
+//! Where the laws are tried: in memory, on a Redis server, there with TLS and with no more rights than are needed, as
+//! token locks, on a quorum of servers, in a database.
 
 use std::time::Duration;
 
-use redlatch::{Builder, Client};
+use redlatch::{Builder, Client, Lock, Redlock};
 
 #[cfg(feature = "mysql")]
 use crate::kit::MariaDb;
 use crate::kit::{RedisServer, ms};
+use crate::laws::Settings;
 
 /// Somewhere to keep locks.
 pub(crate) struct Place {
     /// `None` for the memory of this process.
     open: Option<Box<dyn Fn(Builder) -> Client + Send + Sync>>,
     first: std::sync::OnceLock<Client>,
+    /// The servers of a quorum.
+    quorum: Vec<RedisServer>,
+    has_token_locks: bool,
+}
+
+/// Where the locks of one process come from.
+pub(crate) enum Source {
+    Client(Client),
+    Token(Client),
+    Redlock(Redlock),
+}
+
+impl Source {
+    pub(crate) fn lock(&self, name: &str) -> Lock {
+        match self {
+            Source::Client(client) => client.lock(name),
+            Source::Token(client) => client.token_lock(name),
+            Source::Redlock(redlock) => redlock.lock(name),
+        }
+    }
+
+    pub(crate) fn shutdown(&self) {
+        match self {
+            Source::Client(client) | Source::Token(client) => client.shutdown(),
+            Source::Redlock(redlock) => redlock.shutdown(),
+        }
+    }
 }
 
 impl Place {
@@ -21,6 +49,8 @@ impl Place {
         Place {
             open: Some(Box::new(open)),
             first: Default::default(),
+            quorum: Vec::new(),
+            has_token_locks: false,
         }
     }
 
@@ -28,6 +58,8 @@ impl Place {
         Place {
             open: None,
             first: Default::default(),
+            quorum: Vec::new(),
+            has_token_locks: false,
         }
     }
 
@@ -62,13 +94,46 @@ impl Place {
         Place::of(move |builder| builder.open(&database.url()).unwrap())
     }
 
+    pub(crate) fn redlock() -> Place {
+        Place {
+            quorum: (0..3).map(|_| RedisServer::start()).collect(),
+            ..Place::memory()
+        }
+    }
+
+    pub(crate) fn token_in_memory() -> Place {
+        Place {
+            has_token_locks: true,
+            ..Place::memory()
+        }
+    }
+
+    pub(crate) fn token() -> Place {
+        Place {
+            has_token_locks: true,
+            ..Place::redis()
+        }
+    }
+
     /// A client of this place; each call is another process, so to say.
-    pub(crate) fn client(&self) -> Client {
-        self.client_with(Client::builder().watchdog_timeout(LEASE))
+    pub(crate) fn client(&self) -> Source {
+        self.client_with(Settings::default().watchdog_timeout(LEASE))
     }
 
     /// A client with these settings; in memory only the first one has its own.
-    pub(crate) fn client_with(&self, builder: Builder) -> Client {
+    pub(crate) fn client_with(&self, settings: Settings) -> Source {
+        if !self.quorum.is_empty() {
+            return Source::Redlock(self.redlock_with(settings));
+        }
+        let client = self.plain_client_with(settings.builder());
+        if self.has_token_locks {
+            Source::Token(client)
+        } else {
+            Source::Client(client)
+        }
+    }
+
+    fn plain_client_with(&self, builder: Builder) -> Client {
         match &self.open {
             Some(open) => open(builder),
             None => match self.first.get() {
@@ -82,6 +147,28 @@ impl Place {
         }
     }
 
+    fn redlock_with(&self, settings: Settings) -> Redlock {
+        let nodes = self.quorum.iter().map(RedisServer::url);
+        let builder = Redlock::builder()
+            .nodes(nodes.map(|url| Client::open(&url).unwrap()))
+            // A busy machine is no silent node.
+            .node_timeout(ms(500))
+            // As long as other locks may last.
+            .max_lease(Duration::from_secs(365 * 24 * 60 * 60))
+            .watchdog_timeout(settings.watchdog_timeout.unwrap_or(Duration::from_secs(30)))
+            .trust_new_nodes();
+        let builder = match settings.on_lost {
+            Some(hook) => builder.on_lost(hook),
+            None => builder,
+        };
+        builder.build().unwrap()
+    }
+
+    /// Whether a grant takes several servers.
+    pub(crate) fn is_slow(&self) -> bool {
+        !self.quorum.is_empty()
+    }
+
     /// Whether all clients of this place live in the process that made the first.
     pub(crate) fn is_one_process(&self) -> bool {
         self.first.get().is_some()
@@ -91,16 +178,19 @@ impl Place {
 /// The watchdog's lease in these tests: long enough for a busy machine, short enough to wait for.
 pub(crate) const LEASE: Duration = ms(900);
 
-/// Tries every law at every place.
+/// Tries every law at every place; those of re-entry where locks are reentrant.
 macro_rules! laws {
-    ($($law:ident)*) => {
-        laws! { @memory $($law)* }
-        laws! { @redis $($law)* }
-        laws! { @rights $($law)* }
+    (every { $($law:ident)* } reentrant { $($more:ident)* }) => {
+        laws! { @memory $($law)* $($more)* }
+        laws! { @redis $($law)* $($more)* }
+        laws! { @rights $($law)* $($more)* }
+        laws! { @redlock $($law)* $($more)* }
+        laws! { @token_in_memory $($law)* }
+        laws! { @token $($law)* }
         #[cfg(feature = "tls")]
-        laws! { @tls $($law)* }
+        laws! { @tls $($law)* $($more)* }
         #[cfg(feature = "mysql")]
-        laws! { @mysql $($law)* }
+        laws! { @mysql $($law)* $($more)* }
     };
     (@$place:ident $($law:ident)*) => {
         mod $place {

@@ -26,8 +26,8 @@ use crate::error::{Error, Result};
 use crate::loss::LossCause;
 use crate::signals::{Parker, Signals};
 use crate::store::{
-    Attempt, Doubt, Flight, Hearing, Holding, Refusal, Release, Renewal, Store, Subscription,
-    Transfer, Warning,
+    Attempt, Doubt, Flight, Hearing, Holding, Purpose, Refusal, Release, Renewal, Store,
+    Subscription, Transfer, Warning,
 };
 use crate::stores::slots::SlotMaker;
 use crate::trace;
@@ -657,15 +657,31 @@ impl Store for Redis {
         self.node.name()
     }
 
-    fn is_warm(&self) -> bool {
-        self.node.pool.is_warm()
+    fn is_warm(&self, purpose: Purpose<'_>) -> bool {
+        match purpose {
+            Purpose::Request(visitor) => self.node.pool.is_warm(visitor, |_| true),
+            Purpose::Vote(visitor) => self.node.pool.is_warm(Some(visitor), Wire::is_identified),
+            Purpose::Renewal => self.node.is_ready_to_renew(),
+        }
     }
 
-    fn enlist(&self, voter: &Voter, until: Instant) -> Result<Result<(), Abstention>> {
-        let vote = self
-            .node
-            .pool
-            .with(until, |wire| self.vote_of(wire, voter, until));
+    fn enlist(
+        &self,
+        voter: &Voter,
+        purpose: Purpose<'_>,
+        until: Instant,
+    ) -> Result<Result<(), Abstention>> {
+        let vote = match purpose {
+            Purpose::Request(_) | Purpose::Vote(_) => self
+                .node
+                .pool
+                .with(until, |wire| self.vote_of(wire, voter, until)),
+            Purpose::Renewal => self.node.take_renewing(until).and_then(|mut wire| {
+                let vote = self.vote_of(&mut wire, voter, until)?;
+                self.node.put_renewing(wire);
+                Ok(vote)
+            }),
+        };
         vote.map_err(|fault| self.error(&"".into(), fault))
     }
 

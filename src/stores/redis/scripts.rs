@@ -6,7 +6,7 @@ use crate::claim::Kind;
 
 /// One script, with its hash.
 pub(super) struct Script {
-    text: &'static str,
+    pub(super) text: &'static str,
     hash: String,
 }
 

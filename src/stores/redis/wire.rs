@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use redis::{Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Parser, Value};
 use rustix::net::{RecvFlags, SendFlags};
+use smallvec::SmallVec;
 use socket2::{Domain, Protocol, SockAddr, SockRef, TcpKeepalive, Type};
 
 use super::tls::{Peer, Session, Trust};
@@ -123,6 +124,8 @@ pub(super) struct Wire {
     pub(super) generation: u64,
     /// Which server it leads to, once somebody wanted to know.
     identity: Option<Arc<Identity>>,
+    /// The texts of the scripts that the server has got through it.
+    taught: SmallVec<[&'static str; 4]>,
     stream: Stream,
     parser: Parser,
     read_timeout: Option<Duration>,
@@ -152,6 +155,7 @@ impl Wire {
         let mut wire = Wire {
             generation: 0,
             identity: None,
+            taught: SmallVec::new(),
             stream,
             parser: Parser::new(),
             read_timeout: None,
@@ -325,6 +329,28 @@ impl Wire {
             RecvFlags::PEEK | RecvFlags::DONTWAIT,
         );
         peeked != Err(rustix::io::Errno::AGAIN)
+    }
+
+    /// Whether the server surely has had this script.
+    pub(super) fn knows(&self, script: &'static str) -> bool {
+        self.taught.iter().any(|known| std::ptr::eq(*known, script))
+    }
+
+    /// Notes that the server gets this script with what is sent.
+    pub(super) fn teach(&mut self, script: &'static str) {
+        if !self.knows(script) {
+            self.taught.push(script);
+        }
+    }
+
+    /// Notes that the server does not have the scripts any more.
+    pub(super) fn has_forgotten_scripts(&mut self) {
+        self.taught.clear();
+    }
+
+    /// Whether it is known which server it leads to.
+    pub(super) fn is_identified(&self) -> bool {
+        self.identity.is_some()
     }
 
     /// Which server it leads to: asked once per connection.
