@@ -549,14 +549,17 @@ pub(crate) fn one_shard_of_three_frozen() {
         .map(|node| client.lock(&cluster.name_at(node, "kept")).guard().unwrap())
         .collect();
     let still = client.lock(&cluster.name_at(2, "kept")).guard().unwrap();
-    let healthy = sample(&cluster, &client, &other);
+    // Found now: the bed asks all nodes, and waits for those that are frozen.
+    let busy = [0, 1].map(|node| cluster.name_at(node, "busy"));
+    let wanted = cluster.name_at(2, "wanted");
+    let healthy = sample(&busy, &client, &other);
     cluster.nodes[2].freeze();
     cluster.nodes[5].freeze();
     let (done, tried) = (AtomicBool::new(false), AtomicU32::new(0));
     let beside = thread::scope(|scope| {
         // The same clients want locks there as well: some wait, some only try.
         for number in 0..6 {
-            let lock = [&client, &other][number % 2].lock(&cluster.name_at(2, "wanted"));
+            let lock = [&client, &other][number % 2].lock(&wanted);
             let (done, tried) = (&done, &tried);
             scope.spawn(move || {
                 while !done.load(Ordering::SeqCst) {
@@ -570,12 +573,12 @@ pub(crate) fn one_shard_of_three_frozen() {
                 }
             });
         }
+        let _end = SetAtEnd(&done);
         thread::sleep(ms(1500));
-        let beside = sample(&cluster, &client, &other);
+        let beside = sample(&busy, &client, &other);
         for guard in &kept {
             assert!(guard.is_valid(), "a hold elsewhere was not renewed");
         }
-        done.store(true, Ordering::SeqCst);
         beside
     });
     assert!(!still.is_valid());
@@ -593,7 +596,16 @@ pub(crate) fn one_shard_of_three_frozen() {
     cluster.nodes[2].thaw();
     cluster.nodes[5].thaw();
     cluster.wait_until_healthy();
-    all_works(&client.lock(&cluster.name_at(2, "wanted")));
+    all_works(&client.lock(&wanted));
+}
+
+/// Becomes true also when the test fails, so that its threads end.
+struct SetAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }
 
 /// Times at the shards 0 and 1.
@@ -614,8 +626,8 @@ impl std::fmt::Display for Sample {
     }
 }
 
-fn sample(cluster: &Cluster, holder: &Client, waiter: &Client) -> Sample {
-    let at = |client: &Client, node: usize| client.lock(&cluster.name_at(node, "busy"));
+fn sample(names: &[String; 2], holder: &Client, waiter: &Client) -> Sample {
+    let at = |client: &Client, node: usize| client.lock(&names[node]);
     let percentiles = |mut times: Vec<Duration>| {
         times.sort_unstable();
         (times[times.len() / 2], times[(times.len() - 1) * 99 / 100])
