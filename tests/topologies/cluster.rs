@@ -577,7 +577,11 @@ pub(crate) fn one_shard_of_three_frozen() {
         thread::sleep(ms(1500));
         let beside = sample(&busy, &client, &other);
         for guard in &kept {
-            assert!(guard.is_valid(), "a hold elsewhere was not renewed");
+            assert!(
+                guard.is_valid(),
+                "a hold elsewhere was not renewed: {:?}",
+                guard.lost().recv()
+            );
         }
         beside
     });
