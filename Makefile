@@ -52,6 +52,7 @@ nightly: tools
 	REDLATCH_LONG=1 $(CARGO) test --all-features
 	$(MAKE) interop
 	REDLATCH_LONG=1 $(MAKE) topologies
+	tests/newer-servers $(CARGO) test --all-features --test it
 
 ci:
 	.ci/run

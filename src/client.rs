@@ -108,6 +108,9 @@ impl Client {
     /// [`Error::NotReentrant`]. And nobody sends messages, so a waiter asks now and then, at most every 100 ms and by
     /// chance. A name is one kind of lock or the other: what else is kept under it is [`Error::WrongType`].
     ///
+    /// Let the others set a lease, too (redis-py's `Lock` does so only with `timeout=…`): a lock that is held without one
+    /// is [`Error::NoTtl`] here once the wait is over, because nobody can tell whether its holder still lives.
+    ///
     /// # Examples
     ///
     /// ```

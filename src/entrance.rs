@@ -24,6 +24,8 @@ pub(crate) struct Entrance {
     pub(crate) lease: Lease,
     /// What is wrong with the name, kept for the first operation.
     pub(crate) flaw: Option<Box<Error>>,
+    /// The locks that this one is made of, if it is.
+    pub(crate) parts: Option<Arc<[StackKey]>>,
 }
 
 /// A level of a hold that was entered.
@@ -60,6 +62,12 @@ impl Entrance {
             });
         }
         let me = ThreadToken::current();
+        if let Some(held) = me.held.overlapping(&self.key, self.parts.as_deref()) {
+            return Err(Error::Overlap {
+                lock: Arc::clone(&self.key.name),
+                held,
+            });
+        }
         // A re-entry passes the line by.
         let is_inside = || {
             let current = me.held.current(&self.key);
@@ -122,7 +130,8 @@ impl Entrance {
                     return Err(self.late(&claim));
                 }
                 trace::acquired(&claim.name, &claim.visitor);
-                me.held.push(&self.key, Arc::clone(&hold));
+                me.held
+                    .push(&self.key, self.parts.as_ref(), Arc::clone(&hold));
                 self.core.watchdog.watch(&hold);
                 Ok(Verdict::Done(Entry { hold, level: 0 }))
             }
@@ -176,7 +185,7 @@ impl Entrance {
                 }))
             }
             Attempt::Lost(cause) => {
-                self.core.watchdog.lose(hold, cause);
+                self.core.watchdog.end(hold, cause);
                 Ok(None)
             }
             Attempt::Refused(_) => {
@@ -356,7 +365,8 @@ impl Entrance {
             self.discard(&hold);
             return None;
         }
-        me.held.push(&self.key, Arc::clone(&hold));
+        me.held
+            .push(&self.key, self.parts.as_ref(), Arc::clone(&hold));
         Some(Entry { hold, level: 0 })
     }
 

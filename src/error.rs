@@ -205,6 +205,17 @@ pub enum Error {
         /// The lock.
         lock: Arc<str>,
     },
+    /// The calling thread holds another lock that has a part in common with this one, see
+    /// [`MultiLock`](crate::MultiLock).
+    #[error(
+        "lock {lock:?} has a part in common with {held:?}, which the current thread holds: waiting for it would never end; unlock that first, or take all in one MultiLock"
+    )]
+    Overlap {
+        /// The lock.
+        lock: Arc<str>,
+        /// The lock that the thread holds.
+        held: Arc<str>,
+    },
     /// The calling thread held the lock and lost it.
     #[error("lock {lock:?}: the hold of {visitor} was lost: {cause}")]
     Lost {
@@ -353,6 +364,7 @@ impl Error {
             | Error::Unexpected { lock, .. }
             | Error::NotHeld { lock, .. }
             | Error::NotReentrant { lock }
+            | Error::Overlap { lock, .. }
             | Error::Lost { lock, .. }
             | Error::Interrupted { lock }
             | Error::Closed { lock }

@@ -20,6 +20,13 @@
 //! # Ok::<(), redlatch::Error>(())
 //! ```
 //!
+//! | lock | is |
+//! |---|---|
+//! | [`Client::lock`] | reentrant, on one Redis; with a `mysql://` URL a row in a table |
+//! | [`Redlock::lock`] | the same on several independent masters, of which a majority decides |
+//! | [`Client::token_lock`] | the plain lock of the Redis documentation, shared with other languages |
+//! | [`MultiLock::of`] | several locks taken as one |
+//!
 //! # Features
 //!
 //! | feature | what it adds |
@@ -45,6 +52,7 @@ mod hold;
 mod line;
 mod lock;
 mod loss;
+mod multi_lock;
 pub mod redisson;
 mod redlock;
 #[cfg(feature = "mysql")]
@@ -71,6 +79,7 @@ pub use error::{Error, NodeAnswer, Result, RunError};
 pub use guard::Guard;
 pub use lock::Lock;
 pub use loss::{Loss, LossCause};
+pub use multi_lock::MultiLock;
 #[cfg(feature = "mysql")]
 pub use mysql;
 pub use redlock::{Redlock, RedlockBuilder};

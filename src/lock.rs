@@ -94,8 +94,19 @@ impl Lock {
                 lease: Lease::Watchdog(core.times.watchdog_timeout),
                 core,
                 flaw,
+                parts: None,
             },
         }
+    }
+
+    /// Says which other locks this one is made of.
+    pub(crate) fn made_of(parts: Arc<[StackKey]>, mut lock: Lock) -> Lock {
+        lock.entrance.parts = Some(parts);
+        lock
+    }
+
+    pub(crate) fn entrance(&self) -> &Entrance {
+        &self.entrance
     }
 
     /// Returns the same lock with a fixed lease time for the acquisitions made through it.

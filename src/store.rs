@@ -296,7 +296,7 @@ pub(crate) struct Doubt {
     pub(crate) name: Arc<str>,
     pub(crate) visitor: VisitorId,
     /// For each node: the request is refused there after this time of the node's own clock, in ms, so that a release
-    /// answered later settles it. A node that is not listed may have anything.
+    /// answered later settles it. [`SETTLED`] where nothing is left; a node that is not listed is as the last one.
     pub(crate) not_after: SmallVec<[i64; 1]>,
     /// When the lease that the request may have set has run out in any case.
     pub(crate) ends: Moment,
@@ -326,9 +326,13 @@ impl Doubt {
 
     /// The server time after which nothing comes any more at node `node`.
     pub(crate) fn not_after(&self, node: usize) -> i64 {
-        self.not_after.get(node).copied().unwrap_or_default()
+        let listed = self.not_after.get(node).or(self.not_after.last());
+        listed.copied().unwrap_or_default()
     }
 }
+
+/// The expiry of a request that has left nothing.
+pub(crate) const SETTLED: i64 = i64::MIN;
 
 /// A release claims no lease, and what it was to free may have any.
 const LEAST_DOUBT: Duration = Duration::from_secs(30);

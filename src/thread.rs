@@ -81,6 +81,8 @@ pub fn current_thread_id() -> u64 {
 #[derive(Debug, Default)]
 pub(crate) struct Stacks {
     stacks: Mutex<HashMap<StackKey, Stack>>,
+    /// The locks made of others that this thread has held, by each of their parts.
+    parts: Mutex<HashMap<StackKey, StackKey>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -106,8 +108,32 @@ impl Stacks {
         self.stacks.lock().get(key)?.current.clone()
     }
 
-    /// Puts a new hold in place; the one before it, if any, was lost.
-    pub(crate) fn push(&self, key: &StackKey, hold: Arc<Hold>) {
+    /// The name of a lock that is held here and has a part in common with `key`, which is made of `parts`.
+    pub(crate) fn overlapping(
+        &self,
+        key: &StackKey,
+        parts: Option<&[StackKey]>,
+    ) -> Option<Arc<str>> {
+        let is_held = |key: &StackKey| self.current(key).is_some_and(|hold| hold.is_held());
+        let mut whole = self.parts.lock();
+        if parts.is_none() && whole.is_empty() {
+            return None;
+        }
+        whole.retain(|_, whole| is_held(whole));
+        let mine = parts.unwrap_or(std::slice::from_ref(key)).iter();
+        let mut held = mine.filter_map(|part| match whole.get(part) {
+            Some(whole) if whole != key => Some(Arc::clone(&whole.name)),
+            _ if part != key && is_held(part) => Some(Arc::clone(&part.name)),
+            _ => None,
+        });
+        held.next()
+    }
+
+    /// Puts a new hold in place, of a lock made of `parts`; the one before it, if any, was lost.
+    pub(crate) fn push(&self, key: &StackKey, parts: Option<&Arc<[StackKey]>>, hold: Arc<Hold>) {
+        for part in parts.into_iter().flat_map(|parts| parts.iter()) {
+            self.parts.lock().insert(part.clone(), key.clone());
+        }
         let mut stacks = self.stacks.lock();
         let stack = stacks.entry(key.clone()).or_default();
         if let Some(lost) = stack.current.replace(hold) {

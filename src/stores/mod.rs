@@ -1,5 +1,6 @@
 //! Where locks can be kept. Stores know nothing of waiting.
 
+pub(crate) mod all;
 pub(crate) mod memory;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;

@@ -24,15 +24,12 @@ use crate::error::{Error, NodeAnswer, Result};
 use crate::loss::LossCause;
 use crate::signals::{Parker, Signals};
 use crate::store::{
-    Aloft, Attempt, Doubt, Flight, Hearing, Holding, Refusal, Release, Renewal, Store,
+    Aloft, Attempt, Doubt, Flight, Hearing, Holding, Refusal, Release, Renewal, SETTLED, Store,
     Subscription, Transfer, Warning,
 };
 
 /// A bit for each in a word.
 pub(crate) const MOST_NODES: usize = 64;
-
-/// The expiry of a request that has left nothing.
-const SETTLED: i64 = i64::MIN;
 
 /// A node that does not answer is left alone for this long, then for twice as long, at most for the latter.
 const FIRST_SHUN: Duration = Duration::from_millis(250);
@@ -298,7 +295,11 @@ impl Quorum {
 
     /// Withdraws at all nodes that are in doubt. Returns whether none is any more.
     fn settle(&self, doubt: &mut Doubt, until: Instant) -> bool {
-        let mut sky = Sky::default();
+        let mut sky = Sky::new(until);
+        let not_after: Vec<i64> = (0..self.nodes.len())
+            .map(|index| doubt.not_after(index))
+            .collect();
+        doubt.not_after = not_after.into();
         for (index, node) in self.nodes.iter().enumerate() {
             let not_after = doubt.not_after(index);
             if not_after != SETTLED && !node.is_shunned() {
@@ -309,8 +310,7 @@ impl Quorum {
                 sky.add(index, node.store.launch_withdraw(doubt, until));
             }
         }
-        doubt.not_after.resize(self.nodes.len(), 0);
-        while let Some((index, answer)) = sky.next(until) {
+        while let Some((index, answer)) = sky.next() {
             let Some(node) = self.nodes.get(index) else {
                 continue;
             };
@@ -419,14 +419,14 @@ impl Quorum {
             ..claim.clone()
         };
         let by = self.deadline(claim.lease, until);
-        let mut sky = Sky::default();
+        let mut sky = Sky::new(by);
         for (index, _) in open {
             if let Some(node) = self.nodes.get(*index) {
                 sky.add(*index, node.store.launch_release_level(&raised, by));
             }
         }
         // A node that does not answer keeps the higher count, which the last release frees all the same.
-        while sky.next(by).is_some() {}
+        while sky.next().is_some() {}
     }
 
     /// Gives a hold back to nodes that lost it, now that a majority has confirmed it.
@@ -438,14 +438,14 @@ impl Quorum {
             None => return,
         }
         let by = self.deadline(claim.lease, until);
-        let mut sky = Sky::default();
+        let mut sky = Sky::new(by);
         for index in nodes {
             if let Some(node) = self.nodes.get(*index) {
                 let flight = node.store.launch_acquire(claim, true, &node.voter, by);
                 sky.add(*index, flight);
             }
         }
-        while let Some((index, answer)) = sky.next(by) {
+        while let Some((index, answer)) = sky.next() {
             self.hear(index, answer);
         }
         if !self.spreads.lock().contains_key(&claim.visitor) {
@@ -493,28 +493,32 @@ impl Store for Quorum {
     fn acquire(&self, claim: &Claim, until: Instant) -> Result<Attempt> {
         let sent = Moment::now();
         let begun = Instant::now();
-        let by = self.deadline(claim.lease, until);
         let (order, warm) = self.in_order(self.all());
         let (warm, cold) = order.split_at(warm);
         let mut tally = Tally::new(self.nodes.len());
-        let mut sky = Sky::default();
+        let mut sky = Sky::new(self.deadline(claim.lease, until));
         for index in warm {
-            self.ask(*index, claim, by, &mut sky);
+            self.ask(*index, claim, &mut sky);
         }
         if warm.len() >= self.needed {
             while !tally.is_decided(self.needed, sky.len() + cold.len()) {
-                let Some((index, answer)) = sky.next(by) else {
+                let Some((index, answer)) = sky.next() else {
                     break;
                 };
                 tally.note(index, self.hear(index, answer));
             }
         }
         // The others get it too, so that the hold survives the end of one of those that have it.
-        for index in self.warm_up(cold, by) {
-            self.ask(index, claim, by, &mut sky);
+        let ready = self.warm_up(cold, sky.by);
+        if !ready.is_empty() {
+            // A node that did not answer may have taken all of the time.
+            sky.by = self.deadline(claim.lease, until);
+        }
+        for index in ready {
+            self.ask(index, claim, &mut sky);
         }
         while !tally.is_decided(self.needed, sky.len()) {
-            let Some((index, answer)) = sky.next(by) else {
+            let Some((index, answer)) = sky.next() else {
                 break;
             };
             tally.note(index, self.hear(index, answer));
@@ -532,7 +536,7 @@ impl Store for Quorum {
             return Ok(Attempt::Granted { sent, fence: None });
         }
         // Whoever has not answered yet may say who is in the way.
-        while let Some((index, answer)) = sky.next(by) {
+        while let Some((index, answer)) = sky.next() {
             tally.note(index, self.hear(index, answer));
         }
         drop(sky);
@@ -541,27 +545,28 @@ impl Store for Quorum {
             let leftover = self.undo(claim, &open, until);
             return self.refuse(claim, &tally.said, leftover);
         }
-        self.put_back(claim, &open, until);
-        match tally.lacking(self.nodes.len() - self.needed) {
-            Some(cause) => Ok(Attempt::Lost(cause)),
-            None => Ok(Attempt::Unknown {
-                doubt: claim.doubt(0),
-                error: self.no_quorum(&claim.name, &tally.said),
-            }),
+        if let Some(cause) = tally.lacking(self.nodes.len() - self.needed) {
+            // The few that still have it are in the way of whoever comes next.
+            self.undo(claim, &open, until);
+            return Ok(Attempt::Lost(cause));
         }
+        self.put_back(claim, &open, until);
+        Ok(Attempt::Unknown {
+            doubt: claim.doubt(0),
+            error: self.no_quorum(&claim.name, &tally.said),
+        })
     }
 
     fn renew(&self, claims: &[Claim], until: Instant) -> Vec<Renewal> {
         let Some(lease) = claims.iter().map(|claim| claim.lease).min() else {
             return Vec::new();
         };
-        let by = self.deadline(lease, until);
         let mut said: Vec<SmallVec<[(usize, Renewal); 5]>> =
             claims.iter().map(|_| SmallVec::new()).collect();
-        let mut sky = self.launch(self.all(), by, |node| {
+        let mut sky = self.launch(self.all(), lease, until, |node, by| {
             node.store.launch_renew(claims, &node.voter, by)
         });
-        while let Some((index, answers)) = sky.next(by) {
+        while let Some((index, answers)) = sky.next() {
             for (said, answer) in said.iter_mut().zip(answers) {
                 said.push((index, answer));
             }
@@ -599,7 +604,6 @@ impl Store for Quorum {
 
     fn release(&self, claim: &Claim, until: Instant) -> Result<Release> {
         let begun = Instant::now();
-        let by = self.deadline(self.settings.max_lease, until);
         let spread = self.spread(&claim.visitor);
         self.spreads.lock().remove(&claim.visitor);
         let mut said: Vec<Option<Said>> = self.nodes.iter().map(|_| None).collect();
@@ -612,9 +616,12 @@ impl Store for Quorum {
                 *place = 0;
             }
         }
-        let mut sky = self.launch(spread, by, |node| node.store.launch_release(claim, by));
+        let lease = self.settings.max_lease;
+        let mut sky = self.launch(spread, lease, until, |node, by| {
+            node.store.launch_release(claim, by)
+        });
         let (mut done, mut others_wait) = (0, false);
-        let mut patience = by;
+        let mut patience = sky.by;
         while let Some((index, answer)) = sky.next_within(patience) {
             let Some(node) = self.nodes.get(index) else {
                 continue;
@@ -646,7 +653,7 @@ impl Store for Quorum {
             }
             if done == self.needed {
                 // The rest mostly comes at once. What does not is looked after in the background.
-                patience = by.min(Instant::now() + begun.elapsed() / 2 + SOON);
+                patience = patience.min(Instant::now() + begun.elapsed() / 2 + SOON);
             }
         }
         drop(sky);
@@ -676,13 +683,13 @@ impl Store for Quorum {
     }
 
     fn release_level(&self, claim: &Claim, until: Instant) -> Result<Release> {
-        let by = self.deadline(claim.lease, until);
         let mut tally = Tally::new(self.nodes.len());
-        let mut sky = self.launch(self.spread(&claim.visitor), by, |node| {
+        let spread = self.spread(&claim.visitor);
+        let mut sky = self.launch(spread, claim.lease, until, |node, by| {
             node.store.launch_release_level(claim, by)
         });
         while !tally.is_decided(self.needed, sky.len()) {
-            let Some((index, answer)) = sky.next(by) else {
+            let Some((index, answer)) = sky.next() else {
                 break;
             };
             let answer = match answer {
@@ -722,13 +729,13 @@ impl Store for Quorum {
     }
 
     fn force_release(&self, kind: Kind, name: &Arc<str>, until: Instant) -> Result<bool> {
-        let by = self.deadline(self.settings.max_lease, until);
+        let lease = self.settings.max_lease;
         let mut said: Vec<Option<Said>> = self.nodes.iter().map(|_| None).collect();
-        let mut sky = self.launch(self.all(), by, |node| {
+        let mut sky = self.launch(self.all(), lease, until, |node, by| {
             node.store.launch_force_release(kind, name, by)
         });
         let (mut answered, mut was_held) = (0, false);
-        while let Some((index, answer)) = sky.next(by) {
+        while let Some((index, answer)) = sky.next() {
             let what = match answer {
                 Ok(freed) => {
                     answered += 1;
@@ -755,13 +762,13 @@ impl Store for Quorum {
         visitor: Option<&VisitorId>,
         until: Instant,
     ) -> Result<Holding> {
-        let by = self.deadline(self.settings.max_lease, until);
+        let lease = self.settings.max_lease;
         let mut said: Vec<Option<Said>> = self.nodes.iter().map(|_| None).collect();
-        let mut sky = self.launch(self.all(), by, |node| {
+        let mut sky = self.launch(self.all(), lease, until, |node, by| {
             node.store.launch_inspect(kind, name, visitor, by)
         });
         let mut holdings = Vec::with_capacity(self.nodes.len());
-        while let Some((index, answer)) = sky.next(by) {
+        while let Some((index, answer)) = sky.next() {
             let what = match answer {
                 Ok(holding) => {
                     holdings.push(holding);
@@ -868,31 +875,34 @@ impl Quorum {
     fn launch<'a, T>(
         &'a self,
         among: u64,
-        by: Instant,
-        launch: impl Fn(&'a Node) -> Flight<'a, T>,
+        lease: Duration,
+        until: Instant,
+        launch: impl Fn(&'a Node, Instant) -> Flight<'a, T>,
     ) -> Sky<'a, T> {
         let (order, warm) = self.in_order(among);
         let (warm, cold) = order.split_at(warm);
-        let mut sky = Sky::default();
-        let mut add = |index: usize| {
-            if let Some(node) = self.nodes.get(index) {
-                sky.add(index, launch(node));
+        let mut sky = Sky::new(self.deadline(lease, until));
+        for index in warm {
+            if let Some(node) = self.nodes.get(*index) {
+                sky.add(*index, launch(node, sky.by));
             }
-        };
-        warm.iter().copied().for_each(&mut add);
-        self.warm_up(cold, by).into_iter().for_each(&mut add);
+        }
+        let ready = self.warm_up(cold, sky.by);
+        if !ready.is_empty() {
+            // A node that did not answer may have taken all of the time.
+            sky.by = self.deadline(lease, until);
+        }
+        for index in ready {
+            if let Some(node) = self.nodes.get(index) {
+                sky.add(index, launch(node, sky.by));
+            }
+        }
         sky
     }
 
-    fn ask<'a>(
-        &'a self,
-        index: usize,
-        claim: &'a Claim,
-        by: Instant,
-        sky: &mut Sky<'a, Result<Attempt>>,
-    ) {
+    fn ask<'a>(&'a self, index: usize, claim: &'a Claim, sky: &mut Sky<'a, Result<Attempt>>) {
         if let Some(node) = self.nodes.get(index) {
-            let flight = node.store.launch_acquire(claim, false, &node.voter, by);
+            let flight = node.store.launch_acquire(claim, false, &node.voter, sky.by);
             sky.add(index, flight);
         }
     }
@@ -1018,20 +1028,21 @@ impl Tally {
 
 /// Requests that are under way, each to another node.
 struct Sky<'a, T> {
+    /// When those without an answer are given up.
+    by: Instant,
     landed: Vec<(usize, T)>,
     aloft: Vec<(usize, Box<dyn Aloft<T> + 'a>)>,
 }
 
-impl<T> Default for Sky<'_, T> {
-    fn default() -> Self {
+impl<'a, T> Sky<'a, T> {
+    fn new(by: Instant) -> Sky<'a, T> {
         Sky {
+            by,
             landed: Vec::new(),
             aloft: Vec::new(),
         }
     }
-}
 
-impl<'a, T> Sky<'a, T> {
     fn add(&mut self, index: usize, flight: Flight<'a, T>) {
         match flight {
             Flight::Landed(answer) => self.landed.push((index, answer)),
@@ -1050,17 +1061,17 @@ impl<'a, T> Sky<'a, T> {
         aloft.chain(landed).fold(0, |bits, index| bits | bit(index))
     }
 
-    /// The next answer, waiting for it until `until`; after that each says that it had no answer. `None` after the last.
-    fn next(&mut self, until: Instant) -> Option<(usize, T)> {
+    /// The next answer; when the time is over each says that it had none. `None` after the last.
+    fn next(&mut self) -> Option<(usize, T)> {
         loop {
             if self.len() == 0 {
                 return None;
             }
-            if let Some(next) = self.next_within(until) {
+            if let Some(next) = self.next_within(self.by) {
                 return Some(next);
             }
             let (index, flight) = self.aloft.pop()?;
-            if let Some(answer) = flight.land(until) {
+            if let Some(answer) = flight.land(self.by) {
                 return Some((index, answer));
             }
         }

@@ -19,6 +19,7 @@ mod faults_waiting;
 mod kit;
 mod laws;
 mod line;
+mod multi_lock;
 #[cfg(feature = "mysql")]
 mod mysql;
 mod oracles;

@@ -1216,7 +1216,9 @@ enum Class {
 }
 
 fn class_of(text: &str) -> Class {
-    const PERMISSION: [&str; 9] = [
+    const PERMISSION: [&str; 10] = [
+        // Redis 7.2 and later, and Valkey, inside scripts.
+        "ACL failure in script",
         "NOAUTH",
         "WRONGPASS",
         "NOPERM",

@@ -3,7 +3,7 @@
 //! The connection is the affair of whoever has a slot: it takes the one used last, or makes one.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::Value;
@@ -27,6 +27,8 @@ pub(super) struct Pool {
     evalsha_is_off: AtomicBool,
     /// Whether unlock messages are sharded here.
     is_sharded: bool,
+    /// How often the server was found to have cut a connection.
+    cuts: AtomicU64,
 }
 
 /// A connection for one request, and the right to use it.
@@ -51,6 +53,7 @@ impl Pool {
     pub(super) fn new(route: Arc<dyn Route>, slots: Slots, is_sharded: bool) -> Pool {
         Pool {
             is_sharded,
+            cuts: AtomicU64::new(0),
             slots,
             idle: Mutex::default(),
             late: Mutex::default(),
@@ -72,11 +75,32 @@ impl Pool {
     /// The connection used last, if there is one that is still good.
     fn pop(&self) -> Option<Wire> {
         let generation = self.route.generation();
+        let cuts = self.cuts.load(Ordering::Relaxed);
         loop {
             let wire = self.idle.lock().pop()?;
-            if wire.generation == generation && !wire.is_stale() {
+            // A server that has cut one connection has mostly cut them all.
+            let is_stale = wire.is_stale() || (wire.cuts != cuts && wire.is_cut());
+            if wire.generation == generation && !is_stale {
                 return Some(wire);
             }
+        }
+    }
+
+    /// Keeps a sound connection for the next one who needs one.
+    fn keep(&self, mut wire: Wire) {
+        wire.cuts = self.cuts.load(Ordering::Relaxed);
+        self.idle.lock().push(wire);
+    }
+
+    fn note_cut<T>(&self, outcome: &Result<T, Fault>) {
+        if let Err(
+            Fault::NotSent(_)
+            | Fault::NoReply {
+                timed_out: false, ..
+            },
+        ) = outcome
+        {
+            self.cuts.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -103,8 +127,9 @@ impl Pool {
     /// Takes a connection back after `reply`, unless that leaves its state in doubt.
     pub(super) fn give_back(&self, wire: Wire, reply: &Result<Value, Fault>) {
         doubt_after(reply, &wire, self.route());
+        self.note_cut(reply);
         if is_sound(reply) {
-            self.idle.lock().push(wire);
+            self.keep(wire);
         }
     }
 
@@ -158,14 +183,15 @@ impl Pool {
         let _slot = self.slot(until)?;
         let mut place = self.pop();
         let is_fresh = place.is_none();
-        let outcome = match on_wire(&mut place, self.route(), until, &mut talk) {
+        let mut outcome = on_wire(&mut place, self.route(), until, &mut talk);
+        self.note_cut(&outcome);
+        if matches!(outcome, Err(Fault::NotSent(_))) && !is_fresh {
             // The server had closed a connection that lay idle. Nothing was sent, so it is safe to send it again.
-            Err(Fault::NotSent(_)) if !is_fresh => {
-                on_wire(&mut place, self.route(), until, &mut talk)
-            }
-            outcome => outcome,
-        };
-        self.idle.lock().extend(place);
+            outcome = on_wire(&mut place, self.route(), until, &mut talk);
+        }
+        if let Some(wire) = place {
+            self.keep(wire);
+        }
         outcome
     }
 

@@ -22,7 +22,7 @@ use crate::clock::Moment;
 use crate::store::Renewal;
 
 /// What was redirected, or has to be sent with the text of the script, is sent again at most this often.
-const ROUNDS: u32 = 4;
+const ROUNDS: u32 = 6;
 
 /// How long the rest of a reply is waited for whose beginning is there.
 const REST_OF_A_REPLY: Duration = Duration::from_millis(2);
@@ -34,6 +34,19 @@ struct Open {
     asked: Option<Arc<Member>>,
     /// Whether the node does not know the script.
     needs_text: bool,
+    /// Whether it has to be asked for alone: of the keys of a slot on the move some are here and some are there.
+    is_single: bool,
+}
+
+impl Open {
+    fn new(index: usize) -> Open {
+        Open {
+            index,
+            asked: None,
+            needs_text: false,
+            is_single: false,
+        }
+    }
 }
 
 /// What is asked on one connection.
@@ -108,13 +121,7 @@ impl Cluster {
             replication,
             until,
             outcomes: vec![not_asked; claims.len()],
-            open: (0..claims.len())
-                .map(|index| Open {
-                    index,
-                    asked: None,
-                    needs_text: false,
-                })
-                .collect(),
+            open: (0..claims.len()).map(Open::new).collect(),
         };
         for round in 0..ROUNDS {
             if call.open.is_empty() || (round > 0 && Instant::now() >= until) {
@@ -143,11 +150,7 @@ impl Call<'_> {
                     let indices = batch.parts.iter().flat_map(|part| &part.indices);
                     for index in indices {
                         self.note(*index, Renewal::Unknown(reason.clone()));
-                        self.open.push(Open {
-                            index: *index,
-                            asked: None,
-                            needs_text: false,
-                        });
+                        self.open.push(Open::new(*index));
                     }
                 }
             }
@@ -203,7 +206,7 @@ impl Call<'_> {
                     last: HashMap::new(),
                 });
             batch.needs_text |= open.needs_text;
-            batch.add(slot, open.index, claim);
+            batch.add(slot, open.index, open.is_single, claim);
         }
         let mut batches: Vec<Batch> = batches.into_values().collect();
         // To connect takes time, so those with a connection come first.
@@ -350,6 +353,7 @@ impl Call<'_> {
                     member.node.pool.note_evalsha_is_off();
                 }
                 let needs_text = text.starts_with("NOSCRIPT");
+                let is_split = part.claims.len() > 1 && text.starts_with("TRYAGAIN");
                 let again = redirection
                     .as_ref()
                     .map(|it| (it.is_ask, self.cluster.follow(it, member)));
@@ -361,11 +365,12 @@ impl Call<'_> {
                 };
                 for index in &part.indices {
                     self.note(*index, Renewal::Unknown(text.clone()));
-                    if again.is_some() || is_off || needs_text {
+                    if again.is_some() || is_off || needs_text || is_split {
                         self.open.push(Open {
                             index: *index,
-                            asked: asked.cloned(),
+                            asked: asked.filter(|_| !is_split).cloned(),
                             needs_text,
+                            is_single: is_split || part.claims.len() == 1,
                         });
                     }
                 }
@@ -430,8 +435,15 @@ impl Aloft {
 }
 
 impl Batch {
-    fn add(&mut self, slot: u16, index: usize, claim: &Claim) {
+    fn add(&mut self, slot: u16, index: usize, is_single: bool, claim: &Claim) {
         let count = self.parts.len();
+        if is_single {
+            self.parts.push(Part {
+                indices: vec![index],
+                claims: vec![claim.clone()],
+            });
+            return;
+        }
         let at = self.last.entry(slot).or_insert(count);
         if self
             .parts

@@ -214,6 +214,8 @@ pub(super) struct Wire {
     pub(super) is_asking: bool,
     /// Whether a reply is still to come that nobody will read, so that it cannot be used again.
     pub(super) is_spent: bool,
+    /// How many connections of its pool the server had cut when this one was used last.
+    pub(super) cuts: u64,
 }
 
 impl Wire {
@@ -239,6 +241,7 @@ impl Wire {
             ahead: 0,
             is_asking: false,
             is_spent: false,
+            cuts: 0,
         };
         match wire.shake_hands(address, until) {
             // What was sent was no request of a lock.
@@ -386,9 +389,11 @@ impl Wire {
 
     /// Whether the server has closed the connection, or sent something nobody asked for, since it was used last.
     pub(super) fn is_stale(&self) -> bool {
-        if self.last_used.elapsed() < STALE_AFTER {
-            return false;
-        }
+        self.last_used.elapsed() >= STALE_AFTER && self.is_cut()
+    }
+
+    /// As [`Wire::is_stale`], however short ago it was used.
+    pub(super) fn is_cut(&self) -> bool {
         let mut byte = [0; 1];
         match rustix::net::recv(
             self.stream.as_fd(),

@@ -27,12 +27,12 @@ for i = 1, #KEYS do
     elseif held == 0 then
         lost(i, call('HKEYS', key)[1] or 0)
     elseif string.find(held.err, 'WRONGTYPE', 1, true) then
-        -- The key of a token lock is a string.
-        local token = pcall('GET', key)
-        if token == ARGV[2 * i] then
+        -- The key of a token lock is a string. A token has no colon; what else stands there is nobody's business.
+        local visitor, token = ARGV[2 * i], pcall('GET', key)
+        if token == visitor then
             call('PEXPIRE', key, ARGV[2 * i + 1])
-        elseif type(token) == 'string' then
-            lost(i, token)
+        elseif type(token) == 'string' and not string.find(visitor, ':', 1, true) then
+            lost(i, string.sub(token, 1, 64))
         else
             lost(i, 'a key of another type')
         end

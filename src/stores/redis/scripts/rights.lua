@@ -19,9 +19,9 @@ local function try(command, ...)
     end
     if says('channel') then
         refused[#refused + 1] = '&'
-    elseif says("can't access") or says('the keys') then
+    elseif says("can't access") or says('the keys') or says('to access the') then
         refused[#refused + 1] = '~'
-    elseif says("can't run this command") or says('noperm') or says('unknown redis command') then
+    elseif says("can't run this command") or says('to run the') or says('noperm') or says('unknown redis command') then
         refused[#refused + 1] = string.lower(command)
     end
 end

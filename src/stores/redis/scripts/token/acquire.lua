@@ -8,7 +8,7 @@
 -- ARGV[5]  the server time after which the request is refused, ms since 1970
 --
 -- Returns now                     granted, or taken before by a copy of this request
---         {0, now, ttl, holder}  refused; the lock is held for ttl ms, -1 for ever
+--         {0, now, ttl, holder}  refused; the lock is held for ttl ms, -1 for ever, by a token that begins so
 --         {3, now}               too late, nothing was done
 --
 -- Keeps: a key of ours never lacks a time to live.
@@ -20,7 +20,7 @@ if now > ARGV[5] + 0 then
 end
 local holder = call('GET', key)
 if holder and holder ~= token then
-    return {0, now, call('PTTL', key), holder}
+    return {0, now, call('PTTL', key), string.sub(holder, 1, 64)}
 end
 call('SET', key, token, 'PX', lease)
 return now

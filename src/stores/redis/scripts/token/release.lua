@@ -10,7 +10,7 @@
 -- Keeps: only the key with our own token goes. Needs no memory.
 local holder = redis.call('GET', KEYS[1])
 if holder ~= ARGV[1] then
-    return {0, holder or ''}
+    return {0, string.sub(holder or '', 1, 64)}
 end
 redis.call('DEL', KEYS[1])
 return 0

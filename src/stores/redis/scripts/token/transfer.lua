@@ -22,6 +22,6 @@ local holder = call('GET', key)
 if holder == ARGV[1] then
     call('SET', key, ARGV[2], 'PX', ARGV[3])
 elseif holder ~= ARGV[2] then
-    return {2, now, holder or ''}
+    return {2, now, string.sub(holder or '', 1, 64)}
 end
 return {1, now, -1}

@@ -1,0 +1,395 @@
+//! A lock that is made of others: held when all of them are.
+//!
+//! It never waits while it holds something: what an attempt has taken is given back before the refusal is passed on.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use smallvec::smallvec;
+
+use crate::claim::{Claim, Kind, VisitorId};
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::signals::{Parker, Signals};
+use crate::store::{
+    Attempt, Doubt, Hearing, Holding, Refusal, Release, Renewal, SETTLED, Store, Subscription,
+    Transfer, Warning,
+};
+
+/// Several that take the same locks in another order should not meet again and again.
+const JITTER: Duration = Duration::from_millis(2);
+
+/// One of the locks.
+pub(crate) struct Member {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) kind: Kind,
+    pub(crate) name: Arc<str>,
+    /// Whatever keeps the store open.
+    pub(crate) _keep: Arc<dyn Any + Send + Sync>,
+}
+
+/// The store of one lock that is made of others.
+pub(crate) struct All {
+    /// In the order in which they are taken, which is the same for all that name them the same.
+    members: Vec<Member>,
+    signals: Arc<Signals>,
+}
+
+impl Member {
+    fn claim(&self, claim: &Claim) -> Claim {
+        Claim {
+            kind: self.kind,
+            name: Arc::clone(&self.name),
+            ..claim.clone()
+        }
+    }
+
+    /// What it is taken for: two members with the same are one lock.
+    pub(crate) fn identity(&self) -> (Arc<str>, Arc<str>) {
+        (self.store.node(), Arc::clone(&self.name))
+    }
+}
+
+/// When a step has to be over so that each of the `left` steps has its share of the time.
+fn share(until: Instant, left: usize) -> Instant {
+    let now = Instant::now();
+    let left = u32::try_from(left.max(1)).unwrap_or(u32::MAX);
+    now + until.saturating_duration_since(now) / left
+}
+
+impl All {
+    pub(crate) fn new(mut members: Vec<Member>) -> All {
+        members.sort_by_key(Member::identity);
+        All {
+            members,
+            signals: Arc::default(),
+        }
+    }
+
+    /// A doubt about no member yet.
+    fn no_doubt(&self, claim: &Claim) -> Doubt {
+        Doubt {
+            not_after: smallvec![SETTLED; self.members.len()],
+            ..claim.doubt(0)
+        }
+    }
+
+    /// Frees the first `taken` members again, and what is in `doubt`. Returns what is left of that.
+    fn undo(&self, taken: usize, mut doubt: Doubt, until: Instant) -> Option<Doubt> {
+        for place in doubt.not_after.iter_mut().take(taken) {
+            *place = 0;
+        }
+        (!self.settle(&mut doubt, until)).then_some(doubt)
+    }
+
+    /// Withdraws at all members that are in doubt. Returns whether none is any more.
+    fn settle(&self, doubt: &mut Doubt, until: Instant) -> bool {
+        let not_after: Vec<i64> = (0..self.members.len())
+            .map(|index| doubt.not_after(index))
+            .collect();
+        doubt.not_after = not_after.into();
+        let members = self.members.len();
+        let mut is_settled = true;
+        for index in (0..members).rev() {
+            let (Some(member), not_after) = (self.members.get(index), doubt.not_after(index))
+            else {
+                continue;
+            };
+            if not_after == SETTLED {
+                continue;
+            }
+            let mut part = Doubt {
+                kind: member.kind,
+                name: Arc::clone(&member.name),
+                not_after: smallvec![not_after],
+                ..doubt.clone()
+            };
+            // An error is tried again in the background.
+            if matches!(
+                member.store.withdraw(&mut part, share(until, index + 1)),
+                Ok(true)
+            ) {
+                if let Some(place) = doubt.not_after.get_mut(index) {
+                    *place = SETTLED;
+                }
+            } else {
+                is_settled = false;
+            }
+        }
+        is_settled
+    }
+
+    /// Puts the count back that a re-entry has raised at the first `raised` members.
+    fn put_back(&self, claim: &Claim, raised: usize, until: Instant) {
+        for (left, member) in (1..=raised).rev().zip(&self.members) {
+            let claim = Claim {
+                count: claim.count.saturating_add(1),
+                ..member.claim(claim)
+            };
+            // A member that keeps the higher count is freed by the last release all the same.
+            let _ = member.store.release_level(&claim, share(until, left));
+        }
+    }
+}
+
+impl Store for All {
+    fn acquire(&self, claim: &Claim, until: Instant) -> Result<Attempt> {
+        let sent = Moment::now();
+        let is_first = claim.count == 0;
+        for (index, member) in self.members.iter().enumerate() {
+            let mut doubt = self.no_doubt(claim);
+            let place = doubt.not_after.get_mut(index);
+            // One share is kept for giving back what was taken.
+            let by = share(until, self.members.len() - index + 1);
+            let outcome = match member.store.acquire(&member.claim(claim), by) {
+                Ok(Attempt::Granted { .. }) => continue,
+                Ok(Attempt::Unknown { doubt: part, error }) => {
+                    if let Some(place) = place {
+                        *place = part.not_after.iter().copied().max().unwrap_or_default();
+                    }
+                    Err(error)
+                }
+                Ok(Attempt::Refused(mut refusal)) => {
+                    if let (Some(left), Some(place)) = (refusal.leftover.take(), place) {
+                        *place = left.not_after.iter().copied().max().unwrap_or_default();
+                    }
+                    Ok(Attempt::Refused(refusal))
+                }
+                other => other,
+            };
+            if !is_first && !matches!(outcome, Ok(Attempt::Lost(_))) {
+                self.put_back(claim, index, until);
+                return outcome;
+            }
+            // A first acquisition that is refused, or a hold that is lost: nothing of it is to stand.
+            let taken = if is_first { index } else { self.members.len() };
+            let leftover = self.undo(taken, doubt, until);
+            return match (outcome, leftover) {
+                (Ok(Attempt::Refused(refusal)), leftover) => Ok(Attempt::Refused(Refusal {
+                    leftover,
+                    ..refusal
+                })),
+                (Err(error), Some(doubt)) => Ok(Attempt::Unknown { doubt, error }),
+                (outcome, _) => outcome,
+            };
+        }
+        Ok(Attempt::Granted { sent, fence: None })
+    }
+
+    fn renew(&self, claims: &[Claim], until: Instant) -> Vec<Renewal> {
+        let mut outcomes = vec![Renewal::Renewed; claims.len()];
+        for (index, member) in self.members.iter().enumerate() {
+            let parts: Vec<Claim> = claims.iter().map(|claim| member.claim(claim)).collect();
+            let answers = member
+                .store
+                .renew(&parts, share(until, self.members.len() - index));
+            for (outcome, answer) in outcomes.iter_mut().zip(answers) {
+                match (&*outcome, answer) {
+                    // What is lost is lost, whatever is said of the others.
+                    (Renewal::Lost(_), _) | (_, Renewal::Renewed) => {}
+                    (_, answer) => *outcome = answer,
+                }
+            }
+        }
+        outcomes
+    }
+
+    fn release(&self, claim: &Claim, until: Instant) -> Result<Release> {
+        let mut doubt = self.no_doubt(claim);
+        let mut is_open = false;
+        let (mut lost, mut trouble, mut waiting) = (None, None, false);
+        for (left, (index, member)) in (1..=self.members.len())
+            .rev()
+            .zip(self.members.iter().enumerate().rev())
+        {
+            let mut open = |not_after| {
+                is_open = true;
+                if let Some(place) = doubt.not_after.get_mut(index) {
+                    *place = not_after;
+                }
+            };
+            match member
+                .store
+                .release(&member.claim(claim), share(until, left))
+            {
+                Ok(Release::Done {
+                    others_wait,
+                    leftover,
+                }) => {
+                    waiting |= others_wait;
+                    if leftover.is_some() {
+                        open(0);
+                    }
+                }
+                Ok(Release::NotHeld(cause)) => lost = Some(cause),
+                Ok(Release::Unknown { error, .. }) | Err(error) => {
+                    open(0);
+                    trouble = Some(error);
+                }
+            }
+        }
+        match (lost, trouble) {
+            (Some(cause), _) => Ok(Release::NotHeld(cause)),
+            (None, Some(error)) => Ok(Release::Unknown { doubt, error }),
+            (None, None) => Ok(Release::Done {
+                others_wait: waiting,
+                leftover: is_open.then_some(doubt),
+            }),
+        }
+    }
+
+    fn release_level(&self, claim: &Claim, until: Instant) -> Result<Release> {
+        let (mut lost, mut trouble) = (None, None);
+        for (left, member) in (1..=self.members.len()).rev().zip(&self.members) {
+            let part = member.claim(claim);
+            match member.store.release_level(&part, share(until, left)) {
+                Ok(Release::Done { .. }) => {}
+                Ok(Release::NotHeld(cause)) => lost = Some(cause),
+                Ok(Release::Unknown { error, .. }) | Err(error) => trouble = Some(error),
+            }
+        }
+        match (lost, trouble) {
+            (Some(cause), _) => Ok(Release::NotHeld(cause)),
+            (None, Some(error)) => Ok(Release::Unknown {
+                doubt: claim.doubt(0),
+                error,
+            }),
+            (None, None) => Ok(Release::done()),
+        }
+    }
+
+    fn transfer(&self, from: &Claim, _: &Claim, _: Instant) -> Result<Transfer> {
+        // Some of the locks might have the one and some the other.
+        Err(Error::Unsupported {
+            lock: Arc::clone(&from.name),
+            reason: "a lock made of others is not handed over".to_owned(),
+        })
+    }
+
+    fn withdraw(&self, doubt: &mut Doubt, until: Instant) -> Result<bool> {
+        Ok(self.settle(doubt, until))
+    }
+
+    fn force_release(&self, _: Kind, _: &Arc<str>, until: Instant) -> Result<bool> {
+        let (mut was_held, mut trouble) = (false, None);
+        for (left, member) in (1..=self.members.len()).rev().zip(&self.members) {
+            let by = share(until, left);
+            match member.store.force_release(member.kind, &member.name, by) {
+                Ok(freed) => was_held |= freed,
+                Err(error) => trouble = Some(error),
+            }
+        }
+        match trouble {
+            Some(error) => Err(error),
+            None => Ok(was_held),
+        }
+    }
+
+    fn inspect(
+        &self,
+        _: Kind,
+        _: &Arc<str>,
+        visitor: Option<&VisitorId>,
+        until: Instant,
+    ) -> Result<Holding> {
+        let mut whole = Holding {
+            count: u32::MAX,
+            ..Holding::default()
+        };
+        let mut has_end = true;
+        for (left, member) in (1..=self.members.len()).rev().zip(&self.members) {
+            let by = share(until, left);
+            let part = member
+                .store
+                .inspect(member.kind, &member.name, visitor, by)?;
+            whole.count = whole.count.min(part.count);
+            if part.is_locked {
+                whole.is_locked = true;
+                has_end &= part.remaining.is_some();
+                // It is free when the last of them is.
+                whole.remaining = whole.remaining.max(part.remaining);
+            }
+        }
+        if !has_end {
+            whole.remaining = None;
+        }
+        Ok(whole)
+    }
+
+    fn subscribe(
+        &self,
+        _: Kind,
+        name: &Arc<str>,
+        source: u32,
+        parker: &Arc<Parker>,
+    ) -> Subscription {
+        let ticket = self.signals.join_as(source, name, parker);
+        // Whichever is freed: it may have been the last one that was in the way.
+        let subscribe = |member: &Member| {
+            member
+                .store
+                .subscribe(member.kind, &member.name, source, parker)
+        };
+        let parts: Vec<Subscription> = self.members.iter().map(subscribe).collect();
+        let hearing = if parts.iter().any(|part| part.hearing == Hearing::Never) {
+            Hearing::Never
+        } else if parts.iter().all(|part| part.hearing == Hearing::Live) {
+            Hearing::Live
+        } else {
+            Hearing::Soon
+        };
+        Subscription {
+            ticket,
+            hearing,
+            jitter: JITTER,
+            keep: Some(Box::new(parts)),
+        }
+    }
+
+    fn node(&self) -> Arc<str> {
+        let names: Vec<_> = self
+            .members
+            .iter()
+            .map(|member| member.store.node())
+            .collect();
+        names.join(" and ").into()
+    }
+
+    fn longest_lease(&self) -> Duration {
+        let longest = self
+            .members
+            .iter()
+            .map(|member| member.store.longest_lease());
+        longest.min().unwrap_or_default()
+    }
+
+    fn has_parts(&self) -> bool {
+        true
+    }
+
+    fn check(&self, until: Instant) -> Result<Vec<Warning>> {
+        let mut warnings = Vec::new();
+        for member in &self.members {
+            warnings.extend(member.store.check(until)?);
+        }
+        Ok(warnings)
+    }
+
+    fn signals(&self) -> &Arc<Signals> {
+        &self.signals
+    }
+
+    fn close(&self) {
+        // The members belong to their own clients.
+    }
+}
+
+impl fmt::Debug for All {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("All")
+            .field("members", &self.node())
+            .finish_non_exhaustive()
+    }
+}
