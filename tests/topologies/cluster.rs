@@ -544,7 +544,7 @@ fn holds_on_a_frozen_shard_are_lost_in_time() {
 
 pub(crate) fn one_shard_of_three_frozen() {
     let cluster = Cluster::with(true, None, &["--cluster-require-full-coverage", "no"]);
-    let (client, other) = (client(&cluster, LEASE), client(&cluster, LEASE));
+    let (client, other) = (client(&cluster, LEASE * 3), client(&cluster, LEASE * 3));
     let kept: Vec<_> = (0..2)
         .map(|node| client.lock(&cluster.name_at(node, "kept")).guard().unwrap())
         .collect();
@@ -569,6 +569,7 @@ pub(crate) fn one_shard_of_three_frozen() {
                         lock.try_lock_for(ms(700))
                     };
                     assert!(taken.is_err(), "nobody grants it");
+                    thread::sleep(ms(5));
                     tried.fetch_add(1, Ordering::Relaxed);
                 }
             });
@@ -590,13 +591,11 @@ pub(crate) fn one_shard_of_three_frozen() {
     report(&format!("cluster, healthy:             {healthy}"));
     report(&format!("cluster, one of three frozen: {beside}"));
     assert!(
-        beside.pair_p99 < healthy.pair_p99 * 10 + ms(20),
+        beside.pair_p99 < healthy.pair_p99 * 10 + ms(50),
         "{healthy} and {beside}"
     );
-    assert!(
-        beside.wake_p99 < healthy.wake_p99 * 10 + ms(20),
-        "{healthy} and {beside}"
-    );
+    // Who hears no message looks again after a second.
+    assert!(beside.wake_p99 < ms(600), "{healthy} and {beside}");
     cluster.nodes[2].thaw();
     cluster.nodes[5].thaw();
     cluster.wait_until_healthy();
