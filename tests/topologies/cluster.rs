@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Builder, Client, Error, Guard, LossCause};
+use redlatch::{Builder, Client, Error, LossCause};
 
 use crate::bed::{AGREEMENT, Cluster};
 use crate::kit::{Monitor, eventually, free_port, ms};
-use crate::place::{Grants, LEASE, SLACK, all_works, channel, hand_over, timed};
+use crate::place::{Grants, LEASE, SLACK, all_works, channel, hand_over, is_renewed, timed};
 use crate::report;
 
 /// A lease that outlives a failover, even on a busy machine.
@@ -34,16 +34,6 @@ fn listeners(cluster: &Cluster, name: &str) -> (u32, u32) {
     };
     let plain = (0..cluster.nodes.len()).map(|node| count(node, "NUMSUB"));
     (count(cluster.owner_of(name), "SHARDNUMSUB"), plain.sum())
-}
-
-/// Waits until the hold is renewed once more.
-#[track_caller]
-fn is_renewed(guard: &Guard) {
-    let (left, lost) = (guard.remaining_validity(), guard.lost());
-    eventually(PATIENT, "it is renewed", || {
-        assert!(guard.is_valid(), "{:?}", lost.recv());
-        guard.remaining_validity() > left
-    });
 }
 
 #[test]
@@ -235,6 +225,34 @@ fn a_slot_that_stays_half_moved_is_served() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
+fn an_unlock_where_a_slot_moves_away_is_heard() {
+    let cluster = Cluster::masters();
+    let (holder, waiter) = (client(&cluster, LONG), client(&cluster, LONG));
+    let name = cluster.name_at(0, "orders");
+    for rounds in 0..3 {
+        let mut migration = None;
+        // The key is at the source, and when it is gone everything else is asked for at the receiver.
+        let took = hand_over(&holder.lock(&name), &waiter.lock(&name), || {
+            eventually(SLACK, "the waiter listens", || {
+                listeners(&cluster, &name).0 == 1
+            });
+            migration = Some(cluster.begin_migration(&name, 1));
+        });
+        assert!(took < ms(600), "{took:?} in round {rounds}");
+        migration.unwrap().abandon();
+    }
+    holder.lock(&name).lock().unwrap();
+    let migration = cluster.begin_migration(&name, 1);
+    assert!(waiter.lock(&name).force_unlock().unwrap());
+    assert!(holder.lock(&name).unlock().unwrap_err().is_lost());
+    migration.abandon();
+    for node in &cluster.nodes {
+        assert!(node.keys("*").is_empty());
+    }
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
 fn a_migration_that_is_given_up_harms_nobody() {
     let cluster = Cluster::masters();
     let client = client(&cluster, LEASE);
@@ -355,7 +373,9 @@ fn a_lock_that_was_not_copied_is_lost_and_its_holder_told() {
     cluster.nodes[4].thaw();
     let holder = other.lock(&name).guard().unwrap();
     let loss = guard.lost().recv_timeout(PATIENT * 2 / 3).unwrap();
-    assert_eq!(loss.cause, LossCause::HeldBy(holder.visitor().to_string()));
+    // The renewal may have come before the next holder.
+    let successor = LossCause::HeldBy(holder.visitor().to_string());
+    assert!([LossCause::Gone, successor].contains(&loss.cause), "{loss}");
     assert!(guard.unlock().unwrap_err().is_lost());
     assert!(holder.is_valid());
     holder.unlock().unwrap();

@@ -9,7 +9,7 @@ use redlatch::{Builder, Client, Error, Lock, LossCause};
 use crate::bed::sentinels::NAME;
 use crate::bed::{AGREEMENT, Liar, Sentinels};
 use crate::kit::{Monitor, RedisServer, eventually, free_port, ms};
-use crate::place::{Grants, LEASE, SLACK, all_works, channel, hand_over, timed};
+use crate::place::{Grants, LEASE, SLACK, all_works, channel, hand_over, is_renewed, timed};
 use crate::report;
 
 /// A lease that outlives a failover, even on a busy machine.
@@ -34,13 +34,9 @@ fn a_hold_goes_on(set: &Sentinels, happens: impl FnOnce() -> usize) {
     let guard = lock.guard().unwrap();
     set.nodes[set.master()].replicate(2, "orders");
     let new = happens();
-    let left = guard.remaining_validity();
     assert!(guard.is_valid());
     assert!(!other.try_lock_for(ms(100)).unwrap());
-    eventually(PATIENT, "it is renewed at the new master", || {
-        assert!(guard.is_valid());
-        guard.remaining_validity() > left
-    });
+    is_renewed(&guard);
     assert!(set.nodes[new].int(&["PTTL", "orders"]) > 0);
     assert!(lock.is_held_by_current_thread().unwrap());
     guard.unlock().unwrap();
@@ -137,7 +133,9 @@ fn a_lock_that_was_not_copied_is_lost_and_its_holder_told() {
     let holder = other.guard().unwrap();
     // The renewal comes when a third of the lease is over, the holder of this long one need not wait for its end.
     let loss = lost.recv_timeout(PATIENT * 2 / 3).unwrap();
-    assert_eq!(loss.cause, LossCause::HeldBy(holder.visitor().to_string()));
+    // The renewal may have come before the next holder.
+    let successor = LossCause::HeldBy(holder.visitor().to_string());
+    assert!([LossCause::Gone, successor].contains(&loss.cause), "{loss}");
     assert!(!guard.is_valid());
     assert!(guard.unlock().unwrap_err().is_lost());
     assert!(holder.is_valid());
@@ -227,11 +225,7 @@ fn a_master_that_was_cut_off_is_left_though_it_answers() {
         "sentinel: a master that was cut off was left {:.1?} after the failover",
         over.elapsed()
     ));
-    let left = guard.remaining_validity();
-    eventually(PATIENT, "the hold is renewed at the new master", || {
-        assert!(guard.is_valid());
-        guard.remaining_validity() > left
-    });
+    is_renewed(&guard);
     guard.unlock().unwrap();
     assert_eq!(set.nodes[new].int(&["EXISTS", "kept"]), 0);
 }

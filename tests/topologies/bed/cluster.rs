@@ -162,6 +162,16 @@ impl Cluster {
         })
     }
 
+    /// The configuration epochs of all nodes as `node` sees them.
+    fn epochs_in(&self, node: &Node) -> Vec<Option<String>> {
+        let nodes: String = node.ask(&["CLUSTER", "NODES"]);
+        let epoch = |id: &String| {
+            let line = nodes.lines().find(|line| line.starts_with(id.as_str()))?;
+            line.split(' ').nth(6).map(str::to_owned)
+        };
+        self.ids.iter().map(epoch).collect()
+    }
+
     /// The running replica of the shard that node `master` serves.
     pub fn replica_of(&self, master: usize) -> Option<usize> {
         let port = self.nodes[master].port();
@@ -244,6 +254,12 @@ impl Cluster {
     pub fn begin_migration(&self, key: &str, to: usize) -> Migration<'_> {
         let from = self.owner_of(key);
         assert_ne!(from, to, "the slot is there already");
+        // A receiver that does not know the latest epoch claims the slot with one that loses against an older claim.
+        eventually(AGREEMENT, "the nodes agree on the epochs", || {
+            let mut views = self.answering().map(|node| self.epochs_in(node));
+            let first = views.next();
+            views.all(|view| Some(view) == first)
+        });
         let slot = self.slot_of(key).to_string();
         self.nodes[to].cmd(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &self.ids[from]]);
         self.nodes[from].cmd(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &self.ids[to]]);
@@ -334,21 +350,31 @@ impl Migration<'_> {
     /// Makes the receiver the owner of the slot, and everybody know it.
     pub fn finish(self) {
         let owner = &self.cluster.ids[self.to];
+        let slot = self.slot.parse().expect("a slot");
         // The receiver first, so that the slot always has an owner; replicas learn it from their masters.
         let order = [self.to, self.from].into_iter();
         let others =
             (0..self.cluster.nodes.len()).filter(|node| ![self.from, self.to].contains(node));
-        for node in order.chain(others) {
-            let node = &self.cluster.nodes[node];
+        let order: Vec<_> = order.chain(others).collect();
+        let tell = |node: &Node| {
+            let words = ["CLUSTER", "SETSLOT", &self.slot, "NODE", owner];
             if is_awake(node) && node.is_master() {
-                node.cmd(&["CLUSTER", "SETSLOT", &self.slot, "NODE", owner]);
+                let _ = node.try_cmd(&words);
             }
+        };
+        for node in &order {
+            tell(&self.cluster.nodes[*node]);
         }
-        let slot = self.slot.parse().expect("a slot");
+        // What was on its way between nodes may undo it, so whoever has not got it is told again.
         eventually(AGREEMENT, "the nodes know the new owner", || {
-            self.cluster
+            let mut lagging = self
+                .cluster
                 .answering()
-                .all(|node| self.cluster.owner_in(node, slot) == Some(self.to))
+                .filter(|node| self.cluster.owner_in(node, slot) != Some(self.to))
+                .peekable();
+            let all_know = lagging.peek().is_none();
+            lagging.for_each(tell);
+            all_know
         });
     }
 
