@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Builder, Client, Error, LossCause};
 
-use crate::bed::{AGREEMENT, Cluster};
+use crate::bed::{AGREEMENT, Access, Cluster};
 use crate::kit::{Monitor, eventually, free_port, ms};
 use crate::place::{Grants, LEASE, SLACK, all_works, channel, hand_over, is_renewed, timed};
 use crate::report;
@@ -117,7 +117,7 @@ fn a_server_that_is_no_cluster_is_told() {
 #[test]
 #[ignore = "needs several servers: make topologies"]
 fn a_cluster_may_have_a_password() {
-    let cluster = Cluster::with(false, Some("canary-data"), &[]);
+    let cluster = Cluster::with(false, Access::with(Some("canary-data")), &[]);
     let client = client(&cluster, LEASE);
     for node in 0..3 {
         all_works(&client.lock(&cluster.name_at(node, "orders")));
@@ -531,7 +531,11 @@ fn waiters_on_all_shards_are_woken_by_one_subscriber() {
 #[test]
 #[ignore = "needs several servers: make topologies"]
 fn holds_on_a_frozen_shard_are_lost_in_time() {
-    let cluster = Cluster::with(false, None, &["--cluster-require-full-coverage", "no"]);
+    let cluster = Cluster::with(
+        false,
+        Access::default(),
+        &["--cluster-require-full-coverage", "no"],
+    );
     let client = client(&cluster, LEASE * 2);
     let guards: Vec<_> = (0..3)
         .map(|node| {
@@ -563,7 +567,11 @@ fn holds_on_a_frozen_shard_are_lost_in_time() {
 }
 
 pub(crate) fn one_shard_of_three_frozen() {
-    let cluster = Cluster::with(true, None, &["--cluster-require-full-coverage", "no"]);
+    let cluster = Cluster::with(
+        true,
+        Access::default(),
+        &["--cluster-require-full-coverage", "no"],
+    );
     let (client, other) = (client(&cluster, LEASE * 3), client(&cluster, LEASE * 3));
     let kept: Vec<_> = (0..2)
         .map(|node| client.lock(&cluster.name_at(node, "kept")).guard().unwrap())

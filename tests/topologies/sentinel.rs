@@ -431,7 +431,8 @@ fn databases_behind_sentinels_are_apart() {
     let again = open(Client::builder().database(3), &set);
     assert!(!again.lock("orders").try_lock().unwrap());
     set.nodes[0].replicate(2, "orders");
-    let (_, new) = set.failover();
+    let (old, new) = set.failover();
+    set.demote(old);
     assert!(!again.lock("orders").try_lock_for(ms(100)).unwrap());
     guard.unlock().unwrap();
     assert_eq!(set.nodes[new].told("db3"), None);

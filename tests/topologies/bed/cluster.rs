@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use redis::Value;
 
+use super::node::Access;
 use super::replicas::SWIFT;
 use super::{AGREEMENT, Node, at_once};
 use crate::kit::{eventually, free_port};
@@ -24,19 +25,23 @@ pub struct Cluster {
 impl Cluster {
     /// Starts three masters with a replica each.
     pub fn start() -> Cluster {
-        Cluster::with(true, None, &[])
+        Cluster::with(true, Access::default(), &[])
     }
 
     /// Starts three masters.
     pub fn masters() -> Cluster {
-        Cluster::with(false, None, &[])
+        Cluster::with(false, Access::default(), &[])
     }
 
-    /// Starts three masters, with or without replicas, all with this password and with arguments added.
-    pub fn with(has_replicas: bool, password: Option<&str>, args: &[&str]) -> Cluster {
+    /// Starts three masters, with or without replicas, all with arguments added.
+    pub fn with(has_replicas: bool, access: Access<'_>, args: &[&str]) -> Cluster {
         let count = if has_replicas { 2 * SHARDS } else { SHARDS };
         // The bus would take a port 10,000 above otherwise, where the kernel gives them away.
         let ports: Vec<_> = (0..count).map(|_| free_port().to_string()).collect();
+        if let Some(certificates) = access.certificates {
+            // Made before many need it at the same time.
+            certificates.server();
+        }
         let nodes = at_once(count, |index| {
             let own = [
                 "--cluster-enabled",
@@ -51,7 +56,7 @@ impl Cluster {
                 "--cluster-replica-validity-factor",
                 "0",
             ];
-            Node::start(&[&SWIFT[..], &own, args].concat(), password)
+            Node::start(&[&SWIFT[..], &own, args].concat(), access)
         });
         let ids = nodes
             .iter()
@@ -158,7 +163,7 @@ impl Cluster {
                 return None;
             };
             let port = number(master.get(1)?)?;
-            self.nodes.iter().position(|node| node.port() == port)
+            self.nodes.iter().position(|node| node.has_port(port))
         })
     }
 
