@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Builder, Client, Error, Guard, LossCause};
+use redlatch::{Builder, Client, Error, LossCause};
 
-use crate::bed::{AGREEMENT, Cluster};
+use crate::bed::{AGREEMENT, Access, Cluster};
 use crate::kit::{Monitor, eventually, free_port, ms};
-use crate::place::{Grants, LEASE, SLACK, all_works, channel, hand_over, timed};
+use crate::place::{Grants, LEASE, SLACK, all_works, channel, hand_over, is_renewed, timed};
 use crate::report;
 
 /// A lease that outlives a failover, even on a busy machine.
@@ -34,18 +34,6 @@ fn listeners(cluster: &Cluster, name: &str) -> (u32, u32) {
     };
     let plain = (0..cluster.nodes.len()).map(|node| count(node, "NUMSUB"));
     (count(cluster.owner_of(name), "SHARDNUMSUB"), plain.sum())
-}
-
-/// Waits until the hold is renewed once more.
-#[track_caller]
-fn is_renewed(guard: &Guard) {
-    let lost = guard.lost();
-    let end = || Instant::now() + guard.remaining_validity();
-    let first = end();
-    eventually(PATIENT, "it is renewed", || {
-        assert!(guard.is_valid(), "{:?}", lost.recv());
-        end() > first + ms(50)
-    });
 }
 
 #[test]
@@ -129,7 +117,7 @@ fn a_server_that_is_no_cluster_is_told() {
 #[test]
 #[ignore = "needs several servers: make topologies"]
 fn a_cluster_may_have_a_password() {
-    let cluster = Cluster::with(false, Some("canary-data"), &[]);
+    let cluster = Cluster::with(false, Access::with(Some("canary-data")), &[]);
     let client = client(&cluster, LEASE);
     for node in 0..3 {
         all_works(&client.lock(&cluster.name_at(node, "orders")));
@@ -230,6 +218,34 @@ fn a_slot_that_stays_half_moved_is_served() {
     migration.finish();
     all_works(&held);
     all_works(&other.lock(&fresh));
+    for node in &cluster.nodes {
+        assert!(node.keys("*").is_empty());
+    }
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn an_unlock_where_a_slot_moves_away_is_heard() {
+    let cluster = Cluster::masters();
+    let (holder, waiter) = (client(&cluster, LONG), client(&cluster, LONG));
+    let name = cluster.name_at(0, "orders");
+    for rounds in 0..3 {
+        let mut migration = None;
+        // The key is at the source, and when it is gone everything else is asked for at the receiver.
+        let took = hand_over(&holder.lock(&name), &waiter.lock(&name), || {
+            eventually(SLACK, "the waiter listens", || {
+                listeners(&cluster, &name).0 == 1
+            });
+            migration = Some(cluster.begin_migration(&name, 1));
+        });
+        assert!(took < ms(600), "{took:?} in round {rounds}");
+        migration.unwrap().abandon();
+    }
+    holder.lock(&name).lock().unwrap();
+    let migration = cluster.begin_migration(&name, 1);
+    assert!(waiter.lock(&name).force_unlock().unwrap());
+    assert!(holder.lock(&name).unlock().unwrap_err().is_lost());
+    migration.abandon();
     for node in &cluster.nodes {
         assert!(node.keys("*").is_empty());
     }
@@ -357,7 +373,9 @@ fn a_lock_that_was_not_copied_is_lost_and_its_holder_told() {
     cluster.nodes[4].thaw();
     let holder = other.lock(&name).guard().unwrap();
     let loss = guard.lost().recv_timeout(PATIENT * 2 / 3).unwrap();
-    assert_eq!(loss.cause, LossCause::HeldBy(holder.visitor().to_string()));
+    // The renewal may have come before the next holder.
+    let successor = LossCause::HeldBy(holder.visitor().to_string());
+    assert!([LossCause::Gone, successor].contains(&loss.cause), "{loss}");
     assert!(guard.unlock().unwrap_err().is_lost());
     assert!(holder.is_valid());
     holder.unlock().unwrap();
@@ -513,7 +531,11 @@ fn waiters_on_all_shards_are_woken_by_one_subscriber() {
 #[test]
 #[ignore = "needs several servers: make topologies"]
 fn holds_on_a_frozen_shard_are_lost_in_time() {
-    let cluster = Cluster::with(false, None, &["--cluster-require-full-coverage", "no"]);
+    let cluster = Cluster::with(
+        false,
+        Access::default(),
+        &["--cluster-require-full-coverage", "no"],
+    );
     let client = client(&cluster, LEASE * 2);
     let guards: Vec<_> = (0..3)
         .map(|node| {
@@ -545,20 +567,27 @@ fn holds_on_a_frozen_shard_are_lost_in_time() {
 }
 
 pub(crate) fn one_shard_of_three_frozen() {
-    let cluster = Cluster::with(true, None, &["--cluster-require-full-coverage", "no"]);
-    let (client, other) = (client(&cluster, LEASE), client(&cluster, LEASE));
+    let cluster = Cluster::with(
+        true,
+        Access::default(),
+        &["--cluster-require-full-coverage", "no"],
+    );
+    let (client, other) = (client(&cluster, LEASE * 3), client(&cluster, LEASE * 3));
     let kept: Vec<_> = (0..2)
         .map(|node| client.lock(&cluster.name_at(node, "kept")).guard().unwrap())
         .collect();
     let still = client.lock(&cluster.name_at(2, "kept")).guard().unwrap();
-    let healthy = sample(&cluster, &client, &other);
+    // Found now: the bed asks all nodes, and waits for those that are frozen.
+    let busy = [0, 1].map(|node| cluster.name_at(node, "busy"));
+    let wanted = cluster.name_at(2, "wanted");
+    let healthy = sample(&busy, &client, &other);
     cluster.nodes[2].freeze();
     cluster.nodes[5].freeze();
     let (done, tried) = (AtomicBool::new(false), AtomicU32::new(0));
     let beside = thread::scope(|scope| {
         // The same clients want locks there as well: some wait, some only try.
         for number in 0..6 {
-            let lock = [&client, &other][number % 2].lock(&cluster.name_at(2, "wanted"));
+            let lock = [&client, &other][number % 2].lock(&wanted);
             let (done, tried) = (&done, &tried);
             scope.spawn(move || {
                 while !done.load(Ordering::SeqCst) {
@@ -568,16 +597,21 @@ pub(crate) fn one_shard_of_three_frozen() {
                         lock.try_lock_for(ms(700))
                     };
                     assert!(taken.is_err(), "nobody grants it");
+                    thread::sleep(ms(5));
                     tried.fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
+        let _end = SetAtEnd(&done);
         thread::sleep(ms(1500));
-        let beside = sample(&cluster, &client, &other);
+        let beside = sample(&busy, &client, &other);
         for guard in &kept {
-            assert!(guard.is_valid(), "a hold elsewhere was not renewed");
+            assert!(
+                guard.is_valid(),
+                "a hold elsewhere was not renewed: {:?}",
+                guard.lost().recv()
+            );
         }
-        done.store(true, Ordering::SeqCst);
         beside
     });
     assert!(!still.is_valid());
@@ -585,17 +619,24 @@ pub(crate) fn one_shard_of_three_frozen() {
     report(&format!("cluster, healthy:             {healthy}"));
     report(&format!("cluster, one of three frozen: {beside}"));
     assert!(
-        beside.pair_p99 < healthy.pair_p99 * 10 + ms(20),
+        beside.pair_p99 < healthy.pair_p99 * 10 + ms(50),
         "{healthy} and {beside}"
     );
-    assert!(
-        beside.wake_p99 < healthy.wake_p99 * 10 + ms(20),
-        "{healthy} and {beside}"
-    );
+    // Who hears no message looks again after a second.
+    assert!(beside.wake_p99 < ms(600), "{healthy} and {beside}");
     cluster.nodes[2].thaw();
     cluster.nodes[5].thaw();
     cluster.wait_until_healthy();
-    all_works(&client.lock(&cluster.name_at(2, "wanted")));
+    all_works(&client.lock(&wanted));
+}
+
+/// Becomes true also when the test fails, so that its threads end.
+struct SetAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }
 
 /// Times at the shards 0 and 1.
@@ -616,8 +657,8 @@ impl std::fmt::Display for Sample {
     }
 }
 
-fn sample(cluster: &Cluster, holder: &Client, waiter: &Client) -> Sample {
-    let at = |client: &Client, node: usize| client.lock(&cluster.name_at(node, "busy"));
+fn sample(names: &[String; 2], holder: &Client, waiter: &Client) -> Sample {
+    let at = |client: &Client, node: usize| client.lock(&names[node]);
     let percentiles = |mut times: Vec<Duration>| {
         times.sort_unstable();
         (times[times.len() / 2], times[(times.len() - 1) * 99 / 100])

@@ -4,11 +4,11 @@ use std::sync::{Arc, Barrier, Mutex, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Builder, Client, Lock};
+use redlatch::{Builder, Client, Guard, Lock};
 
 use crate::bed::sentinels::NAME;
 use crate::bed::{AGREEMENT, Cluster, Replicas, Sentinels};
-use crate::kit::ms;
+use crate::kit::{eventually, ms};
 use crate::laws::Settings;
 
 /// The watchdog's lease in these tests: long enough for a busy machine, short enough to wait for.
@@ -108,6 +108,17 @@ macro_rules! laws {
 /// Does `work` in a thread of its own.
 pub(crate) fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(work).join().unwrap())
+}
+
+/// Waits until the hold is renewed once more.
+#[track_caller]
+pub(crate) fn is_renewed(guard: &Guard) {
+    let ends = || Instant::now() + guard.remaining_validity();
+    let (end, lost) = (ends(), guard.lost());
+    eventually(Duration::from_secs(20), "it is renewed", || {
+        assert!(guard.is_valid(), "{:?}", lost.recv());
+        ends() > end + ms(50)
+    });
 }
 
 /// How long `work` takes.

@@ -8,7 +8,9 @@ use redlatch::{Builder, Client, Error, LossCause};
 
 use crate::bed::{AGREEMENT, Cluster, Replicas};
 use crate::kit::{RedisServer, eventually, ms};
-use crate::place::{Grants, LEASE, SLACK, all_works, channel, elsewhere, hand_over, timed};
+use crate::place::{
+    Grants, LEASE, SLACK, all_works, channel, elsewhere, hand_over, is_renewed, timed,
+};
 use crate::report;
 
 /// A lease that no test lives to see the end of.
@@ -209,7 +211,9 @@ fn without_waiting_for_replicas_a_lock_may_be_lost_and_is_then_told() {
     set.promote(1);
     let holder = other.lock("orders").guard().unwrap();
     let loss = guard.lost().recv_timeout(lease / 3 + SLACK).unwrap();
-    assert_eq!(loss.cause, LossCause::HeldBy(holder.visitor().to_string()));
+    // The renewal may have come before the next holder.
+    let successor = LossCause::HeldBy(holder.visitor().to_string());
+    assert!([LossCause::Gone, successor].contains(&loss.cause), "{loss}");
     assert!(guard.unlock().unwrap_err().is_lost());
     assert!(holder.is_valid());
     holder.unlock().unwrap();
@@ -355,10 +359,7 @@ fn renewals_that_a_replica_has_a_little_later_keep_the_hold() {
         thread::sleep(lease / 2);
         assert!(guard.is_valid());
         set.nodes[1].thaw();
-        let left = guard.remaining_validity();
-        eventually(lease / 2, "it is renewed", || {
-            guard.remaining_validity() > left
-        });
+        is_renewed(&guard);
     }
     guard.unlock().unwrap();
 }

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Builder, Client, Error, LossCause};
+use redlatch::{Builder, Client, Error, Lock, LossCause};
 
 use crate::bed::sentinels::NAME;
 use crate::bed::{AGREEMENT, Liar, Sentinels};
 use crate::kit::{Monitor, RedisServer, eventually, free_port, ms};
-use crate::place::{Grants, LEASE, SLACK, all_works, channel, hand_over, timed};
+use crate::place::{Grants, LEASE, SLACK, all_works, channel, hand_over, is_renewed, timed};
 use crate::report;
 
 /// A lease that outlives a failover, even on a busy machine.
@@ -34,13 +34,9 @@ fn a_hold_goes_on(set: &Sentinels, happens: impl FnOnce() -> usize) {
     let guard = lock.guard().unwrap();
     set.nodes[set.master()].replicate(2, "orders");
     let new = happens();
-    let left = guard.remaining_validity();
     assert!(guard.is_valid());
     assert!(!other.try_lock_for(ms(100)).unwrap());
-    eventually(PATIENT, "it is renewed at the new master", || {
-        assert!(guard.is_valid());
-        guard.remaining_validity() > left
-    });
+    is_renewed(&guard);
     assert!(set.nodes[new].int(&["PTTL", "orders"]) > 0);
     assert!(lock.is_held_by_current_thread().unwrap());
     guard.unlock().unwrap();
@@ -137,7 +133,9 @@ fn a_lock_that_was_not_copied_is_lost_and_its_holder_told() {
     let holder = other.guard().unwrap();
     // The renewal comes when a third of the lease is over, the holder of this long one need not wait for its end.
     let loss = lost.recv_timeout(PATIENT * 2 / 3).unwrap();
-    assert_eq!(loss.cause, LossCause::HeldBy(holder.visitor().to_string()));
+    // The renewal may have come before the next holder.
+    let successor = LossCause::HeldBy(holder.visitor().to_string());
+    assert!([LossCause::Gone, successor].contains(&loss.cause), "{loss}");
     assert!(!guard.is_valid());
     assert!(guard.unlock().unwrap_err().is_lost());
     assert!(holder.is_valid());
@@ -190,6 +188,14 @@ fn an_old_master_that_comes_back_gets_nothing_of_ours() {
     assert!(kept.is_valid() || set.nodes[new].int(&["EXISTS", "kept"]) == 0);
 }
 
+/// Unlocks what the old master may have granted, and the new one may know nothing of.
+#[track_caller]
+fn is_unlocked_or_lost(lock: &Lock) {
+    if let Err(error) = lock.unlock() {
+        assert!(error.is_lost(), "{error}");
+    }
+}
+
 #[test]
 #[ignore = "needs several servers: make topologies"]
 fn a_master_that_was_cut_off_is_left_though_it_answers() {
@@ -212,19 +218,14 @@ fn a_master_that_was_cut_off_is_left_though_it_answers() {
         let lock = client.lock("orders");
         lock.lock().unwrap();
         let is_there = set.nodes[new].int(&["EXISTS", "orders"]) == 1;
-        assert_ne!(is_there, set.nodes[0].int(&["EXISTS", "orders"]) == 1);
-        lock.unlock().unwrap();
+        is_unlocked_or_lost(&lock);
         is_there
     });
     report(&format!(
         "sentinel: a master that was cut off was left {:.1?} after the failover",
         over.elapsed()
     ));
-    let left = guard.remaining_validity();
-    eventually(PATIENT, "the hold is renewed at the new master", || {
-        assert!(guard.is_valid());
-        guard.remaining_validity() > left
-    });
+    is_renewed(&guard);
     guard.unlock().unwrap();
     assert_eq!(set.nodes[new].int(&["EXISTS", "kept"]), 0);
 }
@@ -252,7 +253,7 @@ fn messages_of_sentinels_are_enough_to_leave_a_master() {
     eventually(SLACK, "the new master is used", || {
         lock.lock().unwrap();
         let is_there = set.nodes[new].int(&["EXISTS", "orders"]) == 1;
-        lock.unlock().unwrap();
+        is_unlocked_or_lost(&lock);
         is_there
     });
 }
@@ -430,7 +431,8 @@ fn databases_behind_sentinels_are_apart() {
     let again = open(Client::builder().database(3), &set);
     assert!(!again.lock("orders").try_lock().unwrap());
     set.nodes[0].replicate(2, "orders");
-    let (_, new) = set.failover();
+    let (old, new) = set.failover();
+    set.demote(old);
     assert!(!again.lock("orders").try_lock_for(ms(100)).unwrap());
     guard.unlock().unwrap();
     assert_eq!(set.nodes[new].told("db3"), None);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use redis::Value;
 
+use super::node::Access;
 use super::replicas::SWIFT;
 use super::{AGREEMENT, Node, at_once};
 use crate::kit::{eventually, free_port};
@@ -24,19 +25,23 @@ pub struct Cluster {
 impl Cluster {
     /// Starts three masters with a replica each.
     pub fn start() -> Cluster {
-        Cluster::with(true, None, &[])
+        Cluster::with(true, Access::default(), &[])
     }
 
     /// Starts three masters.
     pub fn masters() -> Cluster {
-        Cluster::with(false, None, &[])
+        Cluster::with(false, Access::default(), &[])
     }
 
-    /// Starts three masters, with or without replicas, all with this password and with arguments added.
-    pub fn with(has_replicas: bool, password: Option<&str>, args: &[&str]) -> Cluster {
+    /// Starts three masters, with or without replicas, all with arguments added.
+    pub fn with(has_replicas: bool, access: Access<'_>, args: &[&str]) -> Cluster {
         let count = if has_replicas { 2 * SHARDS } else { SHARDS };
         // The bus would take a port 10,000 above otherwise, where the kernel gives them away.
         let ports: Vec<_> = (0..count).map(|_| free_port().to_string()).collect();
+        if let Some(certificates) = access.certificates {
+            // Made before many need it at the same time.
+            certificates.server();
+        }
         let nodes = at_once(count, |index| {
             let own = [
                 "--cluster-enabled",
@@ -51,7 +56,7 @@ impl Cluster {
                 "--cluster-replica-validity-factor",
                 "0",
             ];
-            Node::start(&[&SWIFT[..], &own, args].concat(), password)
+            Node::start(&[&SWIFT[..], &own, args].concat(), access)
         });
         let ids = nodes
             .iter()
@@ -158,8 +163,18 @@ impl Cluster {
                 return None;
             };
             let port = number(master.get(1)?)?;
-            self.nodes.iter().position(|node| node.port() == port)
+            self.nodes.iter().position(|node| node.has_port(port))
         })
+    }
+
+    /// The configuration epochs of all nodes as `node` sees them.
+    fn epochs_in(&self, node: &Node) -> Vec<Option<String>> {
+        let nodes: String = node.ask(&["CLUSTER", "NODES"]);
+        let epoch = |id: &String| {
+            let line = nodes.lines().find(|line| line.starts_with(id.as_str()))?;
+            line.split(' ').nth(6).map(str::to_owned)
+        };
+        self.ids.iter().map(epoch).collect()
     }
 
     /// The running replica of the shard that node `master` serves.
@@ -244,6 +259,12 @@ impl Cluster {
     pub fn begin_migration(&self, key: &str, to: usize) -> Migration<'_> {
         let from = self.owner_of(key);
         assert_ne!(from, to, "the slot is there already");
+        // A receiver that does not know the latest epoch claims the slot with one that loses against an older claim.
+        eventually(AGREEMENT, "the nodes agree on the epochs", || {
+            let mut views = self.answering().map(|node| self.epochs_in(node));
+            let first = views.next();
+            views.all(|view| Some(view) == first)
+        });
         let slot = self.slot_of(key).to_string();
         self.nodes[to].cmd(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &self.ids[from]]);
         self.nodes[from].cmd(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &self.ids[to]]);
@@ -334,21 +355,31 @@ impl Migration<'_> {
     /// Makes the receiver the owner of the slot, and everybody know it.
     pub fn finish(self) {
         let owner = &self.cluster.ids[self.to];
+        let slot = self.slot.parse().expect("a slot");
         // The receiver first, so that the slot always has an owner; replicas learn it from their masters.
         let order = [self.to, self.from].into_iter();
         let others =
             (0..self.cluster.nodes.len()).filter(|node| ![self.from, self.to].contains(node));
-        for node in order.chain(others) {
-            let node = &self.cluster.nodes[node];
+        let order: Vec<_> = order.chain(others).collect();
+        let tell = |node: &Node| {
+            let words = ["CLUSTER", "SETSLOT", &self.slot, "NODE", owner];
             if is_awake(node) && node.is_master() {
-                node.cmd(&["CLUSTER", "SETSLOT", &self.slot, "NODE", owner]);
+                let _ = node.try_cmd(&words);
             }
+        };
+        for node in &order {
+            tell(&self.cluster.nodes[*node]);
         }
-        let slot = self.slot.parse().expect("a slot");
+        // What was on its way between nodes may undo it, so whoever has not got it is told again.
         eventually(AGREEMENT, "the nodes know the new owner", || {
-            self.cluster
+            let mut lagging = self
+                .cluster
                 .answering()
-                .all(|node| self.cluster.owner_in(node, slot) == Some(self.to))
+                .filter(|node| self.cluster.owner_in(node, slot) != Some(self.to))
+                .peekable();
+            let all_know = lagging.peek().is_none();
+            lagging.for_each(tell);
+            all_know
         });
     }
 

@@ -22,7 +22,7 @@ use std::time::Duration;
 pub use certificates::Certificates;
 pub use cluster::{Cluster, Migration};
 pub use liar::Liar;
-pub use node::Node;
+pub use node::{Access, Node};
 pub use replicas::Replicas;
 pub use sentinels::{Sentinel, Sentinels};
 

@@ -4,34 +4,83 @@ use std::ops::Deref;
 
 use redis::{FromRedisValue, RedisResult, Value};
 
+use super::Certificates;
 use crate::kit::RedisServer;
+
+/// How a server lets others in.
+#[derive(Clone, Copy, Default)]
+pub struct Access<'a> {
+    /// The password of the default user.
+    pub password: Option<&'a str>,
+    /// Who signs the server's certificate, if clients, replicas and the nodes of a cluster are to use TLS.
+    pub certificates: Option<&'a Certificates>,
+}
+
+impl<'a> Access<'a> {
+    /// Whoever knows this password, if there is one.
+    pub fn with(password: Option<&'a str>) -> Access<'a> {
+        Access {
+            password,
+            certificates: None,
+        }
+    }
+}
 
 /// A data server; freezing, killing and starting again are those of the kit's server.
 pub struct Node {
     server: RedisServer,
     password: Option<String>,
+    tls_port: Option<u16>,
 }
 
 impl Node {
-    /// Starts a server with arguments added to the kit's own, and with a password if there is one.
-    pub fn start(args: &[&str], password: Option<&str>) -> Node {
-        let options = RedisServer::options();
-        let options = match password {
-            Some(password) => options.args(&["--requirepass", password, "--masterauth", password]),
-            None => options,
-        };
+    /// Starts a server with arguments added to the kit's own.
+    pub fn start(args: &[&str], access: Access<'_>) -> Node {
+        let mut options = RedisServer::options();
+        if let Some(password) = access.password {
+            options = options.args(&["--requirepass", password, "--masterauth", password]);
+        }
+        let mut tls_port = None;
+        if let Some(certificates) = access.certificates {
+            let (own, port) = certificates.server_args(&certificates.server(), false);
+            tls_port = Some(port);
+            let own: Vec<_> = own.iter().map(String::as_str).collect();
+            options = options.args(&own).args(&[
+                "--tls-replication",
+                "yes",
+                "--tls-cluster",
+                "yes",
+                "--replica-announce-port",
+                &port.to_string(),
+            ]);
+        }
         Node {
             server: options.args(args).start(),
-            password: password.map(str::to_owned),
+            password: access.password.map(str::to_owned),
+            tls_port,
         }
     }
 
     /// The URL of this server for the default user.
     pub fn url(&self) -> String {
-        match &self.password {
-            Some(password) => format!("redis://:{password}@{}", self.addr()),
-            None => self.server.url(),
-        }
+        let scheme = if self.tls_port.is_some() {
+            "rediss"
+        } else {
+            "redis"
+        };
+        let password = self.password.as_ref();
+        let password = password.map_or(String::new(), |password| format!(":{password}@"));
+        format!("{scheme}://{password}127.0.0.1:{}", self.port())
+    }
+
+    /// The port for clients; the administrator has one of its own if this one speaks TLS.
+    pub fn port(&self) -> u16 {
+        self.tls_port.unwrap_or_else(|| self.server.port())
+    }
+
+    /// Whether this is one of the server's ports.
+    pub fn has_port(&self, port: u16) -> bool {
+        port == self.port() || port == self.server.port()
     }
 
     /// The password of the default user, if it has one.

@@ -1,5 +1,6 @@
 //! A master and its replicas at fixed addresses, and nobody who watches over them.
 
+use super::node::Access;
 use super::{AGREEMENT, Node, at_once};
 use crate::kit::eventually;
 
@@ -26,12 +27,12 @@ impl Replicas {
     /// Starts a master with `count` replicas, all with arguments added.
     pub fn with(count: usize, args: &[&str]) -> Replicas {
         let args = [&SWIFT[..], args].concat();
-        let master = Node::start(&args, None);
+        let master = Node::start(&args, Access::default());
         let port = master.port().to_string();
         let replicas = at_once(count, |_| {
             Node::start(
                 &[&args[..], &["--replicaof", "127.0.0.1", &port]].concat(),
-                None,
+                Access::default(),
             )
         });
         let set = Replicas {

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::sentinels::NAME;
-use super::{Certificates, Cluster, Liar, Replicas, Sentinels};
+use super::{Access, Certificates, Cluster, Liar, Replicas, Sentinels};
 use crate::kit::{Monitor, RedisServer, eventually, ms};
 
 #[test]
@@ -40,8 +40,8 @@ fn sentinels_choose_another_master() {
     let start = Instant::now();
     let (old, newest) = set.failover();
     let switched = start.elapsed();
-    assert_eq!(old, new);
-    assert_ne!(newest, new);
+    // On a busy machine the sentinels may have changed their mind once more in between.
+    assert_ne!(newest, old);
     crate::report(&format!(
         "sentinels: started in {started:.1?}, master lost {lost:.1?}, switched {switched:.1?}"
     ));
@@ -248,6 +248,41 @@ fn certificates_are_what_they_say() {
     };
     assert_eq!(ping(Some(certificates.client())), "PONG");
     assert_ne!(ping(None), "PONG");
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn sets_may_talk_tls() {
+    let certificates = Certificates::new();
+    let cluster = Cluster::with(
+        true,
+        Access {
+            certificates: Some(&certificates),
+            ..Access::default()
+        },
+        &[],
+    );
+    let key = cluster.name_at(1, "orders");
+    cluster.nodes[1].cmd(&["SET", &key, "1"]);
+    cluster.migrate(&key, 2);
+    assert_eq!(cluster.nodes[2].ask::<String>(&["GET", &key]), "1");
+    cluster.nodes[2].replicate(1, &key);
+    assert_eq!(cluster.lose_owner(&key), (2, 5));
+    assert_eq!(cluster.nodes[5].ask::<String>(&["GET", &key]), "1");
+    assert!(
+        cluster
+            .urls()
+            .iter()
+            .all(|url| url.starts_with("rediss://"))
+    );
+    drop(cluster);
+
+    let set = Sentinels::options().certificates(certificates).start();
+    assert!(set.urls().iter().all(|url| url.starts_with("rediss://")));
+    set.nodes[0].replicate(2, "orders");
+    let (old, new) = set.lose_master();
+    assert_eq!(set.nodes[new].keys("*"), ["kit-mark:{orders}"]);
+    set.rejoin(old);
 }
 
 #[test]

@@ -11,8 +11,9 @@ use redis::{ConnectionAddr, FromRedisValue, IntoConnectionInfo, RedisConnectionI
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tempfile::TempDir;
 
+use super::node::Access;
 use super::replicas::SWIFT;
-use super::{AGREEMENT, Node, at_once};
+use super::{AGREEMENT, Certificates, Node, at_once};
 use crate::kit::{eventually, free_port};
 
 /// The name under which the sentinels know the master.
@@ -30,6 +31,7 @@ pub struct Options {
     password: Option<String>,
     sentinel_password: Option<String>,
     has_watcher: bool,
+    certificates: Option<Certificates>,
 }
 
 /// The user that sentinels and replicas are, if they are not the default one.
@@ -55,6 +57,12 @@ impl Options {
         self
     }
 
+    /// Lets all servers and sentinels talk TLS, with certificates of this authority.
+    pub fn certificates(mut self, certificates: Certificates) -> Options {
+        self.certificates = Some(certificates);
+        self
+    }
+
     /// Lets sentinels and replicas be a user of their own, so that [`Sentinels::cut_off`] can tell them from clients.
     /// The data servers get a password with it.
     pub fn watcher(mut self) -> Options {
@@ -77,18 +85,22 @@ impl Options {
     /// Starts one master, two replicas and three sentinels, and waits until all know each other.
     pub fn start(self) -> Sentinels {
         let password = self.password.as_deref();
+        let access = Access {
+            password,
+            certificates: self.certificates.as_ref(),
+        };
         let args: Vec<&str> = SWIFT
             .into_iter()
             .chain(self.args.iter().map(String::as_str))
             .collect();
-        let master = Node::start(&args, password);
+        let master = Node::start(&args, access);
         let port = master.port().to_string();
         let (replicas, sentinels) = std::thread::scope(|scope| {
             // They find the replicas by asking the master, and ask a new one more often than an old one.
             let replicas = scope.spawn(|| {
                 at_once(2, |_| {
                     let follow = ["--replicaof", "127.0.0.1", &port];
-                    Node::start(&[&args[..], &follow].concat(), password)
+                    Node::start(&[&args[..], &follow].concat(), access)
                 })
             });
             let replicas = replicas.join().expect("the replicas start");
@@ -109,6 +121,7 @@ impl Options {
                     master.port(),
                     credentials,
                     self.sentinel_password.as_deref(),
+                    access.certificates,
                 )
             });
             (replicas, sentinels)
@@ -116,6 +129,7 @@ impl Options {
         let set = Sentinels {
             nodes: std::iter::once(master).chain(replicas).collect(),
             sentinels,
+            _certificates: self.certificates,
         };
         set.wait_until_settled();
         set
@@ -128,6 +142,8 @@ pub struct Sentinels {
     pub nodes: Vec<Node>,
     /// The sentinels.
     pub sentinels: Vec<Sentinel>,
+    /// The servers read them again when they start again.
+    _certificates: Option<Certificates>,
 }
 
 impl Sentinels {
@@ -199,6 +215,8 @@ impl Sentinels {
     }
 
     /// Has the sentinels choose another master though nothing is wrong, and returns the old and the new one.
+    ///
+    /// The old one goes on taking writes, that nobody will ever see, until the sentinels tell it seconds later.
     pub fn failover(&self) -> (usize, usize) {
         let old = self.master();
         // Refused while the sentinel knows of no replica that is good enough.
@@ -206,22 +224,22 @@ impl Sentinels {
             self.running()
                 .any(|sentinel| sentinel.ask::<()>(&["SENTINEL", "FAILOVER", NAME]).is_ok())
         });
-        let new = self.wait_for_master_after(old);
-        // Until it is told, the old one takes writes that nobody will ever see.
-        eventually(AGREEMENT, "the old master follows", || {
-            self.nodes[old].follows(self.nodes[new].port())
-        });
-        (old, new)
+        (old, self.wait_for_master_after(old))
     }
 
-    /// Starts a killed node and makes it a replica of the present master at once; sentinels take ten seconds for that.
-    pub fn rejoin(&self, node: usize) {
+    /// Makes `node` a replica of the present master at once, instead of when the sentinels come to it.
+    pub fn demote(&self, node: usize) {
         let port = self.nodes[self.master()].port();
-        self.nodes[node].restart();
         self.nodes[node].cmd(&["REPLICAOF", "127.0.0.1", &port.to_string()]);
         eventually(AGREEMENT, "the node follows", || {
             self.nodes[node].follows(port)
         });
+    }
+
+    /// Starts a killed node and makes it a replica of the present master at once; sentinels take ten seconds for that.
+    pub fn rejoin(&self, node: usize) {
+        self.nodes[node].restart();
+        self.demote(node);
     }
 
     /// Waits until every running sentinel knows a healthy master, all replicas and all sentinels.
@@ -247,6 +265,7 @@ impl Sentinels {
 pub struct Sentinel {
     dir: TempDir,
     port: u16,
+    tls_port: Option<u16>,
     password: Option<String>,
     state: Mutex<State>,
 }
@@ -261,11 +280,15 @@ impl Sentinel {
         master: u16,
         credentials: Option<(&str, &str)>,
         own_password: Option<&str>,
+        certificates: Option<&Certificates>,
     ) -> Sentinel {
+        let tls = certificates
+            .map(|certificates| certificates.server_args(&certificates.server(), false));
         let sentinel = Sentinel {
             dir: tempfile::tempdir().expect("a temporary directory"),
             port: free_port(),
             password: own_password.map(str::to_owned),
+            tls_port: tls.as_ref().map(|(_, port)| *port),
             state: Mutex::new(State {
                 process: None,
                 is_frozen: false,
@@ -284,6 +307,11 @@ impl Sentinel {
             format!("sentinel failover-timeout {NAME} 3000"),
             format!("sentinel parallel-syncs {NAME} 2"),
         ];
+        if let Some((args, _)) = tls {
+            let settings = args.chunks(2).map(|pair| pair.join(" "));
+            lines.extend(settings.map(|setting| setting.trim_start_matches("--").to_owned()));
+            lines.push("tls-replication yes".to_owned());
+        }
         if let Some((user, password)) = credentials {
             lines.push(format!("sentinel auth-user {NAME} {user}"));
             lines.push(format!("sentinel auth-pass {NAME} {password}"));
@@ -303,13 +331,16 @@ impl Sentinel {
 
     /// The URL, with the password if there is one.
     pub fn url(&self) -> String {
-        match &self.password {
-            Some(password) => format!("redis://:{password}@{}", self.addr()),
-            None => format!("redis://{}", self.addr()),
-        }
+        let (scheme, port) = match self.tls_port {
+            Some(port) => ("rediss", port),
+            None => ("redis", self.port),
+        };
+        let password = self.password.as_ref();
+        let password = password.map_or(String::new(), |password| format!(":{password}@"));
+        format!("{scheme}://{password}127.0.0.1:{port}")
     }
 
-    /// The TCP address.
+    /// The TCP address without TLS.
     pub fn addr(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
