@@ -21,7 +21,7 @@ use crate::watchdog::OnLost;
 /// A connection to where the locks are kept, shared by all its clones, locks and guards.
 ///
 /// It has a random uuid, a pool of connections, a renewal thread and a thread that listens for unlock messages; both
-/// start when they are first needed. Dropping the last clone, lock and guard does what [`Client::shutdown`] does.
+/// start when they are first needed. [`Builder`] makes one of sentinels, of a cluster, or of a master and its replicas. Dropping the last clone, lock and guard does what [`Client::shutdown`] does.
 ///
 /// # Examples
 ///

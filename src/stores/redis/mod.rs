@@ -1,4 +1,4 @@
-//! Locks on one Redis server, in Redisson's format.
+//! Locks on Redis, in Redisson's format: on one server, or behind the topologies of `home.rs` and `route.rs`.
 
 mod cluster;
 mod flight;
