@@ -1,5 +1,5 @@
-# What a machine with Rust needs beyond it is installed on the way: a Redis server, a MariaDB server, a C compiler, for
-# `interop` a JDK and Maven, for `topologies` the program openssl.
+# What a machine with Rust needs beyond it is installed on the way: a Redis server, a MariaDB server, a C compiler, the
+# program openssl, for `interop` a JDK and Maven.
 
 CARGO ?= cargo
 STOCK = $(CARGO) run --quiet --release --example stock -- --processes 4 --threads 8 --items 2000
@@ -45,7 +45,6 @@ interop: tools
 	@CARGO="$(CARGO)" JVM_OPTIONS="$(JVM_OPTIONS)" tests/interop/run $(REDISSON)
 
 topologies: tools
-	@.ci/install openssl
 	@CARGO="$(CARGO)" tests/topologies/run
 
 nightly: tools
@@ -59,4 +58,4 @@ ci:
 
 tools:
 	@command -v $(CARGO) >/dev/null || { echo "Rust is missing, see https://rustup.rs" >&2; exit 1; }
-	@.ci/install redis-server mariadbd cc
+	@.ci/install redis-server mariadbd cc openssl

@@ -30,6 +30,8 @@ pub(crate) struct Ballot {
 #[derive(Clone, Debug)]
 struct Known {
     run: Arc<str>,
+    /// Whether what it has granted survives its end.
+    remembers: bool,
     abstains_until: Option<Moment>,
 }
 
@@ -71,7 +73,11 @@ impl Ballot {
                     return Err(Abstention::SameAs(twin));
                 }
                 let abstains_until = match (before, identity.started) {
-                    _ if identity.remembers => None,
+                    // It still has what it granted before, unless it only began to keep that when it was started.
+                    (Some(before), _) if identity.remembers && before.remembers => {
+                        before.abstains_until
+                    }
+                    (None, _) if identity.remembers => None,
                     // It is another server than before, and whatever that one granted is unknown to it.
                     (Some(_), _) => Some(now + self.max_lease),
                     (None, Some(started)) if !self.trusts_new_nodes => {
@@ -81,6 +87,7 @@ impl Ballot {
                 };
                 let known = Known {
                     run: Arc::clone(&identity.run),
+                    remembers: identity.remembers,
                     abstains_until,
                 };
                 if let Some(place) = nodes.get_mut(index) {
@@ -169,11 +176,20 @@ mod tests {
             ballot.admit(0, &server("b", None)),
             Err(Abstention::For(_))
         ));
-        let remembering = Identity {
+        let remembering = |run| Identity {
             remembers: true,
-            ..server("c", Some(0))
+            ..server(run, Some(0))
         };
-        assert!(ballot.admit(0, &remembering).is_ok());
+        // What was granted before it began to remember is forgotten, and stays so.
+        for run in ["c", "d"] {
+            assert!(matches!(
+                ballot.admit(0, &remembering(run)),
+                Err(Abstention::For(_))
+            ));
+        }
+        for run in ["e", "f"] {
+            assert!(ballot.admit(1, &remembering(run)).is_ok());
+        }
     }
 
     #[test]

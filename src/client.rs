@@ -15,7 +15,7 @@ use crate::store::{LONGEST_LEASE, Store, Warning};
 use crate::stores::memory::{Memory, World};
 #[cfg(feature = "mysql")]
 use crate::stores::mysql::MySql;
-use crate::stores::redis::{Access, Redis, Replication, Settings};
+use crate::stores::redis::{Access, Redis, Replication, Settings, Trust};
 use crate::watchdog::OnLost;
 
 /// A connection to where the locks are kept, shared by all its clones, locks and guards.
@@ -51,8 +51,9 @@ impl Client {
     /// Makes a client of the Redis server at `url`, with the default settings.
     ///
     /// `redis://[user:password@]host[:port][/database]`, or `redis+unix:///path?db=1&user=…&pass=…`. With the feature
-    /// `mysql` also `mysql://user:password@host[:port]/database`. Connections are made when they are needed, so the
-    /// server need not be up yet.
+    /// `tls` also `rediss://…`, for TLS: the server's certificate and that it is for this host are always checked. With
+    /// the feature `mysql` also `mysql://user:password@host[:port]/database`. Connections are made when they are
+    /// needed, so the server need not be up yet.
     ///
     /// # Errors
     ///
@@ -220,6 +221,7 @@ pub struct Builder {
     database: Option<i64>,
     sharded_pubsub: Option<bool>,
     wait_replicas: Option<Replication>,
+    trust: Trust,
     #[cfg(feature = "mysql")]
     lock_table: String,
     on_lost: Option<OnLost>,
@@ -238,6 +240,7 @@ impl Default for Builder {
             database: None,
             sharded_pubsub: None,
             wait_replicas: None,
+            trust: Trust::default(),
             #[cfg(feature = "mysql")]
             lock_table: "redlatch".to_owned(),
             on_lost: None,
@@ -346,6 +349,31 @@ impl Builder {
     /// Defaults to off.
     pub fn wait_replicas(mut self, replicas: u32, timeout: Duration) -> Builder {
         self.wait_replicas = (replicas > 0).then_some(Replication { replicas, timeout });
+        self
+    }
+
+    /// Trusts the certificate authorities in `pem`, one or several, and no others.
+    ///
+    /// For `rediss://` alone; another URL is refused then. Defaults to the authorities that the system trusts.
+    #[cfg(feature = "tls")]
+    pub fn ca_certificate(mut self, pem: impl AsRef<[u8]>) -> Builder {
+        self.trust.set_authorities(pem.as_ref());
+        self
+    }
+
+    /// Shows the server this certificate, which may be followed by those of its authorities, and uses this private key;
+    /// both in PEM form.
+    ///
+    /// For `rediss://` alone; another URL is refused then. Defaults to none: a server with `tls-auth-clients yes`, which
+    /// is its default, asks for one.
+    #[cfg(feature = "tls")]
+    pub fn client_certificate(
+        mut self,
+        certificate_pem: impl AsRef<[u8]>,
+        key_pem: impl AsRef<[u8]>,
+    ) -> Builder {
+        self.trust
+            .set_identity(certificate_pem.as_ref(), key_pem.as_ref());
         self
     }
 
@@ -488,6 +516,7 @@ impl Builder {
             database: self.database.unwrap_or_default(),
             sharded: self.sharded_pubsub,
             replication: self.wait_replicas,
+            trust: self.trust.clone(),
         }
     }
 
@@ -526,6 +555,7 @@ impl Builder {
 
     #[cfg(feature = "mysql")]
     fn open_database(self, id: Arc<str>, url: &str) -> Result<Client> {
+        self.trust.check_is_unused()?;
         let settings = crate::stores::mysql::Settings {
             command_timeout: self.command_timeout,
             connect_timeout: self.connect_timeout,

@@ -145,6 +145,17 @@ pub enum Error {
         /// The commands and channels that the user was found to lack, in the form of ACL rules.
         missing: Vec<String>,
     },
+    /// TLS lets the two not talk to each other: a certificate is missing or is not trusted, on either side, or the server
+    /// speaks no TLS. Nothing was sent.
+    #[error("lock {lock:?}: no trusted connection to {node}: {reason}")]
+    Untrusted {
+        /// The lock.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// What is wrong, and what to do; never a secret.
+        reason: String,
+    },
     /// The name is used by something that is not a lock of this kind; it was left as it is.
     #[error(
         "lock {lock:?}: {node} has something else under this name, which was left as it is: {reason}"
@@ -358,6 +369,7 @@ impl Error {
             | Error::NotReplicated { lock, .. }
             | Error::NoQuorum { lock, .. }
             | Error::Permission { lock, .. }
+            | Error::Untrusted { lock, .. }
             | Error::WrongType { lock, .. }
             | Error::CorruptCount { lock, .. }
             | Error::NoTtl { lock }

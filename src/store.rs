@@ -88,8 +88,8 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     // What a quorum asks of its nodes: the same requests, sent now and answered later. Where sending takes no time, or
     // where nobody asked for it yet, they are answered at once.
 
-    /// Whether a request can be sent without connecting first.
-    fn is_warm(&self) -> bool {
+    /// Whether there is a connection for `purpose` on which a request can be sent without waiting for anything first.
+    fn is_warm(&self, _purpose: Purpose<'_>) -> bool {
         true
     }
 
@@ -110,8 +110,13 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
             })
     }
 
-    /// Asks the server who it is, and notes it as the one behind `voter`.
-    fn enlist(&self, voter: &Voter, _until: Instant) -> Result<Result<(), Abstention>> {
+    /// Makes a connection for `purpose` ready, asks the server who it is, and notes it as the one behind `voter`.
+    fn enlist(
+        &self,
+        voter: &Voter,
+        _purpose: Purpose<'_>,
+        _until: Instant,
+    ) -> Result<Result<(), Abstention>> {
         Ok(match self.identity() {
             Some(identity) => voter.admit(&identity),
             None => Ok(()),
@@ -187,6 +192,17 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     ) -> Flight<'a, Result<Holding>> {
         Flight::Landed(self.inspect(kind, name, visitor, until))
     }
+}
+
+/// What a connection is wanted for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Purpose<'v> {
+    /// A request of this visitor, which may go behind another one of its own.
+    Request(Option<&'v VisitorId>),
+    /// The same, of a server that has to say first whether it may vote.
+    Vote(&'v VisitorId),
+    /// Renewals, which have to be of such a server, too.
+    Renewal,
 }
 
 /// A request that was sent.

@@ -333,6 +333,8 @@ impl Store for All {
                 .subscribe(member.kind, &member.name, source, parker)
         };
         let parts: Vec<Subscription> = self.members.iter().map(subscribe).collect();
+        // A quorum among them needs word from several nodes, the whole from any.
+        parker.need(1);
         let hearing = if parts.iter().any(|part| part.hearing == Hearing::Never) {
             Hearing::Never
         } else if parts.iter().all(|part| part.hearing == Hearing::Live) {

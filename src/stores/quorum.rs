@@ -24,8 +24,8 @@ use crate::error::{Error, NodeAnswer, Result};
 use crate::loss::LossCause;
 use crate::signals::{Parker, Signals};
 use crate::store::{
-    Aloft, Attempt, Doubt, Flight, Hearing, Holding, Refusal, Release, Renewal, SETTLED, Store,
-    Subscription, Transfer, Warning,
+    Aloft, Attempt, Doubt, Flight, Hearing, Holding, Purpose, Refusal, Release, Renewal, SETTLED,
+    Store, Subscription, Transfer, Warning,
 };
 
 /// A bit for each in a word.
@@ -126,7 +126,12 @@ impl Quorum {
             round_trip: AtomicU64::new(0),
         };
         let all: Vec<usize> = (0..quorum.nodes.len()).collect();
-        for (node, enlisted) in quorum.nodes.iter().zip(quorum.enlist(&all, until)) {
+        for (node, enlisted) in
+            quorum
+                .nodes
+                .iter()
+                .zip(quorum.enlist(&all, Purpose::Request(None), until))
+        {
             match enlisted {
                 Ok(Err(Abstention::SameAs(other))) => {
                     let other = quorum.nodes.get(other).map(Node::name).unwrap_or_default();
@@ -148,9 +153,14 @@ impl Quorum {
     }
 
     /// Connects to the nodes `cold`, all at the same time, and asks them who they are.
-    fn enlist(&self, cold: &[usize], until: Instant) -> Vec<Result<Result<(), Abstention>>> {
+    fn enlist(
+        &self,
+        cold: &[usize],
+        purpose: Purpose<'_>,
+        until: Instant,
+    ) -> Vec<Result<Result<(), Abstention>>> {
         let nodes = cold.iter().filter_map(|index| self.nodes.get(*index));
-        let enlist = |node: &Node| node.store.enlist(&node.voter, until);
+        let enlist = |node: &Node| node.store.enlist(&node.voter, purpose, until);
         if cold.len() < 2 {
             return nodes.map(enlist).collect();
         }
@@ -174,8 +184,8 @@ impl Quorum {
     }
 
     /// Makes the nodes `cold` ready to be asked, and leaves out those that cannot be.
-    fn warm_up(&self, cold: &[usize], by: Instant) -> Vec<usize> {
-        let enlisted = self.enlist(cold, by);
+    fn warm_up(&self, cold: &[usize], purpose: Purpose<'_>, by: Instant) -> Vec<usize> {
+        let enlisted = self.enlist(cold, purpose, by);
         let mut ready = Vec::with_capacity(cold.len());
         for (index, enlisted) in cold.iter().zip(enlisted) {
             match (enlisted, self.nodes.get(*index)) {
@@ -209,27 +219,23 @@ impl Quorum {
         until.min(Instant::now() + timeout)
     }
 
-    /// The nodes of `among` in the order in which they are to be asked: first those that can be asked without delay;
-    /// how many these are. Those that are left alone are not there, unless there are too few others.
-    fn in_order(&self, among: u64) -> (Vec<usize>, usize) {
+    /// The nodes of `among` that are not left alone, unless there are too few others; those that can be asked without
+    /// delay apart from the rest.
+    fn in_order(&self, among: u64, purpose: Purpose<'_>) -> (Vec<usize>, Vec<usize>) {
         let all = (0..self.nodes.len()).filter(|index| among & bit(*index) != 0);
         let is_shunned = |index: &usize| self.nodes.get(*index).is_some_and(Node::is_shunned);
         let (shunned, mut order): (Vec<usize>, Vec<usize>) = all.partition(is_shunned);
         if order.len() < self.needed {
             order.extend(shunned);
         }
-        order.sort_by_key(|index| {
+        self.warm_and_cold(order, purpose)
+    }
+
+    fn warm_and_cold(&self, order: Vec<usize>, purpose: Purpose<'_>) -> (Vec<usize>, Vec<usize>) {
+        order.into_iter().partition(|index| {
             let node = self.nodes.get(*index);
-            !node.is_some_and(|node| node.store.is_warm())
-        });
-        let warm = order
-            .iter()
-            .take_while(|index| {
-                let node = self.nodes.get(**index);
-                node.is_some_and(|node| node.store.is_warm())
-            })
-            .count();
-        (order, warm)
+            node.is_some_and(|node| node.store.is_warm(purpose))
+        })
     }
 
     fn all(&self) -> u64 {
@@ -289,27 +295,30 @@ impl Quorum {
                 *place = *not_after;
             }
         }
-        let is_settled = self.settle(&mut doubt, self.deadline(claim.lease, until));
+        let is_settled = self.settle(&mut doubt, claim.lease, until);
         (!is_settled).then_some(doubt)
     }
 
     /// Withdraws at all nodes that are in doubt. Returns whether none is any more.
-    fn settle(&self, doubt: &mut Doubt, until: Instant) -> bool {
-        let mut sky = Sky::new(until);
+    fn settle(&self, doubt: &mut Doubt, lease: Duration, until: Instant) -> bool {
         let not_after: Vec<i64> = (0..self.nodes.len())
             .map(|index| doubt.not_after(index))
             .collect();
         doubt.not_after = not_after.into();
-        for (index, node) in self.nodes.iter().enumerate() {
-            let not_after = doubt.not_after(index);
-            if not_after != SETTLED && !node.is_shunned() {
-                let doubt = Doubt {
-                    not_after: smallvec![not_after],
-                    ..doubt.clone()
-                };
-                sky.add(index, node.store.launch_withdraw(doubt, until));
-            }
-        }
+        let open = doubt.not_after.iter().zip(&self.nodes).enumerate();
+        let open = open
+            .filter(|(_, (not_after, node))| **not_after != SETTLED && !node.is_shunned())
+            .map(|(index, _)| index)
+            .collect();
+        let purpose = Purpose::Request(Some(&doubt.visitor));
+        let order = self.warm_and_cold(open, purpose);
+        let mut sky = self.launch(order, purpose, lease, until, |index, node, by| {
+            let doubt = Doubt {
+                not_after: smallvec![doubt.not_after(index)],
+                ..doubt.clone()
+            };
+            node.store.launch_withdraw(doubt, by)
+        });
         while let Some((index, answer)) = sky.next() {
             let Some(node) = self.nodes.get(index) else {
                 continue;
@@ -418,13 +427,12 @@ impl Quorum {
             count: claim.count.saturating_add(1),
             ..claim.clone()
         };
-        let by = self.deadline(claim.lease, until);
-        let mut sky = Sky::new(by);
-        for (index, _) in open {
-            if let Some(node) = self.nodes.get(*index) {
-                sky.add(*index, node.store.launch_release_level(&raised, by));
-            }
-        }
+        let raised_at = open.iter().map(|(index, _)| *index).collect();
+        let purpose = Purpose::Request(Some(&claim.visitor));
+        let order = self.warm_and_cold(raised_at, purpose);
+        let mut sky = self.launch(order, purpose, claim.lease, until, |_, node, by| {
+            node.store.launch_release_level(&raised, by)
+        });
         // A node that does not answer keeps the higher count, which the last release frees all the same.
         while sky.next().is_some() {}
     }
@@ -437,14 +445,11 @@ impl Quorum {
             Some(spread) => spread.nodes |= may_have,
             None => return,
         }
-        let by = self.deadline(claim.lease, until);
-        let mut sky = Sky::new(by);
-        for index in nodes {
-            if let Some(node) = self.nodes.get(*index) {
-                let flight = node.store.launch_acquire(claim, true, &node.voter, by);
-                sky.add(*index, flight);
-            }
-        }
+        let purpose = Purpose::Vote(&claim.visitor);
+        let order = self.warm_and_cold(nodes.to_vec(), purpose);
+        let mut sky = self.launch(order, purpose, claim.lease, until, |_, node, by| {
+            node.store.launch_acquire(claim, true, &node.voter, by)
+        });
         while let Some((index, answer)) = sky.next() {
             self.hear(index, answer);
         }
@@ -493,23 +498,25 @@ impl Store for Quorum {
     fn acquire(&self, claim: &Claim, until: Instant) -> Result<Attempt> {
         let sent = Moment::now();
         let begun = Instant::now();
-        let (order, warm) = self.in_order(self.all());
-        let (warm, cold) = order.split_at(warm);
+        let purpose = Purpose::Vote(&claim.visitor);
+        let (warm, cold) = self.in_order(self.all(), purpose);
         let mut tally = Tally::new(self.nodes.len());
         let mut sky = Sky::new(self.deadline(claim.lease, until));
-        for index in warm {
+        for index in &warm {
             self.ask(*index, claim, &mut sky);
         }
         if warm.len() >= self.needed {
+            // If some of them are silent the others are needed, and there must be time left for those.
+            let patience = sky.by.min(begun + self.round_trip() * 4 + SOON);
             while !tally.is_decided(self.needed, sky.len() + cold.len()) {
-                let Some((index, answer)) = sky.next() else {
+                let Some((index, answer)) = sky.next_within(patience) else {
                     break;
                 };
                 tally.note(index, self.hear(index, answer));
             }
         }
         // The others get it too, so that the hold survives the end of one of those that have it.
-        let ready = self.warm_up(cold, sky.by);
+        let ready = self.warm_up(&cold, purpose, sky.by);
         if !ready.is_empty() {
             // A node that did not answer may have taken all of the time.
             sky.by = self.deadline(claim.lease, until);
@@ -563,7 +570,7 @@ impl Store for Quorum {
         };
         let mut said: Vec<SmallVec<[(usize, Renewal); 5]>> =
             claims.iter().map(|_| SmallVec::new()).collect();
-        let mut sky = self.launch(self.all(), lease, until, |node, by| {
+        let mut sky = self.launch_at(self.all(), Purpose::Renewal, lease, until, |_, node, by| {
             node.store.launch_renew(claims, &node.voter, by)
         });
         while let Some((index, answers)) = sky.next() {
@@ -617,9 +624,13 @@ impl Store for Quorum {
             }
         }
         let lease = self.settings.max_lease;
-        let mut sky = self.launch(spread, lease, until, |node, by| {
-            node.store.launch_release(claim, by)
-        });
+        let mut sky = self.launch_at(
+            spread,
+            Purpose::Request(Some(&claim.visitor)),
+            lease,
+            until,
+            |_, node, by| node.store.launch_release(claim, by),
+        );
         let (mut done, mut others_wait) = (0, false);
         let mut patience = sky.by;
         while let Some((index, answer)) = sky.next_within(patience) {
@@ -685,9 +696,13 @@ impl Store for Quorum {
     fn release_level(&self, claim: &Claim, until: Instant) -> Result<Release> {
         let mut tally = Tally::new(self.nodes.len());
         let spread = self.spread(&claim.visitor);
-        let mut sky = self.launch(spread, claim.lease, until, |node, by| {
-            node.store.launch_release_level(claim, by)
-        });
+        let mut sky = self.launch_at(
+            spread,
+            Purpose::Request(Some(&claim.visitor)),
+            claim.lease,
+            until,
+            |_, node, by| node.store.launch_release_level(claim, by),
+        );
         while !tally.is_decided(self.needed, sky.len()) {
             let Some((index, answer)) = sky.next() else {
                 break;
@@ -725,15 +740,19 @@ impl Store for Quorum {
 
     fn withdraw(&self, doubt: &mut Doubt, until: Instant) -> Result<bool> {
         self.spreads.lock().remove(&doubt.visitor);
-        Ok(self.settle(doubt, self.deadline(self.settings.max_lease, until)))
+        Ok(self.settle(doubt, self.settings.max_lease, until))
     }
 
     fn force_release(&self, kind: Kind, name: &Arc<str>, until: Instant) -> Result<bool> {
         let lease = self.settings.max_lease;
         let mut said: Vec<Option<Said>> = self.nodes.iter().map(|_| None).collect();
-        let mut sky = self.launch(self.all(), lease, until, |node, by| {
-            node.store.launch_force_release(kind, name, by)
-        });
+        let mut sky = self.launch_at(
+            self.all(),
+            Purpose::Request(None),
+            lease,
+            until,
+            |_, node, by| node.store.launch_force_release(kind, name, by),
+        );
         let (mut answered, mut was_held) = (0, false);
         while let Some((index, answer)) = sky.next() {
             let what = match answer {
@@ -764,9 +783,13 @@ impl Store for Quorum {
     ) -> Result<Holding> {
         let lease = self.settings.max_lease;
         let mut said: Vec<Option<Said>> = self.nodes.iter().map(|_| None).collect();
-        let mut sky = self.launch(self.all(), lease, until, |node, by| {
-            node.store.launch_inspect(kind, name, visitor, by)
-        });
+        let mut sky = self.launch_at(
+            self.all(),
+            Purpose::Request(visitor),
+            lease,
+            until,
+            |_, node, by| node.store.launch_inspect(kind, name, visitor, by),
+        );
         let mut holdings = Vec::with_capacity(self.nodes.len());
         while let Some((index, answer)) = sky.next() {
             let what = match answer {
@@ -846,7 +869,11 @@ impl Store for Quorum {
 
     fn check(&self, until: Instant) -> Result<Vec<Warning>> {
         let mut warnings: Vec<Warning> = self.flaws().into_iter().collect();
-        for node in &self.nodes {
+        for (looked_at, node) in self.nodes.iter().enumerate() {
+            // One that is silent must leave time for those behind it.
+            let now = Instant::now();
+            let left = u32::try_from(self.nodes.len() - looked_at).unwrap_or(u32::MAX);
+            let until = now + until.saturating_duration_since(now) / left;
             match node.store.check(until) {
                 Ok(found) => warnings.extend(found),
                 Err(error) => warnings.push(Warning {
@@ -871,30 +898,42 @@ impl Store for Quorum {
 const SOON: Duration = Duration::from_micros(300);
 
 impl Quorum {
-    /// Sends a request to all nodes of `among` that can be reached: at once where there is a connection.
-    fn launch<'a, T>(
+    /// Sends a request to all nodes of `among` that can be reached.
+    fn launch_at<'a, T>(
         &'a self,
         among: u64,
+        purpose: Purpose<'_>,
         lease: Duration,
         until: Instant,
-        launch: impl Fn(&'a Node, Instant) -> Flight<'a, T>,
+        launch: impl Fn(usize, &'a Node, Instant) -> Flight<'a, T>,
     ) -> Sky<'a, T> {
-        let (order, warm) = self.in_order(among);
-        let (warm, cold) = order.split_at(warm);
+        let order = self.in_order(among, purpose);
+        self.launch(order, purpose, lease, until, launch)
+    }
+
+    /// Sends a request to the warm nodes at once, and to the cold ones that can be reached as soon as they are.
+    fn launch<'a, T>(
+        &'a self,
+        (warm, cold): (Vec<usize>, Vec<usize>),
+        purpose: Purpose<'_>,
+        lease: Duration,
+        until: Instant,
+        launch: impl Fn(usize, &'a Node, Instant) -> Flight<'a, T>,
+    ) -> Sky<'a, T> {
         let mut sky = Sky::new(self.deadline(lease, until));
         for index in warm {
-            if let Some(node) = self.nodes.get(*index) {
-                sky.add(*index, launch(node, sky.by));
+            if let Some(node) = self.nodes.get(index) {
+                sky.add(index, launch(index, node, sky.by));
             }
         }
-        let ready = self.warm_up(cold, sky.by);
+        let ready = self.warm_up(&cold, purpose, sky.by);
         if !ready.is_empty() {
             // A node that did not answer may have taken all of the time.
             sky.by = self.deadline(lease, until);
         }
         for index in ready {
             if let Some(node) = self.nodes.get(index) {
-                sky.add(index, launch(node, sky.by));
+                sky.add(index, launch(index, node, sky.by));
             }
         }
         sky

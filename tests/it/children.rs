@@ -8,6 +8,7 @@ fn entry() {
     let known = crate::faults_process::play(&role)
         || crate::faults_waiting::play(&role)
         || crate::chaos::play(&role)
-        || crate::crowd::play(&role);
+        || crate::crowd::play(&role)
+        || crate::redlock::play(&role);
     assert!(known, "no role {role}");
 }

@@ -430,14 +430,14 @@ fn a_thread_alone_needs_no_more_than_a_connection_or_two() {
 
 // F25, F26
 
-/// The commands that scripts call, but for those that are only the last resort of one.
+/// The commands that scripts call, but for those that are only the last resort of one, or for another kind of lock.
 fn needed() -> Vec<String> {
     let mut commands: Vec<_> = SCRIPTS
         .iter()
         .flat_map(|script| script.split("call('").skip(1))
         .filter_map(|rest| rest.split_once('\''))
         .map(|(command, _)| command.to_lowercase())
-        .filter(|command| command != "del")
+        .filter(|command| command != "del" && command != "get")
         .collect();
     commands.sort();
     commands.dedup();
@@ -991,14 +991,25 @@ fn a_url_that_cannot_be_used_is_refused_without_a_word_of_it() {
 #[test]
 fn an_encrypted_connection_is_never_replaced_by_a_plain_one() {
     let server = RedisServer::start();
-    for scheme in ["rediss", "valkeys"] {
+    for scheme in ["rediss", "valkeys", "Rediss"] {
         let url = server.url().replace("redis://", &format!("{scheme}://"));
         for url in [url.clone(), format!("{url}/#insecure")] {
-            let result = Client::open(&url);
-            fails(result, Class::Config);
+            let result = quick().open(&url);
+            if cfg!(feature = "tls") && !url.contains('#') {
+                if let Ok(client) = result {
+                    client.lock("orders").try_lock().unwrap_err();
+                }
+            } else {
+                let error = fails(result, Class::Config);
+                assert!(
+                    cfg!(feature = "tls") || error.to_string().contains("feature `tls`"),
+                    "{error}"
+                );
+            }
         }
     }
     assert!(connections(&server).is_empty());
+    is_empty(&server);
 }
 
 #[test]

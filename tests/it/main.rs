@@ -2,12 +2,14 @@
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
-    reason = "what cannot go on fails the test"
+    clippy::print_stdout,
+    reason = "what cannot go on fails the test, and some tell what they measured"
 )]
 
 #[macro_use]
 mod place;
 
+mod acl;
 mod api;
 mod chaos;
 mod children;
@@ -25,3 +27,6 @@ mod mysql;
 mod oracles;
 mod redlock;
 mod tidy;
+#[cfg(feature = "tls")]
+mod tls;
+mod token;

@@ -1,38 +1,89 @@
-//! Where the laws are tried: in memory, on a Redis server, in a database.
+//! Where the laws are tried: in memory, on a Redis server, there with TLS and with no more rights than are needed, as
+//! token locks, on a quorum of servers, in a database.
 
 use std::time::Duration;
 
-use redlatch::{Builder, Client};
+use redlatch::{Builder, Client, Lock, Redlock};
 
 #[cfg(feature = "mysql")]
-use crate::kit::{Database, MariaDb};
+use crate::kit::MariaDb;
 use crate::kit::{RedisServer, ms};
+use crate::laws::Settings;
 
 /// Somewhere to keep locks.
 pub(crate) struct Place {
-    server: Option<RedisServer>,
-    #[cfg(feature = "mysql")]
-    database: Option<Database<'static>>,
+    /// `None` for the memory of this process.
+    open: Option<Box<dyn Fn(Builder) -> Client + Send + Sync>>,
     first: std::sync::OnceLock<Client>,
+    /// The servers of a quorum.
+    quorum: Vec<RedisServer>,
+    has_token_locks: bool,
+}
+
+/// Where the locks of one process come from.
+pub(crate) enum Source {
+    Client(Client),
+    Token(Client),
+    Redlock(Redlock),
+}
+
+impl Source {
+    pub(crate) fn lock(&self, name: &str) -> Lock {
+        match self {
+            Source::Client(client) => client.lock(name),
+            Source::Token(client) => client.token_lock(name),
+            Source::Redlock(redlock) => redlock.lock(name),
+        }
+    }
+
+    pub(crate) fn shutdown(&self) {
+        match self {
+            Source::Client(client) | Source::Token(client) => client.shutdown(),
+            Source::Redlock(redlock) => redlock.shutdown(),
+        }
+    }
 }
 
 impl Place {
+    fn of(open: impl Fn(Builder) -> Client + Send + Sync + 'static) -> Place {
+        Place {
+            open: Some(Box::new(open)),
+            first: Default::default(),
+            quorum: Vec::new(),
+            has_token_locks: false,
+        }
+    }
+
     pub(crate) fn memory() -> Place {
         Place {
-            server: None,
-            #[cfg(feature = "mysql")]
-            database: None,
+            open: None,
             first: Default::default(),
+            quorum: Vec::new(),
+            has_token_locks: false,
         }
     }
 
     pub(crate) fn redis() -> Place {
-        Place {
-            server: Some(RedisServer::start()),
-            #[cfg(feature = "mysql")]
-            database: None,
-            first: Default::default(),
-        }
+        let server = RedisServer::start();
+        Place::of(move |builder| builder.open(&server.url()).unwrap())
+    }
+
+    /// A Redis server, as a user who has the rights in the documentation and no others.
+    pub(crate) fn rights() -> Place {
+        let (server, url) = crate::acl::least();
+        Place::of(move |builder| {
+            let _server = &server;
+            builder.key_prefix(crate::acl::PREFIX).open(&url).unwrap()
+        })
+    }
+
+    #[cfg(feature = "tls")]
+    pub(crate) fn tls() -> Place {
+        let server = crate::tls::Server::start();
+        Place::of(move |builder| {
+            let builder = builder.ca_certificate(crate::tls::authority());
+            builder.open(&server.url()).unwrap()
+        })
     }
 
     #[cfg(feature = "mysql")]
@@ -40,26 +91,51 @@ impl Place {
         let database = MariaDb::shared().database();
         let tables = Client::open(&database.url()).unwrap();
         tables.create_tables().unwrap();
+        Place::of(move |builder| builder.open(&database.url()).unwrap())
+    }
+
+    pub(crate) fn redlock() -> Place {
         Place {
-            server: None,
-            database: Some(database),
-            first: Default::default(),
+            quorum: (0..3).map(|_| RedisServer::start()).collect(),
+            ..Place::memory()
+        }
+    }
+
+    pub(crate) fn token_in_memory() -> Place {
+        Place {
+            has_token_locks: true,
+            ..Place::memory()
+        }
+    }
+
+    pub(crate) fn token() -> Place {
+        Place {
+            has_token_locks: true,
+            ..Place::redis()
         }
     }
 
     /// A client of this place; each call is another process, so to say.
-    pub(crate) fn client(&self) -> Client {
-        self.client_with(Client::builder().watchdog_timeout(LEASE))
+    pub(crate) fn client(&self) -> Source {
+        self.client_with(Settings::default().watchdog_timeout(LEASE))
     }
 
     /// A client with these settings; in memory only the first one has its own.
-    pub(crate) fn client_with(&self, builder: Builder) -> Client {
-        #[cfg(feature = "mysql")]
-        if let Some(database) = &self.database {
-            return builder.open(&database.url()).unwrap();
+    pub(crate) fn client_with(&self, settings: Settings) -> Source {
+        if !self.quorum.is_empty() {
+            return Source::Redlock(self.redlock_with(settings));
         }
-        match &self.server {
-            Some(server) => builder.open(&server.url()).unwrap(),
+        let client = self.plain_client_with(settings.builder());
+        if self.has_token_locks {
+            Source::Token(client)
+        } else {
+            Source::Client(client)
+        }
+    }
+
+    fn plain_client_with(&self, builder: Builder) -> Client {
+        match &self.open {
+            Some(open) => open(builder),
             None => match self.first.get() {
                 Some(first) => first.another().unwrap(),
                 None => {
@@ -71,6 +147,28 @@ impl Place {
         }
     }
 
+    fn redlock_with(&self, settings: Settings) -> Redlock {
+        let nodes = self.quorum.iter().map(RedisServer::url);
+        let builder = Redlock::builder()
+            .nodes(nodes.map(|url| Client::open(&url).unwrap()))
+            // A busy machine is no silent node.
+            .node_timeout(ms(500))
+            // As long as other locks may last.
+            .max_lease(Duration::from_secs(365 * 24 * 60 * 60))
+            .watchdog_timeout(settings.watchdog_timeout.unwrap_or(Duration::from_secs(30)))
+            .trust_new_nodes();
+        let builder = match settings.on_lost {
+            Some(hook) => builder.on_lost(hook),
+            None => builder,
+        };
+        builder.build().unwrap()
+    }
+
+    /// Whether a grant takes several servers.
+    pub(crate) fn is_slow(&self) -> bool {
+        !self.quorum.is_empty()
+    }
+
     /// Whether all clients of this place live in the process that made the first.
     pub(crate) fn is_one_process(&self) -> bool {
         self.first.get().is_some()
@@ -80,18 +178,23 @@ impl Place {
 /// The watchdog's lease in these tests: long enough for a busy machine, short enough to wait for.
 pub(crate) const LEASE: Duration = ms(900);
 
-/// Tries every law at every place.
+/// Tries every law at every place; those of re-entry where locks are reentrant.
 macro_rules! laws {
-    ($($law:ident)*) => {
-        mod memory {
-            $(#[test] fn $law() { super::$law(&crate::place::Place::memory()); })*
-        }
-        mod redis {
-            $(#[test] fn $law() { super::$law(&crate::place::Place::redis()); })*
-        }
+    (every { $($law:ident)* } reentrant { $($more:ident)* }) => {
+        laws! { @memory $($law)* $($more)* }
+        laws! { @redis $($law)* $($more)* }
+        laws! { @rights $($law)* $($more)* }
+        laws! { @redlock $($law)* $($more)* }
+        laws! { @token_in_memory $($law)* }
+        laws! { @token $($law)* }
+        #[cfg(feature = "tls")]
+        laws! { @tls $($law)* $($more)* }
         #[cfg(feature = "mysql")]
-        mod mysql {
-            $(#[test] fn $law() { super::$law(&crate::place::Place::mysql()); })*
+        laws! { @mysql $($law)* $($more)* }
+    };
+    (@$place:ident $($law:ident)*) => {
+        mod $place {
+            $(#[test] fn $law() { super::$law(&crate::place::Place::$place()); })*
         }
     };
 }

@@ -46,6 +46,11 @@ const RULES: &[Rule] = &[
         why: "only this store knows the client",
     },
     Rule {
+        words: &["rustls::"],
+        only_in: &["stores/redis/tls.rs"],
+        why: "only this file knows the crate",
+    },
+    Rule {
         words: &["mysql::"],
         only_in: &["stores/mysql"],
         why: "only this store knows the crate",
@@ -238,7 +243,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn files(dir: &Path) -> Vec<PathBuf> {
+pub(crate) fn files(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir)
         .expect("a folder of sources")
         .map(|entry| entry.expect("an entry").path());
@@ -250,7 +255,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// The numbered lines of code, without comments and test modules; it relies on the layout of rustfmt.
-fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(crate) fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines: Vec<_> = text.lines().collect();
     let mut test_module_until = None;
     let mut kept = Vec::new();

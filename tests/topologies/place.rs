@@ -9,6 +9,7 @@ use redlatch::{Builder, Client, Guard, Interrupt, Lock};
 use crate::bed::sentinels::NAME;
 use crate::bed::{AGREEMENT, Cluster, Replicas, Sentinels};
 use crate::kit::{eventually, ms};
+use crate::laws::Settings;
 
 /// The watchdog's lease in these tests: long enough for a busy machine, short enough to wait for.
 pub(crate) const LEASE: Duration = ms(900);
@@ -57,12 +58,17 @@ impl Place {
 
     /// A client of this place; each call is another process, so to say.
     pub(crate) fn client(&self) -> Client {
-        self.client_with(Client::builder().watchdog_timeout(LEASE))
+        self.client_with(Settings::default().watchdog_timeout(LEASE))
     }
 
     /// A client with these settings.
-    pub(crate) fn client_with(&self, builder: Builder) -> Client {
-        (self.open)(builder.key_prefix(&self.prefix))
+    pub(crate) fn client_with(&self, settings: Settings) -> Client {
+        (self.open)(settings.builder().key_prefix(&self.prefix))
+    }
+
+    /// Whether a grant takes several servers.
+    pub(crate) fn is_slow(&self) -> bool {
+        false
     }
 
     /// Whether all clients of this place live in the process that made the first.
@@ -87,6 +93,9 @@ macro_rules! laws {
         laws! { @sentinel $($law)* }
         laws! { @cluster $($law)* }
         laws! { @replicas $($law)* }
+    };
+    (every { $($law:ident)* } reentrant { $($more:ident)* }) => {
+        laws! { $($law)* $($more)* }
     };
     (@$place:ident $($law:ident)*) => {
         mod $place {

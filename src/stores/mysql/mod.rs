@@ -24,8 +24,8 @@ use crate::error::{Error, Result};
 use crate::loss::LossCause;
 use crate::signals::{Parker, Signals};
 use crate::store::{
-    Attempt, Doubt, Hearing, Holding, Refusal, Release, Renewal, Store, Subscription, Transfer,
-    Warning,
+    Attempt, Doubt, Hearing, Holding, Purpose, Refusal, Release, Renewal, Store, Subscription,
+    Transfer, Warning,
 };
 use crate::sync::Mutex;
 
@@ -692,7 +692,7 @@ impl Store for MySql {
         Arc::clone(self.pool.node())
     }
 
-    fn enlist(&self, _: &Voter, _: Instant) -> Result<Result<(), Abstention>> {
+    fn enlist(&self, _: &Voter, _: Purpose<'_>, _: Instant) -> Result<Result<(), Abstention>> {
         Err(Error::InvalidConfig {
             setting: "the nodes of a quorum",
             reason: format!(

@@ -518,7 +518,8 @@ impl Shared {
                 Err(fault) => {
                     let fault = fault.at(&source.node);
                     // What a server says, such as that the password is wrong, is what somebody has to hear of.
-                    if trouble.is_none() || matches!(fault, Fault::Server(_)) {
+                    if trouble.is_none() || matches!(fault, Fault::Server(_) | Fault::Untrusted(_))
+                    {
                         trouble = Some(fault);
                     }
                 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use redis::Value;
 
 use super::node::Node;
-use super::pool::{Boarded, lacks_script};
+use super::pool::{Boarded, lacks_eval, lacks_script};
 use super::scripts::Script;
 use super::wire::{Fault, Wire};
 use super::{Chunk, Copies, Heard, Redis, chunks_of, hear, keys, reason_of};
@@ -60,13 +60,15 @@ struct Flying<'a, F> {
     visitor: VisitorId,
     copies: Copies,
     tells_time: bool,
+    by_text: bool,
     until: Instant,
     finish: Option<F>,
 }
 
 impl<T, F: FnOnce(Result<Value, Fault>, &Copies) -> T> Aloft<T> for Flying<'_, F> {
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.boarded.as_ref().map(|boarded| boarded.wire.fd())
+        let wire = &self.boarded.as_ref()?.wire;
+        (!wire.has_buffered()).then(|| wire.fd())
     }
 
     fn land(mut self: Box<Self>, until: Instant) -> Option<T> {
@@ -84,6 +86,14 @@ impl<T, F: FnOnce(Result<Value, Fault>, &Copies) -> T> Aloft<T> for Flying<'_, F
         }
         if let (Ok(reply), Some(sent), true) = (&reply, self.copies.first_sent, self.tells_time) {
             wire.note_time_in(reply, sent);
+        }
+        match &reply {
+            Err(Fault::Server(text)) if lacks_script(text) => wire.has_forgotten_scripts(),
+            // Who may not send scripts may call those that others have.
+            Err(Fault::Server(text)) if self.by_text && lacks_eval(text) => {
+                reply = Err(Fault::Server("NOSCRIPT".to_owned()));
+            }
+            _ => {}
         }
         self.alone.node.pool.give_back(wire, &reply);
         // What follows may need a connection again.
@@ -113,7 +123,8 @@ struct Renewing<'a> {
 
 impl Aloft<Vec<Renewal>> for Renewing<'_> {
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.wire.as_ref().map(Wire::fd)
+        let wire = self.wire.as_ref()?;
+        (!wire.has_buffered()).then(|| wire.fd())
     }
 
     fn land(mut self: Box<Self>, until: Instant) -> Option<Vec<Renewal>> {
@@ -148,6 +159,7 @@ impl<'a> Alone<'a> {
         finish: impl FnOnce(Result<Value, Fault>, &Copies) -> T + 'a,
     ) -> Flight<'a, T> {
         let mut copies = Copies::default();
+        let mut by_text = false;
         let sent = (|| {
             if self.node.pool.uses_text() {
                 // It takes the blocking way, as a script that is not known does.
@@ -165,7 +177,10 @@ impl<'a> Alone<'a> {
                 };
                 copies.first_sent = Some(sent);
                 copies.not_after = expiry;
-                let packed = request.script.pack(false, &[request.key], args);
+                // Nobody may be there any more to send it again if the server does not know it.
+                by_text = !boarded.wire.knows(request.script.text);
+                let packed = request.script.pack(by_text, &[request.key], args);
+                boarded.wire.teach(request.script.text);
                 match boarded.wire.send(&packed, until) {
                     // The server had closed a connection that lay idle. Nothing was sent.
                     Err(Fault::NotSent(_)) if boarded.owed == 0 && !request.votes && !is_second => {
@@ -183,6 +198,7 @@ impl<'a> Alone<'a> {
                 visitor: request.visitor.clone(),
                 copies,
                 tells_time: request.expires,
+                by_text,
                 until,
                 finish: Some(finish),
             })),
@@ -201,7 +217,16 @@ impl<'a> Alone<'a> {
     fn board_voting(self, claim: &Claim, voter: &Voter, until: Instant) -> Result<Boarded> {
         let pool = &self.node.pool;
         let fault = |fault| self.error(&claim.name, fault);
-        let mut boarded = pool.board(&claim.visitor, until).map_err(fault)?;
+        let mut boarded = pool
+            .board(&claim.visitor, Wire::is_identified, until)
+            .map_err(fault)?;
+        while boarded.owed > 0 && !boarded.wire.is_identified() {
+            // The answer to the question who it is would come behind these.
+            match boarded.wire.receive(until) {
+                Err(error @ Fault::NoReply { .. }) => return Err(fault(error)),
+                _ => boarded.owed -= 1,
+            }
+        }
         match vote_of(&mut boarded.wire, voter, until) {
             Ok(Ok(())) => Ok(boarded),
             Ok(Err(abstention)) => {
@@ -298,7 +323,7 @@ impl<'a> Alone<'a> {
         claim: &'a Claim,
         until: Instant,
     ) -> Flight<'a, Result<Release>> {
-        let boarded = match self.node.pool.board(&claim.visitor, until) {
+        let boarded = match self.node.pool.board(&claim.visitor, |_| true, until) {
             Ok(boarded) => boarded,
             Err(fault) => return Flight::Landed(Err(self.error(&claim.name, fault))),
         };
@@ -321,7 +346,7 @@ impl<'a> Alone<'a> {
         claim: &'a Claim,
         until: Instant,
     ) -> Flight<'a, Result<Release>> {
-        let boarded = match self.node.pool.board(&claim.visitor, until) {
+        let boarded = match self.node.pool.board(&claim.visitor, |_| true, until) {
             Ok(boarded) => boarded,
             Err(fault) => return Flight::Landed(Err(self.error(&claim.name, fault))),
         };
@@ -349,7 +374,7 @@ impl<'a> Alone<'a> {
     }
 
     pub(super) fn fly_withdraw(self, mut doubt: Doubt, until: Instant) -> Flight<'a, Result<bool>> {
-        let boarded = match self.node.pool.board(&doubt.visitor, until) {
+        let boarded = match self.node.pool.board(&doubt.visitor, |_| true, until) {
             Ok(boarded) => boarded,
             Err(fault) => return Flight::Landed(Err(self.error(&doubt.name, fault))),
         };
@@ -382,7 +407,7 @@ impl<'a> Alone<'a> {
     ) -> Flight<'a, Result<bool>> {
         // No hold has this visitor, so it goes behind nobody's request.
         let nobody = Kind::Reentrant.visitor("", 0, 0);
-        let boarded = match self.node.pool.board(&nobody, until) {
+        let boarded = match self.node.pool.board(&nobody, |_| true, until) {
             Ok(boarded) => boarded,
             Err(fault) => return Flight::Landed(Err(self.error(name, fault))),
         };
@@ -419,7 +444,11 @@ impl<'a> Alone<'a> {
         until: Instant,
     ) -> Flight<'a, Result<Holding>> {
         let nobody = Kind::Reentrant.visitor("", 0, 0);
-        let boarded = match self.node.pool.board(visitor.unwrap_or(&nobody), until) {
+        let boarded = match self
+            .node
+            .pool
+            .board(visitor.unwrap_or(&nobody), |_| true, until)
+        {
             Ok(boarded) => boarded,
             Err(fault) => return Flight::Landed(Err(self.error(name, fault))),
         };

@@ -14,6 +14,9 @@ mod route;
 mod scripts;
 mod sentinel;
 mod subscriber;
+#[cfg_attr(feature = "tls", path = "tls.rs")]
+#[cfg_attr(not(feature = "tls"), path = "tls_off.rs")]
+mod tls;
 mod wire;
 
 use std::fmt;
@@ -29,8 +32,8 @@ use crate::error::{Error, Result};
 use crate::loss::LossCause;
 use crate::signals::{Parker, Signals};
 use crate::store::{
-    Attempt, Doubt, Flight, Hearing, Holding, Refusal, Release, Renewal, Store, Subscription,
-    Transfer, Warning,
+    Attempt, Doubt, Flight, Hearing, Holding, Purpose, Refusal, Release, Renewal, Store,
+    Subscription, Transfer, Warning,
 };
 use crate::stores::slots::SlotMaker;
 use crate::trace;
@@ -46,6 +49,7 @@ pub(crate) use replication::Replication;
 use route::Route;
 use scripts::{Script, Scripts};
 use sentinel::Sentinels;
+pub(crate) use tls::Trust;
 use wire::{Address, Fault, Wire, brief};
 
 /// How many holds one call of the renewal script renews, so that it keeps the server for less than a millisecond.
@@ -58,7 +62,7 @@ const RUNAWAY_CLOCK: &str =
     "TRYAGAIN the server's clock runs away from ours, or others write to this key";
 
 /// The settings of a client that concern its store.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) command_timeout: Duration,
     pub(crate) connect_timeout: Duration,
@@ -71,6 +75,7 @@ pub(crate) struct Settings {
     /// Whether unlock messages in a cluster are sharded; `None` to find it out.
     pub(crate) sharded: Option<bool>,
     pub(crate) replication: Option<Replication>,
+    pub(crate) trust: Trust,
 }
 
 /// A user, empty for the default one, and its password.
@@ -100,7 +105,7 @@ pub(crate) struct Redis {
 impl Redis {
     /// One server.
     pub(crate) fn open(url: &str, settings: &Settings) -> Result<Redis> {
-        let address = Address::parse(url, settings.connect_timeout)?;
+        let address = Address::parse(url, settings.connect_timeout, &settings.trust)?;
         Redis::on(Arc::new(address), settings)
     }
 
@@ -230,7 +235,7 @@ impl Redis {
                         reply
                     }),
             };
-            if matches!(reply, Err(Fault::NotSent(_) | Fault::Server(_))) {
+            if !matches!(reply, Ok(_) | Err(Fault::NoReply { .. })) {
                 // This copy has not run.
                 copies.first_sent = first_sent;
             }
@@ -435,11 +440,11 @@ impl Redis {
             Fault::NotSent(reason) | Fault::NoReply { reason, .. } => {
                 Error::Unreachable { lock, node, reason }
             }
+            Fault::Untrusted(reason) => Error::Untrusted { lock, node, reason },
             Fault::Server(reason) => match class_of(&reason) {
                 Class::Permission => {
-                    let mut missing = self.missing_rights(&lock);
+                    let mut missing = self.missing_rights(self.scripts.kind_in(&reason), &lock);
                     if missing.is_empty() {
-                        // Without TIME, EVAL or the key there is no way to ask.
                         missing.extend(named_in(&reason, &lock));
                     }
                     Error::Permission {
@@ -457,24 +462,16 @@ impl Redis {
     }
 
     /// The rights that the user lacks for this lock, as ACL rules; empty if that cannot be found out.
-    fn missing_rights(&self, lock: &str) -> Vec<String> {
+    fn missing_rights(&self, kind: Kind, lock: &str) -> Vec<String> {
         let channel = keys::channel(lock);
         let until = Instant::now() + Duration::from_millis(500);
-        let Ok(Value::Array(refused)) =
-            self.call(&self.scripts.rights, lock, &[channel.as_bytes()], until)
-        else {
-            return Vec::new();
+        let kind = match kind {
+            Kind::Reentrant => "",
+            Kind::Token => "token",
         };
-        let mut missing: Vec<String> = refused
-            .iter()
-            .map(|refused| match text_of(refused).as_str() {
-                "~" => format!("~{lock}"),
-                "&" => format!("&{channel}"),
-                command => format!("+{command}"),
-            })
-            .collect();
-        missing.dedup();
-        missing
+        let args = [channel.as_bytes(), kind.as_bytes()];
+        let reply = self.call(&self.scripts.rights, lock, &args, until);
+        missing_in(reply, lock)
     }
 
     fn release_once(&self, claim: &Claim, channel: &str, until: Instant) -> Result<Release, Fault> {
@@ -738,7 +735,7 @@ fn discount(outcomes: &mut [Renewal], flaw: &str) {
 fn addresses(urls: &[String], setting: &'static str, settings: &Settings) -> Result<Vec<Address>> {
     let mut addresses: Vec<Address> = Vec::with_capacity(urls.len());
     for url in urls {
-        let address = Address::parse(url, settings.connect_timeout)?;
+        let address = Address::parse(url, settings.connect_timeout, &settings.trust)?;
         if !addresses.iter().any(|it| it.node == address.node) {
             addresses.push(address);
         }
@@ -778,7 +775,7 @@ impl Store for Redis {
                 // The first one did it: nobody else can have freed this visitor's hold and nothing proves a loss.
                 Ok(_) => return Ok(Release::done()),
                 // Whether the first one did it is not known, whatever became of the second.
-                Err(Fault::NotSent(reason)) => Fault::NoReply {
+                Err(Fault::NotSent(reason) | Fault::Untrusted(reason)) => Fault::NoReply {
                     reason,
                     timed_out: true,
                 },
@@ -977,11 +974,32 @@ impl Store for Redis {
         self.home.whole_name()
     }
 
-    fn is_warm(&self) -> bool {
-        self.alone().is_none_or(|alone| alone.node.pool.is_warm())
+    fn is_warm(&self, purpose: Purpose<'_>) -> bool {
+        // A cluster is asked the blocking way.
+        let Some(Alone { node, .. }) = self.alone() else {
+            return true;
+        };
+        match purpose {
+            Purpose::Request(visitor) => node.pool.is_warm(visitor, |_| true),
+            Purpose::Vote(visitor) => node.pool.is_warm(Some(visitor), Wire::is_identified),
+            Purpose::Renewal => node.is_ready_to_renew(),
+        }
     }
 
-    fn enlist(&self, voter: &Voter, until: Instant) -> Result<Result<(), Abstention>> {
+    fn enlist(
+        &self,
+        voter: &Voter,
+        purpose: Purpose<'_>,
+        until: Instant,
+    ) -> Result<Result<(), Abstention>> {
+        if let (Some(Alone { node, .. }), Purpose::Renewal) = (self.alone(), purpose) {
+            let vote = node.take_renewing(until).and_then(|mut wire| {
+                let vote = flight::vote_of(&mut wire, voter, until)?;
+                node.put_renewing(wire);
+                Ok(vote)
+            });
+            return vote.map_err(|fault| self.error(&"".into(), fault));
+        }
         self.vote(&"".into(), voter, until)
     }
 
@@ -1255,6 +1273,26 @@ fn class_of(text: &str) -> Class {
     }
 }
 
+/// The rights that are missing by the reply of the script that tries them.
+fn missing_in(reply: Result<Value, Fault>, lock: &str) -> Vec<String> {
+    let refused = match reply {
+        Ok(Value::Array(refused)) => refused,
+        // Without TIME, EVAL or the key there is no way to try.
+        Err(Fault::Server(text)) => return named_in(&text, lock).into_iter().collect(),
+        _ => return Vec::new(),
+    };
+    let mut missing: Vec<String> = refused
+        .iter()
+        .map(|refused| match text_of(refused).as_str() {
+            "~" => format!("~{lock}"),
+            "&" => format!("&{}", keys::channel(lock)),
+            command => format!("+{command}"),
+        })
+        .collect();
+    missing.dedup();
+    missing
+}
+
 /// What a refusal names, as an ACL rule.
 fn named_in(text: &str, lock: &str) -> Option<String> {
     if let Some((_, rest)) = text.split_once("to run the '") {
@@ -1266,7 +1304,10 @@ fn named_in(text: &str, lock: &str) -> Option<String> {
 
 fn reason_of(fault: Fault) -> String {
     match fault {
-        Fault::NotSent(reason) | Fault::NoReply { reason, .. } | Fault::Server(reason) => reason,
+        Fault::NotSent(reason)
+        | Fault::NoReply { reason, .. }
+        | Fault::Server(reason)
+        | Fault::Untrusted(reason) => reason,
     }
 }
 

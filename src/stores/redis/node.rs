@@ -60,6 +60,15 @@ impl Node {
         }
     }
 
+    /// Whether the connection for renewals is there, and the server behind it is known.
+    pub(super) fn is_ready_to_renew(&self) -> bool {
+        let generation = self.pool.route().generation();
+        let wire = self.renewals.lock();
+        wire.as_ref().is_some_and(|wire| {
+            wire.generation == generation && wire.is_identified() && !wire.is_stale()
+        })
+    }
+
     /// Puts the connection for renewals back.
     pub(super) fn put_renewing(&self, wire: Wire) {
         *self.renewals.lock() = Some(wire);

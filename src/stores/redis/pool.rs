@@ -62,6 +62,11 @@ impl Pool {
         }
     }
 
+    /// Whether unlock messages are sharded here.
+    pub(super) fn is_sharded(&self) -> bool {
+        self.is_sharded
+    }
+
     pub(super) fn route(&self) -> &dyn Route {
         &*self.route
     }
@@ -74,10 +79,21 @@ impl Pool {
 
     /// The connection used last, if there is one that is still good.
     fn pop(&self) -> Option<Wire> {
+        self.pop_rather(|_| true)
+    }
+
+    /// The connection used last of those that `are_right`, else the one used last.
+    fn pop_rather(&self, are_right: fn(&Wire) -> bool) -> Option<Wire> {
         let generation = self.route.generation();
         let cuts = self.cuts.load(Ordering::Relaxed);
         loop {
-            let wire = self.idle.lock().pop()?;
+            let wire = {
+                let mut idle = self.idle.lock();
+                match idle.iter().rposition(are_right) {
+                    Some(at) => idle.remove(at),
+                    None => idle.pop()?,
+                }
+            };
             // A server that has cut one connection has mostly cut them all.
             let is_stale = wire.is_stale() || (wire.cuts != cuts && wire.is_cut());
             if wire.generation == generation && !is_stale {
@@ -105,8 +121,13 @@ impl Pool {
     }
 
     /// Takes a connection for a request of `visitor`: the one that still owes it an answer, so that the server gets its
-    /// requests in order, else any.
-    pub(super) fn board(&self, visitor: &VisitorId, until: Instant) -> Result<Boarded, Fault> {
+    /// requests in order, else any, rather one of those that `are_right`.
+    pub(super) fn board(
+        &self,
+        visitor: &VisitorId,
+        are_right: fn(&Wire) -> bool,
+        until: Instant,
+    ) -> Result<Boarded, Fault> {
         let slot = self.slot(until)?;
         self.collect();
         let late = {
@@ -116,7 +137,7 @@ impl Pool {
         };
         let (wire, owed) = match late {
             Some(late) => (late.wire, late.owed),
-            None => match self.pop() {
+            None => match self.pop_rather(are_right) {
                 Some(wire) => (wire, 0),
                 None => (self.route.connect(until)?, 0),
             },
@@ -143,10 +164,15 @@ impl Pool {
         });
     }
 
-    /// Whether a connection lies idle.
-    pub(super) fn is_warm(&self) -> bool {
+    /// Whether a connection that `is_right` lies idle, or owes this visitor an answer.
+    pub(super) fn is_warm(&self, visitor: Option<&VisitorId>, is_right: fn(&Wire) -> bool) -> bool {
         self.collect();
-        !self.idle.lock().is_empty()
+        if self.idle.lock().iter().any(is_right) {
+            return true;
+        }
+        let mut late = self.late.lock();
+        let owed = |late: &mut Late| Some(&late.visitor) == visitor && is_right(&late.wire);
+        late.iter_mut().any(owed)
     }
 
     /// Reads the late answers that have come, and closes what has had its time.
@@ -161,11 +187,17 @@ impl Pool {
                 // Some may have been read together with one before.
                 let at_once = now + Duration::from_millis(u64::from(late.wire.has_arrived()));
                 match late.wire.receive(at_once) {
-                    Ok(_) | Err(Fault::Server(_)) => late.owed -= 1,
+                    Ok(_) => late.owed -= 1,
+                    Err(Fault::Server(text)) => {
+                        late.owed -= 1;
+                        if lacks_script(&text) {
+                            late.wire.has_forgotten_scripts();
+                        }
+                    }
                     Err(Fault::NoReply {
                         timed_out: true, ..
                     }) => return now >= late.until,
-                    Err(Fault::NoReply { .. } | Fault::NotSent(_)) => return true,
+                    Err(_) => return true,
                 }
             }
             true
@@ -238,13 +270,9 @@ impl Pool {
         args: &[&[u8]],
         mut call: impl FnMut(Vec<u8>) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        let script = if self.is_sharded {
-            script.sharded()
-        } else {
-            script
-        };
+        let pack = |by_text| script.pack_for(self.is_sharded, by_text, keys, args);
         if !self.evalsha_is_off.load(Ordering::Relaxed) {
-            match call(script.pack(false, keys, args)) {
+            match call(pack(false)) {
                 Err(Fault::Server(text)) if text.starts_with("NOSCRIPT") => {}
                 Err(Fault::Server(text)) if lacks_evalsha(&text) => {
                     self.evalsha_is_off.store(true, Ordering::Relaxed)
@@ -252,7 +280,7 @@ impl Pool {
                 outcome => return outcome,
             }
         }
-        call(script.pack(true, keys, args))
+        call(pack(true))
     }
 
     pub(super) fn note_evalsha_is_off(&self) {
@@ -275,7 +303,7 @@ fn is_sound<T>(outcome: &Result<T, Fault>) -> bool {
         Ok(_) => true,
         // A server that turned into a replica stays one: the next connection may find the master.
         Err(Fault::Server(text)) => !text.contains("READONLY"),
-        Err(Fault::NotSent(_) | Fault::NoReply { .. }) => false,
+        Err(Fault::NotSent(_) | Fault::NoReply { .. } | Fault::Untrusted(_)) => false,
     }
 }
 
@@ -292,6 +320,12 @@ fn doubt_after<T>(outcome: &Result<T, Fault>, wire: &Wire, route: &dyn Route) {
 pub(super) fn lacks_evalsha(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     text.contains("'evalsha'") && (text.contains("unknown command") || text.starts_with("noperm"))
+}
+
+/// Whether the server does not let this user send scripts; calling them by their hash may be allowed all the same.
+pub(super) fn lacks_eval(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    text.contains("'eval'") && (text.contains("unknown command") || text.starts_with("noperm"))
 }
 
 /// Runs `talk` on what is in `place`, connecting first if need be, and empties the place after a fault.

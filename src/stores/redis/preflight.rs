@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Fault, Redis, reason_of, text_of};
+use super::wire::Fault;
+use super::{Redis, keys, missing_in, reason_of, text_of};
 use crate::error::Result;
 use crate::store::Warning;
 
@@ -23,7 +24,7 @@ pub(super) fn check(store: &Redis, until: Instant) -> Result<Vec<Warning>> {
             // It may not look; that alone is no danger.
             Err(Fault::Server(text)) if text.starts_with("NOPERM") && text.contains("'info'") => {
                 vec![
-                    "the user may not run INFO, so the server's settings were not looked at"
+                    "the user may not run INFO (+info), so the server's settings were not looked at"
                         .to_owned(),
                 ]
             }
@@ -35,7 +36,15 @@ pub(super) fn check(store: &Redis, until: Instant) -> Result<Vec<Warning>> {
             message,
         }));
     }
-    let mut missing = store.missing_rights(&lock);
+    let channel = keys::channel(&lock);
+    // The key is no key of the script, or a user of other keys could not call it.
+    let args = [channel.as_bytes(), b"", lock.as_bytes()];
+    let tried = store.home.with(&lock, until, |node, wire| {
+        let script = &store.scripts.rights;
+        node.pool.eval(wire, script, &[], &args, until)
+    });
+    let mut missing = missing_in(tried, &lock);
+    missing.extend(missing_outside_scripts(store, &lock, &channel, until));
     // Which keys and channels the user may use, only the names of its locks can tell.
     missing.retain(|right| right.starts_with('+'));
     if !missing.is_empty() {
@@ -48,6 +57,46 @@ pub(super) fn check(store: &Redis, until: Instant) -> Result<Vec<Warning>> {
         });
     }
     Ok(warnings)
+}
+
+/// What is missing of the rights to commands that no script can try.
+fn missing_outside_scripts(
+    store: &Redis,
+    lock: &str,
+    channel: &str,
+    until: Instant,
+) -> Vec<String> {
+    let mut missing = Vec::new();
+    let asked = store.home.with(lock, until, |node, wire| {
+        missing.clear();
+        if node.pool.uses_text() {
+            missing.push("+evalsha".to_owned());
+        }
+        let commands = if node.pool.is_sharded() {
+            ["SSUBSCRIBE", "SUNSUBSCRIBE"]
+        } else {
+            ["SUBSCRIBE", "UNSUBSCRIBE"]
+        };
+        for command in commands {
+            let mut packed = redis::cmd(command);
+            packed.arg(channel);
+            let word = command.to_ascii_lowercase();
+            match wire.call(&packed.get_packed_command(), until) {
+                Err(Fault::Server(text)) if text.contains(&format!("'{word}'")) => {
+                    missing.push(format!("+{word}"));
+                }
+                Err(Fault::Server(_)) | Ok(_) => {}
+                Err(fault) => return Err(fault),
+            }
+        }
+        // A connection that has listened may have heard something, so it is not used again.
+        Err::<(), _>(Fault::NoReply {
+            reason: "it has listened".to_owned(),
+            timed_out: false,
+        })
+    });
+    drop(asked);
+    missing
 }
 
 fn findings(info: &str) -> Vec<String> {

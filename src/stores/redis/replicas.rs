@@ -49,7 +49,7 @@ impl Replicas {
                     fault.get_or_insert(Fault::NotSent(said));
                 }
                 // A wrong password is the cause that somebody has to hear of.
-                Err(refusal @ Fault::Server(_)) => fault = Some(refusal),
+                Err(refusal @ (Fault::Server(_) | Fault::Untrusted(_))) => fault = Some(refusal),
                 Err(trouble) => {
                     fault.get_or_insert(trouble.at(&address.node));
                 }

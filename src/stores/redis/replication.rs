@@ -47,7 +47,7 @@ impl Acknowledged {
             },
             Ok(other) => Acknowledged::Refused(super::brief(&other)),
             Err(Fault::Server(text)) => Acknowledged::Refused(text),
-            Err(Fault::NotSent(_) | Fault::NoReply { .. }) => Acknowledged::NoAnswer,
+            Err(_) => Acknowledged::NoAnswer,
         }
     }
 

@@ -1,6 +1,5 @@
 //! The Lua scripts and how they are called.
 
-use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use redis::Cmd;
@@ -9,44 +8,62 @@ use crate::claim::Kind;
 
 /// One script, with its hash.
 pub(super) struct Script {
-    text: Cow<'static, str>,
+    pub(super) text: &'static str,
     hash: String,
-    sharded: OnceLock<Box<Script>>,
+    /// The same script for nodes where unlock messages are sharded, once it is needed.
+    sharded: OnceLock<Sharded>,
+}
+
+struct Sharded {
+    text: String,
+    hash: String,
 }
 
 impl Script {
-    fn new(text: impl Into<Cow<'static, str>>) -> Script {
-        let text = text.into();
+    fn new(text: &'static str) -> Script {
         Script {
-            hash: redis::Script::new(&text).get_hash().to_owned(),
             text,
+            hash: redis::Script::new(text).get_hash().to_owned(),
             sharded: OnceLock::new(),
         }
     }
 
-    /// The same script for a node where unlock messages are sharded.
-    pub(super) fn sharded(&self) -> &Script {
+    fn sharded(&self) -> &Sharded {
         self.sharded.get_or_init(|| {
             let text = self.text.replace("'PUBLISH'", "'SPUBLISH'");
-            Box::new(Script::new(text.replace("'NUMSUB'", "'SHARDNUMSUB'")))
+            let text = text.replace("'NUMSUB'", "'SHARDNUMSUB'");
+            Sharded {
+                hash: redis::Script::new(&text).get_hash().to_owned(),
+                text,
+            }
         })
     }
 
     /// The start of the call, by its hash or by its text, to which the keys and arguments are to be added.
     pub(super) fn command(&self, by_text: bool, keys: usize, args: usize) -> Cmd {
-        let mut command = Cmd::with_capacity(3 + keys + args, 64 * (2 + keys + args));
-        if by_text {
-            command.arg("EVAL").arg(&*self.text);
-        } else {
-            command.arg("EVALSHA").arg(&self.hash);
-        }
-        command.arg(keys);
-        command
+        start(self.text, &self.hash, by_text, keys, args)
     }
 
     /// The packed call.
     pub(super) fn pack(&self, by_text: bool, keys: &[&str], args: &[&[u8]]) -> Vec<u8> {
-        let mut command = self.command(by_text, keys.len(), args.len());
+        self.pack_for(false, by_text, keys, args)
+    }
+
+    /// The packed call, for a node where unlock messages may be sharded.
+    pub(super) fn pack_for(
+        &self,
+        is_sharded: bool,
+        by_text: bool,
+        keys: &[&str],
+        args: &[&[u8]],
+    ) -> Vec<u8> {
+        let (text, hash) = if is_sharded {
+            let sharded = self.sharded();
+            (&*sharded.text, &sharded.hash)
+        } else {
+            (self.text, &self.hash)
+        };
+        let mut command = start(text, hash, by_text, keys.len(), args.len());
         for key in keys {
             command.arg(key);
         }
@@ -55,6 +72,17 @@ impl Script {
         }
         command.get_packed_command()
     }
+}
+
+fn start(text: &str, hash: &str, by_text: bool, keys: usize, args: usize) -> Cmd {
+    let mut command = Cmd::with_capacity(3 + keys + args, 64 * (2 + keys + args));
+    if by_text {
+        command.arg("EVAL").arg(text);
+    } else {
+        command.arg("EVALSHA").arg(hash);
+    }
+    command.arg(keys);
+    command
 }
 
 /// All scripts of this store.
@@ -98,6 +126,24 @@ impl Scripts {
             release_level: Script::new(include_str!("scripts/release_level.lua")),
             renew: Script::new(include_str!("scripts/renew.lua")),
             rights: Script::new(include_str!("scripts/rights.lua")),
+        }
+    }
+
+    /// The kind of lock whose script an error message names.
+    pub(super) fn kind_in(&self, text: &str) -> Kind {
+        let Operations {
+            acquire,
+            release,
+            transfer,
+            withdraw,
+            force_release,
+            inspect,
+        } = &self.token;
+        let scripts = [acquire, release, transfer, withdraw, force_release, inspect];
+        if scripts.iter().any(|script| text.contains(&script.hash)) {
+            Kind::Token
+        } else {
+            Kind::Reentrant
         }
     }
 

@@ -253,7 +253,7 @@ impl Shared {
         };
         self.put_last(sentinel);
         let fault = named.at(&format!("the sentinel {}", sentinel.address.node));
-        trace::sentinel_failed(&sentinel.address.node, &reason_of(&fault));
+        trace::sentinel_failed(&sentinel.address.node, &fault.reason());
         Err(fault)
     }
 
@@ -281,7 +281,9 @@ impl Shared {
                 Ok(named) => named,
                 Err(fault) => {
                     // What a server says, such as that the password is wrong, is what somebody has to hear of.
-                    if last_fault.is_none() || matches!(fault, Fault::Server(_)) {
+                    if last_fault.is_none()
+                        || matches!(fault, Fault::Server(_) | Fault::Untrusted(_))
+                    {
                         last_fault = Some(fault);
                     }
                     continue;
@@ -341,7 +343,7 @@ impl Shared {
             && *named.node() != *known
             && let Err(fault) = self.reach(&named, began, until)
         {
-            trace::sentinel_failed(&named.node(), &reason_of(&fault));
+            trace::sentinel_failed(&named.node(), &fault.reason());
         }
     }
 
@@ -362,7 +364,7 @@ impl Shared {
                 Ok(()) => backoff = Backoff::default(),
                 Err(fault) => {
                     drop(state);
-                    trace::sentinel_failed(&sentinel.address.node, &reason_of(&fault));
+                    trace::sentinel_failed(&sentinel.address.node, &fault.reason());
                     self.put_last(&sentinel);
                     state = self.state.lock();
                     if !state.is_closed {
@@ -464,12 +466,6 @@ impl Shared {
             }
             _ => false,
         }
-    }
-}
-
-fn reason_of(fault: &Fault) -> &str {
-    match fault {
-        Fault::NotSent(reason) | Fault::NoReply { reason, .. } | Fault::Server(reason) => reason,
     }
 }
 

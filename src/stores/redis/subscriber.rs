@@ -300,11 +300,7 @@ impl Shared {
     /// Connects, and asks for all that is wanted.
     fn connect(&self) -> Result<Wire, String> {
         let until = Instant::now() + self.command_timeout;
-        let wire = self.route.connect(until).map_err(|fault| match fault {
-            Fault::NotSent(reason) | Fault::NoReply { reason, .. } | Fault::Server(reason) => {
-                reason
-            }
-        })?;
+        let wire = self.route.connect(until).map_err(super::reason_of)?;
         let writer = wire.writer().map_err(|error| error.to_string())?;
         let mut state = self.state.lock();
         if state.is_closed {
@@ -379,7 +375,7 @@ impl Shared {
                 Err(Fault::NoReply {
                     timed_out: true, ..
                 }) => return "no answer to PING".to_owned(),
-                Err(Fault::NoReply { reason, .. } | Fault::NotSent(reason)) => return reason,
+                Err(fault) => return super::reason_of(fault),
             }
         }
     }

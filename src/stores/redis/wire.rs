@@ -5,8 +5,9 @@
 //! written by one thread while another one reads, which the subscriber needs. The encoding of commands and the parser
 //! of replies are that crate's.
 
+use std::borrow::Cow;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -16,9 +17,11 @@ use redis::{
     Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Parser, RedisConnectionInfo, Value,
 };
 use rustix::net::{RecvFlags, SendFlags};
-use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
+use smallvec::SmallVec;
+use socket2::{Domain, Protocol, SockAddr, SockRef, TcpKeepalive, Type};
 
 use super::Access;
+use super::tls::{Peer, Session, Trust};
 use crate::ballot::Identity;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
@@ -42,6 +45,8 @@ pub(super) enum Fault {
     NoReply { reason: String, timed_out: bool },
     /// The server answered with an error.
     Server(String),
+    /// TLS does not let the two talk to each other until somebody changes something. Nothing of the request was sent.
+    Untrusted(String),
 }
 
 impl Fault {
@@ -64,8 +69,17 @@ impl Fault {
         ];
         match self {
             Fault::NotSent(_) => true,
-            Fault::NoReply { .. } => false,
+            Fault::NoReply { .. } | Fault::Untrusted(_) => false,
             Fault::Server(text) => SIGNS.iter().any(|sign| text.starts_with(sign)),
+        }
+    }
+
+    pub(super) fn reason(&self) -> &str {
+        match self {
+            Fault::NotSent(reason)
+            | Fault::NoReply { reason, .. }
+            | Fault::Server(reason)
+            | Fault::Untrusted(reason) => reason,
         }
     }
 
@@ -89,6 +103,7 @@ impl Fault {
                 timed_out,
             },
             Fault::Server(text) => Fault::Server(at(text)),
+            Fault::Untrusted(reason) => Fault::Untrusted(at(reason)),
         }
     }
 }
@@ -102,15 +117,24 @@ pub(super) struct Address {
     connect_timeout: Duration,
     /// A sentinel keeps no keys, and knows few commands.
     is_sentinel: bool,
+    /// The other end of TLS; without it the connection is plain text.
+    peer: Option<Peer>,
 }
 
 impl Address {
-    pub(super) fn parse(url: &str, connect_timeout: Duration) -> Result<Address> {
+    pub(super) fn parse(url: &str, connect_timeout: Duration, trust: &Trust) -> Result<Address> {
         let invalid = |reason: String| Error::InvalidConfig {
             setting: "the Redis URL",
             reason,
         };
-        let info = url
+        // The `redis` crate is built without TLS, and so does not take its scheme.
+        let plain = match url.split_once(':') {
+            Some((scheme, rest)) if is_tls(scheme) => Some(format!("redis:{rest}")),
+            _ => None,
+        };
+        let info = plain
+            .as_deref()
+            .unwrap_or(url)
             .into_connection_info()
             // The detail might repeat a part of the URL, and with it the password.
             .map_err(|error| invalid(without_detail(&error)))?;
@@ -119,32 +143,37 @@ impl Address {
             ConnectionAddr::Unix(path) => format!("unix:{}", path.display()),
             _ => return Err(invalid("this kind of address is not supported".to_owned())),
         };
+        let peer = match (plain, info.addr()) {
+            (Some(_), ConnectionAddr::Tcp(host, _)) => {
+                let peer = trust.toward(host)?;
+                if url.contains('#') {
+                    let reason =
+                        "nothing may follow a # in it: the server's certificate is always checked";
+                    return Err(invalid(reason.to_owned()));
+                }
+                Some(peer)
+            }
+            _ => {
+                trust.check_is_unused()?;
+                None
+            }
+        };
         Ok(Address {
             info,
             node: node.into(),
             connect_timeout,
             is_sentinel: false,
+            peer,
         })
     }
 
     /// Another server that is to be talked to in the same way.
     pub(super) fn elsewhere(&self, host: &str, port: u16) -> Address {
-        let addr = match self.info.addr() {
-            ConnectionAddr::TcpTls {
-                insecure,
-                tls_params,
-                ..
-            } => ConnectionAddr::TcpTls {
-                host: host.to_owned(),
-                port,
-                insecure: *insecure,
-                tls_params: tls_params.clone(),
-            },
-            _ => ConnectionAddr::Tcp(host.to_owned(), port),
-        };
+        let place = ConnectionAddr::Tcp(host.to_owned(), port);
         Address {
-            info: self.info.clone().set_addr(addr),
+            info: self.info.clone().set_addr(place),
             node: name_of(host, port).into(),
+            peer: self.peer.as_ref().map(|peer| peer.elsewhere(host)),
             ..self.clone()
         }
     }
@@ -176,7 +205,7 @@ impl Address {
     /// The host; `None` for a Unix socket.
     pub(super) fn host(&self) -> Option<&str> {
         match self.info.addr() {
-            ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => Some(host),
+            ConnectionAddr::Tcp(host, _) => Some(host),
             _ => None,
         }
     }
@@ -191,10 +220,19 @@ pub(super) fn name_of(host: &str, port: u16) -> String {
     }
 }
 
+/// Whether URLs of this scheme ask for TLS.
+fn is_tls(scheme: &str) -> bool {
+    ["rediss", "valkeys"]
+        .iter()
+        .any(|tls| scheme.eq_ignore_ascii_case(tls))
+}
+
 fn without_detail(error: &redis::RedisError) -> String {
     let text = error.to_string();
     let first = text.split(':').next().unwrap_or_default();
-    format!("{first}; it is redis://[user:password@]host[:port][/database] or redis+unix:///path")
+    format!(
+        "{first}; it is redis://[user:password@]host[:port][/database], rediss:// for TLS, or redis+unix:///path"
+    )
 }
 
 /// One connection.
@@ -203,6 +241,8 @@ pub(super) struct Wire {
     pub(super) generation: u64,
     /// Which server it leads to, once somebody wanted to know.
     identity: Option<Arc<Identity>>,
+    /// The texts of the scripts that the server has got through it.
+    taught: SmallVec<[&'static str; 4]>,
     stream: Stream,
     parser: Parser,
     read_timeout: Option<Duration>,
@@ -222,7 +262,7 @@ impl Wire {
     /// Connects, authenticates and learns the server's time, all by `until`.
     pub(super) fn connect(address: &Address, until: Instant) -> Result<Wire, Fault> {
         let until = until.min(Instant::now() + address.connect_timeout);
-        let stream = Stream::connect(address.info.addr(), until).map_err(|error| {
+        let socket = Socket::connect(address.info.addr(), until).map_err(|error| {
             Fault::NotSent(match error.kind() {
                 io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
                     "connecting timed out".to_owned()
@@ -230,9 +270,15 @@ impl Wire {
                 _ => format!("connecting failed: {error}"),
             })
         })?;
+        let session = match &address.peer {
+            Some(peer) => Some(Session::open(peer, &socket, until)?),
+            None => None,
+        };
+        let stream = Stream { socket, session };
         let mut wire = Wire {
             generation: 0,
             identity: None,
+            taught: SmallVec::new(),
             stream,
             parser: Parser::new(),
             read_timeout: None,
@@ -244,11 +290,16 @@ impl Wire {
             cuts: 0,
         };
         match wire.shake_hands(address, until) {
-            // What was sent was no request of a lock.
-            Err(Fault::NoReply { reason, .. }) => {
-                Err(Fault::NotSent(format!("while connecting: {reason}")))
-            }
-            Err(fault) => Err(fault),
+            Err(fault) => Err(match (fault, wire.stream.refusal()) {
+                (Fault::NoReply { .. } | Fault::NotSent(_), Some(refusal)) => {
+                    Fault::Untrusted(refusal)
+                }
+                // What was sent was no request of a lock.
+                (Fault::NoReply { reason, .. }, None) => {
+                    Fault::NotSent(format!("while connecting: {reason}"))
+                }
+                (fault, _) => fault,
+            }),
             Ok(()) => {
                 trace::connected(&address.node);
                 Ok(wire)
@@ -334,25 +385,27 @@ impl Wire {
 
     /// Sends what is packed. After an error the server has at most a part of it, which it does not execute.
     pub(super) fn send(&mut self, packed: &[u8], until: Instant) -> Result<(), Fault> {
-        let mut rest = packed;
+        let sealed = self.stream.seal(packed);
+        let sealed = sealed.map_err(|error| Fault::NotSent(error.to_string()))?;
+        let mut rest = &*sealed;
         while !rest.is_empty() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(Fault::NotSent("sending timed out".to_owned()));
             }
             if must_set(self.write_timeout, left) {
-                let set = self.stream.set_write_timeout(left);
+                let set = self.stream.socket.set_write_timeout(left);
                 set.map_err(|error| Fault::NotSent(error.to_string()))?;
                 self.write_timeout = Some(left);
             }
-            match self.stream.write(rest) {
+            match (&self.stream.socket).write(rest) {
                 Ok(0) => {
                     return Err(Fault::NotSent(
                         "the server closed the connection".to_owned(),
                     ));
                 }
                 Ok(written) => rest = rest.get(written..).unwrap_or_default(),
-                Err(error) if is_timeout(&error) || error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if passes(&error) => {}
                 Err(error) => return Err(Fault::NotSent(format!("sending failed: {error}"))),
             }
         }
@@ -363,7 +416,7 @@ impl Wire {
     /// Reads one reply. After a time-out the rest of it can still be read by a later call.
     pub(super) fn receive(&mut self, until: Instant) -> Result<Value, Fault> {
         let reader = Timed {
-            stream: &self.stream,
+            stream: &mut self.stream,
             timeout: &mut self.read_timeout,
             until,
             allowance: LARGEST_REPLY,
@@ -394,31 +447,57 @@ impl Wire {
 
     /// As [`Wire::is_stale`], however short ago it was used.
     pub(super) fn is_cut(&self) -> bool {
-        let mut byte = [0; 1];
-        match rustix::net::recv(
-            self.stream.as_fd(),
-            &mut byte,
-            RecvFlags::PEEK | RecvFlags::DONTWAIT,
-        ) {
-            Err(error) => error != rustix::io::Errno::AGAIN && error != rustix::io::Errno::INTR,
-            Ok(_) => true,
+        if self.has_buffered() {
+            return true;
+        }
+        match &self.stream.session {
+            Some(session) => session.is_stale(&self.stream.socket),
+            None => match self.stream.socket.receive_now(&mut [0; 1]) {
+                Err(error) => !passes(&error),
+                Ok(_) => true,
+            },
         }
     }
 
     /// The connection, to wait at.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
+        self.stream.socket.as_fd()
     }
 
     /// Whether something has arrived, the end of the connection included.
     pub(super) fn has_arrived(&self) -> bool {
+        if self.has_buffered() {
+            return true;
+        }
         let mut byte = [0; 1];
         let peeked = rustix::net::recv(
-            self.stream.as_fd(),
+            self.stream.socket.as_fd(),
             &mut byte,
             RecvFlags::PEEK | RecvFlags::DONTWAIT,
         );
         peeked != Err(rustix::io::Errno::AGAIN)
+    }
+
+    /// Whether the server surely has had this script.
+    pub(super) fn knows(&self, script: &'static str) -> bool {
+        self.taught.iter().any(|known| std::ptr::eq(*known, script))
+    }
+
+    /// Notes that the server gets this script with what is sent.
+    pub(super) fn teach(&mut self, script: &'static str) {
+        if !self.knows(script) {
+            self.taught.push(script);
+        }
+    }
+
+    /// Notes that the server does not have the scripts any more.
+    pub(super) fn has_forgotten_scripts(&mut self) {
+        self.taught.clear();
+    }
+
+    /// Whether it is known which server it leads to.
+    pub(super) fn is_identified(&self) -> bool {
+        self.identity.is_some()
     }
 
     /// Which server it leads to: asked once per connection.
@@ -496,9 +575,17 @@ impl Wire {
             .saturating_add(1)
     }
 
+    /// Whether there is something to read for which the socket need not be waited for, as TLS decrypts whole records.
+    ///
+    /// What the parser has begun to read does not count: with one reply asked for at a time that is a part of it.
+    pub(super) fn has_buffered(&self) -> bool {
+        let session = self.stream.session.as_ref();
+        session.is_some_and(Session::has_buffered)
+    }
+
     /// A second handle of the same connection, to write to while this one reads.
     pub(super) fn writer(&self) -> io::Result<Writer> {
-        self.stream.try_clone().map(Writer)
+        self.stream.writing_end().map(Writer)
     }
 }
 
@@ -508,22 +595,16 @@ pub(super) struct Writer(Stream);
 impl Writer {
     /// Writes without blocking. What the socket's buffer does not take at once is an error.
     pub(super) fn send(&self, packed: &[u8]) -> io::Result<()> {
-        let sent = rustix::net::send(
-            self.0.as_fd(),
-            packed,
-            SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
-        )?;
-        if sent == packed.len() {
-            Ok(())
-        } else {
-            Err(io::ErrorKind::WriteZero.into())
+        match &self.0.session {
+            Some(session) => session.send_now(&self.0.socket, packed),
+            None => self.0.socket.send_now(packed),
         }
     }
 
     /// Ends the connection, which wakes its reader.
     pub(super) fn shut_down(&self) {
         // It may be closed already, which is what is wanted.
-        let _ = self.0.shutdown();
+        let _ = self.0.socket.shutdown();
     }
 }
 
@@ -583,11 +664,16 @@ fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     lines.find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
 }
 
-fn is_timeout(error: &io::Error) -> bool {
+pub(super) fn is_timeout(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
     )
+}
+
+/// Whether what failed may go well when it is tried again at once.
+pub(super) fn passes(error: &io::Error) -> bool {
+    is_timeout(error) || error.kind() == io::ErrorKind::Interrupted
 }
 
 /// Whether a socket's time-out has to be set anew: it would overshoot the deadline, or wake its thread too often.
@@ -597,7 +683,7 @@ fn must_set(current: Option<Duration>, left: Duration) -> bool {
 
 /// A reader that keeps one deadline over all its reads.
 struct Timed<'a> {
-    stream: &'a Stream,
+    stream: &'a mut Stream,
     timeout: &'a mut Option<Duration>,
     until: Instant,
     allowance: usize,
@@ -611,12 +697,11 @@ impl Read for Timed<'_> {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             if must_set(*self.timeout, left) {
-                self.stream.set_read_timeout(left)?;
+                self.stream.socket.set_read_timeout(left)?;
                 *self.timeout = Some(left);
             }
-            let mut stream = self.stream;
-            match stream.read(buffer) {
-                Err(error) if is_timeout(&error) || error.kind() == io::ErrorKind::Interrupted => {}
+            match self.stream.read(buffer) {
+                Err(error) if passes(&error) => {}
                 Ok(read) => {
                     self.allowance = self.allowance.checked_sub(read).ok_or_else(|| {
                         io::Error::new(io::ErrorKind::InvalidData, "the reply is larger than 1 MiB")
@@ -629,40 +714,62 @@ impl Read for Timed<'_> {
     }
 }
 
-enum Stream {
+/// A socket, and what encrypts the bytes on it.
+struct Stream {
+    socket: Socket,
+    session: Option<Session>,
+}
+
+impl Stream {
+    /// What has to be written to the socket so that `plain` arrives.
+    fn seal<'a>(&self, plain: &'a [u8]) -> io::Result<Cow<'a, [u8]>> {
+        match &self.session {
+            Some(session) => session.seal(plain).map(Cow::Owned),
+            None => Ok(Cow::Borrowed(plain)),
+        }
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match &mut self.session {
+            Some(session) => session.read(&self.socket, buffer),
+            None => (&self.socket).read(buffer),
+        }
+    }
+
+    /// After a failure: why the other end refuses TLS with us, if it does.
+    fn refusal(&mut self) -> Option<String> {
+        self.session.as_mut()?.refusal(&self.socket)
+    }
+
+    /// A second handle of the same connection, to write to.
+    fn writing_end(&self) -> io::Result<Stream> {
+        Ok(Stream {
+            socket: self.socket.try_clone()?,
+            session: self.session.as_ref().map(Session::writing_end),
+        })
+    }
+}
+
+pub(super) enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
-impl Stream {
-    fn connect(address: &ConnectionAddr, until: Instant) -> io::Result<Stream> {
+impl Socket {
+    fn connect(address: &ConnectionAddr, until: Instant) -> io::Result<Socket> {
         match address {
             ConnectionAddr::Tcp(host, port) => {
                 let addresses: Vec<_> = (host.as_str(), *port).to_socket_addrs()?.collect();
-                let mut last_error =
-                    io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-                for (tried, address) in addresses.iter().enumerate() {
-                    // A dead address must leave time for those behind it.
-                    let left = until.saturating_duration_since(Instant::now());
-                    let share = left / u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);
-                    if share.is_zero() {
-                        return Err(io::ErrorKind::TimedOut.into());
-                    }
-                    match TcpStream::connect_timeout(address, share).and_then(tuned) {
-                        Ok(stream) => return Ok(Stream::Tcp(stream)),
-                        Err(error) => last_error = error,
-                    }
-                }
-                Err(last_error)
+                connect_to_one_of(&addresses, until).map(Socket::Tcp)
             }
             ConnectionAddr::Unix(path) => {
                 // std's connect has no time-out, and blocks when the server's backlog is full.
-                let socket = Socket::new(Domain::UNIX, Type::STREAM, None::<Protocol>)?;
+                let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM, None::<Protocol>)?;
                 let left = until
                     .saturating_duration_since(Instant::now())
                     .max(Duration::from_millis(1));
                 socket.connect_timeout(&SockAddr::unix(path)?, left)?;
-                Ok(Stream::Unix(socket.into()))
+                Ok(Socket::Unix(socket.into()))
             }
             _ => Err(io::Error::new(
                 io::ErrorKind::Unsupported,
@@ -671,40 +778,75 @@ impl Stream {
         }
     }
 
-    fn set_read_timeout(&self, timeout: Duration) -> io::Result<()> {
+    pub(super) fn set_read_timeout(&self, timeout: Duration) -> io::Result<()> {
         match self {
-            Stream::Tcp(stream) => stream.set_read_timeout(Some(timeout)),
-            Stream::Unix(stream) => stream.set_read_timeout(Some(timeout)),
+            Socket::Tcp(stream) => stream.set_read_timeout(Some(timeout)),
+            Socket::Unix(stream) => stream.set_read_timeout(Some(timeout)),
         }
     }
 
-    fn set_write_timeout(&self, timeout: Duration) -> io::Result<()> {
+    pub(super) fn set_write_timeout(&self, timeout: Duration) -> io::Result<()> {
         match self {
-            Stream::Tcp(stream) => stream.set_write_timeout(Some(timeout)),
-            Stream::Unix(stream) => stream.set_write_timeout(Some(timeout)),
+            Socket::Tcp(stream) => stream.set_write_timeout(Some(timeout)),
+            Socket::Unix(stream) => stream.set_write_timeout(Some(timeout)),
         }
     }
 
-    fn try_clone(&self) -> io::Result<Stream> {
+    fn try_clone(&self) -> io::Result<Socket> {
         match self {
-            Stream::Tcp(stream) => stream.try_clone().map(Stream::Tcp),
-            Stream::Unix(stream) => stream.try_clone().map(Stream::Unix),
+            Socket::Tcp(stream) => stream.try_clone().map(Socket::Tcp),
+            Socket::Unix(stream) => stream.try_clone().map(Socket::Unix),
         }
     }
 
     fn shutdown(&self) -> io::Result<()> {
         match self {
-            Stream::Tcp(stream) => stream.shutdown(Shutdown::Both),
-            Stream::Unix(stream) => stream.shutdown(Shutdown::Both),
+            Socket::Tcp(stream) => stream.shutdown(Shutdown::Both),
+            Socket::Unix(stream) => stream.shutdown(Shutdown::Both),
         }
+    }
+
+    /// Writes without blocking. What the socket's buffer does not take at once is an error.
+    pub(super) fn send_now(&self, bytes: &[u8]) -> io::Result<()> {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let sent = rustix::net::send(self.as_fd(), bytes, flags)?;
+        if sent == bytes.len() {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::WriteZero.into())
+        }
+    }
+
+    /// Reads without blocking.
+    pub(super) fn receive_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (received, _) = rustix::net::recv(self.as_fd(), buffer, RecvFlags::DONTWAIT)?;
+        Ok(received)
     }
 
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Stream::Tcp(stream) => stream.as_fd(),
-            Stream::Unix(stream) => stream.as_fd(),
+            Socket::Tcp(stream) => stream.as_fd(),
+            Socket::Unix(stream) => stream.as_fd(),
         }
     }
+}
+
+/// Connects to the first of the addresses of one name that answers.
+fn connect_to_one_of(addresses: &[SocketAddr], until: Instant) -> io::Result<TcpStream> {
+    let mut last_error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for (tried, address) in addresses.iter().enumerate() {
+        // A dead address must leave time for those behind it.
+        let left = until.saturating_duration_since(Instant::now());
+        let share = left / u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);
+        if share.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        match TcpStream::connect_timeout(address, share).and_then(tuned) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last_error = error,
+        }
+    }
+    Err(last_error)
 }
 
 /// Sets what bounds the life of a connection whose other end is gone without a word.
@@ -720,24 +862,81 @@ fn tuned(stream: TcpStream) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-impl Read for &Stream {
+impl Read for &Socket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            Stream::Tcp(stream) => (&mut &*stream).read(buffer),
-            Stream::Unix(stream) => (&mut &*stream).read(buffer),
+            Socket::Tcp(stream) => (&mut &*stream).read(buffer),
+            Socket::Unix(stream) => (&mut &*stream).read(buffer),
         }
     }
 }
 
-impl Write for Stream {
+impl Write for &Socket {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         match self {
-            Stream::Tcp(stream) => stream.write(buffer),
-            Stream::Unix(stream) => stream.write(buffer),
+            Socket::Tcp(stream) => (&mut &*stream).write(buffer),
+            Socket::Unix(stream) => (&mut &*stream).write(buffer),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// An address that refuses: nobody listens there without being root.
+    fn refusing() -> SocketAddr {
+        "127.0.0.1:1".parse().unwrap()
+    }
+
+    /// An address that does not answer, as long as what is returned with it lives.
+    fn silent() -> (SocketAddr, Vec<socket2::Socket>) {
+        let listener = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        listener.bind(&any.into()).unwrap();
+        listener.listen(0).unwrap();
+        let address = listener.local_addr().unwrap().as_socket().unwrap();
+        let mut held = vec![listener];
+        // Once its backlog is full the kernel drops who comes next.
+        for _ in 0..4 {
+            let waiting = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            waiting.set_nonblocking(true).unwrap();
+            let _ = waiting.connect(&address.into());
+            held.push(waiting);
+        }
+        (address, held)
+    }
+
+    #[test]
+    fn a_dead_address_leaves_time_for_those_behind_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let alive = listener.local_addr().unwrap();
+        let (silent, _held) = silent();
+        for dead in [vec![refusing()], vec![silent], vec![silent, refusing()]] {
+            let addresses = [dead.clone(), vec![alive]].concat();
+            let start = Instant::now();
+            let stream = connect_to_one_of(&addresses, start + Duration::from_secs(3)).unwrap();
+            assert_eq!(stream.peer_addr().unwrap(), alive, "behind {dead:?}");
+            if dead.contains(&silent) {
+                assert!(start.elapsed() >= Duration::from_secs(1), "it is silent");
+            }
+        }
+        let start = Instant::now();
+        let dead = [silent, silent];
+        connect_to_one_of(&dead, start + Duration::from_millis(400)).unwrap_err();
+        assert!(start.elapsed() >= Duration::from_millis(400));
+        assert!(
+            start.elapsed() < Duration::from_secs(3),
+            "{:?}",
+            start.elapsed()
+        );
+        connect_to_one_of(&[], start + Duration::from_secs(1)).unwrap_err();
     }
 }

@@ -140,7 +140,7 @@ fn openssl(dir: &Path, args: &str) {
         .current_dir(dir)
         .stdin(Stdio::null())
         .output()
-        .expect("the program `openssl`; `make topologies` installs it");
+        .expect("the program `openssl`; `make test` installs it");
     assert!(
         output.status.success(),
         "openssl {args}: {}",

@@ -1,13 +1,14 @@
 -- Finds out which of the commands and channels that locks need this user may not use.
 --
--- KEYS[1]  any key of a lock; it is not changed
+-- KEYS[1]  any key of a lock, or ARGV[3] in place of it; it is not changed
 -- ARGV[1]  the channel of its unlock messages
+-- ARGV[2]  'token' for a token lock
 --
 -- Returns what is refused: a command in lower case, '~' for the key, '&' for the channel
 --
 -- Keeps: nothing is written. A field with no name is never ours; HSET and PEXPIRE are refused by their own arguments
--- after the rights were looked at.
-local refused = {}
+-- after the rights were looked at, so are SET and its time; DEL is called for a key that no lock can have.
+local refused, key = {}, KEYS[1] or ARGV[3]
 local function try(command, ...)
     local result = redis.pcall(command, ...)
     if type(result) ~= 'table' or not result.err then
@@ -26,13 +27,28 @@ local function try(command, ...)
     end
 end
 try('TIME')
-try('EXISTS', KEYS[1])
-try('HEXISTS', KEYS[1], '')
-try('HGET', KEYS[1], '')
-try('HKEYS', KEYS[1])
-try('PTTL', KEYS[1])
-try('HDEL', KEYS[1], '')
-try('HSET', KEYS[1], '', '', '')
-try('PEXPIRE', KEYS[1], 'x')
+if ARGV[2] == 'token' then
+    try('GET', key)
+    try('PTTL', key)
+    try('HEXISTS', key, '')
+    try('HKEYS', key)
+    try('SET', key, '', 'PX', 'x')
+    try('PEXPIRE', key, 'x')
+    local before = #refused
+    try('DEL', key .. '\n')
+    if #refused > before and refused[#refused] == '~' then
+        -- Whether the user may have that key was not the question.
+        refused[#refused] = nil
+    end
+    return refused
+end
+try('EXISTS', key)
+try('HEXISTS', key, '')
+try('HGET', key, '')
+try('HKEYS', key)
+try('PTTL', key)
+try('HDEL', key, '')
+try('HSET', key, '', '', '')
+try('PEXPIRE', key, 'x')
 try('PUBLISH', ARGV[1], '0')
 return refused

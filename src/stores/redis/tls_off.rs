@@ -1,0 +1,69 @@
+//! What stands in for TLS in a build without it: there are no sessions, and a URL that asks for one is refused.
+
+use std::io;
+use std::time::Instant;
+
+use super::wire::{Fault, Socket};
+use crate::error::{Error, Result};
+
+#[derive(Clone, Default)]
+pub(crate) struct Trust {}
+
+impl Trust {
+    pub(crate) fn check_is_unused(&self) -> Result<()> {
+        Ok(())
+    }
+
+    pub(super) fn toward(&self, _: &str) -> Result<Peer> {
+        Err(Error::InvalidConfig {
+            setting: "the Redis URL",
+            reason: "TLS needs the feature `tls`: redlatch = { features = [\"tls\"], … }"
+                .to_owned(),
+        })
+    }
+}
+
+#[derive(Clone)]
+pub(super) enum Peer {}
+
+impl Peer {
+    pub(super) fn elsewhere(&self, _: &str) -> Peer {
+        match *self {}
+    }
+}
+
+pub(super) enum Session {}
+
+impl Session {
+    pub(super) fn open(peer: &Peer, _: &Socket, _: Instant) -> Result<Session, Fault> {
+        match *peer {}
+    }
+
+    pub(super) fn read(&mut self, _: &Socket, _: &mut [u8]) -> io::Result<usize> {
+        match *self {}
+    }
+
+    pub(super) fn has_buffered(&self) -> bool {
+        match *self {}
+    }
+
+    pub(super) fn is_stale(&self, _: &Socket) -> bool {
+        match *self {}
+    }
+
+    pub(super) fn refusal(&mut self, _: &Socket) -> Option<String> {
+        match *self {}
+    }
+
+    pub(super) fn seal(&self, _: &[u8]) -> io::Result<Vec<u8>> {
+        match *self {}
+    }
+
+    pub(super) fn send_now(&self, _: &Socket, _: &[u8]) -> io::Result<()> {
+        match *self {}
+    }
+
+    pub(super) fn writing_end(&self) -> Session {
+        match *self {}
+    }
+}

@@ -1,0 +1,503 @@
+//! The rights in the documentation are those that the library needs: no fewer, no more.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redlatch::{Client, Error, Lock, Redlock};
+
+use crate::kit::{Monitor, RedisServer, eventually, ms};
+use crate::oracles::{
+    Class, SLACK, connections, ends_within, fails, quick, somebody_waits, subscriptions,
+};
+use crate::tidy;
+
+/// A lease that is to be lost.
+const LEASE: Duration = ms(900);
+
+const PASSWORD: &str = "canary-7f3a";
+
+/// Commands which scripts call although no right to them is needed, and why.
+const SPARE: [(&str, &str, &str); 2] = [
+    (
+        "acquire.lua",
+        "del",
+        "undoes a grant for a user who has PEXPIRE and HDEL no more",
+    ),
+    (
+        "renew.lua",
+        "get",
+        "is asked only where a token lock stands",
+    ),
+];
+
+/// Commands that need no right.
+const FREE: [&str; 1] = ["auth"];
+
+/// The first column of the tables of rights, and the rules in the row.
+fn table() -> BTreeMap<String, BTreeSet<String>> {
+    let text = read("src/acl.rs");
+    let rows = text.lines().filter_map(|line| {
+        let row = line.strip_prefix("//! | ")?.strip_suffix(" |")?;
+        // A bar that stands in a rule is no end of a cell.
+        let row = row.replace("\\|", "\u{1}");
+        let (first, second) = row.split_once(" | ")?;
+        Some((first.replace('\u{1}', "|"), second.replace('\u{1}', "|")))
+    });
+    rows.filter_map(|(first, second)| {
+        let in_first = rules(&first);
+        let found = if in_first.is_empty() {
+            rules(&second)
+        } else {
+            in_first
+        };
+        (!found.is_empty()).then_some((first, found))
+    })
+    .collect()
+}
+
+/// The commands in a text of rules, without the plus.
+fn rules(text: &str) -> BTreeSet<String> {
+    text.split([' ', '`', '\n'])
+        .filter_map(|word| word.strip_prefix('+'))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn row(rows: &[&str]) -> BTreeSet<String> {
+    let table = table();
+    rows.iter()
+        .flat_map(|row| {
+            let found = table.iter().find(|(first, _)| first.contains(row));
+            found.unwrap_or_else(|| panic!("no row {row:?}")).1.clone()
+        })
+        .collect()
+}
+
+/// What a client needs for `Client::lock` alone.
+fn for_locks() -> BTreeSet<String> {
+    row(&["every lock", "Client::lock"])
+}
+
+/// What a client needs for `Client::token_lock` alone.
+fn for_tokens() -> BTreeSet<String> {
+    row(&["every lock", "Client::token_lock"])
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect(path)
+}
+
+/// The commands that the scripts of a folder call, as rules.
+fn called_in(folder: &str, names: impl Fn(&str) -> bool) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut spare: BTreeSet<_> = BTreeSet::new();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    for entry in fs::read_dir(path).expect(folder) {
+        let path = entry.expect(folder).path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if !name.ends_with(".lua") || !names(&name) {
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("a script");
+        for (at, _) in text.match_indices("call('") {
+            let words: Vec<_> = text[at..].split('\'').skip(1).step_by(2).take(2).collect();
+            let command = rule(words[0], words.get(1).copied());
+            match SPARE
+                .iter()
+                .find(|(file, spare, _)| *file == name && *spare == command)
+            {
+                Some((file, ..)) => {
+                    spare.insert(*file);
+                }
+                None => {
+                    found.insert(command);
+                }
+            }
+        }
+    }
+    assert!(!found.is_empty(), "scripts in {folder}");
+    found
+}
+
+/// The commands that the client itself sends, as rules.
+fn sent() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/stores/redis");
+    for path in tidy::files(&folder) {
+        let text = fs::read_to_string(&path).expect("a source file");
+        let code: Vec<_> = tidy::code(&text).map(|(_, line)| line).collect();
+        let code = code.join("\n");
+        for call in ["cmd(\"", "command.arg(\""] {
+            for (at, _) in code.match_indices(call) {
+                let words: Vec<_> = code[at..].split('"').skip(1).step_by(2).take(2).collect();
+                if words[0].chars().all(|sign| sign.is_ascii_uppercase()) {
+                    found.insert(rule(words[0], words.get(1).copied()));
+                }
+            }
+        }
+    }
+    for free in FREE {
+        assert!(found.remove(free), "{free} is sent");
+    }
+    found
+}
+
+/// The rule for a command; of some commands each form has a rule of its own.
+fn rule(command: &str, next: Option<&str>) -> String {
+    let command = command.to_ascii_lowercase();
+    match (&*command, next) {
+        ("client" | "cluster" | "config" | "pubsub" | "sentinel", Some(form)) => {
+            format!("{command}|{}", form.to_ascii_lowercase())
+        }
+        _ => command,
+    }
+}
+
+fn union(sets: &[&BTreeSet<String>]) -> BTreeSet<String> {
+    sets.iter().copied().flatten().cloned().collect()
+}
+
+fn set(rules: &[&str]) -> BTreeSet<String> {
+    rules.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn the_tables_are_what_the_scripts_and_the_source_say() {
+    let not_rights = |name: &str| name != "rights.lua";
+    let scripts = "src/stores/redis/scripts";
+    let locks = called_in(scripts, not_rights);
+    let mut tokens = called_in(&format!("{scripts}/token"), not_rights);
+    // Renewals are the same for both.
+    tokens.extend(called_in(scripts, |name| name == "renew.lua"));
+    let sent = sent();
+    let calls = set(&["eval", "evalsha"]);
+    let listens = set(&["subscribe", "unsubscribe"]);
+    assert!(sent.is_superset(&union(&[&calls, &listens])), "{sent:?}");
+
+    let spare = row(&["`+pubsub"]);
+    assert_eq!(
+        union(&[&for_locks(), &spare]),
+        union(&[&locks, &calls, &listens]),
+        "for Client::lock"
+    );
+    assert_eq!(for_tokens(), union(&[&tokens, &calls]), "for token_lock");
+    let all: BTreeSet<_> = table().into_values().flatten().collect();
+    assert_eq!(all, union(&[&locks, &tokens, &sent]), "all tables");
+}
+
+#[test]
+fn the_users_in_the_documentation_have_these_rights() {
+    for file in ["src/acl.rs", "README.md"] {
+        let text = read(file);
+        let user = text.split("ACL SETUSER locks").nth(1).expect("a user");
+        let user = user.split("```").next().unwrap().replace("//!", " ");
+        assert_eq!(rules(&user), for_locks(), "{file}");
+        for part in ["~orders:*", "resetchannels", "&redisson_lock__channel:*"] {
+            assert!(user.contains(part), "{part} in {file}");
+        }
+    }
+}
+
+/// A server with a user who has these rights and no others, on names of this prefix.
+fn server_for(rules: &BTreeSet<String>) -> (RedisServer, String) {
+    let server = RedisServer::start();
+    let url = user(&server, rules);
+    (server, url)
+}
+
+pub(crate) const PREFIX: &str = "orders:";
+
+fn user(server: &RedisServer, rules: &BTreeSet<String>) -> String {
+    let password = format!(">{PASSWORD}");
+    let mut words: Vec<String> = ["ACL", "SETUSER", "locks", "reset", "on", &password]
+        .map(str::to_owned)
+        .into();
+    words.push(format!("~{PREFIX}*"));
+    words.push("&redisson_lock__channel:*".to_owned());
+    words.extend(rules.iter().map(|rule| format!("+{rule}")));
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    server.cmd(&words);
+    server
+        .url()
+        .replace("redis://", &format!("redis://locks:{PASSWORD}@"))
+}
+
+/// A server and a URL for a user with the rights for `Client::lock` and nothing else.
+pub(crate) fn least() -> (RedisServer, String) {
+    server_for(&for_locks())
+}
+
+fn open(url: &str) -> Client {
+    quick()
+        .watchdog_timeout(LEASE)
+        .key_prefix(PREFIX)
+        .open(url)
+        .unwrap()
+}
+
+/// Each operation, in both outcomes. Returns the errors.
+fn errors_of(server: &RedisServer, lock: &Lock) -> Vec<Error> {
+    let mut errors = Vec::new();
+    let mut note = |error: Option<Error>| errors.extend(error);
+    let free = || server.cmd(&["DEL", lock.name()]);
+    note(lock.is_locked().err());
+    note(lock.try_lock().err());
+    note(lock.try_lock().err());
+    note(lock.is_held_by_current_thread().err());
+    note(lock.remaining_lease().err());
+    note(thread::scope(|scope| {
+        let elsewhere = scope.spawn(|| lock.try_lock_for(ms(50)).err());
+        elsewhere.join().unwrap()
+    }));
+    note(lock.unlock().err());
+    note(lock.unlock().err());
+    free();
+    note(lock.try_lock().err());
+    note(lock.force_unlock().err());
+    note(lock.unlock().err());
+    free();
+    // What was taken away.
+    note(lock.try_lock().err());
+    free();
+    note(lock.unlock().err());
+    free();
+    errors.retain(|error| {
+        !matches!(
+            error,
+            Error::NotHeld { .. }
+                | Error::Lost { .. }
+                | Error::NoTtl { .. }
+                | Error::NotReentrant { .. }
+        )
+    });
+    errors
+}
+
+/// How long a lock that is unlocked elsewhere takes to arrive.
+fn wake_up(server: &RedisServer, url: &str) -> Duration {
+    let lock = open(url).lock("woken");
+    let other = Client::builder().key_prefix(PREFIX).open(&server.url());
+    let other = other.unwrap().lock("woken");
+    other.lock().unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            assert!(lock.try_lock_for(Duration::from_secs(20)).unwrap());
+            let now = Instant::now();
+            let _ = lock.unlock();
+            now
+        });
+        // Long enough to subscribe, and to have had the look that follows it.
+        thread::sleep(ms(300));
+        let freed = Instant::now();
+        other.unlock().unwrap();
+        waiting.join().unwrap().saturating_duration_since(freed)
+    })
+}
+
+#[test]
+fn the_rights_for_locks_are_enough() {
+    let (server, url) = least();
+    let client = open(&url);
+    let lock = client.lock("a");
+    let errors = errors_of(&server, &lock);
+    assert!(errors.is_empty(), "{errors:?}");
+    let said = format!("{:?}", client.check().unwrap());
+    assert!(!said.contains("lacks"), "{said}");
+    let guard = lock.guard().unwrap();
+    thread::sleep(LEASE * 2);
+    assert!(guard.is_valid(), "it is renewed");
+    guard.unlock().unwrap();
+    // A subscription that nobody needs any more ends.
+    let other = Client::builder().key_prefix(PREFIX).open(&server.url());
+    let other = other.unwrap().lock("a");
+    other.lock().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            assert!(lock.try_lock_for(Duration::from_secs(20)).unwrap());
+            lock.unlock().unwrap();
+        });
+        somebody_waits(&server, other.name());
+        other.unlock().unwrap();
+    });
+    eventually(Duration::from_secs(30), "it listens no more", || {
+        subscriptions(&server, other.name()) == 0
+    });
+}
+
+#[test]
+fn the_rights_for_token_locks_are_enough() {
+    let (server, url) = server_for(&for_tokens());
+    let lock = open(&url).token_lock("a");
+    let errors = errors_of(&server, &lock);
+    assert!(errors.is_empty(), "{errors:?}");
+    let guard = lock.guard().unwrap();
+    thread::sleep(LEASE * 2);
+    assert!(guard.is_valid(), "it is renewed");
+    guard.unlock().unwrap();
+}
+
+#[test]
+fn each_right_for_locks_is_needed_and_named() {
+    let (server, _) = least();
+    for lacking in for_locks() {
+        server.cmd(&["SCRIPT", "FLUSH"]);
+        let mut rules = for_locks();
+        rules.remove(&lacking);
+        let url = user(&server, &rules);
+        let client = open(&url);
+        let said = match client.check() {
+            Ok(warnings) => format!("{warnings:?}"),
+            Err(error) => error.to_string(),
+        };
+        assert!(said.contains(&format!("+{lacking}")), "{lacking}: {said}");
+        let errors = errors_of(&server, &client.lock("a"));
+        match &*lacking {
+            // Nothing fails, but something takes longer, or more of the server.
+            "evalsha" => {
+                let monitor = Monitor::start(&server);
+                client.lock("a").is_locked().unwrap();
+                let by_text = || monitor.lines_containing("\"EVAL\" \"-- Tells who").len() == 1;
+                eventually(SLACK, "the script goes with the request", by_text);
+            }
+            "subscribe" => {
+                // It looks about once a second. A message would have come at once.
+                let took: Vec<_> = (0..5).map(|_| wake_up(&server, &url)).collect();
+                assert!(took.iter().any(|took| *took > ms(200)), "{took:?}");
+            }
+            "publish" => assert!(errors.is_empty(), "{errors:?}"),
+            "unsubscribe" => {
+                let _ = wake_up(&server, &url);
+                assert!(errors.is_empty(), "{errors:?}");
+            }
+            _ => {
+                assert!(!errors.is_empty(), "nothing needs {lacking}");
+                for error in errors {
+                    let Error::Permission { missing, .. } = &error else {
+                        panic!("without {lacking}: {error}");
+                    };
+                    assert_eq!(*missing, [format!("+{lacking}")], "{error}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn each_right_for_token_locks_is_needed_and_named() {
+    let (server, _) = least();
+    for lacking in for_tokens() {
+        server.cmd(&["SCRIPT", "FLUSH"]);
+        let mut rules = for_tokens();
+        rules.remove(&lacking);
+        let client = open(&user(&server, &rules));
+        let lock = client.token_lock("a");
+        let errors = errors_of(&server, &lock);
+        match &*lacking {
+            "evalsha" => assert!(errors.is_empty(), "{errors:?}"),
+            // The renewal alone needs them.
+            "hexists" | "pexpire" => {
+                assert!(errors.is_empty(), "{errors:?}");
+                let guard = lock.guard().unwrap();
+                let lost = guard.lost();
+                lost.recv_timeout(LEASE + SLACK).expect("it is not renewed");
+            }
+            "hkeys" => {
+                assert!(errors.is_empty(), "{errors:?}");
+                // One that is gone takes another one with it, which is renewed in the same request.
+                let (gone, kept) = (lock.guard().unwrap(), client.token_lock("b"));
+                let kept = kept.guard().unwrap();
+                server.cmd(&["DEL", lock.name()]);
+                let lost = kept.lost();
+                lost.recv_timeout(LEASE + SLACK).expect("it is not renewed");
+                drop(gone);
+            }
+            _ => {
+                assert!(!errors.is_empty(), "nothing needs {lacking}");
+                for error in errors {
+                    let Error::Permission { missing, .. } = &error else {
+                        panic!("without {lacking}: {error}");
+                    };
+                    assert_eq!(*missing, [format!("+{lacking}")], "{error}");
+                }
+            }
+        }
+        server.cmd(&["FLUSHALL"]);
+    }
+}
+
+#[test]
+fn the_right_to_another_database_is_needed_for_it_alone() {
+    let (server, url) = least();
+    let lock = open(&format!("{url}/3")).lock("a");
+    let error = ends_within(ms(0), || fails(lock.try_lock(), Class::Permission));
+    assert!(error.to_string().contains("+select"), "{error}");
+    let rules = union(&[&for_locks(), &row(&["a database other than 0"])]);
+    user(&server, &rules);
+    lock.lock().unwrap();
+    lock.unlock().unwrap();
+}
+
+#[test]
+fn a_node_of_a_quorum_needs_to_be_known() {
+    let nodes: Vec<_> = (0..3).map(|_| least()).collect();
+    let redlock = || {
+        Redlock::builder()
+            .nodes(nodes.iter().map(|(_, url)| open(url)))
+            .trust_new_nodes()
+            .outage_timeout(ms(500))
+            .build()
+    };
+    let refused = redlock().and_then(|redlock| redlock.lock("a").try_lock());
+    let error = refused.expect_err("nobody may vote");
+    assert!(error.to_string().contains("info"), "{error}");
+
+    let rules = union(&[&for_locks(), &row(&["each node of a"])]);
+    for (server, _) in &nodes {
+        user(server, &rules);
+    }
+    let lock = redlock().unwrap().lock("a");
+    assert!(lock.try_lock().unwrap());
+    lock.unlock().unwrap();
+}
+
+#[test]
+fn what_is_not_needed_is_what_the_page_says() {
+    let (server, url) = least();
+    let client = open(&url);
+    let lock = client.lock("a");
+    lock.lock().unwrap();
+    assert!(connections(&server).is_empty(), "they have no names");
+    let said = format!("{:?}", client.check().unwrap());
+    assert!(said.contains("+info"), "{said}");
+    let handed = |client: &Client, name: &str| {
+        // Of many unlocks with a thread that waits, how many tell the server, for others to come.
+        let lock = client.lock(name);
+        let monitor = Monitor::start(&server);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        lock.lock().unwrap();
+                        thread::sleep(ms(2));
+                        lock.unlock().unwrap();
+                    }
+                });
+            }
+        });
+        monitor.lines_containing("\"PUBLISH\"").len()
+    };
+    let without = handed(&client, "b");
+    let all: Vec<_> = ["`+client", "`+info", "`+ping", "`+pubsub"].into();
+    let url = user(&server, &union(&[&for_locks(), &row(&all)]));
+    let client = open(&url);
+    let said = format!("{:?}", client.check().unwrap());
+    assert!(!said.contains("+info"), "{said}");
+    let with = handed(&client, "c");
+    assert!(!connections(&server).is_empty(), "they have names");
+    assert!(with < without, "{with} and {without} messages");
+    lock.unlock().unwrap();
+}

@@ -1,0 +1,346 @@
+//! A hold over its life: entered again, extended, lost, given back to the nodes that forgot it.
+
+use std::thread;
+use std::time::Instant;
+
+use redlatch::{Error, LossCause};
+
+use super::{
+    LONG, NODE_TIMEOUT, SLACK, all_free, all_have, builder, builder_at, kept, no_quorum, proxies,
+    redlock, servers,
+};
+use crate::kit::{Fault, Proxy, RedisServer, eventually, ms};
+
+/// The counts of the only hold, one for each server; 0 where nobody has it.
+fn counts(servers: &[RedisServer], name: &str) -> Vec<i64> {
+    let count = |server: &RedisServer| {
+        let values: Vec<i64> = redis::from_redis_value(server.cmd(&["HVALS", name])).unwrap();
+        values.iter().sum()
+    };
+    servers.iter().map(count).collect()
+}
+
+#[test]
+fn a_hold_stands_at_every_node_and_leaves_nothing() {
+    let servers = servers(5);
+    let lock = redlock(&servers).lock("a");
+    lock.lock().unwrap();
+    lock.lock().unwrap();
+    assert_eq!(lock.hold_count().unwrap(), 2);
+    eventually(SLACK, "all have it", || {
+        counts(&servers, "a") == [2, 2, 2, 2, 2]
+    });
+    lock.unlock().unwrap();
+    assert!(lock.is_valid());
+    eventually(SLACK, "all have it", || {
+        counts(&servers, "a") == [1, 1, 1, 1, 1]
+    });
+    lock.unlock().unwrap();
+    assert!(!lock.is_valid());
+    all_free(&servers, "a");
+}
+
+#[test]
+fn a_failed_re_entry_leaves_the_outer_hold_alone() {
+    let servers = servers(5);
+    let lease = ms(3000);
+    let redlock = builder(&servers).watchdog_timeout(lease).build().unwrap();
+    let lock = redlock.lock("a");
+    let guard = lock.guard().unwrap();
+    all_have(&servers, "a");
+    for server in &servers[..3] {
+        server.freeze();
+    }
+    let error = lock.try_lock_for(ms(300)).unwrap_err();
+    assert_eq!(no_quorum(&error).0, [2, 0, 3], "{error}");
+    assert!(guard.is_valid());
+    assert_eq!(counts(&servers[3..], "a"), [1, 1], "they were put back");
+    for server in &servers[..3] {
+        server.thaw();
+    }
+    eventually(SLACK, "all have one level", || {
+        counts(&servers, "a") == [1, 1, 1, 1, 1]
+    });
+    thread::sleep(lease + ms(300));
+    assert!(guard.is_valid(), "it goes on to be renewed");
+    assert_eq!(lock.hold_count().unwrap(), 1);
+    lock.lock().unwrap();
+    assert_eq!(lock.hold_count().unwrap(), 2);
+    lock.unlock().unwrap();
+    guard.unlock().unwrap();
+    all_free(&servers, "a");
+}
+
+#[test]
+fn a_re_entry_whose_answers_come_too_late_is_put_back() {
+    let servers = servers(5);
+    let proxies = proxies(&servers);
+    let redlock = builder_at(proxies.iter().map(Proxy::url)).build().unwrap();
+    let lock = redlock.lock("a");
+    lock.lock().unwrap();
+    all_have(&servers, "a");
+    let slow: Vec<_> = proxies[..3]
+        .iter()
+        .map(|proxy| proxy.next(1, Some(b"EVALSHA"), Fault::DelayReply(NODE_TIMEOUT * 3)))
+        .collect();
+    let error = lock.try_lock().unwrap_err();
+    assert_eq!(no_quorum(&error).0, [2, 0, 3], "{error}");
+    assert!(slow.iter().all(|rule| rule.hits() == 1));
+    assert!(lock.is_valid());
+    eventually(SLACK, "all have one level", || {
+        counts(&servers, "a") == [1, 1, 1, 1, 1]
+    });
+    assert_eq!(lock.hold_count().unwrap(), 1);
+    lock.unlock().unwrap();
+    all_free(&servers, "a");
+}
+
+#[test]
+fn a_re_entry_counts_no_node_that_lost_the_hold() {
+    let servers = servers(5);
+    let lock = redlock(&servers).lock("a");
+    let guard = lock.guard().unwrap();
+    all_have(&servers, "a");
+    for server in &servers[..3] {
+        server.cmd(&["DEL", "a"]);
+    }
+    let error = lock.try_lock().unwrap();
+    assert!(error, "it is a fresh hold, for the old one is lost");
+    assert!(!guard.is_valid());
+    assert!(guard.unlock().unwrap_err().is_lost());
+    assert_eq!(lock.hold_count().unwrap(), 1);
+    lock.unlock().unwrap();
+    all_free(&servers, "a");
+}
+
+#[test]
+fn a_hold_that_a_majority_forgot_is_lost() {
+    let servers = servers(5);
+    let redlock = builder(&servers)
+        .watchdog_timeout(ms(4500))
+        .build()
+        .unwrap();
+    for is_taken in [false, true] {
+        let guard = redlock.lock("a").guard().unwrap();
+        all_have(&servers, "a");
+        for server in &servers[1..4] {
+            server.cmd(&["FLUSHALL"]);
+            if is_taken {
+                server.cmd(&["HSET", "a", "somebody", "1"]);
+            }
+        }
+        let start = Instant::now();
+        let loss = guard.lost().recv_timeout(LONG).unwrap();
+        let took = start.elapsed();
+        // By the next renewal, a third of the lease away, and not by the end of the lease.
+        assert!(took < ms(1500) + SLACK, "{took:?}");
+        let expected = if is_taken {
+            LossCause::HeldBy("somebody".to_owned())
+        } else {
+            LossCause::Gone
+        };
+        assert_eq!(loss.cause, expected);
+        assert!(!guard.is_valid());
+        assert!(guard.unlock().unwrap_err().is_lost());
+        // What the others still had of it does not wait for its lease.
+        for server in [&servers[0], &servers[4]] {
+            eventually(SLACK, "the rest is freed", || {
+                server.int(&["EXISTS", "a"]) == 0
+            });
+        }
+        for server in &servers[1..4] {
+            server.cmd(&["DEL", "a"]);
+        }
+    }
+}
+
+#[test]
+fn a_hold_that_a_minority_forgot_goes_on_and_comes_back_there() {
+    let servers = servers(5);
+    let redlock = builder(&servers)
+        .watchdog_timeout(ms(2400))
+        .build()
+        .unwrap();
+    let lock = redlock.lock("a");
+    let guard = lock.guard().unwrap();
+    lock.lock().unwrap();
+    for forgetful in [[0, 1], [2, 3], [4, 0]] {
+        all_have(&servers, "a");
+        for index in forgetful {
+            servers[index].cmd(&["FLUSHALL"]);
+        }
+        eventually(ms(800) + SLACK, "it comes back with its count", || {
+            assert!(guard.is_valid());
+            counts(&servers, "a") == [2, 2, 2, 2, 2]
+        });
+    }
+    lock.unlock().unwrap();
+    guard.unlock().unwrap();
+    all_free(&servers, "a");
+}
+
+#[test]
+fn giving_back_is_no_confirmation() {
+    let servers = servers(5);
+    let lease = ms(1800);
+    let redlock = builder(&servers).watchdog_timeout(lease).build().unwrap();
+    let guard = redlock.lock("a").guard().unwrap();
+    all_have(&servers, "a");
+    // Two still have it, two forgot it, and one is silent: too few to extend it, too few to know that it is lost.
+    servers[0].freeze();
+    let start = Instant::now();
+    for server in &servers[1..3] {
+        server.cmd(&["FLUSHALL"]);
+    }
+    let loss = guard.lost().recv_timeout(lease + SLACK).unwrap();
+    assert!(start.elapsed() < lease + ms(500), "{:?}", start.elapsed());
+    assert!(
+        matches!(loss.cause, LossCause::Unreachable { .. }),
+        "{:?}",
+        loss.cause
+    );
+    assert_eq!(kept(&servers[1..3], "a"), 0, "nothing was given back");
+    drop(guard);
+    all_free(&servers[1..], "a");
+}
+
+#[test]
+fn extensions_can_be_limited() {
+    let servers = servers(3);
+    let lease = ms(900);
+    let limited = |most| {
+        builder(&servers)
+            .watchdog_timeout(lease)
+            .max_extensions(most)
+            .build()
+            .unwrap()
+    };
+    for (most, at_least) in [(0, lease - ms(100)), (3, lease + ms(500))] {
+        let redlock = limited(most);
+        let start = Instant::now();
+        let guard = redlock.lock("a").guard().unwrap();
+        let loss = guard.lost().recv_timeout(LONG).unwrap();
+        let took = start.elapsed();
+        assert!(took > at_least, "{most}: {took:?}");
+        assert!(took < lease * (most + 1) + SLACK, "{most}: {took:?}");
+        assert!(
+            loss.cause.to_string().contains("max_extensions"),
+            "{}",
+            loss.cause
+        );
+        drop(guard);
+        all_free(&servers, "a");
+    }
+    // They are counted for each hold.
+    let redlock = limited(100);
+    for _ in 0..3 {
+        let guard = redlock.lock("a").guard().unwrap();
+        thread::sleep(lease + ms(100));
+        let left = guard.remaining_validity();
+        assert!(left > ms(0));
+        if let Err(error) = guard.unlock() {
+            panic!("{left:?} were left: {error}");
+        }
+    }
+}
+
+#[test]
+fn an_unlock_reaches_all_nodes_and_those_that_missed_it_later() {
+    let servers = servers(5);
+    let lock = redlock(&servers).lock("a");
+    lock.lock().unwrap();
+    all_have(&servers, "a");
+    servers[4].freeze();
+    let start = Instant::now();
+    lock.unlock().unwrap();
+    assert!(start.elapsed() < SLACK);
+    assert_eq!(kept(&servers[..4], "a"), 0);
+    thread::sleep(ms(300));
+    servers[4].thaw();
+    all_free(&servers, "a");
+
+    lock.lock().unwrap();
+    all_have(&servers, "a");
+    for server in &servers[..3] {
+        server.freeze();
+    }
+    let error = lock.unlock().unwrap_err();
+    let (counts, _) = no_quorum(&error);
+    assert_eq!(counts, [2, 0, 3], "{error}");
+    assert!(!lock.is_valid());
+    assert!(matches!(lock.unlock(), Err(Error::NotHeld { .. })));
+    for server in &servers[..3] {
+        server.thaw();
+    }
+    all_free(&servers, "a");
+}
+
+#[test]
+fn a_force_unlock_frees_it_at_all_nodes() {
+    let servers = servers(5);
+    let (lock, other) = (redlock(&servers).lock("a"), redlock(&servers).lock("a"));
+    assert!(!other.force_unlock().unwrap());
+    let guard = lock.guard().unwrap();
+    all_have(&servers, "a");
+    assert!(other.force_unlock().unwrap());
+    assert_eq!(kept(&servers, "a"), 0);
+    assert!(other.try_lock().unwrap());
+    assert!(guard.unlock().unwrap_err().is_lost());
+    assert!(other.is_valid());
+    all_have(&servers, "a");
+    // A hold of a minority only is nobody's, and is taken away all the same.
+    other.unlock().unwrap();
+    all_free(&servers, "a");
+    servers[0].cmd(&["HSET", "a", "somebody", "1"]);
+    assert!(!other.is_locked().unwrap());
+    assert_eq!(other.remaining_lease().unwrap(), None);
+    other.force_unlock().unwrap();
+    assert_eq!(kept(&servers, "a"), 0);
+}
+
+#[test]
+fn a_lease_without_renewal_ends_at_all_nodes() {
+    let servers = servers(3);
+    let redlock = redlock(&servers);
+    let lock = redlock.lock("a").with_lease_time(ms(600));
+    let start = Instant::now();
+    lock.lock().unwrap();
+    assert!(redlock.lock("a").remaining_lease().unwrap().unwrap() <= ms(600));
+    all_free(&servers, "a");
+    assert!(start.elapsed() >= ms(500), "{:?}", start.elapsed());
+    assert!(!lock.is_valid());
+    assert!(lock.unlock().unwrap_err().is_lost());
+}
+
+/// The layout that programs in other languages have.
+#[test]
+fn a_canonical_hold_is_a_string_with_the_same_token_at_all_nodes() {
+    let servers = servers(3);
+    let canonical = || builder(&servers).canonical().build().unwrap().lock("a");
+    let (lock, other) = (canonical(), canonical());
+    let guard = lock.guard().unwrap();
+    all_have(&servers, "a");
+    for server in &servers {
+        assert_eq!(
+            server.text(&["GET", "a"]).as_deref(),
+            Some(guard.visitor().as_str())
+        );
+        assert!(server.int(&["PTTL", "a"]) > 50_000);
+    }
+    assert!(!other.try_lock().unwrap());
+    assert!(matches!(lock.lock(), Err(Error::NotReentrant { .. })));
+    guard.unlock().unwrap();
+    all_free(&servers, "a");
+    for (taken, is_free) in [(1, true), (2, false)] {
+        for server in &servers[..taken] {
+            server.cmd(&["SET", "a", "foreign", "NX", "PX", "60000"]);
+        }
+        assert_eq!(lock.try_lock().unwrap(), is_free, "{taken} of 3 are taken");
+        if is_free {
+            lock.unlock().unwrap();
+        }
+        eventually(SLACK, "ours is gone, theirs stays", || {
+            kept(&servers, "a") == taken
+        });
+    }
+}

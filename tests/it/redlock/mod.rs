@@ -1,0 +1,101 @@
+//! Redlock on real masters: what the laws of every lock do not say.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod clocks;
+mod contention;
+mod flapping;
+mod holds;
+mod late;
+mod nodes;
+mod restarts;
+mod waiting;
+
+use std::thread;
+use std::time::Duration;
+
+use redlatch::{Client, Error, Redlock, RedlockBuilder};
+
+use crate::kit::{Proxy, RedisServer, eventually, ms};
+
+pub(crate) use flapping::play;
+
+/// What a busy machine may add to any time.
+const SLACK: Duration = ms(2500);
+
+/// A lease that ends after all tests: what is gone before was freed.
+const LONG: Duration = Duration::from_secs(60);
+
+/// How long a node may take, on a busy machine.
+const NODE_TIMEOUT: Duration = ms(250);
+
+fn servers(count: usize) -> Vec<RedisServer> {
+    (0..count).map(|_| RedisServer::start()).collect()
+}
+
+fn proxies(servers: &[RedisServer]) -> Vec<Proxy> {
+    let proxy = |server: &RedisServer| Proxy::to(server.addr());
+    servers.iter().map(proxy).collect()
+}
+
+fn clients(urls: impl IntoIterator<Item = String>) -> Vec<Client> {
+    let open = |url: String| Client::open(&url).unwrap();
+    urls.into_iter().map(open).collect()
+}
+
+/// A quorum of these servers, all new, with the long lease.
+fn builder(servers: &[RedisServer]) -> RedlockBuilder {
+    builder_at(servers.iter().map(RedisServer::url))
+}
+
+fn builder_at(urls: impl IntoIterator<Item = String>) -> RedlockBuilder {
+    Redlock::builder()
+        .nodes(clients(urls))
+        .max_lease(LONG)
+        .node_timeout(NODE_TIMEOUT)
+        .trust_new_nodes()
+}
+
+fn redlock(servers: &[RedisServer]) -> Redlock {
+    builder(servers).build().unwrap()
+}
+
+fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| scope.spawn(work).join().unwrap())
+}
+
+/// On how many of these servers the key stands.
+fn kept(servers: &[RedisServer], name: &str) -> usize {
+    let has = |server: &&RedisServer| server.int(&["EXISTS", name]) == 1;
+    servers.iter().filter(has).count()
+}
+
+#[track_caller]
+fn all_free(servers: &[RedisServer], name: &str) {
+    eventually(SLACK, "no node keeps the key", || kept(servers, name) == 0);
+}
+
+#[track_caller]
+fn all_have(servers: &[RedisServer], name: &str) {
+    eventually(SLACK, "all nodes have the key", || {
+        kept(servers, name) == servers.len()
+    });
+}
+
+/// That the error is about a quorum: what was granted, refused and unreachable, and what each node said.
+#[track_caller]
+fn no_quorum(error: &Error) -> ([usize; 3], Vec<(String, String)>) {
+    let Error::NoQuorum {
+        granted,
+        refused,
+        unreachable,
+        nodes,
+        ..
+    } = error
+    else {
+        panic!("{error}");
+    };
+    let nodes = nodes
+        .iter()
+        .map(|node| (node.node.to_string(), node.answer.clone()));
+    ([*granted, *refused, *unreachable], nodes.collect())
+}

@@ -1,0 +1,192 @@
+//! Nodes that restart: what one has forgotten it must not grant again too early.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redlatch::{Error, Guard, Redlock, RedlockBuilder};
+
+use super::{LONG, SLACK, all_free, all_have, builder, kept, no_quorum, redlock, servers};
+use crate::kit::{RedisServer, eventually, ms};
+
+const MAX_LEASE: Duration = ms(2000);
+
+fn short(servers: &[RedisServer]) -> RedlockBuilder {
+    builder(servers).max_lease(MAX_LEASE)
+}
+
+/// A builder without the trust.
+fn wary(servers: &[RedisServer]) -> RedlockBuilder {
+    Redlock::builder()
+        .nodes(super::clients(servers.iter().map(RedisServer::url)))
+        .max_lease(MAX_LEASE)
+        .node_timeout(super::NODE_TIMEOUT)
+}
+
+/// A hold at the first two of three nodes, so that one more that forgets it makes a majority for another.
+fn held_by_two(servers: &[RedisServer]) -> Guard {
+    servers[2].freeze();
+    let lock = short(servers).build().unwrap().lock("a");
+    let guard = lock.with_lease_time(MAX_LEASE).guard().unwrap();
+    servers[2].thaw();
+    eventually(SLACK, "the last one has it not", || {
+        kept(&servers[2..], "a") == 0
+    });
+    guard
+}
+
+/// Tries until it is granted, and says how often it was not while the other hold was valid.
+fn granted_only_after(guard: &Guard, other: &Redlock) -> usize {
+    let lock = other.lock("a");
+    let start = Instant::now();
+    let mut in_vain = 0;
+    loop {
+        let granted = lock.try_lock();
+        let is_valid = guard.is_valid();
+        match granted {
+            Ok(true) => {
+                assert!(!is_valid, "two hold it after {:?}", start.elapsed());
+                lock.unlock().unwrap();
+                return in_vain;
+            }
+            Ok(false) => {}
+            Err(error) => assert!(matches!(error, Error::NoQuorum { .. }), "{error}"),
+        }
+        in_vain += usize::from(is_valid);
+        assert!(start.elapsed() < MAX_LEASE * 3 + SLACK);
+        thread::sleep(ms(5));
+    }
+}
+
+#[test]
+fn a_node_restarted_empty_grants_nothing_to_whom_has_seen_it_before() {
+    let servers = servers(3);
+    let other = short(&servers).build().unwrap();
+    other.lock("b").lock().unwrap();
+    other.lock("b").unlock().unwrap();
+    let guard = held_by_two(&servers);
+    assert!(guard.is_valid());
+    servers[1].restart();
+    assert_eq!(kept(&servers[1..2], "a"), 0, "it has forgotten it");
+    assert!(granted_only_after(&guard, &other) > 0);
+}
+
+#[test]
+fn a_node_restarted_empty_grants_nothing_to_whom_sees_it_first() {
+    let servers = servers(3);
+    let newcomer = wary(&servers).build().unwrap();
+    let error = newcomer.lock("a").try_lock().unwrap_err();
+    let (counts, said) = no_quorum(&error);
+    assert_eq!(counts, [0, 0, 3], "all are new: {error}");
+    assert!(said.iter().all(|(_, said)| said.contains("no vote")));
+    assert_eq!(kept(&servers, "a"), 0);
+    // They are known in whole seconds.
+    let up = |server: &RedisServer| server.info("uptime_in_seconds").unwrap();
+    eventually(SLACK * 2, "they are old enough", || {
+        servers
+            .iter()
+            .all(|server| up(server).parse::<u64>().unwrap() >= 4)
+    });
+    let guard = held_by_two(&servers);
+    servers[1].restart();
+    let other = wary(&servers).build().unwrap();
+    assert!(granted_only_after(&guard, &other) > 0);
+    assert!(
+        newcomer.lock("a").try_lock_for(SLACK).unwrap(),
+        "in time they vote"
+    );
+    newcomer.lock("a").unlock().unwrap();
+}
+
+const REMEMBERS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+
+#[test]
+fn a_node_that_remembers_votes_at_once() {
+    let servers: Vec<_> = (0..3).map(|_| RedisServer::with(&REMEMBERS)).collect();
+    // The newcomer has no reason to wait either.
+    for build in [builder(&servers), wary(&servers).max_lease(LONG)] {
+        let redlock = build.build().unwrap();
+        let held = redlock.lock("held");
+        held.lock().unwrap();
+        all_have(&servers, "held");
+        servers[1].restart();
+        eventually(SLACK, "it has loaded what it knew", || {
+            servers[1].try_cmd(&["EXISTS", "held"]).is_ok()
+        });
+        assert_eq!(kept(&servers[1..2], "held"), 1, "it has not forgotten it");
+        servers[0].freeze();
+        let lock = redlock.lock("a");
+        assert!(lock.try_lock_for(SLACK).unwrap());
+        lock.unlock().unwrap();
+        servers[0].thaw();
+        held.unlock().unwrap();
+        all_free(&servers, "held");
+        all_free(&servers, "a");
+    }
+}
+
+#[test]
+fn a_node_that_only_begins_to_remember_has_forgotten() {
+    let servers = servers(3);
+    let other = short(&servers).build().unwrap();
+    other.lock("b").lock().unwrap();
+    other.lock("b").unlock().unwrap();
+    let guard = held_by_two(&servers);
+    servers[1].restart();
+    for setting in [["appendfsync", "always"], ["appendonly", "yes"]] {
+        servers[1].cmd(&["CONFIG", "SET", setting[0], setting[1]]);
+    }
+    assert!(granted_only_after(&guard, &other) > 0);
+}
+
+#[test]
+fn a_node_that_restarted_gets_the_key_back_after_its_quarantine() {
+    let servers = servers(3);
+    let redlock = short(&servers).build().unwrap();
+    let guard = redlock.lock("a").guard().unwrap();
+    all_have(&servers, "a");
+    let start = Instant::now();
+    servers[1].restart();
+    let limit = MAX_LEASE + SLACK * 2;
+    eventually(limit, "it gets the key back", || {
+        assert!(guard.is_valid(), "after {:?}", start.elapsed());
+        kept(&servers[1..2], "a") == 1
+    });
+    assert!(start.elapsed() >= MAX_LEASE, "{:?}", start.elapsed());
+    // It counts from then on: another one may go.
+    servers[0].kill();
+    thread::sleep(MAX_LEASE);
+    assert!(guard.is_valid());
+    guard.unlock().unwrap();
+    all_free(&servers[1..], "a");
+}
+
+#[test]
+fn a_majority_that_restarts_ends_the_hold() {
+    let servers = servers(3);
+    let redlock = short(&servers).build().unwrap();
+    let guard = redlock.lock("a").guard().unwrap();
+    servers[0].restart();
+    servers[1].restart();
+    let start = Instant::now();
+    guard.lost().recv_timeout(MAX_LEASE + SLACK).unwrap();
+    assert!(
+        start.elapsed() < MAX_LEASE + ms(1000),
+        "{:?}",
+        start.elapsed()
+    );
+    assert!(!guard.is_valid());
+    let error = guard.unlock().unwrap_err();
+    assert!(error.is_lost(), "{error}");
+}
+
+#[test]
+fn a_lease_longer_than_all_have_agreed_on_is_refused() {
+    let servers = servers(3);
+    let lock = redlock(&servers).lock("a");
+    let error = lock.with_lease_time(LONG + ms(1)).lock().unwrap_err();
+    assert!(matches!(error, Error::InvalidLease { .. }), "{error}");
+    assert!(error.to_string().contains("60"), "{error}");
+    assert_eq!(kept(&servers, "a"), 0);
+    lock.with_lease_time(LONG).lock().unwrap();
+    lock.unlock().unwrap();
+}

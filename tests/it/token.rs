@@ -1,0 +1,242 @@
+//! The plain token lock: what the laws of every lock do not say.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redlatch::{Client, Error, Lock, LossCause};
+
+use crate::kit::{End, Fault, Proxy, RedisServer, eventually, ms};
+
+const LEASE: Duration = ms(900);
+const SLACK: Duration = ms(2500);
+
+/// What programs in other languages release their locks with.
+const COMPARE_AND_DELETE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
+
+fn client_at(url: &str) -> Client {
+    Client::builder()
+        .watchdog_timeout(LEASE)
+        .command_timeout(ms(500))
+        .open(url)
+        .unwrap()
+}
+
+fn lock_at(server: &RedisServer) -> Lock {
+    client_at(&server.url()).token_lock("a")
+}
+
+fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| scope.spawn(work).join().unwrap())
+}
+
+/// Takes the key as others do: for a minute, if it is free.
+fn taken_by(server: &RedisServer, token: &str) -> bool {
+    let set = server.text(&["SET", "a", token, "NX", "PX", "60000"]);
+    set.as_deref() == Some("OK")
+}
+
+fn given_back_by(server: &RedisServer, token: &str) -> bool {
+    server.int(&["EVAL", COMPARE_AND_DELETE, "1", "a", token]) == 1
+}
+
+#[test]
+fn it_stands_as_a_random_string_with_the_lease() {
+    let server = RedisServer::start();
+    let lock = lock_at(&server);
+    let mut tokens = Vec::new();
+    for _ in 0..3 {
+        let guard = lock
+            .with_lease_time(Duration::from_secs(20))
+            .guard()
+            .unwrap();
+        let token = server.text(&["GET", "a"]).unwrap();
+        assert_eq!(token.len(), 20);
+        assert!(token.bytes().all(|sign| sign.is_ascii_alphanumeric()));
+        assert_eq!(guard.visitor().as_str(), token);
+        let left = server.int(&["PTTL", "a"]);
+        assert!(left > 10_000 && left <= 20_000, "{left}");
+        assert_eq!(lock.hold_count().unwrap(), 1);
+        guard.unlock().unwrap();
+        assert_eq!(server.int(&["EXISTS", "a"]), 0);
+        tokens.push(token);
+    }
+    tokens.dedup();
+    assert_eq!(tokens.len(), 3, "each hold has its own");
+}
+
+#[test]
+fn it_and_locks_of_others_exclude_each_other() {
+    let server = RedisServer::start();
+    let lock = lock_at(&server);
+    assert!(taken_by(&server, "theirs"));
+    assert!(!lock.try_lock().unwrap());
+    assert!(!lock.try_lock_for(ms(100)).unwrap());
+    assert!(lock.is_locked().unwrap());
+    assert!(!lock.is_held_by_current_thread().unwrap());
+    assert!(matches!(lock.unlock(), Err(Error::NotHeld { .. })));
+    assert_eq!(server.text(&["GET", "a"]).as_deref(), Some("theirs"));
+    // Nobody publishes anything, so it looks again by itself.
+    let waited = thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            lock.lock().unwrap();
+            let now = Instant::now();
+            assert!(!taken_by(&server, "theirs"));
+            assert!(!given_back_by(&server, "theirs"));
+            assert!(lock.is_valid());
+            lock.unlock().unwrap();
+            now
+        });
+        thread::sleep(ms(300));
+        let freed = Instant::now();
+        assert!(given_back_by(&server, "theirs"));
+        waiting.join().unwrap().saturating_duration_since(freed)
+    });
+    assert!(waited < ms(150) * 10, "{waited:?}");
+    assert!(taken_by(&server, "theirs"));
+}
+
+#[test]
+fn a_waiter_looks_often_enough_and_not_too_often() {
+    let server = RedisServer::start();
+    let lock = lock_at(&server);
+    assert!(taken_by(&server, "theirs"));
+    let before = server.eval_count();
+    assert!(!lock.try_lock_for(ms(2000)).unwrap());
+    let asked = server.eval_count() - before;
+    // Every 100 ms in the end, and by chance half as much more or less; a busy machine asks less often.
+    assert!((5..60).contains(&asked), "{asked}");
+}
+
+#[test]
+fn it_is_not_entered_twice() {
+    let server = RedisServer::start();
+    let lock = lock_at(&server);
+    let guard = lock.guard().unwrap();
+    for error in [
+        lock.lock().unwrap_err(),
+        lock.try_lock().unwrap_err(),
+        lock.try_lock_for(Duration::from_secs(60)).unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::NotReentrant { .. }), "{error}");
+        assert!(error.to_string().contains('a'), "{error}");
+    }
+    assert!(guard.is_valid());
+    thread::sleep(LEASE + ms(300));
+    assert!(guard.is_valid(), "it is renewed all the same");
+    assert!(!elsewhere(|| lock.try_lock().unwrap()));
+    guard.unlock().unwrap();
+    assert!(elsewhere(
+        || lock.try_lock().unwrap() && lock.unlock().is_ok()
+    ));
+}
+
+#[test]
+fn one_name_is_one_kind_of_lock() {
+    let server = RedisServer::start();
+    let client = client_at(&server.url());
+    let (token, reentrant) = (client.token_lock("a"), client.lock("a"));
+    for (held, other) in [(&token, &reentrant), (&reentrant, &token)] {
+        held.lock().unwrap();
+        // By the same thread, which holds it as the other kind.
+        let error = other.try_lock().unwrap_err();
+        assert!(matches!(error, Error::WrongType { .. }), "{error}");
+        assert!(matches!(other.unlock(), Err(Error::NotHeld { .. })));
+        assert!(held.is_valid());
+        assert!(held.is_held_by_current_thread().unwrap());
+        held.unlock().unwrap();
+    }
+    assert_eq!(server.int(&["EXISTS", "a"]), 0);
+}
+
+#[test]
+fn whoever_takes_it_over_is_left_alone_and_told_of() {
+    let server = RedisServer::start();
+    let lock = lock_at(&server);
+    let guard = lock.guard().unwrap();
+    server.cmd(&["SET", "a", "theirs", "PX", "60000"]);
+    let loss = guard.lost().recv_timeout(LEASE + SLACK).unwrap();
+    assert_eq!(loss.cause, LossCause::HeldBy("theirs".to_owned()));
+    assert!(guard.unlock().unwrap_err().is_lost());
+    assert_eq!(server.text(&["GET", "a"]).as_deref(), Some("theirs"));
+    assert!(server.int(&["PTTL", "a"]) > 40_000);
+
+    server.cmd(&["DEL", "a"]);
+    let guard = lock.guard().unwrap();
+    server.cmd(&["SET", "a", "theirs", "PX", "60000"]);
+    let error = guard.unlock().unwrap_err();
+    assert!(error.is_lost(), "{error}");
+    assert_eq!(server.text(&["GET", "a"]).as_deref(), Some("theirs"));
+    assert!(lock.force_unlock().unwrap(), "whoever holds it");
+    assert_eq!(server.int(&["EXISTS", "a"]), 0);
+}
+
+#[test]
+fn a_key_that_was_deleted_is_not_renewed_into_being() {
+    let server = RedisServer::start();
+    let guard = lock_at(&server).guard().unwrap();
+    server.cmd(&["DEL", "a"]);
+    let loss = guard.lost().recv_timeout(LEASE + SLACK).unwrap();
+    assert_eq!(loss.cause, LossCause::Gone);
+    assert_eq!(server.int(&["EXISTS", "a"]), 0);
+}
+
+#[test]
+fn an_acquisition_whose_answer_was_lost_does_not_refuse_itself() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.addr());
+    let lock = client_at(&proxy.url()).token_lock("a");
+    lock.lock().unwrap();
+    lock.unlock().unwrap();
+    let rule = proxy.next(1, Some(b"EVALSHA"), Fault::SwallowReply(End::Reset));
+    assert!(lock.try_lock().unwrap(), "it knows its own token again");
+    assert_eq!(rule.hits(), 1);
+    assert!(lock.is_valid());
+    lock.unlock().unwrap();
+    assert_eq!(server.int(&["EXISTS", "a"]), 0);
+    // A request that comes twice.
+    let rule = proxy.next(1, Some(b"EVALSHA"), Fault::DuplicateRequest);
+    assert!(lock.try_lock().unwrap());
+    assert_eq!(rule.hits(), 1);
+    lock.unlock().unwrap();
+    assert_eq!(server.int(&["EXISTS", "a"]), 0);
+}
+
+#[test]
+fn an_acquisition_without_an_answer_leaves_nothing() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.addr());
+    let lock = client_at(&proxy.url()).token_lock("a");
+    let lock = lock.with_lease_time(Duration::from_secs(60));
+    lock.lock().unwrap();
+    lock.unlock().unwrap();
+    let _rule = proxy.next(1, Some(b"EVALSHA"), Fault::SwallowReply(End::Silent));
+    let error = lock.try_lock().unwrap_err();
+    assert!(error.is_ambiguous(), "{error}");
+    assert!(!lock.is_valid());
+    eventually(SLACK, "it is freed", || server.int(&["EXISTS", "a"]) == 0);
+
+    // It comes when its time is over.
+    let rule = proxy.next(1, Some(b"EVALSHA"), Fault::Hold);
+    assert!(lock.try_lock().unwrap_err().is_ambiguous());
+    thread::sleep(ms(100));
+    rule.release();
+    thread::sleep(ms(200));
+    assert_eq!(server.int(&["EXISTS", "a"]), 0);
+}
+
+#[test]
+fn an_unlock_whose_answer_was_lost_is_done_and_harms_nobody() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.addr());
+    let lock = client_at(&proxy.url()).token_lock("a");
+    lock.lock().unwrap();
+    lock.unlock().unwrap();
+    lock.lock().unwrap();
+    let rule = proxy.next(1, Some(b"EVALSHA"), Fault::SwallowReply(End::Reset));
+    lock.unlock().unwrap();
+    assert_eq!(rule.hits(), 1);
+    assert!(taken_by(&server, "theirs"));
+    thread::sleep(ms(200));
+    assert_eq!(server.text(&["GET", "a"]).as_deref(), Some("theirs"));
+}
