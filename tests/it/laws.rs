@@ -909,6 +909,6 @@ fn an_interrupted_try_is_not_renewed(place: &Place) {
 // testConcurrency_SingleInstance                          many_threads_never_overlap
 // testConcurrency(Loop)_MultiInstance                     many_clients_never_overlap
 // testLockListener                                        the_loss_arrives_on_the_channel_and_at_the_hook
-// testInCluster, testLockFailoverInCluster                with Cluster, which is not there yet
+// testInCluster, testLockFailoverInCluster                tests/topologies
 // testLockAfterTimeout                                    locking_after_a_loss_is_a_fresh_hold
 // testLockReentrantRenew                                  a_nested_hold_is_renewed_until_its_last_unlock

@@ -8,7 +8,9 @@ use redlatch::{Builder, Client, Error, LossCause};
 
 use crate::bed::{AGREEMENT, Access, Cluster};
 use crate::kit::{Monitor, eventually, free_port, ms};
-use crate::place::{Grants, LEASE, SLACK, all_works, channel, hand_over, is_renewed, timed};
+use crate::place::{
+    Grants, KEPT, LEASE, SLACK, all_works, channel, hand_over, is_renewed, is_woken, timed,
+};
 use crate::report;
 
 /// A lease that outlives a failover, even on a busy machine.
@@ -40,25 +42,21 @@ fn listeners(cluster: &Cluster, name: &str) -> (u32, u32) {
 #[ignore = "needs several servers: make topologies"]
 fn each_lock_is_where_its_slot_is() {
     let cluster = Cluster::masters();
-    let client = client(&cluster, LEASE);
+    let client = client(&cluster, KEPT);
+    let mut kept = Vec::new();
     for node in 0..3 {
-        let lock = client.lock(&cluster.name_at(node, "orders"));
-        let tagged = client.lock(&format!("a{{{}}}b", lock.name()));
-        for lock in [&lock, &tagged] {
-            let guard = lock.guard().unwrap();
+        let name = cluster.name_at(node, "orders");
+        for name in [name.clone(), format!("a{{{name}}}b")] {
+            kept.push(client.lock(&name).guard().unwrap());
             for (index, other) in cluster.nodes.iter().enumerate() {
-                let keys = other.keys("*");
-                assert_eq!(
-                    keys.contains(&lock.name().to_owned()),
-                    index == node,
-                    "{keys:?}"
-                );
-                assert_eq!(keys.is_empty(), index != node, "{keys:?}");
+                assert_eq!(other.keys("*").contains(&name), index == node, "{name}");
             }
-            thread::sleep(LEASE + ms(200));
-            assert!(guard.is_valid());
-            guard.unlock().unwrap();
         }
+    }
+    thread::sleep(KEPT + ms(200));
+    for guard in kept {
+        assert!(guard.is_valid(), "{:?}", guard.lost().recv());
+        guard.unlock().unwrap();
     }
     for node in &cluster.nodes {
         assert!(node.keys("*").is_empty());
@@ -124,10 +122,9 @@ fn a_cluster_may_have_a_password() {
     }
     let holder = self::client(&cluster, LONG);
     let name = cluster.name_at(1, "orders");
-    let took = hand_over(&holder.lock(&name), &client.lock(&name), || {
+    is_woken(&holder.lock(&name), &client.lock(&name), || {
         thread::sleep(ms(300))
     });
-    assert!(took < ms(600), "{took:?}");
     let wrong = cluster
         .urls()
         .into_iter()
@@ -145,17 +142,18 @@ fn a_cluster_may_have_a_password() {
 #[ignore = "needs several servers: make topologies"]
 fn a_hold_moves_with_its_slot() {
     let cluster = Cluster::masters();
-    let client = client(&cluster, LEASE);
-    let other = self::client(&cluster, LEASE);
+    let client = client(&cluster, KEPT);
+    let other = self::client(&cluster, KEPT);
     let name = cluster.name_at(0, "orders");
     let lock = client.lock(&name);
     let guard = lock.guard().unwrap();
+    let lost = guard.lost();
     lock.lock().unwrap();
     for to in [1, 2, 0] {
         cluster.migrate(&name, to);
         let start = Instant::now();
-        while start.elapsed() < LEASE + ms(300) {
-            assert!(guard.is_valid(), "on its way to {to}");
+        while start.elapsed() < KEPT + ms(300) {
+            assert!(guard.is_valid(), "on its way to {to}: {:?}", lost.recv());
             thread::sleep(ms(10));
         }
         assert!(!other.lock(&name).try_lock().unwrap());
@@ -176,7 +174,7 @@ fn a_hold_moves_with_its_slot() {
 #[ignore = "needs several servers: make topologies"]
 fn a_slot_that_stays_half_moved_is_served() {
     let cluster = Cluster::masters();
-    let (client, other) = (client(&cluster, LEASE), client(&cluster, LONG));
+    let (client, other) = (client(&cluster, KEPT), client(&cluster, LONG));
     let name = cluster.name_at(0, "orders");
     let held = client.lock(&name);
     // New keys of the slot go to the receiver, with ASK.
@@ -197,12 +195,13 @@ fn a_slot_that_stays_half_moved_is_served() {
     is_renewed(&guard);
     assert_eq!(cluster.nodes[0].int(&["EXISTS", &name]), 1);
 
+    let lost = guard.lost();
     // The hold has moved, and the slot has not yet.
     migration.move_keys();
     assert_eq!(cluster.nodes[0].keys("*").len(), 0);
     let start = Instant::now();
-    while start.elapsed() < LEASE * 2 {
-        assert!(guard.is_valid(), "after {:?}", start.elapsed());
+    while start.elapsed() < KEPT * 3 / 2 {
+        assert!(guard.is_valid(), "{:?}", lost.recv());
         thread::sleep(ms(10));
     }
     assert!(!other.lock(&name).try_lock().unwrap());
@@ -229,18 +228,22 @@ fn an_unlock_where_a_slot_moves_away_is_heard() {
     let cluster = Cluster::masters();
     let (holder, waiter) = (client(&cluster, LONG), client(&cluster, LONG));
     let name = cluster.name_at(0, "orders");
-    for rounds in 0..3 {
+    let mut times = Vec::new();
+    for _ in 0..7 {
         let mut migration = None;
         // The key is at the source, and when it is gone everything else is asked for at the receiver.
         let took = hand_over(&holder.lock(&name), &waiter.lock(&name), || {
             eventually(SLACK, "the waiter listens", || {
-                listeners(&cluster, &name).0 == 1
+                listeners(&cluster, &name).0 > 0
             });
             migration = Some(cluster.begin_migration(&name, 1));
         });
-        assert!(took < ms(600), "{took:?} in round {rounds}");
         migration.unwrap().abandon();
+        times.push(took);
     }
+    // Who hears no message looks again once a second.
+    times.sort_unstable();
+    assert!(times[times.len() / 2] < ms(200), "{times:?}");
     holder.lock(&name).lock().unwrap();
     let migration = cluster.begin_migration(&name, 1);
     assert!(waiter.lock(&name).force_unlock().unwrap());
@@ -255,7 +258,7 @@ fn an_unlock_where_a_slot_moves_away_is_heard() {
 #[ignore = "needs several servers: make topologies"]
 fn a_migration_that_is_given_up_harms_nobody() {
     let cluster = Cluster::masters();
-    let client = client(&cluster, LEASE);
+    let client = client(&cluster, KEPT);
     let name = cluster.name_at(2, "orders");
     let guard = client.lock(&name).guard().unwrap();
     let migration = cluster.begin_migration(&name, 0);
@@ -421,7 +424,7 @@ fn messages_are_sharded_unless_told_otherwise() {
         let (holder, waiter) = (open(builder(), &cluster), open(builder(), &cluster));
         for node in 0..3 {
             let name = cluster.name_at(node, "orders");
-            let took = hand_over(&holder.lock(&name), &waiter.lock(&name), || {
+            is_woken(&holder.lock(&name), &waiter.lock(&name), || {
                 let expected = if sharded == Some(false) {
                     (0, 1)
                 } else {
@@ -431,7 +434,6 @@ fn messages_are_sharded_unless_told_otherwise() {
                     listeners(&cluster, &name) == expected
                 });
             });
-            assert!(took < ms(600), "{took:?} at {node}, {sharded:?}");
         }
     }
 }
@@ -448,7 +450,7 @@ fn the_listener_moves_with_the_slot() {
         };
         let (holder, waiter) = (open(builder(), &cluster), open(builder(), &cluster));
         let name = cluster.name_at(0, if sharded { "sharded" } else { "plain" });
-        let took = hand_over(&holder.lock(&name), &waiter.lock(&name), || {
+        is_woken(&holder.lock(&name), &waiter.lock(&name), || {
             eventually(SLACK, "the waiter listens", || {
                 listeners(&cluster, &name) != (0, 0)
             });
@@ -460,7 +462,6 @@ fn the_listener_moves_with_the_slot() {
                 });
             }
         });
-        assert!(took < ms(600), "{took:?}, sharded {sharded}");
     }
 }
 
@@ -468,10 +469,11 @@ fn the_listener_moves_with_the_slot() {
 #[ignore = "needs several servers: make topologies"]
 fn the_listener_moves_with_the_master() {
     let cluster = Cluster::start();
-    let (holder, waiter) = (client(&cluster, LONG), client(&cluster, LONG));
     let name = cluster.name_at(0, "orders");
     for is_planned in [true, false] {
-        let took = hand_over(&holder.lock(&name), &waiter.lock(&name), || {
+        // A client listens a little longer than it waits; these have not waited yet.
+        let (holder, waiter) = (client(&cluster, LONG), client(&cluster, LONG));
+        is_woken(&holder.lock(&name), &waiter.lock(&name), || {
             eventually(SLACK, "the waiter listens", || {
                 listeners(&cluster, &name).0 == 1
             });
@@ -487,7 +489,6 @@ fn the_listener_moves_with_the_master() {
                 listeners == 1
             });
         });
-        assert!(took < ms(600), "{took:?}, planned {is_planned}");
         if is_planned {
             cluster.wait_until_healthy();
         }
@@ -536,7 +537,7 @@ fn holds_on_a_frozen_shard_are_lost_in_time() {
         Access::default(),
         &["--cluster-require-full-coverage", "no"],
     );
-    let client = client(&cluster, LEASE * 2);
+    let client = client(&cluster, KEPT);
     let guards: Vec<_> = (0..3)
         .map(|node| {
             client
@@ -545,10 +546,10 @@ fn holds_on_a_frozen_shard_are_lost_in_time() {
                 .unwrap()
         })
         .collect();
-    thread::sleep(LEASE * 2);
+    thread::sleep(KEPT);
     cluster.nodes[2].freeze();
     let left = guards[2].remaining_validity();
-    let (took, loss) = timed(|| guards[2].lost().recv_timeout(LEASE * 2 + SLACK).unwrap());
+    let (took, loss) = timed(|| guards[2].lost().recv_timeout(KEPT + SLACK).unwrap());
     assert!(
         matches!(loss.cause, LossCause::Unreachable { .. }),
         "{loss}"
@@ -572,7 +573,7 @@ pub(crate) fn one_shard_of_three_frozen() {
         Access::default(),
         &["--cluster-require-full-coverage", "no"],
     );
-    let (client, other) = (client(&cluster, LEASE * 3), client(&cluster, LEASE * 3));
+    let (client, other) = (client(&cluster, KEPT), client(&cluster, KEPT));
     let kept: Vec<_> = (0..2)
         .map(|node| client.lock(&cluster.name_at(node, "kept")).guard().unwrap())
         .collect();

@@ -22,6 +22,8 @@ mod network;
 mod replicas;
 mod sentinel;
 mod shop;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::io::Write;
 

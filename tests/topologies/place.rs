@@ -4,7 +4,7 @@ use std::sync::{Arc, Barrier, Mutex, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Builder, Client, Guard, Lock};
+use redlatch::{Builder, Client, Guard, Interrupt, Lock};
 
 use crate::bed::sentinels::NAME;
 use crate::bed::{AGREEMENT, Cluster, Replicas, Sentinels};
@@ -13,6 +13,9 @@ use crate::laws::Settings;
 
 /// The watchdog's lease in these tests: long enough for a busy machine, short enough to wait for.
 pub(crate) const LEASE: Duration = ms(900);
+
+/// A lease in which even a busy machine finds the time to renew.
+pub(crate) const KEPT: Duration = ms(3000);
 
 /// What a busy machine may add to any time.
 pub(crate) const SLACK: Duration = ms(2500);
@@ -144,14 +147,14 @@ pub(crate) fn all_works(lock: &Lock) {
 
 /// Has `waiter` wait for what `holder` has, lets `meanwhile` happen, unlocks, and returns how long the waiter needed
 /// then.
-///
-/// A waiter that hears no message looks again after a second at the earliest, if the leases are long.
 #[track_caller]
 pub(crate) fn hand_over(holder: &Lock, waiter: &Lock, meanwhile: impl FnOnce()) -> Duration {
     assert!(holder.try_lock_for(Duration::from_secs(20)).unwrap());
+    let interrupt = Interrupt::new();
     thread::scope(|scope| {
+        let _end = RaiseInPanic(&interrupt);
         let waiting = scope.spawn(|| {
-            waiter.lock().unwrap();
+            waiter.lock_interruptibly(&interrupt).unwrap();
             let now = Instant::now();
             waiter.unlock().unwrap();
             now
@@ -163,6 +166,29 @@ pub(crate) fn hand_over(holder: &Lock, waiter: &Lock, meanwhile: impl FnOnce()) 
         holder.unlock().unwrap();
         waiting.join().unwrap().duration_since(freed)
     })
+}
+
+/// Lets the waiter go when the rest of the test has failed.
+struct RaiseInPanic<'a>(&'a Interrupt);
+
+impl Drop for RaiseInPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.raise();
+        }
+    }
+}
+
+/// Hands a lock over again and again, the first time with `meanwhile` in between: it is a message that wakes the waiter.
+///
+/// A waiter that hears no message looks again once a second, so that half of the times would be above half a second.
+#[track_caller]
+pub(crate) fn is_woken(holder: &Lock, waiter: &Lock, meanwhile: impl FnOnce()) {
+    let mut times = vec![hand_over(holder, waiter, meanwhile)];
+    assert!(times[0] < SLACK, "{times:?}");
+    times.extend((0..8).map(|_| hand_over(holder, waiter, || thread::sleep(ms(50)))));
+    times.sort_unstable();
+    assert!(times[times.len() / 2] < ms(200), "{times:?}");
 }
 
 /// What a thread sees that takes a lock and gives it back, again and again.

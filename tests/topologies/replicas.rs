@@ -9,7 +9,7 @@ use redlatch::{Builder, Client, Error, LossCause};
 use crate::bed::{AGREEMENT, Cluster, Replicas};
 use crate::kit::{RedisServer, eventually, ms};
 use crate::place::{
-    Grants, LEASE, SLACK, all_works, channel, elsewhere, hand_over, is_renewed, timed,
+    Grants, LEASE, SLACK, all_works, channel, elsewhere, is_renewed, is_woken, timed,
 };
 use crate::report;
 
@@ -102,7 +102,7 @@ fn a_master_that_became_a_replica_is_left() {
 fn waiters_follow_a_switched_master() {
     let set = Replicas::start(1);
     let (holder, waiter) = (client(&set, LONG), client(&set, LONG));
-    let took = hand_over(&holder.lock("orders"), &waiter.lock("orders"), || {
+    is_woken(&holder.lock("orders"), &waiter.lock("orders"), || {
         thread::sleep(ms(200));
         set.nodes[0].replicate(1, "orders");
         set.switch_to(1);
@@ -116,7 +116,6 @@ fn waiters_follow_a_switched_master() {
             listeners > 0
         });
     });
-    assert!(took < ms(600), "{took:?}");
 }
 
 #[test]

@@ -9,7 +9,9 @@ use redlatch::{Builder, Client, Error, Lock, LossCause};
 use crate::bed::sentinels::NAME;
 use crate::bed::{AGREEMENT, Liar, Sentinels};
 use crate::kit::{Monitor, RedisServer, eventually, free_port, ms};
-use crate::place::{Grants, LEASE, SLACK, all_works, channel, hand_over, is_renewed, timed};
+use crate::place::{
+    Grants, KEPT, LEASE, SLACK, all_works, channel, hand_over, is_renewed, is_woken, timed,
+};
 use crate::report;
 
 /// A lease that outlives a failover, even on a busy machine.
@@ -93,7 +95,7 @@ fn waiters_hear_of_an_unlock_at_the_new_master() {
     let set = Sentinels::start();
     let (holder, waiter) = (client(&set, LONG), client(&set, LONG));
     for is_planned in [true, false] {
-        let took = hand_over(&holder.lock("orders"), &waiter.lock("orders"), || {
+        is_woken(&holder.lock("orders"), &waiter.lock("orders"), || {
             set.nodes[set.master()].replicate(2, "orders");
             let (_, new) = if is_planned {
                 set.failover()
@@ -106,7 +108,6 @@ fn waiters_hear_of_an_unlock_at_the_new_master() {
                 listeners > 0
             });
         });
-        assert!(took < ms(600), "{took:?}");
         if is_planned {
             set.wait_until_settled();
         }
@@ -342,18 +343,18 @@ fn a_failover_is_followed_while_one_sentinel_is_frozen() {
 #[ignore = "needs several servers: make topologies"]
 fn without_any_sentinel_the_present_master_goes_on_being_used() {
     let set = Sentinels::start();
-    let client = client(&set, LEASE);
+    let client = client(&set, KEPT);
     let guard = client.lock("kept").guard().unwrap();
     let other = self::client(&set, LONG);
     all_works(&other.lock("orders"));
     // Renewals have a connection of their own, from the first one on.
-    thread::sleep(LEASE);
+    thread::sleep(KEPT);
     for sentinel in &set.sentinels {
         sentinel.kill();
     }
     let start = Instant::now();
     let lost = guard.lost();
-    while start.elapsed() < LEASE * 4 {
+    while start.elapsed() < KEPT * 2 {
         assert!(guard.is_valid(), "{:?}", lost.recv());
         all_works(&client.lock("orders"));
         thread::sleep(ms(20));

@@ -60,12 +60,20 @@ impl Replicas {
         self.wait_until_following(master, &[node]);
     }
 
-    /// Makes `node` the master of all others, as an administrator does it: the old one refuses writes first.
+    /// Makes `node` the master of all others in good order: the old one stops first, and nothing is lost.
     pub fn switch_to(&self, node: usize) {
         let port = self.nodes[node].port().to_string();
-        self.promote(node);
+        let old = self
+            .nodes
+            .iter()
+            .position(Node::is_master)
+            .expect("a master");
+        self.nodes[old].cmd(&["FAILOVER", "TO", "127.0.0.1", &port]);
+        eventually(AGREEMENT, "the old master follows", || {
+            self.nodes[old].follows(self.nodes[node].port())
+        });
         for (index, other) in self.nodes.iter().enumerate() {
-            if index != node {
+            if ![node, old].contains(&index) {
                 other.cmd(&["REPLICAOF", "127.0.0.1", &port]);
             }
         }
