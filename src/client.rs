@@ -15,7 +15,7 @@ use crate::store::{LONGEST_LEASE, Store, Warning};
 use crate::stores::memory::{Memory, World};
 #[cfg(feature = "mysql")]
 use crate::stores::mysql::MySql;
-use crate::stores::redis::{Redis, Settings, Trust};
+use crate::stores::redis::{Access, Redis, Replication, Settings, Trust};
 use crate::watchdog::OnLost;
 
 /// A connection to where the locks are kept, shared by all its clones, locks and guards.
@@ -218,6 +218,10 @@ pub struct Builder {
     pool_size: u32,
     key_prefix: String,
     trust: Trust,
+    credentials: Option<Access>,
+    database: Option<i64>,
+    sharded_pubsub: Option<bool>,
+    wait_replicas: Option<Replication>,
     #[cfg(feature = "mysql")]
     lock_table: String,
     on_lost: Option<OnLost>,
@@ -233,6 +237,10 @@ impl Default for Builder {
             pool_size: 32,
             key_prefix: String::new(),
             trust: Trust::default(),
+            credentials: None,
+            database: None,
+            sharded_pubsub: None,
+            wait_replicas: None,
             #[cfg(feature = "mysql")]
             lock_table: "redlatch".to_owned(),
             on_lost: None,
@@ -314,6 +322,61 @@ impl Builder {
         self
     }
 
+    /// Sets as whom to talk to the master that the sentinels name; `""` is the default user.
+    ///
+    /// The user and the password in the URLs of the sentinels are for the sentinels alone. Everywhere else these stand in
+    /// the URLs. Defaults to none.
+    pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Builder {
+        self.credentials = Some(Access {
+            user: user.into(),
+            password: password.into(),
+        });
+        self
+    }
+
+    /// Sets the number of the database on the master that the sentinels name. Everywhere else it stands in the URL.
+    ///
+    /// Defaults to 0.
+    pub fn database(mut self, number: u32) -> Builder {
+        self.database = Some(i64::from(number));
+        self
+    }
+
+    /// Sets whether unlock messages in a cluster are sharded (`SPUBLISH`, `SSUBSCRIBE`).
+    ///
+    /// All clients of a cluster have to do the same, or they wake each other only by chance, once a second; they exclude
+    /// each other all the same. Defaults to what Redisson does by default: sharded if the server answers
+    /// `PUBSUB SHARDNUMSUB`, that is on Redis 7 and later.
+    pub fn sharded_pubsub(mut self, sharded: bool) -> Builder {
+        self.sharded_pubsub = Some(sharded);
+        self
+    }
+
+    /// Has every hold acknowledged by this many replicas before it counts, waiting for them with `WAIT` until `timeout`.
+    ///
+    /// Redis tells its replicas afterwards, so a lock that a master has granted is lost if it fails before they know,
+    /// and the next one grants it again. With this setting
+    ///
+    /// - an acquisition that too few replicas acknowledge in time is undone and is [`Error::NotReplicated`]; calls that
+    ///   wait try again until their deadline;
+    /// - a re-entry is put back to the old count, with the same error. An inner `unlock` has the same error, although the
+    ///   level is given back;
+    /// - a renewal that they do not acknowledge is not undone, but it extends no validity: it is tried again, and the
+    ///   hold is lost when the last acknowledged lease ends.
+    ///
+    /// With as many replicas as there are, a lock is **very unlikely to be lost** in a failover; with fewer, one that has
+    /// not heard of it may be the next master. It is never safe: a replica may acknowledge and restart empty, `WAIT`
+    /// says nothing of disks, and two servers may think they are the master for a while. What must never be done twice
+    /// has to be fenced.
+    ///
+    /// Every acquisition takes a round trip to the replicas longer. `timeout` is at least 1 ms and shorter than the
+    /// command time-out; 0 replicas switch it off. A server that does not know `WAIT` is [`Error::Unsupported`].
+    /// Defaults to off.
+    pub fn wait_replicas(mut self, replicas: u32, timeout: Duration) -> Builder {
+        self.wait_replicas = (replicas > 0).then_some(Replication { replicas, timeout });
+        self
+    }
+
     /// Sets the name of the lock table in a database; that of the named rows is the same with `_rows` behind it.
     ///
     /// Letters, digits, `_` and `$`. Defaults to `redlatch`.
@@ -341,18 +404,153 @@ impl Builder {
         self.validate()?;
         let id = new_id();
         if url.starts_with("mysql:") || url.starts_with("mariadb:") {
+            self.refuse_replication()?;
             return self.open_database(id, url);
         }
-        let store = Redis::open(
-            url,
-            Settings {
-                command_timeout: self.command_timeout,
-                connect_timeout: self.connect_timeout,
-                pool_size: self.pool_size,
-                trust: self.trust.clone(),
-            },
-        )?;
+        self.refuse_settings_of(None)?;
+        let store = Redis::open(url, &self.settings())?;
         Ok(self.of_store(id, Arc::new(store), Home::Redis))
+    }
+
+    /// Makes a client of a Redis master with replicas, at fixed addresses in any order.
+    ///
+    /// Whichever of them calls itself master (`ROLE`) has the locks. It is asked on every new connection, so that after a
+    /// failover by hand or by a service the promoted one is found: when a server answers `READONLY`, when a connection
+    /// breaks, when the master turns into a replica. A request that was not executed is tried again within its time. Of
+    /// two servers that both call themselves master the one that has replicas is taken; only
+    /// [`sentinel`](Builder::sentinel) knows which one is right, and leaves a master that still answers but was replaced.
+    ///
+    /// A failover loses what the master had not yet told its replicas: locks that it had just granted are granted again.
+    /// Their holders are told when they are renewed next. See [`wait_replicas`](Builder::wait_replicas).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] if a setting or a URL cannot be used.
+    pub fn master_replicas(
+        self,
+        urls: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<Client> {
+        self.validate()?;
+        self.refuse_settings_of(None)?;
+        let store = Redis::replicas(&owned(urls), &self.settings())?;
+        Ok(self.of_store(new_id(), Arc::new(store), Home::Redis))
+    }
+
+    /// Makes a client of the Redis master that the sentinels at `urls` call `master_name`.
+    ///
+    /// A sentinel is asked before every connection, and the server that it names has to call itself master. When
+    /// sentinels disagree, the one that knows of the latest failover is right. From its first use on the client listens
+    /// for `+switch-master`, on a thread of its own, and checks the master once in a third of `watchdog_timeout`, so that
+    /// one which was replaced and still answers is left. A sentinel that is dead, or names a server that is no master,
+    /// costs a share of the time of one request and is asked last from then on. While no sentinel can be reached, no new
+    /// connection is made; those that work go on working.
+    ///
+    /// The user and the password in these URLs are those of the sentinels; the master has
+    /// [`credentials`](Builder::credentials) and [`database`](Builder::database) of its own.
+    ///
+    /// A failover loses what the master had not yet told its replicas: locks that it had just granted are granted again.
+    /// Their holders are told when they are renewed next. See [`wait_replicas`](Builder::wait_replicas).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] if a setting or a URL cannot be used.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use redlatch::Client;
+    ///
+    /// let client = Client::builder()
+    ///     .credentials("locks", "secret")
+    ///     .sentinel("mymaster", ["redis://10.0.0.1:26379", "redis://10.0.0.2:26379", "redis://10.0.0.3:26379"])?;
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
+    pub fn sentinel(
+        self,
+        master_name: &str,
+        urls: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<Client> {
+        self.validate()?;
+        self.refuse_settings_of(Some("sentinel"))?;
+        let store = Redis::sentinel(master_name, &owned(urls), &self.settings())?;
+        Ok(self.of_store(new_id(), Arc::new(store), Home::Redis))
+    }
+
+    /// Makes a client of the Redis Cluster that the servers at `urls` belong to; one that answers is enough.
+    ///
+    /// Every request goes to the master of the slot of its name, and follows the slot: redirections, a slot on the move
+    /// and a failover are dealt with within the time of the request. Renewals go to all masters at the same time, and a
+    /// shard that is silent delays those of no other. All keys and the channel of a name are in one slot. Nodes that are
+    /// not in `urls` are talked to with the user and password of the first URL.
+    ///
+    /// A failover loses what the master had not yet told its replica: locks that it had just granted are granted again.
+    /// Their holders are told when they are renewed next. See [`wait_replicas`](Builder::wait_replicas), which counts the
+    /// replicas of one shard.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] if a setting or a URL cannot be used.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use redlatch::Client;
+    ///
+    /// let client = Client::builder().cluster(["redis://10.0.0.1:6379", "redis://10.0.0.2:6379"])?;
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
+    pub fn cluster(self, urls: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Client> {
+        self.validate()?;
+        self.refuse_settings_of(Some("cluster"))?;
+        let store = Redis::cluster(&owned(urls), &self.settings())?;
+        Ok(self.of_store(new_id(), Arc::new(store), Home::Redis))
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            command_timeout: self.command_timeout,
+            connect_timeout: self.connect_timeout,
+            pool_size: self.pool_size,
+            trust: self.trust.clone(),
+            lease: self.watchdog_timeout,
+            access: self.credentials.clone(),
+            database: self.database.unwrap_or_default(),
+            sharded: self.sharded_pubsub,
+            replication: self.wait_replicas,
+        }
+    }
+
+    /// Refuses settings that only another kind of place has a use for, rather than to leave them unused.
+    fn refuse_settings_of(&self, place: Option<&str>) -> Result<()> {
+        let refuse = |setting, reason: &str| {
+            Err(Error::InvalidConfig {
+                setting,
+                reason: reason.to_owned(),
+            })
+        };
+        if place != Some("sentinel") && self.credentials.is_some() {
+            return refuse(
+                "credentials",
+                "only sentinel() has them; put them into the URL",
+            );
+        }
+        if place != Some("sentinel") && self.database.is_some() {
+            return refuse("database", "only sentinel() has it; put it into the URL");
+        }
+        if place != Some("cluster") && self.sharded_pubsub.is_some() {
+            return refuse("sharded_pubsub", "only cluster() has it");
+        }
+        Ok(())
+    }
+
+    fn refuse_replication(&self) -> Result<()> {
+        if self.wait_replicas.is_some() {
+            return Err(Error::InvalidConfig {
+                setting: "wait_replicas",
+                reason: "only Redis servers have it".to_owned(),
+            });
+        }
+        self.refuse_settings_of(None)
     }
 
     #[cfg(feature = "mysql")]
@@ -389,6 +587,7 @@ impl Builder {
     /// [`Error::InvalidConfig`] if a setting cannot be used.
     pub fn in_memory(self) -> Result<Client> {
         self.validate()?;
+        self.refuse_replication()?;
         Ok(self.in_memory_unchecked())
     }
 
@@ -434,6 +633,15 @@ impl Builder {
                 return invalid(setting, format!("{timeout:?} is outside 1 ms ..= 1 day"));
             }
         }
+        if let Some(Replication { timeout, .. }) = self.wait_replicas
+            && !(LEAST_TIMEOUT..self.command_timeout).contains(&timeout)
+        {
+            let most = self.command_timeout;
+            return invalid(
+                "wait_replicas",
+                format!("{timeout:?} is outside 1 ms .. {most:?}, the command time-out"),
+            );
+        }
         if !(1..=MOST_CONNECTIONS).contains(&self.pool_size) {
             return invalid(
                 "pool_size",
@@ -448,6 +656,12 @@ const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
 const MOST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Half of what a Redis server takes by default (`maxclients` 10000), for all clients together.
 const MOST_CONNECTIONS: u32 = 5000;
+
+fn owned(urls: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<String> {
+    urls.into_iter()
+        .map(|url| url.as_ref().to_owned())
+        .collect()
+}
 
 pub(crate) fn new_id() -> Arc<str> {
     uuid::Uuid::new_v4().hyphenated().to_string().into()

@@ -93,6 +93,23 @@ pub enum Error {
         /// The server's words.
         reason: String,
     },
+    /// Too few replicas acknowledged in time. What was asked for was undone; an inner `unlock` was not.
+    ///
+    /// Only with [`Builder::wait_replicas`](crate::Builder::wait_replicas). If undoing it got no answer, it is released
+    /// in the background, and dies with its lease at the latest.
+    #[error(
+        "lock {lock:?}: {acknowledged} of the {wanted} replicas wanted have acknowledged it to {node}; look at its replicas, or ask for fewer"
+    )]
+    NotReplicated {
+        /// The lock.
+        lock: Arc<str>,
+        /// The master.
+        node: Arc<str>,
+        /// How many replicas acknowledged it in time.
+        acknowledged: u32,
+        /// How many were asked for.
+        wanted: u32,
+    },
     /// Fewer nodes of a quorum than needed could be asked, so the lock was neither granted nor refused. Nothing is held.
     #[error(
         "lock {lock:?}: {needed} of {} nodes are needed, but {granted} granted it, {refused} refused it and {unreachable} gave no usable answer: {}",
@@ -349,6 +366,7 @@ impl Error {
             | Error::Unreachable { lock, .. }
             | Error::Unknown { lock, .. }
             | Error::Unavailable { lock, .. }
+            | Error::NotReplicated { lock, .. }
             | Error::NoQuorum { lock, .. }
             | Error::Permission { lock, .. }
             | Error::Untrusted { lock, .. }
@@ -384,6 +402,7 @@ impl Error {
             Error::Unreachable { .. }
                 | Error::Unknown { .. }
                 | Error::Unavailable { .. }
+                | Error::NotReplicated { .. }
                 | Error::NoQuorum { .. }
         )
     }

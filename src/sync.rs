@@ -32,6 +32,10 @@ impl Condvar {
         self.0.notify_one();
     }
 
+    pub(crate) fn notify_all(&self) {
+        self.0.notify_all();
+    }
+
     /// Waits for a notification, at most until `deadline`, `None` meaning for ever. Wakes may be spurious.
     pub(crate) fn wait<'a, T>(
         &self,

@@ -28,6 +28,9 @@ events! {
     warn waiters_not_told(lock, error) "unlocked, but the message to the waiters could not be published";
     error hook_panicked(lock) "the on_lost hook panicked";
     debug connected(node) "connected";
+    warn master_changed(before, now) "another server is the master";
+    debug slot_moved(slot, node) "a slot of the cluster is elsewhere";
+    debug sentinel_failed(node, reason) "a sentinel was of no use";
     debug subscriber_disconnected(node, reason) "the subscriber was disconnected";
     debug subscriber_cannot_connect(node, reason) "the subscriber cannot connect";
     warn subscriber_refused(node, error) "the subscriber was refused something";

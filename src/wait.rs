@@ -518,6 +518,16 @@ impl Backoff {
         }
     }
 
+    /// Sleeps for the next pause, unless that would last until `until`; returns whether it did.
+    pub(crate) fn pause(&mut self, until: Instant) -> bool {
+        let pause = self.next();
+        let is_in_time = Instant::now() + pause < until;
+        if is_in_time {
+            std::thread::sleep(pause);
+        }
+        is_in_time
+    }
+
     pub(crate) fn next(&mut self) -> Duration {
         let pause = self.next / 2 + jitter(self.next);
         self.next = (self.next * 2).min(self.longest);

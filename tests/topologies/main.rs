@@ -7,10 +7,21 @@
     reason = "what cannot go on fails the test"
 )]
 
+#[macro_use]
+mod place;
+
+mod alone;
 mod bed;
 mod children;
+mod cluster;
 #[path = "../it/kit/mod.rs"]
 mod kit;
+#[path = "../it/laws.rs"]
+mod laws;
+mod network;
+mod replicas;
+mod sentinel;
+mod shop;
 
 use std::io::Write;
 

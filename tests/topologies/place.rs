@@ -1,13 +1,13 @@
 //! Where the laws are tried here: behind sentinels, in a cluster, on a master with replicas, through TLS.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Barrier, Mutex, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Builder, Client};
+use redlatch::{Builder, Client, Lock};
 
 use crate::bed::sentinels::NAME;
-use crate::bed::{Cluster, Replicas, Sentinels};
+use crate::bed::{AGREEMENT, Cluster, Replicas, Sentinels};
 use crate::kit::ms;
 use crate::laws::Settings;
 
@@ -115,6 +115,99 @@ pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
     let start = Instant::now();
     let result = work();
     (start.elapsed(), result)
+}
+
+/// The channel of the unlock messages of the lock `name`.
+pub(crate) fn channel(name: &str) -> String {
+    format!("redisson_lock__channel:{{{name}}}")
+}
+
+/// Takes the lock, unlocks it, and sees nothing left of it.
+#[track_caller]
+pub(crate) fn all_works(lock: &Lock) {
+    assert!(lock.try_lock_for(Duration::from_secs(20)).unwrap());
+    assert!(lock.is_held_by_current_thread().unwrap());
+    lock.unlock().unwrap();
+    assert!(!lock.is_held_by_current_thread().unwrap());
+}
+
+/// Has `waiter` wait for what `holder` has, lets `meanwhile` happen, unlocks, and returns how long the waiter needed
+/// then.
+///
+/// A waiter that hears no message looks again after a second at the earliest, if the leases are long.
+#[track_caller]
+pub(crate) fn hand_over(holder: &Lock, waiter: &Lock, meanwhile: impl FnOnce()) -> Duration {
+    assert!(holder.try_lock_for(Duration::from_secs(20)).unwrap());
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            waiter.lock().unwrap();
+            let now = Instant::now();
+            waiter.unlock().unwrap();
+            now
+        });
+        meanwhile();
+        // Between the subscription and the sleep there is one more attempt.
+        thread::sleep(ms(100));
+        let freed = Instant::now();
+        holder.unlock().unwrap();
+        waiting.join().unwrap().duration_since(freed)
+    })
+}
+
+/// What a thread sees that takes a lock and gives it back, again and again.
+pub(crate) struct Grants {
+    times: Vec<Instant>,
+}
+
+impl Grants {
+    /// Takes and gives back `lock` while `meanwhile` runs, and once more after the time that it returns.
+    pub(crate) fn during(lock: &Lock, meanwhile: impl FnOnce() -> Instant) -> (Grants, Instant) {
+        let (end, begun) = (OnceLock::new(), Barrier::new(2));
+        thread::scope(|scope| {
+            let locking = scope.spawn(|| {
+                all_works(lock);
+                begun.wait();
+                let (mut times, start) = (Vec::new(), Instant::now());
+                loop {
+                    assert!(start.elapsed() < AGREEMENT * 2, "no grant");
+                    match lock.try_lock_for(Duration::from_secs(20)) {
+                        Ok(true) => times.push(Instant::now()),
+                        Ok(false) => continue,
+                        Err(error) => {
+                            assert!(error.is_retryable(), "{error}");
+                            continue;
+                        }
+                    }
+                    if let Err(error) = lock.unlock() {
+                        assert!(error.is_retryable() || error.is_lost(), "{error}");
+                    }
+                    if end.get().is_some_and(|end| times.last() > Some(end)) {
+                        return times;
+                    }
+                    thread::sleep(ms(1));
+                }
+            });
+            begun.wait();
+            let over = *end.get_or_init(meanwhile);
+            let times = locking.join().unwrap();
+            (Grants { times }, over)
+        })
+    }
+
+    /// How long after `moment` the first grant was.
+    pub(crate) fn first_after(&self, moment: Instant) -> Duration {
+        let first = self.times.iter().find(|time| **time >= moment);
+        first.expect("there are grants").duration_since(moment)
+    }
+
+    /// The longest time without a grant.
+    pub(crate) fn longest_gap(&self) -> Duration {
+        let gaps = self
+            .times
+            .windows(2)
+            .map(|pair| pair[1].duration_since(pair[0]));
+        gaps.max().unwrap_or_default()
+    }
 }
 
 /// Whether the long forms of the tests are wanted.

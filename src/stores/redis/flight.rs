@@ -4,12 +4,14 @@
 //! the same hold may go behind it, which keeps them in order. What turns out to need more than one request (a script
 //! that the server does not know, a clock that was off) is done the blocking way.
 
+use std::ops::Deref;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis::Value;
 
+use super::node::Node;
 use super::pool::{Boarded, lacks_eval, lacks_script};
 use super::scripts::Script;
 use super::wire::{Fault, Wire};
@@ -22,6 +24,21 @@ use crate::store::{Aloft, Attempt, Doubt, Flight, Holding, Release, Renewal, Sto
 
 /// A late answer may come this much after the request has expired, because our idea of the server's clock may be off.
 const LATENESS: Duration = Duration::from_millis(20);
+
+/// A store on one node, whose requests need nothing behind them.
+#[derive(Clone, Copy)]
+pub(super) struct Alone<'a> {
+    pub(super) redis: &'a Redis,
+    pub(super) node: &'a Node,
+}
+
+impl Deref for Alone<'_> {
+    type Target = Redis;
+
+    fn deref(&self) -> &Redis {
+        self.redis
+    }
+}
 
 /// What is asked about one key.
 struct Request<'r> {
@@ -37,7 +54,7 @@ struct Request<'r> {
 
 /// One request under way on a connection of the pool.
 struct Flying<'a, F> {
-    redis: &'a Redis,
+    alone: Alone<'a>,
     /// `None` once it has landed.
     boarded: Option<Boarded>,
     visitor: VisitorId,
@@ -78,7 +95,7 @@ impl<T, F: FnOnce(Result<Value, Fault>, &Copies) -> T> Aloft<T> for Flying<'_, F
             }
             _ => {}
         }
-        self.redis.node.pool.give_back(wire, &reply);
+        self.alone.node.pool.give_back(wire, &reply);
         // What follows may need a connection again.
         drop(slot);
         let finish = self.finish.take()?;
@@ -89,7 +106,7 @@ impl<T, F: FnOnce(Result<Value, Fault>, &Copies) -> T> Aloft<T> for Flying<'_, F
 impl<F> Drop for Flying<'_, F> {
     fn drop(&mut self) {
         if let Some(Boarded { wire, owed, .. }) = self.boarded.take() {
-            let pool = &self.redis.node.pool;
+            let pool = &self.alone.node.pool;
             pool.leave(wire, owed + 1, self.visitor.clone(), self.until + LATENESS);
         }
     }
@@ -97,7 +114,7 @@ impl<F> Drop for Flying<'_, F> {
 
 /// The renewals of one node under way, on the connection that it has for them.
 struct Renewing<'a> {
-    redis: &'a Redis,
+    alone: Alone<'a>,
     wire: Option<Wire>,
     claims: &'a [Claim],
     chunks: Vec<Chunk<'a>>,
@@ -113,8 +130,9 @@ impl Aloft<Vec<Renewal>> for Renewing<'_> {
     fn land(mut self: Box<Self>, until: Instant) -> Option<Vec<Renewal>> {
         let mut wire = self.wire.take()?;
         let mut outcomes = Vec::with_capacity(self.claims.len());
-        let redis = self.redis;
+        let redis = self.alone;
         let read = redis.read_renewals(
+            redis.node,
             &mut wire,
             &self.chunks,
             self.sent,
@@ -132,9 +150,9 @@ impl Aloft<Vec<Renewal>> for Renewing<'_> {
     }
 }
 
-impl Redis {
-    fn launch<'a, T: 'a>(
-        &'a self,
+impl<'a> Alone<'a> {
+    fn launch<T: 'a>(
+        self,
         mut boarded: Boarded,
         request: &Request<'_>,
         until: Instant,
@@ -160,9 +178,9 @@ impl Redis {
                 copies.first_sent = Some(sent);
                 copies.not_after = expiry;
                 // Nobody may be there any more to send it again if the server does not know it.
-                by_text = !boarded.wire.knows(request.script.text);
+                by_text = !boarded.wire.knows(request.script);
                 let packed = request.script.pack(by_text, &[request.key], args);
-                boarded.wire.teach(request.script.text);
+                boarded.wire.teach(request.script);
                 match boarded.wire.send(&packed, until) {
                     // The server had closed a connection that lay idle. Nothing was sent.
                     Err(Fault::NotSent(_)) if boarded.owed == 0 && !request.votes && !is_second => {
@@ -175,7 +193,7 @@ impl Redis {
         })();
         match sent {
             Ok(()) => Flight::Aloft(Box::new(Flying {
-                redis: self,
+                alone: self,
                 boarded: Some(boarded),
                 visitor: request.visitor.clone(),
                 copies,
@@ -196,7 +214,7 @@ impl Redis {
     }
 
     /// A connection that leads to a server which may vote for `voter`; else why it may not.
-    fn board_voting(&self, claim: &Claim, voter: &Voter, until: Instant) -> Result<Boarded> {
+    fn board_voting(self, claim: &Claim, voter: &Voter, until: Instant) -> Result<Boarded> {
         let pool = &self.node.pool;
         let fault = |fault| self.error(&claim.name, fault);
         let mut boarded = pool
@@ -209,7 +227,7 @@ impl Redis {
                 _ => boarded.owed -= 1,
             }
         }
-        match self.vote_of(&mut boarded.wire, voter, until) {
+        match vote_of(&mut boarded.wire, voter, until) {
             Ok(Ok(())) => Ok(boarded),
             Ok(Err(abstention)) => {
                 if boarded.owed == 0 {
@@ -221,17 +239,7 @@ impl Redis {
         }
     }
 
-    pub(super) fn vote_of(
-        &self,
-        wire: &mut Wire,
-        voter: &Voter,
-        until: Instant,
-    ) -> Result<Result<(), Abstention>, Fault> {
-        let identity = wire.identify(until)?;
-        Ok(voter.admit(&identity))
-    }
-
-    fn abstains(&self, lock: &Arc<str>, abstention: &Abstention) -> Error {
+    fn abstains(self, lock: &Arc<str>, abstention: &Abstention) -> Error {
         Error::Unavailable {
             lock: Arc::clone(lock),
             node: self.node.name(),
@@ -239,8 +247,8 @@ impl Redis {
         }
     }
 
-    pub(super) fn fly_acquire<'a>(
-        &'a self,
+    pub(super) fn fly_acquire(
+        self,
         claim: &'a Claim,
         restored: bool,
         voter: &Voter,
@@ -255,7 +263,7 @@ impl Redis {
         } else {
             (claim.count, claim.count.saturating_add(1))
         };
-        let script = &self.scripts.of(claim.kind).acquire;
+        let script = &self.redis.scripts.of(claim.kind).acquire;
         self.fly_count(
             boarded,
             claim,
@@ -270,8 +278,8 @@ impl Redis {
 
     /// Sends the request that [`Redis::set_count`] sends.
     #[allow(clippy::too_many_arguments, reason = "it is one request, spelled out")]
-    fn fly_count<'a, T: 'a>(
-        &'a self,
+    fn fly_count<T: 'a>(
+        self,
         boarded: Boarded,
         claim: &'a Claim,
         script: &'a Script,
@@ -310,8 +318,8 @@ impl Redis {
         })
     }
 
-    pub(super) fn fly_release_level<'a>(
-        &'a self,
+    pub(super) fn fly_release_level(
+        self,
         claim: &'a Claim,
         until: Instant,
     ) -> Flight<'a, Result<Release>> {
@@ -319,7 +327,7 @@ impl Redis {
             Ok(boarded) => boarded,
             Err(fault) => return Flight::Landed(Err(self.error(&claim.name, fault))),
         };
-        let script = &self.scripts.release_level;
+        let script = &self.redis.scripts.release_level;
         let (known, wanted) = (claim.count, claim.count.saturating_sub(1).max(1));
         self.fly_count(
             boarded,
@@ -333,8 +341,8 @@ impl Redis {
         )
     }
 
-    pub(super) fn fly_release<'a>(
-        &'a self,
+    pub(super) fn fly_release(
+        self,
         claim: &'a Claim,
         until: Instant,
     ) -> Flight<'a, Result<Release>> {
@@ -365,11 +373,7 @@ impl Redis {
         })
     }
 
-    pub(super) fn fly_withdraw(
-        &self,
-        mut doubt: Doubt,
-        until: Instant,
-    ) -> Flight<'_, Result<bool>> {
+    pub(super) fn fly_withdraw(self, mut doubt: Doubt, until: Instant) -> Flight<'a, Result<bool>> {
         let boarded = match self.node.pool.board(&doubt.visitor, |_| true, until) {
             Ok(boarded) => boarded,
             Err(fault) => return Flight::Landed(Err(self.error(&doubt.name, fault))),
@@ -395,8 +399,8 @@ impl Redis {
         })
     }
 
-    pub(super) fn fly_force_release<'a>(
-        &'a self,
+    pub(super) fn fly_force_release(
+        self,
         kind: Kind,
         name: &'a Arc<str>,
         until: Instant,
@@ -432,8 +436,8 @@ impl Redis {
         })
     }
 
-    pub(super) fn fly_inspect<'a>(
-        &'a self,
+    pub(super) fn fly_inspect(
+        self,
         kind: Kind,
         name: &'a Arc<str>,
         visitor: Option<&'a VisitorId>,
@@ -466,8 +470,8 @@ impl Redis {
         })
     }
 
-    pub(super) fn fly_renew<'a>(
-        &'a self,
+    pub(super) fn fly_renew(
+        self,
         claims: &'a [Claim],
         voter: &Voter,
         until: Instant,
@@ -480,7 +484,7 @@ impl Redis {
             Ok(wire) => wire,
             Err(fault) => return unknown(reason_of(fault)),
         };
-        match self.vote_of(&mut wire, voter, until) {
+        match vote_of(&mut wire, voter, until) {
             Ok(Ok(())) => {}
             Ok(Err(abstention)) => {
                 self.node.put_renewing(wire);
@@ -496,7 +500,7 @@ impl Redis {
         }
         match wire.send(&packed, until) {
             Ok(()) => Flight::Aloft(Box::new(Renewing {
-                redis: self,
+                alone: self,
                 wire: Some(wire),
                 claims,
                 chunks,
@@ -505,4 +509,14 @@ impl Redis {
             Err(fault) => unknown(reason_of(fault)),
         }
     }
+}
+
+/// Asks a server who it is, and whether it may vote.
+pub(super) fn vote_of(
+    wire: &mut Wire,
+    voter: &Voter,
+    until: Instant,
+) -> Result<Result<(), Abstention>, Fault> {
+    let identity = wire.identify(until)?;
+    Ok(voter.admit(&identity))
 }

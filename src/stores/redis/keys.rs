@@ -39,7 +39,7 @@ pub(crate) fn flaw(given: &str, full: &str) -> Option<Error> {
 }
 
 /// The slot of a key in a Redis Cluster: CRC16 (XMODEM) of the key, or of what stands in its first braces, mod 16384.
-fn slot(key: &str) -> u16 {
+pub(super) fn slot(key: &str) -> u16 {
     let tag = key
         .split_once('{')
         .and_then(|(_, rest)| rest.split_once('}'))

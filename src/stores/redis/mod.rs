@@ -1,12 +1,18 @@
 //! Locks on one Redis server, in Redisson's format.
 
+mod cluster;
 mod flight;
+mod home;
 mod keys;
 mod node;
 mod pool;
 mod preflight;
+mod renewals;
+mod replicas;
+mod replication;
 mod route;
 mod scripts;
+mod sentinel;
 mod subscriber;
 #[cfg_attr(feature = "tls", path = "tls.rs")]
 #[cfg_attr(not(feature = "tls"), path = "tls_off.rs")]
@@ -32,10 +38,17 @@ use crate::store::{
 use crate::stores::slots::SlotMaker;
 use crate::trace;
 
+use cluster::Cluster;
+use flight::Alone;
+use home::Home;
 pub(crate) use keys::flaw;
 use node::Node;
+use replicas::Replicas;
+use replication::Acknowledged;
+pub(crate) use replication::Replication;
 use route::Route;
 use scripts::{Script, Scripts};
+use sentinel::Sentinels;
 pub(crate) use tls::Trust;
 use wire::{Address, Fault, Wire, brief};
 
@@ -55,29 +68,130 @@ pub(crate) struct Settings {
     pub(crate) connect_timeout: Duration,
     pub(crate) pool_size: u32,
     pub(crate) trust: Trust,
+    /// The lease of locks under the watchdog.
+    pub(crate) lease: Duration,
+    /// As whom to talk to a master that sentinels name, and in which database.
+    pub(crate) access: Option<Access>,
+    pub(crate) database: i64,
+    /// Whether unlock messages in a cluster are sharded; `None` to find it out.
+    pub(crate) sharded: Option<bool>,
+    pub(crate) replication: Option<Replication>,
+}
+
+/// A user, empty for the default one, and its password.
+#[derive(Clone)]
+pub(crate) struct Access {
+    pub(crate) user: String,
+    pub(crate) password: String,
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Access")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The store of one client.
 pub(crate) struct Redis {
-    node: Node,
+    home: Home,
     scripts: Scripts,
     signals: Arc<Signals>,
-    _maker: SlotMaker,
+    replication: Option<Replication>,
+    _maker: Option<SlotMaker>,
 }
 
 impl Redis {
-    pub(crate) fn open(url: &str, settings: Settings) -> Result<Redis> {
+    /// One server.
+    pub(crate) fn open(url: &str, settings: &Settings) -> Result<Redis> {
         let address = Address::parse(url, settings.connect_timeout, &settings.trust)?;
-        let route: Arc<dyn Route> = Arc::new(address);
+        Redis::on(Arc::new(address), settings)
+    }
+
+    /// A master and its replicas at fixed addresses.
+    pub(crate) fn replicas(urls: &[String], settings: &Settings) -> Result<Redis> {
+        let addresses = addresses(urls, "the addresses of a master and its replicas", settings)?;
+        let database = addresses.first().map(Address::database);
+        if addresses.iter().any(|it| Some(it.database()) != database) {
+            return Err(Error::InvalidConfig {
+                setting: "the addresses of a master and its replicas",
+                reason: "they name several databases; locks are in one".to_owned(),
+            });
+        }
+        Redis::on(Arc::new(Replicas::new(addresses)), settings)
+    }
+
+    /// The master that sentinels call `name`.
+    pub(crate) fn sentinel(name: &str, urls: &[String], settings: &Settings) -> Result<Redis> {
+        let invalid = |setting, reason: &str| {
+            Err(Error::InvalidConfig {
+                setting,
+                reason: reason.to_owned(),
+            })
+        };
+        if name.is_empty() {
+            return invalid("the name of the master", "it is empty");
+        }
+        let setting = "the addresses of the sentinels";
+        let sentinels = addresses(urls, setting, settings)?;
+        if sentinels.iter().any(|it| it.database() != 0) {
+            return invalid(setting, "a sentinel has no databases; use database()");
+        }
+        let Some(first) = sentinels.first().cloned() else {
+            return invalid(setting, "there is none");
+        };
+        let access = first.of_data(settings.access.as_ref(), settings.database);
+        let route = Sentinels::new(name, sentinels, access, settings);
+        Redis::on(Arc::new(route), settings)
+    }
+
+    fn on(route: Arc<dyn Route>, settings: &Settings) -> Result<Redis> {
         let signals = Arc::new(Signals::default());
         let maker = SlotMaker::new()?;
         let slots = maker.slots(settings.pool_size);
+        let node = Node::new(&route, slots, settings.command_timeout, &signals);
         Ok(Redis {
-            node: Node::new(&route, slots, settings.command_timeout, &signals),
+            home: Home::One(Box::new(node)),
             scripts: Scripts::new(),
             signals,
-            _maker: maker,
+            replication: settings.replication,
+            _maker: Some(maker),
         })
+    }
+
+    /// The cluster that the servers at `urls` belong to.
+    pub(crate) fn cluster(urls: &[String], settings: &Settings) -> Result<Redis> {
+        let invalid = |reason: &str| {
+            Err(Error::InvalidConfig {
+                setting: "the addresses of the cluster",
+                reason: reason.to_owned(),
+            })
+        };
+        let seeds = addresses(urls, "the addresses of the cluster", settings)?;
+        if seeds.iter().any(|it| it.database() != 0) {
+            return invalid("a cluster has no databases but 0");
+        }
+        let Some(pattern) = seeds.first().cloned() else {
+            return invalid("there is none");
+        };
+        let signals = Arc::new(Signals::default());
+        let cluster = Cluster::new(pattern, seeds, settings, &signals, SlotMaker::new()?);
+        Ok(Redis {
+            home: Home::Cluster(cluster),
+            scripts: Scripts::new(),
+            signals,
+            replication: settings.replication,
+            _maker: None,
+        })
+    }
+
+    /// The store as one node, if its requests need nothing more.
+    fn alone(&self) -> Option<Alone<'_>> {
+        match (&self.home, self.replication) {
+            (Home::One(node), None) => Some(Alone { redis: self, node }),
+            _ => None,
+        }
     }
 
     /// Calls a script whose outcome does not change if it is called twice.
@@ -88,8 +202,8 @@ impl Redis {
         args: &[&[u8]],
         until: Instant,
     ) -> Result<Value, Fault> {
-        self.node.pool.with(until, |wire| {
-            self.node.pool.eval(wire, script, &[key], args, until)
+        self.home.with(key, until, |node, wire| {
+            node.pool.eval(wire, script, &[key], args, until)
         })
     }
 
@@ -102,14 +216,30 @@ impl Redis {
         until: Instant,
         copies: &mut Copies,
     ) -> Result<Value, Fault> {
-        self.node.pool.with(until, |wire| {
+        self.home.with(key, until, |node, wire| {
             let sent = Moment::now();
-            copies.first_sent.get_or_insert(sent);
+            let first_sent = copies.first_sent;
+            copies.first_sent = Some(first_sent.unwrap_or(sent));
             let expiry = wire.server_time(until, sent);
             copies.not_after = copies.not_after.max(expiry);
             let expiry = expiry.to_string();
             let args = [args, &[expiry.as_bytes()]].concat();
-            let reply = self.node.pool.eval(wire, script, &[key], &args, until)?;
+            let keys = [key];
+            let reply = match copies.replication {
+                None => node.pool.eval(wire, script, &keys, &args, until),
+                Some(wanted) => node
+                    .pool
+                    .eval_replicated(wire, script, &keys, &args, wanted, until)
+                    .map(|(reply, acknowledged)| {
+                        copies.acknowledged = acknowledged;
+                        reply
+                    }),
+            };
+            if matches!(reply, Err(Fault::NotSent(_) | Fault::Server(_))) {
+                // This copy has not run.
+                copies.first_sent = first_sent;
+            }
+            let reply = reply?;
             let now = match &reply {
                 Value::Int(now) => Some(*now),
                 reply => integer_at(reply, 1),
@@ -130,22 +260,50 @@ impl Redis {
         wanted: u32,
         until: Instant,
     ) -> Result<Step, Fault> {
+        let mut copies = Copies::replicated(self.replication);
+        let step = self.set_count_by(claim, script, known, wanted, until, &mut copies);
+        match step {
+            Ok(Step::Done { .. })
+                if self.replication.is_some() && copies.acknowledged != Acknowledged::Enough =>
+            {
+                Ok(Step::Unreplicated {
+                    acknowledged: copies.acknowledged,
+                    not_after: copies.not_after,
+                })
+            }
+            step => step,
+        }
+    }
+
+    fn set_count_by(
+        &self,
+        claim: &Claim,
+        script: &Script,
+        known: u32,
+        wanted: u32,
+        until: Instant,
+        copies: &mut Copies,
+    ) -> Result<Step, Fault> {
         let lease = claim.lease.as_millis().to_string();
         // A hash that stands there already may be of a copy or of anybody else of this client, a token cannot.
         let mut may_repeat = known > 0 || claim.kind == Kind::Token;
         let wanted = wanted.to_string();
         let mut known = known.to_string();
-        let mut copies = Copies::default();
         let mut corrections = 0;
         loop {
             let args = [claim.visitor.as_str(), &lease, &known, &wanted].map(str::as_bytes);
-            let reply = match self.call_timed(script, &claim.name, &args, until, &mut copies) {
+            let reply = match self.call_timed(script, &claim.name, &args, until, copies) {
                 // The request may have run, but to set the same count twice is to set it once.
                 Err(Fault::NoReply {
                     timed_out: false, ..
                 }) if std::mem::take(&mut may_repeat) => continue,
                 Err(Fault::NoReply { reason, .. }) => {
                     let not_after = copies.not_after;
+                    return Ok(Step::Unknown { reason, not_after });
+                }
+                // A copy that did not run says nothing of the one before.
+                Err(fault) if copies.first_sent.is_some() => {
+                    let (reason, not_after) = (reason_of(fault), copies.not_after);
                     return Ok(Step::Unknown { reason, not_after });
                 }
                 reply => reply?,
@@ -169,6 +327,13 @@ impl Redis {
     fn attempt_of(&self, claim: &Claim, step: Result<Step, Fault>) -> Result<Attempt> {
         match step {
             Ok(Step::Done { sent }) => Ok(Attempt::Granted { sent, fence: None }),
+            Ok(Step::Unreplicated {
+                acknowledged,
+                not_after,
+            }) => Ok(Attempt::Unknown {
+                doubt: claim.doubt(not_after),
+                error: self.unreplicated(&claim.name, acknowledged),
+            }),
             Ok(Step::Refused { ttl, holder }) => Ok(Attempt::Refused(Refusal {
                 retry_after: u64::try_from(ttl).ok().map(Duration::from_millis),
                 holder: Some(holder.into()),
@@ -184,9 +349,79 @@ impl Redis {
         }
     }
 
+    fn acquire_from(
+        &self,
+        claim: &Claim,
+        script: &Script,
+        known: u32,
+        wanted: u32,
+        until: Instant,
+    ) -> Result<Attempt> {
+        let step = self.set_count(claim, script, known, wanted, until);
+        if let Ok(Step::Unreplicated { acknowledged, .. }) = &step
+            && self.put_back(claim, known, wanted, until)
+            && known == 0
+        {
+            return Err(self.unreplicated(&claim.name, acknowledged.clone()));
+        }
+        // A re-entry that was put back may have left a longer lease.
+        self.attempt_of(claim, step)
+    }
+
+    /// Puts a hold back to the count `known` that it had before it was `wanted`. Returns whether that was done.
+    fn put_back(&self, claim: &Claim, known: u32, wanted: u32, until: Instant) -> bool {
+        if known == 0 {
+            let channel = keys::channel(&claim.name);
+            return self.release_once(claim, &channel, until).is_ok();
+        }
+        let script = &self.scripts.release_level;
+        let mut copies = Copies::default();
+        let step = self.set_count_by(claim, script, wanted, known, until, &mut copies);
+        matches!(step, Ok(Step::Done { .. }))
+    }
+
+    /// Says that too few replicas have it.
+    fn unreplicated(&self, lock: &Arc<str>, acknowledged: Acknowledged) -> Error {
+        let (lock, node) = (Arc::clone(lock), self.home.name(lock));
+        let wanted = self.replication.map_or(0, |wanted| wanted.replicas);
+        let acknowledged = match acknowledged {
+            Acknowledged::Refused(reason) => {
+                return match class_of(&reason) {
+                    _ if reason.to_ascii_lowercase().contains("unknown command") => {
+                        let reason =
+                            format!("wait_replicas needs WAIT, and {node} has none: {reason}");
+                        Error::Unsupported { lock, reason }
+                    }
+                    Class::Permission => Error::Permission {
+                        lock,
+                        node,
+                        reason,
+                        missing: vec!["+wait".to_owned()],
+                    },
+                    _ => Error::Unavailable { lock, node, reason },
+                };
+            }
+            Acknowledged::TooFew(count) => count,
+            Acknowledged::Enough | Acknowledged::NoAnswer => 0,
+        };
+        Error::NotReplicated {
+            lock,
+            node,
+            acknowledged,
+            wanted,
+        }
+    }
+
     fn level_of(&self, claim: &Claim, step: Result<Step, Fault>) -> Result<Release> {
         match step {
             Ok(Step::Done { .. }) => Ok(Release::done()),
+            Ok(Step::Unreplicated {
+                acknowledged,
+                not_after,
+            }) => Ok(Release::Unknown {
+                doubt: claim.doubt(not_after),
+                error: self.unreplicated(&claim.name, acknowledged),
+            }),
             Ok(Step::Gone(cause)) => Ok(Release::NotHeld(cause)),
             Ok(Step::Refused { .. } | Step::Corrupt) => Err(self.corrupt(claim)),
             Ok(Step::Unknown { reason, not_after }) => Ok(Release::Unknown {
@@ -200,7 +435,7 @@ impl Redis {
     /// Puts a fault into words. An unknown outcome of a request that changes something is `unknown` instead.
     fn error(&self, lock: &Arc<str>, fault: Fault) -> Error {
         let lock = Arc::clone(lock);
-        let node = self.node.name();
+        let node = self.home.name(&lock);
         match fault {
             Fault::NotSent(reason) | Fault::NoReply { reason, .. } => {
                 Error::Unreachable { lock, node, reason }
@@ -250,7 +485,7 @@ impl Redis {
         match (reply, integer_at(reply, 0), item_at(reply, 1)) {
             (Value::Int(heard), ..) => Ok(Release::Done {
                 // Mostly nobody at all has heard of it.
-                others_wait: *heard > 0 && *heard > i64::from(self.node.subscriber.hears(channel)),
+                others_wait: *heard > 0 && *heard > i64::from(self.home.hears(channel)),
                 leftover: None,
             }),
             (_, Some(1), Some(error)) => {
@@ -265,6 +500,7 @@ impl Redis {
     /// Writes all batches, then reads all replies. What was answered before a fault is in `outcomes` all the same.
     fn renew_on(
         &self,
+        node: &Node,
         wire: &mut Wire,
         claims: &[Claim],
         until: Instant,
@@ -272,7 +508,7 @@ impl Redis {
     ) -> Result<(), Fault> {
         let sent = Moment::now();
         let chunks = chunks_of(claims, wire.server_time(until, sent));
-        let by_text = self.node.pool.uses_text();
+        let by_text = node.pool.uses_text();
         if !by_text {
             let mut packed = Vec::new();
             for chunk in &chunks {
@@ -280,12 +516,27 @@ impl Redis {
             }
             wire.send(&packed, until)?;
         }
-        self.read_renewals(wire, &chunks, sent, by_text, until, outcomes)
+        self.read_renewals(node, wire, &chunks, sent, by_text, until, outcomes)
+    }
+
+    /// Asks for the replicas, if they count. What they do not have is not renewed.
+    fn count_replicas(&self, wire: &mut Wire, until: Instant, outcomes: &mut [Renewal]) {
+        let Some(wanted) = self.replication else {
+            return;
+        };
+        let answer = wire.call(&wanted.question(until), until);
+        let acknowledged = Acknowledged::of(answer, wanted);
+        wire.is_spent |= acknowledged == Acknowledged::NoAnswer;
+        if let Some(flaw) = acknowledged.flaw(wanted) {
+            discount(outcomes, &flaw);
+        }
     }
 
     /// Reads the replies to all batches; with `by_text` they have yet to be sent.
+    #[allow(clippy::too_many_arguments, reason = "it is one request, spelled out")]
     fn read_renewals(
         &self,
+        node: &Node,
         wire: &mut Wire,
         chunks: &[Chunk<'_>],
         sent: Moment,
@@ -306,7 +557,7 @@ impl Redis {
             };
             if let Err(Fault::Server(text)) = &reply {
                 if pool::lacks_evalsha(text) {
-                    self.node.pool.note_evalsha_is_off();
+                    node.pool.note_evalsha_is_off();
                 }
                 if pool::lacks_script(text) {
                     if !by_text {
@@ -328,6 +579,10 @@ impl Redis {
                     }
                     chunk.read(&reply, outcomes);
                 }
+                // It takes no writes any more, so the connection is of no use.
+                Err(Fault::Server(text)) if text.starts_with("READONLY") => {
+                    return Err(Fault::Server(text));
+                }
                 Err(Fault::Server(text)) => {
                     outcomes.extend(chunk.claims.iter().map(|_| Renewal::Unknown(text.clone())));
                 }
@@ -345,15 +600,40 @@ struct Copies {
     first_sent: Option<Moment>,
     /// The server refuses all of them after this time of its clock.
     not_after: i64,
+    /// How many replicas have to have it, and what they said of the last one.
+    replication: Option<Replication>,
+    acknowledged: Acknowledged,
+}
+
+impl Copies {
+    fn replicated(replication: Option<Replication>) -> Copies {
+        Copies {
+            replication,
+            ..Copies::default()
+        }
+    }
 }
 
 /// What became of a request for a count.
 enum Step {
-    Done { sent: Moment },
-    Refused { ttl: i64, holder: String },
+    Done {
+        sent: Moment,
+    },
+    /// It was done, and too few replicas have it.
+    Unreplicated {
+        acknowledged: Acknowledged,
+        not_after: i64,
+    },
+    Refused {
+        ttl: i64,
+        holder: String,
+    },
     Gone(LossCause),
     Corrupt,
-    Unknown { reason: String, not_after: i64 },
+    Unknown {
+        reason: String,
+        not_after: i64,
+    },
 }
 
 /// The answer to a request for a count.
@@ -442,12 +722,38 @@ impl Chunk<'_> {
     }
 }
 
+/// Takes renewals back that do not count.
+fn discount(outcomes: &mut [Renewal], flaw: &str) {
+    for outcome in outcomes {
+        if *outcome == Renewal::Renewed {
+            *outcome = Renewal::Unknown(flaw.to_owned());
+        }
+    }
+}
+
+/// The addresses of several servers that belong together.
+fn addresses(urls: &[String], setting: &'static str, settings: &Settings) -> Result<Vec<Address>> {
+    let mut addresses: Vec<Address> = Vec::with_capacity(urls.len());
+    for url in urls {
+        let address = Address::parse(url, settings.connect_timeout, &settings.trust)?;
+        if !addresses.iter().any(|it| it.node == address.node) {
+            addresses.push(address);
+        }
+    }
+    if addresses.is_empty() {
+        return Err(Error::InvalidConfig {
+            setting,
+            reason: "there is none".to_owned(),
+        });
+    }
+    Ok(addresses)
+}
+
 impl Store for Redis {
     fn acquire(&self, claim: &Claim, until: Instant) -> Result<Attempt> {
         let script = &self.scripts.of(claim.kind).acquire;
         let wanted = claim.count.saturating_add(1);
-        let step = self.set_count(claim, script, claim.count, wanted, until);
-        self.attempt_of(claim, step)
+        self.acquire_from(claim, script, claim.count, wanted, until)
     }
 
     fn release_level(&self, claim: &Claim, until: Instant) -> Result<Release> {
@@ -498,12 +804,24 @@ impl Store for Redis {
         if claims.is_empty() {
             return Vec::new();
         }
+        let node = match &self.home {
+            Home::One(node) => node,
+            Home::Cluster(cluster) => {
+                return cluster.renew(&self.scripts.renew, claims, self.replication, until);
+            }
+        };
         let mut outcomes = Vec::with_capacity(claims.len());
-        let talked = self.node.renewing(until, |wire| {
-            self.renew_on(wire, claims, until, &mut outcomes)
+        let talked = node.renewing(until, |wire| {
+            self.renew_on(node, wire, claims, until, &mut outcomes)?;
+            self.count_replicas(wire, until, &mut outcomes);
+            Ok(())
         });
         if let Err(fault) = talked {
-            outcomes.resize(claims.len(), Renewal::Unknown(reason_of(fault)));
+            let reason = reason_of(fault);
+            if self.replication.is_some() {
+                discount(&mut outcomes, &reason);
+            }
+            outcomes.resize(claims.len(), Renewal::Unknown(reason));
         }
         outcomes
     }
@@ -516,7 +834,7 @@ impl Store for Redis {
         let args = args.map(str::as_bytes);
         let now = Instant::now();
         let half = now + until.saturating_duration_since(now) / 2;
-        let mut copies = Copies::default();
+        let mut copies = Copies::replicated(self.replication);
         // A copy finds what the first one did, so a lost reply is asked for once more.
         let reply = match self.call_timed(script, &from.name, &args, half, &mut copies) {
             Err(Fault::NoReply { .. }) => {
@@ -526,12 +844,7 @@ impl Store for Redis {
         };
         let reply = match reply {
             Ok(reply) => reply,
-            Err(Fault::Server(text)) => {
-                return Err(self.error(&from.name, Fault::Server(text)));
-            }
-            Err(fault @ (Fault::NotSent(_) | Fault::Untrusted(_)))
-                if copies.first_sent.is_none() =>
-            {
+            Err(fault) if copies.first_sent.is_none() => {
                 return Err(self.error(&from.name, fault));
             }
             Err(fault) => {
@@ -543,11 +856,15 @@ impl Store for Redis {
             }
         };
         match (integer_at(&reply, 0), item_at(&reply, 2), copies.first_sent) {
+            (Some(1), ..)
+                if self.replication.is_some() && copies.acknowledged != Acknowledged::Enough =>
+            {
+                self.transfer_back(from, to, &copies, until)
+            }
             (Some(1), Some(Value::Int(listeners)), Some(sent)) => Ok(Transfer::Done {
                 sent,
                 fence: None,
-                others_wait: *listeners < 0
-                    || *listeners > i64::from(self.node.subscriber.hears(&channel)),
+                others_wait: *listeners < 0 || *listeners > i64::from(self.home.hears(&channel)),
             }),
             (Some(2), Some(holder), _) => Ok(Transfer::NotHeld(cause_of(holder))),
             (Some(3), ..) => Err(self.error(&from.name, Fault::Server(RUNAWAY_CLOCK.to_owned()))),
@@ -628,7 +945,7 @@ impl Store for Redis {
         }
         let channel = keys::channel(name);
         let ticket = self.signals.join_as(source, &channel, parker);
-        let (wish, is_live) = self.node.subscriber.listen(&channel);
+        let (keep, is_live) = self.home.listen(&channel);
         Subscription {
             ticket,
             hearing: if is_live {
@@ -637,7 +954,7 @@ impl Store for Redis {
                 Hearing::Soon
             },
             jitter: Duration::ZERO,
-            keep: Some(Box::new(wish)),
+            keep: Some(Box::new(keep)),
         }
     }
 
@@ -650,18 +967,21 @@ impl Store for Redis {
     }
 
     fn close(&self) {
-        self.node.close();
+        self.home.close();
     }
 
     fn node(&self) -> Arc<str> {
-        self.node.name()
+        self.home.whole_name()
     }
 
     fn is_warm(&self, purpose: Purpose<'_>) -> bool {
+        let Some(Alone { node, .. }) = self.alone() else {
+            return true;
+        };
         match purpose {
-            Purpose::Request(visitor) => self.node.pool.is_warm(visitor, |_| true),
-            Purpose::Vote(visitor) => self.node.pool.is_warm(Some(visitor), Wire::is_identified),
-            Purpose::Renewal => self.node.is_ready_to_renew(),
+            Purpose::Request(visitor) => node.pool.is_warm(visitor, |_| true),
+            Purpose::Vote(visitor) => node.pool.is_warm(Some(visitor), Wire::is_identified),
+            Purpose::Renewal => node.is_ready_to_renew(),
         }
     }
 
@@ -671,18 +991,17 @@ impl Store for Redis {
         purpose: Purpose<'_>,
         until: Instant,
     ) -> Result<Result<(), Abstention>> {
-        let vote = match purpose {
-            Purpose::Request(_) | Purpose::Vote(_) => self
-                .node
-                .pool
-                .with(until, |wire| self.vote_of(wire, voter, until)),
-            Purpose::Renewal => self.node.take_renewing(until).and_then(|mut wire| {
-                let vote = self.vote_of(&mut wire, voter, until)?;
-                self.node.put_renewing(wire);
-                Ok(vote)
-            }),
-        };
-        vote.map_err(|fault| self.error(&"".into(), fault))
+        match (self.alone(), purpose) {
+            (Some(Alone { node, .. }), Purpose::Renewal) => {
+                let vote = node.take_renewing(until).and_then(|mut wire| {
+                    let vote = flight::vote_of(&mut wire, voter, until)?;
+                    node.put_renewing(wire);
+                    Ok(vote)
+                });
+                vote.map_err(|fault| self.error(&"".into(), fault))
+            }
+            _ => self.vote(&"".into(), voter, until),
+        }
     }
 
     fn launch_acquire<'a>(
@@ -692,7 +1011,27 @@ impl Store for Redis {
         voter: &Voter,
         until: Instant,
     ) -> Flight<'a, Result<Attempt>> {
-        self.fly_acquire(claim, restored, voter, until)
+        if let Some(alone) = self.alone() {
+            return alone.fly_acquire(claim, restored, voter, until);
+        }
+        match self.vote(&claim.name, voter, until) {
+            Ok(Ok(())) => {}
+            Ok(Err(abstention)) => {
+                return Flight::Landed(Err(Error::Unavailable {
+                    lock: Arc::clone(&claim.name),
+                    node: self.home.name(&claim.name),
+                    reason: abstention.to_string(),
+                }));
+            }
+            Err(error) => return Flight::Landed(Err(error)),
+        }
+        let (known, wanted) = if restored {
+            (0, claim.count)
+        } else {
+            (claim.count, claim.count.saturating_add(1))
+        };
+        let script = &self.scripts.of(claim.kind).acquire;
+        Flight::Landed(self.acquire_from(claim, script, known, wanted, until))
     }
 
     fn launch_renew<'a>(
@@ -701,7 +1040,15 @@ impl Store for Redis {
         voter: &Voter,
         until: Instant,
     ) -> Flight<'a, Vec<Renewal>> {
-        self.fly_renew(claims, voter, until)
+        if let Some(alone) = self.alone() {
+            return alone.fly_renew(claims, voter, until);
+        }
+        let reason = match self.vote(&"".into(), voter, until) {
+            Ok(Ok(())) => return Flight::Landed(self.renew(claims, until)),
+            Ok(Err(abstention)) => abstention.to_string(),
+            Err(error) => error.to_string(),
+        };
+        Flight::Landed(vec![Renewal::Unknown(reason); claims.len()])
     }
 
     fn launch_release<'a>(
@@ -709,7 +1056,10 @@ impl Store for Redis {
         claim: &'a Claim,
         until: Instant,
     ) -> Flight<'a, Result<Release>> {
-        self.fly_release(claim, until)
+        match self.alone() {
+            Some(alone) => alone.fly_release(claim, until),
+            None => Flight::Landed(self.release(claim, until)),
+        }
     }
 
     fn launch_release_level<'a>(
@@ -717,11 +1067,17 @@ impl Store for Redis {
         claim: &'a Claim,
         until: Instant,
     ) -> Flight<'a, Result<Release>> {
-        self.fly_release_level(claim, until)
+        match self.alone() {
+            Some(alone) => alone.fly_release_level(claim, until),
+            None => Flight::Landed(self.release_level(claim, until)),
+        }
     }
 
-    fn launch_withdraw<'a>(&'a self, doubt: Doubt, until: Instant) -> Flight<'a, Result<bool>> {
-        self.fly_withdraw(doubt, until)
+    fn launch_withdraw<'a>(&'a self, mut doubt: Doubt, until: Instant) -> Flight<'a, Result<bool>> {
+        match self.alone() {
+            Some(alone) => alone.fly_withdraw(doubt, until),
+            None => Flight::Landed(self.withdraw(&mut doubt, until)),
+        }
     }
 
     fn launch_force_release<'a>(
@@ -730,7 +1086,10 @@ impl Store for Redis {
         name: &'a Arc<str>,
         until: Instant,
     ) -> Flight<'a, Result<bool>> {
-        self.fly_force_release(kind, name, until)
+        match self.alone() {
+            Some(alone) => alone.fly_force_release(kind, name, until),
+            None => Flight::Landed(self.force_release(kind, name, until)),
+        }
     }
 
     fn launch_inspect<'a>(
@@ -740,11 +1099,60 @@ impl Store for Redis {
         visitor: Option<&'a VisitorId>,
         until: Instant,
     ) -> Flight<'a, Result<Holding>> {
-        self.fly_inspect(kind, name, visitor, until)
+        match self.alone() {
+            Some(alone) => alone.fly_inspect(kind, name, visitor, until),
+            None => Flight::Landed(self.inspect(kind, name, visitor, until)),
+        }
     }
 }
 
 impl Redis {
+    /// Whether the server behind this store may vote in a quorum. A cluster has no server that could forget alone.
+    fn vote(
+        &self,
+        lock: &Arc<str>,
+        voter: &Voter,
+        until: Instant,
+    ) -> Result<Result<(), Abstention>> {
+        let Home::One(node) = &self.home else {
+            return Ok(Ok(()));
+        };
+        let vote = node
+            .pool
+            .with(until, |wire| flight::vote_of(wire, voter, until));
+        vote.map_err(|fault| self.error(lock, fault))
+    }
+
+    /// Gives a hold back to the one that it came from, because too few replicas have the other one.
+    fn transfer_back(
+        &self,
+        from: &Claim,
+        to: &Claim,
+        copies: &Copies,
+        until: Instant,
+    ) -> Result<Transfer> {
+        let channel = keys::channel(&from.name);
+        let lease = to.lease.as_millis().to_string();
+        let args = [to.visitor.as_str(), from.visitor.as_str(), &lease, &channel];
+        let script = &self.scripts.of(from.kind).transfer;
+        let args = args.map(str::as_bytes);
+        let mut again = Copies::default();
+        let reply = self.call_timed(script, &from.name, &args, until, &mut again);
+        match &reply {
+            Ok(reply) if integer_at(reply, 0) == Some(1) => {
+                Err(self.unreplicated(&from.name, copies.acknowledged.clone()))
+            }
+            _ => {
+                let reason = "too few replicas have it, and it could not be undone".to_owned();
+                let (lock, visitor) = (&from.name, Some(&from.visitor));
+                Ok(Transfer::Unknown {
+                    doubts: Box::new([from.doubt(again.not_after), to.doubt(copies.not_after)]),
+                    error: self.unknown(lock, visitor, "hand-over", reason),
+                })
+            }
+        }
+    }
+
     fn holding_of(
         &self,
         name: &Arc<str>,
@@ -762,7 +1170,7 @@ impl Redis {
             (text, _) if text.is_empty() => 0,
             (text, Some(visitor)) => text.parse().map_err(|_| Error::CorruptCount {
                 lock: Arc::clone(name),
-                node: self.node.name(),
+                node: self.home.name(name),
                 visitor: visitor.clone(),
             })?,
             (_, None) => 0,
@@ -783,7 +1191,7 @@ impl Redis {
     ) -> Error {
         Error::Unknown {
             lock: Arc::clone(lock),
-            node: self.node.name(),
+            node: self.home.name(lock),
             operation,
             visitor: visitor.cloned(),
             reason,
@@ -793,7 +1201,7 @@ impl Redis {
     fn unexpected(&self, lock: &Arc<str>, reply: &Value) -> Error {
         Error::Unexpected {
             lock: Arc::clone(lock),
-            node: self.node.name(),
+            node: self.home.name(lock),
             reason: brief(reply),
         }
     }
@@ -801,7 +1209,7 @@ impl Redis {
     fn corrupt(&self, claim: &Claim) -> Error {
         Error::CorruptCount {
             lock: Arc::clone(&claim.name),
-            node: self.node.name(),
+            node: self.home.name(&claim.name),
             visitor: claim.visitor.clone(),
         }
     }
@@ -810,7 +1218,7 @@ impl Redis {
 impl fmt::Debug for Redis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Redis")
-            .field("node", &self.node.name())
+            .field("node", &self.home.whole_name())
             .finish_non_exhaustive()
     }
 }

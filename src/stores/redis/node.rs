@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use super::pool::{Pool, on_wire};
 use super::route::Route;
-use super::subscriber::Subscriber;
+use super::subscriber::{Shards, Subscriber};
 use super::wire::{Fault, Wire};
 use crate::signals::Signals;
 use crate::stores::slots::Slots;
 use crate::sync::Mutex;
+use crate::wait::Backoff;
 
 pub(super) struct Node {
     pub(super) pool: Pool,
@@ -25,25 +26,37 @@ impl Node {
         command_timeout: Duration,
         signals: &Arc<Signals>,
     ) -> Node {
+        Node::with_shards(route, slots, command_timeout, signals, None)
+    }
+
+    /// A node whose unlock messages may be sharded.
+    pub(super) fn with_shards(
+        route: &Arc<dyn Route>,
+        slots: Slots,
+        command_timeout: Duration,
+        signals: &Arc<Signals>,
+        shards: Option<Shards>,
+    ) -> Node {
+        let (route, signals) = (Arc::clone(route), Arc::clone(signals));
         Node {
-            pool: Pool::new(Arc::clone(route), slots),
+            pool: Pool::new(Arc::clone(&route), slots, shards.is_some()),
             renewals: Mutex::default(),
-            subscriber: Subscriber::new(Arc::clone(route), command_timeout, Arc::clone(signals)),
+            subscriber: Subscriber::new(route, command_timeout, signals, shards),
         }
     }
 
-    /// The node's name in messages.
-    pub(super) fn name(&self) -> Arc<str> {
-        self.pool.route().node()
+    /// Takes the connection for renewals out of its place, if there is one that is still good.
+    pub(super) fn kept_renewing(&self) -> Option<Wire> {
+        let generation = self.pool.route().generation();
+        let wire = self.renewals.lock().take();
+        wire.filter(|wire| wire.generation == generation && !wire.is_stale())
     }
 
     /// Takes the connection for renewals out, connecting first if need be.
     pub(super) fn take_renewing(&self, until: Instant) -> Result<Wire, Fault> {
-        let route = self.pool.route();
-        let wire = self.renewals.lock().take();
-        match wire.filter(|wire| wire.generation == route.generation() && !wire.is_stale()) {
+        match self.kept_renewing() {
             Some(wire) => Ok(wire),
-            None => route.connect(until),
+            None => self.pool.route().connect(until),
         }
     }
 
@@ -61,22 +74,50 @@ impl Node {
         *self.renewals.lock() = Some(wire);
     }
 
+    /// Whether there is a connection for renewals, good or not.
+    pub(super) fn has_renewing(&self) -> bool {
+        self.renewals.lock().is_some()
+    }
+
+    /// The node's name in messages.
+    pub(super) fn name(&self) -> Arc<str> {
+        self.pool.route().node()
+    }
+
+    /// Runs `talk` on a connection of the pool. Where another server may take over, what was not executed is tried
+    /// again until then.
+    pub(super) fn with<T>(
+        &self,
+        until: Instant,
+        mut talk: impl FnMut(&mut Wire) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let mut backoff: Option<Backoff> = None;
+        loop {
+            match self.pool.with(until, &mut talk) {
+                Err(fault)
+                    if self.pool.route().may_move()
+                        && fault.is_passing()
+                        && backoff.get_or_insert_default().pause(until) => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
     /// Runs `talk` on the connection for renewals. After a fault that leaves its state in doubt it is closed.
     pub(super) fn renewing(
         &self,
         until: Instant,
         mut talk: impl FnMut(&mut Wire) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        let route = self.pool.route();
         // Taken out, not locked, while it is in use.
-        let mut place = self.renewals.lock().take();
-        place = place.filter(|wire| wire.generation == route.generation() && !wire.is_stale());
-        let talked = on_wire(&mut place, route, until, &mut talk);
+        let mut place = self.kept_renewing();
+        let talked = on_wire(&mut place, self.pool.route(), until, &mut talk);
         *self.renewals.lock() = place;
         talked
     }
 
     pub(super) fn close(&self) {
+        self.pool.route().close();
         self.subscriber.close();
         *self.renewals.lock() = None;
     }

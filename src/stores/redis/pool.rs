@@ -3,11 +3,12 @@
 //! The connection is the affair of whoever has a slot: it takes the one used last, or makes one.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::Value;
 
+use super::replication::{Acknowledged, Replication};
 use super::route::Route;
 use super::scripts::Script;
 use super::wire::{Fault, Wire};
@@ -24,6 +25,10 @@ pub(super) struct Pool {
     route: Arc<dyn Route>,
     /// Whether EVALSHA was found to be switched off on this node.
     evalsha_is_off: AtomicBool,
+    /// Whether unlock messages are sharded here.
+    is_sharded: bool,
+    /// How often the server was found to have cut a connection.
+    cuts: AtomicU64,
 }
 
 /// A connection for one request, and the right to use it.
@@ -45,8 +50,10 @@ struct Late {
 }
 
 impl Pool {
-    pub(super) fn new(route: Arc<dyn Route>, slots: Slots) -> Pool {
+    pub(super) fn new(route: Arc<dyn Route>, slots: Slots, is_sharded: bool) -> Pool {
         Pool {
+            is_sharded,
+            cuts: AtomicU64::new(0),
             slots,
             idle: Mutex::default(),
             late: Mutex::default(),
@@ -73,6 +80,7 @@ impl Pool {
     /// The connection used last of those that `are_right`, else the one used last.
     fn pop_rather(&self, are_right: fn(&Wire) -> bool) -> Option<Wire> {
         let generation = self.route.generation();
+        let cuts = self.cuts.load(Ordering::Relaxed);
         loop {
             let wire = {
                 let mut idle = self.idle.lock();
@@ -81,9 +89,29 @@ impl Pool {
                     None => idle.pop()?,
                 }
             };
-            if wire.generation == generation && !wire.is_stale() {
+            // A server that has cut one connection has mostly cut them all.
+            let is_stale = wire.is_stale() || (wire.cuts != cuts && wire.is_cut());
+            if wire.generation == generation && !is_stale {
                 return Some(wire);
             }
+        }
+    }
+
+    /// Keeps a sound connection for the next one who needs one.
+    fn keep(&self, mut wire: Wire) {
+        wire.cuts = self.cuts.load(Ordering::Relaxed);
+        self.idle.lock().push(wire);
+    }
+
+    fn note_cut<T>(&self, outcome: &Result<T, Fault>) {
+        if let Err(
+            Fault::NotSent(_)
+            | Fault::NoReply {
+                timed_out: false, ..
+            },
+        ) = outcome
+        {
+            self.cuts.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -114,8 +142,10 @@ impl Pool {
 
     /// Takes a connection back after `reply`, unless that leaves its state in doubt.
     pub(super) fn give_back(&self, wire: Wire, reply: &Result<Value, Fault>) {
+        doubt_after(reply, &wire, self.route());
+        self.note_cut(reply);
         if is_sound(reply) {
-            self.idle.lock().push(wire);
+            self.keep(wire);
         }
     }
 
@@ -180,14 +210,15 @@ impl Pool {
         let _slot = self.slot(until)?;
         let mut place = self.pop();
         let is_fresh = place.is_none();
-        let outcome = match on_wire(&mut place, self.route(), until, &mut talk) {
+        let mut outcome = on_wire(&mut place, self.route(), until, &mut talk);
+        self.note_cut(&outcome);
+        if matches!(outcome, Err(Fault::NotSent(_))) && !is_fresh {
             // The server had closed a connection that lay idle. Nothing was sent, so it is safe to send it again.
-            Err(Fault::NotSent(_)) if !is_fresh => {
-                on_wire(&mut place, self.route(), until, &mut talk)
-            }
-            outcome => outcome,
-        };
-        self.idle.lock().extend(place);
+            outcome = on_wire(&mut place, self.route(), until, &mut talk);
+        }
+        if let Some(wire) = place {
+            self.keep(wire);
+        }
         outcome
     }
 
@@ -200,8 +231,47 @@ impl Pool {
         args: &[&[u8]],
         until: Instant,
     ) -> Result<Value, Fault> {
+        self.eval_with(script, keys, args, |packed| wire.call(&packed, until))
+    }
+
+    /// Runs a script, and asks in the same breath how many replicas have what it did. What comes of the latter is of no
+    /// interest if the script did nothing.
+    pub(super) fn eval_replicated(
+        &self,
+        wire: &mut Wire,
+        script: &Script,
+        keys: &[&str],
+        args: &[&[u8]],
+        replication: Replication,
+        until: Instant,
+    ) -> Result<(Value, Acknowledged), Fault> {
+        self.eval_with(script, keys, args, |mut packed| {
+            packed.extend(replication.question(until));
+            let reply = wire.call(&packed, until);
+            if matches!(reply, Err(Fault::NotSent(_) | Fault::NoReply { .. })) {
+                return reply.map(|reply| (reply, Acknowledged::NoAnswer));
+            }
+            let acknowledged = Acknowledged::of(wire.receive(until), replication);
+            // The answer of the script stands, but the one behind it may still come.
+            wire.is_spent |= acknowledged == Acknowledged::NoAnswer;
+            Ok((reply?, acknowledged))
+        })
+    }
+
+    fn eval_with<T>(
+        &self,
+        script: &Script,
+        keys: &[&str],
+        args: &[&[u8]],
+        mut call: impl FnMut(Vec<u8>) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let script = if self.is_sharded {
+            script.sharded()
+        } else {
+            script
+        };
         if !self.evalsha_is_off.load(Ordering::Relaxed) {
-            match wire.call(&script.pack(false, keys, args), until) {
+            match call(script.pack(false, keys, args)) {
                 Err(Fault::Server(text)) if text.starts_with("NOSCRIPT") => {}
                 Err(Fault::Server(text)) if lacks_evalsha(&text) => {
                     self.evalsha_is_off.store(true, Ordering::Relaxed)
@@ -209,7 +279,7 @@ impl Pool {
                 outcome => return outcome,
             }
         }
-        wire.call(&script.pack(true, keys, args), until)
+        call(script.pack(true, keys, args))
     }
 
     pub(super) fn note_evalsha_is_off(&self) {
@@ -233,6 +303,15 @@ fn is_sound<T>(outcome: &Result<T, Fault>) -> bool {
         // A server that turned into a replica stays one: the next connection may find the master.
         Err(Fault::Server(text)) => !text.contains("READONLY"),
         Err(Fault::NotSent(_) | Fault::NoReply { .. } | Fault::Untrusted(_)) => false,
+    }
+}
+
+/// Notes that a server which takes no writes is not the master.
+fn doubt_after<T>(outcome: &Result<T, Fault>, wire: &Wire, route: &dyn Route) {
+    if let Err(Fault::Server(text)) = outcome
+        && text.contains("READONLY")
+    {
+        route.doubt(wire.generation);
     }
 }
 
@@ -260,7 +339,8 @@ pub(super) fn on_wire<T>(
         None => route.connect(until)?,
     };
     let outcome = talk(&mut wire);
-    if is_sound(&outcome) {
+    doubt_after(&outcome, &wire, route);
+    if is_sound(&outcome) && !wire.is_spent {
         *place = Some(wire);
     }
     outcome

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::node::Node;
 use super::wire::Fault;
-use super::{Redis, keys, missing_in, text_of};
+use super::{Redis, keys, missing_in, reason_of, text_of};
 use crate::error::Result;
 use crate::store::Warning;
 
@@ -14,55 +13,64 @@ const OLDEST_MAJOR: u32 = 5;
 
 pub(super) fn check(store: &Redis, until: Instant) -> Result<Vec<Warning>> {
     let lock: Arc<str> = "redlatch:preflight".into();
-    let info = store.node.pool.with(until, |wire| {
+    let infos = store.home.each(until, |wire| {
         wire.call(&redis::cmd("INFO").get_packed_command(), until)
     });
-    let mut messages = Vec::new();
-    match info {
-        Ok(info) => messages.extend(findings(&text_of(&info))),
-        // It may not look; that alone is no danger.
-        Err(Fault::Server(text)) if text.starts_with("NOPERM") && text.contains("'info'") => {
-            messages.push(
-                "the user may not run INFO (+info), so the server's settings were not looked at"
-                    .to_owned(),
-            );
-        }
-        Err(fault) => return Err(store.error(&lock, fault)),
+    let mut warnings = Vec::new();
+    let is_one = infos.len() == 1;
+    for (node, info) in infos {
+        let messages = match info {
+            Ok(info) => findings(&text_of(&info)),
+            // It may not look; that alone is no danger.
+            Err(Fault::Server(text)) if text.starts_with("NOPERM") && text.contains("'info'") => {
+                vec![
+                    "the user may not run INFO (+info), so the server's settings were not looked at"
+                        .to_owned(),
+                ]
+            }
+            Err(fault) if is_one => return Err(store.error(&lock, fault)),
+            Err(fault) => vec![format!("it could not be asked: {}", reason_of(fault))],
+        };
+        warnings.extend(messages.into_iter().map(|message| Warning {
+            node: Arc::clone(&node),
+            message,
+        }));
     }
     let channel = keys::channel(&lock);
     // The key is no key of the script, or a user of other keys could not call it.
     let args = [channel.as_bytes(), b"", lock.as_bytes()];
-    let tried = store.node.pool.with(until, |wire| {
+    let tried = store.home.with(&lock, until, |node, wire| {
         let script = &store.scripts.rights;
-        store.node.pool.eval(wire, script, &[], &args, until)
+        node.pool.eval(wire, script, &[], &args, until)
     });
     let mut missing = missing_in(tried, &lock);
-    missing.extend(missing_outside_scripts(&store.node, &channel, until));
+    missing.extend(missing_outside_scripts(store, &lock, &channel, until));
     // Which keys and channels the user may use, only the names of its locks can tell.
     missing.retain(|right| right.starts_with('+'));
     if !missing.is_empty() {
-        messages.push(format!(
-            "the user lacks rights that locks need: {}",
-            missing.join(" ")
-        ));
+        warnings.push(Warning {
+            node: store.home.name(&lock),
+            message: format!(
+                "the user lacks rights that locks need: {}",
+                missing.join(" ")
+            ),
+        });
     }
-    let node = store.node.name();
-    Ok(messages
-        .into_iter()
-        .map(|message| Warning {
-            node: Arc::clone(&node),
-            message,
-        })
-        .collect())
+    Ok(warnings)
 }
 
 /// What is missing of the rights to commands that no script can try.
-fn missing_outside_scripts(node: &Node, channel: &str, until: Instant) -> Vec<String> {
+fn missing_outside_scripts(
+    store: &Redis,
+    lock: &str,
+    channel: &str,
+    until: Instant,
+) -> Vec<String> {
     let mut missing = Vec::new();
-    if node.pool.uses_text() {
-        missing.push("+evalsha".to_owned());
-    }
-    let asked = node.pool.with(until, |wire| {
+    let asked = store.home.with(lock, until, |node, wire| {
+        if node.pool.uses_text() {
+            missing.push("+evalsha".to_owned());
+        }
         for command in ["SUBSCRIBE", "UNSUBSCRIBE"] {
             let mut packed = redis::cmd(command);
             packed.arg(channel);

@@ -1,28 +1,47 @@
 //! The Lua scripts and how they are called.
 
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
 use redis::Cmd;
 
 use crate::claim::Kind;
 
 /// One script, with its hash.
 pub(super) struct Script {
-    pub(super) text: &'static str,
+    text: Cow<'static, str>,
     hash: String,
+    sharded: OnceLock<Box<Script>>,
 }
 
 impl Script {
-    fn new(text: &'static str) -> Script {
+    fn new(text: impl Into<Cow<'static, str>>) -> Script {
+        let text = text.into();
         Script {
+            hash: redis::Script::new(&text).get_hash().to_owned(),
             text,
-            hash: redis::Script::new(text).get_hash().to_owned(),
+            sharded: OnceLock::new(),
         }
+    }
+
+    /// What no other script of this process has.
+    pub(super) fn id(&self) -> usize {
+        self.text.as_ptr().addr()
+    }
+
+    /// The same script for a node where unlock messages are sharded.
+    pub(super) fn sharded(&self) -> &Script {
+        self.sharded.get_or_init(|| {
+            let text = self.text.replace("'PUBLISH'", "'SPUBLISH'");
+            Box::new(Script::new(text.replace("'NUMSUB'", "'SHARDNUMSUB'")))
+        })
     }
 
     /// The start of the call, by its hash or by its text, to which the keys and arguments are to be added.
     pub(super) fn command(&self, by_text: bool, keys: usize, args: usize) -> Cmd {
         let mut command = Cmd::with_capacity(3 + keys + args, 64 * (2 + keys + args));
         if by_text {
-            command.arg("EVAL").arg(self.text);
+            command.arg("EVAL").arg(&*self.text);
         } else {
             command.arg("EVALSHA").arg(&self.hash);
         }
@@ -110,5 +129,28 @@ impl Scripts {
             Kind::Reentrant => &self.reentrant,
             Kind::Token => &self.token,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sharded_scripts_say_so_everywhere() {
+        let scripts = Scripts::new();
+        let Operations {
+            release,
+            transfer,
+            withdraw,
+            force_release,
+            ..
+        } = scripts.of(Kind::Reentrant);
+        for script in [release, withdraw, force_release, &scripts.rights] {
+            let text = &script.sharded().text;
+            assert!(text.contains("'SPUBLISH'") && !text.contains("'PUBLISH'"));
+        }
+        assert!(transfer.sharded().text.contains("'SHARDNUMSUB'"));
+        assert_ne!(transfer.sharded().hash, transfer.hash);
     }
 }

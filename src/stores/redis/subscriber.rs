@@ -1,5 +1,8 @@
 //! The subscriber: one thread and one connection that listen for the unlock messages of one server.
 //!
+//! In a cluster a message may be sharded: it is heard at the server that has the slot of the channel. When the slot goes
+//! to another server this one says so, and the waiters are woken: their next request finds where it went.
+//!
 //! What is wanted (channels with waiters) is kept apart from what is (subscriptions on the present connection), and
 //! the two are brought together: by the waiter that writes its SUBSCRIBE itself, while the thread reads, and by the
 //! thread after each reconnect. Whenever a subscription is confirmed all waiters of the channel try once more, because
@@ -12,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use super::route::Route;
+use super::keys;
+use super::route::{Hook, Route};
 use super::wire::{Fault, Wire, Writer};
 use crate::signals::Signals;
 use crate::sync::{Condvar, Mutex};
@@ -28,17 +32,57 @@ const PONG_WITHIN: Duration = Duration::from_secs(2);
 /// A channel stays subscribed for this long after its last waiter, because contended names stay contended.
 const LINGER: Duration = Duration::from_secs(2);
 
+/// The thread of something that listens, started when it is first needed.
+#[derive(Default)]
+pub(super) struct Ear(Mutex<Option<JoinHandle<()>>>);
+
+impl Ear {
+    pub(super) fn ensure_running(&self, name: &str, run: impl FnOnce() + Send + 'static) {
+        let mut thread = self.0.lock();
+        if thread.is_some() {
+            return;
+        }
+        match thread::Builder::new().name(name.to_owned()).spawn(run) {
+            Ok(handle) => *thread = Some(handle),
+            // Waiters then look for themselves, once a second.
+            Err(error) => trace::subscriber_cannot_start(&error),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.lock().as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Waits for the end of the thread, which was told to end.
+    pub(super) fn join(&self) {
+        if let Some(handle) = self.0.lock().take()
+            && handle.thread().id() != thread::current().id()
+        {
+            // It does not panic; if it did, waiters had their own look once a second.
+            let _ = handle.join();
+        }
+    }
+}
+
 pub(super) struct Subscriber {
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    ear: Ear,
 }
 
 struct Shared {
     route: Arc<dyn Route>,
     command_timeout: Duration,
     signals: Arc<Signals>,
+    /// `None` if messages are not sharded.
+    shards: Option<Shards>,
     state: Mutex<State>,
     wanted: Condvar,
+}
+
+/// What a subscriber of sharded messages needs.
+pub(super) struct Shards {
+    /// Called when the server says that a slot is elsewhere.
+    pub(super) on_move: Hook,
 }
 
 #[derive(Default)]
@@ -46,6 +90,8 @@ struct State {
     channels: HashMap<Arc<str>, Channel>,
     /// The writing end of the present connection.
     writer: Option<Writer>,
+    /// Sharded channels that were given up here and are still to be confirmed.
+    leaving: HashMap<Arc<str>, u32>,
     is_closed: bool,
 }
 
@@ -74,16 +120,26 @@ impl Subscriber {
         route: Arc<dyn Route>,
         command_timeout: Duration,
         signals: Arc<Signals>,
+        shards: Option<Shards>,
     ) -> Subscriber {
+        let shared = Arc::new(Shared {
+            route,
+            command_timeout,
+            signals,
+            shards,
+            state: Mutex::default(),
+            wanted: Condvar::default(),
+        });
+        // What was the master may live on, and say nothing for ever.
+        let weak = Arc::downgrade(&shared);
+        shared.route.on_change(Box::new(move || {
+            if let Some(shared) = weak.upgrade() {
+                shared.hang_up();
+            }
+        }));
         Subscriber {
-            shared: Arc::new(Shared {
-                route,
-                command_timeout,
-                signals,
-                state: Mutex::default(),
-                wanted: Condvar::default(),
-            }),
-            thread: Mutex::default(),
+            shared,
+            ear: Ear::default(),
         }
     }
 
@@ -95,16 +151,7 @@ impl Subscriber {
         let entry = state.channels.entry(Arc::clone(channel)).or_default();
         entry.waiters += 1;
         entry.idle_since = None;
-        if entry.asked == 0
-            && let Some(writer) = &state.writer
-        {
-            if writer.send(&subscribe(std::iter::once(channel))).is_ok() {
-                entry.asked = 1;
-            } else {
-                // The thread sees the end of the connection, makes another and subscribes there.
-                writer.shut_down();
-            }
-        }
+        self.shared.ask_for(channel, entry, state.writer.as_ref());
         let is_live = entry.is_live();
         self.shared.wanted.notify_one();
         let wish = Wish {
@@ -114,6 +161,15 @@ impl Subscriber {
         (wish, is_live)
     }
 
+    /// Asks for the messages of `channel` once more, if somebody waits for them and they were refused here.
+    pub(super) fn ask_again(&self, channel: &Arc<str>) {
+        let mut state = self.shared.state.lock();
+        let state = &mut *state;
+        if let Some(entry) = state.channels.get_mut(channel) {
+            self.shared.ask_for(channel, entry, state.writer.as_ref());
+        }
+    }
+
     /// Whether the present connection listens to `channel`.
     pub(super) fn hears(&self, channel: &str) -> bool {
         let state = self.shared.state.lock();
@@ -121,37 +177,29 @@ impl Subscriber {
     }
 
     fn ensure_running(&self) {
-        let mut thread = self.thread.lock();
-        if thread.is_some() || self.shared.state.lock().is_closed {
-            return;
-        }
-        let shared = Arc::clone(&self.shared);
-        match thread::Builder::new()
-            .name("redlatch-subscribe".to_owned())
-            .spawn(move || shared.run())
-        {
-            Ok(handle) => *thread = Some(handle),
-            // Waiters then look for themselves, once a second.
-            Err(error) => trace::subscriber_cannot_start(&error),
+        if !self.shared.state.lock().is_closed {
+            let shared = Arc::clone(&self.shared);
+            self.ear
+                .ensure_running("redlatch-subscribe", move || shared.run());
         }
     }
 
     /// Ends the thread.
     pub(super) fn close(&self) {
-        {
-            let mut state = self.shared.state.lock();
-            state.is_closed = true;
-            if let Some(writer) = state.writer.take() {
-                writer.shut_down();
-            }
-        }
+        self.dismiss();
+        self.ear.join();
+    }
+
+    /// Has the thread end, and does not wait for it.
+    pub(super) fn dismiss(&self) {
+        self.shared.state.lock().is_closed = true;
+        self.shared.hang_up();
         self.shared.wanted.notify_one();
-        if let Some(handle) = self.thread.lock().take()
-            && handle.thread().id() != thread::current().id()
-        {
-            // It does not panic; if it did, waiters had their own look once a second.
-            let _ = handle.join();
-        }
+    }
+
+    /// Whether its thread has ended, or never begun.
+    pub(super) fn is_over(&self) -> bool {
+        self.ear.is_over()
     }
 }
 
@@ -173,6 +221,45 @@ impl Drop for Wish {
 }
 
 impl Shared {
+    /// Asks for the messages of a channel, if that was not done yet.
+    fn ask_for(&self, channel: &Arc<str>, entry: &mut Channel, writer: Option<&Writer>) {
+        if entry.asked == 0
+            && let Some(writer) = writer
+        {
+            if writer.send(&self.subscribe([channel])).is_ok() {
+                entry.asked = 1;
+            } else {
+                // The thread sees the end of the connection, makes another and subscribes there.
+                writer.shut_down();
+            }
+        }
+    }
+
+    fn subscribe<'a>(&self, channels: impl IntoIterator<Item = &'a Arc<str>>) -> Vec<u8> {
+        let mut packed = Vec::new();
+        if self.shards.is_some() {
+            // One command each, because they may be refused one by one.
+            for channel in channels {
+                let mut command = redis::cmd("SSUBSCRIBE");
+                command.arg(&**channel).write_packed_command(&mut packed);
+            }
+        } else {
+            let mut command = redis::cmd("SUBSCRIBE");
+            for channel in channels {
+                command.arg(&**channel);
+            }
+            command.write_packed_command(&mut packed);
+        }
+        packed
+    }
+
+    /// Ends the present connection; its reader makes another one.
+    fn hang_up(&self) {
+        if let Some(writer) = &self.state.lock().writer {
+            writer.shut_down();
+        }
+    }
+
     fn run(&self) {
         let mut backoff = Backoff::default();
         while self.until_wanted() {
@@ -221,7 +308,7 @@ impl Shared {
         }
         if !state.channels.is_empty() {
             writer
-                .send(&subscribe(state.channels.keys()))
+                .send(&self.subscribe(state.channels.keys()))
                 .map_err(|error| error.to_string())?;
         }
         for channel in state.channels.values_mut() {
@@ -229,12 +316,17 @@ impl Shared {
             channel.confirmed = 0;
         }
         state.writer = Some(writer);
+        // Whoever found another master meanwhile has found no writer to hang up.
+        if wire.generation != self.route.generation() {
+            return Err("the master changed".to_owned());
+        }
         Ok(wire)
     }
 
     fn disconnect(&self) {
         let mut state = self.state.lock();
         state.writer = None;
+        state.leaving.clear();
         for channel in state.channels.values_mut() {
             channel.asked = 0;
             channel.confirmed = 0;
@@ -255,6 +347,7 @@ impl Shared {
                 // A user without the right to a channel still hears the others, and looks for itself meanwhile.
                 Err(Fault::Server(text)) => {
                     trace::subscriber_refused(&self.route.node(), &text);
+                    self.refused(&text);
                     pinged = false;
                     until = Instant::now() + PING_AFTER;
                 }
@@ -265,7 +358,7 @@ impl Shared {
                     if state.is_closed {
                         return "closed".to_owned();
                     }
-                    if !sweep(&mut state) {
+                    if !self.sweep(&mut state) {
                         return "nobody listens any more".to_owned();
                     }
                     let sent = state.writer.as_ref().is_some_and(|writer| {
@@ -297,12 +390,13 @@ impl Shared {
             return;
         };
         match kind.as_str() {
-            "message" => match parts.next().as_deref() {
+            "message" | "smessage" => match parts.next().as_deref() {
                 // Redisson's "read unlock", which is for everybody.
                 Some("1") => self.signals.release_all(&channel),
                 _ => self.signals.release(&channel),
             },
-            "subscribe" => {
+            "sunsubscribe" => self.unsubscribed(&channel),
+            "subscribe" | "ssubscribe" => {
                 let is_live = {
                     let mut state = self.state.lock();
                     match state.channels.get_mut(channel.as_str()) {
@@ -320,40 +414,112 @@ impl Shared {
             _ => {}
         }
     }
-}
 
-/// Gives up channels that nobody has waited on for a while. Returns whether any is left.
-fn sweep(state: &mut State) -> bool {
-    let idle: Vec<Arc<str>> = state
-        .channels
-        .iter()
-        .filter(|(_, channel)| {
-            channel.waiters == 0
-                && channel
-                    .idle_since
-                    .is_none_or(|since| since.elapsed() >= LINGER)
-        })
-        .map(|(name, _)| Arc::clone(name))
-        .collect();
-    if !idle.is_empty() {
-        let mut unsubscribe = redis::cmd("UNSUBSCRIBE");
+    /// The server says that it listens to a sharded channel no more. If nobody asked for that, its slot is elsewhere.
+    fn unsubscribed(&self, channel: &str) {
+        let is_moved = {
+            let mut state = self.state.lock();
+            match state.leaving.get_mut(channel) {
+                Some(leaving) => {
+                    *leaving -= 1;
+                    if *leaving == 0 {
+                        state.leaving.remove(channel);
+                    }
+                    false
+                }
+                None => forget(state.channels.get_mut(channel)),
+            }
+        };
+        if is_moved {
+            self.moved([channel]);
+        }
+    }
+
+    /// Some subscription was refused. If the server names the slot, it is not its own.
+    fn refused(&self, text: &str) {
+        if self.shards.is_none() {
+            return;
+        }
+        let slot = text
+            .strip_prefix("MOVED ")
+            .and_then(|rest| rest.split(' ').next()?.parse::<u16>().ok());
+        let refused: Vec<Arc<str>> = {
+            let mut state = self.state.lock();
+            // To give a channel up may be refused as well.
+            state
+                .leaving
+                .retain(|name, _| slot.is_none_or(|slot| keys::slot(name) != slot));
+            let channels = state.channels.iter_mut().filter(|(name, entry)| {
+                // Of any other refusal it is not known which of those without an answer it is for.
+                slot.map_or(!entry.is_live(), |slot| keys::slot(name) == slot)
+            });
+            channels
+                .filter_map(|(name, entry)| forget(Some(entry)).then(|| Arc::clone(name)))
+                .collect()
+        };
+        if slot.is_some() {
+            self.moved(refused.iter().map(|channel| &**channel));
+        }
+    }
+
+    /// Wakes those who wait for channels that are elsewhere now: they find out where.
+    fn moved<'a>(&self, channels: impl IntoIterator<Item = &'a str>) {
+        if let Some(shards) = &self.shards {
+            (shards.on_move)();
+        }
+        for channel in channels {
+            self.signals.release_all(channel);
+        }
+    }
+
+    /// Gives up channels that nobody has waited on for a while. Returns whether any is left.
+    fn sweep(&self, state: &mut State) -> bool {
+        let idle: Vec<Arc<str>> = state
+            .channels
+            .iter()
+            .filter(|(_, channel)| {
+                channel.waiters == 0
+                    && channel
+                        .idle_since
+                        .is_none_or(|since| since.elapsed() >= LINGER)
+            })
+            .map(|(name, _)| Arc::clone(name))
+            .collect();
+        if idle.is_empty() {
+            return !state.channels.is_empty();
+        }
+        let mut packed = Vec::new();
+        if self.shards.is_some() {
+            for name in &idle {
+                if state.channels.get(name).is_some_and(|it| it.asked > 0) {
+                    let mut unsubscribe = redis::cmd("SUNSUBSCRIBE");
+                    unsubscribe.arg(&**name).write_packed_command(&mut packed);
+                    *state.leaving.entry(Arc::clone(name)).or_default() += 1;
+                }
+            }
+        } else {
+            let mut unsubscribe = redis::cmd("UNSUBSCRIBE");
+            for name in &idle {
+                unsubscribe.arg(&**name);
+            }
+            unsubscribe.write_packed_command(&mut packed);
+        }
         for name in &idle {
-            unsubscribe.arg(&**name);
             state.channels.remove(name);
         }
         if let Some(writer) = &state.writer
-            && writer.send(&unsubscribe.get_packed_command()).is_err()
+            && writer.send(&packed).is_err()
         {
             writer.shut_down();
         }
+        !state.channels.is_empty()
     }
-    !state.channels.is_empty()
 }
 
-fn subscribe<'a>(channels: impl Iterator<Item = &'a Arc<str>>) -> Vec<u8> {
-    let mut command = redis::cmd("SUBSCRIBE");
-    for channel in channels {
-        command.arg(&**channel);
-    }
-    command.get_packed_command()
+/// Notes that a channel is not listened to. Returns whether it was, or was about to be.
+fn forget(entry: Option<&mut Channel>) -> bool {
+    entry.is_some_and(|entry| {
+        entry.confirmed = 0;
+        std::mem::take(&mut entry.asked) > 0
+    })
 }

@@ -148,6 +148,16 @@ pub(super) struct Peer {
     host: Arc<str>,
 }
 
+impl Peer {
+    /// Another host that is to be talked to in the same way.
+    pub(super) fn at(&self, host: &str) -> Peer {
+        Peer {
+            config: Arc::clone(&self.config),
+            host: host.into(),
+        }
+    }
+}
+
 /// The session of one connection, and its reading end.
 pub(super) struct Session {
     connection: Arc<Mutex<ClientConnection>>,

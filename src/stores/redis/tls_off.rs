@@ -26,6 +26,12 @@ impl Trust {
 #[derive(Clone)]
 pub(super) enum Peer {}
 
+impl Peer {
+    pub(super) fn at(&self, _: &str) -> Peer {
+        match *self {}
+    }
+}
+
 pub(super) enum Session {}
 
 impl Session {

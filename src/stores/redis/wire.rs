@@ -13,11 +13,15 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Parser, Value};
+use redis::{
+    Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Parser, RedisConnectionInfo, Value,
+};
 use rustix::net::{RecvFlags, SendFlags};
 use smallvec::SmallVec;
 use socket2::{Domain, Protocol, SockAddr, SockRef, TcpKeepalive, Type};
 
+use super::Access;
+use super::scripts::Script;
 use super::tls::{Peer, Session, Trust};
 use crate::ballot::Identity;
 use crate::clock::Moment;
@@ -46,7 +50,58 @@ pub(super) enum Fault {
     Untrusted(String),
 }
 
+impl Fault {
+    /// The fault of a request that was no request of a lock: nothing of those can have been executed.
+    pub(super) fn of_a_search(self) -> Fault {
+        match self {
+            Fault::NoReply { reason, .. } => Fault::NotSent(reason),
+            fault => fault,
+        }
+    }
+
+    /// Whether nothing was executed, and another server may do it in a moment.
+    pub(super) fn is_passing(&self) -> bool {
+        const SIGNS: [&str; 5] = [
+            "READONLY",
+            "LOADING",
+            "MASTERDOWN",
+            "CLUSTERDOWN",
+            "TRYAGAIN",
+        ];
+        match self {
+            Fault::NotSent(_) => true,
+            Fault::NoReply { .. } | Fault::Untrusted(_) => false,
+            Fault::Server(text) => SIGNS.iter().any(|sign| text.starts_with(sign)),
+        }
+    }
+
+    /// A redirection that is not followed any more: the nodes have to agree first.
+    pub(super) fn of_a_redirection(self) -> Fault {
+        match self {
+            Fault::Server(text) => Fault::Server(format!("TRYAGAIN redirected too often: {text}")),
+            fault => fault,
+        }
+    }
+
+    /// The same fault, saying where it was met.
+    pub(super) fn at(self, node: &str) -> Fault {
+        let is_passing = self.is_passing();
+        let at = |reason: String| format!("{node}: {reason}");
+        match self {
+            Fault::Server(text) if is_passing => Fault::NotSent(at(text)),
+            Fault::NotSent(reason) => Fault::NotSent(at(reason)),
+            Fault::NoReply { reason, timed_out } => Fault::NoReply {
+                reason: at(reason),
+                timed_out,
+            },
+            Fault::Server(text) => Fault::Server(at(text)),
+            Fault::Untrusted(reason) => Fault::Untrusted(at(reason)),
+        }
+    }
+}
+
 /// Where a server is, and as whom to talk to it.
+#[derive(Clone)]
 pub(super) struct Address {
     info: ConnectionInfo,
     /// Its name in messages; has no secret in it.
@@ -54,6 +109,8 @@ pub(super) struct Address {
     connect_timeout: Duration,
     /// The other end of TLS; without it the connection is plain text.
     peer: Option<Peer>,
+    /// A sentinel keeps no keys, and knows few commands.
+    is_sentinel: bool,
 }
 
 impl Address {
@@ -74,8 +131,7 @@ impl Address {
             // The detail might repeat a part of the URL, and with it the password.
             .map_err(|error| invalid(without_detail(&error)))?;
         let node = match info.addr() {
-            ConnectionAddr::Tcp(host, port) if host.contains(':') => format!("[{host}]:{port}"),
-            ConnectionAddr::Tcp(host, port) => format!("{host}:{port}"),
+            ConnectionAddr::Tcp(host, port) => name_of(host, *port),
             ConnectionAddr::Unix(path) => format!("unix:{}", path.display()),
             _ => return Err(invalid("this kind of address is not supported".to_owned())),
         };
@@ -99,7 +155,72 @@ impl Address {
             node: node.into(),
             connect_timeout,
             peer,
+            is_sentinel: false,
         })
+    }
+
+    /// Another server that is to be talked to in the same way.
+    pub(super) fn elsewhere(&self, host: &str, port: u16) -> Address {
+        let addr = match self.info.addr() {
+            ConnectionAddr::TcpTls {
+                insecure,
+                tls_params,
+                ..
+            } => ConnectionAddr::TcpTls {
+                host: host.to_owned(),
+                port,
+                insecure: *insecure,
+                tls_params: tls_params.clone(),
+            },
+            _ => ConnectionAddr::Tcp(host.to_owned(), port),
+        };
+        Address {
+            info: self.info.clone().set_addr(addr),
+            node: name_of(host, port).into(),
+            peer: self.peer.as_ref().map(|peer| peer.at(host)),
+            ..self.clone()
+        }
+    }
+
+    /// The same server as a sentinel.
+    pub(super) fn of_sentinel(mut self) -> Address {
+        self.is_sentinel = true;
+        self
+    }
+
+    /// The same server, which keeps keys, for another user and another database.
+    pub(super) fn of_data(mut self, access: Option<&Access>, database: i64) -> Address {
+        let mut settings = RedisConnectionInfo::default().set_db(database);
+        if let Some(access) = access {
+            settings = settings.set_password(&access.password);
+            if !access.user.is_empty() {
+                settings = settings.set_username(&access.user);
+            }
+        }
+        self.info = self.info.set_redis_settings(settings);
+        self.is_sentinel = false;
+        self
+    }
+
+    pub(super) fn database(&self) -> i64 {
+        self.info.redis_settings().db()
+    }
+
+    /// The host; `None` for a Unix socket.
+    pub(super) fn host(&self) -> Option<&str> {
+        match self.info.addr() {
+            ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => Some(host),
+            _ => None,
+        }
+    }
+}
+
+/// The name of the server at a host and port.
+pub(super) fn name_of(host: &str, port: u16) -> String {
+    if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
     }
 }
 
@@ -125,7 +246,7 @@ pub(super) struct Wire {
     /// Which server it leads to, once somebody wanted to know.
     identity: Option<Arc<Identity>>,
     /// The texts of the scripts that the server has got through it.
-    taught: SmallVec<[&'static str; 4]>,
+    taught: SmallVec<[usize; 4]>,
     stream: Stream,
     parser: Parser,
     read_timeout: Option<Duration>,
@@ -133,6 +254,12 @@ pub(super) struct Wire {
     last_used: Instant,
     /// The server's clock minus ours in ms, at most; from the last reply that told the time.
     ahead: i64,
+    /// Whether the server is to be asked for a slot that it is about to get from another one.
+    pub(super) is_asking: bool,
+    /// Whether a reply is still to come that nobody will read, so that it cannot be used again.
+    pub(super) is_spent: bool,
+    /// How many connections of its pool the server had cut when this one was used last.
+    pub(super) cuts: u64,
 }
 
 impl Wire {
@@ -162,8 +289,11 @@ impl Wire {
             write_timeout: None,
             last_used: Instant::now(),
             ahead: 0,
+            is_asking: false,
+            is_spent: false,
+            cuts: 0,
         };
-        match wire.shake_hands(&address.info, until) {
+        match wire.shake_hands(address, until) {
             Err(fault) => Err(match (fault, wire.stream.refusal()) {
                 (Fault::NoReply { .. } | Fault::NotSent(_), Some(refusal)) => {
                     Fault::Untrusted(refusal)
@@ -181,8 +311,8 @@ impl Wire {
         }
     }
 
-    fn shake_hands(&mut self, info: &ConnectionInfo, until: Instant) -> Result<(), Fault> {
-        let settings = info.redis_settings();
+    fn shake_hands(&mut self, address: &Address, until: Instant) -> Result<(), Fault> {
+        let settings = address.info.redis_settings();
         let mut commands: Vec<(Cmd, bool)> = Vec::with_capacity(4);
         if let Some(password) = settings.password() {
             let mut auth = redis::cmd("AUTH");
@@ -201,7 +331,9 @@ impl Wire {
         name.arg("SETNAME").arg("redlatch");
         // For whoever looks at CLIENT LIST; not worth failing for.
         commands.push((name, false));
-        commands.push((redis::cmd("TIME"), true));
+        // A sentinel has no TIME.
+        let last = if address.is_sentinel { "PING" } else { "TIME" };
+        commands.push((redis::cmd(last), true));
         let mut packed = Vec::new();
         for (command, _) in &commands {
             command.write_packed_command(&mut packed);
@@ -222,6 +354,9 @@ impl Wire {
                 reply => reply?,
             };
         }
+        if address.is_sentinel {
+            return Ok(());
+        }
         let Some(now) = time_of(&last) else {
             return Err(Fault::Server(format!(
                 "answered TIME with {}",
@@ -234,8 +369,22 @@ impl Wire {
 
     /// Sends what is packed, and reads one reply.
     pub(super) fn call(&mut self, packed: &[u8], until: Instant) -> Result<Value, Fault> {
-        self.send(packed, until)?;
+        if self.is_asking {
+            let packed = [&asking(), packed].concat();
+            self.send(&packed, until)?;
+            self.skip(until)?;
+        } else {
+            self.send(packed, until)?;
+        }
         self.receive(until)
+    }
+
+    /// Reads one reply that nobody needs.
+    pub(super) fn skip(&mut self, until: Instant) -> Result<(), Fault> {
+        match self.receive(until) {
+            Ok(_) | Err(Fault::Server(_)) => Ok(()),
+            Err(fault) => Err(fault),
+        }
     }
 
     /// Sends what is packed. After an error the server has at most a part of it, which it does not execute.
@@ -297,9 +446,11 @@ impl Wire {
 
     /// Whether the server has closed the connection, or sent something nobody asked for, since it was used last.
     pub(super) fn is_stale(&self) -> bool {
-        if self.last_used.elapsed() < STALE_AFTER {
-            return false;
-        }
+        self.last_used.elapsed() >= STALE_AFTER && self.is_cut()
+    }
+
+    /// As [`Wire::is_stale`], however short ago it was used.
+    pub(super) fn is_cut(&self) -> bool {
         if self.has_buffered() {
             return true;
         }
@@ -332,14 +483,14 @@ impl Wire {
     }
 
     /// Whether the server surely has had this script.
-    pub(super) fn knows(&self, script: &'static str) -> bool {
-        self.taught.iter().any(|known| std::ptr::eq(*known, script))
+    pub(super) fn knows(&self, script: &Script) -> bool {
+        self.taught.contains(&script.id())
     }
 
     /// Notes that the server gets this script with what is sent.
-    pub(super) fn teach(&mut self, script: &'static str) {
+    pub(super) fn teach(&mut self, script: &Script) {
         if !self.knows(script) {
-            self.taught.push(script);
+            self.taught.push(script.id());
         }
     }
 
@@ -459,6 +610,11 @@ impl Writer {
         // It may be closed already, which is what is wanted.
         let _ = self.0.socket.shutdown();
     }
+}
+
+/// The packed request that goes before each one for a slot on the move.
+pub(super) fn asking() -> Vec<u8> {
+    redis::cmd("ASKING").get_packed_command()
 }
 
 /// Takes the password out of what the server says: an error for an unknown command repeats its arguments.

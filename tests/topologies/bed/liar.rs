@@ -38,6 +38,7 @@ impl Liar {
                 if serving.is_closed.load(Ordering::SeqCst) {
                     return;
                 }
+                let _ = stream.set_nodelay(true);
                 if let Ok(twin) = stream.try_clone() {
                     serving
                         .connections

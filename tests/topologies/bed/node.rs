@@ -124,6 +124,12 @@ impl Node {
         assert!(copied >= count, "{copied} of {count} replicas");
     }
 
+    /// Closes the connections of the replicas, which may be frozen: what is written from now on does not wait for them in
+    /// the buffer of a socket.
+    pub fn drop_replicas(&self) {
+        self.cmd(&["CLIENT", "KILL", "TYPE", "replica"]);
+    }
+
     /// The keys of the database 0 that match `pattern`.
     pub fn keys(&self, pattern: &str) -> Vec<String> {
         self.ask(&["KEYS", pattern])

@@ -206,7 +206,12 @@ impl Sentinels {
             self.running()
                 .any(|sentinel| sentinel.ask::<()>(&["SENTINEL", "FAILOVER", NAME]).is_ok())
         });
-        (old, self.wait_for_master_after(old))
+        let new = self.wait_for_master_after(old);
+        // Until it is told, the old one takes writes that nobody will ever see.
+        eventually(AGREEMENT, "the old master follows", || {
+            self.nodes[old].follows(self.nodes[new].port())
+        });
+        (old, new)
     }
 
     /// Starts a killed node and makes it a replica of the present master at once; sentinels take ten seconds for that.
@@ -396,10 +401,10 @@ impl Sentinel {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
-    /// How many clients listen to a channel of this sentinel, such as `+switch-master`.
-    pub fn listeners(&self, channel: &str) -> usize {
-        self.ask(&["PUBSUB", "NUMSUB", channel])
-            .map_or(0, |(_, listeners): (String, usize)| listeners)
+    /// How many clients listen to what this sentinel tells, such as `+switch-master`.
+    pub fn listeners(&self) -> usize {
+        self.ask(&["CLIENT", "LIST", "TYPE", "pubsub"])
+            .map_or(0, |list: String| list.lines().count())
     }
 
     fn is_content(&self, other_sentinels: &str, replicas: usize) -> bool {

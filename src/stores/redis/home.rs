@@ -1,0 +1,98 @@
+//! Where the locks of one client live: on one node, or spread over those of a cluster.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::cluster::{Cluster, Listening};
+use super::node::Node;
+use super::subscriber::Wish;
+use super::wire::{Fault, Wire};
+
+pub(super) enum Home {
+    One(Box<Node>),
+    Cluster(Cluster),
+}
+
+/// What keeps the messages of one channel coming while it is kept.
+pub(super) enum Keep {
+    One { _wish: Wish },
+    Cluster { _listening: Listening },
+}
+
+impl Home {
+    /// Runs `talk` on a connection to the node that has this lock.
+    pub(super) fn with<T>(
+        &self,
+        lock: &str,
+        until: Instant,
+        mut talk: impl FnMut(&Node, &mut Wire) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        match self {
+            Home::One(node) => node.with(until, |wire| talk(node, wire)),
+            Home::Cluster(cluster) => cluster.with(lock, until, talk),
+        }
+    }
+
+    /// Runs `talk` once for every node, and returns what came of it with the name of the node.
+    pub(super) fn each<T>(
+        &self,
+        until: Instant,
+        mut talk: impl FnMut(&mut Wire) -> Result<T, Fault>,
+    ) -> Vec<(Arc<str>, Result<T, Fault>)> {
+        match self {
+            Home::One(node) => {
+                let told = node.with(until, talk);
+                vec![(node.name(), told)]
+            }
+            Home::Cluster(cluster) => cluster.each(until, &mut talk),
+        }
+    }
+
+    /// The name, in messages, of the node that has this lock.
+    pub(super) fn name(&self, lock: &str) -> Arc<str> {
+        match self {
+            Home::One(node) => node.name(),
+            Home::Cluster(cluster) => cluster.name(lock),
+        }
+    }
+
+    /// The name of all of it in messages.
+    pub(super) fn whole_name(&self) -> Arc<str> {
+        match self {
+            Home::One(node) => node.name(),
+            Home::Cluster(cluster) => cluster.whole_name(),
+        }
+    }
+
+    /// Whether the messages of this channel arrive.
+    pub(super) fn hears(&self, channel: &str) -> bool {
+        match self {
+            Home::One(node) => node.subscriber.hears(channel),
+            Home::Cluster(cluster) => cluster.hears(channel),
+        }
+    }
+
+    /// Wishes for the messages of `channel` while the answer is kept. Returns whether they arrive already.
+    pub(super) fn listen(&self, channel: &Arc<str>) -> (Keep, bool) {
+        match self {
+            Home::One(node) => {
+                let (wish, is_live) = node.subscriber.listen(channel);
+                (Keep::One { _wish: wish }, is_live)
+            }
+            Home::Cluster(cluster) => {
+                let (listening, is_live) = cluster.listen(channel);
+                let keep = Keep::Cluster {
+                    _listening: listening,
+                };
+                (keep, is_live)
+            }
+        }
+    }
+
+    pub(super) fn close(&self) {
+        match self {
+            Home::One(node) => node.close(),
+            Home::Cluster(cluster) => cluster.close(),
+        }
+    }
+}

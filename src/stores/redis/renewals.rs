@@ -1,0 +1,461 @@
+//! The renewals of a cluster: one call for all nodes, in which none waits for another.
+//!
+//! What a node is asked is written to all of them before any answer is read, and the answers are read as they come. Nodes
+//! in doubt come last, because to look for them takes time. One call of the script renews the holds of one slot, which is
+//! all that a cluster allows.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redis::Value;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::cluster::{Cluster, Member, Redirection};
+use super::replication::{Acknowledged, Replication};
+use super::route::share;
+use super::scripts::Script;
+use super::wire::{Fault, Wire, asking};
+use super::{Chunk, RENEWED_AT_ONCE, integer_at, keys, pool, reason_of};
+use crate::claim::Claim;
+use crate::clock::Moment;
+use crate::store::Renewal;
+
+/// What was redirected, or has to be sent with the text of the script, is sent again at most this often.
+const ROUNDS: u32 = 6;
+
+/// How long the rest of a reply is waited for whose beginning is there.
+const REST_OF_A_REPLY: Duration = Duration::from_millis(2);
+
+/// A claim that has no outcome yet.
+struct Open {
+    index: usize,
+    /// The node to ask, instead of the one that has the slot.
+    asked: Option<Arc<Member>>,
+    /// Whether the node does not know the script.
+    needs_text: bool,
+    /// Whether it has to be asked for alone: of the keys of a slot on the move some are here and some are there.
+    is_single: bool,
+}
+
+impl Open {
+    fn new(index: usize) -> Open {
+        Open {
+            index,
+            asked: None,
+            needs_text: false,
+            is_single: false,
+        }
+    }
+}
+
+/// What is asked on one connection.
+struct Batch {
+    member: Arc<Member>,
+    is_asking: bool,
+    needs_text: bool,
+    parts: Vec<Part>,
+    /// The last part of each slot.
+    last: HashMap<u16, usize>,
+}
+
+/// The claims that one call of the script renews, and where they stand among all.
+#[derive(Default)]
+struct Part {
+    indices: Vec<usize>,
+    claims: Vec<Claim>,
+}
+
+/// A batch on its way.
+struct Aloft {
+    batch: Batch,
+    wire: Wire,
+    sent: Moment,
+    not_after: i64,
+    expected: VecDeque<Expected>,
+    /// What the replies said, to be believed when the replicas have it, too.
+    said: Vec<(usize, Renewal)>,
+}
+
+enum Expected {
+    /// The reply to ASKING.
+    Nothing,
+    /// The reply for this part.
+    Part(usize),
+    Replicas(Replication),
+}
+
+/// What reading from a batch has led to.
+enum Read {
+    /// The next reply may be there as well.
+    One,
+    NotYet,
+    Done,
+    Broken(String),
+}
+
+/// All claims of one call, and what became of them.
+struct Call<'a> {
+    cluster: &'a Cluster,
+    script: &'a Script,
+    claims: &'a [Claim],
+    replication: Option<Replication>,
+    until: Instant,
+    outcomes: Vec<Renewal>,
+    open: Vec<Open>,
+}
+
+impl Cluster {
+    pub(super) fn renew(
+        &self,
+        script: &Script,
+        claims: &[Claim],
+        replication: Option<Replication>,
+        until: Instant,
+    ) -> Vec<Renewal> {
+        let not_asked = Renewal::Unknown("there was no time left to ask".to_owned());
+        let mut call = Call {
+            cluster: self,
+            script,
+            claims,
+            replication,
+            until,
+            outcomes: vec![not_asked; claims.len()],
+            open: (0..claims.len()).map(Open::new).collect(),
+        };
+        for round in 0..ROUNDS {
+            if call.open.is_empty() || (round > 0 && Instant::now() >= until) {
+                break;
+            }
+            call.round(round == 0);
+        }
+        call.outcomes
+    }
+}
+
+impl Call<'_> {
+    fn round(&mut self, is_first: bool) {
+        let open = std::mem::take(&mut self.open);
+        let batches = self.batches(open, is_first);
+        let count = batches.len();
+        let mut aloft = Vec::with_capacity(count);
+        for (index, batch) in batches.into_iter().enumerate() {
+            // One share is for reading.
+            let until = share(self.until, count - index + 1);
+            match self.launch(batch, until) {
+                Ok(launched) => aloft.push(launched),
+                Err((batch, fault)) => {
+                    batch.member.doubt();
+                    let reason = reason_of(fault);
+                    let indices = batch.parts.iter().flat_map(|part| &part.indices);
+                    for index in indices {
+                        self.note(*index, Renewal::Unknown(reason.clone()));
+                        self.open.push(Open::new(*index));
+                    }
+                }
+            }
+        }
+        self.land(aloft);
+    }
+
+    fn note(&mut self, index: usize, outcome: Renewal) {
+        if let Some(place) = self.outcomes.get_mut(index) {
+            *place = outcome;
+        }
+    }
+
+    /// Sorts claims by node and slot. In the first round those of nodes in doubt are left for the next one.
+    fn batches(&mut self, open: Vec<Open>, is_first: bool) -> Vec<Batch> {
+        let mut batches: HashMap<(*const Member, bool), Batch> = HashMap::new();
+        if !is_first
+            && open
+                .iter()
+                .any(|open| open.asked.is_none() && self.is_doubtful(open))
+        {
+            // Where it fails, what is known has to do.
+            let _ = self.cluster.refresh(share(self.until, 2));
+        }
+        for mut open in open {
+            let Some(claim) = self.claims.get(open.index) else {
+                continue;
+            };
+            let slot = keys::slot(&claim.name);
+            let is_asking = open.asked.is_some();
+            let member = match open.asked.take() {
+                Some(member) => member,
+                None if is_first && self.is_doubtful(&open) => {
+                    self.open.push(open);
+                    continue;
+                }
+                None => match self.cluster.present(slot) {
+                    Some(member) => member,
+                    None => {
+                        let reason = "no node of the cluster is known to serve it".to_owned();
+                        self.note(open.index, Renewal::Unknown(reason));
+                        continue;
+                    }
+                },
+            };
+            let batch = batches
+                .entry((Arc::as_ptr(&member), is_asking))
+                .or_insert_with(|| Batch {
+                    member,
+                    is_asking,
+                    needs_text: false,
+                    parts: Vec::new(),
+                    last: HashMap::new(),
+                });
+            batch.needs_text |= open.needs_text;
+            batch.add(slot, open.index, open.is_single, claim);
+        }
+        let mut batches: Vec<Batch> = batches.into_values().collect();
+        // To connect takes time, so those with a connection come first.
+        batches.sort_by_key(|batch| !batch.member.node.has_renewing());
+        batches
+    }
+
+    fn is_doubtful(&self, open: &Open) -> bool {
+        let claim = self.claims.get(open.index);
+        let member = claim.and_then(|claim| self.cluster.present(keys::slot(&claim.name)));
+        member.is_none_or(|member| member.is_doubtful())
+    }
+
+    /// Sends all that a batch asks.
+    fn launch(&self, batch: Batch, until: Instant) -> Result<Aloft, (Batch, Fault)> {
+        let mut wire = match batch.member.node.take_renewing(until) {
+            Ok(wire) => wire,
+            Err(fault) => return Err((batch, fault)),
+        };
+        let sent = Moment::now();
+        let not_after = wire.server_time(self.until, sent);
+        let mut packed = Vec::new();
+        let mut expected = VecDeque::with_capacity(batch.parts.len() + 1);
+        for (index, part) in batch.parts.iter().enumerate() {
+            if batch.is_asking {
+                packed.extend(asking());
+                expected.push_back(Expected::Nothing);
+            }
+            // The first call with the text makes the script known to those behind it.
+            let by_text = batch.member.node.pool.uses_text() || (batch.needs_text && index == 0);
+            let chunk = Chunk {
+                claims: &part.claims,
+                not_after,
+            };
+            chunk.pack(self.script, by_text, &mut packed);
+            expected.push_back(Expected::Part(index));
+        }
+        if let Some(replication) = self.replication {
+            packed.extend(replication.question(self.until));
+            expected.push_back(Expected::Replicas(replication));
+        }
+        match wire.send(&packed, until) {
+            Ok(()) => Ok(Aloft {
+                batch,
+                wire,
+                sent,
+                not_after,
+                expected,
+                said: Vec::new(),
+            }),
+            Err(fault) => Err((batch, fault)),
+        }
+    }
+
+    /// Reads all replies, as they come.
+    fn land(&mut self, mut aloft: Vec<Aloft>) {
+        while !aloft.is_empty() {
+            let ready = self.wait_for(&aloft);
+            if ready.is_empty() {
+                for late in aloft {
+                    self.give_up(late, "no reply in time");
+                }
+                return;
+            }
+            let mut still = Vec::with_capacity(aloft.len());
+            for (mut one, is_ready) in aloft.into_iter().zip(ready) {
+                if !is_ready {
+                    still.push(one);
+                    continue;
+                }
+                let read = loop {
+                    match self.read(&mut one) {
+                        Read::One => {}
+                        read => break read,
+                    }
+                };
+                match read {
+                    Read::Done => self.finish(one),
+                    Read::Broken(reason) => self.give_up(one, &reason),
+                    Read::One | Read::NotYet => still.push(one),
+                }
+            }
+            aloft = still;
+        }
+    }
+
+    /// Waits until something arrives. Returns where, in order; nothing if the time is over.
+    fn wait_for(&self, aloft: &[Aloft]) -> Vec<bool> {
+        loop {
+            let left = self.until.saturating_duration_since(Instant::now());
+            let left = Timespec::try_from(left).ok();
+            let fds = aloft.iter().map(|one| one.wire.fd());
+            let mut fds: Vec<PollFd<'_>> = fds
+                .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+                .collect();
+            match poll(&mut fds, left.as_ref()) {
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) | Ok(0) => return Vec::new(),
+                Ok(_) => return fds.iter().map(|fd| !fd.revents().is_empty()).collect(),
+            }
+        }
+    }
+
+    /// Reads the next reply of a batch, if it is there.
+    fn read(&mut self, one: &mut Aloft) -> Read {
+        let Some(expected) = one.expected.front() else {
+            return Read::Done;
+        };
+        let reply = match one.wire.receive(Instant::now() + REST_OF_A_REPLY) {
+            Err(Fault::NoReply {
+                timed_out: true, ..
+            }) => return Read::NotYet,
+            Err(Fault::NoReply { reason, .. } | Fault::NotSent(reason)) => {
+                return Read::Broken(reason);
+            }
+            reply => reply,
+        };
+        match *expected {
+            Expected::Nothing => {}
+            Expected::Part(index) => self.hear(one, index, reply),
+            Expected::Replicas(replication) => {
+                if let Some(flaw) = Acknowledged::of(reply, replication).flaw(replication) {
+                    one.discount(&flaw);
+                }
+            }
+        }
+        one.expected.pop_front();
+        Read::One
+    }
+
+    /// Takes the reply for one part.
+    fn hear(&mut self, one: &mut Aloft, index: usize, reply: Result<Value, Fault>) {
+        let Some(part) = one.batch.parts.get(index) else {
+            return;
+        };
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(fault) => {
+                let redirection = Redirection::of(&fault);
+                let member = &one.batch.member;
+                let text = reason_of(fault);
+                let is_off = pool::lacks_evalsha(&text);
+                if is_off {
+                    member.node.pool.note_evalsha_is_off();
+                }
+                let needs_text = text.starts_with("NOSCRIPT");
+                let is_split = part.claims.len() > 1 && text.starts_with("TRYAGAIN");
+                let again = redirection
+                    .as_ref()
+                    .map(|it| (it.is_ask, self.cluster.follow(it, member)));
+                let asked = match &again {
+                    Some((true, target)) => Some(target),
+                    // A slot that is asked for is asked for there again.
+                    _ if one.batch.is_asking && again.is_none() => Some(member),
+                    _ => None,
+                };
+                for index in &part.indices {
+                    self.note(*index, Renewal::Unknown(text.clone()));
+                    if again.is_some() || is_off || needs_text || is_split {
+                        self.open.push(Open {
+                            index: *index,
+                            asked: asked.filter(|_| !is_split).cloned(),
+                            needs_text,
+                            is_single: is_split || part.claims.len() == 1,
+                        });
+                    }
+                }
+                return;
+            }
+        };
+        if let Some(now) = integer_at(&reply, 0) {
+            one.wire.note_time(now, one.sent);
+        }
+        let mut outcomes = Vec::with_capacity(part.claims.len());
+        let chunk = Chunk {
+            claims: &part.claims,
+            not_after: one.not_after,
+        };
+        chunk.read(&reply, &mut outcomes);
+        one.said.extend(part.indices.iter().copied().zip(outcomes));
+    }
+
+    fn finish(&mut self, one: Aloft) {
+        for (index, outcome) in one.said {
+            self.note(index, outcome);
+        }
+        one.batch.member.node.put_renewing(one.wire);
+    }
+
+    /// What has no reply has no outcome, and its connection is of no use any more.
+    fn give_up(&mut self, mut one: Aloft, reason: &str) {
+        one.batch.member.doubt();
+        for expected in &one.expected {
+            match expected {
+                Expected::Nothing => {}
+                Expected::Part(index) => {
+                    let part = one.batch.parts.get(*index);
+                    for index in part.iter().flat_map(|part| &part.indices) {
+                        self.note(*index, Renewal::Unknown(reason.to_owned()));
+                    }
+                }
+                Expected::Replicas(_) => {
+                    for (_, outcome) in &mut one.said {
+                        if *outcome == Renewal::Renewed {
+                            *outcome = Renewal::Unknown(reason.to_owned());
+                        }
+                    }
+                }
+            }
+        }
+        for (index, outcome) in one.said {
+            self.note(index, outcome);
+        }
+    }
+}
+
+impl Aloft {
+    /// The replicas do not have it, so it does not count.
+    fn discount(&mut self, flaw: &str) {
+        for (_, outcome) in &mut self.said {
+            if *outcome == Renewal::Renewed {
+                *outcome = Renewal::Unknown(flaw.to_owned());
+            }
+        }
+    }
+}
+
+impl Batch {
+    fn add(&mut self, slot: u16, index: usize, is_single: bool, claim: &Claim) {
+        let count = self.parts.len();
+        if is_single {
+            self.parts.push(Part {
+                indices: vec![index],
+                claims: vec![claim.clone()],
+            });
+            return;
+        }
+        let at = self.last.entry(slot).or_insert(count);
+        if self
+            .parts
+            .get(*at)
+            .is_none_or(|part| part.claims.len() >= RENEWED_AT_ONCE)
+        {
+            *at = count;
+            self.parts.push(Part::default());
+        }
+        if let Some(part) = self.parts.get_mut(*at) {
+            part.indices.push(index);
+            part.claims.push(claim.clone());
+        }
+    }
+}

@@ -1,0 +1,519 @@
+//! A master that sentinels watch over, and replace.
+//!
+//! A sentinel is asked before every connection, and what it names has to call itself master on the connection itself. A
+//! server that comes back and calls itself master is not asked, because no sentinel names it. If a sentinel names
+//! another one than the one in use, all are asked, and the one that knows of the latest failover is right.
+//!
+//! So that a master is left that still answers but was replaced, the thread of this page listens for `+switch-master`
+//! and asks all sentinels once in a third of a lease. It sleeps while nobody uses the client.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use redis::Value;
+
+use super::route::{Hook, Mastership, Role, Route, role_of, share};
+use super::subscriber::Ear;
+use super::wire::{Address, Fault, Wire, Writer, name_of};
+use super::{Settings, text_of};
+use crate::sync::{Condvar, Mutex};
+use crate::trace;
+use crate::wait::Backoff;
+
+const CHANNEL: &str = "+switch-master";
+
+/// So many checks in a row that nobody needed put the thread to sleep.
+const IDLE_CHECKS: u32 = 3;
+
+/// How often the master is checked: once in a third of a lease, within reason.
+const CHECKS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+
+pub(super) struct Sentinels {
+    shared: Arc<Shared>,
+    ear: Ear,
+}
+
+struct Shared {
+    /// What the sentinels call the master.
+    name: String,
+    /// Those that gave a usable answer last come first.
+    sentinels: Mutex<Vec<Arc<Sentinel>>>,
+    /// How the master is to be talked to.
+    access: Address,
+    mastership: Mastership,
+    command_timeout: Duration,
+    check_every: Duration,
+    /// Whether anybody has needed the master since the last check.
+    is_used: AtomicBool,
+    state: Mutex<State>,
+    wanted: Condvar,
+}
+
+struct Sentinel {
+    address: Address,
+    /// A connection not in use.
+    idle: Mutex<Option<Wire>>,
+}
+
+#[derive(Default)]
+struct State {
+    is_closed: bool,
+    /// The writing end of the connection that listens.
+    writer: Option<Writer>,
+}
+
+/// What a sentinel says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Named {
+    host: String,
+    port: u16,
+    /// Of the failover that made it master; the higher one is the later one.
+    epoch: i64,
+}
+
+impl Named {
+    fn node(&self) -> String {
+        name_of(&self.host, self.port)
+    }
+}
+
+impl Sentinels {
+    pub(super) fn new(
+        name: &str,
+        sentinels: Vec<Address>,
+        access: Address,
+        settings: &Settings,
+    ) -> Sentinels {
+        let names: Vec<&str> = sentinels.iter().map(|address| &*address.node).collect();
+        let group = format!("the master {name} of the sentinels {}", names.join(", "));
+        let sentinels = sentinels.into_iter().map(|address| {
+            Arc::new(Sentinel {
+                address: address.of_sentinel(),
+                idle: Mutex::default(),
+            })
+        });
+        Sentinels {
+            shared: Arc::new(Shared {
+                name: name.to_owned(),
+                sentinels: Mutex::new(sentinels.collect()),
+                access,
+                mastership: Mastership::new(group),
+                command_timeout: settings.command_timeout,
+                check_every: (settings.lease / 3).clamp(CHECKS.0, CHECKS.1),
+                is_used: AtomicBool::new(false),
+                state: Mutex::default(),
+                wanted: Condvar::default(),
+            }),
+            ear: Ear::default(),
+        }
+    }
+}
+
+impl Route for Sentinels {
+    fn connect(&self, until: Instant) -> Result<Wire, Fault> {
+        if self.shared.wake() {
+            let shared = Arc::clone(&self.shared);
+            self.ear
+                .ensure_running("redlatch-sentinel", move || shared.run());
+        }
+        self.shared.connect(until)
+    }
+
+    fn node(&self) -> Arc<str> {
+        self.shared.mastership.node()
+    }
+
+    fn generation(&self) -> u64 {
+        self.shared.is_used.store(true, Ordering::Relaxed);
+        self.shared.mastership.generation()
+    }
+
+    fn may_move(&self) -> bool {
+        true
+    }
+
+    fn doubt(&self, generation: u64) {
+        self.shared.mastership.doubt(generation);
+    }
+
+    fn on_change(&self, hook: Hook) {
+        self.shared.mastership.on_change(hook);
+    }
+
+    fn close(&self) {
+        {
+            let mut state = self.shared.state.lock();
+            state.is_closed = true;
+            if let Some(writer) = state.writer.take() {
+                writer.shut_down();
+            }
+        }
+        self.shared.wanted.notify_one();
+        self.ear.join();
+        for sentinel in self.shared.order() {
+            *sentinel.idle.lock() = None;
+        }
+    }
+}
+
+impl Sentinel {
+    /// Asks for the master of this name; `None` if this sentinel does not know it.
+    fn ask(&self, name: &str, until: Instant) -> Result<Option<Named>, Fault> {
+        let kept = self.idle.lock().take().filter(|wire| !wire.is_stale());
+        if let Some(mut wire) = kept {
+            // A fresh connection may do where the kept one does not.
+            if let Ok(named) = ask_on(&mut wire, name, share(until, 2)) {
+                *self.idle.lock() = Some(wire);
+                return Ok(named);
+            }
+        }
+        let mut wire = Wire::connect(&self.address, until)?;
+        let named = ask_on(&mut wire, name, until)?;
+        *self.idle.lock() = Some(wire);
+        Ok(named)
+    }
+}
+
+fn ask_on(wire: &mut Wire, name: &str, until: Instant) -> Result<Option<Named>, Fault> {
+    let mut packed = Vec::new();
+    for question in ["GET-MASTER-ADDR-BY-NAME", "MASTER"] {
+        let mut command = redis::cmd("SENTINEL");
+        command.arg(question).arg(name);
+        command.write_packed_command(&mut packed);
+    }
+    wire.send(&packed, until)?;
+    let address = wire.receive(until);
+    let details = match wire.receive(until) {
+        // Whoever may not ask for it, or asks for a name unknown there, has the address alone.
+        Err(Fault::Server(_)) => Value::Nil,
+        details => details.map_err(Fault::of_a_search)?,
+    };
+    let address = address.map_err(Fault::of_a_search)?;
+    Ok(named_in(&address, &details))
+}
+
+fn named_in(address: &Value, details: &Value) -> Option<Named> {
+    let Value::Array(parts) = address else {
+        return None;
+    };
+    let [host, port] = parts.as_slice() else {
+        return None;
+    };
+    let epoch = match details {
+        Value::Array(fields) => fields
+            .chunks(2)
+            .find_map(|field| match field {
+                [name, value] if text_of(name) == "config-epoch" => text_of(value).parse().ok(),
+                _ => None,
+            })
+            .unwrap_or(0),
+        _ => 0,
+    };
+    Some(Named {
+        host: text_of(host),
+        port: text_of(port).parse().ok()?,
+        epoch,
+    })
+}
+
+/// The one with the latest failover, of those the one named most often.
+fn best_of(named: &[Named]) -> Option<&Named> {
+    let votes = |one: &Named| named.iter().filter(|it| it.node() == one.node()).count();
+    named.iter().max_by_key(|one| (one.epoch, votes(one)))
+}
+
+impl Shared {
+    /// Notes that somebody needs the master. Returns false if the client is closed.
+    fn wake(&self) -> bool {
+        let state = self.state.lock();
+        self.is_used.store(true, Ordering::Relaxed);
+        self.wanted.notify_one();
+        !state.is_closed
+    }
+
+    fn order(&self) -> Vec<Arc<Sentinel>> {
+        self.sentinels.lock().clone()
+    }
+
+    /// Puts a sentinel behind the others, because it cost time for nothing.
+    fn put_last(&self, sentinel: &Arc<Sentinel>) {
+        let mut sentinels = self.sentinels.lock();
+        if let Some(index) = sentinels.iter().position(|it| Arc::ptr_eq(it, sentinel)) {
+            let sentinel = sentinels.remove(index);
+            sentinels.push(sentinel);
+        }
+    }
+
+    fn ask(&self, sentinel: &Arc<Sentinel>, until: Instant) -> Result<Named, Fault> {
+        let named = match sentinel.ask(&self.name, until) {
+            Ok(Some(named)) => return Ok(named),
+            Ok(None) => Fault::NotSent(format!("it knows no master {}", self.name)),
+            Err(fault) => fault,
+        };
+        self.put_last(sentinel);
+        let fault = named.at(&format!("the sentinel {}", sentinel.address.node));
+        trace::sentinel_failed(&sentinel.address.node, &reason_of(&fault));
+        Err(fault)
+    }
+
+    /// Asks those `sentinels`, and adds what they say to what is known already. Returns what is right.
+    fn survey(
+        &self,
+        mut named: Vec<Named>,
+        sentinels: &[Arc<Sentinel>],
+        until: Instant,
+    ) -> Option<Named> {
+        for (tried, sentinel) in sentinels.iter().enumerate() {
+            named.extend(self.ask(sentinel, share(until, sentinels.len() - tried)));
+        }
+        best_of(&named).cloned()
+    }
+
+    fn connect(&self, until: Instant) -> Result<Wire, Fault> {
+        let order = self.order();
+        let mut last_fault = None;
+        let mut failed: Option<String> = None;
+        for (tried, sentinel) in order.iter().enumerate() {
+            let rest = order.len() - tried;
+            let began = self.mastership.generation();
+            let named = match self.ask(sentinel, share(until, rest + 1)) {
+                Ok(named) => named,
+                Err(fault) => {
+                    // What a server says, such as that the password is wrong, is what somebody has to hear of.
+                    if last_fault.is_none() || matches!(fault, Fault::Server(_)) {
+                        last_fault = Some(fault);
+                    }
+                    continue;
+                }
+            };
+            let known = self.mastership.master();
+            let named = if known.is_some_and(|known| *known == *named.node()) {
+                named
+            } else {
+                // Those before were just asked in vain.
+                let others = order.get(tried + 1..).unwrap_or_default();
+                let survey = self.survey(vec![named.clone()], others, share(until, 2));
+                survey.unwrap_or(named)
+            };
+            if failed.as_ref() == Some(&named.node()) {
+                continue;
+            }
+            match self.reach(&named, began, share(until, rest)) {
+                Ok(wire) => return Ok(wire),
+                Err(fault) => {
+                    self.put_last(sentinel);
+                    failed = Some(named.node());
+                    last_fault = Some(fault);
+                }
+            }
+        }
+        Err(last_fault.unwrap_or_else(|| Fault::NotSent("no sentinel to ask".to_owned())))
+    }
+
+    /// Connects to the one that was named, if it calls itself master.
+    fn reach(&self, named: &Named, began: u64, until: Instant) -> Result<Wire, Fault> {
+        let address = self.access.elsewhere(&named.host, named.port);
+        let mut wire = Wire::connect(&address, until).map_err(|fault| fault.at(&address.node))?;
+        match role_of(&mut wire, until).map_err(|fault| fault.at(&address.node))? {
+            Role::Master { .. } => {}
+            Role::Other(role) => {
+                let reason = format!("{}, which a sentinel calls master, is {role}", address.node);
+                return Err(Fault::NotSent(reason));
+            }
+        }
+        let generation = self.mastership.found(&address.node, began);
+        wire.generation = generation.ok_or_else(|| {
+            Fault::NotSent("the master changed while it was looked for".to_owned())
+        })?;
+        Ok(wire)
+    }
+
+    /// Leaves the present master if the sentinels name another one.
+    fn check(&self) {
+        let until = Instant::now() + self.command_timeout;
+        let began = self.mastership.generation();
+        let Some(known) = self.mastership.master() else {
+            // Whoever connects next looks for it.
+            return;
+        };
+        if let Some(named) = self.survey(Vec::new(), &self.order(), share(until, 2))
+            && *named.node() != *known
+            && let Err(fault) = self.reach(&named, began, until)
+        {
+            trace::sentinel_failed(&named.node(), &reason_of(&fault));
+        }
+    }
+
+    fn run(&self) {
+        let mut backoff = Backoff::default();
+        let mut unused = 0;
+        while self.until_used(&mut unused) {
+            let Some(sentinel) = self.order().into_iter().next() else {
+                return;
+            };
+            let heard = self.listen(&sentinel, &mut unused);
+            let mut state = self.state.lock();
+            state.writer = None;
+            if state.is_closed {
+                return;
+            }
+            match heard {
+                Ok(()) => backoff = Backoff::default(),
+                Err(fault) => {
+                    drop(state);
+                    trace::sentinel_failed(&sentinel.address.node, &reason_of(&fault));
+                    self.put_last(&sentinel);
+                    state = self.state.lock();
+                    if !state.is_closed {
+                        let again_at = Instant::now() + backoff.next();
+                        drop(self.wanted.wait(state, Some(again_at)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sleeps while nobody uses the client; false when it is closed.
+    fn until_used(&self, unused: &mut u32) -> bool {
+        let is_idle = *unused >= IDLE_CHECKS;
+        if is_idle {
+            // Nobody looks after the master from here on, so that the next one to use it has to find it.
+            self.mastership.doubt(self.mastership.generation());
+        }
+        let mut state = self.state.lock();
+        while is_idle && !state.is_closed && !self.is_used.load(Ordering::Relaxed) {
+            state = self.wanted.wait(state, None);
+        }
+        if is_idle {
+            *unused = 0;
+        }
+        !state.is_closed
+    }
+
+    /// Listens to one sentinel until its connection ends, or nobody uses the client any more.
+    fn listen(&self, sentinel: &Sentinel, unused: &mut u32) -> Result<(), Fault> {
+        let until = Instant::now() + self.command_timeout;
+        let mut wire = Wire::connect(&sentinel.address, until)?;
+        let writer = wire
+            .writer()
+            .map_err(|error| Fault::NotSent(error.to_string()))?;
+        let send = |writer: &Writer, command: redis::Cmd| {
+            let sent = writer.send(&command.get_packed_command());
+            sent.map_err(|error| Fault::NotSent(error.to_string()))
+        };
+        let mut subscribe = redis::cmd("SUBSCRIBE");
+        subscribe.arg(CHANNEL);
+        send(&writer, subscribe)?;
+        {
+            let mut state = self.state.lock();
+            if state.is_closed {
+                return Ok(());
+            }
+            state.writer = Some(writer);
+        }
+        // Whether it still answers is seen by its answer to a PING, one check later.
+        let mut is_silent = false;
+        let mut check_at = Instant::now();
+        loop {
+            match wire.receive(check_at) {
+                Ok(message) => {
+                    is_silent = false;
+                    if self.concerns_us(&message) {
+                        check_at = Instant::now();
+                    }
+                }
+                Err(Fault::NoReply {
+                    timed_out: true, ..
+                }) => {
+                    if is_silent {
+                        return Err(Fault::NotSent("no answer to PING".to_owned()));
+                    }
+                    {
+                        let state = self.state.lock();
+                        match &state.writer {
+                            Some(writer) => send(writer, redis::cmd("PING"))?,
+                            None => return Ok(()),
+                        }
+                    }
+                    is_silent = true;
+                    self.check();
+                    *unused = if self.is_used.swap(false, Ordering::Relaxed) {
+                        0
+                    } else {
+                        *unused + 1
+                    };
+                    if *unused >= IDLE_CHECKS {
+                        return Ok(());
+                    }
+                    check_at = Instant::now() + self.check_every;
+                }
+                Err(fault) => return Err(fault.of_a_search()),
+            }
+        }
+    }
+
+    /// Whether a message tells of another master of ours: `name old-host old-port new-host new-port`.
+    fn concerns_us(&self, message: &Value) -> bool {
+        let Value::Array(parts) = message else {
+            return false;
+        };
+        match parts.as_slice() {
+            [kind, _, text] if text_of(kind) == "message" => {
+                text_of(text).split(' ').next() == Some(&*self.name)
+            }
+            _ => false,
+        }
+    }
+}
+
+fn reason_of(fault: &Fault) -> &str {
+    match fault {
+        Fault::NotSent(reason)
+        | Fault::NoReply { reason, .. }
+        | Fault::Server(reason)
+        | Fault::Untrusted(reason) => reason,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    fn named(host: &str, epoch: i64) -> Named {
+        Named {
+            host: host.to_owned(),
+            port: 1,
+            epoch,
+        }
+    }
+
+    #[test]
+    fn the_answers_of_a_sentinel_are_read() {
+        let address = Value::Array(vec![text("10.0.0.1"), text("6379")]);
+        let details = ["name", "m", "config-epoch", "7", "flags", "master"];
+        let details = Value::Array(details.into_iter().map(text).collect());
+        let expected = Named {
+            host: "10.0.0.1".to_owned(),
+            port: 6379,
+            epoch: 7,
+        };
+        assert_eq!(named_in(&address, &details), Some(expected));
+        assert_eq!(named_in(&Value::Nil, &Value::Nil), None);
+        assert_eq!(named_in(&address, &Value::Nil).map(|it| it.epoch), Some(0));
+    }
+
+    #[test]
+    fn the_latest_failover_is_right_and_then_the_majority() {
+        let of = |named: &[Named]| best_of(named).map(|it| it.host.clone());
+        assert_eq!(of(&[]), None);
+        let late = [named("old", 1), named("old", 1), named("new", 2)];
+        assert_eq!(of(&late), Some("new".to_owned()));
+        let even = [named("b", 0), named("a", 0), named("b", 0)];
+        assert_eq!(of(&even), Some("b".to_owned()));
+    }
+}

@@ -1,0 +1,650 @@
+//! Locks in a Redis Cluster: F39 to F41 of the catalogue, and where the unlock messages go.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redlatch::{Builder, Client, Error, Guard, LossCause};
+
+use crate::bed::{AGREEMENT, Cluster};
+use crate::kit::{Monitor, eventually, free_port, ms};
+use crate::place::{Grants, LEASE, SLACK, all_works, channel, hand_over, timed};
+use crate::report;
+
+/// A lease that outlives a failover, even on a busy machine.
+const PATIENT: Duration = Duration::from_secs(15);
+
+/// A lease that no test lives to see the end of.
+const LONG: Duration = Duration::from_secs(60);
+
+fn open(builder: Builder, cluster: &Cluster) -> Client {
+    builder.cluster(cluster.urls()).unwrap()
+}
+
+fn client(cluster: &Cluster, lease: Duration) -> Client {
+    open(Client::builder().watchdog_timeout(lease), cluster)
+}
+
+/// How many listen to the unlock messages of `name`: to sharded ones and to plain ones.
+fn listeners(cluster: &Cluster, name: &str) -> (u32, u32) {
+    let count = |node: usize, question: &str| {
+        let (_, listeners): (String, u32) =
+            cluster.nodes[node].ask(&["PUBSUB", question, &channel(name)]);
+        listeners
+    };
+    let plain = (0..cluster.nodes.len()).map(|node| count(node, "NUMSUB"));
+    (count(cluster.owner_of(name), "SHARDNUMSUB"), plain.sum())
+}
+
+/// Waits until the hold is renewed once more.
+#[track_caller]
+fn is_renewed(guard: &Guard) {
+    let (left, lost) = (guard.remaining_validity(), guard.lost());
+    eventually(PATIENT, "it is renewed", || {
+        assert!(guard.is_valid(), "{:?}", lost.recv());
+        guard.remaining_validity() > left
+    });
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn each_lock_is_where_its_slot_is() {
+    let cluster = Cluster::masters();
+    let client = client(&cluster, LEASE);
+    for node in 0..3 {
+        let lock = client.lock(&cluster.name_at(node, "orders"));
+        let tagged = client.lock(&format!("a{{{}}}b", lock.name()));
+        for lock in [&lock, &tagged] {
+            let guard = lock.guard().unwrap();
+            for (index, other) in cluster.nodes.iter().enumerate() {
+                let keys = other.keys("*");
+                assert_eq!(
+                    keys.contains(&lock.name().to_owned()),
+                    index == node,
+                    "{keys:?}"
+                );
+                assert_eq!(keys.is_empty(), index != node, "{keys:?}");
+            }
+            thread::sleep(LEASE + ms(200));
+            assert!(guard.is_valid());
+            guard.unlock().unwrap();
+        }
+    }
+    for node in &cluster.nodes {
+        assert!(node.keys("*").is_empty());
+    }
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn one_seed_is_enough_and_dead_ones_cost_little() {
+    let cluster = Cluster::start();
+    let name = cluster.name_at(2, "orders");
+    let nobody = format!("redis://127.0.0.1:{}", free_port());
+    let urls = cluster.urls();
+    let of = |node: usize| urls[node].clone();
+    for seeds in [
+        vec![of(0)],
+        vec![of(2)],
+        // A replica of a shard that has nothing to do with it.
+        vec![of(4)],
+        vec![nobody.clone(), of(1)],
+    ] {
+        let client = Client::builder().cluster(&seeds).unwrap();
+        let (took, ()) = timed(|| all_works(&client.lock(&name)));
+        assert!(took < SLACK, "{took:?} with {seeds:?}");
+    }
+    cluster.nodes[3].freeze();
+    let client = Client::builder().cluster([of(3), of(1)]).unwrap();
+    let (took, ()) = timed(|| all_works(&client.lock(&name)));
+    report(&format!(
+        "cluster: first lock in {took:.1?}, the first seed is frozen"
+    ));
+    assert!(took < Duration::from_secs(2) + SLACK, "{took:?}");
+    cluster.nodes[3].thaw();
+
+    let client = Client::builder().command_timeout(ms(500));
+    let client = client.cluster([nobody]).unwrap();
+    let (took, result) = timed(|| client.lock(&name).try_lock());
+    let error = result.unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+    assert!(took < ms(500) + SLACK, "{took:?}");
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_server_that_is_no_cluster_is_told() {
+    let server = crate::kit::RedisServer::start();
+    let client = Client::builder().cluster([server.url()]).unwrap();
+    let error = client.lock("orders").try_lock().unwrap_err();
+    assert!(
+        error.to_string().to_lowercase().contains("cluster"),
+        "{error}"
+    );
+    assert_eq!(server.int(&["EXISTS", "orders"]), 0);
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_cluster_may_have_a_password() {
+    let cluster = Cluster::with(false, Some("canary-data"), &[]);
+    let client = client(&cluster, LEASE);
+    for node in 0..3 {
+        all_works(&client.lock(&cluster.name_at(node, "orders")));
+    }
+    let holder = self::client(&cluster, LONG);
+    let name = cluster.name_at(1, "orders");
+    let took = hand_over(&holder.lock(&name), &client.lock(&name), || {
+        thread::sleep(ms(300))
+    });
+    assert!(took < ms(600), "{took:?}");
+    let wrong = cluster
+        .urls()
+        .into_iter()
+        .map(|url| url.replace("canary-data", "canary-no"));
+    let wrong = Client::builder().cluster(wrong).unwrap();
+    let error = wrong.lock("orders").try_lock().unwrap_err();
+    assert!(matches!(error, Error::Permission { .. }), "{error:?}");
+    let text = format!("{error} {error:?} {client:?} {wrong:?}");
+    assert!(!text.contains("canary"), "{text}");
+}
+
+// F40
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_hold_moves_with_its_slot() {
+    let cluster = Cluster::masters();
+    let client = client(&cluster, LEASE);
+    let other = self::client(&cluster, LEASE);
+    let name = cluster.name_at(0, "orders");
+    let lock = client.lock(&name);
+    let guard = lock.guard().unwrap();
+    lock.lock().unwrap();
+    for to in [1, 2, 0] {
+        cluster.migrate(&name, to);
+        let start = Instant::now();
+        while start.elapsed() < LEASE + ms(300) {
+            assert!(guard.is_valid(), "on its way to {to}");
+            thread::sleep(ms(10));
+        }
+        assert!(!other.lock(&name).try_lock().unwrap());
+        assert_eq!(cluster.nodes[to].int(&["EXISTS", &name]), 1);
+        assert_eq!(lock.hold_count().unwrap(), 2);
+    }
+    lock.unlock().unwrap();
+    guard.unlock().unwrap();
+    all_works(&other.lock(&name));
+    for node in &cluster.nodes {
+        assert!(node.keys("*").is_empty());
+    }
+}
+
+// F39
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_slot_that_stays_half_moved_is_served() {
+    let cluster = Cluster::masters();
+    let (client, other) = (client(&cluster, LEASE), client(&cluster, LONG));
+    let name = cluster.name_at(0, "orders");
+    let held = client.lock(&name);
+    // New keys of the slot go to the receiver, with ASK.
+    let fresh = format!("{{{name}}}fresh");
+    let guard = held.guard().unwrap();
+    let migration = cluster.begin_migration(&name, 1);
+    let asked = Monitor::start(&cluster.nodes[1]);
+    for _ in 0..3 {
+        let lock = client.lock(&fresh);
+        let second = lock.guard().unwrap();
+        assert_eq!(cluster.nodes[1].keys("*fresh").len(), 1);
+        assert!(!other.lock(&fresh).try_lock().unwrap());
+        is_renewed(&second);
+        second.unlock().unwrap();
+    }
+    assert!(cluster.nodes[1].keys("*fresh").is_empty());
+    assert!(!asked.lines_containing("ASKING").is_empty());
+    is_renewed(&guard);
+    assert_eq!(cluster.nodes[0].int(&["EXISTS", &name]), 1);
+
+    // The hold has moved, and the slot has not yet.
+    migration.move_keys();
+    assert_eq!(cluster.nodes[0].keys("*").len(), 0);
+    let start = Instant::now();
+    while start.elapsed() < LEASE * 2 {
+        assert!(guard.is_valid(), "after {:?}", start.elapsed());
+        thread::sleep(ms(10));
+    }
+    assert!(!other.lock(&name).try_lock().unwrap());
+    held.lock().unwrap();
+    assert_eq!(held.hold_count().unwrap(), 2);
+    held.unlock().unwrap();
+    let took = hand_over(&held, &other.lock(&name), || {
+        guard.unlock().unwrap();
+        thread::sleep(ms(300));
+    });
+    // The messages go where the slot is, so a waiter may have to look by itself.
+    assert!(took < SLACK, "{took:?}");
+    migration.finish();
+    all_works(&held);
+    all_works(&other.lock(&fresh));
+    for node in &cluster.nodes {
+        assert!(node.keys("*").is_empty());
+    }
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_migration_that_is_given_up_harms_nobody() {
+    let cluster = Cluster::masters();
+    let client = client(&cluster, LEASE);
+    let name = cluster.name_at(2, "orders");
+    let guard = client.lock(&name).guard().unwrap();
+    let migration = cluster.begin_migration(&name, 0);
+    migration.move_keys();
+    is_renewed(&guard);
+    migration.abandon();
+    is_renewed(&guard);
+    assert_eq!(cluster.nodes[2].int(&["EXISTS", &name]), 1);
+    guard.unlock().unwrap();
+    all_works(&client.lock(&name));
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_cluster_that_is_down_is_waited_for() {
+    let cluster = Cluster::masters();
+    let client = client(&cluster, PATIENT);
+    let name = cluster.name_at(0, "orders");
+    let lock = client.lock(&name);
+    all_works(&lock);
+    cluster.nodes[2].kill();
+    eventually(AGREEMENT, "the others refuse", || {
+        cluster.nodes[0]
+            .try_cmd(&["SET", &format!("{{{name}}}x"), "1"])
+            .is_err_and(|error| error.code() == Some("CLUSTERDOWN"))
+    });
+    let error = lock.try_lock().unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    assert!(error.to_string().contains("CLUSTERDOWN"), "{error}");
+    let (took, result) = timed(|| lock.try_lock_for(ms(300)));
+    assert!(result.unwrap_err().is_retryable());
+    assert!(took >= ms(300) && took < ms(300) + SLACK, "{took:?}");
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| all_works(&lock));
+        thread::sleep(ms(300));
+        assert!(!waiting.is_finished());
+        cluster.rejoin(2);
+        let (took, ()) = timed(|| waiting.join().unwrap());
+        assert!(took < SLACK, "{took:?}");
+    });
+}
+
+// F41
+
+/// Holds a lock over the failover that `happens`, which returns the new master of its shard.
+fn a_hold_goes_on(cluster: &Cluster, happens: impl FnOnce(&str) -> usize) {
+    let (client, other) = (client(cluster, PATIENT), client(cluster, PATIENT));
+    let name = cluster.name_at(1, "orders");
+    let guard = client.lock(&name).guard().unwrap();
+    cluster.nodes[1].replicate(1, &name);
+    let new = happens(&name);
+    assert!(guard.is_valid());
+    assert!(!other.lock(&name).try_lock_for(ms(100)).unwrap());
+    is_renewed(&guard);
+    assert_eq!(cluster.nodes[new].int(&["EXISTS", &name]), 1);
+    guard.unlock().unwrap();
+    assert!(other.lock(&name).try_lock_for(SLACK).unwrap());
+    other.lock(&name).unlock().unwrap();
+    assert_eq!(cluster.nodes[new].int(&["EXISTS", &name]), 0);
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_hold_survives_the_death_of_its_master() {
+    let cluster = Cluster::start();
+    a_hold_goes_on(&cluster, |name| cluster.lose_owner(name).1);
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_hold_survives_a_planned_failover() {
+    let cluster = Cluster::start();
+    a_hold_goes_on(&cluster, |name| cluster.failover(name).1);
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn grants_go_on_at_the_new_master() {
+    let cluster = Cluster::start();
+    let name = cluster.name_at(1, "orders");
+    let lock = client(&cluster, LEASE).lock(&name);
+    for is_planned in [true, false] {
+        let (grants, over) = Grants::during(&lock, || {
+            if is_planned {
+                cluster.failover(&name);
+            } else {
+                cluster.lose_owner(&name);
+            }
+            Instant::now()
+        });
+        let first = grants.first_after(over);
+        report(&format!(
+            "cluster, {}: first grant {first:.1?} after the failover, {:.1?} without any",
+            if is_planned { "planned" } else { "kill" },
+            grants.longest_gap()
+        ));
+        assert!(first < Duration::from_secs(1) + SLACK, "{first:?}");
+        if is_planned {
+            cluster.wait_until_healthy();
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_lock_that_was_not_copied_is_lost_and_its_holder_told() {
+    let cluster = Cluster::start();
+    let (client, other) = (client(&cluster, PATIENT), client(&cluster, PATIENT));
+    let name = cluster.name_at(1, "orders");
+    all_works(&client.lock(&name));
+    cluster.nodes[4].freeze();
+    cluster.nodes[1].drop_replicas();
+    let guard = client.lock(&name).guard().unwrap();
+    cluster.nodes[1].kill();
+    cluster.nodes[4].thaw();
+    let holder = other.lock(&name).guard().unwrap();
+    let loss = guard.lost().recv_timeout(PATIENT * 2 / 3).unwrap();
+    assert_eq!(loss.cause, LossCause::HeldBy(holder.visitor().to_string()));
+    assert!(guard.unlock().unwrap_err().is_lost());
+    assert!(holder.is_valid());
+    holder.unlock().unwrap();
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn an_old_master_that_comes_back_gets_nothing_of_ours() {
+    let cluster = Cluster::start();
+    let name = cluster.name_at(1, "orders");
+    let lock = client(&cluster, LEASE).lock(&name);
+    all_works(&lock);
+    let (old, new) = cluster.lose_owner(&name);
+    cluster.nodes[old].restart();
+    let start = Instant::now();
+    while start.elapsed() < ms(3000) {
+        all_works(&lock);
+        let seed = Client::builder()
+            .cluster([cluster.nodes[old].url()])
+            .unwrap();
+        let guard = seed.lock(&name).guard().unwrap();
+        assert_eq!(cluster.nodes[new].int(&["EXISTS", &name]), 1);
+        guard.unlock().unwrap();
+        thread::sleep(ms(20));
+    }
+    assert_eq!(cluster.nodes[new].int(&["EXISTS", &name]), 0);
+}
+
+// The messages
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn messages_are_sharded_unless_told_otherwise() {
+    let cluster = Cluster::masters();
+    for sharded in [None, Some(true), Some(false)] {
+        let builder = || {
+            let builder = Client::builder().watchdog_timeout(LONG);
+            match sharded {
+                Some(sharded) => builder.sharded_pubsub(sharded),
+                None => builder,
+            }
+        };
+        let (holder, waiter) = (open(builder(), &cluster), open(builder(), &cluster));
+        for node in 0..3 {
+            let name = cluster.name_at(node, "orders");
+            let took = hand_over(&holder.lock(&name), &waiter.lock(&name), || {
+                let expected = if sharded == Some(false) {
+                    (0, 1)
+                } else {
+                    (1, 0)
+                };
+                eventually(SLACK, "the waiter listens", || {
+                    listeners(&cluster, &name) == expected
+                });
+            });
+            assert!(took < ms(600), "{took:?} at {node}, {sharded:?}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn the_listener_moves_with_the_slot() {
+    let cluster = Cluster::masters();
+    for sharded in [true, false] {
+        let builder = || {
+            Client::builder()
+                .watchdog_timeout(LONG)
+                .sharded_pubsub(sharded)
+        };
+        let (holder, waiter) = (open(builder(), &cluster), open(builder(), &cluster));
+        let name = cluster.name_at(0, if sharded { "sharded" } else { "plain" });
+        let took = hand_over(&holder.lock(&name), &waiter.lock(&name), || {
+            eventually(SLACK, "the waiter listens", || {
+                listeners(&cluster, &name) != (0, 0)
+            });
+            for to in [1, 2] {
+                cluster.migrate(&name, to);
+                let expected = if sharded { (1, 0) } else { (0, 1) };
+                eventually(SLACK * 2, "the waiter listens at the new owner", || {
+                    listeners(&cluster, &name) == expected
+                });
+            }
+        });
+        assert!(took < ms(600), "{took:?}, sharded {sharded}");
+    }
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn the_listener_moves_with_the_master() {
+    let cluster = Cluster::start();
+    let (holder, waiter) = (client(&cluster, LONG), client(&cluster, LONG));
+    let name = cluster.name_at(0, "orders");
+    for is_planned in [true, false] {
+        let took = hand_over(&holder.lock(&name), &waiter.lock(&name), || {
+            eventually(SLACK, "the waiter listens", || {
+                listeners(&cluster, &name).0 == 1
+            });
+            cluster.nodes[cluster.owner_of(&name)].replicate(1, &name);
+            let (_, new) = if is_planned {
+                cluster.failover(&name)
+            } else {
+                cluster.lose_owner(&name)
+            };
+            eventually(SLACK * 2, "the waiter listens at the new master", || {
+                let (_, listeners): (String, u32) =
+                    cluster.nodes[new].ask(&["PUBSUB", "SHARDNUMSUB", &channel(&name)]);
+                listeners == 1
+            });
+        });
+        assert!(took < ms(600), "{took:?}, planned {is_planned}");
+        if is_planned {
+            cluster.wait_until_healthy();
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn waiters_on_all_shards_are_woken_by_one_subscriber() {
+    let cluster = Cluster::masters();
+    let (holder, waiter) = (client(&cluster, LONG), client(&cluster, LONG));
+    let names: Vec<_> = (0..12)
+        .map(|number| cluster.name_at(number % 3, &format!("orders{number}-")))
+        .collect();
+    thread::scope(|scope| {
+        let handed: Vec<_> = names
+            .iter()
+            .map(|name| {
+                let (holder, waiter) = (&holder, &waiter);
+                let listening = || {
+                    eventually(SLACK, "the waiter listens", || {
+                        listeners(&cluster, name).0 == 1
+                    });
+                };
+                scope.spawn(move || hand_over(&holder.lock(name), &waiter.lock(name), listening))
+            })
+            .collect();
+        for handed in handed {
+            let took = handed.join().unwrap();
+            assert!(took < SLACK, "{took:?}");
+        }
+    });
+    for node in &cluster.nodes {
+        let list: String = node.ask(&["CLIENT", "LIST", "TYPE", "pubsub"]);
+        assert!(list.lines().count() <= 2, "{list}");
+    }
+}
+
+// One shard of three
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn holds_on_a_frozen_shard_are_lost_in_time() {
+    let cluster = Cluster::with(false, None, &["--cluster-require-full-coverage", "no"]);
+    let client = client(&cluster, LEASE * 2);
+    let guards: Vec<_> = (0..3)
+        .map(|node| {
+            client
+                .lock(&cluster.name_at(node, "orders"))
+                .guard()
+                .unwrap()
+        })
+        .collect();
+    thread::sleep(LEASE * 2);
+    cluster.nodes[2].freeze();
+    let left = guards[2].remaining_validity();
+    let (took, loss) = timed(|| guards[2].lost().recv_timeout(LEASE * 2 + SLACK).unwrap());
+    assert!(
+        matches!(loss.cause, LossCause::Unreachable { .. }),
+        "{loss}"
+    );
+    assert!(took + ms(20) >= left, "{took:?} of {left:?}");
+    assert!(took < left + SLACK, "{took:?} of {left:?}");
+    for guard in &guards[..2] {
+        is_renewed(guard);
+    }
+    cluster.nodes[2].thaw();
+    all_works(&client.lock(&cluster.name_at(2, "invoices")));
+    let mut guards = guards.into_iter();
+    guards.next().unwrap().unlock().unwrap();
+    guards.next().unwrap().unlock().unwrap();
+    assert!(guards.next().unwrap().unlock().unwrap_err().is_lost());
+}
+
+pub(crate) fn one_shard_of_three_frozen() {
+    let cluster = Cluster::with(true, None, &["--cluster-require-full-coverage", "no"]);
+    let (client, other) = (client(&cluster, LEASE), client(&cluster, LEASE));
+    let kept: Vec<_> = (0..2)
+        .map(|node| client.lock(&cluster.name_at(node, "kept")).guard().unwrap())
+        .collect();
+    let still = client.lock(&cluster.name_at(2, "kept")).guard().unwrap();
+    let healthy = sample(&cluster, &client, &other);
+    cluster.nodes[2].freeze();
+    cluster.nodes[5].freeze();
+    let (done, tried) = (AtomicBool::new(false), AtomicU32::new(0));
+    let beside = thread::scope(|scope| {
+        // The same clients want locks there as well: some wait, some only try.
+        for number in 0..6 {
+            let lock = [&client, &other][number % 2].lock(&cluster.name_at(2, "wanted"));
+            let (done, tried) = (&done, &tried);
+            scope.spawn(move || {
+                while !done.load(Ordering::SeqCst) {
+                    let taken = if number < 3 {
+                        lock.try_lock()
+                    } else {
+                        lock.try_lock_for(ms(700))
+                    };
+                    assert!(taken.is_err(), "nobody grants it");
+                    tried.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        thread::sleep(ms(1500));
+        let beside = sample(&cluster, &client, &other);
+        for guard in &kept {
+            assert!(guard.is_valid(), "a hold elsewhere was not renewed");
+        }
+        done.store(true, Ordering::SeqCst);
+        beside
+    });
+    assert!(!still.is_valid());
+    assert!(tried.into_inner() > 0);
+    report(&format!("cluster, healthy:             {healthy}"));
+    report(&format!("cluster, one of three frozen: {beside}"));
+    assert!(
+        beside.pair_p99 < healthy.pair_p99 * 10 + ms(20),
+        "{healthy} and {beside}"
+    );
+    assert!(
+        beside.wake_p99 < healthy.wake_p99 * 10 + ms(20),
+        "{healthy} and {beside}"
+    );
+    cluster.nodes[2].thaw();
+    cluster.nodes[5].thaw();
+    cluster.wait_until_healthy();
+    all_works(&client.lock(&cluster.name_at(2, "wanted")));
+}
+
+/// Times at the shards 0 and 1.
+struct Sample {
+    pair_p50: Duration,
+    pair_p99: Duration,
+    wake_p50: Duration,
+    wake_p99: Duration,
+}
+
+impl std::fmt::Display for Sample {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "lock+unlock p50 {:.1?} p99 {:.1?}, wake-up p50 {:.1?} p99 {:.1?}",
+            self.pair_p50, self.pair_p99, self.wake_p50, self.wake_p99
+        )
+    }
+}
+
+fn sample(cluster: &Cluster, holder: &Client, waiter: &Client) -> Sample {
+    let at = |client: &Client, node: usize| client.lock(&cluster.name_at(node, "busy"));
+    let percentiles = |mut times: Vec<Duration>| {
+        times.sort_unstable();
+        (times[times.len() / 2], times[(times.len() - 1) * 99 / 100])
+    };
+    let mut pairs = Vec::new();
+    let locks = [at(holder, 0), at(holder, 1)];
+    let start = Instant::now();
+    while start.elapsed() < ms(3000) {
+        for lock in &locks {
+            let pair = || {
+                lock.lock().unwrap();
+                lock.unlock().unwrap();
+            };
+            pairs.push(timed(pair).0);
+        }
+    }
+    let woken = (0..30)
+        .map(|round| {
+            let node = round % 2;
+            hand_over(&at(holder, node), &at(waiter, node), || {
+                thread::sleep(ms(10))
+            })
+        })
+        .collect();
+    let ((pair_p50, pair_p99), (wake_p50, wake_p99)) = (percentiles(pairs), percentiles(woken));
+    Sample {
+        pair_p50,
+        pair_p99,
+        wake_p50,
+        wake_p99,
+    }
+}

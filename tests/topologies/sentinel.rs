@@ -1,0 +1,470 @@
+//! Locks behind sentinels: F35 to F38 of the catalogue, and who may name a master.
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redlatch::{Builder, Client, Error, LossCause};
+
+use crate::bed::sentinels::NAME;
+use crate::bed::{AGREEMENT, Liar, Sentinels};
+use crate::kit::{Monitor, RedisServer, eventually, free_port, ms};
+use crate::place::{Grants, LEASE, SLACK, all_works, channel, hand_over, timed};
+use crate::report;
+
+/// A lease that outlives a failover, even on a busy machine.
+const PATIENT: Duration = Duration::from_secs(15);
+
+/// A lease that no test lives to see the end of.
+const LONG: Duration = Duration::from_secs(60);
+
+fn client(set: &Sentinels, lease: Duration) -> Client {
+    open(Client::builder().watchdog_timeout(lease), set)
+}
+
+fn open(builder: Builder, set: &Sentinels) -> Client {
+    builder.sentinel(NAME, set.urls()).unwrap()
+}
+
+/// Holds a lock over the failover that `happens`, which returns the new master.
+fn a_hold_goes_on(set: &Sentinels, happens: impl FnOnce() -> usize) {
+    let client = client(set, PATIENT);
+    let lock = client.lock("orders");
+    let other = self::client(set, PATIENT).lock("orders");
+    let guard = lock.guard().unwrap();
+    set.nodes[set.master()].replicate(2, "orders");
+    let new = happens();
+    let left = guard.remaining_validity();
+    assert!(guard.is_valid());
+    assert!(!other.try_lock_for(ms(100)).unwrap());
+    eventually(PATIENT, "it is renewed at the new master", || {
+        assert!(guard.is_valid());
+        guard.remaining_validity() > left
+    });
+    assert!(set.nodes[new].int(&["PTTL", "orders"]) > 0);
+    assert!(lock.is_held_by_current_thread().unwrap());
+    guard.unlock().unwrap();
+    assert!(other.try_lock_for(SLACK).unwrap());
+    other.unlock().unwrap();
+    assert_eq!(set.nodes[new].int(&["EXISTS", "orders"]), 0);
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_hold_survives_the_death_of_the_master() {
+    let set = Sentinels::start();
+    a_hold_goes_on(&set, || set.lose_master().1);
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_hold_survives_a_planned_failover() {
+    let set = Sentinels::start();
+    a_hold_goes_on(&set, || set.failover().1);
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn grants_go_on_at_the_new_master() {
+    let set = Sentinels::start();
+    let lock = client(&set, LEASE).lock("orders");
+    for is_planned in [false, true] {
+        let (grants, over) = Grants::during(&lock, || {
+            if is_planned {
+                set.failover();
+            } else {
+                set.lose_master();
+            }
+            Instant::now()
+        });
+        let first = grants.first_after(over);
+        report(&format!(
+            "sentinel, {}: first grant {first:.1?} after the failover, {:.1?} without any",
+            if is_planned { "planned" } else { "kill" },
+            grants.longest_gap()
+        ));
+        assert!(first < Duration::from_secs(1) + SLACK, "{first:?}");
+        if !is_planned {
+            set.rejoin(0);
+            set.wait_until_settled();
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn waiters_hear_of_an_unlock_at_the_new_master() {
+    let set = Sentinels::start();
+    let (holder, waiter) = (client(&set, LONG), client(&set, LONG));
+    for is_planned in [true, false] {
+        let took = hand_over(&holder.lock("orders"), &waiter.lock("orders"), || {
+            set.nodes[set.master()].replicate(2, "orders");
+            let (_, new) = if is_planned {
+                set.failover()
+            } else {
+                set.lose_master()
+            };
+            eventually(SLACK * 2, "the waiter listens at the new master", || {
+                let (_, listeners): (String, u32) =
+                    set.nodes[new].ask(&["PUBSUB", "NUMSUB", &channel("orders")]);
+                listeners > 0
+            });
+        });
+        assert!(took < ms(600), "{took:?}");
+        if is_planned {
+            set.wait_until_settled();
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_lock_that_was_not_copied_is_lost_and_its_holder_told() {
+    let set = Sentinels::start();
+    let client = client(&set, PATIENT);
+    let other = self::client(&set, PATIENT).lock("orders");
+    for replica in &set.nodes[1..] {
+        replica.freeze();
+    }
+    set.nodes[0].drop_replicas();
+    // The replicas are not missed before a second is over.
+    let guard = client.lock("orders").guard().unwrap();
+    set.nodes[0].kill();
+    for replica in &set.nodes[1..] {
+        replica.thaw();
+    }
+    let lost = guard.lost();
+    let holder = other.guard().unwrap();
+    // The renewal comes when a third of the lease is over, the holder of this long one need not wait for its end.
+    let loss = lost.recv_timeout(PATIENT * 2 / 3).unwrap();
+    assert_eq!(loss.cause, LossCause::HeldBy(holder.visitor().to_string()));
+    assert!(!guard.is_valid());
+    assert!(guard.unlock().unwrap_err().is_lost());
+    assert!(holder.is_valid());
+    holder.unlock().unwrap();
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn an_old_master_that_comes_back_gets_nothing_of_ours() {
+    let set = Sentinels::start();
+    let old_client = client(&set, LEASE);
+    let kept = old_client.lock("kept").guard().unwrap();
+    set.nodes[0].replicate(2, "kept");
+    let (old, new) = set.lose_master();
+    set.nodes[old].restart();
+    let monitor = Monitor::start(&set.nodes[old]);
+    let mut heard = Vec::new();
+    let (start, mut rounds) = (Instant::now(), 0);
+    // What it is sent as a replica comes after this.
+    while set.nodes[old].is_master() {
+        heard = monitor.lines();
+        assert!(start.elapsed() < AGREEMENT, "nobody demotes it");
+        for client in [&client(&set, LEASE), &old_client] {
+            let (holder, waiter) = (client.lock("orders"), old_client.lock("orders"));
+            all_works(&holder);
+            if rounds % 4 == 0 {
+                hand_over(&holder, &waiter, || {});
+            }
+        }
+        rounds += 1;
+        thread::sleep(ms(50));
+    }
+    let took = start.elapsed();
+    report(&format!(
+        "sentinel: an old master was back for {took:.1?}, {rounds} rounds without it"
+    ));
+    assert!(rounds > 3 && took > ms(3000), "too short to prove anything");
+    assert!(!heard.is_empty(), "nobody has looked");
+    let ours: Vec<_> = heard
+        .iter()
+        .filter(|line| {
+            let line = line.to_lowercase();
+            !line.contains("__sentinel__")
+                && ["eval", "subscribe", "publish", "orders", "kept"]
+                    .iter()
+                    .any(|word| line.contains(word))
+        })
+        .collect();
+    assert!(ours.is_empty(), "{ours:#?}");
+    assert!(kept.is_valid() || set.nodes[new].int(&["EXISTS", "kept"]) == 0);
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_master_that_was_cut_off_is_left_though_it_answers() {
+    let set = Sentinels::options().watcher().start();
+    let builder = || {
+        Client::builder()
+            .watchdog_timeout(PATIENT)
+            .credentials("default", "canary-data")
+    };
+    let client = open(builder(), &set);
+    let guard = client.lock("kept").guard().unwrap();
+    all_works(&client.lock("orders"));
+    set.nodes[0].replicate(2, "kept");
+    set.cut_off(0);
+    let new = set.wait_for_master_after(0);
+    let over = Instant::now();
+    assert!(set.nodes[0].is_master());
+    // Its connections are open and work; it is the sentinels' word that ends them.
+    eventually(PATIENT / 3 + SLACK, "the new master is used", || {
+        let lock = client.lock("orders");
+        lock.lock().unwrap();
+        let is_there = set.nodes[new].int(&["EXISTS", "orders"]) == 1;
+        assert_ne!(is_there, set.nodes[0].int(&["EXISTS", "orders"]) == 1);
+        lock.unlock().unwrap();
+        is_there
+    });
+    report(&format!(
+        "sentinel: a master that was cut off was left {:.1?} after the failover",
+        over.elapsed()
+    ));
+    let left = guard.remaining_validity();
+    eventually(PATIENT, "the hold is renewed at the new master", || {
+        assert!(guard.is_valid());
+        guard.remaining_validity() > left
+    });
+    guard.unlock().unwrap();
+    assert_eq!(set.nodes[new].int(&["EXISTS", "kept"]), 0);
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn messages_of_sentinels_are_enough_to_leave_a_master() {
+    let set = Sentinels::options().watcher().start();
+    // A third of this lease is longer than the test.
+    let client = open(
+        Client::builder()
+            .watchdog_timeout(Duration::from_secs(600))
+            .credentials("default", "canary-data"),
+        &set,
+    );
+    let lock = client.lock("orders");
+    all_works(&lock);
+    eventually(SLACK, "it listens to a sentinel", || {
+        set.sentinels
+            .iter()
+            .any(|sentinel| sentinel.listeners() > 0)
+    });
+    set.cut_off(0);
+    let new = set.wait_for_master_after(0);
+    eventually(SLACK, "the new master is used", || {
+        lock.lock().unwrap();
+        let is_there = set.nodes[new].int(&["EXISTS", "orders"]) == 1;
+        lock.unlock().unwrap();
+        is_there
+    });
+}
+
+/// How long a new client needs for its first lock, with these sentinels.
+fn first_lock(urls: &[String]) -> Duration {
+    let client = Client::builder().watchdog_timeout(PATIENT);
+    let client = client.sentinel(NAME, urls).unwrap();
+    let lock = client.lock("orders");
+    let (first, ()) = timed(|| assert!(lock.try_lock_for(AGREEMENT).unwrap()));
+    lock.unlock().unwrap();
+    let (next, ()) = timed(|| all_works(&lock));
+    assert!(next < SLACK, "{next:?} when all is known");
+    first
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn one_sentinel_that_is_dead_or_frozen_or_lies_costs_little() {
+    let set = Sentinels::start();
+    let stranger = RedisServer::start();
+    let watch = Monitor::start(&stranger);
+    let urls = set.urls();
+    let nobody: SocketAddr = ([127, 0, 0, 1], free_port()).into();
+    let liars = [
+        ("a replica", Liar::naming(set.nodes[1].addr())),
+        ("nobody", Liar::naming(nobody)),
+        (
+            "a host that does not answer",
+            Liar::naming("192.0.2.1:6379".parse().unwrap()),
+        ),
+        ("another master", Liar::naming(stranger.addr())),
+    ];
+    for (named, liar) in &liars {
+        for at in 0..3 {
+            let mut urls = urls.clone();
+            urls[at] = liar.url();
+            let took = first_lock(&urls);
+            report(&format!(
+                "sentinel {at} of 3 names {named}: first lock in {took:.1?}"
+            ));
+            assert!(took < Duration::from_secs(5) + SLACK, "{named}: {took:?}");
+        }
+        assert!(liar.asked() > 0, "nobody asked the one that names {named}");
+    }
+    let written = watch.lines_containing("orders");
+    assert!(written.is_empty(), "{written:#?}");
+
+    set.sentinels[0].freeze();
+    let frozen = first_lock(&urls);
+    set.sentinels[0].kill();
+    let dead = first_lock(&urls);
+    report(&format!(
+        "sentinel 0 of 3: frozen, first lock in {frozen:.1?}; dead, {dead:.1?}"
+    ));
+    assert!(frozen < Duration::from_secs(5) + SLACK, "{frozen:?}");
+    assert!(dead < Duration::from_secs(5) + SLACK, "{dead:?}");
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_failover_is_followed_while_one_sentinel_is_frozen() {
+    let set = Sentinels::start();
+    let client = client(&set, LEASE);
+    let lock = client.lock("orders");
+    all_works(&lock);
+    // The one it listens to, most of all.
+    let heard = set
+        .sentinels
+        .iter()
+        .find(|sentinel| sentinel.listeners() > 0)
+        .unwrap_or(&set.sentinels[0]);
+    heard.freeze();
+    let (grants, over) = Grants::during(&lock, || {
+        set.lose_master();
+        Instant::now()
+    });
+    let first = grants.first_after(over);
+    report(&format!(
+        "sentinel, kill, one of three frozen: first grant {first:.1?} after the failover"
+    ));
+    assert!(first < Duration::from_secs(5) + SLACK, "{first:?}");
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn without_any_sentinel_the_present_master_goes_on_being_used() {
+    let set = Sentinels::start();
+    let client = client(&set, LEASE);
+    let guard = client.lock("kept").guard().unwrap();
+    let other = self::client(&set, LONG);
+    all_works(&other.lock("orders"));
+    // Renewals have a connection of their own, from the first one on.
+    thread::sleep(LEASE);
+    for sentinel in &set.sentinels {
+        sentinel.kill();
+    }
+    let start = Instant::now();
+    let lost = guard.lost();
+    while start.elapsed() < LEASE * 4 {
+        assert!(guard.is_valid(), "{:?}", lost.recv());
+        all_works(&client.lock("orders"));
+        thread::sleep(ms(20));
+    }
+    guard.unlock().unwrap();
+    let took = hand_over(&client.lock("orders"), &other.lock("orders"), || {
+        thread::sleep(ms(200));
+    });
+    assert!(took < SLACK, "{took:?}");
+
+    let new = open(Client::builder().command_timeout(ms(500)), &set);
+    let (took, result) = timed(|| new.lock("orders").try_lock());
+    let error = result.unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+    assert!(took < ms(500) + SLACK, "{took:?}");
+    set.sentinels[1].restart();
+    all_works(&new.lock("orders"));
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn sentinels_and_master_have_passwords_of_their_own() {
+    let set = Sentinels::options()
+        .password("canary-data")
+        .sentinel_password("canary-sentinel")
+        .start();
+    let good = || Client::builder().credentials("default", "canary-data");
+    let client = open(good(), &set);
+    all_works(&client.lock("orders"));
+    assert!(!format!("{client:?}").contains("canary"), "{client:?}");
+    set.failover();
+    all_works(&client.lock("orders"));
+
+    let no_password: Vec<_> = set
+        .sentinels
+        .iter()
+        .map(|sentinel| format!("redis://{}", sentinel.addr()))
+        .collect();
+    let mixed_up: Vec<_> = set
+        .sentinels
+        .iter()
+        .map(|sentinel| format!("redis://:canary-data@{}", sentinel.addr()))
+        .collect();
+    for client in [
+        good().sentinel(NAME, no_password).unwrap(),
+        good().sentinel(NAME, mixed_up).unwrap(),
+        open(Client::builder(), &set),
+        open(
+            Client::builder().credentials("default", "canary-wrong"),
+            &set,
+        ),
+        open(
+            Client::builder().credentials("canary-user", "canary-data"),
+            &set,
+        ),
+    ] {
+        let (took, result) = timed(|| client.lock("orders").try_lock());
+        let error = result.unwrap_err();
+        assert!(took < SLACK * 2, "{took:?}");
+        assert!(matches!(error, Error::Permission { .. }), "{error:?}");
+        let text = format!("{error} {error:?} {client:?}");
+        assert!(!text.contains("canary"), "{text}");
+    }
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn databases_behind_sentinels_are_apart() {
+    let set = Sentinels::start();
+    let third = open(Client::builder().database(3), &set);
+    let none = open(Client::builder(), &set);
+    let guard = third.lock("orders").guard().unwrap();
+    all_works(&none.lock("orders"));
+    assert!(set.nodes[0].told("db3").unwrap().starts_with("keys=1"));
+    let again = open(Client::builder().database(3), &set);
+    assert!(!again.lock("orders").try_lock().unwrap());
+    set.nodes[0].replicate(2, "orders");
+    let (_, new) = set.failover();
+    assert!(!again.lock("orders").try_lock_for(ms(100)).unwrap());
+    guard.unlock().unwrap();
+    assert_eq!(set.nodes[new].told("db3"), None);
+    let error = open(Client::builder().database(4711), &set)
+        .lock("orders")
+        .try_lock()
+        .unwrap_err();
+    assert!(!error.is_ambiguous(), "{error}");
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_name_that_no_sentinel_knows_is_told() {
+    let set = Sentinels::start();
+    let client = Client::builder().sentinel("nobody", set.urls()).unwrap();
+    let (took, result) = timed(|| client.lock("orders").try_lock());
+    let error = result.unwrap_err();
+    assert!(error.to_string().contains("nobody"), "{error}");
+    assert!(took < SLACK * 2, "{took:?}");
+}
+
+#[test]
+fn settings_that_cannot_be_used_are_refused() {
+    let none: [&str; 0] = [];
+    let one = ["redis://127.0.0.1:26379"];
+    for refused in [
+        Client::builder().sentinel(NAME, none),
+        Client::builder().sentinel("", one),
+        Client::builder().sentinel(NAME, ["http://127.0.0.1:26379"]),
+        Client::builder().master_replicas(none),
+        Client::builder().cluster(none),
+        Client::builder().cluster(["redis://127.0.0.1:26379/3"]),
+    ] {
+        let error = refused.unwrap_err();
+        assert!(matches!(error, Error::InvalidConfig { .. }), "{error:?}");
+    }
+}
