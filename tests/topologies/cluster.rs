@@ -39,10 +39,12 @@ fn listeners(cluster: &Cluster, name: &str) -> (u32, u32) {
 /// Waits until the hold is renewed once more.
 #[track_caller]
 fn is_renewed(guard: &Guard) {
-    let (left, lost) = (guard.remaining_validity(), guard.lost());
+    let lost = guard.lost();
+    let end = || Instant::now() + guard.remaining_validity();
+    let first = end();
     eventually(PATIENT, "it is renewed", || {
         assert!(guard.is_valid(), "{:?}", lost.recv());
-        guard.remaining_validity() > left
+        end() > first + ms(50)
     });
 }
 

@@ -13,7 +13,8 @@ local call, key = redis.call, KEYS[1]
 if call('HDEL', key, ARGV[1]) == 0 then
     return {0, call('HKEYS', key)[1] or ''}
 end
-if call('EXISTS', key) == 1 then
+-- A cluster node whose slot is on the move does not answer for a key that is gone.
+if redis.pcall('EXISTS', key) == 1 then
     return 0
 end
 local heard = redis.pcall('PUBLISH', ARGV[2], '0')

@@ -8,7 +8,8 @@
 --
 -- Keeps: only the visitor's own field goes.
 local time = redis.call('TIME')
-if redis.call('HDEL', KEYS[1], ARGV[1]) == 1 and redis.call('EXISTS', KEYS[1]) == 0 then
+-- A cluster node whose slot is on the move does not answer for a key that is gone.
+if redis.call('HDEL', KEYS[1], ARGV[1]) == 1 and redis.pcall('EXISTS', KEYS[1]) ~= 1 then
     redis.pcall('PUBLISH', ARGV[2], '0')
 end
 return time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
