@@ -22,8 +22,9 @@ use crate::place::{LEASE, LONG, PATIENCE, SLACK, Turn, timed};
 const ACQUIRE: &str = include_str!("../../src/stores/redis/scripts/token/acquire.lua");
 const RELEASE: &str = include_str!("../../src/stores/redis/scripts/token/release.lua");
 
-/// A waiter of ours asks every 100 ms, give or take a half, because nobody sends it a message.
-const NOTICE: Duration = ms(1000);
+/// A waiter of ours asks at most every 100 ms, give or take a half, because nobody sends it a message: in the middle it
+/// notices within 50 ms. One that sleeps as long as if messages came takes longer than this.
+const NOTICE: Duration = ms(500);
 
 /// The total time of one of our commands where requests get lost.
 const TIMEOUT: Duration = ms(400);
