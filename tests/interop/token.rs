@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Builder, Client, Error, Lock};
+use redlatch::{Builder, Client, Error, Lock, Redlock};
 
 use crate::driver::Answer;
 use crate::foreign::{Foreign, ForeignLock, Peer};
@@ -31,24 +31,39 @@ const TIMEOUT: Duration = ms(400);
 
 const CHILD: Duration = Duration::from_secs(120);
 
-/// Our side: a client, or one for each server.
+/// How long one of many nodes may take. The default is short against these leases, and this machine may be busy.
+const NODE_TIMEOUT: Duration = ms(250);
+
+/// Our side: a client, or one for each of many servers.
 enum Ours {
     One(Client),
+    Many(Redlock),
 }
 
 impl Ours {
-    fn open(builder: impl Fn() -> Builder, urls: &[String]) -> Ours {
-        let mut clients = urls.iter().map(|url| builder().open(url).unwrap());
-        Ours::One(clients.next().unwrap())
-    }
-
-    fn with_watchdog(lease: Duration, urls: &[String]) -> Ours {
-        Ours::open(|| Client::builder().watchdog_timeout(lease), urls)
+    /// Opens it with clients that `builder` makes, for locks that are renewed for `lease`.
+    fn open(builder: impl Fn() -> Builder, lease: Duration, urls: &[String]) -> Ours {
+        let open = |url: &String| {
+            let builder = builder().watchdog_timeout(lease);
+            builder.open(url).unwrap()
+        };
+        if let [url] = urls {
+            return Ours::One(open(url));
+        }
+        let redlock = Redlock::builder()
+            .nodes(urls.iter().map(open))
+            .canonical()
+            .trust_new_nodes()
+            .watchdog_timeout(lease)
+            .node_timeout(NODE_TIMEOUT)
+            .build();
+        Ours::Many(redlock.unwrap())
     }
 
     fn lock(&self, name: &str) -> Lock {
         match self {
             Ours::One(client) => client.token_lock(name),
+            Ours::Many(redlock) => redlock.lock(name),
         }
     }
 }
@@ -72,7 +87,7 @@ impl Scene {
         let nodes: Vec<_> = (0..peer.servers).map(|_| RedisServer::start()).collect();
         let urls: Vec<_> = nodes.iter().map(RedisServer::url).collect();
         Scene {
-            ours: Ours::with_watchdog(lease, &urls),
+            ours: Ours::open(Client::builder, lease, &urls),
             theirs: peer.open(&urls),
             peer,
             nodes,
@@ -130,7 +145,7 @@ pub(crate) fn play(role: &str) -> bool {
     match role {
         "token holder" => {
             let urls: Vec<String> = arg("URLS").split(' ').map(str::to_owned).collect();
-            let ours = Ours::with_watchdog(LEASE, &urls);
+            let ours = Ours::open(Client::builder, LEASE, &urls);
             ours.lock(&arg("KEY")).lock().unwrap();
             say("held");
             listen();
@@ -449,9 +464,8 @@ impl Detour {
             Client::builder()
                 .command_timeout(TIMEOUT)
                 .connect_timeout(TIMEOUT)
-                .watchdog_timeout(LONG)
         };
-        let ours = Ours::open(builder, &urls);
+        let ours = Ours::open(builder, LONG, &urls);
         // Connections that are open, so that a fault meets no handshake.
         ours.lock("warm").run(|_| ()).unwrap();
         Detour { ours, proxies }
@@ -533,6 +547,24 @@ fn a_hash_of_redisson_is_the_wrong_type(peer: Peer) {
     theirs.unlock();
 }
 
+fn each_keeps_the_other_out_while_a_minority_is_down(peer: Peer) {
+    let scene = Scene::new(peer);
+    let (ours, theirs) = scene.locks();
+    ours.run(|_| ()).unwrap();
+    for node in &scene.nodes[..peer.servers / 2] {
+        node.kill();
+    }
+    for _ in 0..3 {
+        let guard = ours.guard().unwrap();
+        assert!(!theirs.try_lock(LONG));
+        assert!(guard.is_valid());
+        guard.unlock().unwrap();
+        assert!(theirs.lock(LONG, LONG));
+        assert!(!ours.try_lock().unwrap());
+        theirs.unlock();
+    }
+}
+
 /// Makes the tests of a module, one for each of the functions above that are named.
 macro_rules! tests {
     ($peer:expr => $($name:ident)*) => {
@@ -572,7 +604,7 @@ mod redis_py {
         let theirs = scene.locks().1;
         let outage = ms(1500);
         let builder = || Client::builder().outage_timeout(outage);
-        let ours = Ours::open(builder, &scene.urls()).lock(&scene.key());
+        let ours = Ours::open(builder, LONG, &scene.urls()).lock(&scene.key());
         assert!(theirs.try_lock(Duration::ZERO));
         assert_eq!(scene.nodes[0].int(&["PTTL", &scene.key()]), -1);
         assert!(theirs.is_locked());
@@ -620,5 +652,58 @@ mod redsync {
         our_loss_leaves_its_token_alone
         our_late_requests_leave_its_token_alone
         a_hash_of_redisson_is_the_wrong_type
+    }
+}
+
+mod redlock_py {
+    // It can neither extend a lock nor say that it is gone.
+    tests! { crate::foreign::REDLOCK_PY =>
+        each_keeps_the_other_out
+        two_thousand_increments_of_each_and_none_is_lost
+        its_unlock_is_noticed_in_bounded_time
+        our_unlock_lets_it_in
+        our_watchdog_keeps_it_out
+        its_killed_process_frees_the_lock_within_its_lease
+        our_killed_process_frees_the_lock_within_a_lease
+        our_force_unlock_makes_it_fail
+        our_loss_leaves_its_token_alone
+        our_late_requests_leave_its_token_alone
+        a_hash_of_redisson_is_the_wrong_type
+    }
+}
+
+mod pottery {
+    tests! { crate::foreign::POTTERY =>
+        each_keeps_the_other_out
+        two_thousand_increments_of_each_and_none_is_lost
+        its_unlock_is_noticed_in_bounded_time
+        our_unlock_lets_it_in
+        its_extension_keeps_us_out
+        our_watchdog_keeps_it_out
+        its_killed_process_frees_the_lock_within_its_lease
+        our_killed_process_frees_the_lock_within_a_lease
+        our_force_unlock_makes_it_fail
+        our_loss_leaves_its_token_alone
+        our_late_requests_leave_its_token_alone
+        a_hash_of_redisson_is_the_wrong_type
+        each_keeps_the_other_out_while_a_minority_is_down
+    }
+}
+
+mod redsync_of_five {
+    tests! { crate::foreign::REDSYNC.on(5) =>
+        each_keeps_the_other_out
+        two_thousand_increments_of_each_and_none_is_lost
+        its_unlock_is_noticed_in_bounded_time
+        our_unlock_lets_it_in
+        its_extension_keeps_us_out
+        our_watchdog_keeps_it_out
+        its_killed_process_frees_the_lock_within_its_lease
+        our_killed_process_frees_the_lock_within_a_lease
+        our_force_unlock_makes_it_fail
+        our_loss_leaves_its_token_alone
+        our_late_requests_leave_its_token_alone
+        a_hash_of_redisson_is_the_wrong_type
+        each_keeps_the_other_out_while_a_minority_is_down
     }
 }
