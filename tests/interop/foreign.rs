@@ -25,8 +25,6 @@ enum Language {
 pub(crate) struct Peer {
     language: Language,
     kind: &'static str,
-    /// What it puts before the name of a lock.
-    pub(crate) prefix: &'static str,
     /// How many servers its locks live on.
     pub(crate) servers: usize,
     /// What a lock that is gone fails with, on extend and on unlock; `None` where there is no extend, or no error.
@@ -39,7 +37,6 @@ pub(crate) struct Peer {
 pub(crate) const REDIS_PY: Peer = Peer {
     language: Language::Python,
     kind: "redis-py",
-    prefix: "",
     servers: 1,
     gone: (Some("LockNotOwnedError"), Some("LockNotOwnedError")),
     taken: Some("LockNotOwnedError"),
@@ -49,7 +46,6 @@ pub(crate) const REDIS_PY: Peer = Peer {
 pub(crate) const REDSYNC: Peer = Peer {
     language: Language::Go,
     kind: "redsync",
-    prefix: "",
     servers: 1,
     gone: (Some("ErrTaken"), Some("ErrLockAlreadyExpired")),
     taken: Some("ErrTaken"),
@@ -59,20 +55,9 @@ pub(crate) const REDSYNC: Peer = Peer {
 pub(crate) const REDLOCK_PY: Peer = Peer {
     language: Language::Python,
     kind: "redlock-py",
-    prefix: "",
     servers: 5,
     gone: (None, None),
     taken: None,
-};
-
-/// The `Redlock` of pottery.
-pub(crate) const POTTERY: Peer = Peer {
-    language: Language::Python,
-    kind: "pottery",
-    prefix: "redlock:",
-    servers: 3,
-    gone: (Some("ExtendUnlockedLock"), Some("ReleaseUnlockedLock")),
-    taken: Some("ReleaseUnlockedLock"),
 };
 
 impl Language {

@@ -16,11 +16,14 @@ use crate::driver::Answer;
 use crate::foreign::{Foreign, ForeignLock, Peer};
 use crate::kit::child::{arg, listen, say};
 use crate::kit::proxy::Rule;
-use crate::kit::{Child, Fault, Proxy, RedisServer, eventually, ms};
+use crate::kit::{Child, Fault, Proxy, RedisServer, ms};
 use crate::place::{LEASE, LONG, PATIENCE, SLACK, Turn, timed};
 
 const ACQUIRE: &str = include_str!("../../src/stores/redis/scripts/token/acquire.lua");
 const RELEASE: &str = include_str!("../../src/stores/redis/scripts/token/release.lua");
+
+/// The lock of both sides, and its key.
+const NAME: &str = "orders";
 
 /// A waiter of ours asks at most every 100 ms, give or take a half, because nobody sends it a message: in the middle it
 /// notices within 50 ms. One that sleeps as long as if messages came takes longer than this.
@@ -99,35 +102,38 @@ impl Scene {
         self.nodes.iter().map(RedisServer::url).collect()
     }
 
-    /// The key under which both sides know the lock.
-    fn key(&self) -> String {
-        format!("{}orders", self.peer.prefix)
-    }
-
     /// The lock of both sides.
     fn locks(&self) -> (Lock, ForeignLock) {
-        (self.ours.lock(&self.key()), self.theirs.lock("orders"))
+        (self.ours.lock(NAME), self.theirs.lock(NAME))
     }
 
     /// The token at each node, '' for none.
     fn tokens(&self) -> Vec<String> {
-        let key = self.key();
-        let text = |node: &RedisServer| node.text(&["GET", &key]).unwrap_or_default();
+        let text = |node: &RedisServer| node.text(&["GET", NAME]).unwrap_or_default();
         self.nodes.iter().map(text).collect()
+    }
+
+    /// Waits until all nodes have this token, '' for none.
+    #[track_caller]
+    fn all_have(&self, token: &str) {
+        let start = Instant::now();
+        while self.tokens().iter().any(|found| found != token) {
+            let tokens = self.tokens();
+            assert!(start.elapsed() < SLACK, "{token:?}: {tokens:?}");
+            thread::sleep(ms(2));
+        }
     }
 
     #[track_caller]
     fn is_free(&self) {
-        eventually(SLACK, "all nodes are free", || {
-            self.tokens().iter().all(String::is_empty)
-        });
+        self.all_have("");
     }
 
-    /// Fails unless a majority has the token of this lock, and no node another one.
+    /// Fails unless a majority has this token, and no node another one.
     #[track_caller]
-    fn is_only(&self, theirs: &ForeignLock) {
-        let (tokens, token) = (self.tokens(), theirs.token());
-        let count = tokens.iter().filter(|found| **found == token).count();
+    fn have_only(&self, token: &str) {
+        let tokens = self.tokens();
+        let count = tokens.iter().filter(|found| *found == token).count();
         let others = tokens.iter().filter(|found| !found.is_empty()).count() - count;
         assert!(
             count > tokens.len() / 2 && others == 0,
@@ -146,7 +152,7 @@ pub(crate) fn play(role: &str) -> bool {
         "token holder" => {
             let urls: Vec<String> = arg("URLS").split(' ').map(str::to_owned).collect();
             let ours = Ours::open(Client::builder, LEASE, &urls);
-            ours.lock(&arg("KEY")).lock().unwrap();
+            ours.lock(NAME).lock().unwrap();
             say("held");
             listen();
         }
@@ -172,25 +178,22 @@ fn is_told(outcome: &Answer, class: Option<&str>) {
 fn each_keeps_the_other_out(peer: Peer) {
     let scene = Scene::new(peer);
     let (ours, theirs) = scene.locks();
-    let key = scene.key();
     for _ in 0..3 {
         let guard = ours.guard().unwrap();
         assert!(!theirs.try_lock(LONG));
         assert!(matches!(ours.try_lock(), Err(Error::NotReentrant { .. })));
         let token = guard.visitor().as_str().to_owned();
         assert_eq!(token.len(), 20);
-        eventually(SLACK, "it is the string of the documentation", || {
-            scene.tokens().iter().all(|found| *found == token)
-        });
+        scene.all_have(&token);
         for node in &scene.nodes {
-            let left = node.int(&["PTTL", &key]);
+            let left = node.int(&["PTTL", NAME]);
             assert!((1..=30_000).contains(&left), "{left}");
         }
         guard.unlock().unwrap();
         scene.is_free();
 
         assert!(theirs.lock(LONG, SLACK));
-        scene.is_only(&theirs);
+        scene.have_only(&theirs.token());
         assert!(!ours.try_lock().unwrap());
         assert!(!ours.try_lock_for(ms(100)).unwrap());
         assert!(ours.is_locked().unwrap());
@@ -199,7 +202,7 @@ fn each_keeps_the_other_out(peer: Peer) {
         let left = ours.remaining_lease().unwrap().unwrap();
         assert!(left > LONG / 2 && left <= LONG, "{left:?}");
         assert!(matches!(ours.unlock(), Err(Error::NotHeld { .. })));
-        scene.is_only(&theirs);
+        scene.have_only(&theirs.token());
         theirs.unlock();
         scene.is_free();
     }
@@ -209,12 +212,11 @@ fn two_thousand_increments_of_each_and_none_is_lost(peer: Peer) {
     const THREADS: u32 = 2;
     const TIMES: u32 = 1000;
     let scene = Scene::with(peer, Turn::together(), PATIENCE);
-    let key = scene.key();
     let counter = &scene.nodes[0];
     let handed = AtomicU32::new(0);
     let add = || {
         let mut connection = counter.admin();
-        let lock = scene.ours.lock(&key);
+        let lock = scene.ours.lock(NAME);
         let mut own = 0;
         for _ in 0..TIMES {
             let guard = lock.guard().unwrap();
@@ -237,7 +239,7 @@ fn two_thousand_increments_of_each_and_none_is_lost(peer: Peer) {
     let (took, theirs) = timed(|| {
         let counting: Vec<_> = (0..THREADS)
             .map(|_| {
-                let lock = scene.theirs.lock("orders");
+                let lock = scene.theirs.lock(NAME);
                 lock.start_count(PATIENCE, &counter.url(), "counter", TIMES)
             })
             .collect();
@@ -350,7 +352,7 @@ fn our_watchdog_keeps_it_out(peer: Peer) {
 fn its_killed_process_frees_the_lock_within_its_lease(peer: Peer) {
     let scene = Scene::new(peer);
     let doomed = peer.open_alone(&scene.urls());
-    let theirs = doomed.lock("orders");
+    let theirs = doomed.lock(NAME);
     let start = Instant::now();
     assert!(theirs.lock(LEASE, SLACK));
     assert!(!scene.locks().0.try_lock().unwrap());
@@ -368,8 +370,8 @@ fn its_killed_process_frees_the_lock_within_its_lease(peer: Peer) {
 
 fn our_killed_process_frees_the_lock_within_a_lease(peer: Peer) {
     let scene = Scene::new(peer);
-    let (urls, key) = (scene.urls().join(" "), scene.key());
-    let mut child = Child::spawn("token holder", &[("URLS", &urls), ("KEY", &key)]);
+    let urls = scene.urls().join(" ");
+    let mut child = Child::spawn("token holder", &[("URLS", &urls)]);
     child.expect_line("held", CHILD);
     // Past the first renewals, so that it is the watchdog's lease that has to end.
     thread::sleep(LEASE);
@@ -399,13 +401,12 @@ fn our_force_unlock_makes_it_fail(peer: Peer) {
     assert!(theirs.lock(LONG, SLACK));
     assert!(ours.force_unlock().unwrap());
     let guard = ours.guard().unwrap();
-    let tokens = scene.tokens();
     if extend.is_some() {
         assert!(!theirs.is_owned());
         is_told(&theirs.try_extend(LONG), extend);
     }
     is_told(&theirs.try_unlock(), peer.taken);
-    assert_eq!(scene.tokens(), tokens);
+    scene.have_only(guard.visitor().as_str());
     assert!(guard.is_valid());
     guard.unlock().unwrap();
     assert!(!ours.force_unlock().unwrap(), "nobody holds it any more");
@@ -421,14 +422,14 @@ fn our_loss_leaves_its_token_alone(peer: Peer) {
     assert!(theirs.lock(LONG, SLACK));
     assert!(!guard.is_valid());
     is_lost(guard.unlock());
-    scene.is_only(&theirs);
+    scene.have_only(&theirs.token());
     theirs.unlock();
 
     // A hold under the watchdog that somebody takes away.
     let guard = ours.guard().unwrap();
     let lost = guard.lost();
     for node in &scene.nodes {
-        node.cmd(&["DEL", &scene.key()]);
+        node.cmd(&["DEL", NAME]);
     }
     assert!(theirs.lock(LONG, SLACK));
     lost.recv_timeout(LEASE + SLACK).unwrap();
@@ -436,7 +437,7 @@ fn our_loss_leaves_its_token_alone(peer: Peer) {
     is_lost(guard.unlock());
     // What a watchdog or a late release could still do.
     thread::sleep(LEASE);
-    scene.is_only(&theirs);
+    scene.have_only(&theirs.token());
     theirs.unlock();
     scene.is_free();
 }
@@ -474,17 +475,17 @@ impl Detour {
     /// Holds back all requests that run `script`.
     fn hold(&self, script: &str) -> Vec<Rule> {
         let hash = redis::Script::new(script).get_hash().to_owned();
-        let hold = |proxy: &Proxy| proxy.next(2, Some(hash.as_bytes()), Fault::Hold);
+        let hold = |proxy: &Proxy| proxy.next(usize::MAX, Some(hash.as_bytes()), Fault::Hold);
         self.proxies.iter().map(hold).collect()
     }
 }
 
+/// Sends on what the rules have held back, which is something at a majority of the nodes.
 #[track_caller]
 fn let_go(rules: Vec<Rule>) {
-    for rule in rules {
-        assert!(rule.hits() > 0);
-        rule.release();
-    }
+    let hit = rules.iter().filter(|rule| rule.hits() > 0).count();
+    assert!(hit > rules.len() / 2, "{hit}");
+    rules.into_iter().for_each(Rule::release);
     thread::sleep(ms(200));
 }
 
@@ -492,16 +493,18 @@ fn our_late_requests_leave_its_token_alone(peer: Peer) {
     let scene = Scene::new(peer);
     let detour = Detour::to(&scene);
     let theirs = scene.locks().1;
-    let ours = detour.ours.lock(&scene.key());
+    let ours = detour.ours.lock(NAME);
 
     // An acquire comes when they have had the lock and have given it back.
     let held = detour.hold(ACQUIRE);
     assert!(ours.try_lock().is_err());
     assert!(theirs.lock(LONG, SLACK));
     theirs.unlock();
+    // What comes at the very end of its time may still be done, and is made up for later.
+    thread::sleep(ms(100));
     let_go(held);
     assert!(theirs.lock(LONG, SLACK));
-    scene.is_only(&theirs);
+    scene.have_only(&theirs.token());
     theirs.unlock();
 
     // A release comes when they have the lock.
@@ -509,11 +512,11 @@ fn our_late_requests_leave_its_token_alone(peer: Peer) {
     let held = detour.hold(RELEASE);
     assert!(guard.unlock().is_err());
     for node in &scene.nodes {
-        node.cmd(&["DEL", &scene.key()]);
+        node.cmd(&["DEL", NAME]);
     }
     assert!(theirs.lock(LONG, SLACK));
     let_go(held);
-    scene.is_only(&theirs);
+    scene.have_only(&theirs.token());
     theirs.unlock();
     scene.is_free();
 }
@@ -521,11 +524,10 @@ fn our_late_requests_leave_its_token_alone(peer: Peer) {
 fn a_hash_of_redisson_is_the_wrong_type(peer: Peer) {
     let scene = Scene::new(peer);
     let (ours, theirs) = scene.locks();
-    let key = scene.key();
     let field = "5e0f35f6-6f5b-4f0c-9d5a-3f3f7b3cf2a1:1";
     for node in &scene.nodes {
-        node.cmd(&["HINCRBY", &key, field, "1"]);
-        node.cmd(&["PEXPIRE", &key, "30000"]);
+        node.cmd(&["HINCRBY", NAME, field, "1"]);
+        node.cmd(&["PEXPIRE", NAME, "30000"]);
     }
     for result in [
         ours.try_lock(),
@@ -537,9 +539,9 @@ fn a_hash_of_redisson_is_the_wrong_type(peer: Peer) {
     }
     assert!(!theirs.try_lock(LONG));
     for node in &scene.nodes {
-        assert_eq!(node.int(&["HGET", &key, field]), 1);
-        assert!(node.int(&["PTTL", &key]) > 20_000);
-        node.cmd(&["DEL", &key]);
+        assert_eq!(node.int(&["HGET", NAME, field]), 1);
+        assert!(node.int(&["PTTL", NAME]) > 20_000);
+        node.cmd(&["DEL", NAME]);
     }
     ours.lock().unwrap();
     ours.unlock().unwrap();
@@ -604,9 +606,9 @@ mod redis_py {
         let theirs = scene.locks().1;
         let outage = ms(1500);
         let builder = || Client::builder().outage_timeout(outage);
-        let ours = Ours::open(builder, LONG, &scene.urls()).lock(&scene.key());
+        let ours = Ours::open(builder, LONG, &scene.urls()).lock(NAME);
         assert!(theirs.try_lock(Duration::ZERO));
-        assert_eq!(scene.nodes[0].int(&["PTTL", &scene.key()]), -1);
+        assert_eq!(scene.nodes[0].int(&["PTTL", NAME]), -1);
         assert!(theirs.is_locked());
         assert!(matches!(ours.try_lock(), Err(Error::NoTtl { .. })));
         assert!(matches!(ours.remaining_lease(), Err(Error::NoTtl { .. })));
@@ -669,24 +671,6 @@ mod redlock_py {
         our_loss_leaves_its_token_alone
         our_late_requests_leave_its_token_alone
         a_hash_of_redisson_is_the_wrong_type
-    }
-}
-
-mod pottery {
-    tests! { crate::foreign::POTTERY =>
-        each_keeps_the_other_out
-        two_thousand_increments_of_each_and_none_is_lost
-        its_unlock_is_noticed_in_bounded_time
-        our_unlock_lets_it_in
-        its_extension_keeps_us_out
-        our_watchdog_keeps_it_out
-        its_killed_process_frees_the_lock_within_its_lease
-        our_killed_process_frees_the_lock_within_a_lease
-        our_force_unlock_makes_it_fail
-        our_loss_leaves_its_token_alone
-        our_late_requests_leave_its_token_alone
-        a_hash_of_redisson_is_the_wrong_type
-        each_keeps_the_other_out_while_a_minority_is_down
     }
 }
 

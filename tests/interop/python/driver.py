@@ -1,11 +1,11 @@
-"""The locks of redis-py, redlock-py and pottery under the control of another process.
+"""The locks of redis-py and redlock-py under the control of another process.
 
 A line on standard input is a command, its words separated by tabs: `number thread command word...`. Each thread is a
 thread of this process, made when its name first comes up, and runs its commands one after the other. The answer is a
 line on standard output, `number ok value` or `number failed exception message`, in the order in which commands end.
 All times are milliseconds.
 
-    open    client kind url...                     makes a client; kind is redis-py, redlock-py or pottery
+    open    client kind url...                     makes a client; kind is redis-py or redlock-py
     close   client
     lock    client name lease wait                 true, or false if the wait was not enough; 0 tries once; a lease of
                                                    0 has no end, in redis-py
@@ -28,7 +28,6 @@ import sys
 import threading
 import time
 
-import pottery
 import redis
 import redlock
 
@@ -91,36 +90,7 @@ class RedlockPy:
         return self.held.key.decode()
 
 
-class Pottery:
-    """`pottery.Redlock`, whose keys have a prefix of its own."""
-
-    def __init__(self, servers, name):
-        self.lock = pottery.Redlock(key=name, masters=set(servers), num_extensions=sys.maxsize)
-
-    def acquire(self, lease, wait):
-        self.lock.auto_release_time = lease / 1000
-        if wait == 0:
-            return self.lock.acquire(blocking=False)
-        return self.lock.acquire(timeout=wait / 1000)
-
-    def unlock(self):
-        self.lock.release()
-
-    def extend(self, lease):
-        self.lock.auto_release_time = lease / 1000
-        self.lock.extend()
-        return True
-
-    def owned(self):
-        return self.lock.locked() > 0
-
-    def token(self):
-        return self.lock._uuid
-
-
-pottery.Redlock._RETRY_DELAY = 2 * RETRY
-
-KINDS = {"redis-py": RedisPy, "redlock-py": RedlockPy, "pottery": Pottery}
+KINDS = {"redis-py": RedisPy, "redlock-py": RedlockPy}
 
 
 class Client:
@@ -216,7 +186,7 @@ class Worker(threading.Thread):
 
 
 def main():
-    # What redlock-py and pottery log is what they raise, or nothing of interest.
+    # What redlock-py logs is a node that does not answer an unlock.
     logging.disable(logging.CRITICAL)
     workers = {}
     Worker.say("ready")
