@@ -533,6 +533,7 @@ fn a_hash_of_redisson_is_the_wrong_type(peer: Peer) {
         ours.try_lock(),
         ours.try_lock_for(ms(200)),
         ours.lock().map(|()| true),
+        ours.is_locked(),
         ours.force_unlock(),
     ] {
         assert!(matches!(result, Err(Error::WrongType { .. })), "{result:?}");
