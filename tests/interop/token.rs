@@ -34,8 +34,8 @@ const TIMEOUT: Duration = ms(400);
 
 const CHILD: Duration = Duration::from_secs(120);
 
-/// How long one of many nodes may take. The default is short against these leases, and this machine may be busy.
-const NODE_TIMEOUT: Duration = ms(250);
+/// How long one of many nodes may take. The default is little for these leases on a busy machine.
+const NODE_TIMEOUT: Duration = ms(750);
 
 /// Our side: a client, or one for each of many servers.
 enum Ours {
