@@ -250,7 +250,19 @@ impl Quorum {
             .map_or(self.all(), |spread| spread.nodes)
     }
 
+    /// Says why no majority did what it was asked.
     fn no_quorum(&self, lock: &Arc<str>, said: &[Option<Said>]) -> Error {
+        let hopeless = |said: &Said| match said {
+            Said::Failed(error) if !error.is_retryable() => Some(error.clone()),
+            _ => None,
+        };
+        let mut hopeless: Vec<Error> = said.iter().flatten().filter_map(hopeless).collect();
+        if self.nodes.len() - hopeless.len() < self.needed
+            && let Some(error) = hopeless.pop()
+        {
+            // Asking again cannot mend it.
+            return error;
+        }
         let is = |what: fn(&Said) -> bool| said.iter().flatten().filter(|said| what(said)).count();
         let granted = is(|said| matches!(said, Said::Granted));
         let refused = is(|said| matches!(said, Said::Refused(_) | Said::Lacks(_)));
@@ -376,18 +388,7 @@ impl Quorum {
             })
             .collect();
         if granted + refusals.len() < self.needed {
-            let hopeless: Vec<&Error> = said
-                .iter()
-                .filter_map(|said| match said {
-                    Some(Said::Failed(error)) if !error.is_retryable() => Some(error),
-                    _ => None,
-                })
-                .collect();
-            let error = match hopeless.first() {
-                // Waiting cannot mend it.
-                Some(error) if self.nodes.len() - hopeless.len() < self.needed => (*error).clone(),
-                _ => self.no_quorum(&claim.name, said),
-            };
+            let error = self.no_quorum(&claim.name, said);
             return match leftover {
                 Some(doubt) => Ok(Attempt::Unknown { doubt, error }),
                 None => Err(error),
