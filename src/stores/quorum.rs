@@ -533,7 +533,8 @@ impl Store for Quorum {
         let is_first = claim.count == 0;
         if tally.granted() >= self.needed {
             self.note_round_trip(begun.elapsed());
-            for (index, answer) in std::mem::take(&mut sky.landed) {
+            // What is there need not be read by whoever uses the connection next.
+            while let Some((index, answer)) = sky.next_arrived(begun) {
                 tally.note(index, self.hear(index, answer));
             }
             let may_have = tally.may_have() | sky.bits();
@@ -1070,6 +1071,8 @@ struct Sky<'a, T> {
     /// When those without an answer are given up.
     by: Instant,
     landed: Vec<(usize, T)>,
+    /// Those for which something has arrived.
+    arrived: Vec<(usize, Box<dyn Aloft<T> + 'a>)>,
     aloft: Vec<(usize, Box<dyn Aloft<T> + 'a>)>,
 }
 
@@ -1078,6 +1081,7 @@ impl<'a, T> Sky<'a, T> {
         Sky {
             by,
             landed: Vec::new(),
+            arrived: Vec::new(),
             aloft: Vec::new(),
         }
     }
@@ -1090,14 +1094,17 @@ impl<'a, T> Sky<'a, T> {
     }
 
     fn len(&self) -> usize {
-        self.landed.len() + self.aloft.len()
+        self.landed.len() + self.arrived.len() + self.aloft.len()
     }
 
     /// The nodes whose answers are still to come.
     fn bits(&self) -> u64 {
-        let aloft = self.aloft.iter().map(|(index, _)| *index);
+        let unread = self.aloft.iter().chain(&self.arrived);
+        let unread = unread.map(|(index, _)| *index);
         let landed = self.landed.iter().map(|(index, _)| *index);
-        aloft.chain(landed).fold(0, |bits, index| bits | bit(index))
+        unread
+            .chain(landed)
+            .fold(0, |bits, index| bits | bit(index))
     }
 
     /// The next answer; when the time is over each says that it had none. `None` after the last.
@@ -1119,21 +1126,41 @@ impl<'a, T> Sky<'a, T> {
     /// The next answer that comes until `until`.
     fn next_within(&mut self, until: Instant) -> Option<(usize, T)> {
         loop {
-            if let Some(next) = self.landed.pop() {
+            if let Some(next) = self.next_arrived(until) {
                 return Some(next);
             }
-            let ready = self.wait(until)?;
-            let (index, flight) = self.aloft.swap_remove(ready);
-            // It may have come in part; the rest has its time, too.
+            self.wait(until)?;
+        }
+    }
+
+    /// The next answer that is there. One that has come in part has until `until` for the rest, but a little in any case.
+    fn next_arrived(&mut self, until: Instant) -> Option<(usize, T)> {
+        if let Some(next) = self.landed.pop() {
+            return Some(next);
+        }
+        while let Some((index, flight)) = self.arrived.pop() {
             let whole_by = until.max(Instant::now() + Duration::from_millis(5));
             if let Some(answer) = flight.land(whole_by) {
                 return Some((index, answer));
             }
         }
+        None
     }
 
-    /// Waits until something arrives for one of the flights.
-    fn wait(&self, until: Instant) -> Option<usize> {
+    /// Waits until something arrives for some of the flights.
+    fn wait(&mut self, until: Instant) -> Option<()> {
+        let arrived = self.poll(until)?;
+        for at in (0..self.aloft.len()).rev() {
+            if arrived & bit(at) != 0 {
+                let flight = self.aloft.swap_remove(at);
+                self.arrived.push(flight);
+            }
+        }
+        Some(())
+    }
+
+    /// The flights for which something has arrived, by their places, a bit each.
+    fn poll(&self, until: Instant) -> Option<u64> {
         if self.aloft.is_empty() {
             return None;
         }
@@ -1141,7 +1168,7 @@ impl<'a, T> Sky<'a, T> {
         for (at, (_, flight)) in self.aloft.iter().enumerate() {
             match flight.fd() {
                 Some(fd) => fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN)),
-                None => return Some(at),
+                None => return Some(bit(at)),
             }
         }
         loop {
@@ -1153,9 +1180,13 @@ impl<'a, T> Sky<'a, T> {
             match rustix::event::poll(&mut fds, Some(&timeout)) {
                 Ok(0) | Err(rustix::io::Errno::INTR) if Instant::now() < until => {}
                 Ok(0) => return None,
-                Ok(_) => return fds.iter().position(|fd| !fd.revents().is_empty()),
+                Ok(_) => {
+                    let arrived = fds.iter().enumerate();
+                    let arrived = arrived.filter(|(_, fd)| !fd.revents().is_empty());
+                    return Some(arrived.fold(0, |bits, (at, _)| bits | bit(at)));
+                }
                 // There is no memory to wait with: reading waits, too.
-                Err(_) => return Some(0),
+                Err(_) => return Some(bit(0)),
             }
         }
     }
