@@ -381,7 +381,9 @@ impl Wire {
             .unwrap_or_else(|_| [Ok(Value::Nil), Ok(Value::Nil), Ok(Value::Nil)]);
         let server = text_in(&server?);
         let run = info_field(&server, "run_id");
-        let up = info_field(&server, "uptime_in_seconds").and_then(|up| up.parse::<u64>().ok());
+        // It is below zero after the server's clock was set back.
+        let up = info_field(&server, "uptime_in_seconds").and_then(|up| up.parse::<i64>().ok());
+        let up = up.map(|up| u64::try_from(up).unwrap_or_default());
         let (Some(run), Some(up)) = (run, up) else {
             return Err(Fault::Server("INFO server has no run_id".to_owned()));
         };
