@@ -35,6 +35,7 @@ demo: tools
 	tests/with-redis $(STOCK) --without-lock
 	$(CARGO) build --release --features mysql --example tasks
 	for how in table optimistic pessimistic none; do tests/with-mariadb $(TASKS) --how $$how || exit 1; done
+	$(CARGO) run --quiet --release --example redlock
 
 bench: tools
 	tests/with-redis $(CARGO) bench --bench overhead
