@@ -23,19 +23,20 @@ fn a_release_comes_after_the_acquisition_it_follows() {
         let lock = redlock.lock("warm up");
         lock.lock().unwrap();
         lock.unlock().unwrap();
-        let rule = slow.next(usize::MAX, Some(b"EVAL"), fault);
-        for round in 0..15 {
-            let lock = redlock.lock(&format!("a{}", round % 3));
+        let mut hits = 0;
+        for _ in 0..10 {
+            // It is the acquisition alone that takes its time: on a connection of its own the release would overtake it.
+            let rule = slow.next(1, Some(b"EVAL"), fault);
             lock.lock().unwrap();
             lock.unlock().unwrap();
+            hits += rule.hits();
+            rule.lift();
+            thread::sleep(ms(100));
         }
-        assert!(rule.hits() > 5, "the slow one was asked: {}", rule.hits());
+        assert!(hits > 3, "the slow one was asked: {hits}");
         eventually(SLACK * 2, "nothing is left", || {
             servers.iter().all(|server| server.int(&["DBSIZE"]) == 0)
         });
-        rule.lift();
-        thread::sleep(ms(200));
-        assert_eq!(servers[4].int(&["DBSIZE"]), 0);
     }
 }
 
