@@ -11,6 +11,9 @@ use crate::kit::{End, Fault, Proxy, RedisServer, eventually, ms};
 const LEASE: Duration = ms(900);
 const SLACK: Duration = ms(2500);
 
+/// By which requests for the lock can be told from others, such as those that look at the server.
+const KEY: &[u8] = b"$1\r\na\r\n";
+
 /// What programs in other languages release their locks with.
 const COMPARE_AND_DELETE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
 
@@ -188,14 +191,14 @@ fn an_acquisition_whose_answer_was_lost_does_not_refuse_itself() {
     let lock = client_at(&proxy.url()).token_lock("a");
     lock.lock().unwrap();
     lock.unlock().unwrap();
-    let rule = proxy.next(1, Some(b"EVALSHA"), Fault::SwallowReply(End::Reset));
+    let rule = proxy.next(1, Some(KEY), Fault::SwallowReply(End::Reset));
     assert!(lock.try_lock().unwrap(), "it knows its own token again");
     assert_eq!(rule.hits(), 1);
     assert!(lock.is_valid());
     lock.unlock().unwrap();
     assert_eq!(server.int(&["EXISTS", "a"]), 0);
     // A request that comes twice.
-    let rule = proxy.next(1, Some(b"EVALSHA"), Fault::DuplicateRequest);
+    let rule = proxy.next(1, Some(KEY), Fault::DuplicateRequest);
     assert!(lock.try_lock().unwrap());
     assert_eq!(rule.hits(), 1);
     lock.unlock().unwrap();
@@ -210,14 +213,14 @@ fn an_acquisition_without_an_answer_leaves_nothing() {
     let lock = lock.with_lease_time(Duration::from_secs(60));
     lock.lock().unwrap();
     lock.unlock().unwrap();
-    let _rule = proxy.next(1, Some(b"EVALSHA"), Fault::SwallowReply(End::Silent));
+    let _rule = proxy.next(1, Some(KEY), Fault::SwallowReply(End::Silent));
     let error = lock.try_lock().unwrap_err();
     assert!(error.is_ambiguous(), "{error}");
     assert!(!lock.is_valid());
     eventually(SLACK, "it is freed", || server.int(&["EXISTS", "a"]) == 0);
 
     // It comes when its time is over.
-    let rule = proxy.next(1, Some(b"EVALSHA"), Fault::Hold);
+    let rule = proxy.next(1, Some(KEY), Fault::Hold);
     assert!(lock.try_lock().unwrap_err().is_ambiguous());
     thread::sleep(ms(100));
     rule.release();
@@ -233,7 +236,7 @@ fn an_unlock_whose_answer_was_lost_is_done_and_harms_nobody() {
     lock.lock().unwrap();
     lock.unlock().unwrap();
     lock.lock().unwrap();
-    let rule = proxy.next(1, Some(b"EVALSHA"), Fault::SwallowReply(End::Reset));
+    let rule = proxy.next(1, Some(KEY), Fault::SwallowReply(End::Reset));
     lock.unlock().unwrap();
     assert_eq!(rule.hits(), 1);
     assert!(taken_by(&server, "theirs"));

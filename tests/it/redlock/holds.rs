@@ -6,8 +6,8 @@ use std::time::Instant;
 use redlatch::{Error, LossCause};
 
 use super::{
-    LONG, NODE_TIMEOUT, SLACK, all_free, all_have, builder, builder_at, kept, no_quorum, proxies,
-    redlock, servers,
+    KEY, LONG, NODE_TIMEOUT, SLACK, all_free, all_have, builder, builder_at, kept, no_quorum,
+    proxies, redlock, servers,
 };
 use crate::kit::{Fault, Proxy, RedisServer, eventually, ms};
 
@@ -83,7 +83,7 @@ fn a_re_entry_whose_answers_come_too_late_is_put_back() {
     all_have(&servers, "a");
     let slow: Vec<_> = proxies[..3]
         .iter()
-        .map(|proxy| proxy.next(1, Some(b"EVAL"), Fault::DelayReply(NODE_TIMEOUT * 3)))
+        .map(|proxy| proxy.next(1, Some(KEY), Fault::DelayReply(NODE_TIMEOUT * 3)))
         .collect();
     let error = lock.try_lock().unwrap_err();
     assert!(no_quorum(&error).0[0] <= 2, "{error}");

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Instant;
 
-use super::{NODE_TIMEOUT, SLACK, all_free, builder_at, kept, servers};
+use super::{KEY, NODE_TIMEOUT, SLACK, all_free, builder_at, kept, servers};
 use crate::kit::{Fault, Proxy, RedisServer, eventually, ms};
 
 /// Four quick servers, and a last one behind a proxy.
@@ -20,13 +20,13 @@ fn a_release_comes_after_the_acquisition_it_follows() {
     for fault in [Fault::DelayRequest(ms(60)), Fault::DelayReply(ms(60))] {
         let (servers, slow, urls) = with_slow();
         let redlock = builder_at(urls).build().unwrap();
-        let lock = redlock.lock("warm up");
+        let lock = redlock.lock("a");
         lock.lock().unwrap();
         lock.unlock().unwrap();
         let mut hits = 0;
         for _ in 0..10 {
             // It is the acquisition alone that takes its time: on a connection of its own the release would overtake it.
-            let rule = slow.next(1, Some(b"EVAL"), fault);
+            let rule = slow.next(1, Some(KEY), fault);
             lock.lock().unwrap();
             lock.unlock().unwrap();
             hits += rule.hits();
@@ -49,7 +49,7 @@ fn an_acquisition_that_arrives_after_its_hold_has_ended_is_refused_or_undone() {
     lock.unlock().unwrap();
     all_free(&servers, "a");
     // Its time is over before it comes, and so is the unlock.
-    let rule = slow.next(1, Some(b"EVAL"), Fault::DelayRequest(NODE_TIMEOUT * 3));
+    let rule = slow.next(1, Some(KEY), Fault::DelayRequest(NODE_TIMEOUT * 3));
     lock.lock().unwrap();
     thread::sleep(NODE_TIMEOUT + ms(50));
     lock.unlock().unwrap();
