@@ -318,7 +318,7 @@ fn the_end_of_a_fixed_lease_is_told(place: &Place) {
     let guard = lock.guard().unwrap();
     let loss = guard.lost().recv_timeout(ms(300) + SLACK).unwrap();
     assert_eq!(loss.cause, LossCause::LeaseEnded);
-    assert_eq!(&*loss.lock, "orders");
+    assert_eq!(&*loss.lock, lock.name());
     assert_eq!(loss.thread, current_thread_id());
     assert!(!guard.is_valid());
     assert!(guard.unlock().unwrap_err().is_lost());
