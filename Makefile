@@ -1,5 +1,5 @@
 # What a machine with Rust needs beyond it is installed on the way: a Redis server, a MariaDB server, a C compiler, the
-# program openssl, for `interop` a JDK and Maven.
+# program openssl, for `interop` a JDK, Maven, Python and Go.
 
 CARGO ?= cargo
 STOCK = $(CARGO) run --quiet --release --example stock -- --processes 4 --threads 8 --items 2000
@@ -21,7 +21,7 @@ help:
 	@echo "make test        runs the tests"
 	@echo "make demo        sells out with the lock, and oversells without it"
 	@echo "make bench       shows what the lock costs"
-	@echo "make interop     tests against Redisson in a JVM"
+	@echo "make interop     tests against Redisson in a JVM and libraries of Python and Go"
 	@echo "make topologies  tests with Sentinel, Cluster, replicas and TLS"
 	@echo "make nightly     runs the tests for longer, and the two above"
 	@echo "make ci          checks all that a release needs"
@@ -35,13 +35,14 @@ demo: tools
 	tests/with-redis $(STOCK) --without-lock
 	$(CARGO) build --release --features mysql --example tasks
 	for how in table optimistic pessimistic none; do tests/with-mariadb $(TASKS) --how $$how || exit 1; done
+	$(CARGO) run --quiet --release --example redlock
 
 bench: tools
 	tests/with-redis $(CARGO) bench --bench overhead
 	$(CARGO) bench --features mysql --bench mysql
 
 interop: tools
-	@.ci/install javac mvn
+	@.ci/install javac mvn python3 go
 	@CARGO="$(CARGO)" JVM_OPTIONS="$(JVM_OPTIONS)" tests/interop/run $(REDISSON)
 
 topologies: tools

@@ -84,6 +84,16 @@ use std::time::Duration;
 use kit::{Cores, Part, Server};
 use report::Report;
 
+const KEYS: [&str; 7] = [
+    "w3_fairness",
+    "w3_requests_per_acq",
+    "w3_vs_bare_pairs",
+    "w4_cold_rtts",
+    "w5_fairness",
+    "w5_requests_per_acq",
+    "w5_vs_bare_pairs",
+];
+
 /// How much is measured.
 struct Plan {
     only: Option<String>,
@@ -179,7 +189,7 @@ fn main() {
     let cores = Cores::choose();
     let server = Server::start();
     cores.split(&server);
-    let mut report = Report::default();
+    let mut report = Report::of(&KEYS);
     println!("redis-server {}, {cores}", server.version());
     if plan.wants("w3") {
         rush::one_process(&plan, &server, &mut report);

@@ -34,6 +34,11 @@
 //! | [`Client::token_lock`](crate::Client::token_lock) | `+get` `+set` `+del` |
 //! | a database other than 0 | `+select` |
 //! | each node of a [`Redlock`](crate::Redlock) | `+info` |
+//! | [`Builder::master_replicas`](crate::Builder::master_replicas), and the master behind [`Builder::sentinel`](crate::Builder::sentinel) | `+role` |
+//! | a [`Builder::cluster`](crate::Builder::cluster) | `+cluster\|slots` `+asking` |
+//! | the same where messages are sharded, in place of the rights to publish and to subscribe | `+spublish` `+ssubscribe` `+sunsubscribe` |
+//! | [`Builder::wait_replicas`](crate::Builder::wait_replicas) | `+wait` |
+//! | the user at the sentinels, who needs nothing else | `+sentinel\|get-master-addr-by-name` `+sentinel\|master` `+subscribe` `+ping` |
 //!
 //! Without these everything works:
 //!
@@ -43,6 +48,7 @@
 //! | `+config\|get` | a node of a [`Redlock`](crate::Redlock) that has restarted is taken for one that may have forgotten its locks, even if it keeps them on disk |
 //! | `+info` | [`Client::check`](crate::Client::check) does not look at the server's settings |
 //! | `+ping` | a subscriber's connection that was quiet for a while is asked with a command that is refused, which is an answer, too; the server counts it |
+//! | `+pubsub\|shardnumsub` | in a [`Builder::cluster`](crate::Builder::cluster) messages are taken for not sharded, unless [`Builder::sharded_pubsub`](crate::Builder::sharded_pubsub) says so; there it is also what `+pubsub\|numsub` is elsewhere |
 //! | `+pubsub\|numsub` | threads of one client hand a lock on among themselves less often, as if others always waited elsewhere |
 //!
 //! A user without `+evalsha` sends the text of its scripts with every request. One without `+subscribe`, or `+publish`

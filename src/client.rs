@@ -21,7 +21,7 @@ use crate::watchdog::OnLost;
 /// A connection to where the locks are kept, shared by all its clones, locks and guards.
 ///
 /// It has a random uuid, a pool of connections, a renewal thread and a thread that listens for unlock messages; both
-/// start when they are first needed. Dropping the last clone, lock and guard does what [`Client::shutdown`] does.
+/// start when they are first needed. [`Builder`] makes one of sentinels, of a cluster, or of a master and its replicas. Dropping the last clone, lock and guard does what [`Client::shutdown`] does.
 ///
 /// # Examples
 ///
@@ -217,11 +217,11 @@ pub struct Builder {
     outage_timeout: Duration,
     pool_size: u32,
     key_prefix: String,
+    trust: Trust,
     credentials: Option<Access>,
     database: Option<i64>,
     sharded_pubsub: Option<bool>,
     wait_replicas: Option<Replication>,
-    trust: Trust,
     #[cfg(feature = "mysql")]
     lock_table: String,
     on_lost: Option<OnLost>,
@@ -236,11 +236,11 @@ impl Default for Builder {
             outage_timeout: Duration::from_secs(30),
             pool_size: 32,
             key_prefix: String::new(),
+            trust: Trust::default(),
             credentials: None,
             database: None,
             sharded_pubsub: None,
             wait_replicas: None,
-            trust: Trust::default(),
             #[cfg(feature = "mysql")]
             lock_table: "redlatch".to_owned(),
             on_lost: None,
@@ -297,6 +297,31 @@ impl Builder {
         self
     }
 
+    /// Trusts the certificate authorities in `pem`, one or several, and no others.
+    ///
+    /// For `rediss://` alone; another URL is refused then. Defaults to the authorities that the system trusts.
+    #[cfg(feature = "tls")]
+    pub fn ca_certificate(mut self, pem: impl AsRef<[u8]>) -> Builder {
+        self.trust.set_authorities(pem.as_ref());
+        self
+    }
+
+    /// Shows the server this certificate, which may be followed by those of its authorities, and uses this private key;
+    /// both in PEM form.
+    ///
+    /// For `rediss://` alone; another URL is refused then. Defaults to none: a server with `tls-auth-clients yes`, which
+    /// is its default, asks for one.
+    #[cfg(feature = "tls")]
+    pub fn client_certificate(
+        mut self,
+        certificate_pem: impl AsRef<[u8]>,
+        key_pem: impl AsRef<[u8]>,
+    ) -> Builder {
+        self.trust
+            .set_identity(certificate_pem.as_ref(), key_pem.as_ref());
+        self
+    }
+
     /// Sets as whom to talk to the master that the sentinels name; `""` is the default user.
     ///
     /// The user and the password in the URLs of the sentinels are for the sentinels alone. Everywhere else these stand in
@@ -349,31 +374,6 @@ impl Builder {
     /// Defaults to off.
     pub fn wait_replicas(mut self, replicas: u32, timeout: Duration) -> Builder {
         self.wait_replicas = (replicas > 0).then_some(Replication { replicas, timeout });
-        self
-    }
-
-    /// Trusts the certificate authorities in `pem`, one or several, and no others.
-    ///
-    /// For `rediss://` alone; another URL is refused then. Defaults to the authorities that the system trusts.
-    #[cfg(feature = "tls")]
-    pub fn ca_certificate(mut self, pem: impl AsRef<[u8]>) -> Builder {
-        self.trust.set_authorities(pem.as_ref());
-        self
-    }
-
-    /// Shows the server this certificate, which may be followed by those of its authorities, and uses this private key;
-    /// both in PEM form.
-    ///
-    /// For `rediss://` alone; another URL is refused then. Defaults to none: a server with `tls-auth-clients yes`, which
-    /// is its default, asks for one.
-    #[cfg(feature = "tls")]
-    pub fn client_certificate(
-        mut self,
-        certificate_pem: impl AsRef<[u8]>,
-        key_pem: impl AsRef<[u8]>,
-    ) -> Builder {
-        self.trust
-            .set_identity(certificate_pem.as_ref(), key_pem.as_ref());
         self
     }
 
@@ -511,12 +511,12 @@ impl Builder {
             command_timeout: self.command_timeout,
             connect_timeout: self.connect_timeout,
             pool_size: self.pool_size,
+            trust: self.trust.clone(),
             lease: self.watchdog_timeout,
             access: self.credentials.clone(),
             database: self.database.unwrap_or_default(),
             sharded: self.sharded_pubsub,
             replication: self.wait_replicas,
-            trust: self.trust.clone(),
         }
     }
 

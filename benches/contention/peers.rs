@@ -1,4 +1,4 @@
-//! The package of rslock and redis-lock.
+//! The package of the other lock crates.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub(crate) fn build() -> Option<PathBuf> {
         failed => {
             eprintln!();
             eprintln!(
-                "!! rslock and redis-lock are LEFT OUT: {} cannot be built ({failed:?})",
+                "!! the other crates are LEFT OUT: {} cannot be built ({failed:?})",
                 package.display()
             );
             eprintln!();

@@ -1,8 +1,9 @@
 //! The tables and the JSON object.
 
 /// What is printed at the end.
-#[derive(Default)]
 pub(crate) struct Report {
+    /// Those of the JSON object.
+    keys: &'static [&'static str],
     tables: Vec<Table>,
     values: Vec<(&'static str, f64)>,
     two_holders: usize,
@@ -13,24 +14,23 @@ pub(crate) struct Table {
     rows: Vec<Vec<String>>,
 }
 
-const KEYS: [&str; 7] = [
-    "w3_fairness",
-    "w3_requests_per_acq",
-    "w3_vs_bare_pairs",
-    "w4_cold_rtts",
-    "w5_fairness",
-    "w5_requests_per_acq",
-    "w5_vs_bare_pairs",
-];
-
 impl Report {
+    pub(crate) fn of(keys: &'static [&'static str]) -> Report {
+        Report {
+            keys,
+            tables: Vec::new(),
+            values: Vec::new(),
+            two_holders: 0,
+        }
+    }
+
     pub(crate) fn table(&mut self, table: Table) {
         self.tables.push(table);
     }
 
     /// Adds a value to the JSON object.
     pub(crate) fn value(&mut self, key: &'static str, value: f64) {
-        assert!(KEYS.contains(&key), "a known key: {key}");
+        assert!(self.keys.contains(&key), "a known key: {key}");
         self.values.push((key, value));
     }
 
@@ -45,13 +45,14 @@ impl Report {
             println!();
             table.print();
         }
-        let json = KEYS.map(|key| {
-            let value = self.values.iter().find(|(known, _)| *known == key);
+        let json = self.keys.iter().map(|key| {
+            let value = self.values.iter().find(|(known, _)| known == key);
             match value {
                 Some((_, value)) => format!("\"{key}\":{}", (value * 1000.0).round() / 1000.0),
                 None => format!("\"{key}\":null"),
             }
         });
+        let json: Vec<String> = json.collect();
         println!();
         println!("{{{}}}", json.join(","));
         assert_eq!(

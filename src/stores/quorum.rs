@@ -79,7 +79,7 @@ struct Spread {
 
 /// The store that is made of others.
 pub(crate) struct Quorum {
-    nodes: Vec<Node>,
+    nodes: Vec<Arc<Node>>,
     needed: usize,
     settings: Settings,
     signals: Arc<Signals>,
@@ -107,14 +107,16 @@ impl Quorum {
     ) -> Result<Quorum> {
         let ballot = Ballot::new(stores.len(), settings.max_lease, settings.trusts_new_nodes);
         let ballot = Arc::new(ballot);
-        let nodes: Vec<Node> = stores
+        let nodes: Vec<Arc<Node>> = stores
             .into_iter()
             .enumerate()
-            .map(|(index, (store, keep))| Node {
-                store,
-                voter: Voter::new(&ballot, index),
-                shunned: Mutex::default(),
-                _keep: keep,
+            .map(|(index, (store, keep))| {
+                Arc::new(Node {
+                    store,
+                    voter: Voter::new(&ballot, index),
+                    shunned: Mutex::default(),
+                    _keep: keep,
+                })
             })
             .collect();
         let quorum = Quorum {
@@ -134,7 +136,11 @@ impl Quorum {
         {
             match enlisted {
                 Ok(Err(Abstention::SameAs(other))) => {
-                    let other = quorum.nodes.get(other).map(Node::name).unwrap_or_default();
+                    let other = quorum
+                        .nodes
+                        .get(other)
+                        .map(|node| node.name())
+                        .unwrap_or_default();
                     return Err(Error::InvalidConfig {
                         setting: "the nodes of a quorum",
                         reason: format!(
@@ -160,7 +166,7 @@ impl Quorum {
         until: Instant,
     ) -> Vec<Result<Result<(), Abstention>>> {
         let nodes = cold.iter().filter_map(|index| self.nodes.get(*index));
-        let enlist = |node: &Node| node.store.enlist(&node.voter, purpose, until);
+        let enlist = |node: &Arc<Node>| node.store.enlist(&node.voter, purpose, until);
         if cold.len() < 2 {
             return nodes.map(enlist).collect();
         }
@@ -223,7 +229,10 @@ impl Quorum {
     /// delay apart from the rest.
     fn in_order(&self, among: u64, purpose: Purpose<'_>) -> (Vec<usize>, Vec<usize>) {
         let all = (0..self.nodes.len()).filter(|index| among & bit(*index) != 0);
-        let is_shunned = |index: &usize| self.nodes.get(*index).is_some_and(Node::is_shunned);
+        let is_shunned = |index: &usize| {
+            let node = self.nodes.get(*index);
+            node.is_some_and(|node| node.is_shunned(purpose))
+        };
         let (shunned, mut order): (Vec<usize>, Vec<usize>) = all.partition(is_shunned);
         if order.len() < self.needed {
             order.extend(shunned);
@@ -250,7 +259,19 @@ impl Quorum {
             .map_or(self.all(), |spread| spread.nodes)
     }
 
+    /// Says why no majority did what it was asked.
     fn no_quorum(&self, lock: &Arc<str>, said: &[Option<Said>]) -> Error {
+        let hopeless = |said: &Said| match said {
+            Said::Failed(error) if !error.is_retryable() => Some(error.clone()),
+            _ => None,
+        };
+        let mut hopeless: Vec<Error> = said.iter().flatten().filter_map(hopeless).collect();
+        if self.nodes.len() - hopeless.len() < self.needed
+            && let Some(error) = hopeless.pop()
+        {
+            // Asking again cannot mend it.
+            return error;
+        }
         let is = |what: fn(&Said) -> bool| said.iter().flatten().filter(|said| what(said)).count();
         let granted = is(|said| matches!(said, Said::Granted));
         let refused = is(|said| matches!(said, Said::Refused(_) | Said::Lacks(_)));
@@ -274,7 +295,10 @@ impl Quorum {
                     Some(Said::Refused(_)) => "refused".to_owned(),
                     Some(Said::Lacks(_)) => "has no such hold".to_owned(),
                     Some(Said::Unknown(_, error) | Said::Failed(error)) => reason_of(error),
-                    None => node.shunned.lock().reason.clone(),
+                    None => match &*node.shunned.lock().reason {
+                        "" => "no reply in time".to_owned(),
+                        reason => reason.to_owned(),
+                    },
                 },
             })
             .collect()
@@ -305,12 +329,12 @@ impl Quorum {
             .map(|index| doubt.not_after(index))
             .collect();
         doubt.not_after = not_after.into();
+        let purpose = Purpose::Request(Some(&doubt.visitor));
         let open = doubt.not_after.iter().zip(&self.nodes).enumerate();
         let open = open
-            .filter(|(_, (not_after, node))| **not_after != SETTLED && !node.is_shunned())
+            .filter(|(_, (not_after, node))| **not_after != SETTLED && !node.is_shunned(purpose))
             .map(|(index, _)| index)
             .collect();
-        let purpose = Purpose::Request(Some(&doubt.visitor));
         let order = self.warm_and_cold(open, purpose);
         let mut sky = self.launch(order, purpose, lease, until, |index, node, by| {
             let doubt = Doubt {
@@ -376,18 +400,7 @@ impl Quorum {
             })
             .collect();
         if granted + refusals.len() < self.needed {
-            let hopeless: Vec<&Error> = said
-                .iter()
-                .filter_map(|said| match said {
-                    Some(Said::Failed(error)) if !error.is_retryable() => Some(error),
-                    _ => None,
-                })
-                .collect();
-            let error = match hopeless.first() {
-                // Waiting cannot mend it.
-                Some(error) if self.nodes.len() - hopeless.len() < self.needed => (*error).clone(),
-                _ => self.no_quorum(&claim.name, said),
-            };
+            let error = self.no_quorum(&claim.name, said);
             return match leftover {
                 Some(doubt) => Ok(Attempt::Unknown { doubt, error }),
                 None => Err(error),
@@ -533,7 +546,8 @@ impl Store for Quorum {
         let is_first = claim.count == 0;
         if tally.granted() >= self.needed {
             self.note_round_trip(begun.elapsed());
-            for (index, answer) in std::mem::take(&mut sky.landed) {
+            // What is there need not be read by whoever uses the connection next.
+            while let Some((index, answer)) = sky.next_arrived(begun) {
                 tally.note(index, self.hear(index, answer));
             }
             let may_have = tally.may_have() | sky.bits();
@@ -855,7 +869,7 @@ impl Store for Quorum {
     }
 
     fn node(&self) -> Arc<str> {
-        let names: Vec<_> = self.nodes.iter().map(Node::name).collect();
+        let names: Vec<_> = self.nodes.iter().map(|node| node.name()).collect();
         names.join(", ").into()
     }
 
@@ -972,17 +986,41 @@ impl Node {
         self.store.node()
     }
 
-    fn is_shunned(&self) -> bool {
-        let mut shunned = self.shunned.lock();
-        match shunned.until {
-            Some(until) if Instant::now() < until => true,
-            Some(_) => {
-                // Whoever comes first tries it; until that has an answer the others leave it alone.
-                shunned.until = Some(Instant::now() + shunned.pause);
-                false
+    /// Whether it is to be left alone.
+    fn is_shunned(self: &Arc<Node>, purpose: Purpose<'_>) -> bool {
+        let until = {
+            let mut shunned = self.shunned.lock();
+            let now = Instant::now();
+            match shunned.until {
+                Some(until) if now < until => return true,
+                Some(_) => {
+                    // Whoever comes first tries it; until that has an answer the others leave it alone.
+                    let until = now + shunned.pause;
+                    shunned.until = Some(until);
+                    until
+                }
+                None => return false,
             }
-            None => false,
-        }
+        };
+        !self.store.is_warm(purpose) && self.connect_aside(purpose, until)
+    }
+
+    /// Connects to it on a thread of its own, because it may still be silent and nobody is to wait for that. Returns
+    /// whether there is room for a thread.
+    fn connect_aside(self: &Arc<Node>, purpose: Purpose<'_>, until: Instant) -> bool {
+        let node = Arc::clone(self);
+        let purpose = match purpose {
+            Purpose::Renewal => Purpose::Renewal,
+            Purpose::Request(_) | Purpose::Vote(_) => Purpose::Request(None),
+        };
+        let named = thread::Builder::new().name("redlatch-connect".to_owned());
+        let started = named.spawn(
+            move || match node.store.enlist(&node.voter, purpose, until) {
+                Err(error) if error.is_retryable() => node.shun(&error),
+                _ => node.pardon(),
+            },
+        );
+        started.is_ok()
     }
 
     /// Leaves it alone for a while, after an error that means that asking it costs its time-out.
@@ -1070,6 +1108,8 @@ struct Sky<'a, T> {
     /// When those without an answer are given up.
     by: Instant,
     landed: Vec<(usize, T)>,
+    /// Those for which something has arrived.
+    arrived: Vec<(usize, Box<dyn Aloft<T> + 'a>)>,
     aloft: Vec<(usize, Box<dyn Aloft<T> + 'a>)>,
 }
 
@@ -1078,6 +1118,7 @@ impl<'a, T> Sky<'a, T> {
         Sky {
             by,
             landed: Vec::new(),
+            arrived: Vec::new(),
             aloft: Vec::new(),
         }
     }
@@ -1090,14 +1131,17 @@ impl<'a, T> Sky<'a, T> {
     }
 
     fn len(&self) -> usize {
-        self.landed.len() + self.aloft.len()
+        self.landed.len() + self.arrived.len() + self.aloft.len()
     }
 
     /// The nodes whose answers are still to come.
     fn bits(&self) -> u64 {
-        let aloft = self.aloft.iter().map(|(index, _)| *index);
+        let unread = self.aloft.iter().chain(&self.arrived);
+        let unread = unread.map(|(index, _)| *index);
         let landed = self.landed.iter().map(|(index, _)| *index);
-        aloft.chain(landed).fold(0, |bits, index| bits | bit(index))
+        unread
+            .chain(landed)
+            .fold(0, |bits, index| bits | bit(index))
     }
 
     /// The next answer; when the time is over each says that it had none. `None` after the last.
@@ -1119,21 +1163,41 @@ impl<'a, T> Sky<'a, T> {
     /// The next answer that comes until `until`.
     fn next_within(&mut self, until: Instant) -> Option<(usize, T)> {
         loop {
-            if let Some(next) = self.landed.pop() {
+            if let Some(next) = self.next_arrived(until) {
                 return Some(next);
             }
-            let ready = self.wait(until)?;
-            let (index, flight) = self.aloft.swap_remove(ready);
-            // It may have come in part; the rest has its time, too.
+            self.wait(until)?;
+        }
+    }
+
+    /// The next answer that is there. One that has come in part has until `until` for the rest, but a little in any case.
+    fn next_arrived(&mut self, until: Instant) -> Option<(usize, T)> {
+        if let Some(next) = self.landed.pop() {
+            return Some(next);
+        }
+        while let Some((index, flight)) = self.arrived.pop() {
             let whole_by = until.max(Instant::now() + Duration::from_millis(5));
             if let Some(answer) = flight.land(whole_by) {
                 return Some((index, answer));
             }
         }
+        None
     }
 
-    /// Waits until something arrives for one of the flights.
-    fn wait(&self, until: Instant) -> Option<usize> {
+    /// Waits until something arrives for some of the flights.
+    fn wait(&mut self, until: Instant) -> Option<()> {
+        let arrived = self.poll(until)?;
+        for at in (0..self.aloft.len()).rev() {
+            if arrived & bit(at) != 0 {
+                let flight = self.aloft.swap_remove(at);
+                self.arrived.push(flight);
+            }
+        }
+        Some(())
+    }
+
+    /// The flights for which something has arrived, by their places, a bit each.
+    fn poll(&self, until: Instant) -> Option<u64> {
         if self.aloft.is_empty() {
             return None;
         }
@@ -1141,7 +1205,7 @@ impl<'a, T> Sky<'a, T> {
         for (at, (_, flight)) in self.aloft.iter().enumerate() {
             match flight.fd() {
                 Some(fd) => fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN)),
-                None => return Some(at),
+                None => return Some(bit(at)),
             }
         }
         loop {
@@ -1153,9 +1217,13 @@ impl<'a, T> Sky<'a, T> {
             match rustix::event::poll(&mut fds, Some(&timeout)) {
                 Ok(0) | Err(rustix::io::Errno::INTR) if Instant::now() < until => {}
                 Ok(0) => return None,
-                Ok(_) => return fds.iter().position(|fd| !fd.revents().is_empty()),
+                Ok(_) => {
+                    let arrived = fds.iter().enumerate();
+                    let arrived = arrived.filter(|(_, fd)| !fd.revents().is_empty());
+                    return Some(arrived.fold(0, |bits, (at, _)| bits | bit(at)));
+                }
                 // There is no memory to wait with: reading waits, too.
-                Err(_) => return Some(0),
+                Err(_) => return Some(bit(0)),
             }
         }
     }

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Client, Error, LossCause};
 
-use crate::jvm::{Exception, Jvm, Redisson, is_illegal_monitor_state, settle, version};
+use crate::driver::Exception;
+use crate::jvm::{Jvm, Redisson, is_illegal_monitor_state, settle, version};
 use crate::kit::child::{arg, listen, say};
 use crate::kit::{Child, Monitor, RedisServer, eventually, ms};
 use crate::place::{LEASE, LONG, PATIENCE, Place, SLACK, Turn, elsewhere, report, timed};

@@ -7,43 +7,22 @@
     reason = "a test that cannot go on has failed"
 )]
 
-use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
+use crate::driver::{Answer, Driver, Exception, Pending, unique};
 use crate::kit::ms;
-
-/// More than any command takes, the start of the JVM included.
-const LIMIT: Duration = Duration::from_secs(120);
 
 /// How long Redisson waits for a reply, as it does by default.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What Redisson threw.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Exception {
-    /// The class, without its package.
-    pub(crate) class: String,
-    pub(crate) message: String,
-}
-
-type Answer = Result<String, Exception>;
-type Asked = Arc<Mutex<HashMap<u64, Sender<Answer>>>>;
-
 /// A JVM, killed by drop.
 pub(crate) struct Jvm {
-    process: Mutex<Child>,
-    stdin: Mutex<ChildStdin>,
-    asked: Asked,
-    log: PathBuf,
+    driver: Arc<Driver>,
 }
 
 /// The version of Redisson under test.
@@ -56,11 +35,6 @@ pub(crate) fn version() -> (u32, u32) {
 fn version_text() -> String {
     std::env::var("REDISSON")
         .expect("REDISSON names the version to test against; `make interop` sets it")
-}
-
-fn unique() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 impl Jvm {
@@ -77,18 +51,8 @@ impl Jvm {
             .join("tests/interop/redisson/target")
             .join(version_text())
             .join("driver.jar");
-        assert!(
-            jar.exists(),
-            "{} is missing; `make interop` builds it",
-            jar.display()
-        );
-        let log = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!(
-            "jvm-{}-{}.log",
-            std::process::id(),
-            unique()
-        ));
-        let mut process = Command::new("java")
-            .args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m"])
+        let mut java = Command::new("java");
+        java.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m"])
             .arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
             .args(
                 std::env::var("JVM_OPTIONS")
@@ -96,133 +60,19 @@ impl Jvm {
                     .split_whitespace(),
             )
             .arg("-jar")
-            .arg(jar)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(File::create(&log).unwrap())
-            .spawn()
-            .expect("java is in the PATH; `make interop` installs it");
-        let asked = Asked::default();
-        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let (ready, is_ready) = mpsc::channel();
-        thread::spawn({
-            let asked = Arc::clone(&asked);
-            move || {
-                for line in lines.map_while(Result::ok) {
-                    if line == "ready" {
-                        let _ = ready.send(());
-                    } else {
-                        pass_on(&line, &asked);
-                    }
-                }
-                // Whoever still waits finds the channel closed.
-                locked(&asked).clear();
-            }
-        });
-        let jvm = Arc::new(Jvm {
-            stdin: Mutex::new(process.stdin.take().unwrap()),
-            process: Mutex::new(process),
-            asked,
-            log,
-        });
-        if is_ready.recv_timeout(LIMIT).is_err() {
-            panic!("the JVM does not start: {}", jvm.said());
-        }
-        jvm
+            .arg(&jar);
+        Arc::new(Jvm {
+            driver: Driver::start("jvm", &jar, java),
+        })
     }
 
     /// Ends it without a chance to say goodbye, and waits for its end.
     pub(crate) fn kill(&self) {
-        let mut process = locked(&self.process);
-        let _ = process.kill();
-        let _ = process.wait();
+        self.driver.kill();
     }
 
-    /// What it has logged.
-    fn said(&self) -> String {
-        fs::read_to_string(&self.log).unwrap_or_default()
-    }
-
-    fn ask(self: &Arc<Self>, words: &[&str]) -> Pending {
-        let number = unique();
-        let (sender, answer) = mpsc::channel();
-        locked(&self.asked).insert(number, sender);
-        let line = format!("{number}\t{}\n", words.join("\t"));
-        // A JVM that was killed answers nothing.
-        let _ = locked(&self.stdin).write_all(line.as_bytes());
-        Pending {
-            jvm: Arc::clone(self),
-            what: words.join(" "),
-            answer,
-        }
-    }
-}
-
-impl Drop for Jvm {
-    fn drop(&mut self) {
-        self.kill();
-        let _ = fs::remove_file(&self.log);
-    }
-}
-
-fn pass_on(line: &str, asked: &Asked) {
-    let words: Vec<&str> = line.split('\t').collect();
-    let Some(sender) = locked(asked).remove(&words[0].parse().unwrap_or(0)) else {
-        return;
-    };
-    let _ = sender.send(match words[..] {
-        [_, "ok", value] => Ok(value.to_owned()),
-        [_, _, class, message] => Err(Exception {
-            class: class.to_owned(),
-            message: message.to_owned(),
-        }),
-        _ => panic!("an answer of another form: {line}"),
-    });
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The answer to a command that may still run.
-pub(crate) struct Pending {
-    jvm: Arc<Jvm>,
-    what: String,
-    answer: Receiver<Answer>,
-}
-
-impl Pending {
-    /// Waits for what Redisson returned or threw.
-    #[track_caller]
-    pub(crate) fn outcome(&self) -> Answer {
-        match self.answer.recv_timeout(LIMIT) {
-            Ok(answer) => answer,
-            Err(RecvTimeoutError::Timeout) => {
-                panic!("{}: no answer; {}", self.what, self.jvm.said())
-            }
-            Err(RecvTimeoutError::Disconnected) => {
-                panic!("{}: the JVM has ended; {}", self.what, self.jvm.said())
-            }
-        }
-    }
-
-    /// Waits for what Redisson returned.
-    #[track_caller]
-    pub(crate) fn value(&self) -> String {
-        match self.outcome() {
-            Ok(value) => value,
-            Err(Exception { class, message }) => {
-                panic!("{}: {class}: {message}; {}", self.what, self.jvm.said())
-            }
-        }
-    }
-
-    /// Whether it still runs after `time`.
-    pub(crate) fn still_runs_after(&self, time: Duration) -> bool {
-        matches!(
-            self.answer.recv_timeout(time),
-            Err(RecvTimeoutError::Timeout)
-        )
+    fn ask(&self, words: &[&str]) -> Pending {
+        self.driver.ask(words)
     }
 }
 
@@ -254,7 +104,9 @@ impl Redisson {
     fn made(jvm: &Jvm, outcome: Result<Redisson, Exception>) -> Redisson {
         match outcome {
             Ok(client) => client,
-            Err(Exception { class, message }) => panic!("{class}: {message}; {}", jvm.said()),
+            Err(Exception { class, message }) => {
+                panic!("{class}: {message}; {}", jvm.driver.said())
+            }
         }
     }
 

@@ -1,12 +1,15 @@
-//! Redisson itself, in a JVM, against this library: `make interop` builds the JVM's side and runs this for several
-//! generations of Redisson.
+//! The real libraries of other languages against this one: Redisson in a JVM, in several generations, and the token
+//! locks of Python and Go. `make interop` builds what they need and runs this.
 //!
-//! Every test that needs Java is ignored, so that `cargo test` builds and names them but needs no Java.
+//! Every test that needs another language is ignored, so that `cargo test` builds and names them but needs none.
 
 mod both_ways;
 mod children;
+mod driver;
+mod foreign;
 mod hostile;
 mod jvm;
 #[path = "../it/kit/mod.rs"]
 mod kit;
 mod place;
+mod token;

@@ -302,7 +302,9 @@ fn a_fixed_lease_is_not_renewed_and_ends(place: &Place) {
     lock.lock().unwrap();
     assert!(lock.is_valid());
     assert!(other.try_lock_for(Duration::from_secs(10)).unwrap());
-    assert!(start.elapsed() >= ms(500), "{:?}", start.elapsed());
+    // A quorum gives back what it does not count on any more: 1 % and 2 ms before the end.
+    let least = if place.is_slow() { ms(493) } else { ms(500) };
+    assert!(start.elapsed() >= least, "{:?}", start.elapsed());
     assert!(start.elapsed() < ms(500) + SLACK, "{:?}", start.elapsed());
     assert!(!lock.is_valid());
     let error = lock.unlock().unwrap_err();

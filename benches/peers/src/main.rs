@@ -1,8 +1,9 @@
-//! One process of rslock or redis-lock: its tasks want the same lock.
+//! One process of rslock or redis-lock: its tasks want the same lock. As `quorum` one of rslock or redlock.
 
 #[path = "../../contention/acts.rs"]
 #[allow(dead_code, reason = "the benchmark itself needs more of it")]
 mod acts;
+mod quorum;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,9 +85,15 @@ impl Peer {
     }
 }
 
-/// Does what it is told. Its arguments: who it is, the server, the name, how many tasks.
+/// Does what it is told. Its arguments: who it is, the server, the name, how many tasks; or `quorum`, who it is, the
+/// servers.
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if let [part, who, urls @ ..] = &args[..]
+        && part == "quorum"
+    {
+        return quorum::act(who, urls);
+    }
     let [who, url, name, tasks] = &args[..] else {
         panic!("four arguments")
     };

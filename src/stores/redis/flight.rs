@@ -178,9 +178,9 @@ impl<'a> Alone<'a> {
                 copies.first_sent = Some(sent);
                 copies.not_after = expiry;
                 // Nobody may be there any more to send it again if the server does not know it.
-                by_text = !boarded.wire.knows(request.script.text);
+                by_text = !boarded.wire.knows(request.script);
                 let packed = request.script.pack(by_text, &[request.key], args);
-                boarded.wire.teach(request.script.text);
+                boarded.wire.teach(request.script);
                 match boarded.wire.send(&packed, until) {
                     // The server had closed a connection that lay idle. Nothing was sent.
                     Err(Fault::NotSent(_)) if boarded.owed == 0 && !request.votes && !is_second => {

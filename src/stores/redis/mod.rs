@@ -1,4 +1,4 @@
-//! Locks on one Redis server, in Redisson's format.
+//! Locks on Redis, in Redisson's format: on one server, or behind the topologies of `home.rs` and `route.rs`.
 
 mod cluster;
 mod flight;
@@ -67,6 +67,7 @@ pub(crate) struct Settings {
     pub(crate) command_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) pool_size: u32,
+    pub(crate) trust: Trust,
     /// The lease of locks under the watchdog.
     pub(crate) lease: Duration,
     /// As whom to talk to a master that sentinels name, and in which database.
@@ -75,7 +76,6 @@ pub(crate) struct Settings {
     /// Whether unlock messages in a cluster are sharded; `None` to find it out.
     pub(crate) sharded: Option<bool>,
     pub(crate) replication: Option<Replication>,
-    pub(crate) trust: Trust,
 }
 
 /// A user, empty for the default one, and its password.
@@ -975,7 +975,6 @@ impl Store for Redis {
     }
 
     fn is_warm(&self, purpose: Purpose<'_>) -> bool {
-        // A cluster is asked the blocking way.
         let Some(Alone { node, .. }) = self.alone() else {
             return true;
         };
@@ -992,15 +991,17 @@ impl Store for Redis {
         purpose: Purpose<'_>,
         until: Instant,
     ) -> Result<Result<(), Abstention>> {
-        if let (Some(Alone { node, .. }), Purpose::Renewal) = (self.alone(), purpose) {
-            let vote = node.take_renewing(until).and_then(|mut wire| {
-                let vote = flight::vote_of(&mut wire, voter, until)?;
-                node.put_renewing(wire);
-                Ok(vote)
-            });
-            return vote.map_err(|fault| self.error(&"".into(), fault));
+        match (self.alone(), purpose) {
+            (Some(Alone { node, .. }), Purpose::Renewal) => {
+                let vote = node.take_renewing(until).and_then(|mut wire| {
+                    let vote = flight::vote_of(&mut wire, voter, until)?;
+                    node.put_renewing(wire);
+                    Ok(vote)
+                });
+                vote.map_err(|fault| self.error(&"".into(), fault))
+            }
+            _ => self.vote(&"".into(), voter, until),
         }
-        self.vote(&"".into(), voter, until)
     }
 
     fn launch_acquire<'a>(

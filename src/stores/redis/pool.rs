@@ -270,9 +270,13 @@ impl Pool {
         args: &[&[u8]],
         mut call: impl FnMut(Vec<u8>) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        let pack = |by_text| script.pack_for(self.is_sharded, by_text, keys, args);
+        let script = if self.is_sharded {
+            script.sharded()
+        } else {
+            script
+        };
         if !self.evalsha_is_off.load(Ordering::Relaxed) {
-            match call(pack(false)) {
+            match call(script.pack(false, keys, args)) {
                 Err(Fault::Server(text)) if text.starts_with("NOSCRIPT") => {}
                 Err(Fault::Server(text)) if lacks_evalsha(&text) => {
                     self.evalsha_is_off.store(true, Ordering::Relaxed)
@@ -280,7 +284,7 @@ impl Pool {
                 outcome => return outcome,
             }
         }
-        call(pack(true))
+        call(script.pack(true, keys, args))
     }
 
     pub(super) fn note_evalsha_is_off(&self) {

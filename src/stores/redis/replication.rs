@@ -47,7 +47,9 @@ impl Acknowledged {
             },
             Ok(other) => Acknowledged::Refused(super::brief(&other)),
             Err(Fault::Server(text)) => Acknowledged::Refused(text),
-            Err(_) => Acknowledged::NoAnswer,
+            Err(Fault::NotSent(_) | Fault::NoReply { .. } | Fault::Untrusted(_)) => {
+                Acknowledged::NoAnswer
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! The Lua scripts and how they are called.
 
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use redis::Cmd;
@@ -8,62 +9,49 @@ use crate::claim::Kind;
 
 /// One script, with its hash.
 pub(super) struct Script {
-    pub(super) text: &'static str,
+    text: Cow<'static, str>,
     hash: String,
-    /// The same script for nodes where unlock messages are sharded, once it is needed.
-    sharded: OnceLock<Sharded>,
-}
-
-struct Sharded {
-    text: String,
-    hash: String,
+    sharded: OnceLock<Box<Script>>,
 }
 
 impl Script {
-    fn new(text: &'static str) -> Script {
+    fn new(text: impl Into<Cow<'static, str>>) -> Script {
+        let text = text.into();
         Script {
+            hash: redis::Script::new(&text).get_hash().to_owned(),
             text,
-            hash: redis::Script::new(text).get_hash().to_owned(),
             sharded: OnceLock::new(),
         }
     }
 
-    fn sharded(&self) -> &Sharded {
+    /// What no other script of this process has.
+    pub(super) fn id(&self) -> usize {
+        self.text.as_ptr().addr()
+    }
+
+    /// The same script for a node where unlock messages are sharded.
+    pub(super) fn sharded(&self) -> &Script {
         self.sharded.get_or_init(|| {
             let text = self.text.replace("'PUBLISH'", "'SPUBLISH'");
-            let text = text.replace("'NUMSUB'", "'SHARDNUMSUB'");
-            Sharded {
-                hash: redis::Script::new(&text).get_hash().to_owned(),
-                text,
-            }
+            Box::new(Script::new(text.replace("'NUMSUB'", "'SHARDNUMSUB'")))
         })
     }
 
     /// The start of the call, by its hash or by its text, to which the keys and arguments are to be added.
     pub(super) fn command(&self, by_text: bool, keys: usize, args: usize) -> Cmd {
-        start(self.text, &self.hash, by_text, keys, args)
+        let mut command = Cmd::with_capacity(3 + keys + args, 64 * (2 + keys + args));
+        if by_text {
+            command.arg("EVAL").arg(&*self.text);
+        } else {
+            command.arg("EVALSHA").arg(&self.hash);
+        }
+        command.arg(keys);
+        command
     }
 
     /// The packed call.
     pub(super) fn pack(&self, by_text: bool, keys: &[&str], args: &[&[u8]]) -> Vec<u8> {
-        self.pack_for(false, by_text, keys, args)
-    }
-
-    /// The packed call, for a node where unlock messages may be sharded.
-    pub(super) fn pack_for(
-        &self,
-        is_sharded: bool,
-        by_text: bool,
-        keys: &[&str],
-        args: &[&[u8]],
-    ) -> Vec<u8> {
-        let (text, hash) = if is_sharded {
-            let sharded = self.sharded();
-            (&*sharded.text, &sharded.hash)
-        } else {
-            (self.text, &self.hash)
-        };
-        let mut command = start(text, hash, by_text, keys.len(), args.len());
+        let mut command = self.command(by_text, keys.len(), args.len());
         for key in keys {
             command.arg(key);
         }
@@ -72,17 +60,6 @@ impl Script {
         }
         command.get_packed_command()
     }
-}
-
-fn start(text: &str, hash: &str, by_text: bool, keys: usize, args: usize) -> Cmd {
-    let mut command = Cmd::with_capacity(3 + keys + args, 64 * (2 + keys + args));
-    if by_text {
-        command.arg("EVAL").arg(text);
-    } else {
-        command.arg("EVALSHA").arg(hash);
-    }
-    command.arg(keys);
-    command
 }
 
 /// All scripts of this store.

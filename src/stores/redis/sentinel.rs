@@ -177,11 +177,12 @@ impl Sentinel {
 
 fn ask_on(wire: &mut Wire, name: &str, until: Instant) -> Result<Option<Named>, Fault> {
     let mut packed = Vec::new();
-    for question in ["GET-MASTER-ADDR-BY-NAME", "MASTER"] {
-        let mut command = redis::cmd("SENTINEL");
-        command.arg(question).arg(name);
-        command.write_packed_command(&mut packed);
-    }
+    let mut place = redis::cmd("SENTINEL");
+    place.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
+    place.write_packed_command(&mut packed);
+    let mut master = redis::cmd("SENTINEL");
+    master.arg("MASTER").arg(name);
+    master.write_packed_command(&mut packed);
     wire.send(&packed, until)?;
     let address = wire.receive(until);
     let details = match wire.receive(until) {

@@ -149,8 +149,8 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// The same for a server at another host.
-    pub(super) fn elsewhere(&self, host: &str) -> Peer {
+    /// Another host that is to be talked to in the same way.
+    pub(super) fn at(&self, host: &str) -> Peer {
         Peer {
             config: Arc::clone(&self.config),
             host: host.into(),

@@ -27,7 +27,7 @@ impl Trust {
 pub(super) enum Peer {}
 
 impl Peer {
-    pub(super) fn elsewhere(&self, _: &str) -> Peer {
+    pub(super) fn at(&self, _: &str) -> Peer {
         match *self {}
     }
 }

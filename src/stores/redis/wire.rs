@@ -21,6 +21,7 @@ use smallvec::SmallVec;
 use socket2::{Domain, Protocol, SockAddr, SockRef, TcpKeepalive, Type};
 
 use super::Access;
+use super::scripts::Script;
 use super::tls::{Peer, Session, Trust};
 use crate::ballot::Identity;
 use crate::clock::Moment;
@@ -115,10 +116,10 @@ pub(super) struct Address {
     /// Its name in messages; has no secret in it.
     pub(super) node: Arc<str>,
     connect_timeout: Duration,
-    /// A sentinel keeps no keys, and knows few commands.
-    is_sentinel: bool,
     /// The other end of TLS; without it the connection is plain text.
     peer: Option<Peer>,
+    /// A sentinel keeps no keys, and knows few commands.
+    is_sentinel: bool,
 }
 
 impl Address {
@@ -162,8 +163,8 @@ impl Address {
             info,
             node: node.into(),
             connect_timeout,
-            is_sentinel: false,
             peer,
+            is_sentinel: false,
         })
     }
 
@@ -173,7 +174,7 @@ impl Address {
         Address {
             info: self.info.clone().set_addr(place),
             node: name_of(host, port).into(),
-            peer: self.peer.as_ref().map(|peer| peer.elsewhere(host)),
+            peer: self.peer.as_ref().map(|peer| peer.at(host)),
             ..self.clone()
         }
     }
@@ -242,7 +243,7 @@ pub(super) struct Wire {
     /// Which server it leads to, once somebody wanted to know.
     identity: Option<Arc<Identity>>,
     /// The texts of the scripts that the server has got through it.
-    taught: SmallVec<[&'static str; 4]>,
+    taught: SmallVec<[usize; 4]>,
     stream: Stream,
     parser: Parser,
     read_timeout: Option<Duration>,
@@ -479,14 +480,14 @@ impl Wire {
     }
 
     /// Whether the server surely has had this script.
-    pub(super) fn knows(&self, script: &'static str) -> bool {
-        self.taught.iter().any(|known| std::ptr::eq(*known, script))
+    pub(super) fn knows(&self, script: &Script) -> bool {
+        self.taught.contains(&script.id())
     }
 
     /// Notes that the server gets this script with what is sent.
-    pub(super) fn teach(&mut self, script: &'static str) {
+    pub(super) fn teach(&mut self, script: &Script) {
         if !self.knows(script) {
-            self.taught.push(script);
+            self.taught.push(script.id());
         }
     }
 
@@ -528,7 +529,9 @@ impl Wire {
             .unwrap_or_else(|_| [Ok(Value::Nil), Ok(Value::Nil), Ok(Value::Nil)]);
         let server = text_in(&server?);
         let run = info_field(&server, "run_id");
-        let up = info_field(&server, "uptime_in_seconds").and_then(|up| up.parse::<u64>().ok());
+        // Below zero if its clock was set back since.
+        let up = info_field(&server, "uptime_in_seconds").and_then(|up| up.parse::<i64>().ok());
+        let up = up.map(|up| u64::try_from(up).unwrap_or_default());
         let (Some(run), Some(up)) = (run, up) else {
             return Err(Fault::Server("INFO server has no run_id".to_owned()));
         };

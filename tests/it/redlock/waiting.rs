@@ -1,5 +1,6 @@
 //! Who waits for a quorum is woken by enough of its nodes.
 
+use std::slice::from_ref;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -48,12 +49,12 @@ fn an_unlock_wakes_a_waiter_even_if_a_minority_is_down() {
     let servers = servers(5);
     let (holder, waiter) = (redlock(&servers).lock("a"), redlock(&servers).lock("a"));
     let healthy: Vec<_> = (0..3)
-        .flat_map(|_| waits(&holder, std::slice::from_ref(&waiter)))
+        .flat_map(|_| waits(&holder, from_ref(&waiter)))
         .collect();
     servers[0].kill();
     servers[1].freeze();
     let damaged: Vec<_> = (0..3)
-        .flat_map(|_| waits(&holder, std::slice::from_ref(&waiter)))
+        .flat_map(|_| waits(&holder, from_ref(&waiter)))
         .collect();
     for (what, waits) in [("healthy", healthy), ("damaged", damaged)] {
         let middle = median(waits.clone());

@@ -1,0 +1,92 @@
+//! The servers, looked at past the roads that lead to them.
+
+use redis::Connection;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::bare;
+use crate::kit::Server;
+
+/// A server of the quorum.
+pub(crate) struct Node {
+    server: Server,
+    admin: Connection,
+}
+
+/// What a server has counted since its start.
+#[derive(Clone, Copy)]
+pub(crate) struct Counts {
+    /// Reads from sockets: as many as requests, if nobody sends two before the answer to the first.
+    pub(crate) requests: u64,
+    pub(crate) connections: u64,
+}
+
+impl Node {
+    pub(crate) fn start() -> Node {
+        let server = Server::start();
+        Node {
+            admin: bare::connect(&server.url()),
+            server,
+        }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        let url = self.server.url();
+        let (_, port) = url.rsplit_once(':').expect("a port");
+        port.parse().expect("a port")
+    }
+
+    pub(crate) fn version(&self) -> String {
+        self.server.version()
+    }
+
+    pub(crate) fn counts(&mut self) -> Counts {
+        let info: String = redis::cmd("INFO")
+            .arg("stats")
+            .query(&mut self.admin)
+            .expect("INFO");
+        let number = |name: &str| {
+            let mut lines = info.lines();
+            let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            value.and_then(|value| value.parse().ok())
+        };
+        Counts {
+            requests: number("total_reads_processed")
+                .expect("a Redis of 6.0 or newer counts reads"),
+            connections: number("total_connections_received").expect("a number"),
+        }
+    }
+
+    /// What was counted since, this question left out.
+    pub(crate) fn since(&mut self, before: Counts) -> Counts {
+        let now = self.counts();
+        Counts {
+            requests: now.requests - before.requests - 1,
+            connections: now.connections - before.connections,
+        }
+    }
+
+    /// How many keys have names that begin like this.
+    pub(crate) fn keys(&mut self, prefix: &str) -> usize {
+        let keys: Vec<String> = redis::cmd("KEYS")
+            .arg(format!("{prefix}*"))
+            .query(&mut self.admin)
+            .expect("KEYS");
+        keys.len()
+    }
+
+    /// Nobody answers any more, while the kernel goes on taking connections and requests.
+    pub(crate) fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    pub(crate) fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.server.pid())
+            .ok()
+            .and_then(Pid::from_raw);
+        kill_process(id.expect("a process id"), signal).expect("the server runs");
+    }
+}

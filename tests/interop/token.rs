@@ -1,0 +1,707 @@
+//! The token lock, on one server and on many, and the libraries of Python and Go that have the same layout.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on has failed"
+)]
+
+use std::io::Write;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redlatch::{Builder, Client, Error, Lock, Redlock};
+
+use crate::driver::Answer;
+use crate::foreign::{Foreign, ForeignLock, Peer};
+use crate::kit::child::{arg, listen, say};
+use crate::kit::proxy::Rule;
+use crate::kit::{Child, Fault, Proxy, RedisServer, ms};
+use crate::place::{LONG, PATIENCE, SLACK, Turn, timed};
+
+const ACQUIRE: &str = include_str!("../../src/stores/redis/scripts/token/acquire.lua");
+const RELEASE: &str = include_str!("../../src/stores/redis/scripts/token/release.lua");
+
+/// The lock of both sides, and its key.
+const NAME: &str = "orders";
+
+/// The lease where the end of it matters. Redlock and three languages on a busy machine may need most of a second.
+const TERM: Duration = ms(3000);
+
+/// A waiter of ours asks at most every 100 ms, give or take a half, because nobody sends it a message: in the middle it
+/// notices within 50 ms. One that sleeps as long as if messages came takes longer than this.
+const NOTICE: Duration = ms(500);
+
+/// The total time of one of our commands where requests get lost.
+const TIMEOUT: Duration = ms(400);
+
+const CHILD: Duration = Duration::from_secs(120);
+
+/// How long one of many nodes may take. The default is little for these leases on a busy machine.
+const NODE_TIMEOUT: Duration = ms(1000);
+
+/// Our side: a client, or one for each of many servers.
+enum Ours {
+    One(Client),
+    Many(Redlock),
+}
+
+impl Ours {
+    /// Opens it with clients that `builder` makes, for locks that are renewed for `lease`.
+    fn open(builder: impl Fn() -> Builder, lease: Duration, urls: &[String]) -> Ours {
+        let open = |url: &String| {
+            let builder = builder().watchdog_timeout(lease);
+            builder.open(url).unwrap()
+        };
+        if let [url] = urls {
+            return Ours::One(open(url));
+        }
+        let redlock = Redlock::builder()
+            .nodes(urls.iter().map(open))
+            .canonical()
+            .trust_new_nodes()
+            .watchdog_timeout(lease)
+            .node_timeout(NODE_TIMEOUT)
+            .build();
+        Ours::Many(redlock.unwrap())
+    }
+
+    fn lock(&self, name: &str) -> Lock {
+        match self {
+            Ours::One(client) => client.token_lock(name),
+            Ours::Many(redlock) => redlock.lock(name),
+        }
+    }
+}
+
+/// Both sides on some servers. Clients go first.
+struct Scene {
+    ours: Ours,
+    theirs: Foreign,
+    peer: Peer,
+    nodes: Vec<RedisServer>,
+    _turn: Turn,
+}
+
+impl Scene {
+    /// A scene where our locks are renewed for [`LONG`].
+    fn new(peer: Peer) -> Scene {
+        Scene::with(peer, Turn::together(), LONG)
+    }
+
+    fn with(peer: Peer, turn: Turn, lease: Duration) -> Scene {
+        let nodes: Vec<_> = (0..peer.servers).map(|_| RedisServer::start()).collect();
+        let urls: Vec<_> = nodes.iter().map(RedisServer::url).collect();
+        Scene {
+            ours: Ours::open(Client::builder, lease, &urls),
+            theirs: peer.open(&urls),
+            peer,
+            nodes,
+            _turn: turn,
+        }
+    }
+
+    fn urls(&self) -> Vec<String> {
+        self.nodes.iter().map(RedisServer::url).collect()
+    }
+
+    /// The lock of both sides.
+    fn locks(&self) -> (Lock, ForeignLock) {
+        (self.ours.lock(NAME), self.theirs.lock(NAME))
+    }
+
+    /// The token at each node, '' for none.
+    fn tokens(&self) -> Vec<String> {
+        let text = |node: &RedisServer| node.text(&["GET", NAME]).unwrap_or_default();
+        self.nodes.iter().map(text).collect()
+    }
+
+    /// Waits until nothing is left at any node.
+    #[track_caller]
+    fn is_free(&self) {
+        let start = Instant::now();
+        while self.tokens().iter().any(|found| !found.is_empty()) {
+            let tokens = self.tokens();
+            assert!(start.elapsed() < SLACK, "{tokens:?}");
+            thread::sleep(ms(2));
+        }
+    }
+
+    /// The nodes that have this token, which must be a majority: at the others something else may still end.
+    #[track_caller]
+    fn holding(&self, token: &str) -> Vec<usize> {
+        let tokens = self.tokens();
+        let held = (0..tokens.len()).filter(|node| tokens.get(*node).is_some_and(|it| it == token));
+        let held: Vec<usize> = held.collect();
+        assert!(held.len() > tokens.len() / 2, "{token}: {tokens:?}");
+        held
+    }
+
+    fn report(&self, text: &str) {
+        let _ = writeln!(std::io::stderr().lock(), "\n{}: {text}", self.peer.name());
+    }
+}
+
+/// Plays `role` in a child process; false if it is not one of this file.
+pub(crate) fn play(role: &str) -> bool {
+    match role {
+        "token holder" => {
+            let urls: Vec<String> = arg("URLS").split(' ').map(str::to_owned).collect();
+            let ours = Ours::open(Client::builder, TERM, &urls);
+            ours.lock(NAME).lock().unwrap();
+            say("held");
+            listen();
+        }
+        _ => return false,
+    }
+    true
+}
+
+fn is_lost<T: std::fmt::Debug>(result: Result<T, Error>) {
+    assert!(
+        matches!(result, Err(ref error) if error.is_lost()),
+        "{result:?}"
+    );
+}
+
+/// Fails unless the other library failed with `class`, or did not, if it does not tell.
+#[track_caller]
+fn is_told(outcome: &Answer, class: Option<&str>) {
+    let told = outcome.as_ref().err().map(|exception| &*exception.class);
+    assert_eq!(told, class, "{outcome:?}");
+}
+
+fn each_keeps_the_other_out(peer: Peer) {
+    let scene = Scene::new(peer);
+    let (ours, theirs) = scene.locks();
+    for _ in 0..3 {
+        let guard = ours.guard().unwrap();
+        assert!(!theirs.try_lock(LONG));
+        assert!(matches!(ours.try_lock(), Err(Error::NotReentrant { .. })));
+        let token = guard.visitor().as_str().to_owned();
+        assert_eq!(token.len(), 20);
+        scene.holding(&token);
+        for node in &scene.nodes {
+            // A minority may lack it: what counts is that no key is without an end.
+            let left = node.int(&["PTTL", NAME]);
+            assert!((1..=30_000).contains(&left) || left == -2, "{left}");
+        }
+        guard.unlock().unwrap();
+        scene.is_free();
+
+        assert!(theirs.lock(LONG, SLACK));
+        let held = scene.holding(&theirs.token());
+        assert!(!ours.try_lock().unwrap());
+        assert!(!ours.try_lock_for(ms(100)).unwrap());
+        assert!(ours.is_locked().unwrap());
+        assert!(!ours.is_held_by_current_thread().unwrap());
+        assert_eq!(ours.hold_count().unwrap(), 0);
+        let left = ours.remaining_lease().unwrap().unwrap();
+        assert!(left > LONG / 2 && left <= LONG, "{left:?}");
+        assert!(matches!(ours.unlock(), Err(Error::NotHeld { .. })));
+        assert_eq!(scene.holding(&theirs.token()), held);
+        theirs.unlock();
+        scene.is_free();
+    }
+}
+
+fn two_thousand_increments_of_each_and_none_is_lost(peer: Peer) {
+    const THREADS: u32 = 2;
+    const TIMES: u32 = 1000;
+    let scene = Scene::with(peer, Turn::together(), PATIENCE);
+    let counter = &scene.nodes[0];
+    let handed = AtomicU32::new(0);
+    let add = || {
+        let mut connection = counter.admin();
+        let lock = scene.ours.lock(NAME);
+        let mut own = 0;
+        for _ in 0..TIMES {
+            let guard = lock.guard().unwrap();
+            let value: Option<u32> = redis::cmd("GET")
+                .arg("counter")
+                .query(&mut connection)
+                .unwrap();
+            let value = value.unwrap_or(0);
+            handed.fetch_add(u32::from(value != own), Ordering::Relaxed);
+            own = value + 1;
+            let () = redis::cmd("SET")
+                .arg(&["counter", &own.to_string()])
+                .query(&mut connection)
+                .unwrap();
+            guard.unlock().unwrap();
+            // A moment in which somebody else may have it.
+            thread::sleep(Duration::from_micros(fastrand::u64(..2000)));
+        }
+    };
+    let (took, theirs) = timed(|| {
+        let counting: Vec<_> = (0..THREADS)
+            .map(|_| {
+                let lock = scene.theirs.lock(NAME);
+                lock.start_count(PATIENCE, &counter.url(), "counter", TIMES)
+            })
+            .collect();
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(add);
+            }
+        });
+        let handed = counting.iter().map(|counting| counting.value());
+        handed.map(|text| text.parse::<u32>().unwrap()).sum::<u32>()
+    });
+    let ours = handed.into_inner();
+    assert_eq!(
+        counter.int(&["GET", "counter"]),
+        i64::from(2 * THREADS * TIMES)
+    );
+    scene.is_free();
+    scene.report(&format!(
+        "2,000 increments of each took {took:.1?}; our threads found another's before theirs {ours} times, theirs \
+         {theirs} times"
+    ));
+    // One after the other would prove nothing.
+    assert!(ours > TIMES / 10 && theirs > TIMES / 10);
+}
+
+fn its_unlock_is_noticed_in_bounded_time(peer: Peer) {
+    let scene = Scene::new(peer);
+    let (ours, theirs) = scene.locks();
+    let mut times: Vec<Duration> = (0..9)
+        .map(|_| {
+            assert!(theirs.lock(LONG, SLACK));
+            thread::scope(|scope| {
+                let waiting = scope.spawn(|| {
+                    ours.lock().unwrap();
+                    let woken = Instant::now();
+                    ours.unlock().unwrap();
+                    woken
+                });
+                // Long enough for its sleeps to have become as long as they get.
+                thread::sleep(ms(400));
+                assert!(!waiting.is_finished());
+                let start = Instant::now();
+                theirs.unlock();
+                waiting.join().unwrap().duration_since(start)
+            })
+        })
+        .collect();
+    times.sort();
+    let (median, longest) = (times[times.len() / 2], times[times.len() - 1]);
+    scene.report(&format!(
+        "its unlock is noticed: p50 {median:.0?}, longest {longest:.0?}"
+    ));
+    assert!(median < NOTICE && longest < SLACK, "{times:?}");
+}
+
+fn our_unlock_lets_it_in(peer: Peer) {
+    let scene = Scene::new(peer);
+    let (ours, theirs) = scene.locks();
+    for _ in 0..5 {
+        let guard = ours.guard().unwrap();
+        let waiting = theirs.start_lock(LONG, LONG);
+        assert!(waiting.still_runs_after(ms(100)));
+        let (took, ()) = timed(|| {
+            guard.unlock().unwrap();
+            assert_eq!(waiting.value(), "true");
+        });
+        assert!(took < SLACK, "{took:?}");
+        theirs.unlock();
+    }
+}
+
+fn its_extension_keeps_us_out(peer: Peer) {
+    let scene = Scene::with(peer, Turn::together(), TERM);
+    let (ours, theirs) = scene.locks();
+    assert!(theirs.lock(TERM, SLACK));
+    let start = Instant::now();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            ours.lock().unwrap();
+            Instant::now()
+        });
+        while start.elapsed() < 3 * TERM + ms(200) {
+            assert!(!ours.try_lock().unwrap(), "after {:?}", start.elapsed());
+            assert!(!waiting.is_finished(), "after {:?}", start.elapsed());
+            assert_eq!(theirs.try_extend(TERM), Ok("true".into()));
+            thread::sleep(TERM / 10);
+        }
+        assert!(theirs.is_owned());
+        let before = Instant::now();
+        theirs.unlock();
+        assert!(waiting.join().unwrap() >= before);
+    });
+}
+
+fn our_watchdog_keeps_it_out(peer: Peer) {
+    let scene = Scene::with(peer, Turn::together(), TERM);
+    let (ours, theirs) = scene.locks();
+    let guard = ours.guard().unwrap();
+    let start = Instant::now();
+    while start.elapsed() < 3 * TERM + ms(200) {
+        assert!(
+            !theirs.try_lock(TERM),
+            "after {:?}, and our guard is valid: {}",
+            start.elapsed(),
+            guard.is_valid()
+        );
+        thread::sleep(ms(20));
+    }
+    assert!(guard.is_valid());
+    guard.unlock().unwrap();
+    assert!(theirs.lock(TERM, SLACK));
+    theirs.unlock();
+}
+
+fn its_killed_process_frees_the_lock_within_its_lease(peer: Peer) {
+    let scene = Scene::new(peer);
+    let doomed = peer.open_alone(&scene.urls());
+    let theirs = doomed.lock(NAME);
+    let start = Instant::now();
+    assert!(theirs.lock(TERM, SLACK));
+    assert!(!scene.locks().0.try_lock().unwrap());
+    doomed.kill();
+    let (ours, _) = scene.locks();
+    assert!(ours.try_lock_for(TERM + SLACK).unwrap());
+    let took = start.elapsed();
+    // The servers count in whole milliseconds.
+    assert!(took >= TERM - ms(2), "{took:?}");
+    scene.report(&format!(
+        "a killed process's lock of {TERM:?} was ours after {took:.1?}"
+    ));
+    ours.unlock().unwrap();
+}
+
+fn our_killed_process_frees_the_lock_within_a_lease(peer: Peer) {
+    let scene = Scene::new(peer);
+    let urls = scene.urls().join(" ");
+    let mut child = Child::spawn("token holder", &[("URLS", &urls)]);
+    child.expect_line("held", CHILD);
+    // Past the first renewals, so that it is the watchdog's lease that has to end.
+    thread::sleep(TERM);
+    let (_, theirs) = scene.locks();
+    assert!(!theirs.try_lock(LONG));
+    child.kill();
+    let (took, got) = timed(|| theirs.lock(LONG, TERM + SLACK));
+    assert!(got, "not within {took:?}");
+    theirs.unlock();
+}
+
+fn our_force_unlock_makes_it_fail(peer: Peer) {
+    let scene = Scene::new(peer);
+    let (ours, theirs) = scene.locks();
+    let (extend, unlock) = peer.gone;
+    assert!(theirs.lock(LONG, SLACK));
+    assert!(ours.force_unlock().unwrap());
+    scene.is_free();
+    if extend.is_some() {
+        assert!(!theirs.is_owned());
+        is_told(&theirs.try_extend(LONG), extend);
+    }
+    is_told(&theirs.try_unlock(), unlock);
+    scene.is_free();
+
+    // The same once it is ours, which stays ours.
+    assert!(theirs.lock(LONG, SLACK));
+    assert!(ours.force_unlock().unwrap());
+    let guard = ours.guard().unwrap();
+    if extend.is_some() {
+        assert!(!theirs.is_owned());
+        is_told(&theirs.try_extend(LONG), extend);
+    }
+    is_told(&theirs.try_unlock(), peer.taken);
+    scene.holding(guard.visitor().as_str());
+    assert!(guard.is_valid());
+    guard.unlock().unwrap();
+    assert!(!ours.force_unlock().unwrap(), "nobody holds it any more");
+}
+
+fn our_loss_leaves_its_token_alone(peer: Peer) {
+    let scene = Scene::with(peer, Turn::together(), TERM);
+    let (ours, theirs) = scene.locks();
+
+    // A lease of ours that ends.
+    let brief = ours.with_lease_time(ms(200));
+    let guard = brief.guard().unwrap();
+    assert!(theirs.lock(LONG, SLACK));
+    assert!(!guard.is_valid());
+    let held = scene.holding(&theirs.token());
+    is_lost(guard.unlock());
+    assert_eq!(scene.holding(&theirs.token()), held);
+    theirs.unlock();
+
+    // A hold under the watchdog that somebody takes away.
+    let guard = ours.guard().unwrap();
+    let lost = guard.lost();
+    for node in &scene.nodes {
+        node.cmd(&["DEL", NAME]);
+    }
+    assert!(theirs.lock(LONG, SLACK));
+    let held = scene.holding(&theirs.token());
+    lost.recv_timeout(TERM + SLACK).unwrap();
+    assert!(!guard.is_valid());
+    is_lost(guard.unlock());
+    // What a watchdog or a late release could still do.
+    thread::sleep(TERM);
+    assert_eq!(scene.holding(&theirs.token()), held);
+    theirs.unlock();
+    scene.is_free();
+}
+
+/// A client of ours behind proxies.
+struct Detour {
+    ours: Ours,
+    proxies: Vec<Proxy>,
+}
+
+impl Detour {
+    fn to(scene: &Scene) -> Detour {
+        for node in &scene.nodes {
+            for script in [ACQUIRE, RELEASE] {
+                node.cmd(&["SCRIPT", "LOAD", script]);
+            }
+        }
+        let proxies: Vec<_> = scene
+            .nodes
+            .iter()
+            .map(|node| Proxy::to(node.addr()))
+            .collect();
+        let urls: Vec<_> = proxies.iter().map(Proxy::url).collect();
+        let builder = || {
+            Client::builder()
+                .command_timeout(TIMEOUT)
+                .connect_timeout(TIMEOUT)
+        };
+        let ours = Ours::open(builder, LONG, &urls);
+        // Connections that are open, so that a fault meets no handshake.
+        ours.lock("warm").run(|_| ()).unwrap();
+        Detour { ours, proxies }
+    }
+
+    /// Holds back all requests that run `script`, by its hash or as text.
+    fn hold(&self, script: &str) -> Vec<[Rule; 2]> {
+        let hash = redis::Script::new(script).get_hash().to_owned();
+        let hold = |proxy: &Proxy| {
+            [&*hash, script].map(|needle| {
+                let needle = Some(needle.as_bytes());
+                proxy.next(usize::MAX, needle, Fault::Hold)
+            })
+        };
+        self.proxies.iter().map(hold).collect()
+    }
+}
+
+/// Sends on what the rules have held back, which is something at a majority of the nodes.
+#[track_caller]
+fn let_go(rules: Vec<[Rule; 2]>) {
+    let is_hit = |node: &&[Rule; 2]| node.iter().any(|rule| rule.hits() > 0);
+    let hit = rules.iter().filter(is_hit).count();
+    assert!(hit > rules.len() / 2, "{hit}");
+    rules.into_iter().flatten().for_each(Rule::release);
+    thread::sleep(ms(200));
+}
+
+fn our_late_requests_leave_its_token_alone(peer: Peer) {
+    let scene = Scene::new(peer);
+    let detour = Detour::to(&scene);
+    let theirs = scene.locks().1;
+    let ours = detour.ours.lock(NAME);
+
+    // An acquire comes when they have had the lock and have given it back.
+    let late = detour.hold(ACQUIRE);
+    assert!(ours.try_lock().is_err());
+    assert!(theirs.lock(LONG, SLACK));
+    theirs.unlock();
+    // What comes at the very end of its time may still be done, and is made up for later.
+    thread::sleep(ms(100));
+    let_go(late);
+    assert!(
+        theirs.try_lock(LONG),
+        "the late requests have taken nothing"
+    );
+    theirs.unlock();
+
+    // A release comes when they have the lock.
+    let guard = ours.guard().unwrap();
+    let late = detour.hold(RELEASE);
+    assert!(guard.unlock().is_err());
+    for node in &scene.nodes {
+        node.cmd(&["DEL", NAME]);
+    }
+    assert!(theirs.lock(LONG, SLACK));
+    let held = scene.holding(&theirs.token());
+    let_go(late);
+    assert_eq!(scene.holding(&theirs.token()), held);
+    theirs.unlock();
+    scene.is_free();
+}
+
+fn a_hash_of_redisson_is_the_wrong_type(peer: Peer) {
+    let scene = Scene::new(peer);
+    let (ours, theirs) = scene.locks();
+    let field = "5e0f35f6-6f5b-4f0c-9d5a-3f3f7b3cf2a1:1";
+    for node in &scene.nodes {
+        node.cmd(&["HINCRBY", NAME, field, "1"]);
+        node.cmd(&["PEXPIRE", NAME, "30000"]);
+    }
+    for result in [
+        ours.try_lock(),
+        ours.try_lock_for(ms(200)),
+        ours.lock().map(|()| true),
+        ours.is_locked(),
+        ours.force_unlock(),
+    ] {
+        assert!(matches!(result, Err(Error::WrongType { .. })), "{result:?}");
+    }
+    assert!(!theirs.try_lock(LONG));
+    for node in &scene.nodes {
+        assert_eq!(node.int(&["HGET", NAME, field]), 1);
+        assert!(node.int(&["PTTL", NAME]) > 20_000);
+        node.cmd(&["DEL", NAME]);
+    }
+    ours.lock().unwrap();
+    ours.unlock().unwrap();
+    assert!(theirs.lock(LONG, SLACK));
+    theirs.unlock();
+}
+
+fn each_keeps_the_other_out_while_a_minority_is_down(peer: Peer) {
+    let scene = Scene::new(peer);
+    let (ours, theirs) = scene.locks();
+    ours.run(|_| ()).unwrap();
+    for node in &scene.nodes[..peer.servers / 2] {
+        node.kill();
+    }
+    for _ in 0..3 {
+        let guard = ours.guard().unwrap();
+        assert!(!theirs.try_lock(LONG));
+        assert!(guard.is_valid());
+        guard.unlock().unwrap();
+        assert!(theirs.lock(LONG, LONG));
+        assert!(!ours.try_lock().unwrap());
+        theirs.unlock();
+    }
+}
+
+/// Makes the tests of a module, one for each of the functions above that are named.
+macro_rules! tests {
+    ($peer:expr => $($name:ident)*) => {
+        $(
+            #[test]
+            #[ignore = "needs Python and Go: make interop"]
+            fn $name() {
+                super::$name($peer);
+            }
+        )*
+    };
+}
+
+mod redis_py {
+    use super::*;
+
+    tests! { crate::foreign::REDIS_PY =>
+        each_keeps_the_other_out
+        two_thousand_increments_of_each_and_none_is_lost
+        its_unlock_is_noticed_in_bounded_time
+        our_unlock_lets_it_in
+        its_extension_keeps_us_out
+        our_watchdog_keeps_it_out
+        its_killed_process_frees_the_lock_within_its_lease
+        our_killed_process_frees_the_lock_within_a_lease
+        our_force_unlock_makes_it_fail
+        our_loss_leaves_its_token_alone
+        our_late_requests_leave_its_token_alone
+        a_hash_of_redisson_is_the_wrong_type
+    }
+
+    /// Its default, which never ends by itself: nobody can tell whether its holder is alive.
+    #[test]
+    #[ignore = "needs Python and Go: make interop"]
+    fn a_lock_without_a_lease_is_waited_for_and_told() {
+        let scene = Scene::new(crate::foreign::REDIS_PY);
+        let theirs = scene.locks().1;
+        let outage = ms(1500);
+        let builder = || Client::builder().outage_timeout(outage);
+        let ours = Ours::open(builder, LONG, &scene.urls()).lock(NAME);
+        assert!(theirs.try_lock(Duration::ZERO));
+        assert_eq!(scene.nodes[0].int(&["PTTL", NAME]), -1);
+        assert!(theirs.is_locked());
+        assert!(matches!(ours.try_lock(), Err(Error::NoTtl { .. })));
+        assert!(matches!(ours.remaining_lease(), Err(Error::NoTtl { .. })));
+        let (took, result) = timed(|| ours.lock());
+        assert!(matches!(result, Err(Error::NoTtl { .. })), "{result:?}");
+        assert!(took >= outage, "{took:?}");
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                ours.lock().unwrap();
+                ours.unlock().unwrap();
+            });
+            thread::sleep(ms(300));
+            theirs.unlock();
+            waiting.join().unwrap();
+        });
+    }
+
+    /// Most programs ask for replies as text.
+    #[test]
+    #[ignore = "needs Python and Go: make interop"]
+    fn it_can_read_our_token_as_text() {
+        let scene = Scene::new(crate::foreign::REDIS_PY);
+        let (ours, theirs) = scene.locks();
+        let guard = ours.guard().unwrap();
+        assert!(theirs.is_locked());
+        assert!(!theirs.is_owned());
+        guard.unlock().unwrap();
+        assert!(!theirs.is_locked());
+    }
+}
+
+mod redsync {
+    tests! { crate::foreign::REDSYNC =>
+        each_keeps_the_other_out
+        two_thousand_increments_of_each_and_none_is_lost
+        its_unlock_is_noticed_in_bounded_time
+        our_unlock_lets_it_in
+        its_extension_keeps_us_out
+        our_watchdog_keeps_it_out
+        its_killed_process_frees_the_lock_within_its_lease
+        our_killed_process_frees_the_lock_within_a_lease
+        our_force_unlock_makes_it_fail
+        our_loss_leaves_its_token_alone
+        our_late_requests_leave_its_token_alone
+        a_hash_of_redisson_is_the_wrong_type
+    }
+}
+
+mod redlock_py {
+    // It can neither extend a lock nor say that it is gone.
+    tests! { crate::foreign::REDLOCK_PY =>
+        each_keeps_the_other_out
+        two_thousand_increments_of_each_and_none_is_lost
+        its_unlock_is_noticed_in_bounded_time
+        our_unlock_lets_it_in
+        our_watchdog_keeps_it_out
+        its_killed_process_frees_the_lock_within_its_lease
+        our_killed_process_frees_the_lock_within_a_lease
+        our_force_unlock_makes_it_fail
+        our_loss_leaves_its_token_alone
+        our_late_requests_leave_its_token_alone
+        a_hash_of_redisson_is_the_wrong_type
+    }
+}
+
+mod redsync_of_five {
+    tests! { crate::foreign::REDSYNC.on(5) =>
+        each_keeps_the_other_out
+        two_thousand_increments_of_each_and_none_is_lost
+        its_unlock_is_noticed_in_bounded_time
+        our_unlock_lets_it_in
+        its_extension_keeps_us_out
+        our_watchdog_keeps_it_out
+        its_killed_process_frees_the_lock_within_its_lease
+        our_killed_process_frees_the_lock_within_a_lease
+        our_force_unlock_makes_it_fail
+        our_loss_leaves_its_token_alone
+        our_late_requests_leave_its_token_alone
+        a_hash_of_redisson_is_the_wrong_type
+        each_keeps_the_other_out_while_a_minority_is_down
+    }
+}
