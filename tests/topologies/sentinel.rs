@@ -118,8 +118,9 @@ fn waiters_hear_of_an_unlock_at_the_new_master() {
 #[ignore = "needs several servers: make topologies"]
 fn a_lock_that_was_not_copied_is_lost_and_its_holder_told() {
     let set = Sentinels::start();
-    let client = client(&set, PATIENT);
-    let other = self::client(&set, PATIENT).lock("orders");
+    let lease = Duration::from_secs(30);
+    let client = client(&set, lease);
+    let other = self::client(&set, lease).lock("orders");
     for replica in &set.nodes[1..] {
         replica.freeze();
     }
@@ -130,10 +131,11 @@ fn a_lock_that_was_not_copied_is_lost_and_its_holder_told() {
     for replica in &set.nodes[1..] {
         replica.thaw();
     }
+    set.wait_for_master_after(0);
     let lost = guard.lost();
     let holder = other.guard().unwrap();
     // The renewal comes when a third of the lease is over, the holder of this long one need not wait for its end.
-    let loss = lost.recv_timeout(PATIENT * 2 / 3).unwrap();
+    let loss = lost.recv_timeout(lease * 2 / 3).unwrap();
     // The renewal may have come before the next holder.
     let successor = LossCause::HeldBy(holder.visitor().to_string());
     assert!([LossCause::Gone, successor].contains(&loss.cause), "{loss}");
