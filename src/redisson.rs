@@ -1,7 +1,7 @@
 //! Redisson beside this library: what is shared, what was tested, and how to move from one to the other.
 //!
-//! On one server and database, `client.lock(name)` and `redisson.getLock(name)` are the same lock, so programs can be
-//! moved one at a time, in any order, and back.
+//! On one server and database, behind the same sentinels or in one cluster, `client.lock(name)` and
+//! `redisson.getLock(name)` are the same lock, so programs can be moved one at a time, in any order, and back.
 //!
 //! # What was tested
 //!
@@ -19,6 +19,7 @@
 //! | names with `:`, spaces, a `{tag}` or text beyond ASCII | ✓ | ✓ | ✓ |
 //! | [`key_prefix`](crate::Builder::key_prefix) is a `NameMapper` | has none: put the prefix into the name | ✓, set at `useSingleServer()` | ✓, set at `Config` |
 //! | lost, late and doubled requests of this library | ✓ | ✓ | ✓ |
+//! | behind sentinels and in a cluster: exclusion, wake-ups, watchdogs, `forceUnlock`, the death of a master | ✓ | ✓ | ✓ |
 //! | an acquire of Redisson that is executed twice, its issue 7367 | one lease | one lease | one lease |
 //!
 //! The last line is how long everybody else is kept out at most: Redisson counts two holds, gives one back and stops
@@ -33,6 +34,13 @@
 //! | fair locks of the same name exclude ours | ✓ | ✓ | ✓ |
 //! | spin and fenced locks do | not there | ✓ | ✓ |
 //! | a read-write lock of the same name | does not see ours | does not see ours | does not see ours |
+//! | messages in a cluster of Redis 7 | plain | sharded or plain, by chance | sharded |
+//!
+//! **In a cluster, [`sharded_pubsub`](crate::Builder::sharded_pubsub) must be what Redisson does**: `false` with 3.14.0,
+//! the default with 4.7.0. 3.27.2 decides by chance, each client for itself: it asks any master with a `SPUBLISH` to the
+//! channel with the empty name, and takes the `MOVED` of one that has not its slot for a no. Where the two differ,
+//! locks exclude each other all the same, but an unlock does not wake the other side: we look again within about a
+//! second, Redisson when the lease is over. Behind sentinels all messages are plain.
 //!
 //! **Do not use one name for two kinds of locks.** We refuse the name of a read-write lock
 //! ([`Error::WrongType`](crate::Error::WrongType)) and never damage it, but it takes itself for the first where we hold

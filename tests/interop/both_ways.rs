@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Client, Error, LossCause};
+use redlatch::{Client, Error, Lock, LossCause};
 
 use crate::driver::Exception;
 use crate::jvm::{Jvm, Redisson, is_illegal_monitor_state, settle, version};
@@ -18,7 +18,7 @@ use crate::kit::{Child, Monitor, RedisServer, eventually, ms};
 use crate::place::{LEASE, LONG, PATIENCE, Place, SLACK, Turn, elsewhere, report, timed};
 
 /// A wake-up by a message takes less; the cap of our sleep and every lease are longer.
-const WAKE_UP: Duration = ms(500);
+pub(crate) const WAKE_UP: Duration = ms(500);
 
 const CHILD: Duration = Duration::from_secs(120);
 
@@ -30,7 +30,7 @@ pub(crate) fn play(role: &str) -> bool {
             let client = client.open(&arg("URL")).unwrap();
             say("ready");
             listen();
-            count(&client, &arg("URL"), 2, 1000);
+            count(&client.lock("orders"), &arg("URL"), 2, 1000);
             say("counted");
         }
         "holder" => {
@@ -45,11 +45,10 @@ pub(crate) fn play(role: &str) -> bool {
     true
 }
 
-/// Adds `times` to the counter in each of so many threads, by GET and SET under the lock.
-fn count(client: &Client, url: &str, threads: usize, times: u32) {
+/// Adds `times` to the counter at `url` in each of so many threads, by GET and SET under the lock.
+pub(crate) fn count(lock: &Lock, url: &str, threads: usize, times: u32) {
     let add = || {
         let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
-        let lock = client.lock("orders");
         for _ in 0..times {
             let guard = lock.guard().unwrap();
             let value: Option<u64> = redis::cmd("GET")
@@ -80,9 +79,12 @@ fn ten_thousand_increments_and_none_is_lost() {
     let (took, ()) = timed(|| {
         child.tell("go");
         let java: Vec<_> = (0..4)
-            .map(|_| place.java.thread().start_count("orders", "counter", 1000))
+            .map(|_| {
+                let thread = place.java.thread();
+                thread.start_count("orders", &place.java, "counter", 1000)
+            })
             .collect();
-        count(&place.rust, &url, 4, 1000);
+        count(&place.rust.lock("orders"), &url, 4, 1000);
         child.expect_line("counted", CHILD);
         java.iter().for_each(|counting| {
             counting.value();
@@ -170,7 +172,7 @@ fn our_line_does_not_starve_redisson() {
     assert!(place.hash("orders").is_empty());
 }
 
-fn bounded(what: &str, mut times: Vec<Duration>) {
+pub(crate) fn bounded(what: &str, mut times: Vec<Duration>) {
     times.sort();
     let median = times[times.len() / 2];
     let longest = times[times.len() - 1];
@@ -275,7 +277,7 @@ fn a_shorter_nested_lease_shortens_only_redisson_s_hold() {
 }
 
 /// Three leases, in which one side tries again and again.
-fn is_refused_for_three_leases(mut attempt: impl FnMut() -> bool) {
+pub(crate) fn is_refused_for_three_leases(mut attempt: impl FnMut() -> bool) {
     let start = Instant::now();
     while start.elapsed() < 3 * LEASE + ms(200) {
         assert!(!attempt(), "after {:?}", start.elapsed());

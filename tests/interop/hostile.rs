@@ -206,11 +206,8 @@ fn no_increment_is_lost_while_our_requests_meet_faults() {
     let scene = Scene::with(PATIENCE);
     let java: Vec<_> = (0..2)
         .map(|_| {
-            scene
-                .place
-                .java
-                .thread()
-                .start_count("orders", "counter", EACH)
+            let java = &scene.place.java;
+            java.thread().start_count("orders", java, "counter", EACH)
         })
         .collect();
     let add = |seed: usize| {

@@ -20,6 +20,12 @@ use crate::kit::ms;
 /// How long Redisson waits for a reply, as it does by default.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
+/// The mode of a client of one server.
+const SINGLE: &str = "single";
+
+/// The mode of a client of a cluster.
+pub(crate) const CLUSTER: &str = "cluster";
+
 /// A JVM, killed by drop.
 pub(crate) struct Jvm {
     driver: Arc<Driver>,
@@ -86,7 +92,21 @@ impl Redisson {
     /// Makes a client of the server at `url`.
     #[track_caller]
     pub(crate) fn open(jvm: &Arc<Jvm>, url: &str, watchdog: Duration) -> Redisson {
-        Redisson::made(jvm, Redisson::try_open(jvm, url, watchdog, TIMEOUT, ""))
+        let outcome = Redisson::try_open(jvm, SINGLE, url, watchdog, TIMEOUT, "");
+        Redisson::made(jvm, outcome)
+    }
+
+    /// Makes a client of a cluster, with [`CLUSTER`] for `mode`, or else of the master that sentinels know by the name
+    /// `mode`.
+    #[track_caller]
+    pub(crate) fn open_set(
+        jvm: &Arc<Jvm>,
+        mode: &str,
+        urls: &[String],
+        watchdog: Duration,
+    ) -> Redisson {
+        let outcome = Redisson::try_open(jvm, mode, &urls.join(" "), watchdog, TIMEOUT, "");
+        Redisson::made(jvm, outcome)
     }
 
     /// Makes a client that waits for a reply no longer than `timeout`.
@@ -97,7 +117,8 @@ impl Redisson {
         watchdog: Duration,
         timeout: Duration,
     ) -> Redisson {
-        Redisson::made(jvm, Redisson::try_open(jvm, url, watchdog, timeout, ""))
+        let outcome = Redisson::try_open(jvm, SINGLE, url, watchdog, timeout, "");
+        Redisson::made(jvm, outcome)
     }
 
     #[track_caller]
@@ -117,20 +138,23 @@ impl Redisson {
         watchdog: Duration,
         prefix: &str,
     ) -> Result<Redisson, Exception> {
-        Redisson::try_open(jvm, url, watchdog, TIMEOUT, prefix)
+        Redisson::try_open(jvm, SINGLE, url, watchdog, TIMEOUT, prefix)
     }
 
     fn try_open(
         jvm: &Arc<Jvm>,
-        url: &str,
+        mode: &str,
+        urls: &str,
         watchdog: Duration,
         timeout: Duration,
         prefix: &str,
     ) -> Result<Redisson, Exception> {
         let name = format!("client{}", unique());
         let [watchdog, timeout] = [watchdog, timeout].map(|time| time.as_millis().to_string());
-        jvm.ask(&[&name, "open", &name, url, &watchdog, &timeout, prefix])
-            .outcome()?;
+        let words = [
+            &name, "open", &name, mode, urls, &watchdog, &timeout, prefix,
+        ];
+        jvm.ask(&words).outcome()?;
         Ok(Redisson {
             jvm: Arc::clone(jvm),
             name,
@@ -178,9 +202,22 @@ impl JavaThread {
         }
     }
 
-    /// Starts to add to `counter` under the lock `lock`, each time by one.
-    pub(crate) fn start_count(&self, lock: &str, counter: &str, times: u32) -> Pending {
-        let words = [&self.name, "count", &self.client, lock, counter];
+    /// Starts to add to `counter`, which is where `other` is, under the lock `lock`, each time by one.
+    pub(crate) fn start_count(
+        &self,
+        lock: &str,
+        other: &Redisson,
+        counter: &str,
+        times: u32,
+    ) -> Pending {
+        let words = [
+            &self.name,
+            "count",
+            &self.client,
+            lock,
+            &other.name,
+            counter,
+        ];
         self.jvm.ask(&[&words[..], &[&times.to_string()]].concat())
     }
 }

@@ -1,8 +1,11 @@
-//! The real libraries of other languages against this one: Redisson in a JVM, in several generations, and the token
-//! locks of Python and Go. `make interop` builds what they need and runs this.
+//! The real libraries of other languages against this one: Redisson in a JVM, in several generations, on one server,
+//! behind sentinels and in a cluster, and the token locks of Python and Go. `make interop` builds what they need and
+//! runs this.
 //!
 //! Every test that needs another language is ignored, so that `cargo test` builds and names them but needs none.
 
+#[path = "../topologies/bed/mod.rs"]
+mod bed;
 mod both_ways;
 mod children;
 mod driver;
@@ -13,3 +16,4 @@ mod jvm;
 mod kit;
 mod place;
 mod token;
+mod topologies;

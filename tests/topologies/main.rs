@@ -20,6 +20,7 @@ mod kit;
 mod laws;
 mod network;
 mod replicas;
+mod selftest;
 mod sentinel;
 mod shop;
 #[cfg(feature = "tls")]

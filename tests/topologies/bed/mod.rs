@@ -7,13 +7,17 @@
     unreachable_pub,
     reason = "a bed offers more than one run of the tests uses"
 )]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a bed that does not work is a failed test"
+)]
 
 pub mod certificates;
 pub mod cluster;
 pub mod liar;
 pub mod node;
 pub mod replicas;
-mod selftest;
 pub mod sentinels;
 
 use std::thread;

@@ -20,6 +20,8 @@ import org.redisson.api.RBucket;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
+import org.redisson.config.BaseConfig;
+import org.redisson.config.BaseMasterSlaveServersConfig;
 import org.redisson.config.Config;
 import org.redisson.config.SingleServerConfig;
 
@@ -32,9 +34,11 @@ import org.redisson.config.SingleServerConfig;
  * order in which commands end.
  *
  * <pre>
- * open   client url watchdogMillis timeoutMillis prefix     makes a client; the prefix may be empty
+ * open   client mode urls watchdogMillis timeoutMillis prefix     makes a client, see
+ *                                             {@link #servers}; the prefix may be empty
  * close  client
- * count  client lock counter times            adds to a counter that only the lock protects, by GET and SET
+ * count  client lock other counter times      adds to a counter at another client that only the lock protects, by GET
+ *                                             and SET
  * owner  client                               the field under which this thread stands in the hash of a lock
  * lock, unlock, ...   client kind name ...    see {@link #operate}; kind is plain, read, write, fair, spin or fenced
  * </pre>
@@ -80,7 +84,8 @@ public final class Driver {
                 CLIENTS.remove(words.get(0)).shutdown(0, 0, TimeUnit.MILLISECONDS);
                 return "closed";
             case "count":
-                return count(client(words.get(0)), words.get(1), words.get(2), Integer.parseInt(words.get(3)));
+                RLock protecting = client(words.get(0)).getLock(words.get(1));
+                return count(protecting, client(words.get(2)), words.get(3), Integer.parseInt(words.get(4)));
             case "owner":
                 return id(client(words.get(0))) + ":" + Thread.currentThread().getId();
             default:
@@ -148,8 +153,7 @@ public final class Driver {
         }
     }
 
-    private static long count(RedissonClient client, String name, String counter, int times) {
-        RLock lock = client.getLock(name);
+    private static long count(RLock lock, RedissonClient client, String counter, int times) {
         RBucket<String> bucket = client.getBucket(counter, StringCodec.INSTANCE);
         for (int i = 0; i < times; i++) {
             lock.lock();
@@ -164,24 +168,47 @@ public final class Driver {
     }
 
     private static String open(List<String> words) throws Exception {
-        String prefix = words.get(4);
+        String prefix = words.get(5);
         Config config = new Config();
         config.setThreads(8);
         config.setNettyThreads(2);
-        config.setLockWatchdogTimeout(Long.parseLong(words.get(2)));
-        SingleServerConfig server = config.useSingleServer();
-        server.setAddress(words.get(1));
-        server.setTimeout(Integer.parseInt(words.get(3)));
-        server.setConnectionMinimumIdleSize(1);
-        server.setConnectionPoolSize(16);
-        server.setSubscriptionConnectionMinimumIdleSize(1);
-        server.setSubscriptionConnectionPoolSize(4);
+        config.setLockWatchdogTimeout(Long.parseLong(words.get(3)));
+        BaseConfig<?> servers = servers(config, words.get(1), words.get(2).split(" "));
+        servers.setTimeout(Integer.parseInt(words.get(4)));
         if (!prefix.isEmpty()) {
-            setPrefix(config, server, prefix);
+            setPrefix(config, servers, prefix);
         }
         RedissonClient client = Redisson.create(config);
         CLIENTS.put(words.get(0), client);
         return "opened";
+    }
+
+    /** The servers of a mode: {@code single}, {@code cluster}, or the name that sentinels have for a master. */
+    private static BaseConfig<?> servers(Config config, String mode, String[] urls) {
+        switch (mode) {
+            case "single":
+                SingleServerConfig server = config.useSingleServer();
+                server.setAddress(urls[0]);
+                server.setConnectionMinimumIdleSize(1);
+                server.setConnectionPoolSize(16);
+                server.setSubscriptionConnectionMinimumIdleSize(1);
+                server.setSubscriptionConnectionPoolSize(4);
+                return server;
+            case "cluster":
+                return small(config.useClusterServers().addNodeAddress(urls).setScanInterval(1000));
+            default:
+                return small(config.useSentinelServers().setMasterName(mode).addSentinelAddress(urls));
+        }
+    }
+
+    private static BaseConfig<?> small(BaseMasterSlaveServersConfig<?> servers) {
+        servers.setMasterConnectionMinimumIdleSize(1);
+        servers.setMasterConnectionPoolSize(16);
+        servers.setSlaveConnectionMinimumIdleSize(1);
+        servers.setSlaveConnectionPoolSize(16);
+        servers.setSubscriptionConnectionMinimumIdleSize(1);
+        servers.setSubscriptionConnectionPoolSize(4);
+        return servers;
     }
 
     private static String id(RedissonClient client) throws ReflectiveOperationException {
@@ -189,7 +216,7 @@ public final class Driver {
     }
 
     /** Sets a name mapper, which is a setting of the server or of the whole client, or is not there at all. */
-    private static void setPrefix(Config config, SingleServerConfig server, String prefix)
+    private static void setPrefix(Config config, BaseConfig<?> servers, String prefix)
             throws ReflectiveOperationException {
         Class<?> mapper;
         try {
@@ -207,7 +234,7 @@ public final class Driver {
                     case "unmap" -> ((String) words[0]).substring(prefix.length());
                     default -> throw new UnsupportedOperationException(method.getName());
                 });
-        for (Object target : List.of(config, server)) {
+        for (Object target : List.of(config, servers)) {
             for (Method method : target.getClass().getMethods()) {
                 if (method.getName().equals("setNameMapper")) {
                     method.invoke(target, prefixing);

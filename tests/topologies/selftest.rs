@@ -3,8 +3,9 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::sentinels::NAME;
-use super::{Access, Certificates, Cluster, Liar, Replicas, Sentinels};
+use crate::bed::certificates::Pair;
+use crate::bed::sentinels::NAME;
+use crate::bed::{AGREEMENT, Access, Certificates, Cluster, Liar, Replicas, Sentinels};
 use crate::kit::{Monitor, RedisServer, eventually, ms};
 
 #[test]
@@ -24,7 +25,7 @@ fn sentinels_choose_another_master() {
     assert!(lost > ms(900), "they need to miss it first: {lost:?}");
     assert_eq!(set.nodes[new].ask::<String>(&["GET", "key"]), "1");
     let third = 3 - new;
-    eventually(super::AGREEMENT, "the third follows the new one", || {
+    eventually(AGREEMENT, "the third follows the new one", || {
         set.nodes[third].follows(set.nodes[new].port())
     });
 
@@ -63,7 +64,7 @@ fn a_sentinel_freezes_and_dies() {
     set.sentinels[1].restart();
     set.wait_for_master_after(0);
     set.sentinels[0].thaw();
-    eventually(super::AGREEMENT, "the thawed one learns", || {
+    eventually(AGREEMENT, "the thawed one learns", || {
         set.sentinels[0].named() == Some(set.nodes[set.master()].port())
     });
 }
@@ -194,7 +195,7 @@ fn a_cluster_of_masters_notices_a_dead_one() {
     let cluster = Cluster::masters();
     let key = cluster.name_at(0, "orders");
     cluster.nodes[2].kill();
-    eventually(super::AGREEMENT, "the others refuse", || {
+    eventually(AGREEMENT, "the others refuse", || {
         cluster.nodes[0]
             .try_cmd(&["SET", &key, "1"])
             .is_err_and(|error| error.code() == Some("CLUSTERDOWN"))
@@ -207,7 +208,7 @@ fn a_cluster_of_masters_notices_a_dead_one() {
 #[ignore = "needs several servers: make topologies"]
 fn certificates_are_what_they_say() {
     let certificates = Certificates::new();
-    let verdict = |pair: &super::certificates::Pair, host: &str| {
+    let verdict = |pair: &Pair, host: &str| {
         let output = Command::new("openssl")
             .args([
                 "verify",
@@ -233,7 +234,7 @@ fn certificates_are_what_they_say() {
     let args: Vec<_> = args.iter().map(String::as_str).collect();
     let server = RedisServer::with(&args);
     assert_eq!(server.text(&["PING"]).as_deref(), Some("PONG"));
-    let ping = |pair: Option<super::certificates::Pair>| {
+    let ping = |pair: Option<Pair>| {
         let mut command = Command::new("redis-cli");
         command
             .args(["--tls", "-h", "localhost", "-p", &port.to_string()])

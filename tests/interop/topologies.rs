@@ -1,0 +1,436 @@
+//! Redisson behind sentinels and in a cluster, each side in the mode that its own users configure.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on has failed"
+)]
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redlatch::{Client, Lock};
+
+use crate::bed::sentinels::NAME;
+use crate::bed::{AGREEMENT, Cluster, Node, Sentinels};
+use crate::both_ways::{bounded, count, is_refused_for_three_leases};
+use crate::driver::unique;
+use crate::jvm::{CLUSTER, JavaLock, Jvm, Redisson, is_illegal_monitor_state, version};
+use crate::kit::{RedisServer, eventually, ms};
+use crate::place::{LEASE, LONG, PATIENCE, SLACK, Turn, report, timed};
+
+/// Makes a test of each function, behind sentinels and in a cluster.
+macro_rules! everywhere {
+    ($($test:ident)*) => {
+        everywhere! { @sentinel Sentinel $($test)* }
+        everywhere! { @cluster Cluster $($test)* }
+    };
+    (@$module:ident $kind:ident $($test:ident)*) => {
+        mod $module {
+            use super::Kind;
+
+            $(
+                #[test]
+                #[ignore = "needs Java: make interop"]
+                fn $test() { super::$test(Kind::$kind); }
+            )*
+        }
+    };
+}
+
+everywhere! {
+    no_increment_is_lost
+    an_unlock_wakes_the_other_side
+    a_watchdog_keeps_the_other_side_out
+    a_forced_unlock_frees_the_lock_of_the_other_side
+    both_sides_go_on_after_the_death_of_a_master
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Sentinel,
+    Cluster,
+}
+
+/// Several servers.
+enum Set {
+    Sentinel(Sentinels),
+    Cluster(Cluster),
+}
+
+impl Set {
+    fn start(kind: Kind) -> Set {
+        match kind {
+            Kind::Sentinel => Set::Sentinel(Sentinels::start()),
+            Kind::Cluster => Set::Cluster(Cluster::start()),
+        }
+    }
+
+    /// The set of all tests that run now and harm none of its servers; it ends with the last of them.
+    fn shared(kind: Kind) -> Arc<Set> {
+        static SENTINEL: Mutex<Weak<Set>> = Mutex::new(Weak::new());
+        static CLUSTER: Mutex<Weak<Set>> = Mutex::new(Weak::new());
+        let cell = match kind {
+            Kind::Sentinel => &SENTINEL,
+            Kind::Cluster => &CLUSTER,
+        };
+        let mut cell = cell.lock().unwrap_or_else(PoisonError::into_inner);
+        cell.upgrade().unwrap_or_else(|| {
+            // So many servers at once would disturb who measures time.
+            let _turn = Turn::together();
+            let set = Arc::new(Set::start(kind));
+            *cell = Arc::downgrade(&set);
+            set
+        })
+    }
+
+    fn nodes(&self) -> &[Node] {
+        match self {
+            Set::Sentinel(set) => &set.nodes,
+            Set::Cluster(cluster) => &cluster.nodes,
+        }
+    }
+
+    /// A client of ours with sharded messages, where there are any, or with plain ones.
+    fn rust(&self, lease: Duration, is_sharded: bool) -> Client {
+        let builder = Client::builder().watchdog_timeout(lease);
+        match self {
+            Set::Sentinel(set) => builder.sentinel(NAME, set.urls()),
+            // The default is that of the newest generation.
+            Set::Cluster(cluster) if is_sharded => builder.cluster(cluster.urls()),
+            Set::Cluster(cluster) => builder.sharded_pubsub(false).cluster(cluster.urls()),
+        }
+        .unwrap()
+    }
+
+    /// Whether this client of Redisson has sharded messages.
+    ///
+    /// The first generations that know them have them by chance: they ask some master by a `SPUBLISH` to the channel
+    /// with the empty name, and take the answer `MOVED` of one that has not its slot for a no.
+    fn has_sharded_messages(&self, java: &Redisson) -> bool {
+        let name = self.name(&format!("asked{}-", unique()), 0);
+        let (holder, waiter) = (java.lock(&name), java.lock(&name));
+        holder.lock();
+        let waiting = waiter.start("lock", &[]);
+        let mut found = (0, 0);
+        eventually(SLACK * 2, "Redisson listens", || {
+            found = self.listeners(&name);
+            found != (0, 0)
+        });
+        holder.unlock();
+        waiting.value();
+        waiter.unlock();
+        let is_sharded = found == (1, 0);
+        assert!(is_sharded || found == (0, 1), "{found:?}");
+        if matches!(self, Set::Sentinel(_)) || version() < (3, 22) {
+            assert!(!is_sharded);
+        } else if version() >= (4, 0) {
+            assert!(is_sharded);
+        }
+        is_sharded
+    }
+
+    fn java(&self, lease: Duration) -> Redisson {
+        let (mode, urls) = match self {
+            Set::Sentinel(set) => (NAME, set.urls()),
+            Set::Cluster(cluster) => (CLUSTER, cluster.urls()),
+        };
+        Redisson::open_set(&Jvm::shared(), mode, &urls, lease)
+    }
+
+    /// A name with this stem; in a cluster the shard is the one of that number.
+    fn name(&self, stem: &str, shard: usize) -> String {
+        match self {
+            Set::Sentinel(_) => stem.to_owned(),
+            Set::Cluster(cluster) => cluster.name_at(shard % 3, stem),
+        }
+    }
+
+    /// How many listen to the unlock messages of `name`: to sharded ones, and to plain ones.
+    fn listeners(&self, name: &str) -> (u32, u32) {
+        let count = |question: &str| {
+            let listeners = self.nodes().iter().filter_map(|node| {
+                let reply = node.try_cmd(&["PUBSUB", question, &channel(name)]).ok()?;
+                let (_, listeners): (String, u32) = redis::from_redis_value(reply).ok()?;
+                Some(listeners)
+            });
+            listeners.sum()
+        };
+        (count("SHARDNUMSUB"), count("NUMSUB"))
+    }
+
+    /// Waits until so many listen to the unlock messages of `name`, all to sharded or all to plain ones.
+    #[track_caller]
+    fn until_listening(&self, name: &str, wanted: u32, is_sharded: bool) {
+        let expected = if is_sharded { (wanted, 0) } else { (0, wanted) };
+        let mut found = (0, 0);
+        let start = Instant::now();
+        while start.elapsed() < SLACK * 2 && {
+            found = self.listeners(name);
+            found != expected
+        } {
+            thread::sleep(ms(2));
+        }
+        assert_eq!(found, expected, "sharded and plain listeners");
+        // Between the subscription and the sleep there is one more attempt.
+        thread::sleep(ms(50));
+    }
+
+    /// Kills the server that has the lock `name` and waits until another one has taken over, with all locks.
+    fn lose_master(&self, name: &str) {
+        match self {
+            Set::Sentinel(set) => {
+                set.nodes[set.master()].replicate(2, name);
+                set.lose_master();
+            }
+            Set::Cluster(cluster) => {
+                cluster.nodes[cluster.owner_of(name)].replicate(1, name);
+                cluster.lose_owner(name);
+            }
+        }
+    }
+}
+
+fn channel(name: &str) -> String {
+    format!("redisson_lock__channel:{{{name}}}")
+}
+
+/// A set of servers with a client of either side. Clients go first.
+struct Place {
+    rust: Client,
+    java: Redisson,
+    set: Arc<Set>,
+    is_sharded: bool,
+    _turn: Turn,
+}
+
+impl Place {
+    fn of(set: Arc<Set>, turn: Turn, lease: Duration) -> Place {
+        let java = set.java(lease);
+        let is_sharded = set.has_sharded_messages(&java);
+        Place {
+            rust: set.rust(lease, is_sharded),
+            java,
+            set,
+            is_sharded,
+            _turn: turn,
+        }
+    }
+
+    #[track_caller]
+    fn until_listening(&self, name: &str, wanted: u32) {
+        self.set.until_listening(name, wanted, self.is_sharded);
+    }
+
+    /// The lock `name` of both sides.
+    fn locks(&self, name: &str) -> (Lock, JavaLock) {
+        (self.rust.lock(name), self.java.lock(name))
+    }
+}
+
+/// Both sides add to a counter on a server of its own.
+fn no_increment_is_lost(kind: Kind) {
+    let set = Set::shared(kind);
+    let place = Place::of(set, Turn::alone(), PATIENCE);
+    let name = place.set.name("stock", 2);
+    let server = RedisServer::start();
+    let counting = Redisson::open(&Jvm::shared(), &server.url(), PATIENCE);
+    let (took, ()) = timed(|| {
+        let java: Vec<_> = (0..2)
+            .map(|_| {
+                let thread = place.java.thread();
+                thread.start_count(&name, &counting, "counter", 250)
+            })
+            .collect();
+        count(&place.rust.lock(&name), &server.url(), 2, 250);
+        java.iter().for_each(|counting| {
+            counting.value();
+        });
+    });
+    assert_eq!(server.int(&["GET", "counter"]), 1000);
+    report(&format!(
+        "{kind:?}: 1,000 increments by both sides took {took:.1?}"
+    ));
+}
+
+fn an_unlock_wakes_the_other_side(kind: Kind) {
+    let set = Set::shared(kind);
+    let place = Place::of(set, Turn::alone(), LONG);
+    let (mut java_woke, mut we_woke) = (Vec::new(), Vec::new());
+    for round in 0..12 {
+        // A listener of ours stays for a while, so every round has a name of its own.
+        let name = place.set.name(&format!("woken{round}-"), round);
+        let (rust, java) = place.locks(&name);
+        rust.lock().unwrap();
+        let waiting = java.start("lock", &[]);
+        place.until_listening(&name, 1);
+        let (took, ()) = timed(|| {
+            rust.unlock().unwrap();
+            waiting.value();
+        });
+        java_woke.push(took);
+
+        place.until_listening(&name, 0);
+        we_woke.push(thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                rust.lock().unwrap();
+                let woken = Instant::now();
+                rust.unlock().unwrap();
+                woken
+            });
+            place.until_listening(&name, 1);
+            let start = Instant::now();
+            java.unlock();
+            waiting.join().unwrap().duration_since(start)
+        }));
+    }
+    let messages = if place.is_sharded { "sharded" } else { "plain" };
+    let what = format!("{kind:?}, {messages} messages");
+    bounded(&format!("{what}: our unlock wakes Redisson"), java_woke);
+    bounded(&format!("{what}: Redisson's unlock wakes us"), we_woke);
+}
+
+fn a_watchdog_keeps_the_other_side_out(kind: Kind) {
+    let set = Set::shared(kind);
+    let place = Place::of(set, Turn::together(), LEASE);
+    // On different shards, if there are any.
+    let ours = place.set.name("ours", 0);
+    let theirs = place.set.name("theirs", 1);
+    let (held, theirs_of_java) = (place.rust.lock(&ours), place.java.lock(&theirs));
+    let guard = held.guard().unwrap();
+    theirs_of_java.lock();
+    let (refused, refuses) = (place.java.lock(&ours), place.rust.lock(&theirs));
+    is_refused_for_three_leases(|| refused.try_lock(ms(0)) || refuses.try_lock().unwrap());
+    assert!(guard.is_valid());
+    guard.unlock().unwrap();
+    assert!(theirs_of_java.is_held());
+    theirs_of_java.unlock();
+    assert!(refused.try_lock(ms(0)));
+    refused.unlock();
+    assert!(refuses.try_lock().unwrap());
+    refuses.unlock().unwrap();
+}
+
+fn a_forced_unlock_frees_the_lock_of_the_other_side(kind: Kind) {
+    let set = Set::shared(kind);
+    let place = Place::of(set, Turn::together(), LONG);
+    for shard in 0..3 {
+        let name = place.set.name("forced", shard);
+        let (rust, java) = place.locks(&name);
+        let second = place.java.lock(&name);
+
+        // Redisson waits for the rest of the lease, unless it is told.
+        java.lock();
+        let waiting = second.start("lock", &[]);
+        place.until_listening(&name, 1);
+        let (took, ()) = timed(|| {
+            assert!(rust.force_unlock().unwrap());
+            waiting.value();
+        });
+        assert!(took < SLACK, "{took:?}");
+        is_illegal_monitor_state(&java.try_unlock());
+        assert!(second.is_held());
+        second.unlock();
+        assert!(!rust.force_unlock().unwrap());
+
+        let guard = rust.guard().unwrap();
+        assert!(java.force_unlock());
+        assert!(java.try_lock(ms(0)));
+        assert!(guard.unlock().is_err_and(|error| error.is_lost()));
+        assert!(java.is_held(), "the loser has touched nothing");
+        java.unlock();
+        assert!(!java.force_unlock());
+    }
+}
+
+/// Either side holds a lock while the master dies that has them both.
+fn both_sides_go_on_after_the_death_of_a_master(kind: Kind) {
+    let turn = Turn::together();
+    let place = Place::of(Arc::new(Set::start(kind)), turn, LONG);
+    let ours = place.set.name("orders", 1);
+    let theirs = format!("{{{ours}}}:theirs");
+    let (held, refused) = place.locks(&ours);
+    let (refuses, theirs_held) = place.locks(&theirs);
+    let guard = held.guard().unwrap();
+    theirs_held.lock();
+    let (took, ()) = timed(|| place.set.lose_master(&ours));
+    let (java_took, ()) = timed(|| {
+        eventually(AGREEMENT, "Redisson goes on", || {
+            let outcome = refused.start("tryLock", &["0", "-1"]).outcome();
+            outcome.is_ok_and(|got| {
+                assert_eq!(got, "false", "the lock is held");
+                true
+            })
+        });
+    });
+    eventually(AGREEMENT, "we go on", || {
+        refuses.try_lock().is_ok_and(|got| {
+            assert!(!got, "the lock is held");
+            true
+        })
+    });
+    assert!(guard.is_valid());
+    assert!(theirs_held.is_held());
+    report(&format!(
+        "{kind:?}: the new master was there after {took:.1?}, Redisson went on {java_took:.1?} later"
+    ));
+
+    let waiting = refused.start("lock", &[]);
+    place.until_listening(&ours, 1);
+    let (took, ()) = timed(|| {
+        guard.unlock().unwrap();
+        waiting.value();
+    });
+    assert!(took < SLACK, "Redisson woke after {took:?}");
+    refused.unlock();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            refuses.lock().unwrap();
+            refuses.unlock().unwrap();
+        });
+        thread::sleep(ms(100));
+        theirs_held.unlock();
+        let (took, ()) = timed(|| waiting.join().unwrap());
+        assert!(took < SLACK, "we woke after {took:?}");
+    });
+}
+
+/// What [`sharded_pubsub`](redlatch::Builder::sharded_pubsub) is for.
+#[test]
+#[ignore = "needs Java: make interop"]
+fn messages_of_the_other_kind_are_not_heard_and_locks_exclude_all_the_same() {
+    let set = Set::shared(Kind::Cluster);
+    let Set::Cluster(cluster) = &*set else {
+        unreachable!()
+    };
+    let name = cluster.name_at(1, "misheard");
+    let _turn = Turn::together();
+    let redisson = set.java(LONG);
+    let is_sharded = set.has_sharded_messages(&redisson);
+    let builder = Client::builder()
+        .watchdog_timeout(LONG)
+        .sharded_pubsub(!is_sharded);
+    let rust = builder.cluster(cluster.urls()).unwrap().lock(&name);
+    let java = redisson.lock(&name);
+
+    rust.lock().unwrap();
+    let waiting = java.start("lock", &[]);
+    set.until_listening(&name, 1, is_sharded);
+    rust.unlock().unwrap();
+    assert!(waiting.still_runs_after(ms(1500)), "our message was heard");
+    let publish = if is_sharded { "SPUBLISH" } else { "PUBLISH" };
+    cluster.nodes[1].cmd(&[publish, &channel(&name), "0"]);
+    waiting.value();
+
+    assert!(!rust.try_lock().unwrap());
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            rust.lock().unwrap();
+            rust.unlock().unwrap();
+        });
+        thread::sleep(ms(100));
+        java.unlock();
+        let (took, ()) = timed(|| waiting.join().unwrap());
+        assert!(took < SLACK, "the cap of our sleep: {took:?}");
+    });
+}
