@@ -268,6 +268,7 @@ fn an_unlock_wakes_the_other_side(kind: Kind) {
             rust.unlock().unwrap();
             waiting.value();
         });
+        assert!(took < SLACK, "Redisson slept for the lease: {took:?}");
         java_woke.push(took);
 
         place.until_listening(&name, 0);
