@@ -212,6 +212,11 @@ fn threads_that_wait_and_wake_share_one_subscriber() {
     let client = trusting().open(&server.url()).unwrap();
     let plain = plain(&server.plain);
     let subscribers = std::sync::Mutex::new(std::collections::BTreeSet::new());
+    // The look at the server's settings, which listens for a moment, too, is to be over.
+    for first in [&client, &plain] {
+        first.lock("first").run(|_| ()).unwrap();
+    }
+    thread::sleep(Duration::from_secs(1));
     // SUBSCRIBEs are written by waiters while the subscriber's thread reads messages.
     thread::scope(|scope| {
         for thread in 0..8 {
