@@ -116,7 +116,7 @@ fn a_server_that_is_no_cluster_is_told() {
 #[ignore = "needs several servers: make topologies"]
 fn a_cluster_may_have_a_password() {
     let cluster = Cluster::with(false, Access::with(Some("canary-data")), &[]);
-    let client = client(&cluster, LEASE);
+    let client = client(&cluster, KEPT);
     for node in 0..3 {
         all_works(&client.lock(&cluster.name_at(node, "orders")));
     }
@@ -389,7 +389,7 @@ fn a_lock_that_was_not_copied_is_lost_and_its_holder_told() {
 fn an_old_master_that_comes_back_gets_nothing_of_ours() {
     let cluster = Cluster::start();
     let name = cluster.name_at(1, "orders");
-    let lock = client(&cluster, LEASE).lock(&name);
+    let lock = client(&cluster, KEPT).lock(&name);
     all_works(&lock);
     let (old, new) = cluster.lose_owner(&name);
     cluster.nodes[old].restart();

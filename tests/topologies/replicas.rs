@@ -9,7 +9,7 @@ use redlatch::{Builder, Client, Error, LossCause};
 use crate::bed::{AGREEMENT, Cluster, Replicas};
 use crate::kit::{RedisServer, eventually, ms};
 use crate::place::{
-    Grants, LEASE, SLACK, all_works, channel, elsewhere, is_renewed, is_woken, timed,
+    Grants, KEPT, SLACK, all_works, channel, elsewhere, is_renewed, is_woken, timed,
 };
 use crate::report;
 
@@ -122,7 +122,7 @@ fn waiters_follow_a_switched_master() {
 #[ignore = "needs several servers: make topologies"]
 fn a_dead_master_is_waited_for_until_another_is_promoted() {
     let set = Replicas::start(1);
-    let client = client(&set, LEASE);
+    let client = client(&set, KEPT);
     let lock = client.lock("orders");
     all_works(&lock);
     set.nodes[0].kill();
@@ -150,7 +150,7 @@ fn a_master_without_its_replicas_is_waited_for() {
             "1",
         ],
     );
-    let client = client(&set, LEASE);
+    let client = client(&set, KEPT);
     let lock = client.lock("orders");
     all_works(&lock);
     set.nodes[1].freeze();
@@ -176,7 +176,7 @@ fn a_master_without_its_replicas_is_waited_for() {
 #[ignore = "needs several servers: make topologies"]
 fn a_replica_that_has_lost_its_master_is_no_master() {
     let set = Replicas::with(1, &["--replica-serve-stale-data", "no"]);
-    let lock = client(&set, LEASE).lock("orders");
+    let lock = client(&set, KEPT).lock("orders");
     all_works(&lock);
     set.nodes[0].kill();
     eventually(SLACK, "the replica has noticed", || {
