@@ -652,8 +652,8 @@ impl Builder {
     }
 }
 
-const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
-const MOST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+pub(crate) const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
+pub(crate) const MOST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Half of what a Redis server takes by default (`maxclients` 10000), for all clients together.
 const MOST_CONNECTIONS: u32 = 5000;
 

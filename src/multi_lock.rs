@@ -68,9 +68,7 @@ impl MultiLock {
                 store: Arc::clone(&core.store),
                 kind: key.kind,
                 name: Arc::clone(&key.name),
-                _keep: Arc::new(Kept {
-                    _core: Arc::clone(core),
-                }) as Arc<dyn Any + Send + Sync>,
+                _keep: Arc::clone(core) as Arc<dyn Any + Send + Sync>,
             };
             let identity = member.identity();
             if members
@@ -101,9 +99,4 @@ impl MultiLock {
             Lock::new(Arc::new(core), Kind::Reentrant, name, flaw),
         ))
     }
-}
-
-/// Keeps the client of a member, and with it the thread that listens there.
-struct Kept {
-    _core: Arc<Core>,
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::claim::Kind;
-use crate::client::Client;
+use crate::client::{Client, LEAST_TIMEOUT, MOST_TIMEOUT};
 use crate::core::{Core, Times};
 use crate::error::{Error, Result};
 use crate::hold::SHORTEST_LEASE;
@@ -298,9 +298,8 @@ impl RedlockBuilder {
         let stores = cores
             .iter()
             .map(|core| {
-                let keep: Arc<dyn Any + Send + Sync> = Arc::new(Kept {
-                    _core: Arc::clone(core),
-                });
+                // It keeps the thread that listens to the node.
+                let keep: Arc<dyn Any + Send + Sync> = Arc::clone(*core) as _;
                 (Arc::clone(&core.store), keep)
             })
             .collect();
@@ -327,14 +326,6 @@ impl RedlockBuilder {
         })
     }
 }
-
-/// Keeps the client of a node, and with it the thread that listens there.
-struct Kept {
-    _core: Arc<Core>,
-}
-
-const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
-const MOST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl fmt::Debug for RedlockBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
