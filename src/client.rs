@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::hold::SHORTEST_LEASE;
 use crate::lock::Lock;
 use crate::loss::Loss;
-use crate::store::{LONGEST_LEASE, Store, Warning};
+use crate::store::{HealthWarning, LONGEST_LEASE, Store};
 use crate::stores::memory::{Memory, World};
 #[cfg(feature = "mysql")]
 use crate::stores::mysql::MySql;
@@ -157,7 +157,7 @@ impl Client {
     /// # Errors
     ///
     /// [`Error::Unreachable`], [`Error::Permission`], … if the server cannot be asked.
-    pub fn check(&self) -> Result<Vec<Warning>> {
+    pub fn check(&self) -> Result<Vec<HealthWarning>> {
         self.core.store.check(self.core.until())
     }
 

@@ -19,6 +19,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// The name cannot be a lock name.
     #[error("lock name {name:?} cannot be used: {reason}")]
+    #[non_exhaustive]
     InvalidName {
         /// The name as it was given, shortened if it is very long.
         name: String,
@@ -27,6 +28,7 @@ pub enum Error {
     },
     /// The lease time is shorter than 10 ms or longer than is allowed: 365 days, in a quorum its `max_lease`.
     #[error("lock {lock:?}: a lease time of {lease:?} is outside 10 ms ..= {longest:?}")]
+    #[non_exhaustive]
     InvalidLease {
         /// The lock.
         lock: Arc<str>,
@@ -39,6 +41,7 @@ pub enum Error {
     #[error(
         "lock {lock:?}: a wait of {wait:?} has no end that can be expressed; use lock() to wait for ever"
     )]
+    #[non_exhaustive]
     InvalidWait {
         /// The lock.
         lock: Arc<str>,
@@ -47,6 +50,7 @@ pub enum Error {
     },
     /// A setting or a URL cannot be used.
     #[error("{setting} cannot be used: {reason}")]
+    #[non_exhaustive]
     InvalidConfig {
         /// Which one.
         setting: &'static str,
@@ -55,6 +59,7 @@ pub enum Error {
     },
     /// The server could not be reached, or gave no answer before the request was sent. Nothing was changed.
     #[error("lock {lock:?}: {node} cannot be reached: {reason}")]
+    #[non_exhaustive]
     Unreachable {
         /// The lock.
         lock: Arc<str>,
@@ -71,6 +76,7 @@ pub enum Error {
         "lock {lock:?}: {node} did not answer the {operation}{}, its outcome is unknown: {reason}",
         Of(visitor)
     )]
+    #[non_exhaustive]
     Unknown {
         /// The lock.
         lock: Arc<str>,
@@ -85,6 +91,7 @@ pub enum Error {
     },
     /// The server answered that it cannot do it now: loading, busy, read-only, out of memory, too many clients, …
     #[error("lock {lock:?}: {node} cannot serve the request now: {reason}")]
+    #[non_exhaustive]
     Unavailable {
         /// The lock.
         lock: Arc<str>,
@@ -100,6 +107,7 @@ pub enum Error {
     #[error(
         "lock {lock:?}: {acknowledged} of the {wanted} replicas wanted have acknowledged it to {node}; look at its replicas, or ask for fewer"
     )]
+    #[non_exhaustive]
     NotReplicated {
         /// The lock.
         lock: Arc<str>,
@@ -116,6 +124,7 @@ pub enum Error {
         nodes.len(),
         Each(nodes)
     )]
+    #[non_exhaustive]
     NoQuorum {
         /// The lock.
         lock: Arc<str>,
@@ -135,6 +144,7 @@ pub enum Error {
         "lock {lock:?}: {node} does not permit it: {reason}{}",
         Missing(missing)
     )]
+    #[non_exhaustive]
     Permission {
         /// The lock.
         lock: Arc<str>,
@@ -148,6 +158,7 @@ pub enum Error {
     /// TLS lets the two not talk to each other: a certificate is missing or is not trusted, on either side, or the server
     /// speaks no TLS. Nothing was sent.
     #[error("lock {lock:?}: no trusted connection to {node}: {reason}")]
+    #[non_exhaustive]
     Untrusted {
         /// The lock.
         lock: Arc<str>,
@@ -160,6 +171,7 @@ pub enum Error {
     #[error(
         "lock {lock:?}: {node} has something else under this name, which was left as it is: {reason}"
     )]
+    #[non_exhaustive]
     WrongType {
         /// The lock.
         lock: Arc<str>,
@@ -172,6 +184,7 @@ pub enum Error {
     #[error(
         "lock {lock:?}: the hold count of {visitor} on {node} is not a number, something else writes to this key"
     )]
+    #[non_exhaustive]
     CorruptCount {
         /// The lock.
         lock: Arc<str>,
@@ -184,12 +197,14 @@ pub enum Error {
     #[error(
         "lock {lock:?} is held by a key without a time to live; if its holder is gone, free it with force_unlock()"
     )]
+    #[non_exhaustive]
     NoTtl {
         /// The lock.
         lock: Arc<str>,
     },
     /// The server answered something that this library does not expect.
     #[error("lock {lock:?}: unexpected answer from {node}: {reason}")]
+    #[non_exhaustive]
     Unexpected {
         /// The lock.
         lock: Arc<str>,
@@ -200,6 +215,7 @@ pub enum Error {
     },
     /// The calling thread does not hold the lock. The `IllegalMonitorStateException` of Java.
     #[error("lock {lock:?} is not held by the current thread ({client}:{thread})")]
+    #[non_exhaustive]
     NotHeld {
         /// The lock.
         lock: Arc<str>,
@@ -212,6 +228,7 @@ pub enum Error {
     #[error(
         "lock {lock:?} is held by the current thread already, and a token lock is not reentrant: waiting for it would never end"
     )]
+    #[non_exhaustive]
     NotReentrant {
         /// The lock.
         lock: Arc<str>,
@@ -221,6 +238,7 @@ pub enum Error {
     #[error(
         "lock {lock:?} has a part in common with {held:?}, which the current thread holds: waiting for it would never end; unlock that first, or take all in one MultiLock"
     )]
+    #[non_exhaustive]
     Overlap {
         /// The lock.
         lock: Arc<str>,
@@ -229,6 +247,7 @@ pub enum Error {
     },
     /// The calling thread held the lock and lost it.
     #[error("lock {lock:?}: the hold of {visitor} was lost: {cause}")]
+    #[non_exhaustive]
     Lost {
         /// The lock.
         lock: Arc<str>,
@@ -239,12 +258,14 @@ pub enum Error {
     },
     /// The wait was ended by its [`Interrupt`](crate::Interrupt); nothing is held.
     #[error("lock {lock:?}: the wait was interrupted")]
+    #[non_exhaustive]
     Interrupted {
         /// The lock.
         lock: Arc<str>,
     },
     /// The client was shut down.
     #[error("lock {lock:?}: the client was shut down")]
+    #[non_exhaustive]
     Closed {
         /// The lock.
         lock: Arc<str>,
@@ -253,6 +274,7 @@ pub enum Error {
     #[error(
         "lock {lock:?}: the client was made before fork(); make a new one in the child process"
     )]
+    #[non_exhaustive]
     Forked {
         /// The lock.
         lock: Arc<str>,
@@ -261,6 +283,7 @@ pub enum Error {
     #[error(
         "row {lock:?}: {node} has it locked for somebody else ({reason}); wait longer, or look for a transaction that was left open"
     )]
+    #[non_exhaustive]
     WaitTimeout {
         /// The table and the key.
         lock: Arc<str>,
@@ -273,6 +296,7 @@ pub enum Error {
     #[error(
         "row {lock:?}: {node} undid the transaction because of a deadlock ({reason}); run it again, and lock rows in one order or with lock_many()"
     )]
+    #[non_exhaustive]
     Deadlock {
         /// The table and the key.
         lock: Arc<str>,
@@ -285,6 +309,7 @@ pub enum Error {
     #[error(
         "row {lock:?}: {node} has no row with the key {key}; insert it before it is locked or changed"
     )]
+    #[non_exhaustive]
     RowNotFound {
         /// The table.
         lock: Arc<str>,
@@ -297,6 +322,7 @@ pub enum Error {
     #[error(
         "row {lock:?} on {node}: others changed it during each of {attempts} attempts; try again later, allow more attempts, or use one relative UPDATE or a row lock"
     )]
+    #[non_exhaustive]
     Conflict {
         /// The table and the key.
         lock: Arc<str>,
@@ -307,6 +333,7 @@ pub enum Error {
     },
     /// A table is missing or is not what a lock can rely on.
     #[error("lock {lock:?}: {node} lacks what it needs: {reason}")]
+    #[non_exhaustive]
     Schema {
         /// The lock or the table.
         lock: Arc<str>,
@@ -317,6 +344,7 @@ pub enum Error {
     },
     /// The transaction is gone and with it the lock on its rows: nothing of it was written.
     #[error("lock {lock:?}: {node} has rolled the transaction back, nothing was written: {reason}")]
+    #[non_exhaustive]
     TransactionLost {
         /// The lock, or the table and the key.
         lock: Arc<str>,
@@ -327,6 +355,7 @@ pub enum Error {
     },
     /// What was asked for cannot be done here.
     #[error("lock {lock:?}: {reason}")]
+    #[non_exhaustive]
     Unsupported {
         /// The lock, or the table and the key.
         lock: Arc<str>,
@@ -335,6 +364,7 @@ pub enum Error {
     },
     /// The server answered a statement with an error that this library has no name for.
     #[error("lock {lock:?}: {node} answered with error {code}: {reason}")]
+    #[non_exhaustive]
     Sql {
         /// The lock, or the table and the key.
         lock: Arc<str>,
@@ -347,6 +377,7 @@ pub enum Error {
     },
     /// The renewal thread could not be started or has died: no lock can be kept, so none is taken.
     #[error("lock {lock:?}: the renewal thread is not running: {reason}")]
+    #[non_exhaustive]
     WatchdogDied {
         /// The lock.
         lock: Arc<str>,
@@ -469,6 +500,7 @@ pub enum RunError<T> {
     /// The lock was not obtained and the closure did not run.
     NotRun(Error),
     /// The closure ran, but the hold was lost meanwhile or its release is in doubt: others may have run beside it.
+    #[non_exhaustive]
     Ran {
         /// What the closure returned.
         value: T,

@@ -87,7 +87,7 @@ pub use mysql;
 pub use redlock::{Redlock, RedlockBuilder};
 #[cfg(feature = "mysql")]
 pub use row_lock::{Isolation, RowGuard, RowLock, RowTarget, Wait};
-pub use store::Warning;
+pub use store::HealthWarning;
 pub use thread::current_thread_id;
 #[cfg(feature = "mysql")]
 pub use transaction::Tx;

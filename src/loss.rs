@@ -14,6 +14,7 @@ pub enum LossCause {
     /// The store has the hold of somebody else under this name.
     HeldBy(String),
     /// The validity ended before a renewal was confirmed: the server was silent or refused, or this process was paused.
+    #[non_exhaustive]
     Unreachable {
         /// What the last renewal met with.
         reason: String,

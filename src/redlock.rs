@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::hold::SHORTEST_LEASE;
 use crate::lock::Lock;
 use crate::loss::Loss;
-use crate::store::{LONGEST_LEASE, Store, Warning};
+use crate::store::{HealthWarning, LONGEST_LEASE, Store};
 use crate::stores::quorum::{MOST_NODES, Quorum, Settings};
 use crate::trace;
 use crate::watchdog::OnLost;
@@ -87,7 +87,7 @@ impl Redlock {
     /// # Errors
     ///
     /// None in this version: a node that cannot be looked at is a warning.
-    pub fn check(&self) -> Result<Vec<Warning>> {
+    pub fn check(&self) -> Result<Vec<HealthWarning>> {
         self.core.store.check(self.core.until())
     }
 

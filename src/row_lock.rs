@@ -52,6 +52,7 @@ impl RowTarget {
 
 /// How long to wait for a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Wait {
     /// As long as it takes.
     Forever,

@@ -77,7 +77,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     }
 
     /// Looks for settings of the server that endanger locks.
-    fn check(&self, until: Instant) -> Result<Vec<Warning>>;
+    fn check(&self, until: Instant) -> Result<Vec<HealthWarning>>;
 
     /// The place where everybody who waits for this client sleeps.
     fn signals(&self) -> &Arc<Signals>;
@@ -395,14 +395,14 @@ impl fmt::Debug for Subscription {
 /// Something about the server that endangers locks, found by [`Client::check`](crate::Client::check).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Warning {
+pub struct HealthWarning {
     /// The server.
     pub node: Arc<str>,
     /// What was found and what to do about it.
     pub message: String,
 }
 
-impl fmt::Display for Warning {
+impl fmt::Display for HealthWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.node, self.message)
     }

@@ -13,6 +13,7 @@ use crate::stores::mysql::{FromValue, Ident, Keyed, Lookup, MySql, Update, Value
 
 /// How an update notices that somebody else was faster.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Check {
     /// An integer column that each update raises by one. The better choice where there is a choice.
     Version(String),

@@ -14,8 +14,8 @@ use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::signals::{Parker, Signals};
 use crate::store::{
-    Attempt, Doubt, Hearing, Holding, Refusal, Release, Renewal, SETTLED, Store, Subscription,
-    Transfer, Warning,
+    Attempt, Doubt, HealthWarning, Hearing, Holding, Refusal, Release, Renewal, SETTLED, Store,
+    Subscription, Transfer,
 };
 
 /// Several that take the same locks in another order should not meet again and again.
@@ -371,7 +371,7 @@ impl Store for All {
         true
     }
 
-    fn check(&self, until: Instant) -> Result<Vec<Warning>> {
+    fn check(&self, until: Instant) -> Result<Vec<HealthWarning>> {
         let mut warnings = Vec::new();
         for member in &self.members {
             warnings.extend(member.store.check(until)?);

@@ -14,8 +14,8 @@ use crate::error::{Error, Result};
 use crate::loss::LossCause;
 use crate::signals::{Parker, Signals};
 use crate::store::{
-    Attempt, Doubt, Flight, Hearing, Holding, Refusal, Release, Renewal, Store, Subscription,
-    Transfer, Warning,
+    Attempt, Doubt, Flight, HealthWarning, Hearing, Holding, Refusal, Release, Renewal, Store,
+    Subscription, Transfer,
 };
 
 const NODE: &str = "in memory";
@@ -339,7 +339,7 @@ impl Store for Memory {
         }
     }
 
-    fn check(&self, _until: Instant) -> Result<Vec<Warning>> {
+    fn check(&self, _until: Instant) -> Result<Vec<HealthWarning>> {
         Ok(Vec::new())
     }
 

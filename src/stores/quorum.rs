@@ -24,8 +24,8 @@ use crate::error::{Error, NodeAnswer, Result};
 use crate::loss::LossCause;
 use crate::signals::{Parker, Signals};
 use crate::store::{
-    Aloft, Attempt, Doubt, Flight, Hearing, Holding, Purpose, Refusal, Release, Renewal, SETTLED,
-    Store, Subscription, Transfer, Warning,
+    Aloft, Attempt, Doubt, Flight, HealthWarning, Hearing, Holding, Purpose, Refusal, Release,
+    Renewal, SETTLED, Store, Subscription, Transfer,
 };
 
 /// A bit for each in a word.
@@ -881,8 +881,8 @@ impl Store for Quorum {
         true
     }
 
-    fn check(&self, until: Instant) -> Result<Vec<Warning>> {
-        let mut warnings: Vec<Warning> = self.flaws().into_iter().collect();
+    fn check(&self, until: Instant) -> Result<Vec<HealthWarning>> {
+        let mut warnings: Vec<HealthWarning> = self.flaws().into_iter().collect();
         for (looked_at, node) in self.nodes.iter().enumerate() {
             // One that is silent must leave time for those behind it.
             let now = Instant::now();
@@ -890,7 +890,7 @@ impl Store for Quorum {
             let until = now + until.saturating_duration_since(now) / left;
             match node.store.check(until) {
                 Ok(found) => warnings.extend(found),
-                Err(error) => warnings.push(Warning {
+                Err(error) => warnings.push(HealthWarning {
                     node: node.name(),
                     message: format!("it could not be looked at: {error}"),
                 }),
@@ -961,7 +961,7 @@ impl Quorum {
     }
 
     /// What makes a poor quorum of the number of its nodes.
-    pub(crate) fn flaws(&self) -> Option<Warning> {
+    pub(crate) fn flaws(&self) -> Option<HealthWarning> {
         let nodes = self.nodes.len();
         let message = match nodes {
             0..=2 => format!(
@@ -974,7 +974,7 @@ impl Quorum {
             ),
             _ => return None,
         };
-        Some(Warning {
+        Some(HealthWarning {
             node: self.node(),
             message,
         })

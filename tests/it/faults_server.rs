@@ -168,7 +168,7 @@ fn a_busy_server_is_waited_for_and_never_interrupted() {
             now
         });
         let loss = told(&lost, SHORT);
-        let LossCause::Unreachable { reason } = &loss.cause else {
+        let LossCause::Unreachable { reason, .. } = &loss.cause else {
             panic!("{loss}");
         };
         assert!(reason.contains("BUSY"), "{reason}");
@@ -317,7 +317,7 @@ fn a_server_that_cannot_save_ends_holds_and_grants_none() {
     let loss = told(&lost, SHORT);
     assert!(start.elapsed() >= SHORT / 2);
     assert!(!guard.is_valid());
-    let LossCause::Unreachable { reason } = &loss.cause else {
+    let LossCause::Unreachable { reason, .. } = &loss.cause else {
         panic!("{loss}");
     };
     assert!(reason.contains("MISCONF"), "{reason}");

@@ -24,8 +24,8 @@ use crate::error::{Error, Result};
 use crate::loss::LossCause;
 use crate::signals::{Parker, Signals};
 use crate::store::{
-    Attempt, Doubt, Hearing, Holding, Purpose, Refusal, Release, Renewal, Store, Subscription,
-    Transfer, Warning,
+    Attempt, Doubt, HealthWarning, Hearing, Holding, Purpose, Refusal, Release, Renewal, Store,
+    Subscription, Transfer,
 };
 use crate::sync::Mutex;
 
@@ -676,7 +676,7 @@ impl Store for MySql {
         }
     }
 
-    fn check(&self, until: Instant) -> Result<Vec<Warning>> {
+    fn check(&self, until: Instant) -> Result<Vec<HealthWarning>> {
         schema::warnings(self, until)
     }
 

@@ -10,7 +10,7 @@ use ::mysql::{Params, Value, params};
 
 use super::MySql;
 use crate::error::{Error, Result};
-use crate::store::Warning;
+use crate::store::HealthWarning;
 use crate::sync::Mutex;
 
 /// The name of a table or column, which can stand in a statement as it is.
@@ -448,11 +448,11 @@ impl MySql {
 }
 
 /// What about the server and the table endangers locks.
-pub(super) fn warnings(store: &MySql, until: Instant) -> Result<Vec<Warning>> {
+pub(super) fn warnings(store: &MySql, until: Instant) -> Result<Vec<HealthWarning>> {
     let subject: Arc<str> = store.tables.locks.as_str().into();
     let mut warnings = Vec::new();
     let mut warn = |message: String| {
-        warnings.push(Warning {
+        warnings.push(HealthWarning {
             node: Arc::clone(store.node()),
             message,
         });

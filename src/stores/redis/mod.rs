@@ -32,8 +32,8 @@ use crate::error::{Error, Result};
 use crate::loss::LossCause;
 use crate::signals::{Parker, Signals};
 use crate::store::{
-    Attempt, Doubt, Flight, Hearing, Holding, Purpose, Refusal, Release, Renewal, Store,
-    Subscription, Transfer, Warning,
+    Attempt, Doubt, Flight, HealthWarning, Hearing, Holding, Purpose, Refusal, Release, Renewal,
+    Store, Subscription, Transfer,
 };
 use crate::stores::slots::SlotMaker;
 use crate::trace;
@@ -958,7 +958,7 @@ impl Store for Redis {
         }
     }
 
-    fn check(&self, until: Instant) -> Result<Vec<Warning>> {
+    fn check(&self, until: Instant) -> Result<Vec<HealthWarning>> {
         preflight::check(self, until)
     }
 

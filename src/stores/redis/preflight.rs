@@ -6,12 +6,12 @@ use std::time::Instant;
 use super::wire::Fault;
 use super::{Redis, keys, missing_in, reason_of, text_of};
 use crate::error::Result;
-use crate::store::Warning;
+use crate::store::HealthWarning;
 
 /// Of the servers before this, some have no TIME in scripts that write.
 const OLDEST_MAJOR: u32 = 5;
 
-pub(super) fn check(store: &Redis, until: Instant) -> Result<Vec<Warning>> {
+pub(super) fn check(store: &Redis, until: Instant) -> Result<Vec<HealthWarning>> {
     let lock: Arc<str> = "redlatch:preflight".into();
     let infos = store.home.each(until, |wire| {
         wire.call(&redis::cmd("INFO").get_packed_command(), until)
@@ -31,7 +31,7 @@ pub(super) fn check(store: &Redis, until: Instant) -> Result<Vec<Warning>> {
             Err(fault) if is_one => return Err(store.error(&lock, fault)),
             Err(fault) => vec![format!("it could not be asked: {}", reason_of(fault))],
         };
-        warnings.extend(messages.into_iter().map(|message| Warning {
+        warnings.extend(messages.into_iter().map(|message| HealthWarning {
             node: Arc::clone(&node),
             message,
         }));
@@ -48,7 +48,7 @@ pub(super) fn check(store: &Redis, until: Instant) -> Result<Vec<Warning>> {
     // Which keys and channels the user may use, only the names of its locks can tell.
     missing.retain(|right| right.starts_with('+'));
     if !missing.is_empty() {
-        warnings.push(Warning {
+        warnings.push(HealthWarning {
             node: store.home.name(&lock),
             message: format!(
                 "the user lacks rights that locks need: {}",

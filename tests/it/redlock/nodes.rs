@@ -217,7 +217,7 @@ fn a_hold_ends_in_time_when_a_majority_fails_under_it() {
     nodes.fail(3, Failure::Frozen);
     let loss = guard.lost().recv_timeout(ms(1500) + SLACK).unwrap();
     assert!(!guard.is_valid());
-    let LossCause::Unreachable { reason } = &loss.cause else {
+    let LossCause::Unreachable { reason, .. } = &loss.cause else {
         panic!("{}", loss.cause);
     };
     assert!(!reason.is_empty());
@@ -266,7 +266,7 @@ fn a_poor_number_of_nodes_is_told() {
     for (count, is_poor) in [(1, true), (2, true), (3, false), (4, true)] {
         let redlock = redlock(&servers[..count]);
         let warnings = redlock.check().unwrap();
-        let says = |warning: &redlatch::Warning| warning.message.contains("nodes");
+        let says = |warning: &redlatch::HealthWarning| warning.message.contains("nodes");
         assert_eq!(warnings.iter().any(says), is_poor, "{count}: {warnings:?}");
         let lock = redlock.lock("a");
         lock.lock().unwrap();
