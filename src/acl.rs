@@ -10,8 +10,8 @@
 //!
 //! ```text
 //! ACL SETUSER locks on >secret resetkeys ~orders:* resetchannels &redisson_lock__channel:*
-//!     +eval +evalsha +time +hexists +hkeys +pexpire +pttl
-//!     +exists +hget +hset +hdel +publish +subscribe +unsubscribe
+//!     +eval +evalsha +time +pexpire +pttl
+//!     +exists +hexists +hlen +hkeys +hget +hset +hdel +publish +subscribe +unsubscribe
 //! ```
 //!
 //! # Keys and channels
@@ -29,8 +29,8 @@
 //!
 //! | for | rules |
 //! |---|---|
-//! | every lock | `+eval` `+evalsha` `+time` `+hexists` `+hkeys` `+pexpire` `+pttl` |
-//! | [`Client::lock`](crate::Client::lock) | `+exists` `+hget` `+hset` `+hdel` `+publish` `+subscribe` `+unsubscribe` |
+//! | every lock | `+eval` `+evalsha` `+time` `+pexpire` `+pttl` |
+//! | [`Client::lock`](crate::Client::lock) | `+exists` `+hexists` `+hlen` `+hkeys` `+hget` `+hset` `+hdel` `+publish` `+subscribe` `+unsubscribe` |
 //! | [`Client::token_lock`](crate::Client::token_lock) | `+get` `+set` `+del` |
 //! | a database other than 0 | `+select` |
 //! | each node of a [`Redlock`](crate::Redlock) | `+info` |
@@ -53,5 +53,6 @@
 //!
 //! A user without `+evalsha` sends the text of its scripts with every request. One without `+subscribe`, or `+publish`
 //! where it unlocks, waits up to a second longer for a lock that was unlocked elsewhere; without `+unsubscribe` its
-//! subscriptions pile up. `AUTH` needs no right. [`Client::check`](crate::Client::check) looks for the rights for
+//! subscriptions pile up. One without `+hlen` reads the names of all fields to see that a hash is no lock, which keeps
+//! the server busy if they are many. `AUTH` needs no right. [`Client::check`](crate::Client::check) looks for the rights for
 //! [`Client::lock`](crate::Client::lock); a user for token locks alone need not heed it.

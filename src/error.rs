@@ -195,7 +195,7 @@ pub enum Error {
     },
     /// The lock is held by a key that never expires, so waiting for it may never end.
     #[error(
-        "lock {lock:?} is held by a key without a time to live; if its holder is gone, free it with force_unlock()"
+        "lock {lock:?} is held by a key without a time to live, which no lock of ours leaves; look at what wrote it, and delete it if it is a lock whose holder is gone"
     )]
     #[non_exhaustive]
     NoTtl {

@@ -11,7 +11,8 @@ use crate::claim::VisitorId;
 pub enum LossCause {
     /// The store has no hold of anybody under this name: it expired there, or was flushed, evicted, deleted or force-unlocked.
     Gone,
-    /// The store has the hold of somebody else under this name.
+    /// The store has the hold of somebody else under this name: how the other is written there, shortened if it is long,
+    /// with control characters spelled out.
     HeldBy(String),
     /// The validity ended before a renewal was confirmed: the server was silent or refused, or this process was paused.
     #[non_exhaustive]
@@ -29,6 +30,32 @@ pub enum LossCause {
     Forked,
     /// The client was shut down: the hold is no longer renewed, but lasts until its lease ends or it is unlocked.
     Closed,
+}
+
+impl LossCause {
+    /// The hold of `holder`, a text that anybody may have written.
+    pub(crate) fn held_by(holder: &str) -> LossCause {
+        LossCause::HeldBy(printable(holder))
+    }
+}
+
+/// A text of somebody else with its control characters spelled out, so that it forges no line of a log.
+pub(crate) fn printable(text: &str) -> String {
+    let mut printable = String::with_capacity(text.len());
+    for sign in text.chars() {
+        match sign {
+            // Separators of lines and paragraphs, and what turns the direction of a line.
+            '\u{61c}'
+            | '\u{200e}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}' => {
+                printable.extend(sign.escape_unicode());
+            }
+            sign if sign.is_control() => printable.extend(sign.escape_default()),
+            sign => printable.push(sign),
+        }
+    }
+    printable
 }
 
 impl fmt::Display for LossCause {
@@ -74,5 +101,17 @@ impl fmt::Display for Loss {
             "lock {:?}: the hold of {} was lost: {}",
             self.lock, self.visitor, self.cause
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_write_forges_no_line() {
+        assert_eq!(printable("uuid:1 ünï \\ \""), "uuid:1 ünï \\ \"");
+        let said = LossCause::held_by("a\r\n\u{1b}[2J\u{2029}b\u{202e}\0").to_string();
+        assert_eq!(said, r"a\r\n\u{1b}[2J\u{2029}b\u{202e}\u{0} holds it now");
     }
 }

@@ -209,7 +209,7 @@ fn a_server_clock_that_steps_back_is_corrected_by_renewals_and_no_waiter_sleeps_
     lock.lock().unwrap();
     lock.lock().unwrap();
     assert!(!other.try_lock().unwrap());
-    server.cmd(&["HSET", "abandoned", "somebody", "1"]);
+    server.cmd(&["HSET", "abandoned", "somebody:1", "1"]);
     server.cmd(&["PEXPIRE", "abandoned", "5000"]);
 
     clock.set(-100_000);

@@ -667,6 +667,11 @@ fn a_name_that_is_used_by_something_else_is_left_alone() {
     for make in [
         &["SET", "orders", "somebody's"][..],
         &["HSET", "orders", "mode", "read", "uuid:1", "1"],
+        // An order of an application, not a lock of it.
+        &["HSET", "orders", "customer", "17", "status", "paid"],
+        &["HSET", "orders", "customer", "17"],
+        &["HSET", "orders", "customer:17", "paid"],
+        &["HSET", "orders", "customer:17", "1", "customer:18", "1"],
     ] {
         server.cmd(make);
         let before = server.cmd(&["DUMP", "orders"]);
@@ -679,29 +684,100 @@ fn a_name_that_is_used_by_something_else_is_left_alone() {
         assert_eq!(error.lock_name(), Some("orders"));
         fails(lock.unlock(), Class::NotHeld);
         fails(lock.force_unlock(), Class::WrongType);
-        if make[0] == "SET" {
-            fails(lock.is_locked(), Class::WrongType);
-            fails(lock.remaining_lease(), Class::WrongType);
-        }
+        fails(lock.is_locked(), Class::WrongType);
+        fails(lock.remaining_lease(), Class::WrongType);
         assert_eq!(server.cmd(&["DUMP", "orders"]), before);
         assert_eq!(server.int(&["PTTL", "orders"]), -1);
         server.cmd(&["DEL", "orders"]);
     }
 
     // Somebody writes over a lock that is held.
-    let guard = client.lock("orders").guard().unwrap();
-    let again = client.lock("orders").guard().unwrap();
+    for make in [
+        &["SET", "orders", "somebody's"][..],
+        &["HSET", "orders", "customer", "17"],
+    ] {
+        let guard = client.lock("orders").guard().unwrap();
+        let again = client.lock("orders").guard().unwrap();
+        let lost = guard.lost();
+        server.cmd(&["DEL", "orders"]);
+        server.cmd(make);
+        let before = server.cmd(&["DUMP", "orders"]);
+        fails(again.unlock(), Class::WrongType);
+        fails(client.lock("orders").try_lock(), Class::WrongType);
+        let loss = told(&lost, SHORT / 3 + TIMEOUT);
+        assert!(
+            matches!(&loss.cause, LossCause::HeldBy(what) if what.contains("another type")),
+            "{loss}"
+        );
+        fails(guard.unlock(), Class::Lost);
+        assert_eq!(server.cmd(&["DUMP", "orders"]), before);
+        assert_eq!(server.int(&["PTTL", "orders"]), -1);
+        server.cmd(&["DEL", "orders"]);
+    }
+}
+
+#[test]
+fn a_large_hash_is_told_from_a_lock_by_its_length() {
+    let server = RedisServer::start();
+    let fill = "for i = 1, 100000 do redis.call('HSET', KEYS[1], i, i) end";
+    let lock = losing(&server).lock("orders");
+    let guard = lock.guard().unwrap();
+    let again = lock.guard().unwrap();
     let lost = guard.lost();
-    server.cmd(&["SET", "orders", "somebody's"]);
+    server.cmd(&["CONFIG", "RESETSTAT"]);
+    server.cmd(&["DEL", "orders"]);
+    server.cmd(&["EVAL", fill, "1", "orders"]);
     fails(again.unlock(), Class::WrongType);
-    let loss = told(&lost, SHORT / 3 + TIMEOUT);
-    assert!(
-        matches!(&loss.cause, LossCause::HeldBy(what) if what.contains("another type")),
-        "{loss}"
-    );
+    told(&lost, SHORT / 3 + TIMEOUT);
     fails(guard.unlock(), Class::Lost);
-    assert_eq!(server.text(&["GET", "orders"]).unwrap(), "somebody's");
-    assert_eq!(server.int(&["PTTL", "orders"]), -1);
+    fails(lock.try_lock(), Class::WrongType);
+    fails(lock.try_lock_for(ms(100)), Class::WrongType);
+    fails(lock.is_locked(), Class::WrongType);
+    fails(lock.force_unlock(), Class::WrongType);
+    assert_eq!(
+        server.info("cmdstat_hkeys"),
+        None,
+        "all its names were read"
+    );
+    assert_eq!(server.int(&["HLEN", "orders"]), 100_000);
+}
+
+#[test]
+fn what_others_write_is_short_and_printable_in_what_we_say() {
+    let server = RedisServer::start();
+    let lock = losing(&server).lock("orders");
+    let long = format!("{}:1", "x".repeat(2_000_000));
+    let forged = "a\r\nERROR all locks are lost\u{1b}[2J\u{2028}\u{202e}:1";
+    for field in [&long, forged] {
+        let guard = lock.guard().unwrap();
+        let inner = lock.guard().unwrap();
+        let lost = guard.lost();
+        server.cmd(&["DEL", "orders"]);
+        server.cmd(&["HSET", "orders", field, "1"]);
+        server.cmd(&["PEXPIRE", "orders", "60000"]);
+        let mut said = vec![fails(inner.unlock(), Class::Lost).to_string()];
+        let loss = told(&lost, SHORT / 3 + TIMEOUT);
+        assert!(matches!(loss.cause, LossCause::HeldBy(_)), "{loss}");
+        said.extend([loss.to_string(), format!("{:?}", loss.cause)]);
+        said.push(fails(guard.unlock(), Class::Lost).to_string());
+        for said in said {
+            assert!(said.len() < 500, "{} bytes", said.len());
+            let is_plain = |sign: char| !sign.is_control() && !"\u{2028}\u{202e}".contains(sign);
+            assert!(said.chars().all(is_plain), "{said:?}");
+        }
+        assert!(!lock.try_lock().unwrap());
+        assert!(!lock.try_lock_for(ms(100)).unwrap());
+        assert!(lock.is_locked().unwrap());
+        assert!(lock.force_unlock().unwrap());
+        assert!(!lock.is_locked().unwrap());
+    }
+    // A count of our own that somebody wrote over.
+    let guard = lock.guard().unwrap();
+    let count = "1".repeat(2_000_000);
+    server.cmd(&["HSET", "orders", &guard.visitor().to_string(), &count]);
+    fails(lock.try_lock(), Class::Corrupt);
+    fails(lock.hold_count(), Class::Corrupt);
+    guard.unlock().unwrap();
 }
 
 // F28
@@ -1047,7 +1123,7 @@ fn a_lock_without_an_end_is_told_and_can_be_freed() {
     let server = RedisServer::start();
     let client = client(&server);
     let lock = client.lock("orders");
-    server.cmd(&["HSET", "orders", "somebody", "1"]);
+    server.cmd(&["HSET", "orders", "somebody:1", "1"]);
     fails(lock.try_lock(), Class::NoTtl);
     let start = Instant::now();
     ends_within(ms(300), || fails(lock.try_lock_for(ms(300)), Class::NoTtl));

@@ -194,9 +194,12 @@ fn many_records_both_ways_work() {
     // What comes back is as long when all of them are lost.
     for lock in &locks {
         server.plain.cmd(&["DEL", lock.name()]);
-        server
-            .plain
-            .cmd(&["HSET", lock.name(), &"somebody".repeat(20), "1"]);
+        server.plain.cmd(&[
+            "HSET",
+            lock.name(),
+            &format!("{}:1", "somebody".repeat(20)),
+            "1",
+        ]);
     }
     eventually(LEASE * 4, "all are lost", || {
         guards.iter().all(|guard| !guard.is_valid())

@@ -300,7 +300,7 @@ impl MySql {
                     link.learn_time()?;
                 }
                 Some(found) if found.left.is_some() => {
-                    return Ok(Touch::Gone(LossCause::HeldBy(found.owner)));
+                    return Ok(Touch::Gone(LossCause::held_by(&found.owner)));
                 }
                 _ => return Ok(Touch::Gone(LossCause::Gone)),
             }
@@ -384,7 +384,7 @@ impl MySql {
             }
             Ok(Some(
                 match MySql::look(link, &self.statements, &claim.name, until)? {
-                    Some(found) if found.left.is_some() => LossCause::HeldBy(found.owner),
+                    Some(found) if found.left.is_some() => LossCause::held_by(&found.owner),
                     _ => LossCause::Gone,
                 },
             ))
@@ -418,7 +418,7 @@ impl MySql {
         Ok(
             match found.map_err(|fault| self.lock_error(&claim.name, fault))? {
                 Some(found) if found.owner != claim.visitor.as_str() && found.left.is_some() => {
-                    LossCause::HeldBy(found.owner)
+                    LossCause::held_by(&found.owner)
                 }
                 _ => LossCause::Gone,
             },

@@ -29,7 +29,7 @@ use crate::ballot::{Abstention, Voter};
 use crate::claim::{Claim, Kind, VisitorId};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
-use crate::loss::LossCause;
+use crate::loss::{LossCause, printable};
 use crate::signals::{Parker, Signals};
 use crate::store::{
     Attempt, Doubt, Flight, HealthWarning, Hearing, Holding, Purpose, Refusal, Release, Renewal,
@@ -652,6 +652,7 @@ fn hear(reply: &Value, sent: Option<Moment>) -> Result<Heard, Fault> {
     Ok(match (integer_at(reply, 0), item_at(reply, 2)) {
         (Some(0), Some(Value::Int(ttl))) => {
             let holder = item_at(reply, 3).map(text_of).unwrap_or_default();
+            let holder = printable(&holder);
             Heard::Step(Step::Refused { ttl: *ttl, holder })
         }
         (Some(2), Some(holder)) => Heard::Step(Step::Gone(cause_of(holder))),
@@ -660,10 +661,6 @@ fn hear(reply: &Value, sent: Option<Moment>) -> Result<Heard, Fault> {
             count if count.parse::<u32>().is_ok() => Heard::Counts(count),
             _ => Heard::Step(Step::Corrupt),
         },
-        (Some(5), _) => {
-            let reason = "WRONGTYPE a read-write lock uses this name";
-            return Err(Fault::Server(reason.to_owned()));
-        }
         _ => {
             let reason = format!("unexpected reply {}", brief(reply));
             return Err(Fault::Server(reason));
@@ -1315,7 +1312,7 @@ fn reason_of(fault: Fault) -> String {
 fn cause_of(holder: &Value) -> LossCause {
     match text_of(holder) {
         holder if holder.is_empty() => LossCause::Gone,
-        holder => LossCause::HeldBy(holder),
+        holder => LossCause::held_by(&holder),
     }
 }
 

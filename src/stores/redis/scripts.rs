@@ -133,6 +133,7 @@ impl Scripts {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 mod tests {
     use super::*;
 
@@ -152,5 +153,34 @@ mod tests {
         }
         assert!(transfer.sharded().text.contains("'SHARDNUMSUB'"));
         assert_ne!(transfer.sharded().hash, transfer.hash);
+    }
+
+    #[test]
+    fn all_scripts_tell_a_lock_from_another_hash_in_the_same_way() {
+        let scripts = Scripts::new();
+        let Operations {
+            acquire,
+            release,
+            transfer,
+            force_release,
+            inspect,
+            ..
+        } = scripts.of(Kind::Reentrant);
+        let rule = |script: &Script| {
+            let (_, rest) = script.text.split_once("\n-- Who has the lock:").unwrap();
+            rest.split_once("\nend\n").unwrap().0.to_owned()
+        };
+        let (release_level, renew) = (&scripts.release_level, &scripts.renew);
+        for script in [
+            release,
+            transfer,
+            force_release,
+            inspect,
+            release_level,
+            renew,
+        ] {
+            assert_eq!(rule(script), rule(acquire));
+            assert_eq!(script.text.matches("HKEYS").count(), 1);
+        }
     }
 }

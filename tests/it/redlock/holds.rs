@@ -128,7 +128,7 @@ fn a_hold_that_a_majority_forgot_is_lost() {
         for server in &servers[1..4] {
             server.cmd(&["FLUSHALL"]);
             if is_taken {
-                server.cmd(&["HSET", "a", "somebody", "1"]);
+                server.cmd(&["HSET", "a", "somebody:1", "1"]);
             }
         }
         let start = Instant::now();
@@ -137,7 +137,7 @@ fn a_hold_that_a_majority_forgot_is_lost() {
         // By the next renewal, a third of the lease away, and not by the end of the lease.
         assert!(took < ms(1500) + SLACK, "{took:?}");
         let expected = if is_taken {
-            LossCause::HeldBy("somebody".to_owned())
+            LossCause::HeldBy("somebody:1".to_owned())
         } else {
             LossCause::Gone
         };
@@ -282,7 +282,7 @@ fn a_force_unlock_frees_it_at_all_nodes() {
     // A hold of a minority only is nobody's, and is taken away all the same.
     other.unlock().unwrap();
     all_free(&servers, "a");
-    servers[0].cmd(&["HSET", "a", "somebody", "1"]);
+    servers[0].cmd(&["HSET", "a", "somebody:1", "1"]);
     assert!(!other.is_locked().unwrap());
     assert_eq!(other.remaining_lease().unwrap(), None);
     other.force_unlock().unwrap();

@@ -8,15 +8,34 @@
 -- ARGV[5]  the server time after which the request is refused, ms since 1970
 --
 -- Returns now              granted
---         {0, now, ttl, holder}  refused; the lock is held for ttl ms, -1 for ever
+--         {0, now, ttl, holder}  refused; the lock is held for ttl ms, -1 for ever, by a visitor that begins so
 --         {2, now, holder}  the hold to enter is gone; holder is whoever has the lock, '' for nobody
 --         {3, now}          too late, nothing was done
 --         {4, now, count}   another count stands there, nothing was done
---         {5, now}          the name is used by a lock of another kind
 --
 -- now is the server time in ms since 1970, for the expiry of the next request.
 --
 -- Keeps: a key of ours never lacks a time to live; a count above 1 comes only onto the visitor's own field.
+
+-- Who has the lock: the start of the field, nil and the field; '' for nobody; nil and an error for what is no lock. A lock
+-- is a hash of one field, `text:number` and perhaps more, and a count. A field longer than any visitor is not looked into.
+local function holder_of(key)
+    -- A user without the right to HLEN gets the names of all fields.
+    local size, fields = redis.pcall('HLEN', key), {}
+    if size == 1 or type(size) == 'table' then
+        fields = redis.call('HKEYS', key)
+        size = #fields
+    end
+    local field = fields[1] or ''
+    if size == 0 then
+        return ''
+    elseif size == 1 and (#field > 256 or string.find(field, '.:%d+$') or string.find(field, '.:%d+:.'))
+        and string.find(redis.call('HGET', key, field), '^%d+$') then
+        return string.sub(field, 1, 128), nil, field
+    end
+    return nil, redis.error_reply('WRONGTYPE this hash is no lock, or one of another kind')
+end
+
 local call, key, visitor, known = redis.call, KEYS[1], ARGV[1], ARGV[3]
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
@@ -26,10 +45,8 @@ end
 
 if known == '0' then
     if call('EXISTS', key) == 1 then
-        if call('HEXISTS', key, 'mode') == 1 then
-            return {5, now}
-        end
-        return {0, now, call('PTTL', key), call('HKEYS', key)[1]}
+        local holder, flaw = holder_of(key)
+        return flaw or {0, now, call('PTTL', key), holder}
     end
     call('HSET', key, visitor, ARGV[4])
     local expires = redis.pcall('PEXPIRE', key, ARGV[2])
@@ -45,10 +62,11 @@ end
 
 local count = call('HGET', key, visitor)
 if not count then
-    return {2, now, call('HKEYS', key)[1] or ''}
+    local holder, flaw = holder_of(key)
+    return flaw or {2, now, holder}
 end
 if count ~= known and count ~= ARGV[4] then
-    return {4, now, count}
+    return {4, now, string.sub(count, 1, 32)}
 end
 call('PEXPIRE', key, ARGV[2])
 call('HSET', key, visitor, ARGV[4])

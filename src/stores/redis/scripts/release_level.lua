@@ -10,6 +10,26 @@
 -- Returns as acquire.lua: now done, {2, now, holder} gone, {3, now} too late, {4, now, count} another count
 --
 -- Keeps: the lease stands before the count says that the level is gone.
+
+-- Who has the lock: the start of the field, nil and the field; '' for nobody; nil and an error for what is no lock. A lock
+-- is a hash of one field, `text:number` and perhaps more, and a count. A field longer than any visitor is not looked into.
+local function holder_of(key)
+    -- A user without the right to HLEN gets the names of all fields.
+    local size, fields = redis.pcall('HLEN', key), {}
+    if size == 1 or type(size) == 'table' then
+        fields = redis.call('HKEYS', key)
+        size = #fields
+    end
+    local field = fields[1] or ''
+    if size == 0 then
+        return ''
+    elseif size == 1 and (#field > 256 or string.find(field, '.:%d+$') or string.find(field, '.:%d+:.'))
+        and string.find(redis.call('HGET', key, field), '^%d+$') then
+        return string.sub(field, 1, 128), nil, field
+    end
+    return nil, redis.error_reply('WRONGTYPE this hash is no lock, or one of another kind')
+end
+
 local time = redis.call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 if now > ARGV[5] + 0 then
@@ -17,10 +37,11 @@ if now > ARGV[5] + 0 then
 end
 local count = redis.call('HGET', KEYS[1], ARGV[1])
 if not count then
-    return {2, now, redis.call('HKEYS', KEYS[1])[1] or ''}
+    local holder, flaw = holder_of(KEYS[1])
+    return flaw or {2, now, holder}
 end
 if count ~= ARGV[3] and count ~= ARGV[4] then
-    return {4, now, count}
+    return {4, now, string.sub(count, 1, 32)}
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 local counted = redis.pcall('HSET', KEYS[1], ARGV[1], ARGV[4])

@@ -8,6 +8,26 @@
 --         {now, 1, i, what, …}  done; KEYS[i] was not renewed: what is 0 if nobody holds it, else whoever does
 --
 -- Keeps: only a key with the visitor's own field, or its own token, is given a new time to live.
+
+-- Who has the lock: the start of the field, nil and the field; '' for nobody; nil and an error for what is no lock. A lock
+-- is a hash of one field, `text:number` and perhaps more, and a count. A field longer than any visitor is not looked into.
+local function holder_of(key)
+    -- A user without the right to HLEN gets the names of all fields.
+    local size, fields = redis.pcall('HLEN', key), {}
+    if size == 1 or type(size) == 'table' then
+        fields = redis.call('HKEYS', key)
+        size = #fields
+    end
+    local field = fields[1] or ''
+    if size == 0 then
+        return ''
+    elseif size == 1 and (#field > 256 or string.find(field, '.:%d+$') or string.find(field, '.:%d+:.'))
+        and string.find(redis.call('HGET', key, field), '^%d+$') then
+        return string.sub(field, 1, 128), nil, field
+    end
+    return nil, redis.error_reply('WRONGTYPE this hash is no lock, or one of another kind')
+end
+
 local call, pcall = redis.call, redis.pcall
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
@@ -20,24 +40,26 @@ local function lost(i, what)
     result[#result + 1] = what
 end
 for i = 1, #KEYS do
-    local key = KEYS[i]
-    local held = pcall('HEXISTS', key, ARGV[2 * i])
-    if held == 1 then
-        call('PEXPIRE', key, ARGV[2 * i + 1])
-    elseif held == 0 then
-        lost(i, call('HKEYS', key)[1] or 0)
-    elseif string.find(held.err, 'WRONGTYPE', 1, true) then
-        -- The key of a token lock is a string. A token has no colon; what else stands there is nobody's business.
-        local visitor, token = ARGV[2 * i], pcall('GET', key)
-        if token == visitor then
-            call('PEXPIRE', key, ARGV[2 * i + 1])
-        elseif type(token) == 'string' and not string.find(visitor, ':', 1, true) then
-            lost(i, string.sub(token, 1, 64))
-        else
-            lost(i, 'a key of another type')
-        end
+    local key, visitor, held = KEYS[i], ARGV[2 * i], nil
+    -- A token has no colon, and its lock is a string.
+    local is_token = not string.find(visitor, ':', 1, true)
+    if is_token then
+        held = pcall('GET', key)
     else
-        return held
+        held = pcall('HEXISTS', key, visitor)
+    end
+    if held == 1 or held == visitor then
+        call('PEXPIRE', key, ARGV[2 * i + 1])
+    elseif type(held) == 'table' then
+        if not string.find(held.err, 'WRONGTYPE', 1, true) then
+            return held
+        end
+        lost(i, 'a key of another type')
+    elseif is_token then
+        lost(i, held and string.sub(held, 1, 64) or 0)
+    else
+        local holder = holder_of(key)
+        lost(i, holder == '' and 0 or holder or 'a key of another type')
     end
 end
 return result

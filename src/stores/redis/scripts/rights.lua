@@ -30,8 +30,6 @@ try('TIME')
 if ARGV[2] == 'token' then
     try('GET', key)
     try('PTTL', key)
-    try('HEXISTS', key, '')
-    try('HKEYS', key)
     try('SET', key, '', 'PX', 'x')
     try('PEXPIRE', key, 'x')
     local before = #refused
@@ -45,6 +43,7 @@ end
 try('EXISTS', key)
 try('HEXISTS', key, '')
 try('HGET', key, '')
+try('HLEN', key)
 try('HKEYS', key)
 try('PTTL', key)
 try('HDEL', key, '')

@@ -12,6 +12,26 @@
 --         {3, now}             too late, nothing was done
 --
 -- Keeps: the lock is free at no moment; after an error the first visitor still has it.
+
+-- Who has the lock: the start of the field, nil and the field; '' for nobody; nil and an error for what is no lock. A lock
+-- is a hash of one field, `text:number` and perhaps more, and a count. A field longer than any visitor is not looked into.
+local function holder_of(key)
+    -- A user without the right to HLEN gets the names of all fields.
+    local size, fields = redis.pcall('HLEN', key), {}
+    if size == 1 or type(size) == 'table' then
+        fields = redis.call('HKEYS', key)
+        size = #fields
+    end
+    local field = fields[1] or ''
+    if size == 0 then
+        return ''
+    elseif size == 1 and (#field > 256 or string.find(field, '.:%d+$') or string.find(field, '.:%d+:.'))
+        and string.find(redis.call('HGET', key, field), '^%d+$') then
+        return string.sub(field, 1, 128), nil, field
+    end
+    return nil, redis.error_reply('WRONGTYPE this hash is no lock, or one of another kind')
+end
+
 local call, key = redis.call, KEYS[1]
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
@@ -30,7 +50,8 @@ if call('HEXISTS', key, ARGV[1]) == 1 then
     end
     call('HDEL', key, ARGV[1])
 elseif call('HEXISTS', key, ARGV[2]) == 0 then
-    return {2, now, call('HKEYS', key)[1] or ''}
+    local holder, flaw = holder_of(key)
+    return flaw or {2, now, holder}
 end
 local heard = redis.pcall('PUBSUB', 'NUMSUB', ARGV[4])
 return {1, now, heard[2] and heard[2] + 0 or -1}
