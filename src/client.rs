@@ -29,7 +29,7 @@ use crate::watchdog::OnLost;
 /// use redlatch::Client;
 ///
 /// let client = Client::open("redis://127.0.0.1:6379")?;
-/// client.lock("orders:42").run(|_| println!("alone"))?;
+/// client.lock("lock:orders:42").run(|_| println!("alone"))?;
 /// # Ok::<(), redlatch::Error>(())
 /// ```
 #[derive(Clone)]
@@ -95,6 +95,10 @@ impl Client {
     /// The name is 1 ..= 512 bytes of UTF-8 without control characters; every client and every Redisson that uses the
     /// same name (and key prefix) on the same server and database has the same lock. A name that cannot be used is an
     /// error of the first operation.
+    ///
+    /// In Redis the name is a key. Give locks names of their own, such as `lock:orders:42`, beside what an application keeps
+    /// under `orders:42`: a key that cannot be a lock is left as it is, and every operation on it is
+    /// [`Error::WrongType`]. A hash can be one if it has one field, of the form `text:number`, and that is a number.
     pub fn lock(&self, name: &str) -> Lock {
         self.lock_of(Kind::Reentrant, name)
     }
@@ -118,7 +122,7 @@ impl Client {
     /// use redlatch::{Client, Error};
     ///
     /// let client = Client::in_memory();
-    /// let lock = client.token_lock("report");
+    /// let lock = client.token_lock("lock:report");
     /// lock.lock()?;
     /// assert!(matches!(lock.lock(), Err(Error::NotReentrant { .. })));
     /// lock.unlock()?;

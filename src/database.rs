@@ -23,7 +23,7 @@ impl Client {
     /// ```no_run
     /// let client = redlatch::Client::open("mysql://app:secret@127.0.0.1/shop")?;
     /// client.create_tables()?;
-    /// client.lock("orders:42").run(|_| println!("alone"))?;
+    /// client.lock("lock:orders:42").run(|_| println!("alone"))?;
     /// # Ok::<(), redlatch::Error>(())
     /// ```
     pub fn create_tables(&self) -> Result<()> {

@@ -24,7 +24,7 @@ use crate::trace;
 ///
 /// ```
 /// # let client = redlatch::Client::in_memory();
-/// let lock = client.lock("orders:42");
+/// let lock = client.lock("lock:orders:42");
 /// {
 ///     let guard = lock.guard()?;
 ///     assert!(guard.is_valid());
@@ -37,7 +37,7 @@ use crate::trace;
 ///
 /// ```compile_fail
 /// # let client = redlatch::Client::in_memory();
-/// let guard = client.lock("orders:42").guard().unwrap();
+/// let guard = client.lock("lock:orders:42").guard().unwrap();
 /// std::thread::spawn(move || drop(guard));
 /// ```
 #[must_use = "the lock is unlocked as soon as the guard is dropped"]
@@ -90,7 +90,7 @@ impl Guard {
     /// use crossbeam_channel::{never, select};
     ///
     /// # let client = redlatch::Client::in_memory();
-    /// let guard = client.lock("orders:42").guard()?;
+    /// let guard = client.lock("lock:orders:42").guard()?;
     /// let lost = guard.lost();
     /// let (work, results) = crossbeam_channel::bounded(1);
     /// work.send("done").unwrap();

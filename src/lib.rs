@@ -13,7 +13,7 @@
 //! use redlatch::Client;
 //!
 //! let client = Client::in_memory(); // or Client::open("redis://127.0.0.1:6379")?
-//! let lock = client.lock("orders:42");
+//! let lock = client.lock("lock:orders:42");
 //! lock.lock()?;
 //! // … one thread of one process at a time …
 //! lock.unlock()?;

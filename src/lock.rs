@@ -59,7 +59,7 @@ use crate::wait::{Interrupt, Patience};
 /// use redlatch::Client;
 ///
 /// let client = Client::in_memory(); // or Client::open("redis://127.0.0.1:6379")?
-/// let lock = client.lock("orders:42");
+/// let lock = client.lock("lock:orders:42");
 ///
 /// lock.lock()?; // waits; it is renewed until unlock
 /// assert!(lock.is_held_by_current_thread()?);
@@ -120,7 +120,7 @@ impl Lock {
     /// ```
     /// # use std::time::Duration;
     /// # let client = redlatch::Client::in_memory();
-    /// let five = client.lock("report").with_lease_time(Duration::from_secs(5));
+    /// let five = client.lock("lock:report").with_lease_time(Duration::from_secs(5));
     /// five.lock()?;
     /// assert!(five.remaining_lease()?.unwrap() <= Duration::from_secs(5));
     /// five.unlock()?;
@@ -240,7 +240,7 @@ impl Lock {
     ///
     /// ```
     /// # let client = redlatch::Client::in_memory();
-    /// let sum = client.lock("ledger").run(|guard| {
+    /// let sum = client.lock("lock:ledger").run(|guard| {
     ///     assert!(guard.is_valid());
     ///     40 + 2
     /// })?;
@@ -263,7 +263,7 @@ impl Lock {
     /// ```
     /// # use std::time::Duration;
     /// # let client = redlatch::Client::in_memory();
-    /// let done = client.lock("nightly").try_run_for(Duration::ZERO, |_| "ran")?;
+    /// let done = client.lock("lock:nightly").try_run_for(Duration::ZERO, |_| "ran")?;
     /// assert_eq!(done, Some("ran"));
     /// # Ok::<(), redlatch::Error>(())
     /// ```
@@ -306,7 +306,8 @@ impl Lock {
 
     /// Frees the lock whoever holds it. Returns whether somebody did.
     ///
-    /// The holder is told at its next renewal, or when it unlocks; holders of this client at once.
+    /// The holder is told at its next renewal, or when it unlocks; holders of this client at once. What cannot be a lock is
+    /// left alone ([`Error::WrongType`]). A token may be any text, so a token lock is freed whatever string is its key.
     ///
     /// # Errors
     ///

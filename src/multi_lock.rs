@@ -29,7 +29,7 @@ use crate::stores::all::{All, Member};
 /// use redlatch::{Client, MultiLock};
 ///
 /// let client = Client::in_memory();
-/// let (from, to) = (client.lock("account:1"), client.lock("account:2"));
+/// let (from, to) = (client.lock("lock:account:1"), client.lock("lock:account:2"));
 /// let both = MultiLock::of([&from, &to])?;
 /// both.run(|_| {
 ///     // … move money …

@@ -79,7 +79,7 @@
 //! ## Lock and unlock
 //!
 //! ```java
-//! RLock lock = client.getLock("orders:42");
+//! RLock lock = client.getLock("lock:orders:42");
 //! lock.lock();
 //! try {
 //!     ship();
@@ -91,7 +91,7 @@
 //! ```
 //! # let client = redlatch::Client::in_memory();
 //! # fn ship() {}
-//! let lock = client.lock("orders:42");
+//! let lock = client.lock("lock:orders:42");
 //! let guard = lock.guard()?;
 //! ship();
 //! guard.unlock()?; // dropping it does the same, but tells nobody how it went
@@ -116,7 +116,7 @@
 //! # use std::time::Duration;
 //! # let client = redlatch::Client::in_memory();
 //! # fn ship() {}
-//! let lock = client.lock("orders:42").with_lease_time(Duration::from_secs(5));
+//! let lock = client.lock("lock:orders:42").with_lease_time(Duration::from_secs(5));
 //! if let Some(guard) = lock.try_guard_for(Duration::from_millis(500))? {
 //!     ship();
 //!     guard.unlock()?;
@@ -141,7 +141,7 @@
 //! ```
 //! # use redlatch::{Client, Error, Interrupt};
 //! # let client = Client::in_memory();
-//! # let lock = client.lock("orders:42");
+//! # let lock = client.lock("lock:orders:42");
 //! # let _held = lock.guard()?;
 //! let interrupt = Interrupt::new();
 //! std::thread::scope(|scope| {
@@ -169,7 +169,7 @@
 //! # use redlatch::Client;
 //! # let client = Client::in_memory();
 //! # fn undo() {}
-//! # let lock = client.lock("orders:42");
+//! # let lock = client.lock("lock:orders:42");
 //! let guard = lock.guard()?;
 //! # lock.force_unlock()?;
 //! if !guard.is_valid() { // no I/O; `guard.lost()` is a channel with the news
@@ -194,7 +194,7 @@
 //!
 //! ```
 //! # let client = redlatch::Client::in_memory();
-//! # let lock = client.lock("orders:42");
+//! # let lock = client.lock("lock:orders:42");
 //! # lock.lock()?;
 //! assert!(lock.is_locked()?);
 //! assert!(lock.is_held_by_current_thread()?);

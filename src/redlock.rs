@@ -48,7 +48,7 @@ use crate::watchdog::OnLost;
 ///
 /// // In earnest: Client::open("redis://one:6379")?, …, each a server of its own.
 /// let redlock = Redlock::new([Client::in_memory(), Client::in_memory(), Client::in_memory()])?;
-/// let lock = redlock.lock("orders:42");
+/// let lock = redlock.lock("lock:orders:42");
 /// lock.lock()?;
 /// assert!(lock.is_held_by_current_thread()?);
 /// lock.unlock()?;

@@ -4,9 +4,9 @@
 //! use redlatch::{Client, testing::Controls};
 //!
 //! let client = Client::in_memory();
-//! let lock = client.lock("orders:42");
+//! let lock = client.lock("lock:orders:42");
 //! lock.lock()?;
-//! Controls::of(&client).expire("orders:42");
+//! Controls::of(&client).expire("lock:orders:42");
 //! assert!(lock.unlock().unwrap_err().is_lost());
 //! # Ok::<(), redlatch::Error>(())
 //! ```

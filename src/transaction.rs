@@ -159,7 +159,7 @@ impl Guard {
     /// ```no_run
     /// # use redlatch::{Client, Error};
     /// let client = Client::open("mysql://app:secret@127.0.0.1/shop")?;
-    /// let guard = client.lock("stock:42").guard()?;
+    /// let guard = client.lock("lock:stock:42").guard()?;
     /// guard.transaction(|tx| {
     ///     tx.exec("UPDATE stock SET left_over = left_over - 1 WHERE id = ?", (42,))?;
     ///     Ok::<_, Error>(())

@@ -32,7 +32,7 @@ const BURST_SPAN: Duration = Duration::from_millis(100);
 /// use redlatch::{Client, Error, Interrupt};
 ///
 /// let client = Client::in_memory();
-/// let lock = client.lock("orders:42");
+/// let lock = client.lock("lock:orders:42");
 /// lock.lock()?;
 ///
 /// let interrupt = Interrupt::new();
