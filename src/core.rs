@@ -59,15 +59,21 @@ impl Core {
         on_lost: Option<OnLost>,
     ) -> Core {
         static CLIENTS: AtomicU64 = AtomicU64::new(0);
+        let lines = Arc::<Lines<_, _>>::default();
         Core {
             id,
             number: CLIENTS.fetch_add(1, Ordering::Relaxed),
-            watchdog: Watchdog::new(Arc::clone(&store), times.command_timeout, on_lost),
+            watchdog: Watchdog::new(
+                Arc::clone(&store),
+                Arc::clone(&lines),
+                times.command_timeout,
+                on_lost,
+            ),
             store,
             #[cfg(feature = "mysql")]
             database: None,
             times,
-            lines: Arc::default(),
+            lines,
             key_prefix,
             pid: std::process::id(),
             holds: AtomicU64::new(0),

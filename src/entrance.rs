@@ -220,6 +220,11 @@ impl Entrance {
         let until = self.core.until();
         let outcome = match hold.leave(level, until) {
             Return::Lost(cause) => Err(hold.lost_error(cause)),
+            Return::Before => Err(Error::NotHeld {
+                lock: Arc::clone(&self.key.name),
+                client: Arc::clone(&self.core.id),
+                thread: ThreadToken::current().id,
+            }),
             Return::Whole(claim) => self.release(hold, &claim, until),
             Return::Part(claim, sent) => match self.core.store.release_level(&claim, until) {
                 Ok(Release::Done { .. }) => {
@@ -250,14 +255,22 @@ impl Entrance {
         self.core.watchdog.unwatch(hold);
         let outcome = match self.hand_over(hold, claim, until) {
             Some(outcome) => outcome,
-            None => self.set_free(hold, claim, until),
+            None => match self.set_free(claim, until) {
+                Ok(None) => Ok(()),
+                Ok(Some(cause)) => {
+                    self.core.watchdog.lost_in_release(hold, cause.clone());
+                    Err(hold.lost_error(cause))
+                }
+                Err(error) => Err(error),
+            },
         };
         hold.hush();
         trace::unlocked(&claim.name, &claim.visitor);
         outcome
     }
 
-    fn set_free(&self, hold: &Hold, claim: &Claim, until: Instant) -> Result<()> {
+    /// Frees the lock, and wakes the next. Returns why the hold was not there, if it was not.
+    fn set_free(&self, claim: &Claim, until: Instant) -> Result<Option<LossCause>> {
         let mut stand_back = None;
         let outcome = match self.core.store.release(claim, until) {
             Ok(Release::Done {
@@ -274,14 +287,13 @@ impl Entrance {
                     (took * 2).min(LONGEST_STAND_BACK)
                 };
                 stand_back = others_wait.then(rest);
-                Ok(())
+                Ok(None)
             }
             Ok(Release::NotHeld(cause)) => {
-                self.core.watchdog.lost_in_release(hold, cause.clone());
                 if self.core.store.has_parts() {
                     self.core.watchdog.settle(claim.doubt(0));
                 }
-                Err(hold.lost_error(cause))
+                Ok(Some(cause))
             }
             Ok(Release::Unknown { doubt, error }) => {
                 self.core.watchdog.settle(doubt);
@@ -298,6 +310,9 @@ impl Entrance {
 
     /// Hands the hold to the first in line; `None` if nobody is there to take it, or it did not come to that.
     fn hand_over(&self, hold: &Hold, claim: &Claim, until: Instant) -> Option<Result<()>> {
+        if !self.core.store.hands_over() {
+            return None;
+        }
         let chosen = self.core.lines.choose(&claim.name)?;
         let Offer {
             kind,
@@ -326,7 +341,9 @@ impl Entrance {
                 let heir = Arc::new(heir.with_fence(fence));
                 trace::acquired(&next.name, &next.visitor);
                 self.core.watchdog.watch(&heir);
-                chosen.grant(heir, others_wait);
+                if let Err(heir) = chosen.grant(heir, others_wait) {
+                    self.take_back(&heir, next, until);
+                }
                 return Some(Ok(()));
             }
             Ok(Transfer::NotHeld(cause)) => {
@@ -370,9 +387,26 @@ impl Entrance {
         Some(Entry { hold, level: 0 })
     }
 
+    /// Frees in the background what was granted to the calling thread and is of no use to it.
     fn discard(&self, hold: &Hold) {
+        let doubt = hold.doubt();
+        hold.leave(0, self.core.until());
         self.core.watchdog.unwatch(hold);
-        self.core.watchdog.settle(hold.doubt());
+        self.core.watchdog.settle(doubt);
+    }
+
+    /// Frees a hold whose heir had left the line before it was granted.
+    fn take_back(&self, heir: &Hold, granted: Claim, until: Instant) {
+        heir.leave(0, until);
+        self.core.watchdog.unwatch(heir);
+        let claim = Claim {
+            count: 1,
+            ..granted
+        };
+        // The releaser's own hold is given back in any case, and this one in the background if it was not now.
+        if let Err(error) = self.set_free(&claim, until) {
+            trace::unlock_failed(&claim.name, &error);
+        }
     }
 }
 

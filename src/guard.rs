@@ -9,7 +9,7 @@ use crossbeam_channel::Receiver;
 
 use crate::claim::VisitorId;
 use crate::entrance::Entrance;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::hold::{Hold, LevelId};
 use crate::loss::{Loss, LossCause};
 use crate::trace;
@@ -52,6 +52,7 @@ pub struct Guard {
 
 impl Guard {
     pub(crate) fn new(entrance: Entrance, hold: Arc<Hold>, level: LevelId) -> Guard {
+        hold.guard(level);
         Guard {
             entrance,
             hold,
@@ -131,7 +132,8 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// As [`Lock::unlock`](crate::Lock::unlock). The guard is gone in any case.
+    /// As [`Lock::unlock`](crate::Lock::unlock); [`Error::NotHeld`] if that has unlocked it before. The guard is gone in
+    /// any case.
     pub fn unlock(mut self) -> Result<()> {
         self.released = true;
         self.give_back()
@@ -145,10 +147,13 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if !self.released
-            && let Err(error) = self.give_back()
-        {
-            trace::unlock_failed(&self.hold.name, &error);
+        if self.released {
+            return;
+        }
+        match self.give_back() {
+            // `Lock::unlock` has given it back before.
+            Ok(()) | Err(Error::NotHeld { .. }) => {}
+            Err(error) => trace::unlock_failed(&self.hold.name, &error),
         }
     }
 }

@@ -53,6 +53,8 @@ struct Level {
     lease: Lease,
     /// The end of a fixed lease.
     ends: Option<Moment>,
+    /// Whether a guard gives it back.
+    is_guards: bool,
 }
 
 /// Where a hold stands.
@@ -147,6 +149,8 @@ pub(crate) struct Look {
 pub(crate) enum Return {
     /// The hold was lost before; nothing is to be sent.
     Lost(LossCause),
+    /// The level was given back before; nothing is to be sent.
+    Before,
     /// It was the last level: the whole hold is to be released.
     Whole(Claim),
     /// The claim's lease is what the remaining levels count on, from the moment given.
@@ -254,8 +258,19 @@ impl Hold {
         count(&self.state.lock().levels)
     }
 
+    /// The level that an unlock by hand gives back: the last one that no guard will, else the last one.
     pub(crate) fn top_level(&self) -> Option<LevelId> {
-        self.state.lock().levels.last().map(|level| level.id)
+        let state = self.state.lock();
+        let by_hand = state.levels.iter().rfind(|level| !level.is_guards);
+        by_hand.or(state.levels.last()).map(|level| level.id)
+    }
+
+    /// Leaves it to a guard to give level `id` back.
+    pub(crate) fn guard(&self, id: LevelId) {
+        let mut state = self.state.lock();
+        if let Some(level) = state.levels.iter_mut().rfind(|level| level.id == id) {
+            level.is_guards = true;
+        }
     }
 
     /// The lease of the levels that count on renewal, if any does.
@@ -307,9 +322,13 @@ impl Hold {
     pub(crate) fn leave(&self, id: LevelId, until: Instant) -> Return {
         let mut state = self.state.lock();
         let claim = self.claim(&state, Duration::ZERO);
+        let before = state.levels.len();
         state.levels.retain(|level| level.id != id);
         if let Phase::Lost(cause) = &state.phase {
             return Return::Lost(cause.clone());
+        }
+        if state.levels.len() == before {
+            return Return::Before;
         }
         if state.levels.is_empty() {
             // From here on nobody renews it: the last release ends the hold here, whatever becomes of the request.
@@ -519,6 +538,7 @@ impl Level {
                 Lease::Watchdog(_) => None,
                 Lease::Fixed(lease) => Some(sent + lease),
             },
+            is_guards: false,
         }
     }
 }

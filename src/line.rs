@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::signals::Parker;
-use crate::sync::{Condvar, Mutex, planted};
+use crate::sync::{Mutex, planted};
 
 /// So many hand-overs in a row are allowed while others wait in other processes.
 const HANDED_IN_A_ROW: u32 = 4;
@@ -49,15 +49,14 @@ struct Waiter<O, G> {
     offer: O,
     parker: Arc<Parker>,
     state: Mutex<State<G>>,
-    changed: Condvar,
 }
 
 /// | state | entered by | leads to |
 /// |---|---|---|
 /// | Waiting | the waiter joins; the hand-over came to nothing | Chosen, Left |
-/// | Chosen | the releaser | Granted, Waiting: the releaser's, whatever becomes of its request |
+/// | Chosen | the releaser | Granted, Waiting, Left |
 /// | Granted | the releaser | Left, with the hold |
-/// | Left | the waiter | – |
+/// | Left | the waiter, at any time | –: what the releaser has for it stays the releaser's |
 #[derive(Debug)]
 enum State<G> {
     Waiting,
@@ -71,8 +70,8 @@ enum State<G> {
 pub(crate) enum Turn {
     /// Ask the store.
     Ask,
-    /// Sleep: a thread of this client holds the lock, and will hand it over.
-    HeldHere,
+    /// Sleep: a thread of this client holds the lock, as was heard at this time, and will hand it over.
+    HeldHere(Instant),
     /// Sleep: others are before.
     Later,
     /// Sleep until then: others were let by.
@@ -117,7 +116,6 @@ impl<O, G> Lines<O, G> {
             offer,
             parker: Arc::clone(parker),
             state: Mutex::new(State::Waiting),
-            changed: Condvar::default(),
         });
         let rest = self.rest_of(name);
         let mut lines = self.lines.lock();
@@ -168,7 +166,6 @@ impl<O, G> Lines<O, G> {
             lines: Arc::clone(self),
             name: Arc::clone(name),
             waiter,
-            is_settled: false,
         })
     }
 
@@ -208,7 +205,7 @@ impl<O, G> Place<O, G> {
         let lines = self.lines.lines.lock();
         match lines.get(&self.name) {
             Some(line) if self.is_first(line) => match line.stand_back_until {
-                _ if line.is_held_here => Turn::HeldHere,
+                _ if line.is_held_here => Turn::HeldHere(line.last_usable),
                 Some(until) if Instant::now() < until => Turn::StandBack(until),
                 _ => Turn::Ask,
             },
@@ -250,13 +247,10 @@ impl<O, G> Place<O, G> {
         lines.get(&self.name).map(|line| line.last_usable)
     }
 
-    /// Leaves the line. Returns what this waiter is handed all the same: one that was chosen stays until the releaser
-    /// knows what came of it.
+    /// Leaves the line at once. Returns what this waiter was handed before; one that was chosen does not wait for what
+    /// comes of it.
     pub(crate) fn leave(self, has_the_lock: bool) -> Option<G> {
         let mut state = self.waiter.state.lock();
-        while matches!(*state, State::Chosen) && !planted("a chosen waiter leaves") {
-            state = self.waiter.changed.wait(state, None);
-        }
         let grant = match std::mem::replace(&mut *state, State::Left) {
             State::Granted(grant) => Some(grant),
             _ => None,
@@ -292,13 +286,13 @@ impl<O, G> Drop for Place<O, G> {
     }
 }
 
-/// A waiter that is about to be handed a hold. It stays where it is until this is settled.
+/// A waiter that is about to be handed a hold, unless it leaves before that. Its releaser tells the line in the end:
+/// with [`Chosen::grant`], or with [`Lines::freed`].
 #[derive(Debug)]
 pub(crate) struct Chosen<O, G> {
     lines: Arc<Lines<O, G>>,
     name: Arc<str>,
     waiter: Arc<Waiter<O, G>>,
-    is_settled: bool,
 }
 
 impl<O, G> Chosen<O, G> {
@@ -306,32 +300,34 @@ impl<O, G> Chosen<O, G> {
         &self.waiter.offer
     }
 
-    /// Hands it over. `others_wait` tells whether somebody listens for the lock in another process.
-    pub(crate) fn grant(mut self, grant: G, others_wait: bool) {
-        self.is_settled = true;
-        {
-            let mut lines = self.lines.lines.lock();
-            if let Some(line) = lines.get_mut(&self.name) {
-                line.is_held_here = true;
-                line.handed += 1;
-                line.others_wait = others_wait;
-                line.last_usable = Instant::now();
-            }
+    /// Hands it over, or gives it back if the waiter has left. `others_wait` tells whether somebody listens for the lock
+    /// in another process.
+    pub(crate) fn grant(self, grant: G, others_wait: bool) -> Result<(), G> {
+        let mut lines = self.lines.lines.lock();
+        let mut state = self.waiter.state.lock();
+        if !matches!(*state, State::Chosen) && !planted("one who left is handed a hold") {
+            return Err(grant);
         }
-        self.settle(State::Granted(grant));
-    }
-
-    fn settle(&self, state: State<G>) {
-        *self.waiter.state.lock() = state;
-        self.waiter.changed.notify_one();
+        *state = State::Granted(grant);
+        drop(state);
+        if let Some(line) = lines.get_mut(&self.name) {
+            line.is_held_here = true;
+            line.handed += 1;
+            line.others_wait = others_wait;
+            line.last_usable = Instant::now();
+        }
+        drop(lines);
         self.waiter.parker.give_permit();
+        Ok(())
     }
 }
 
 impl<O, G> Drop for Chosen<O, G> {
     fn drop(&mut self) {
-        if !self.is_settled && !planted("a hand-over that failed is not told") {
-            self.settle(State::Waiting);
+        // Nobody is woken: nothing is free yet.
+        let mut state = self.waiter.state.lock();
+        if matches!(*state, State::Chosen) {
+            *state = State::Waiting;
         }
     }
 }

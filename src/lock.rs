@@ -280,6 +280,9 @@ impl Lock {
 
     /// Unlocks: the last of as many calls as there were acquisitions frees the lock.
     ///
+    /// What a [`Guard`] has is left to the guard, as long as there is something else; then the guard has nothing to give
+    /// back any more.
+    ///
     /// It ends within one [`command_timeout`](crate::Builder::command_timeout). After any error of the last unlock the
     /// hold is over here and no longer renewed; what may be left of it in the store is released in the background.
     ///
@@ -319,6 +322,7 @@ impl Lock {
             .store
             .force_release(key.kind, &key.name, core.until())?;
         core.watchdog.check_now(&key.name);
+        core.lines.freed(&key.name, None);
         Ok(freed)
     }
 

@@ -34,6 +34,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Gives one level back: the count goes down to `claim.count - 1`, the lease becomes `claim.lease`.
     fn release_level(&self, claim: &Claim, until: Instant) -> Result<Release>;
 
+    /// Whether a hold can be handed over at all.
+    fn hands_over(&self) -> bool {
+        true
+    }
+
     /// Gives the whole hold `from` back by making the hold `to` of it, which begins with a count of 1: the waiter of
     /// the same process that it is handed to need not ask, and nobody else is woken.
     fn transfer(&self, from: &Claim, to: &Claim, until: Instant) -> Result<Transfer>;

@@ -258,20 +258,22 @@ fn wait_in_line<T, Q: Queue<T>>(
                 .last_usable()
                 .map_or(last_usable, |at| at.max(last_usable));
             let turn = place.turn();
-            if turn != Turn::Ask && !asks_anyway {
+            // A holder of this client may have died with the lock, and the lock may be gone unheard.
+            let is_overdue = matches!(turn, Turn::HeldHere(heard) if now >= heard + LONGEST_SLEEP);
+            if turn != Turn::Ask && !is_overdue && !asks_anyway {
                 let outage = last_usable.checked_add(room.outage_timeout);
                 let mut wake_at = now + longest_sleep();
-                if let Turn::StandBack(until) = turn {
-                    wake_at = wake_at.min(until);
+                match turn {
+                    Turn::StandBack(until) => wake_at = wake_at.min(until),
+                    Turn::HeldHere(heard) => wake_at = wake_at.min(heard + longest_sleep()),
+                    Turn::Ask | Turn::Later => {}
                 }
                 let ends = patience.deadline().or(outage);
                 wake_at = ends.map_or(wake_at, |ends| ends.min(wake_at));
                 let woken = bed.sleep(room, wake_at)?;
                 now = Instant::now();
-                // Nobody is refused unasked, nor told of an outage that it has not seen. And a holder of this client
-                // may have died with the lock.
-                asks_anyway =
-                    !woken && (turn == Turn::HeldHere || ends.is_some_and(|ends| now >= ends));
+                // Nobody is refused unasked, nor told of an outage that it has not seen.
+                asks_anyway = !woken && ends.is_some_and(|ends| now >= ends);
                 continue;
             }
         }

@@ -12,8 +12,10 @@ use crossbeam_channel::{Sender, unbounded};
 use parking_lot::Mutex;
 
 use crate::clock::Now;
+use crate::core::Offer;
 use crate::error::{Error, Result};
 use crate::hold::{Begun, Hold};
+use crate::line::Lines;
 use crate::loss::{Loss, LossCause};
 use crate::store::{Doubt, Renewal, Store};
 use crate::timer::{Timed, Timer};
@@ -41,6 +43,8 @@ struct Threads {
 
 struct Shared {
     store: Arc<dyn Store>,
+    /// The waiters of this client, who have to hear that one of it has the lock no longer.
+    lines: Arc<Lines<Offer, Arc<Hold>>>,
     command_timeout: Duration,
     timer: Timer<Job>,
     /// False once the thread has died: nothing is renewed any more, so nothing is valid.
@@ -95,12 +99,14 @@ impl Timed for Job {
 impl Watchdog {
     pub(crate) fn new(
         store: Arc<dyn Store>,
+        lines: Arc<Lines<Offer, Arc<Hold>>>,
         command_timeout: Duration,
         on_lost: Option<OnLost>,
     ) -> Watchdog {
         Watchdog {
             shared: Arc::new(Shared {
                 store,
+                lines,
                 command_timeout,
                 timer: Timer::default(),
                 guarded: Arc::new(AtomicBool::new(true)),
@@ -453,6 +459,7 @@ impl Shared {
 
     fn lose(&self, hold: &Hold, cause: LossCause) {
         if let Some(loss) = hold.lose(cause) {
+            self.lines.freed(&hold.name, None);
             self.publish(loss);
         }
     }

@@ -260,6 +260,10 @@ impl Store for All {
         }
     }
 
+    fn hands_over(&self) -> bool {
+        false
+    }
+
     fn transfer(&self, from: &Claim, _: &Claim, _: Instant) -> Result<Transfer> {
         // Some of the locks might have the one and some the other.
         Err(Error::Unsupported {

@@ -744,6 +744,10 @@ impl Store for Quorum {
         }
     }
 
+    fn hands_over(&self) -> bool {
+        false
+    }
+
     fn transfer(&self, from: &Claim, _: &Claim, _: Instant) -> Result<Transfer> {
         // Half of the nodes might have the one and half the other.
         Err(Error::Unsupported {

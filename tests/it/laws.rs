@@ -68,6 +68,7 @@ laws! {
         a_force_unlock_tells_the_old_holder
         a_force_unlock_tells_the_holder_of_another_client
         a_guard_unlocks_when_its_thread_panics
+        a_guard_that_was_unlocked_by_hand_has_lost_nothing
         run_keeps_the_value_when_the_hold_is_lost
         run_unlocks_on_return_error_and_panic
         try_run_for_gives_up
@@ -94,6 +95,7 @@ laws! {
         locking_after_a_loss_is_a_fresh_hold
         a_stale_guard_cannot_release_a_newer_hold
         guards_may_be_dropped_in_any_order
+        an_unlock_by_hand_leaves_the_levels_of_guards_to_them
         counts_are_per_thread
         the_remaining_lease_is_told
         bad_input_is_refused_and_leaves_nothing
@@ -467,6 +469,59 @@ fn guards_may_be_dropped_in_any_order(place: &Place) {
     drop(inner);
     assert!(!lock.is_locked().unwrap());
     assert!(lock.try_guard_for(ms(10)).unwrap().is_some());
+}
+
+fn a_guard_that_was_unlocked_by_hand_has_lost_nothing(place: &Place) {
+    let losses = Arc::new(AtomicU32::new(0));
+    let told = Arc::clone(&losses);
+    let client = place.client_with(Settings::default().on_lost(move |_| {
+        told.fetch_add(1, Ordering::SeqCst);
+    }));
+    let lock = client.lock("orders");
+    for is_dropped in [false, true] {
+        let guard = lock.guard().unwrap();
+        let lost = guard.lost();
+        lock.unlock().unwrap();
+        assert!(!guard.is_valid());
+        if is_dropped {
+            drop(guard);
+        } else {
+            let error = guard.unlock().unwrap_err();
+            assert!(matches!(error, Error::NotHeld { .. }), "{error}");
+        }
+        assert!(lost.recv().is_err(), "it ended well");
+        assert!(!lock.is_locked().unwrap());
+        // Nor does it touch the next hold.
+        let guard = lock.guard().unwrap();
+        lock.unlock().unwrap();
+        let next = lock.guard().unwrap();
+        drop(guard);
+        assert!(next.is_valid());
+        next.unlock().unwrap();
+    }
+    client.shutdown();
+    assert_eq!(losses.load(Ordering::SeqCst), 0);
+}
+
+fn an_unlock_by_hand_leaves_the_levels_of_guards_to_them(place: &Place) {
+    let lock = place.client().lock("orders");
+    lock.lock().unwrap();
+    let guard = lock.guard().unwrap();
+    lock.unlock().unwrap();
+    assert_eq!(lock.hold_count().unwrap(), 1);
+    assert!(guard.is_valid());
+    guard.unlock().unwrap();
+    assert!(!lock.is_locked().unwrap());
+    // Two guards, and one unlock by hand: the outer one still has its level.
+    let outer = lock.guard().unwrap();
+    let inner = lock.guard().unwrap();
+    lock.unlock().unwrap();
+    assert_eq!(lock.hold_count().unwrap(), 1);
+    assert!(matches!(inner.unlock(), Err(Error::NotHeld { .. })));
+    assert!(outer.is_valid());
+    assert_eq!(lock.hold_count().unwrap(), 1);
+    outer.unlock().unwrap();
+    assert!(!lock.is_locked().unwrap());
 }
 
 fn a_guard_unlocks_when_its_thread_panics(place: &Place) {

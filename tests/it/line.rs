@@ -343,3 +343,203 @@ fn an_outage_is_told_to_everybody_in_line() {
         server.thaw();
     });
 }
+
+/// Hands `lock`, which the calling thread holds, to the first of `waiters` threads in line, which keeps it without ever
+/// unlocking it; then `part`s it from the lock. Returns how long after that the second has had it.
+fn parted(lock: &redlatch::Lock, fixed: Option<Duration>, part: impl FnOnce()) -> Duration {
+    lock.lock().unwrap();
+    let (sender, got) = std::sync::mpsc::channel();
+    thread::scope(|scope| {
+        let (keep, kept) = crossbeam_channel::bounded::<()>(0);
+        for number in 0..2 {
+            let (sender, kept) = (sender.clone(), kept.clone());
+            scope.spawn(move || {
+                let lock = match fixed {
+                    Some(lease) if number == 0 => lock.with_lease_time(lease),
+                    _ => lock.clone(),
+                };
+                lock.lock().unwrap();
+                sender.send(Instant::now()).unwrap();
+                // Until the other end is dropped.
+                let _ = kept.recv();
+                let _ = lock.unlock();
+            });
+            thread::sleep(ms(60));
+        }
+        lock.unlock().unwrap();
+        let handed = got.recv_timeout(SLACK).unwrap();
+        thread::sleep(ms(60));
+        part();
+        let parted = match fixed {
+            Some(lease) => handed + lease,
+            None => Instant::now(),
+        };
+        let second = got.recv_timeout(SLACK * 2);
+        drop(keep);
+        second.unwrap().saturating_duration_since(parted)
+    })
+}
+
+#[test]
+fn a_lock_that_is_forced_open_goes_to_the_next_in_line_at_once() {
+    let server = RedisServer::start();
+    for client in [Client::in_memory(), Client::open(&server.url()).unwrap()] {
+        let lock = client.lock("orders");
+        let took = parted(&lock, None, || assert!(lock.force_unlock().unwrap()));
+        assert!(took < ms(500), "{took:?}");
+    }
+}
+
+#[test]
+fn a_lease_that_ends_in_the_line_goes_to_the_next_at_once() {
+    let server = RedisServer::start();
+    for client in [Client::in_memory(), Client::open(&server.url()).unwrap()] {
+        let took = parted(&client.lock("orders"), Some(ms(300)), || {});
+        assert!(took < ms(400), "{took:?}");
+    }
+}
+
+#[test]
+fn a_lock_that_vanished_is_found_by_the_next_in_line_in_a_second() {
+    let server = RedisServer::start();
+    let client = Client::open(&server.url()).unwrap();
+    let took = parted(&client.lock("orders"), None, || {
+        server.cmd(&["FLUSHALL"]);
+    });
+    assert!(took < ms(1600), "{took:?}");
+}
+
+#[test]
+fn a_hold_that_turns_out_lost_goes_to_the_next_in_line_at_once() {
+    let server = RedisServer::start();
+    let client = Client::builder()
+        .watchdog_timeout(ms(600))
+        .open(&server.url())
+        .unwrap();
+    let took = parted(&client.lock("orders"), None, || {
+        server.cmd(&["FLUSHALL"]);
+    });
+    // The renewal that finds it gone comes after a third of the lease.
+    assert!(took < ms(700), "{took:?}");
+}
+
+/// Unlocks while the server is silent, so that the waiter in line is chosen and nobody knows what comes of it; `meanwhile`
+/// something ends its wait, which has to be heard before the server answers.
+fn leaves_a_hand_over(
+    wait: impl Fn(&redlatch::Lock) -> Result<bool, Error> + Sync,
+    meanwhile: impl Fn(&Client) + Sync,
+) {
+    let server = RedisServer::start();
+    let client = Client::open(&server.url()).unwrap();
+    let lock = client.lock("orders");
+    lock.lock().unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let left = wait(&lock);
+            (left, Instant::now())
+        });
+        thread::sleep(ms(150));
+        server.freeze();
+        scope.spawn(|| {
+            thread::sleep(ms(100));
+            meanwhile(&client);
+        });
+        let thaw = scope.spawn(|| {
+            thread::sleep(ms(1500));
+            let now = Instant::now();
+            server.thaw();
+            now
+        });
+        lock.unlock().unwrap();
+        let (left, at) = waiter.join().unwrap();
+        assert!(!matches!(left, Ok(true)), "nothing was handed to it");
+        let thawed = thaw.join().unwrap();
+        assert!(at < thawed, "it left {:?} after the answer", at - thawed);
+    });
+    // What was granted to the one who had left is nobody's.
+    let other = Client::open(&server.url()).unwrap().lock("orders");
+    assert!(other.try_lock_for(SLACK).unwrap());
+    other.unlock().unwrap();
+    eventually(SLACK, "nothing is left", || server.int(&["DBSIZE"]) == 0);
+}
+
+#[test]
+fn a_deadline_in_the_middle_of_a_hand_over_is_kept() {
+    leaves_a_hand_over(|lock| lock.try_lock_for(ms(400)), |_| {});
+}
+
+#[test]
+fn an_interrupt_in_the_middle_of_a_hand_over_is_heard() {
+    let interrupt = Interrupt::new();
+    leaves_a_hand_over(
+        |lock| lock.lock_interruptibly(&interrupt).map(|()| true),
+        |_| interrupt.raise(),
+    );
+}
+
+#[test]
+fn a_shutdown_in_the_middle_of_a_hand_over_is_heard() {
+    leaves_a_hand_over(|lock| lock.lock().map(|()| true), Client::shutdown);
+}
+
+#[test]
+fn a_heir_that_left_leaves_the_lock_to_the_next_in_line() {
+    let server = RedisServer::start();
+    let client = Client::open(&server.url()).unwrap();
+    let lock = client.lock("orders");
+    lock.lock().unwrap();
+    thread::scope(|scope| {
+        let hasty = scope.spawn(|| lock.try_lock_for(ms(400)));
+        thread::sleep(ms(100));
+        let patient = scope.spawn(|| {
+            lock.lock().unwrap();
+            let now = Instant::now();
+            lock.unlock().unwrap();
+            now
+        });
+        thread::sleep(ms(100));
+        server.freeze();
+        scope.spawn(|| {
+            thread::sleep(ms(1200));
+            server.thaw();
+        });
+        lock.unlock().unwrap();
+        let unlocked = Instant::now();
+        assert!(!matches!(hasty.join().unwrap(), Ok(true)));
+        let took = patient.join().unwrap().saturating_duration_since(unlocked);
+        assert!(took < ms(700), "{took:?}");
+    });
+    eventually(SLACK, "nothing is left", || server.int(&["DBSIZE"]) == 0);
+}
+
+#[test]
+fn nobody_is_woken_for_a_hand_over_that_cannot_be() {
+    let servers: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
+    let proxies: Vec<_> = servers.iter().map(|one| Proxy::to(one.addr())).collect();
+    let redlock = redlatch::Redlock::builder()
+        .nodes(proxies.iter().map(|one| Client::open(&one.url()).unwrap()))
+        .trust_new_nodes()
+        .node_timeout(ms(1000))
+        .build()
+        .unwrap();
+    let lock = redlock.lock("orders");
+    let guard = lock.guard().unwrap();
+    let asked = || servers.iter().map(RedisServer::eval_count).sum::<u64>();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| lock.lock().and_then(|()| lock.unlock()));
+        // Past the look that follows the subscription, and not near the next one.
+        thread::sleep(ms(300));
+        let before = asked();
+        for proxy in &proxies {
+            let visitor = guard.visitor().as_str().as_bytes();
+            proxy.next(1, Some(visitor), Fault::DelayRequest(ms(200)));
+        }
+        let looked = scope.spawn(|| {
+            thread::sleep(ms(100));
+            asked()
+        });
+        guard.unlock().unwrap();
+        assert_eq!(looked.join().unwrap(), before, "nothing was free yet");
+        waiter.join().unwrap().unwrap();
+    });
+}
