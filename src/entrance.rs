@@ -207,6 +207,7 @@ impl Entrance {
             operation: "acquire",
             visitor: Some(claim.visitor.clone()),
             reason: "it answered after the lease it granted had ended".to_owned(),
+            source: None,
         }
     }
 

@@ -1,6 +1,8 @@
 //! What can go wrong, in words for the person who reads the log at night: the lock, the node, what to do.
 
 use std::fmt;
+use std::io;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +16,22 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// *Refused* (somebody else holds the lock) is no error but `Ok(false)` or `Ok(None)`. *Lost*, *unknown* and
 /// *unreachable* are different things and are never turned into one another.
+///
+/// There may be more variants and more fields in a later version, so a pattern has to leave room for them:
+///
+/// ```
+/// # use redlatch::Error;
+/// fn is_taken_away(error: &Error) -> bool {
+///     matches!(error, Error::Lost { cause, .. } if cause.to_string().contains("force-unlocked"))
+/// }
+/// ```
+///
+/// ```compile_fail,E0638
+/// # use redlatch::Error;
+/// fn is_over(error: &Error) -> bool {
+///     matches!(error, Error::Closed { lock: _ })
+/// }
+/// ```
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -67,6 +85,8 @@ pub enum Error {
         node: Arc<str>,
         /// What happened.
         reason: String,
+        /// The error of the operating system behind it, which `source()` returns.
+        source: Option<IoSource>,
     },
     /// A request was sent and no answer came: whether it took effect is not known.
     ///
@@ -88,6 +108,8 @@ pub enum Error {
         visitor: Option<VisitorId>,
         /// What happened.
         reason: String,
+        /// The error of the operating system behind it, which `source()` returns.
+        source: Option<IoSource>,
     },
     /// The server answered that it cannot do it now: loading, busy, read-only, out of memory, too many clients, …
     #[error("lock {lock:?}: {node} cannot serve the request now: {reason}")]
@@ -166,6 +188,8 @@ pub enum Error {
         node: Arc<str>,
         /// What is wrong, and what to do; never a secret.
         reason: String,
+        /// The error of the operating system behind it, which `source()` returns.
+        source: Option<IoSource>,
     },
     /// The name is used by something that is not a lock of this kind; it was left as it is.
     #[error(
@@ -352,6 +376,8 @@ pub enum Error {
         node: Arc<str>,
         /// What happened.
         reason: String,
+        /// The error of the operating system behind it, which `source()` returns.
+        source: Option<IoSource>,
     },
     /// What was asked for cannot be done here.
     #[error("lock {lock:?}: {reason}")]
@@ -375,6 +401,16 @@ pub enum Error {
         /// The server's words.
         reason: String,
     },
+    /// The work under the lock was done, but the hold was lost meanwhile or its release is in doubt: others may have
+    /// worked beside it.
+    ///
+    /// What [`Lock::run`](crate::Lock::run) says is turned into this by `?`, if its closure returns nothing.
+    #[error("the work under the lock was done, but {error}")]
+    #[non_exhaustive]
+    Ran {
+        /// What happened to the hold.
+        error: Box<Error>,
+    },
     /// The renewal thread could not be started or has died: no lock can be kept, so none is taken.
     #[error("lock {lock:?}: the renewal thread is not running: {reason}")]
     #[non_exhaustive]
@@ -392,6 +428,7 @@ impl Error {
         match self {
             Error::InvalidName { name, .. } => Some(name),
             Error::InvalidConfig { .. } => None,
+            Error::Ran { error, .. } => error.lock_name(),
             Error::InvalidLease { lock, .. }
             | Error::InvalidWait { lock, .. }
             | Error::Unreachable { lock, .. }
@@ -426,8 +463,36 @@ impl Error {
 
     /// Returns whether the same call may succeed later without anybody changing anything but the server's health.
     ///
-    /// Waiting calls do so by themselves until their deadline.
+    /// Nothing was done then, so nothing is done twice: an outcome that is not known ([`Error::is_ambiguous`]) is not
+    /// retryable, and neither is what went wrong after the work under the lock was done ([`Error::Ran`]). It is meant for
+    /// what takes a lock. An `unlock` is not to be repeated after any error: the level is given back.
+    ///
+    /// Waiting calls try again by themselves until their deadline.
     pub fn is_retryable(&self) -> bool {
+        self.may_pass() && !self.is_ambiguous()
+    }
+
+    /// Returns whether it is unknown if the request took effect.
+    pub fn is_ambiguous(&self) -> bool {
+        match self {
+            Error::Unknown { .. } => true,
+            Error::Ran { error, .. } => error.is_ambiguous(),
+            _ => false,
+        }
+    }
+
+    /// Returns whether a hold was lost.
+    pub fn is_lost(&self) -> bool {
+        match self {
+            Error::Lost { .. } | Error::TransactionLost { .. } => true,
+            Error::Ran { error, .. } => error.is_lost(),
+            _ => false,
+        }
+    }
+
+    /// Whether a wait goes on in spite of it: the server may be well in a moment. A waiter may ask again even if the
+    /// outcome of its last attempt is unknown, because what that may have left is settled in the background.
+    pub(crate) fn may_pass(&self) -> bool {
         matches!(
             self,
             Error::Unreachable { .. }
@@ -436,16 +501,6 @@ impl Error {
                 | Error::NotReplicated { .. }
                 | Error::NoQuorum { .. }
         )
-    }
-
-    /// Returns whether it is unknown if the request took effect.
-    pub fn is_ambiguous(&self) -> bool {
-        matches!(self, Error::Unknown { .. })
-    }
-
-    /// Returns whether a hold was lost.
-    pub fn is_lost(&self) -> bool {
-        matches!(self, Error::Lost { .. } | Error::TransactionLost { .. })
     }
 }
 
@@ -458,6 +513,115 @@ pub struct NodeAnswer {
     /// `granted`, `refused`, or why it gave no usable answer.
     pub answer: String,
 }
+
+/// The error of the operating system that an [`Error`] came from, shared by the clones of that.
+///
+/// [`std::error::Error::source`] returns the [`io::Error`] itself. Its words are in those of the [`Error`], too.
+///
+/// # Examples
+///
+/// ```
+/// use std::error::Error;
+/// use std::io;
+/// use redlatch::Client;
+///
+/// // Nobody listens there.
+/// let client = Client::open("redis://127.0.0.1:1")?;
+/// let error = client.lock("orders:42").try_lock().unwrap_err();
+/// let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+/// assert_eq!(cause.map(io::Error::kind), Some(io::ErrorKind::ConnectionRefused));
+/// # Ok::<(), redlatch::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct IoSource(Arc<io::Error>);
+
+impl Deref for IoSource {
+    type Target = io::Error;
+
+    fn deref(&self) -> &io::Error {
+        &self.0
+    }
+}
+
+/// Why there is no answer: in words, with the error of the operating system behind it if there is one.
+#[derive(Clone, Debug)]
+pub(crate) struct Reason {
+    words: Box<str>,
+    source: Option<IoSource>,
+}
+
+impl Reason {
+    pub(crate) fn of_io(words: impl Into<String>, error: io::Error) -> Reason {
+        Reason {
+            words: words.into().into(),
+            source: Some(IoSource(Arc::new(error))),
+        }
+    }
+
+    /// A copy of an error that somebody else keeps.
+    pub(crate) fn of_shared_io(words: impl Into<String>, error: &io::Error) -> Reason {
+        let copy = match error.raw_os_error() {
+            Some(code) => io::Error::from_raw_os_error(code),
+            None => io::Error::new(error.kind(), error.to_string()),
+        };
+        Reason::of_io(words, copy)
+    }
+
+    /// Says the same in other words.
+    pub(crate) fn reworded(self, reword: impl FnOnce(&str) -> String) -> Reason {
+        Reason {
+            words: reword(&self.words).into(),
+            source: self.source,
+        }
+    }
+
+    pub(crate) fn into_words(self) -> String {
+        self.words.into()
+    }
+
+    /// The words, and what is behind them, as they stand in an [`Error`].
+    pub(crate) fn into_parts(self) -> (String, Option<IoSource>) {
+        (self.words.into(), self.source)
+    }
+}
+
+impl From<String> for Reason {
+    fn from(words: String) -> Reason {
+        Reason {
+            words: words.into(),
+            source: None,
+        }
+    }
+}
+
+impl From<&str> for Reason {
+    fn from(words: &str) -> Reason {
+        words.to_owned().into()
+    }
+}
+
+impl Deref for Reason {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.words
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words)
+    }
+}
+
+/// Two reasons are the same if they are in the same words.
+impl PartialEq for Reason {
+    fn eq(&self, other: &Reason) -> bool {
+        self.words == other.words
+    }
+}
+
+impl Eq for Reason {}
 
 struct Each<'a>(&'a [NodeAnswer]);
 
@@ -494,6 +658,32 @@ impl fmt::Display for Missing<'_> {
 }
 
 /// Why [`Lock::run`](crate::Lock::run) did not simply return the closure's value.
+///
+/// Its words are those of its [`Error`]; that is not its `source()` as well, so that a printed chain says it once.
+///
+/// In a function that returns [`Error`], `?` does for a closure that returns nothing: what went wrong behind it is
+/// [`Error::Ran`]. There is no conversion that drops the value of a closure which returns one.
+///
+/// # Examples
+///
+/// ```
+/// use redlatch::{Client, Lock, RunError};
+///
+/// fn charge(lock: &Lock) -> redlatch::Result<u64> {
+///     match lock.run(|_| 42) {
+///         Ok(receipt) => Ok(receipt),
+///         // It was charged, whatever became of the lock.
+///         Err(RunError::Ran { value, error, .. }) => {
+///             eprintln!("look whether {value} was charged twice: {error}");
+///             Ok(value)
+///         }
+///         Err(error) => Err(error.into_parts().1),
+///     }
+/// }
+///
+/// assert_eq!(charge(&Client::in_memory().lock("orders:42"))?, 42);
+/// # Ok::<(), redlatch::Error>(())
+/// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum RunError<T> {
@@ -519,9 +709,22 @@ impl<T> RunError<T> {
 
     /// Returns the closure's value if it ran.
     pub fn into_value(self) -> Option<T> {
+        self.into_parts().0
+    }
+
+    /// Returns the closure's value if it ran, and what happened.
+    pub fn into_parts(self) -> (Option<T>, Error) {
         match self {
-            RunError::NotRun(_) => None,
-            RunError::Ran { value, .. } => Some(value),
+            RunError::NotRun(error) => (None, error),
+            RunError::Ran { value, error } => (Some(value), error),
+        }
+    }
+
+    /// Returns whether the same call may succeed later, as [`Error::is_retryable`]. Never if the closure ran.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            RunError::NotRun(error) => error.is_retryable(),
+            RunError::Ran { .. } => false,
         }
     }
 }
@@ -549,14 +752,18 @@ impl<T> fmt::Display for RunError<T> {
 
 impl<T> std::error::Error for RunError<T> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(self.error())
+        // What stands behind the error whose words these are.
+        self.error().source()
     }
 }
 
-impl<T> From<RunError<T>> for Error {
-    fn from(error: RunError<T>) -> Error {
+impl From<RunError<()>> for Error {
+    fn from(error: RunError<()>) -> Error {
         match error {
-            RunError::NotRun(error) | RunError::Ran { error, .. } => error,
+            RunError::NotRun(error) => error,
+            RunError::Ran { error, .. } => Error::Ran {
+                error: Box::new(error),
+            },
         }
     }
 }

@@ -77,7 +77,7 @@ mod watchdog;
 
 pub use claim::VisitorId;
 pub use client::{Builder, Client};
-pub use error::{Error, NodeAnswer, Result, RunError};
+pub use error::{Error, IoSource, NodeAnswer, Result, RunError};
 pub use guard::Guard;
 pub use lock::Lock;
 pub use loss::{Loss, LossCause};

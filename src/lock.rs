@@ -231,6 +231,9 @@ impl Lock {
 
     /// Runs `work` under the lock, which is unlocked when it returns, with an error or not, or panics.
     ///
+    /// What `work` returns comes back in any case: beside the error if there is one. `?` turns a [`RunError`] into an
+    /// [`Error`] only where `work` returns nothing.
+    ///
     /// # Errors
     ///
     /// [`RunError::NotRun`] if the lock was not obtained, as [`Lock::lock`]; [`RunError::Ran`] with the value of `work`
@@ -245,7 +248,7 @@ impl Lock {
     ///     40 + 2
     /// })?;
     /// assert_eq!(sum, 42);
-    /// # Ok::<(), redlatch::Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn run<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T, RunError<T>> {
         let guard = self.guard().map_err(RunError::NotRun)?;
@@ -253,6 +256,10 @@ impl Lock {
     }
 
     /// Runs `work` under the lock if it can be had within `wait`; `Ok(None)` if it cannot.
+    ///
+    /// The lock is free as soon as `work` is done, and the next one that comes runs it again. So `work` has to find out
+    /// under the lock whether there is something to do. (A job that several machines start at about the same time, and
+    /// one of them is to run, needs a lock that lasts longer than their clocks are apart, as in the example `nightly`.)
     ///
     /// # Errors
     ///
@@ -262,10 +269,20 @@ impl Lock {
     ///
     /// ```
     /// # use std::time::Duration;
+    /// # use std::sync::atomic::{AtomicU32, Ordering};
     /// # let client = redlatch::Client::in_memory();
-    /// let done = client.lock("lock:nightly").try_run_for(Duration::ZERO, |_| "ran")?;
-    /// assert_eq!(done, Some("ran"));
-    /// # Ok::<(), redlatch::Error>(())
+    /// # let unpaid = AtomicU32::new(3); // in a database, in real life
+    /// let collect = || {
+    ///     let open = unpaid.load(Ordering::SeqCst);
+    ///     unpaid.store(0, Ordering::SeqCst);
+    ///     open
+    /// };
+    /// let lock = client.lock("lock:collect");
+    /// let wait = Duration::from_millis(500);
+    /// assert_eq!(lock.try_run_for(wait, |_| collect())?, Some(3));
+    /// // Somebody who comes later finds nothing to do.
+    /// assert_eq!(lock.try_run_for(wait, |_| collect())?, Some(0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn try_run_for<T>(
         &self,

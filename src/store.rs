@@ -19,8 +19,8 @@ pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 6
 
 /// A place where locks are kept.
 ///
-/// Every operation ends by `until` and, on one server, is one atomic step. An error that is retryable and not
-/// ambiguous means that nothing was changed.
+/// Every operation ends by `until` and, on one server, is one atomic step. An error that may pass and is
+/// not ambiguous means that nothing was changed.
 pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Takes the lock, or enters it once more if `claim.count` is above 0.
     fn acquire(&self, claim: &Claim, until: Instant) -> Result<Attempt>;

@@ -249,6 +249,7 @@ impl<'a> Pinned<'a> {
                 lock: Arc::clone(&hold.name),
                 node: Arc::clone(release.store.node()),
                 reason: "its row is not ours any more although it was locked".to_owned(),
+                source: None,
             });
         }
         session.commit()?;

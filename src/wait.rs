@@ -204,7 +204,7 @@ pub(crate) trait Queue<T> {
 ///
 /// `Ok(None)` means that it was refused until the patience was over. Attempt, subscribe, attempt again, sleep: so no
 /// release can slip through between a refusal and the sleep. After waking it tries first and looks at the clock
-/// second. A retryable error is ridden out; without a deadline for `outage_timeout`.
+/// second. An error that may pass is ridden out; without a deadline for `outage_timeout`.
 ///
 /// Who is refused, or finds others in line (`room.is_busy`), joins them, if `join` lets it, and sleeps until it is first
 /// or is handed the lock. Whoever leaves the line without it has asked the store once more.
@@ -319,7 +319,7 @@ fn wait_in_line<T, Q: Queue<T>>(
                 };
                 (sleep_for(retry_after), trouble)
             }
-            Err(error) if error.is_retryable() => (backoff.next(), Some(error)),
+            Err(error) if error.may_pass() => (backoff.next(), Some(error)),
             Err(error) => return Err(error),
         };
         if patience.is_over()
@@ -343,7 +343,7 @@ fn wait_in_line<T, Q: Queue<T>>(
                 continue;
             }
         }
-        let is_answered = !matches!(trouble, Some(ref error) if error.is_retryable());
+        let is_answered = !matches!(trouble, Some(ref error) if error.may_pass());
         if let Some(pause) = split {
             let wake_at = Instant::now() + pause;
             let wake_at = patience.deadline().map_or(wake_at, |end| end.min(wake_at));

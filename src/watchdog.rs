@@ -418,7 +418,7 @@ impl Shared {
                 match self.store.withdraw(doubt, self.spare_time()) {
                     Ok(is_settled) => is_settled,
                     Err(error) => {
-                        is_silent = error.is_retryable();
+                        is_silent = error.may_pass();
                         trace::not_settled(&doubt.name, &error);
                         false
                     }

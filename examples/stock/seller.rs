@@ -92,7 +92,9 @@ fn sell(
         match guard.map_or(Ok(()), Guard::unlock) {
             Ok(()) => {}
             // The next acquisition waits until the store is back, or the hold is over.
-            Err(error) if error.is_lost() || error.is_retryable() => tally.in_doubt += 1,
+            Err(error) if error.is_lost() || error.is_ambiguous() || error.is_retryable() => {
+                tally.in_doubt += 1
+            }
             Err(error) => return Err(error.into()),
         }
     }

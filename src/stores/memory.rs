@@ -62,6 +62,7 @@ impl World {
                 lock: Arc::clone(lock),
                 node: NODE.into(),
                 reason: "a test told it to refuse".to_owned(),
+                source: None,
             });
         }
         if state

@@ -150,7 +150,7 @@ impl Quorum {
                     });
                 }
                 // What cannot be asked now is asked when it can.
-                Err(error) if error.is_retryable() => node.shun(&error),
+                Err(error) if error.may_pass() => node.shun(&error),
                 Err(error @ Error::InvalidConfig { .. }) => return Err(error),
                 _ => {}
             }
@@ -195,7 +195,7 @@ impl Quorum {
         let mut ready = Vec::with_capacity(cold.len());
         for (index, enlisted) in cold.iter().zip(enlisted) {
             match (enlisted, self.nodes.get(*index)) {
-                (Err(error), Some(node)) if error.is_retryable() => node.shun(&error),
+                (Err(error), Some(node)) if error.may_pass() => node.shun(&error),
                 _ => ready.push(*index),
             }
         }
@@ -262,7 +262,7 @@ impl Quorum {
     /// Says why no majority did what it was asked.
     fn no_quorum(&self, lock: &Arc<str>, said: &[Option<Said>]) -> Error {
         let hopeless = |said: &Said| match said {
-            Said::Failed(error) if !error.is_retryable() => Some(error.clone()),
+            Said::Failed(error) if !error.may_pass() => Some(error.clone()),
             _ => None,
         };
         let mut hopeless: Vec<Error> = said.iter().flatten().filter_map(hopeless).collect();
@@ -1020,7 +1020,7 @@ impl Node {
         let named = thread::Builder::new().name("redlatch-connect".to_owned());
         let started = named.spawn(
             move || match node.store.enlist(&node.voter, purpose, until) {
-                Err(error) if error.is_retryable() => node.shun(&error),
+                Err(error) if error.may_pass() => node.shun(&error),
                 _ => node.pardon(),
             },
         );

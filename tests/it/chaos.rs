@@ -75,7 +75,7 @@ fn seller() {
                             continue;
                         }
                         Err(error) => {
-                            assert!(error.is_retryable(), "{error}");
+                            assert!(error.is_retryable() || error.is_ambiguous(), "{error}");
                             count(failed);
                             thread::sleep(ms(5));
                             continue;
@@ -102,7 +102,7 @@ fn seller() {
                         Ok(()) => {}
                         Err(error) if error.is_lost() => count(lost),
                         Err(error) => {
-                            assert!(error.is_retryable(), "{error}");
+                            assert!(error.is_retryable() || error.is_ambiguous(), "{error}");
                             count(failed);
                         }
                     }

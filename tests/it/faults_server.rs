@@ -861,7 +861,7 @@ fn a_server_that_stops_longer_than_the_lease_ends_the_hold_and_grants_nothing_la
     thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             let result = ends_within(ms(700), || waiter.try_lock_for(ms(700)));
-            assert!(result.unwrap_err().is_retryable());
+            assert!(result.unwrap_err().is_ambiguous());
         });
         while guard.is_valid() {
             assert!(start.elapsed() < SHORT, "nothing was confirmed since");
@@ -1173,7 +1173,7 @@ fn a_unix_socket_does_as_well() {
     leaves_nothing(&server);
     server.kill();
     let error = ends_within(TIMEOUT, || lock.is_locked().unwrap_err());
-    assert!(error.is_retryable(), "{error}");
+    assert!(error.is_retryable() || error.is_ambiguous(), "{error}");
     let path = server.unix_path();
     let _ = fs::remove_file(&path);
     let error = fails(

@@ -815,7 +815,7 @@ fn waiters_ride_out_a_restart() {
         server.kill();
         // The end of a connection that was just in use may show only after something was sent on it.
         let error = ends_within(ms(0), || client.lock("other").try_lock()).unwrap_err();
-        assert!(error.is_retryable(), "{error}");
+        assert!(error.is_retryable() || error.is_ambiguous(), "{error}");
         let fresh = quick().open(&server.url()).unwrap();
         let lock = fresh.lock("other");
         ends_within(ms(0), || fails(lock.try_lock(), Class::Unreachable));

@@ -333,7 +333,10 @@ fn an_outage_is_told_to_everybody_in_line() {
         let start = Instant::now();
         for waiter in waiting {
             let error = waiter.join().unwrap().unwrap_err();
-            assert!(error.is_retryable(), "not refused, but {error}");
+            assert!(
+                error.is_retryable() || error.is_ambiguous(),
+                "not refused, but {error}"
+            );
         }
         assert!(
             start.elapsed() < Duration::from_secs(2) + SLACK,

@@ -14,6 +14,7 @@ mod api;
 mod chaos;
 mod children;
 mod crowd;
+mod errors;
 mod faults_process;
 mod faults_server;
 mod faults_transport;

@@ -112,10 +112,7 @@ pub(crate) fn fails<T: Debug>(result: Result<T, Error>, class: Class) -> Error {
         Err(error) => error,
     };
     assert_eq!(class_of(&error), class, "{error}");
-    let passes = matches!(
-        class,
-        Class::Unreachable | Class::Unknown | Class::Unavailable
-    );
+    let passes = matches!(class, Class::Unreachable | Class::Unavailable);
     assert_eq!(error.is_retryable(), passes, "{error}");
     assert_eq!(error.is_ambiguous(), class == Class::Unknown, "{error}");
     assert_eq!(error.is_lost(), class == Class::Lost, "{error}");

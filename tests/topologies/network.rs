@@ -77,7 +77,7 @@ fn a_bad_line_loses_no_hold() {
         let guard = lock.guard().unwrap();
         assert!(guard.is_valid());
         if let Err(error) = guard.unlock() {
-            assert!(error.is_retryable(), "{error}");
+            assert!(error.is_retryable() || error.is_ambiguous(), "{error}");
         }
         for guard in &guards {
             assert!(guard.is_valid(), "after {:?}, seed {seed}", start.elapsed());

@@ -211,12 +211,15 @@ impl Grants {
                         Ok(true) => times.push(Instant::now()),
                         Ok(false) => continue,
                         Err(error) => {
-                            assert!(error.is_retryable(), "{error}");
+                            assert!(error.is_retryable() || error.is_ambiguous(), "{error}");
                             continue;
                         }
                     }
                     if let Err(error) = lock.unlock() {
-                        assert!(error.is_retryable() || error.is_lost(), "{error}");
+                        assert!(
+                            error.is_retryable() || error.is_ambiguous() || error.is_lost(),
+                            "{error}"
+                        );
                     }
                     if end.get().is_some_and(|end| times.last() > Some(end)) {
                         return times;

@@ -65,7 +65,7 @@ fn seller() {
                     Error::NotReplicated { .. } => &replicated,
                     error if error.is_lost() => &lost,
                     error => {
-                        assert!(error.is_retryable(), "{error}");
+                        assert!(error.is_retryable() || error.is_ambiguous(), "{error}");
                         &failed
                     }
                 };

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use ::mysql::{DriverError, Error as Cause};
 
-use crate::error::Error;
+use crate::error::{Error, Reason};
 
 /// Why a request got no answer that it could use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// Nothing of the request can have been executed.
-    NotSent(String),
+    NotSent(Reason),
     /// The request was sent, and may have been executed.
-    NoReply { reason: String, timed_out: bool },
+    NoReply { reason: Reason, timed_out: bool },
     /// The server answered with an error: it has not been executed.
     Server { code: u16, text: String },
     /// A value could not be read as the type that was asked for, or the parameters do not fit the statement.
@@ -66,7 +66,7 @@ impl Fault {
     pub(crate) fn of(error: Cause) -> Fault {
         match error {
             Cause::MySqlError(error) if class_of(error.code) == Class::Killed => Fault::NoReply {
-                reason: format!("the server ended the session: {}", error.message),
+                reason: format!("the server ended the session: {}", error.message).into(),
                 timed_out: false,
             },
             Cause::MySqlError(error) => Fault::Server {
@@ -75,19 +75,22 @@ impl Fault {
             },
             Cause::IoError(error) => Fault::NoReply {
                 timed_out: is_timeout(error.kind()),
-                reason: describe(&error),
+                reason: Reason::of_io(describe(&error), error),
             },
             Cause::CodecError(error) => {
-                let kind = std::error::Error::source(&error)
-                    .and_then(|cause| cause.downcast_ref::<std::io::Error>())
-                    .map(std::io::Error::kind);
-                let timed_out = kind.is_some_and(is_timeout);
+                let cause = std::error::Error::source(&error)
+                    .and_then(|cause| cause.downcast_ref::<std::io::Error>());
+                let timed_out = cause.is_some_and(|cause| is_timeout(cause.kind()));
+                let words = if timed_out {
+                    "no reply in time".to_owned()
+                } else {
+                    format!("the reply could not be read: {error}")
+                };
                 Fault::NoReply {
                     timed_out,
-                    reason: if timed_out {
-                        "no reply in time".to_owned()
-                    } else {
-                        format!("the reply could not be read: {error}")
+                    reason: match cause {
+                        Some(cause) => Reason::of_shared_io(words, cause),
+                        None => words.into(),
                     },
                 }
             }
@@ -101,8 +104,18 @@ impl Fault {
                 Fault::Usage("a value is not of the type asked for".to_owned())
             }
             Cause::FromRowError(_) => Fault::Usage("a row is not of the type asked for".to_owned()),
+            Cause::DriverError(DriverError::CouldNotConnect(Some((address, words, kind)))) => {
+                let cause = std::io::Error::new(kind, words);
+                Fault::NoReply {
+                    reason: Reason::of_io(
+                        format!("could not connect to {address}: {cause}"),
+                        cause,
+                    ),
+                    timed_out: is_timeout(kind),
+                }
+            }
             error => Fault::NoReply {
-                reason: error.to_string(),
+                reason: error.to_string().into(),
                 timed_out: false,
             },
         }
@@ -124,11 +137,11 @@ impl Fault {
                 text: error.to_string(),
             },
             error => match Fault::of(error) {
-                Fault::NoReply {
-                    timed_out: true, ..
-                } => Fault::NotSent("connecting timed out".to_owned()),
-                Fault::NoReply { reason, .. } => {
-                    Fault::NotSent(format!("connecting failed: {reason}"))
+                Fault::NoReply { reason, timed_out } => {
+                    Fault::NotSent(reason.reworded(|reason| match timed_out {
+                        true => "connecting timed out".to_owned(),
+                        false => format!("connecting failed: {reason}"),
+                    }))
                 }
                 fault => fault,
             },
@@ -138,7 +151,9 @@ impl Fault {
                 code,
                 text: text.replace(secret, "…"),
             },
-            (Fault::NotSent(text), Some(secret)) => Fault::NotSent(text.replace(secret, "…")),
+            (Fault::NotSent(text), Some(secret)) => {
+                Fault::NotSent(text.reworded(|text| text.replace(secret, "…")))
+            }
             (fault, _) => fault,
         }
     }
@@ -165,11 +180,16 @@ impl Fault {
         matches!(self.class(), Some(Class::WaitTimeout | Class::Deadlock))
     }
 
-    pub(crate) fn reason(self) -> String {
+    pub(crate) fn into_reason(self) -> Reason {
         match self {
-            Fault::NotSent(reason) | Fault::NoReply { reason, .. } | Fault::Usage(reason) => reason,
-            Fault::Server { code, text } => format!("error {code}: {text}"),
+            Fault::NotSent(reason) | Fault::NoReply { reason, .. } => reason,
+            Fault::Usage(reason) => reason.into(),
+            Fault::Server { code, text } => format!("error {code}: {text}").into(),
         }
+    }
+
+    pub(crate) fn reason(self) -> String {
+        self.into_reason().into_words()
     }
 
     /// Puts the fault into words for `subject`, a lock or a row. `advice` is what to do about a wrong schema.
@@ -178,7 +198,13 @@ impl Fault {
         let class = self.class();
         match self {
             Fault::NotSent(reason) | Fault::NoReply { reason, .. } => {
-                Error::Unreachable { lock, node, reason }
+                let (reason, source) = reason.into_parts();
+                Error::Unreachable {
+                    lock,
+                    node,
+                    reason,
+                    source,
+                }
             }
             Fault::Usage(reason) => Error::Unsupported { lock, reason },
             Fault::Server { code, text } => {
@@ -236,14 +262,16 @@ pub(crate) fn unknown(
     node: &Arc<str>,
     operation: &'static str,
     visitor: Option<&crate::claim::VisitorId>,
-    reason: String,
+    reason: Reason,
 ) -> Error {
+    let (reason, source) = reason.into_parts();
     Error::Unknown {
         lock: Arc::clone(subject),
         node: Arc::clone(node),
         operation,
         visitor: visitor.cloned(),
         reason,
+        source,
     }
 }
 

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use crate::ballot::{Abstention, Voter};
 use crate::claim::{Claim, Kind, VisitorId};
 use crate::clock::Moment;
-use crate::error::{Error, Result};
+use crate::error::{Error, Reason, Result};
 use crate::loss::LossCause;
 use crate::signals::{Parker, Signals};
 use crate::store::{
@@ -169,7 +169,7 @@ impl MySql {
         lock: &Arc<str>,
         visitor: Option<&VisitorId>,
         operation: &'static str,
-        reason: String,
+        reason: Reason,
     ) -> Error {
         fault::unknown(lock, self.node(), operation, visitor, reason)
     }
@@ -206,7 +206,7 @@ impl MySql {
                     corrections += 1;
                     if corrections > CORRECTIONS {
                         return Err(Fault::NotSent(
-                            "the server's clock runs away from ours".to_owned(),
+                            "the server's clock runs away from ours".into(),
                         ));
                     }
                     link.learn_time()?;
@@ -295,7 +295,7 @@ impl MySql {
                     // Ours, so it came too late: our idea of the server's clock was off.
                     corrections += 1;
                     if corrections > CORRECTIONS || Instant::now() >= until {
-                        return Err(Fault::NotSent("it reached the server too late".to_owned()));
+                        return Err(Fault::NotSent("it reached the server too late".into()));
                     }
                     link.learn_time()?;
                 }
@@ -534,7 +534,7 @@ impl Store for MySql {
                 Ok(_) => Ok(None),
                 // Whether the first one did it is not known, whatever became of the second.
                 Err(fault) => Err(Fault::NoReply {
-                    reason: fault.reason(),
+                    reason: fault.into_reason(),
                     timed_out: true,
                 }),
             },

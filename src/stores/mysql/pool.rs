@@ -105,9 +105,7 @@ impl Link {
         let now = Instant::now();
         let left = until.saturating_duration_since(now);
         if left.is_zero() {
-            return Err(Fault::NotSent(
-                "there was no time left to connect".to_owned(),
-            ));
+            return Err(Fault::NotSent("there was no time left to connect".into()));
         }
         // Each read of the handshake may take this long; a silent server is noticed at the first one.
         let connecting = left.min(address.connect_timeout);
@@ -140,7 +138,9 @@ impl Link {
         };
         link.tune(until);
         let first_words = |fault: Fault| match fault {
-            Fault::NoReply { reason, .. } => Fault::NotSent(format!("while connecting: {reason}")),
+            Fault::NoReply { reason, .. } => {
+                Fault::NotSent(reason.reworded(|reason| format!("while connecting: {reason}")))
+            }
             fault => fault,
         };
         link.conn()
@@ -154,7 +154,7 @@ impl Link {
     fn conn(&mut self) -> Result<&mut Conn, Fault> {
         self.conn
             .as_mut()
-            .ok_or_else(|| Fault::NotSent("the connection was closed".to_owned()))
+            .ok_or_else(|| Fault::NotSent("the connection was closed".into()))
     }
 
     /// Asks for the server's time, from which the expiry of requests is counted.
@@ -223,9 +223,7 @@ impl Link {
 
     fn ready(&mut self, until: Instant) -> Result<&mut Conn, Fault> {
         if Instant::now() >= until {
-            return Err(Fault::NotSent(
-                "there was no time left to send it".to_owned(),
-            ));
+            return Err(Fault::NotSent("there was no time left to send it".into()));
         }
         self.tune(until);
         self.last_used = Instant::now();
@@ -326,7 +324,7 @@ impl Lane {
     fn slot(&self, until: Instant) -> Result<Slot, Fault> {
         self.slots
             .take(until)
-            .map_err(|none| Fault::NotSent(none.0))
+            .map_err(|none| Fault::NotSent(none.0.into()))
     }
 
     /// A connection that lies idle and is not `unfit`; those that are get closed.

@@ -8,7 +8,7 @@ use ::mysql::{Params, Row, Value};
 use super::MySql;
 use super::fault::{Class, Fault, unknown};
 use super::pool::{Lent, Link};
-use crate::error::{Error, Result};
+use crate::error::{Error, Reason, Result};
 
 /// A transaction that was begun. It is rolled back when it is dropped.
 pub(crate) struct Session {
@@ -76,7 +76,7 @@ impl Session {
             return Err(error.clone());
         }
         let Some(link) = &mut self.lent.link else {
-            return Err(self.lost("its connection was closed".to_owned()));
+            return Err(self.lost("its connection was closed"));
         };
         if link.has_ended() {
             let error = self.lost(
@@ -108,11 +108,13 @@ impl Session {
         })
     }
 
-    fn lost(&self, reason: String) -> Error {
+    fn lost(&self, reason: impl Into<Reason>) -> Error {
+        let (reason, source) = reason.into().into_parts();
         Error::TransactionLost {
             lock: Arc::clone(&self.subject),
             node: Arc::clone(&self.node),
             reason,
+            source,
         }
     }
 
@@ -176,7 +178,7 @@ impl Session {
             return Err(error);
         }
         let Some(mut link) = self.lent.link.take() else {
-            return Err(self.lost("its connection was closed".to_owned()));
+            return Err(self.lost("its connection was closed"));
         };
         if link.has_ended() {
             return Err(self.lost(
@@ -215,7 +217,7 @@ impl Session {
                 self.lent.give_back(link);
                 Ok(())
             }
-            Err(fault) => Err(self.lost(fault.reason())),
+            Err(fault) => Err(self.lost(fault.into_reason())),
         }
     }
 }

@@ -284,7 +284,7 @@ impl Cluster {
             (None, Err(fault)) => Err(fault),
             // The server knows best how to say it.
             (None, Ok(())) => self.shared.any().ok_or_else(|| {
-                Fault::NotSent(format!("no node of the cluster serves slot {slot}"))
+                Fault::NotSent(format!("no node of the cluster serves slot {slot}").into())
             }),
         }
     }
@@ -455,7 +455,7 @@ impl Shared {
         while map.is_being_refreshed {
             if Instant::now() >= until {
                 return Err(Fault::NotSent(
-                    "the slots of the cluster are not known yet".to_owned(),
+                    "the slots of the cluster are not known yet".into(),
                 ));
             }
             map = self.refreshed.wait(map, Some(until));
@@ -525,7 +525,7 @@ impl Shared {
                 }
             }
         }
-        Err(trouble.unwrap_or_else(|| Fault::NotSent("no node to ask".to_owned())))
+        Err(trouble.unwrap_or_else(|| Fault::NotSent("no node to ask".into())))
     }
 
     /// Puts a new map in the place of the old one.
@@ -641,7 +641,7 @@ fn ask_one(
     };
     let told = told_in(&slots, source.host().unwrap_or("localhost"));
     if told.ranges.is_empty() {
-        return Err(Fault::NotSent("it knows of no slots".to_owned()));
+        return Err(Fault::NotSent("it knows of no slots".into()));
     }
     Ok((told, is_sharded))
 }
@@ -704,10 +704,7 @@ mod tests {
         assert_eq!(of("MOVED 1 :6381"), Some(to(false, 1, "", 6381)));
         assert_eq!(of("MOVED 99999 h:1"), None);
         assert_eq!(of("ERR no"), None);
-        assert_eq!(
-            Redirection::of(&Fault::NotSent("MOVED 1 h:1".to_owned())),
-            None
-        );
+        assert_eq!(Redirection::of(&Fault::NotSent("MOVED 1 h:1".into())), None);
     }
 
     #[test]

@@ -143,7 +143,10 @@ impl Aloft<Vec<Renewal>> for Renewing<'_> {
         match read {
             Ok(()) => redis.node.put_renewing(wire),
             Err(fault) => {
-                outcomes.resize(self.claims.len(), Renewal::Unknown(reason_of(fault)));
+                outcomes.resize(
+                    self.claims.len(),
+                    Renewal::Unknown(reason_of(fault).into_words()),
+                );
             }
         }
         Some(outcomes)
@@ -482,7 +485,7 @@ impl<'a> Alone<'a> {
         }
         let mut wire = match self.node.take_renewing(until) {
             Ok(wire) => wire,
-            Err(fault) => return unknown(reason_of(fault)),
+            Err(fault) => return unknown(reason_of(fault).into_words()),
         };
         match vote_of(&mut wire, voter, until) {
             Ok(Ok(())) => {}
@@ -490,7 +493,7 @@ impl<'a> Alone<'a> {
                 self.node.put_renewing(wire);
                 return unknown(abstention.to_string());
             }
-            Err(fault) => return unknown(reason_of(fault)),
+            Err(fault) => return unknown(reason_of(fault).into_words()),
         }
         let sent = Moment::now();
         let chunks = chunks_of(claims, wire.server_time(until, sent));
@@ -506,7 +509,7 @@ impl<'a> Alone<'a> {
                 chunks,
                 sent,
             })),
-            Err(fault) => unknown(reason_of(fault)),
+            Err(fault) => unknown(reason_of(fault).into_words()),
         }
     }
 }

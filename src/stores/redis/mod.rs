@@ -28,7 +28,7 @@ use ::redis::Value;
 use crate::ballot::{Abstention, Voter};
 use crate::claim::{Claim, Kind, VisitorId};
 use crate::clock::Moment;
-use crate::error::{Error, Result};
+use crate::error::{Error, Reason, Result};
 use crate::loss::{LossCause, printable};
 use crate::signals::{Parker, Signals};
 use crate::store::{
@@ -438,9 +438,23 @@ impl Redis {
         let node = self.home.name(&lock);
         match fault {
             Fault::NotSent(reason) | Fault::NoReply { reason, .. } => {
-                Error::Unreachable { lock, node, reason }
+                let (reason, source) = reason.into_parts();
+                Error::Unreachable {
+                    lock,
+                    node,
+                    reason,
+                    source,
+                }
             }
-            Fault::Untrusted(reason) => Error::Untrusted { lock, node, reason },
+            Fault::Untrusted(reason) => {
+                let (reason, source) = reason.into_parts();
+                Error::Untrusted {
+                    lock,
+                    node,
+                    reason,
+                    source,
+                }
+            }
             Fault::Server(reason) => match class_of(&reason) {
                 Class::Permission => {
                     let mut missing = self.missing_rights(self.scripts.kind_in(&reason), &lock);
@@ -631,7 +645,7 @@ enum Step {
     Gone(LossCause),
     Corrupt,
     Unknown {
-        reason: String,
+        reason: Reason,
         not_after: i64,
     },
 }
@@ -814,7 +828,7 @@ impl Store for Redis {
             Ok(())
         });
         if let Err(fault) = talked {
-            let reason = reason_of(fault);
+            let reason = reason_of(fault).into_words();
             if self.replication.is_some() {
                 discount(&mut outcomes, &reason);
             }
@@ -1140,11 +1154,11 @@ impl Redis {
                 Err(self.unreplicated(&from.name, copies.acknowledged.clone()))
             }
             _ => {
-                let reason = "too few replicas have it, and it could not be undone".to_owned();
+                let reason = "too few replicas have it, and it could not be undone";
                 let (lock, visitor) = (&from.name, Some(&from.visitor));
                 Ok(Transfer::Unknown {
                     doubts: Box::new([from.doubt(again.not_after), to.doubt(copies.not_after)]),
-                    error: self.unknown(lock, visitor, "hand-over", reason),
+                    error: self.unknown(lock, visitor, "hand-over", reason.into()),
                 })
             }
         }
@@ -1184,14 +1198,16 @@ impl Redis {
         lock: &Arc<str>,
         visitor: Option<&VisitorId>,
         operation: &'static str,
-        reason: String,
+        reason: Reason,
     ) -> Error {
+        let (reason, source) = reason.into_parts();
         Error::Unknown {
             lock: Arc::clone(lock),
             node: self.home.name(lock),
             operation,
             visitor: visitor.cloned(),
             reason,
+            source,
         }
     }
 
@@ -1300,12 +1316,10 @@ fn named_in(text: &str, lock: &str) -> Option<String> {
     (text.starts_with("NOPERM") && text.contains("key")).then(|| format!("~{lock}"))
 }
 
-fn reason_of(fault: Fault) -> String {
+fn reason_of(fault: Fault) -> Reason {
     match fault {
-        Fault::NotSent(reason)
-        | Fault::NoReply { reason, .. }
-        | Fault::Server(reason)
-        | Fault::Untrusted(reason) => reason,
+        Fault::NotSent(reason) | Fault::NoReply { reason, .. } | Fault::Untrusted(reason) => reason,
+        Fault::Server(text) => text.into(),
     }
 }
 

@@ -74,7 +74,7 @@ impl Pool {
     fn slot(&self, until: Instant) -> Result<Slot, Fault> {
         self.slots
             .take(until)
-            .map_err(|none| Fault::NotSent(none.0))
+            .map_err(|none| Fault::NotSent(none.0.into()))
     }
 
     /// The connection used last, if there is one that is still good.

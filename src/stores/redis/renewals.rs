@@ -146,7 +146,7 @@ impl Call<'_> {
                 Ok(launched) => aloft.push(launched),
                 Err((batch, fault)) => {
                     batch.member.doubt();
-                    let reason = reason_of(fault);
+                    let reason = reason_of(fault).into_words();
                     let indices = batch.parts.iter().flat_map(|part| &part.indices);
                     for index in indices {
                         self.note(*index, Renewal::Unknown(reason.clone()));
@@ -320,7 +320,7 @@ impl Call<'_> {
                 timed_out: true, ..
             }) => return Read::NotYet,
             Err(Fault::NoReply { reason, .. } | Fault::NotSent(reason)) => {
-                return Read::Broken(reason);
+                return Read::Broken(reason.into_words());
             }
             reply => reply,
         };
@@ -347,7 +347,7 @@ impl Call<'_> {
             Err(fault) => {
                 let redirection = Redirection::of(&fault);
                 let member = &one.batch.member;
-                let text = reason_of(fault);
+                let text = reason_of(fault).into_words();
                 let is_off = pool::lacks_evalsha(&text);
                 if is_off {
                     member.node.pool.note_evalsha_is_off();

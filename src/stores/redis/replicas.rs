@@ -46,7 +46,7 @@ impl Replicas {
                 }
                 Ok((_, Role::Other(role))) => {
                     let said = format!("{} is {role}", address.node);
-                    fault.get_or_insert(Fault::NotSent(said));
+                    fault.get_or_insert(Fault::NotSent(said.into()));
                 }
                 // A wrong password is the cause that somebody has to hear of.
                 Err(refusal @ (Fault::Server(_) | Fault::Untrusted(_))) => fault = Some(refusal),
@@ -57,11 +57,13 @@ impl Replicas {
         }
         match (best, fault) {
             (Some((.., found)), _) => Ok(found),
-            (None, Some(Fault::NotSent(reason))) => Err(Fault::NotSent(format!(
-                "none of the servers is a master ({reason})"
-            ))),
+            (None, Some(Fault::NotSent(reason))) => {
+                Err(Fault::NotSent(reason.reworded(|reason| {
+                    format!("none of the servers is a master ({reason})")
+                })))
+            }
             (None, fault) => {
-                Err(fault.unwrap_or_else(|| Fault::NotSent("no address to try".to_owned())))
+                Err(fault.unwrap_or_else(|| Fault::NotSent("no address to try".into())))
             }
         }
     }
@@ -97,7 +99,7 @@ impl Route for Replicas {
                 Ok(wire)
             }
             None => Err(Fault::NotSent(
-                "the master changed while it was looked for".to_owned(),
+                "the master changed while it was looked for".into(),
             )),
         }
     }

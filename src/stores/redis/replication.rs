@@ -89,7 +89,7 @@ mod tests {
             Acknowledged::Refused(_)
         ));
         let late = Fault::NoReply {
-            reason: String::new(),
+            reason: "".into(),
             timed_out: true,
         };
         assert_eq!(of(Err(late)), Acknowledged::NoAnswer);

@@ -17,6 +17,7 @@ use super::route::{Hook, Mastership, Role, Route, role_of, share};
 use super::subscriber::Ear;
 use super::wire::{Address, Fault, Wire, Writer, name_of};
 use super::{Settings, text_of};
+use crate::error::Reason;
 use crate::sync::{Condvar, Mutex};
 use crate::trace;
 use crate::wait::Backoff;
@@ -249,7 +250,7 @@ impl Shared {
     fn ask(&self, sentinel: &Arc<Sentinel>, until: Instant) -> Result<Named, Fault> {
         let named = match sentinel.ask(&self.name, until) {
             Ok(Some(named)) => return Ok(named),
-            Ok(None) => Fault::NotSent(format!("it knows no master {}", self.name)),
+            Ok(None) => Fault::NotSent(format!("it knows no master {}", self.name).into()),
             Err(fault) => fault,
         };
         self.put_last(sentinel);
@@ -311,7 +312,7 @@ impl Shared {
                 }
             }
         }
-        Err(last_fault.unwrap_or_else(|| Fault::NotSent("no sentinel to ask".to_owned())))
+        Err(last_fault.unwrap_or_else(|| Fault::NotSent("no sentinel to ask".into())))
     }
 
     /// Connects to the one that was named, if it calls itself master.
@@ -322,13 +323,12 @@ impl Shared {
             Role::Master { .. } => {}
             Role::Other(role) => {
                 let reason = format!("{}, which a sentinel calls master, is {role}", address.node);
-                return Err(Fault::NotSent(reason));
+                return Err(Fault::NotSent(reason.into()));
             }
         }
         let generation = self.mastership.found(&address.node, began);
-        wire.generation = generation.ok_or_else(|| {
-            Fault::NotSent("the master changed while it was looked for".to_owned())
-        })?;
+        wire.generation = generation
+            .ok_or_else(|| Fault::NotSent("the master changed while it was looked for".into()))?;
         Ok(wire)
     }
 
@@ -400,10 +400,10 @@ impl Shared {
         let mut wire = Wire::connect(&sentinel.address, until)?;
         let writer = wire
             .writer()
-            .map_err(|error| Fault::NotSent(error.to_string()))?;
+            .map_err(|error| Fault::NotSent(Reason::of_io(error.to_string(), error)))?;
         let send = |writer: &Writer, command: redis::Cmd| {
             let sent = writer.send(&command.get_packed_command());
-            sent.map_err(|error| Fault::NotSent(error.to_string()))
+            sent.map_err(|error| Fault::NotSent(Reason::of_io(error.to_string(), error)))
         };
         let mut subscribe = redis::cmd("SUBSCRIBE");
         subscribe.arg(CHANNEL);
@@ -430,7 +430,7 @@ impl Shared {
                     timed_out: true, ..
                 }) => {
                     if is_silent {
-                        return Err(Fault::NotSent("no answer to PING".to_owned()));
+                        return Err(Fault::NotSent("no answer to PING".into()));
                     }
                     {
                         let state = self.state.lock();

@@ -300,7 +300,10 @@ impl Shared {
     /// Connects, and asks for all that is wanted.
     fn connect(&self) -> Result<Wire, String> {
         let until = Instant::now() + self.command_timeout;
-        let wire = self.route.connect(until).map_err(super::reason_of)?;
+        let wire = self
+            .route
+            .connect(until)
+            .map_err(|fault| super::reason_of(fault).into_words())?;
         let writer = wire.writer().map_err(|error| error.to_string())?;
         let mut state = self.state.lock();
         if state.is_closed {
@@ -375,7 +378,7 @@ impl Shared {
                 Err(Fault::NoReply {
                     timed_out: true, ..
                 }) => return "no answer to PING".to_owned(),
-                Err(fault) => return super::reason_of(fault),
+                Err(fault) => return super::reason_of(fault).into_words(),
             }
         }
     }

@@ -14,7 +14,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection, RootCertStore};
 
 use super::wire::{Fault, Socket, is_timeout, passes};
-use crate::error::{Error, Result};
+use crate::error::{Error, Reason, Result};
 use crate::sync::Mutex;
 
 /// How much is read from a socket at once.
@@ -193,10 +193,10 @@ impl Session {
     /// Shakes hands over `socket`, all by `until`.
     pub(super) fn open(peer: &Peer, socket: &Socket, until: Instant) -> Result<Session, Fault> {
         let name = ServerName::try_from(String::from(&*peer.host)).map_err(|_| {
-            Fault::Untrusted("its host is no name that a certificate can have".to_owned())
+            Fault::Untrusted("its host is no name that a certificate can have".into())
         })?;
         let mut connection = ClientConnection::new(Arc::clone(&peer.config), name)
-            .map_err(|error| Fault::NotSent(error.to_string()))?;
+            .map_err(|error| Fault::NotSent(error.to_string().into()))?;
         // What is encrypted is taken out at once, so it piles up nowhere.
         connection.set_buffer_limit(None);
         let mut session = Session {
@@ -207,12 +207,15 @@ impl Session {
         match session.shake_hands(socket, until) {
             Ok(()) => Ok(session),
             Err(error) => Err(match session.refusal {
-                Some(reason) => Fault::Untrusted(reason),
+                Some(reason) => Fault::Untrusted(Reason::of_io(reason, error)),
                 None if is_timeout(&error) => Fault::NotSent(
                     "the TLS handshake was not answered in time; is it the server's TLS port?"
-                        .to_owned(),
+                        .into(),
                 ),
-                None => Fault::NotSent(format!("the TLS handshake failed: {error}")),
+                None => Fault::NotSent(Reason::of_io(
+                    format!("the TLS handshake failed: {error}"),
+                    error,
+                )),
             }),
         }
     }

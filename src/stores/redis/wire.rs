@@ -25,7 +25,7 @@ use super::scripts::Script;
 use super::tls::{Peer, Session, Trust};
 use crate::ballot::Identity;
 use crate::clock::Moment;
-use crate::error::{Error, Result};
+use crate::error::{Error, Reason, Result};
 use crate::trace;
 
 /// A reply larger than this is none of ours.
@@ -41,13 +41,13 @@ const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fault {
     /// Nothing of the request can have been executed.
-    NotSent(String),
+    NotSent(Reason),
     /// The request was sent, and may have been executed.
-    NoReply { reason: String, timed_out: bool },
+    NoReply { reason: Reason, timed_out: bool },
     /// The server answered with an error.
     Server(String),
     /// TLS does not let the two talk to each other until somebody changes something. Nothing of the request was sent.
-    Untrusted(String),
+    Untrusted(Reason),
 }
 
 impl Fault {
@@ -77,10 +77,10 @@ impl Fault {
 
     pub(super) fn reason(&self) -> &str {
         match self {
-            Fault::NotSent(reason)
-            | Fault::NoReply { reason, .. }
-            | Fault::Server(reason)
-            | Fault::Untrusted(reason) => reason,
+            Fault::NotSent(reason) | Fault::NoReply { reason, .. } | Fault::Untrusted(reason) => {
+                reason
+            }
+            Fault::Server(text) => text,
         }
     }
 
@@ -95,16 +95,16 @@ impl Fault {
     /// The same fault, saying where it was met.
     pub(super) fn at(self, node: &str) -> Fault {
         let is_passing = self.is_passing();
-        let at = |reason: String| format!("{node}: {reason}");
+        let at = |reason: &str| format!("{node}: {reason}");
         match self {
-            Fault::Server(text) if is_passing => Fault::NotSent(at(text)),
-            Fault::NotSent(reason) => Fault::NotSent(at(reason)),
+            Fault::Server(text) if is_passing => Fault::NotSent(at(&text).into()),
+            Fault::NotSent(reason) => Fault::NotSent(reason.reworded(at)),
             Fault::NoReply { reason, timed_out } => Fault::NoReply {
-                reason: at(reason),
+                reason: reason.reworded(at),
                 timed_out,
             },
-            Fault::Server(text) => Fault::Server(at(text)),
-            Fault::Untrusted(reason) => Fault::Untrusted(at(reason)),
+            Fault::Server(text) => Fault::Server(at(&text)),
+            Fault::Untrusted(reason) => Fault::Untrusted(reason.reworded(at)),
         }
     }
 }
@@ -264,12 +264,13 @@ impl Wire {
     pub(super) fn connect(address: &Address, until: Instant) -> Result<Wire, Fault> {
         let until = until.min(Instant::now() + address.connect_timeout);
         let socket = Socket::connect(address.info.addr(), until).map_err(|error| {
-            Fault::NotSent(match error.kind() {
+            let words = match error.kind() {
                 io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
                     "connecting timed out".to_owned()
                 }
                 _ => format!("connecting failed: {error}"),
-            })
+            };
+            Fault::NotSent(Reason::of_io(words, error))
         })?;
         let session = match &address.peer {
             Some(peer) => Some(Session::open(peer, &socket, until)?),
@@ -293,11 +294,11 @@ impl Wire {
         match wire.shake_hands(address, until) {
             Err(fault) => Err(match (fault, wire.stream.refusal()) {
                 (Fault::NoReply { .. } | Fault::NotSent(_), Some(refusal)) => {
-                    Fault::Untrusted(refusal)
+                    Fault::Untrusted(refusal.into())
                 }
                 // What was sent was no request of a lock.
                 (Fault::NoReply { reason, .. }, None) => {
-                    Fault::NotSent(format!("while connecting: {reason}"))
+                    Fault::NotSent(reason.reworded(|reason| format!("while connecting: {reason}")))
                 }
                 (fault, _) => fault,
             }),
@@ -387,27 +388,31 @@ impl Wire {
     /// Sends what is packed. After an error the server has at most a part of it, which it does not execute.
     pub(super) fn send(&mut self, packed: &[u8], until: Instant) -> Result<(), Fault> {
         let sealed = self.stream.seal(packed);
-        let sealed = sealed.map_err(|error| Fault::NotSent(error.to_string()))?;
+        let sealed =
+            sealed.map_err(|error| Fault::NotSent(Reason::of_io(error.to_string(), error)))?;
         let mut rest = &*sealed;
         while !rest.is_empty() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(Fault::NotSent("sending timed out".to_owned()));
+                return Err(Fault::NotSent("sending timed out".into()));
             }
             if must_set(self.write_timeout, left) {
                 let set = self.stream.socket.set_write_timeout(left);
-                set.map_err(|error| Fault::NotSent(error.to_string()))?;
+                set.map_err(|error| Fault::NotSent(Reason::of_io(error.to_string(), error)))?;
                 self.write_timeout = Some(left);
             }
             match (&self.stream.socket).write(rest) {
                 Ok(0) => {
-                    return Err(Fault::NotSent(
-                        "the server closed the connection".to_owned(),
-                    ));
+                    return Err(Fault::NotSent("the server closed the connection".into()));
                 }
                 Ok(written) => rest = rest.get(written..).unwrap_or_default(),
                 Err(error) if passes(&error) => {}
-                Err(error) => return Err(Fault::NotSent(format!("sending failed: {error}"))),
+                Err(error) => {
+                    return Err(Fault::NotSent(Reason::of_io(
+                        format!("sending failed: {error}"),
+                        error,
+                    )));
+                }
             }
         }
         self.last_used = Instant::now();
@@ -428,16 +433,22 @@ impl Wire {
                 None => error.code().to_owned(),
             })),
             Ok(value) => Ok(value),
-            Err(error) => Err(Fault::NoReply {
-                timed_out: error.is_timeout(),
-                reason: if error.is_timeout() {
+            Err(error) => {
+                let words = if error.is_timeout() {
                     "no reply in time".to_owned()
                 } else if error.is_connection_dropped() {
                     "the connection was closed before the reply".to_owned()
                 } else {
                     format!("the reply could not be read: {error}")
-                },
-            }),
+                };
+                Err(Fault::NoReply {
+                    timed_out: error.is_timeout(),
+                    reason: match io_error_in(&error) {
+                        Some(error) => Reason::of_shared_io(words, error),
+                        None => words.into(),
+                    },
+                })
+            }
         }
     }
 
@@ -520,7 +531,9 @@ impl Wire {
         for _ in 0..3 {
             replies.push(match self.receive(until) {
                 Err(Fault::NoReply { reason, .. }) => {
-                    return Err(Fault::NotSent(format!("while asking who it is: {reason}")));
+                    return Err(Fault::NotSent(
+                        reason.reworded(|reason| format!("while asking who it is: {reason}")),
+                    ));
                 }
                 reply => reply,
             });
@@ -626,6 +639,13 @@ fn discreet(fault: Fault, password: Option<&str>) -> Fault {
         }
         (fault, _) => fault,
     }
+}
+
+/// The error of the operating system behind an error of the client library.
+fn io_error_in(error: &redis::RedisError) -> Option<&io::Error> {
+    type Shared = Arc<dyn std::error::Error + Send + Sync>;
+    let source = std::error::Error::source(error)?;
+    source.downcast_ref::<Shared>()?.downcast_ref()
 }
 
 /// What a reply is, shortened for a message.

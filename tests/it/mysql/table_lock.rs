@@ -168,7 +168,7 @@ fn a_hold_outlives_a_restart_of_the_server() {
         thread::sleep(ms(300));
         server.kill();
         let error = client.lock("invoices").try_lock().unwrap_err();
-        assert!(error.is_retryable(), "{error}");
+        assert!(error.is_retryable() || error.is_ambiguous(), "{error}");
         server.restart();
         assert!(guard.is_valid());
         assert_eq!(lock.hold_count().unwrap(), 1);
@@ -197,7 +197,7 @@ fn a_frozen_server_ends_every_call_in_time() {
     server.freeze();
     let start = Instant::now();
     let error = other.try_lock_for(ms(100)).unwrap_err();
-    assert!(error.is_retryable(), "{error}");
+    assert!(error.is_retryable() || error.is_ambiguous(), "{error}");
     assert!(start.elapsed() < ms(800), "{:?}", start.elapsed());
     let start = Instant::now();
     assert!(other.try_lock().is_err());

@@ -1,0 +1,208 @@
+//! What an error tells the program that gets it: whether to try again, what was done, and what is behind it.
+
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use redlatch::{Client, Error, Lock, RunError};
+
+use crate::kit::{End, Fault, Proxy, RedisServer, free_port, ms};
+use crate::oracles::{ACQUIRE, RELEASE, quick, sha, teach};
+
+/// A server, and a client whose way to it can be disturbed.
+struct Scene {
+    client: Client,
+    proxy: Proxy,
+    _server: RedisServer,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let server = RedisServer::start();
+        teach(&server);
+        let proxy = Proxy::to(server.addr());
+        let client = quick().command_timeout(ms(300)).open(&proxy.url()).unwrap();
+        client.lock("warm").run(|_| ()).unwrap();
+        Scene {
+            client,
+            proxy,
+            _server: server,
+        }
+    }
+
+    /// No answer comes to calls of this script any more.
+    fn silence(&self, script: &str) {
+        let fault = Fault::SwallowReply(End::Silent);
+        self.proxy
+            .next(usize::MAX, Some(sha(script).as_bytes()), fault);
+    }
+}
+
+/// What a program does that tries again as long as it is told that this may help.
+fn until_it_is_done(mut attempt: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
+    for _ in 0..3 {
+        match attempt() {
+            Err(error) if error.is_retryable() => {}
+            done => return done,
+        }
+    }
+    panic!("there is no end to it");
+}
+
+#[test]
+fn work_that_was_done_is_not_done_again() {
+    let scene = Scene::new();
+    let lock = scene.client.lock("orders");
+    scene.silence(RELEASE);
+    let done = AtomicU32::new(0);
+    let error = until_it_is_done(|| {
+        lock.run(|_| {
+            done.fetch_add(1, Ordering::SeqCst);
+        })?;
+        Ok(())
+    })
+    .unwrap_err();
+    assert_eq!(done.load(Ordering::SeqCst), 1, "{error}");
+    assert!(matches!(error, Error::Ran { .. }), "{error:?}");
+    assert!(error.is_ambiguous() && !error.is_retryable() && !error.is_lost());
+    assert_eq!(error.lock_name(), Some("orders"));
+    assert!(error.to_string().contains("was done, but"), "{error}");
+}
+
+#[test]
+fn what_may_have_been_done_is_not_retryable() {
+    let scene = Scene::new();
+    scene.silence(ACQUIRE);
+    let error = scene.client.lock("orders").try_lock().unwrap_err();
+    assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
+    assert!(error.is_ambiguous() && !error.is_retryable());
+    // A wait goes on all the same, to its end.
+    let scene = Scene::new();
+    let fault = Fault::SwallowReply(End::Reset);
+    scene.proxy.next(1, Some(sha(ACQUIRE).as_bytes()), fault);
+    let lock = scene.client.lock("orders");
+    assert!(lock.try_lock_for(ms(5000)).unwrap());
+    lock.unlock().unwrap();
+}
+
+#[test]
+fn what_went_wrong_behind_the_work_says_that_it_ran() {
+    let client = Client::in_memory();
+    let lock = client.lock("orders");
+    let taken_away = |lock: &Lock| assert!(lock.force_unlock().unwrap());
+    let error = lock.run(|_| taken_away(&lock)).unwrap_err();
+    assert!(!error.is_retryable());
+    let error = Error::from(error);
+    assert!(
+        matches!(&error, Error::Ran { error, .. } if error.is_lost()),
+        "{error:?}"
+    );
+    assert!(error.is_lost() && !error.is_retryable() && !error.is_ambiguous());
+    assert_eq!(error.lock_name(), Some("orders"));
+
+    let error = lock
+        .run(|_| {
+            taken_away(&lock);
+            "its value"
+        })
+        .unwrap_err();
+    let (value, error) = error.into_parts();
+    assert_eq!(value, Some("its value"));
+    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
+
+    let error = client.lock("").run(|_| 1).unwrap_err();
+    assert!(matches!(
+        error.into_parts(),
+        (None, Error::InvalidName { .. })
+    ));
+    let error = Error::from(client.lock("").run(|_| ()).unwrap_err());
+    assert!(matches!(error, Error::InvalidName { .. }), "{error:?}");
+}
+
+#[test]
+fn no_conversion_drops_what_the_work_returned() {
+    // The ambiguity is resolved only if there is no such conversion; else this does not compile.
+    trait Keeps<Marker> {
+        fn keeps() {}
+    }
+    struct Converts;
+    impl<T: ?Sized> Keeps<()> for T {}
+    impl<T: Into<Error>> Keeps<Converts> for T {}
+    <RunError<u32> as Keeps<_>>::keeps();
+}
+
+#[test]
+fn a_chain_of_errors_says_each_thing_once() {
+    let client = Client::in_memory();
+    let lock = client.lock("orders");
+    let mut errors: Vec<Box<dyn std::error::Error>> = Vec::new();
+    errors.push(client.lock("").run(|_| 1).unwrap_err().into());
+    let forced = || lock.run(|_| lock.force_unlock()).unwrap_err();
+    errors.push(forced().into());
+    errors.push(forced().into_parts().1.into());
+    let error = lock.run(|_| drop(lock.force_unlock())).unwrap_err();
+    errors.push(Error::from(error).into());
+    for error in errors {
+        let mut said = vec![error.to_string()];
+        let mut next = error.source();
+        while let Some(source) = next {
+            let text = source.to_string();
+            assert!(
+                said.iter().all(|said| !said.contains(&text)),
+                "{said:?}, and again {text:?}"
+            );
+            said.push(text);
+            next = source.source();
+        }
+    }
+}
+
+/// The error of the operating system behind this one.
+#[track_caller]
+fn behind(error: &(dyn std::error::Error + 'static)) -> io::ErrorKind {
+    let source = error.source().expect("it comes from the operating system");
+    let source = source.downcast_ref::<io::Error>();
+    source
+        .expect("it is the error of the operating system")
+        .kind()
+}
+
+#[test]
+fn the_error_of_the_operating_system_is_kept() {
+    let nobody = quick()
+        .open(&format!("redis://127.0.0.1:{}", free_port()))
+        .unwrap();
+    let error = nobody.lock("orders").try_lock().unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+    assert_eq!(behind(&error), io::ErrorKind::ConnectionRefused);
+    assert_eq!(behind(&error.clone()), io::ErrorKind::ConnectionRefused);
+    let error = nobody.lock("orders").run(|_| 1).unwrap_err();
+    assert_eq!(behind(&error), io::ErrorKind::ConnectionRefused);
+
+    let nowhere = quick().open("redis+unix:///nonexistent/redis.sock");
+    let error = nowhere.unwrap().lock("orders").try_lock().unwrap_err();
+    assert_eq!(behind(&error), io::ErrorKind::NotFound);
+
+    for (end, expected) in [
+        (End::Silent, io::ErrorKind::TimedOut),
+        (End::Reset, io::ErrorKind::ConnectionReset),
+    ] {
+        let scene = Scene::new();
+        let fault = Fault::SwallowReply(end);
+        scene
+            .proxy
+            .next(usize::MAX, Some(sha(ACQUIRE).as_bytes()), fault);
+        let error = scene.client.lock("orders").try_lock().unwrap_err();
+        assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
+        assert_eq!(behind(&error), expected, "{error:?}");
+    }
+}
+
+#[test]
+#[cfg(feature = "mysql")]
+fn the_error_of_the_operating_system_is_kept_behind_that_of_a_database() {
+    let url = format!("mysql://user:canary@127.0.0.1:{}/db", free_port());
+    let client = Client::open(&url).unwrap();
+    let error = client.lock("orders").try_lock().unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+    assert_eq!(behind(&error), io::ErrorKind::ConnectionRefused);
+}
