@@ -5,11 +5,13 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use crate::claim::Kind;
+use crate::error::{Error, Result};
 use crate::hold::{Hold, Lease};
 use crate::line::Lines;
 use crate::store::Store;
 #[cfg(feature = "mysql")]
 use crate::stores::mysql::MySql;
+use crate::thread::ThreadToken;
 use crate::watchdog::{OnLost, Watchdog};
 
 /// One client. It ends with the last of its handles.
@@ -88,6 +90,21 @@ impl Core {
     /// When a request that starts now has to be over.
     pub(crate) fn until(&self) -> Instant {
         Instant::now() + self.times.command_timeout
+    }
+
+    /// The calling thread.
+    pub(crate) fn thread(&self, lock: &Arc<str>) -> Result<Arc<ThreadToken>> {
+        ThreadToken::current(self.pid).ok_or_else(|| Error::Unsupported {
+            lock: Arc::clone(lock),
+            reason: "the thread is ending and its thread-local values are gone, so no hold can be known to be its own; \
+                     lock and unlock before that, or keep a guard"
+                .to_owned(),
+        })
+    }
+
+    /// The thread of this process with this number.
+    pub(crate) fn thread_of(&self, number: u64) -> Option<Arc<ThreadToken>> {
+        ThreadToken::find(self.pid, number)
     }
 
     pub(crate) fn is_forked(&self) -> bool {

@@ -12,7 +12,7 @@ use crate::line::{Place, Turn};
 use crate::loss::LossCause;
 use crate::signals::Parker;
 use crate::store::{Attempt, Release, Transfer};
-use crate::thread::{StackKey, ThreadToken};
+use crate::thread::{StackKey, ThreadToken, current_thread_id};
 use crate::trace::{self, WaitSpan};
 use crate::wait::{self, Patience, Queue, Room, Verdict};
 
@@ -61,7 +61,7 @@ impl Entrance {
                 longest: self.core.store.longest_lease(),
             });
         }
-        let me = ThreadToken::current();
+        let me = self.core.thread(&self.key.name)?;
         if let Some(held) = me.held.overlapping(&self.key, self.parts.as_deref()) {
             return Err(Error::Overlap {
                 lock: Arc::clone(&self.key.name),
@@ -224,7 +224,7 @@ impl Entrance {
             Return::Before => Err(Error::NotHeld {
                 lock: Arc::clone(&self.key.name),
                 client: Arc::clone(&self.core.id),
-                thread: ThreadToken::current().id,
+                thread: current_thread_id(),
             }),
             Return::Whole(claim) => self.release(hold, &claim, until),
             Return::Part(claim, sent) => match self.core.store.release_level(&claim, until) {
@@ -248,7 +248,10 @@ impl Entrance {
                 self.release(hold, &claim, until)
             }
         };
-        ThreadToken::current().held.settle(&self.key, hold);
+        // A guard may outlive the rest of its thread.
+        if let Ok(me) = self.core.thread(&self.key.name) {
+            me.held.settle(&self.key, hold);
+        }
         outcome
     }
 

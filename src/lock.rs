@@ -305,11 +305,12 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::NotHeld`] if this thread does not hold the lock; [`Error::Lost`] with the cause if it was lost;
+    /// [`Error::NotHeld`] if this thread does not hold the lock; [`Error::Lost`] with the cause if it was lost (a thread
+    /// that loses one lock after the other and unlocks none remembers the last 256);
     /// [`Error::Unknown`], [`Error::Unreachable`] or [`Error::Unavailable`] if the store could not be told.
     pub fn unlock(&self) -> Result<()> {
         self.entrance.ready()?;
-        let me = ThreadToken::current();
+        let me = self.entrance.core.thread(&self.entrance.key.name)?;
         let current = me.held.current(&self.entrance.key);
         match current.and_then(|hold| Some((hold.top_level()?, hold))) {
             Some((level, hold)) => self.entrance.leave(&hold, level),
@@ -367,7 +368,8 @@ impl Lock {
     ///
     /// As [`Lock::is_locked`].
     pub fn is_held_by_thread(&self, thread: u64) -> Result<bool> {
-        Ok(self.count_of(ThreadToken::find(thread))? > 0)
+        self.entrance.ready()?;
+        Ok(self.count_of(self.entrance.core.thread_of(thread))? > 0)
     }
 
     /// Asks the store how often the current thread holds the lock; 0 if it does not.
@@ -376,7 +378,9 @@ impl Lock {
     ///
     /// As [`Lock::is_locked`].
     pub fn hold_count(&self) -> Result<u32> {
-        self.count_of(Some(ThreadToken::current()))
+        self.entrance.ready()?;
+        let me = self.entrance.core.thread(&self.entrance.key.name)?;
+        self.count_of(Some(me))
     }
 
     /// Asks the store how long the present hold, whoever's it is, lasts if it is not renewed; `None` if there is none.
@@ -396,11 +400,13 @@ impl Lock {
 
     /// Returns whether the current thread certainly holds the lock at this moment, without I/O. See [`Guard::is_valid`].
     pub fn is_valid(&self) -> bool {
-        !self.entrance.core.is_forked()
-            && ThreadToken::current()
-                .held
-                .current(&self.entrance.key)
-                .is_some_and(|hold| hold.is_valid())
+        let Entrance { core, key, .. } = &self.entrance;
+        if core.is_forked() {
+            return false;
+        }
+        let me = core.thread(&key.name).ok();
+        let held = me.and_then(|me| me.held.current(key));
+        held.is_some_and(|hold| hold.is_valid())
     }
 
     /// Returns a channel on which the loss of the current thread's hold arrives. See [`Guard::lost`].
@@ -410,7 +416,7 @@ impl Lock {
     /// [`Error::NotHeld`] if the current thread does not hold the lock.
     pub fn lost(&self) -> Result<Receiver<Loss>> {
         self.entrance.ready()?;
-        let me = ThreadToken::current();
+        let me = self.entrance.core.thread(&self.entrance.key.name)?;
         match me.held.current(&self.entrance.key) {
             Some(hold) => Ok(hold.listen()),
             None => Err(Error::NotHeld {
@@ -445,7 +451,6 @@ impl Lock {
     }
 
     fn count_of(&self, thread: Option<Arc<ThreadToken>>) -> Result<u32> {
-        self.entrance.ready()?;
         // A thread without a hold here has no visitor id that could stand in the store.
         match thread.and_then(|thread| thread.held.current(&self.entrance.key)) {
             Some(hold) => Ok(self.inspect(Some(&hold.visitor))?.count),

@@ -1,13 +1,13 @@
 //! The threads of this process: their numbers, and what each of them holds.
 
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
-
 use crate::claim::Kind;
 use crate::hold::Hold;
+use crate::sync::Mutex;
 
 /// One thread of this process: its number and what it holds.
 ///
@@ -16,27 +16,41 @@ use crate::hold::Hold;
 #[derive(Debug)]
 pub(crate) struct ThreadToken {
     pub(crate) id: u64,
+    /// The process that the thread belongs to.
+    pid: u32,
     alive: Arc<()>,
     pub(crate) held: Stacks,
 }
 
 thread_local! {
-    static CURRENT: Arc<ThreadToken> = ThreadToken::register();
+    static CURRENT: RefCell<Option<Arc<ThreadToken>>> = const { RefCell::new(None) };
+    /// Outlives the thread's other values: a thread that ends keeps its number.
+    static NUMBER: Cell<u64> = const { Cell::new(0) };
 }
 
 impl ThreadToken {
-    /// Returns the token of the calling thread.
-    pub(crate) fn current() -> Arc<ThreadToken> {
-        // A thread that is past its thread-local destructors holds nothing any more; it gets a number of its own.
-        CURRENT
-            .try_with(Arc::clone)
-            .unwrap_or_else(|_| ThreadToken::register())
+    /// Returns the token of the calling thread, which belongs to process `pid`; `None` once the thread is past its
+    /// thread-local destructors, where nothing can be known to be its own any more.
+    pub(crate) fn current(pid: u32) -> Option<Arc<ThreadToken>> {
+        let current = |current: &RefCell<Option<Arc<ThreadToken>>>| {
+            let mut current = current.borrow_mut();
+            match &*current {
+                Some(token) if token.pid == pid => Arc::clone(token),
+                _ => {
+                    let token = ThreadToken::register(pid);
+                    // What a forked thread brings along stays untouched: others may have been busy with it.
+                    std::mem::forget(current.replace(Arc::clone(&token)));
+                    token
+                }
+            }
+        };
+        CURRENT.try_with(current).ok()
     }
 
-    fn register() -> Arc<ThreadToken> {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
+    fn register(pid: u32) -> Arc<ThreadToken> {
         let token = Arc::new(ThreadToken {
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            id: new_number(),
+            pid,
             alive: Arc::default(),
             held: Stacks::default(),
         });
@@ -49,16 +63,28 @@ impl ThreadToken {
         Arc::downgrade(&self.alive)
     }
 
-    /// Returns the token of the living thread with this number.
-    pub(crate) fn find(id: u64) -> Option<Arc<ThreadToken>> {
-        registry::find(id)
+    /// Returns the token of the living thread of process `pid` with this number.
+    pub(crate) fn find(pid: u32, id: u64) -> Option<Arc<ThreadToken>> {
+        registry::find(pid, id)
     }
 }
 
 impl Drop for ThreadToken {
     fn drop(&mut self) {
-        registry::remove(self.id);
+        if self.pid == std::process::id() {
+            registry::remove(self.pid, self.id);
+        } else {
+            // In a forked child: other threads may have been busy with it at the fork.
+            std::mem::forget(std::mem::take(&mut self.held));
+        }
     }
+}
+
+fn new_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    NUMBER.set(number);
+    number
 }
 
 /// Returns the number under which this library knows the calling thread.
@@ -74,16 +100,34 @@ impl Drop for ThreadToken {
 /// assert_ne!(here, there);
 /// ```
 pub fn current_thread_id() -> u64 {
-    ThreadToken::current().id
+    match ThreadToken::current(std::process::id()) {
+        Some(token) => token.id,
+        None => match NUMBER.get() {
+            0 => new_number(),
+            number => number,
+        },
+    }
 }
 
 /// What one thread holds and has lost, by client and name.
 #[derive(Debug, Default)]
 pub(crate) struct Stacks {
-    stacks: Mutex<HashMap<StackKey, Stack>>,
+    stacks: Mutex<ByName>,
     /// The locks made of others that this thread has held, by each of their parts.
     parts: Mutex<HashMap<StackKey, StackKey>>,
 }
+
+#[derive(Debug, Default)]
+struct ByName {
+    stacks: HashMap<StackKey, Stack>,
+    /// How many holds began on this thread.
+    begun: u64,
+    /// With so many names it is time to forget some.
+    sweep_at: usize,
+}
+
+/// So many names with nothing but a loss that was never unlocked are remembered, those of the latest holds.
+const LOSSES_KEPT: usize = 256;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct StackKey {
@@ -95,6 +139,8 @@ pub(crate) struct StackKey {
 
 #[derive(Debug, Default)]
 struct Stack {
+    /// Which of the holds that began on this thread the last one was.
+    began: u64,
     /// The hold that counts: what `lock()` re-enters and `unlock()` leaves.
     current: Option<Arc<Hold>>,
     /// Levels of holds that were lost and never unlocked, and the last of them; an `unlock()` without a current hold
@@ -105,7 +151,7 @@ struct Stack {
 
 impl Stacks {
     pub(crate) fn current(&self, key: &StackKey) -> Option<Arc<Hold>> {
-        self.stacks.lock().get(key)?.current.clone()
+        self.stacks.lock().stacks.get(key)?.current.clone()
     }
 
     /// The name of a lock that is held here and has a part in common with `key`, which is made of `parts`.
@@ -134,8 +180,14 @@ impl Stacks {
         for part in parts.into_iter().flat_map(|parts| parts.iter()) {
             self.parts.lock().insert(part.clone(), key.clone());
         }
-        let mut stacks = self.stacks.lock();
-        let stack = stacks.entry(key.clone()).or_default();
+        let mut by_name = self.stacks.lock();
+        by_name.begun += 1;
+        let began = by_name.begun;
+        if by_name.stacks.len() >= by_name.sweep_at {
+            by_name.sweep();
+        }
+        let stack = by_name.stacks.entry(key.clone()).or_default();
+        stack.began = began;
         if let Some(lost) = stack.current.replace(hold) {
             stack.lapsed = stack.lapsed.saturating_add(lost.count());
             stack.last_lost = Some(lost);
@@ -144,7 +196,7 @@ impl Stacks {
 
     /// Takes `hold` out if it has no level left.
     pub(crate) fn settle(&self, key: &StackKey, hold: &Arc<Hold>) {
-        let mut stacks = self.stacks.lock();
+        let stacks = &mut self.stacks.lock().stacks;
         if let Some(stack) = stacks.get_mut(key) {
             if stack
                 .current
@@ -162,7 +214,7 @@ impl Stacks {
 
     /// Uses up one lapsed level. Returns the hold that was lost.
     pub(crate) fn take_lapsed(&self, key: &StackKey) -> Option<Arc<Hold>> {
-        let mut stacks = self.stacks.lock();
+        let stacks = &mut self.stacks.lock().stacks;
         let stack = stacks.get_mut(key)?;
         stack.lapsed = stack.lapsed.checked_sub(1)?;
         let lost = stack.last_lost.clone();
@@ -173,30 +225,89 @@ impl Stacks {
     }
 }
 
-/// The living threads that ever used a lock, by number.
-mod registry {
-    use std::collections::HashMap;
-    use std::sync::{Arc, Weak};
+impl ByName {
+    /// Forgets the oldest losses that nobody has unlocked. Amortised: until the next time the names have to double.
+    fn sweep(&mut self) {
+        let is_over = |stack: &Stack| !stack.current.as_ref().is_some_and(|hold| hold.is_held());
+        let over = self.stacks.values().filter(|stack| is_over(stack));
+        let mut over: Vec<u64> = over.map(|stack| stack.began).collect();
+        if let Some(surplus) = over.len().checked_sub(LOSSES_KEPT + 1) {
+            let (_, last_forgotten, _) = over.select_nth_unstable(surplus);
+            let last_forgotten = *last_forgotten;
+            self.stacks
+                .retain(|_, stack| stack.began > last_forgotten || !is_over(stack));
+        }
+        self.sweep_at = (self.stacks.len() * 2).max(LOSSES_KEPT * 2);
+        self.stacks.shrink_to(self.sweep_at);
+    }
+}
 
-    use parking_lot::Mutex;
+/// The living threads that ever used a lock, by number.
+///
+/// A fork may catch a mutex locked by a thread that the child does not have. So there are several registries; a process
+/// uses those that it found open, and leaves the others alone.
+mod registry {
+    use std::collections::BTreeMap;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
     use super::ThreadToken;
 
-    static THREADS: Mutex<Option<HashMap<u64, Weak<ThreadToken>>>> = Mutex::new(None);
+    type Threads = BTreeMap<u64, Weak<ThreadToken>>;
+
+    struct Registry {
+        /// The process that uses it; 0 for none yet.
+        pid: AtomicU32,
+        threads: Mutex<Threads>,
+    }
+
+    /// A child that was caught with one of them locked has one less for itself and its own children.
+    static REGISTRIES: [Registry; 16] = [const {
+        Registry {
+            pid: AtomicU32::new(0),
+            threads: Mutex::new(BTreeMap::new()),
+        }
+    }; 16];
+
+    /// The registries of process `pid`, open: more than one if several threads came first at once.
+    fn open(pid: u32) -> impl Iterator<Item = MutexGuard<'static, Threads>> {
+        let mine = REGISTRIES
+            .iter()
+            .filter(move |registry| registry.pid.load(Ordering::Acquire) == pid);
+        mine.map(|registry| registry.threads.lock())
+            .map(|threads| threads.unwrap_or_else(PoisonError::into_inner))
+    }
 
     pub(super) fn insert(token: &Arc<ThreadToken>) {
-        THREADS
-            .lock()
-            .get_or_insert_default()
-            .insert(token.id, Arc::downgrade(token));
+        let mut threads = open(token.pid).next().or_else(|| adopt(token.pid));
+        // Without any a thread is only not found by its number.
+        if let Some(threads) = &mut threads {
+            threads.insert(token.id, Arc::downgrade(token));
+        }
     }
 
-    pub(super) fn find(id: u64) -> Option<Arc<ThreadToken>> {
-        THREADS.lock().as_ref()?.get(&id)?.upgrade()
+    /// Makes one the registry of `pid` that nobody had locked.
+    fn adopt(pid: u32) -> Option<MutexGuard<'static, Threads>> {
+        REGISTRIES.iter().find_map(|registry| {
+            let mut threads = match registry.threads.try_lock() {
+                Ok(threads) => threads,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return None,
+            };
+            if registry.pid.swap(pid, Ordering::AcqRel) != pid {
+                // They are of another process.
+                std::mem::forget(std::mem::take(&mut *threads));
+            }
+            Some(threads)
+        })
     }
 
-    pub(super) fn remove(id: u64) {
-        if let Some(threads) = THREADS.lock().as_mut() {
+    pub(super) fn find(pid: u32, id: u64) -> Option<Arc<ThreadToken>> {
+        open(pid).find_map(|threads| threads.get(&id)?.upgrade())
+    }
+
+    pub(super) fn remove(pid: u32, id: u64) {
+        for mut threads in open(pid) {
             threads.remove(&id);
         }
     }

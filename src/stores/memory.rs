@@ -20,6 +20,9 @@ use crate::store::{
 
 const NODE: &str = "in memory";
 
+/// Fewer holds than these are not worth a look for those that have ended.
+const LEAST_SWEPT: usize = 256;
+
 /// What several clients of one process share, as several processes share one server.
 #[derive(Default)]
 pub(crate) struct World {
@@ -29,6 +32,8 @@ pub(crate) struct World {
 #[derive(Default)]
 struct State {
     holds: HashMap<Arc<str>, Entry>,
+    /// With so many holds it is time to look for those that have ended.
+    sweep_at: usize,
     clients: Vec<Weak<Signals>>,
     faults: Faults,
 }
@@ -117,6 +122,17 @@ impl State {
         }
     }
 
+    fn put(&mut self, name: &Arc<str>, entry: Entry) {
+        // Amortised: until the next time they have to double.
+        if self.holds.len() >= self.sweep_at {
+            let now = Moment::now();
+            self.holds.retain(|_, entry| now < entry.ends);
+            self.sweep_at = (self.holds.len() * 2).max(LEAST_SWEPT);
+            self.holds.shrink_to(self.sweep_at);
+        }
+        self.holds.insert(Arc::clone(name), entry);
+    }
+
     fn free(&mut self, name: &str) {
         self.holds.remove(name);
         if self.faults.messages_to_lose > 0 {
@@ -163,7 +179,7 @@ impl Memory {
                         count,
                         ends: sent + claim.lease,
                     };
-                    state.holds.insert(Arc::clone(&claim.name), entry);
+                    state.put(&claim.name, entry);
                     Attempt::Granted { sent, fence: None }
                 }
             }

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -65,6 +66,9 @@ pub(crate) fn play(role: &str) -> bool {
         #[cfg(feature = "test-util")]
         "holder in suspend" => holder_in_suspend(),
         "forking holder" => forking_holder(),
+        "forking crowd" => forking_crowd(),
+        "forgetful holder" => forgetful_holder(),
+        "holder of names without end" => holder_of_names_without_end(),
         "holder without threads" => holder_without_threads(),
         "client without threads" => client_without_threads(),
         "dying holder" => dying_holder(),
@@ -540,6 +544,229 @@ fn a_forgotten_guard_is_renewed_until_its_client_ends() {
     other.unlock().unwrap();
     let renewals = monitor.lines_containing(&format!("\"HEXISTS\" \"orders\" \"{}", client.id()));
     assert_eq!(renewals, Vec::<String>::new());
+}
+
+/// Forks again and again while threads come, go and are looked for, and sees each child to its end.
+#[test]
+fn a_child_ends_and_locks_wherever_the_fork_caught_the_other_threads() {
+    let server = RedisServer::start();
+    let mut child = Child::spawn("forking crowd", &[("URL", &server.url())]);
+    assert_eq!(child.expect_line("forked", CHILD * 2), "forked 300 hung 0");
+    assert!(child.wait(CHILD).success());
+}
+
+fn forking_crowd() {
+    let url = arg("URL");
+    let client = Client::in_memory();
+    let me = current_thread_id();
+    let is_over = AtomicBool::new(false);
+    let hung = thread::scope(|scope| {
+        for number in 0..3 {
+            let lock = client.lock("orders");
+            let is_over = &is_over;
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    if number == 0 {
+                        elsewhere(current_thread_id);
+                    } else {
+                        for _ in 0..1000 {
+                            lock.is_held_by_thread(me + u64::MAX / 2 * (number - 1))
+                                .unwrap();
+                        }
+                    }
+                }
+            });
+        }
+        let stuck = (0..300).filter(|round| is_stuck(*round, &url));
+        let hung = stuck.take(2).count();
+        is_over.store(true, Ordering::Relaxed);
+        hung
+    });
+    say(&format!("forked 300 hung {hung}"));
+}
+
+/// Whether a child of this process does not come to its end.
+fn is_stuck(round: u32, url: &str) -> bool {
+    let Fork::Parent(pid) = fork::fork().unwrap() else {
+        if round % 2 == 1 {
+            for own in [Client::in_memory(), Client::open(url).unwrap()] {
+                let lock = own.lock(&format!("own:{}", std::process::id()));
+                lock.lock().unwrap();
+                assert!(lock.is_held_by_thread(current_thread_id()).unwrap());
+                lock.unlock().unwrap();
+                elsewhere(|| lock.run(|_| ()).unwrap());
+            }
+        }
+        std::process::exit(0);
+    };
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    let end = Instant::now() + CHILD / 6;
+    loop {
+        let status = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::NOHANG);
+        match status.unwrap() {
+            Some((_, status)) => return status.exit_status() != Some(0),
+            None if Instant::now() < end => thread::sleep(Duration::from_micros(200)),
+            None => {
+                rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+                rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).unwrap();
+                return true;
+            }
+        }
+    }
+}
+
+/// What came of `lock`, `try_guard`, `unlock` and of a guard's `unlock`; the number of the thread, twice.
+type LastWords = ([Result<(), Error>; 4], [u64; 2]);
+
+/// Ends after the thread-local values of the library, because it began before them.
+struct Late {
+    lock: Lock,
+    guard: std::cell::RefCell<Option<Guard>>,
+    told: std::sync::mpsc::Sender<LastWords>,
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        let held = self.guard.take().map_or(Ok(()), Guard::unlock);
+        let told = [
+            self.lock.lock(),
+            self.lock.try_guard().map(drop),
+            self.lock.unlock(),
+            held,
+        ];
+        let numbers = [current_thread_id(), current_thread_id()];
+        // A panic here would end the process.
+        let _ = self.told.send((told, numbers));
+    }
+}
+
+thread_local! {
+    static LATE: std::cell::RefCell<Option<Late>> = const { std::cell::RefCell::new(None) };
+}
+
+#[test]
+fn a_thread_that_is_past_its_thread_local_values_takes_no_lock() {
+    let client = Client::in_memory();
+    let (told, heard) = std::sync::mpsc::channel();
+    let kept = client.lock("kept");
+    elsewhere(|| {
+        LATE.with(|late| {
+            *late.borrow_mut() = Some(Late {
+                lock: client.lock("orders"),
+                guard: std::cell::RefCell::default(),
+                told,
+            });
+        });
+        LATE.with(|late| {
+            let guard = kept.guard().unwrap();
+            *late.borrow().as_ref().unwrap().guard.borrow_mut() = Some(guard);
+        });
+    });
+    let (told, numbers) = heard.recv_timeout(SLACK).unwrap();
+    let [locked, tried, unlocked, held] = told;
+    assert_eq!(numbers[0], numbers[1]);
+    for refused in [locked, tried, unlocked] {
+        let error = refused.unwrap_err();
+        assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+        assert!(
+            error.to_string().contains("the thread is ending"),
+            "{error}"
+        );
+    }
+    // A guard knows what it has.
+    held.unwrap();
+    assert!(!kept.is_locked().unwrap());
+    assert!(!client.lock("orders").is_locked().unwrap());
+}
+
+#[test]
+fn names_whose_lease_runs_out_are_forgotten() {
+    let mut child = Child::spawn("holder of names without end", &[]);
+    let told = child.expect_line("grown", CHILD * 2);
+    let per_name: i64 = told["grown ".len()..].parse().unwrap();
+    // Each of them has far more than that while it is held.
+    assert!(per_name < 150, "{per_name} bytes per name");
+    assert!(child.wait(CHILD).success());
+}
+
+fn holder_of_names_without_end() {
+    const NAMES: i64 = 200_000;
+    let client = Client::in_memory();
+    let leave = |prefix: &str, count: i64| {
+        for number in 0..count {
+            let lock = client.lock(&format!("{prefix}:{number}"));
+            // One that came too late is none.
+            let _ = lock.with_lease_time(ms(50)).try_lock();
+        }
+        thread::sleep(ms(200));
+    };
+    // The heap has its size by then.
+    leave("first", NAMES / 4);
+    let before = resident();
+    leave("more", NAMES);
+    say(&format!("grown {}", (resident() - before) / NAMES));
+    // What was lost last is known.
+    let last = client.lock(&format!("more:{}", NAMES - 1));
+    assert!(last.unlock().unwrap_err().is_lost());
+}
+
+/// The memory of this process, in bytes.
+fn resident() -> i64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let number = line.unwrap().split_whitespace().nth(1).unwrap();
+    number.parse::<i64>().unwrap() * 1024
+}
+
+#[test]
+#[ignore = "PENDING"]
+fn a_forgotten_guard_keeps_nothing_of_a_client_that_was_shut_down() {
+    let server = RedisServer::start();
+    let mut child = Child::spawn("forgetful holder", &[("URL", &server.url())]);
+    assert_eq!(child.expect_line("left", CHILD), "left [] after ()");
+    assert_eq!(child.expect_line("left", CHILD), "left []");
+    assert!(child.wait(CHILD).success());
+}
+
+fn forgetful_holder() {
+    let client = Client::open(&arg("URL")).unwrap();
+    std::mem::forget(client.lock("forgotten").guard().unwrap());
+    let lock = client.lock("orders");
+    lock.lock().unwrap();
+    // Somebody who listens.
+    let other = elsewhere(|| lock.try_lock_for(ms(50)).unwrap());
+    assert!(!other);
+    client.shutdown();
+    let left = left_behind();
+    say(&format!("left {left:?} after {}", outcome(lock.unlock())));
+    drop((client, lock));
+    say(&format!("left {:?}", left_behind()));
+}
+
+/// The threads of the library and the sockets of this process, those of its parent left out.
+fn left_behind() -> Vec<String> {
+    let mut left = Vec::new();
+    // The end of a thread and of a socket may take a moment.
+    for _ in 0..100 {
+        let names = |path: &str| -> Vec<std::path::PathBuf> {
+            let entries = std::fs::read_dir(path).unwrap();
+            entries.flatten().map(|entry| entry.path()).collect()
+        };
+        let threads = names("/proc/self/task").into_iter().filter_map(|task| {
+            let name = std::fs::read_to_string(task.join("comm")).ok()?;
+            name.starts_with("redlatch").then(|| name.trim().to_owned())
+        });
+        let sockets = names("/proc/self/fd").into_iter().filter_map(|fd| {
+            let target = std::fs::read_link(fd).ok()?.display().to_string();
+            target.starts_with("socket").then_some(target)
+        });
+        left = threads.chain(sockets).collect();
+        if left.is_empty() {
+            break;
+        }
+        thread::sleep(ms(20));
+    }
+    left
 }
 
 // F53
