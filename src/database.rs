@@ -43,7 +43,11 @@ impl Client {
     /// Forgets the names of locks that have been free for `free_for`, at most `limit` of them, and returns how many.
     ///
     /// The row of a lock stays when it is unlocked, for its fencing number. Names without number (one per order, say)
-    /// would fill the table; this is for them. It needs the right `DELETE`. Numbers go on rising all the same.
+    /// would fill the table; this is for them. It needs the right `DELETE`.
+    ///
+    /// A name that comes back starts with the server's time as its number, so numbers go on rising all the same, unless
+    /// the server's clock is set back by more than `free_for` afterwards, or its place is taken by a server whose clock is
+    /// that far behind. With an hour there is room for both.
     ///
     /// # Errors
     ///

@@ -51,7 +51,7 @@ pub(crate) fn class_of(code: u16) -> Class {
         1213 | 1020 | 3058 | 3101 => Class::Deadlock,
         1044 | 1045 | 1142 | 1143 | 1227 | 1370 | 1410 | 1698 | 1251 | 1275 | 1820 | 1862
         | 3118 | 4151 | 3955 => Class::Permission,
-        1146 | 1054 | 1049 | 1051 | 1109 | 1286 | 1364 | 1406 | 1932 | 1264 => Class::Schema,
+        1146 | 1054 | 1049 | 1051 | 1109 | 1286 | 1364 | 1932 => Class::Schema,
         1290 | 1836 | 1792 | 3100 => Class::ReadOnly,
         1040 | 1203 | 1226 | 1129 | 1041 | 1037 | 1114 | 1021 | 1206 | 1461 | 1047 | 1158
         | 1159 | 1160 | 1161 | 1317 | 1180 | 1181 | 1030 | 1015 => Class::Passing,
@@ -158,6 +158,16 @@ impl Fault {
         }
     }
 
+    /// The same fault, of what was said before the request itself.
+    pub(crate) fn before_sending(self) -> Fault {
+        match self {
+            Fault::NoReply { reason, .. } => Fault::NotSent(
+                reason.reworded(|reason| format!("before the request was sent: {reason}")),
+            ),
+            fault => fault,
+        }
+    }
+
     /// Whether the connection may be used again.
     pub(crate) fn leaves_sound(&self) -> bool {
         match self {
@@ -178,6 +188,11 @@ impl Fault {
     /// Whether somebody else was in the way for a moment, and nothing was changed.
     pub(crate) fn is_busy(&self) -> bool {
         matches!(self.class(), Some(Class::WaitTimeout | Class::Deadlock))
+    }
+
+    /// Whether a row with that key is there already.
+    pub(crate) fn is_duplicate(&self) -> bool {
+        matches!(self, Fault::Server { code: 1062, .. })
     }
 
     pub(crate) fn into_reason(self) -> Reason {

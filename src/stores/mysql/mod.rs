@@ -136,10 +136,8 @@ impl MySql {
         params: Params,
         until: Instant,
     ) -> Result<u64, Fault> {
-        let mut params = Some(params);
         self.pool.once(until, |link| {
-            let params = params.take().unwrap_or(Params::Empty);
-            link.run(statement, params, until)
+            link.run(statement, params.clone(), until)
                 .map(|(_, touched)| touched)
         })
     }
@@ -184,24 +182,26 @@ impl MySql {
     }
 
     /// Runs a statement on the row of one hold that carries the server's time after which it is refused, and tells
-    /// what it answered and when the first copy that may have run was sent.
-    ///
-    /// The latest of those times is in `not_after`, in ms.
+    /// what it answered and since when the lease counts.
     fn run_timed(
         &self,
         link: &mut Link,
         statement: &str,
         params: impl Fn(i64) -> Params,
         until: Instant,
-        not_after: &mut i64,
+        copies: &mut Copies,
     ) -> Result<(u64, Moment), Fault> {
         let mut corrections = 0;
         loop {
             let sent = Moment::now();
             let expiry = link.server_time(until);
-            *not_after = (*not_after).max(expiry / 1000 + 1);
+            copies.not_after = copies.not_after.max(expiry / 1000 + 1);
             match link.run(statement, params(expiry), until) {
-                Ok((answer, _)) => return Ok((answer, sent)),
+                Ok((answer, _)) => return Ok((answer, copies.lost.unwrap_or(sent))),
+                Err(fault @ Fault::NoReply { .. }) => {
+                    copies.lost.get_or_insert(sent);
+                    return Err(fault);
+                }
                 Err(fault) if fault.class() == Some(Class::Late) => {
                     corrections += 1;
                     if corrections > CORRECTIONS {
@@ -247,15 +247,18 @@ impl MySql {
         claim: &Claim,
         change: Change<'_>,
         until: Instant,
-        not_after: &mut i64,
+        copies: &mut Copies,
     ) -> Result<Touch, Fault> {
         let lease = lease_of(claim);
         let mut corrections = 0;
         loop {
             let (name, owner) = (&*claim.name, claim.visitor.as_str());
             let (statement, params): (_, Box<dyn Fn(i64) -> Params>) = match change {
-                Change::Count(count) => (
-                    &self.statements.set_count,
+                Change::Enter(count) | Change::Leave(count) => (
+                    match change {
+                        Change::Leave(_) => &self.statements.leave,
+                        _ => &self.statements.enter,
+                    },
                     Box::new(
                         move |t| params! { "r" => name, "o" => owner, "n" => count, "us" => lease, "t" => t },
                     ),
@@ -274,7 +277,7 @@ impl MySql {
                     }),
                 ),
             };
-            let (answer, sent) = match self.run_timed(link, statement, params, until, not_after) {
+            let (answer, sent) = match self.run_timed(link, statement, params, until, copies) {
                 // The row is locked for a moment; the statement was undone.
                 Err(fault)
                     if fault.is_busy() && corrections < CORRECTIONS && Instant::now() < until =>
@@ -313,19 +316,32 @@ impl MySql {
         change: Change<'_>,
         until: Instant,
     ) -> (Result<Touch, Fault>, i64) {
-        let mut not_after = 0;
-        let outcome = self.pool.with(until, |link| {
-            self.touch(link, claim, change, until, &mut not_after)
-        });
-        (outcome, not_after)
+        let mut copies = Copies::default();
+        let talk = |link: &mut Link| self.touch(link, claim, change, until, &mut copies);
+        let outcome = match change {
+            // A late copy would shorten the lease under those that were sent meanwhile.
+            Change::Leave(_) => self.pool.once(until, talk),
+            Change::Enter(_) | Change::Lease | Change::Owner(_) => self.pool.with(until, talk),
+        };
+        let outcome = match outcome {
+            // What became of the copy without an answer is not known, whatever the last one met with.
+            Err(fault) if copies.lost.is_some() => Err(Fault::NoReply {
+                reason: fault.into_reason(),
+                timed_out: true,
+            }),
+            outcome => outcome,
+        };
+        (outcome, copies.not_after)
     }
 
     /// Takes the lock for a visitor that holds nothing yet.
     fn take(&self, claim: &Claim, until: Instant) -> Result<Attempt> {
+        self.check_lock_table(&claim.name, until)?;
         let lease = lease_of(claim);
-        let mut not_after = 0;
+        let mut copies = Copies::default();
         let is_short = until.saturating_duration_since(Instant::now()) < ROW_WAIT * 6 / 5;
-        let outcome = self.pool.with(until, |link| {
+        // One copy, because another one that is late could take the lock again for a visitor that has released it.
+        let outcome = self.pool.once(until, |link| {
             if is_short {
                 // A row that a transaction has pinned is waited for longer than there is time; a plain read is not.
                 let found = MySql::look(link, &self.statements, &claim.name, until)?;
@@ -339,7 +355,7 @@ impl MySql {
                 &self.statements.acquire,
                 |t| params! { "r" => &*claim.name, "o" => claim.visitor.as_str(), "us" => lease, "t" => t },
                 until,
-                &mut not_after,
+                &mut copies,
             )
         });
         let refused = |left| {
@@ -367,8 +383,12 @@ impl MySql {
             }),
             // Somebody has the row locked at this moment.
             Err(fault) if fault.is_busy() => refused(Duration::from_secs(1)),
+            // Only the look before it got no answer.
+            Err(Fault::NoReply { reason, .. }) if copies.lost.is_none() => {
+                Err(self.error(&claim.name, Fault::NotSent(reason)))
+            }
             Err(Fault::NoReply { reason, .. }) => Ok(Attempt::Unknown {
-                doubt: claim.doubt(not_after.saturating_add(millis(LATEST_EFFECT))),
+                doubt: claim.doubt(copies.not_after.saturating_add(millis(LATEST_EFFECT))),
                 error: self.unknown(&claim.name, Some(&claim.visitor), "acquire", reason),
             }),
             Err(fault) => Err(self.error(&claim.name, fault)),
@@ -394,7 +414,7 @@ impl MySql {
     /// Puts the row of a hold under the protection of a transaction; `None` if the hold is gone.
     pub(crate) fn pin(&self, claim: &Claim, idle_limit: Duration) -> Result<Option<Session>> {
         // Without transactions in the table's engine a pin holds nothing.
-        self.check_lock_table(&claim.name)?;
+        self.check_lock_table(&claim.name, self.until())?;
         let mut session = Session::begin(self, &claim.name, None, Some(idle_limit))?;
         let params = params! { "r" => &*claim.name, "o" => claim.visitor.as_str() };
         let rows = session.select(&self.statements.pin, params)?;
@@ -447,7 +467,10 @@ struct Found {
 /// What is to be changed in the row of a hold.
 #[derive(Clone, Copy)]
 enum Change<'a> {
-    Count(u32),
+    /// One level more, which makes this count.
+    Enter(u32),
+    /// One level less.
+    Leave(u32),
     Lease,
     /// It becomes the hold of this claim.
     Owner(&'a Claim),
@@ -459,6 +482,15 @@ impl Change<'_> {
         owner == claim.visitor.as_str()
             || matches!(self, Change::Owner(heir) if owner == heir.visitor.as_str())
     }
+}
+
+/// The copies of one request that were sent.
+#[derive(Default)]
+struct Copies {
+    /// The latest of the server's times from which on one of them is refused, in ms.
+    not_after: i64,
+    /// When the first of those was sent that got no answer: it may run later than those behind it.
+    lost: Option<Moment>,
 }
 
 /// What became of a statement on the row of a hold.
@@ -489,7 +521,7 @@ impl Store for MySql {
             return Err(error);
         }
         let (outcome, not_after) =
-            self.touch_pooled(claim, Change::Count(claim.count.saturating_add(1)), until);
+            self.touch_pooled(claim, Change::Enter(claim.count.saturating_add(1)), until);
         match outcome {
             Ok(Touch::Done { sent, fence }) => Ok(Attempt::Granted {
                 sent,
@@ -508,7 +540,7 @@ impl Store for MySql {
         if let Some(error) = self.pinned_error(&claim.name, &claim.visitor) {
             return Err(error);
         }
-        let change = Change::Count(claim.count.saturating_sub(1).max(1));
+        let change = Change::Leave(claim.count.saturating_sub(1).max(1));
         let (outcome, not_after) = self.touch_pooled(claim, change, until);
         match outcome {
             Ok(Touch::Done { .. }) => Ok(Release::done()),
@@ -565,12 +597,13 @@ impl Store for MySql {
         let mut outcomes = Vec::with_capacity(claims.len());
         let talked = on_link(&mut place, self.pool.address(), until, &mut |link| {
             for claim in claims.iter().skip(outcomes.len()) {
-                let outcome = match self.touch(link, claim, Change::Lease, until, &mut 0) {
-                    Ok(Touch::Done { .. }) => Renewal::Renewed,
-                    Ok(Touch::Gone(cause)) => Renewal::Lost(cause),
-                    Err(fault) if fault.leaves_sound() => Renewal::Unknown(fault.reason()),
-                    Err(fault) => return Err(fault),
-                };
+                let outcome =
+                    match self.touch(link, claim, Change::Lease, until, &mut Copies::default()) {
+                        Ok(Touch::Done { .. }) => Renewal::Renewed,
+                        Ok(Touch::Gone(cause)) => Renewal::Lost(cause),
+                        Err(fault) if fault.leaves_sound() => Renewal::Unknown(fault.reason()),
+                        Err(fault) => return Err(fault),
+                    };
                 outcomes.push(outcome);
             }
             Ok(())

@@ -78,6 +78,15 @@ impl MySql {
             Err(Fault::NoReply { reason, .. }) => {
                 Err(unknown(lookup.subject, self.node(), "update", None, reason))
             }
+            Err(Fault::Server { code, text }) if is_full(code, &text, lookup.check) => Err(self
+                .schema_error(
+                    lookup.subject,
+                    &lookup.target.table,
+                    &format!(
+                        "its column `{}` has no larger value ({text}): make its type wider",
+                        lookup.check.as_str()
+                    ),
+                )),
             Err(fault) => Err(self.error(lookup.subject, fault)),
         }
     }
@@ -114,4 +123,14 @@ impl MySql {
             "{check} = GREATEST({now}, COALESCE({check} + INTERVAL {unit} MICROSECOND, {now}))"
         ))
     }
+}
+
+/// Whether an error says that the column of the check cannot be raised any more. 1264 and 1690 are for numbers, 1292
+/// and 1441 for times.
+fn is_full(code: u16, text: &str, check: &Ident) -> bool {
+    let names_the_check = || {
+        text.to_ascii_lowercase()
+            .contains(&check.as_str().to_ascii_lowercase())
+    };
+    matches!(code, 1264 | 1690 | 1292 | 1441) && names_the_check()
 }

@@ -34,10 +34,17 @@ const MAX_PACKET: usize = 16 << 20;
 /// The server may take this long to answer a statement that waits for a row, and then some.
 const LONGEST_ANSWER: Duration = Duration::from_secs(15);
 
-/// What every session starts with, so that nothing waits for a row or for a table's definition for the 50 seconds or
-/// the day that are the defaults. In UTC a TIMESTAMP column has no hour that comes twice.
+/// What every session starts with, whatever the server or its `init_connect` says.
+///
+/// Nothing waits for a row or for a table's definition for the 50 seconds or the day that are the defaults. In UTC a
+/// TIMESTAMP column has no hour that comes twice. Text is sent as it is: a character set that lacks a letter would make
+/// one name of two. A number that does not fit is an error: cut to the largest that does, a version would never change
+/// again and no update would be noticed.
 const SESSION: &str = "SET SESSION autocommit = 1, innodb_lock_wait_timeout = 1, \
-                       lock_wait_timeout = 2, time_zone = '+00:00'";
+                       lock_wait_timeout = 2, time_zone = '+00:00', timestamp = DEFAULT, \
+                       character_set_client = utf8mb4, character_set_connection = utf8mb4, \
+                       character_set_results = utf8mb4, \
+                       sql_mode = CONCAT_WS(',', NULLIF(@@sql_mode, ''), 'STRICT_ALL_TABLES')";
 
 /// Where a database is, and as whom to talk to it.
 pub(super) struct Address {
@@ -137,16 +144,10 @@ impl Link {
             pid: std::process::id(),
         };
         link.tune(until);
-        let first_words = |fault: Fault| match fault {
-            Fault::NoReply { reason, .. } => {
-                Fault::NotSent(reason.reworded(|reason| format!("while connecting: {reason}")))
-            }
-            fault => fault,
-        };
         link.conn()
             .and_then(|conn| conn.query_drop(SESSION).map_err(Fault::of))
-            .map_err(first_words)?;
-        link.learn_time().map_err(first_words)?;
+            .map_err(Fault::before_sending)?;
+        link.learn_time().map_err(Fault::before_sending)?;
         trace::connected(&address.node);
         Ok(link)
     }
@@ -238,7 +239,11 @@ impl Link {
         until: Instant,
     ) -> Result<(u64, u64), Fault> {
         let conn = self.ready(until)?;
-        conn.exec_drop(statement, params).map_err(Fault::of)?;
+        // A statement that could not be prepared has not been sent yet.
+        let prepared = conn
+            .prep(statement)
+            .map_err(|error| Fault::of(error).before_sending())?;
+        conn.exec_drop(prepared, params).map_err(Fault::of)?;
         Ok((conn.last_insert_id(), conn.affected_rows()))
     }
 
@@ -410,7 +415,7 @@ impl Pool {
         outcome
     }
 
-    /// Runs `talk`, which must not be done twice.
+    /// Runs `talk`, which must not be done twice: it is done again only if nothing of it was sent.
     pub(super) fn once<T>(
         &self,
         until: Instant,
@@ -419,7 +424,13 @@ impl Pool {
         let _slot = self.statements.slot(until)?;
         // It cannot be sent again, so it had better arrive.
         let mut place = self.statements.pop(Link::has_ended);
-        let outcome = on_link(&mut place, &self.address, until, &mut talk);
+        let is_fresh = place.is_none();
+        let outcome = match on_link(&mut place, &self.address, until, &mut talk) {
+            Err(Fault::NotSent(_)) if !is_fresh && Instant::now() < until => {
+                on_link(&mut place, &self.address, until, &mut talk)
+            }
+            outcome => outcome,
+        };
         self.statements.idle.lock().extend(place);
         outcome
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use ::mysql::{Params, Value, params};
 
 use super::schema::Keyed;
-use super::{MySql, Session};
+use super::{LONGEST_NAME, MySql, Session};
 use crate::error::{Error, Result};
 
 const NOWAIT_PAUSE: Duration = Duration::from_millis(20);
@@ -64,6 +64,12 @@ impl MySql {
             .collect::<Result<Vec<_>>>()?;
         if *target == self.tables.named_rows() {
             for key in &keys {
+                if key_bytes(key).is_none_or(|bytes| bytes > LONGEST_NAME) {
+                    return Err(Error::InvalidName {
+                        name: key.as_sql(true).chars().take(64).collect(),
+                        reason: "the name of a row is text or bytes, 255 bytes at most",
+                    });
+                }
                 self.make_named_row(target, key, subject)?;
             }
         }
@@ -118,7 +124,8 @@ impl MySql {
         let (table, key) = target.quoted();
         let until = self.until();
         let look = format!("SELECT 1 FROM {table} WHERE {key} = :k");
-        let make = format!("INSERT IGNORE INTO {table} ({key}) VALUES (:k)");
+        // Without IGNORE, which would cut a name that is too long and so make one of two.
+        let make = format!("INSERT INTO {table} ({key}) VALUES (:k)");
         // An insert would wait for whoever has the row locked.
         let found = self.rows(&look, params! { "k" => name.clone() }, until);
         if !found
@@ -129,10 +136,18 @@ impl MySql {
         }
         match self.rows(&make, params! { "k" => name.clone() }, until) {
             Ok(_) => Ok(()),
-            // Somebody has made and locked it meanwhile.
-            Err(fault) if fault.is_busy() => Ok(()),
+            // Somebody has made it meanwhile, and may have locked it.
+            Err(fault) if fault.is_busy() || fault.is_duplicate() => Ok(()),
             Err(fault) => Err(self.error(subject, fault)),
         }
+    }
+}
+
+/// How long a key is that is text or bytes.
+fn key_bytes(key: &Value) -> Option<usize> {
+    match key {
+        Value::Bytes(bytes) => Some(bytes.len()),
+        _ => None,
     }
 }
 

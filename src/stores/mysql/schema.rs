@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ::mysql::prelude::FromRow;
@@ -134,7 +135,8 @@ impl KeyKind {
 pub(super) struct Known {
     keys: Mutex<HashMap<Keyed, KeyKind>>,
     columns: Mutex<HashMap<(Ident, Ident), Column>>,
-    lock_table: Mutex<bool>,
+    /// Whether the lock table was found to be right.
+    lock_table: AtomicBool,
 }
 
 /// One column as the server describes it.
@@ -217,25 +219,25 @@ impl MySql {
     /// Makes sure that both tables are there and are what the locks rely on.
     pub(crate) fn check_schema(&self) -> Result<()> {
         let subject: Arc<str> = self.tables.locks.as_str().into();
-        self.look_at_lock_table(&subject)?;
+        self.look_at_lock_table(&subject, self.until())?;
         let rows = self.tables.named_rows();
         let subject: Arc<str> = rows.table.as_str().into();
         self.primary_key(&rows, &subject)?;
         Ok(())
     }
 
-    /// As [`MySql::check_schema`] for the lock table, once.
-    pub(super) fn check_lock_table(&self, lock: &Arc<str>) -> Result<()> {
-        let mut is_known = self.known.lock_table.lock();
-        if !*is_known {
-            self.look_at_lock_table(lock)?;
-            *is_known = true;
+    /// As [`MySql::check_schema`] for the lock table, once per client: without its primary key everybody would get
+    /// every lock.
+    pub(super) fn check_lock_table(&self, lock: &Arc<str>, until: Instant) -> Result<()> {
+        if !self.known.lock_table.load(Ordering::Acquire) {
+            self.look_at_lock_table(lock, until)?;
+            self.known.lock_table.store(true, Ordering::Release);
         }
         Ok(())
     }
 
-    fn look_at_lock_table(&self, subject: &Arc<str>) -> Result<()> {
-        let found = self.describe(&self.tables.locks, subject)?;
+    fn look_at_lock_table(&self, subject: &Arc<str>, until: Instant) -> Result<()> {
+        let found = self.describe(&self.tables.locks, subject, until)?;
         let flaw = |reason: String| Err(self.schema_error(subject, &self.tables.locks, &reason));
         if found.primary_key() != [("resource", false)] {
             // Without it two visitors could each have a row of their own, and both the lock.
@@ -278,7 +280,7 @@ impl MySql {
         if let Some(kind) = self.known.keys.lock().get(target) {
             return Ok(*kind);
         }
-        let found = self.describe(&target.table, subject)?;
+        let found = self.describe(&target.table, subject, self.until())?;
         let is_the_key = matches!(&*found.primary_key(), [(column, false)]
             if column.eq_ignore_ascii_case(target.key.as_str()));
         let Some(column) = found.column(target.key.as_str()).filter(|_| is_the_key) else {
@@ -322,7 +324,7 @@ impl MySql {
         if let Some(known) = self.known.columns.lock().get(&place) {
             return Ok(known.clone());
         }
-        let description = self.describe(table, subject)?;
+        let description = self.describe(table, subject, self.until())?;
         let Some(found) = description.column(column.as_str()) else {
             return Err(self.schema_error(
                 subject,
@@ -347,8 +349,7 @@ impl MySql {
         }
     }
 
-    fn describe(&self, table: &Ident, subject: &Arc<str>) -> Result<Description> {
-        let until = self.until();
+    fn describe(&self, table: &Ident, subject: &Arc<str>, until: Instant) -> Result<Description> {
         let of_table = || params! { "t" => table.as_str() };
         let engine: Vec<(Option<String>,)> = self.ask(
             "SELECT ENGINE FROM information_schema.TABLES \
@@ -429,7 +430,7 @@ impl MySql {
     /// Forgets names that have been free for `free_for`, at most `limit` of them. Returns how many.
     pub(crate) fn purge(&self, free_for: Duration, limit: u32) -> Result<u64> {
         let subject: Arc<str> = self.tables.locks.as_str().into();
-        let free_for = u64::try_from(free_for.as_micros()).unwrap_or(u64::MAX / 2);
+        let free_for = i64::try_from(free_for.as_micros()).unwrap_or(i64::MAX);
         let names: Vec<(Vec<u8>,)> = self.ask(
             &self.statements.purgeable,
             params! { "us" => free_for, "k" => limit },
@@ -473,7 +474,7 @@ pub(super) fn warnings(store: &MySql, until: Instant) -> Result<Vec<HealthWarnin
             ));
         }
     }
-    match store.look_at_lock_table(&subject) {
+    match store.look_at_lock_table(&subject, until) {
         Err(Error::Schema { reason, .. }) => warn(reason),
         Err(error) => return Err(error),
         Ok(()) => {}

@@ -23,11 +23,15 @@ pub(crate) struct Statements {
     /// Answers the fencing number, or `BUSY` plus the remaining lease; 0 if a proxy in between dropped the answer.
     pub(crate) acquire: String,
     /// `:r`, `:o`, `:n` the count, `:us`, `:t`. Answers the fencing number, or 0 if it is not ours or it is too late.
-    pub(crate) set_count: String,
-    /// `:r`, `:o`, `:us`, `:t`. As `set_count`.
+    /// It may wait for the row and take effect behind a request that was sent later, so it never shortens the lease.
+    pub(crate) enter: String,
+    /// As `enter`, and the only one that shortens the lease: there must never be two copies of it.
+    pub(crate) leave: String,
+    /// `:r`, `:o`, `:us`, `:t`. As `enter`.
     pub(crate) renew: String,
-    /// `:r`, `:o`, `:h` the heir, `:us` its lease, `:t`. Answers the heir's fencing number, or 0 as `set_count`. A second
-    /// copy finds the row with the heir and answers the same, so that a lost answer can be asked for again.
+    /// `:r`, `:o`, `:h` the heir, `:us` its lease, `:t`. Answers the heir's fencing number, or 0 as `enter`. A second
+    /// copy finds the row with the heir, changes nothing and answers the same, so that a lost answer can be asked for
+    /// again.
     pub(crate) transfer: String,
     /// `:r`, `:o`. Answers 2 if it was released in time, 1 if after the lease but before anybody else, 0 if not ours.
     pub(crate) release: String,
@@ -51,13 +55,21 @@ impl Statements {
     pub(crate) fn new(table: &str) -> Statements {
         const FREE: &str = "(owner IS NULL OR expires_at <= UTC_TIMESTAMP(6))";
         const LEASED: &str = "UTC_TIMESTAMP(6) + INTERVAL :us MICROSECOND";
+        // A name that comes back starts with the time as its number. So one goes only if its number lies as far back as
+        // it has been free: the clock may be set back by that much afterwards.
+        let old = format!(
+            "owner IS NULL AND expires_at < UTC_TIMESTAMP(6) - INTERVAL :us MICROSECOND \
+             AND CAST(fence AS SIGNED) < {NOW} - CAST(:us AS SIGNED)"
+        );
         let mine = format!(
             "resource = :r AND owner = :o AND expires_at > UTC_TIMESTAMP(6) AND {NOW} <= :t"
         );
         Statements {
             // A name that is NULL is refused with error 1048: that is how a request that comes too late is told.
             // In the busy branch LAST_INSERT_ID has to be set anew, or the number made for the rejected row would
-            // come back as a grant.
+            // come back as a grant. A copy that finds the row with its own visitor leaves the count and shortens
+            // nothing: more may have been built on the grant meanwhile. Where assignments see new values the row has
+            // an owner by the time `expires_at` is set; that it was taken just now is then told by `acquired_at`.
             acquire: format!(
                 "INSERT INTO {table} (resource, owner, holds, fence, acquired_at, expires_at) \
                  VALUES (IF({NOW} <= :t, :r, NULL), :o, 1, LAST_INSERT_ID({NOW}), \
@@ -65,22 +77,30 @@ impl Statements {
                  ON DUPLICATE KEY UPDATE \
                  fence = IF({FREE}, LAST_INSERT_ID(fence + 1), IF(owner = :o, LAST_INSERT_ID(fence), \
                  fence + 0 * LAST_INSERT_ID({BUSY} + TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), expires_at)))), \
-                 holds = IF({FREE} OR owner = :o, 1, holds), \
+                 holds = IF({FREE}, 1, holds), \
                  acquired_at = IF({FREE}, UTC_TIMESTAMP(6), acquired_at), \
                  owner = IF({FREE} OR owner = :o, :o, owner), \
-                 expires_at = IF({FREE} OR owner = :o, {LEASED}, expires_at)"
+                 expires_at = IF({FREE} OR owner = :o, \
+                 IF({FREE} OR acquired_at = UTC_TIMESTAMP(6), {LEASED}, GREATEST(expires_at, {LEASED})), \
+                 expires_at)"
             ),
-            set_count: format!(
+            enter: format!(
+                "UPDATE {table} SET fence = LAST_INSERT_ID(fence), holds = :n, \
+                 expires_at = GREATEST(expires_at, {LEASED}) WHERE {mine}"
+            ),
+            leave: format!(
                 "UPDATE {table} SET fence = LAST_INSERT_ID(fence), holds = :n, expires_at = {LEASED} \
                  WHERE {mine}"
             ),
             renew: format!(
-                "UPDATE {table} SET fence = LAST_INSERT_ID(fence), expires_at = {LEASED} WHERE {mine}"
+                "UPDATE {table} SET fence = LAST_INSERT_ID(fence), \
+                 expires_at = GREATEST(expires_at, {LEASED}) WHERE {mine}"
             ),
             transfer: format!(
-                "UPDATE {table} SET fence = LAST_INSERT_ID(fence + IF(owner = :h, 0, 1)), holds = 1, \
+                "UPDATE {table} SET fence = LAST_INSERT_ID(fence + IF(owner = :h, 0, 1)), \
+                 holds = IF(owner = :h, holds, 1), \
                  acquired_at = IF(owner = :h, acquired_at, UTC_TIMESTAMP(6)), \
-                 expires_at = {LEASED}, owner = :h \
+                 expires_at = IF(owner = :h, expires_at, {LEASED}), owner = :h \
                  WHERE resource = :r AND owner IN (:o, :h) AND expires_at > UTC_TIMESTAMP(6) AND {NOW} <= :t"
             ),
             release: format!(
@@ -103,17 +123,11 @@ impl Statements {
                  WHERE resource = :r AND owner = :o AND expires_at > UTC_TIMESTAMP(6) FOR UPDATE"
             ),
             extend_pinned: format!(
-                "UPDATE {table} SET fence = LAST_INSERT_ID(fence), expires_at = {LEASED} \
-                 WHERE resource = :r AND owner = :o"
+                "UPDATE {table} SET fence = LAST_INSERT_ID(fence), \
+                 expires_at = GREATEST(expires_at, {LEASED}) WHERE resource = :r AND owner = :o"
             ),
-            purgeable: format!(
-                "SELECT resource FROM {table} WHERE owner IS NULL \
-                 AND expires_at < UTC_TIMESTAMP(6) - INTERVAL :us MICROSECOND LIMIT :k"
-            ),
-            purge: format!(
-                "DELETE FROM {table} WHERE resource = :r AND owner IS NULL \
-                 AND expires_at < UTC_TIMESTAMP(6) - INTERVAL :us MICROSECOND"
-            ),
+            purgeable: format!("SELECT resource FROM {table} WHERE {old} LIMIT :k"),
+            purge: format!("DELETE FROM {table} WHERE resource = :r AND {old}"),
             // Bytes, because no text collation of both products tells 'Job' from 'job ' . No second index and no
             // AUTO_INCREMENT, because each of them was measured to bring deadlocks. DATETIME, because a TIMESTAMP
             // depends on the session's time zone and ends in 2038.

@@ -41,7 +41,9 @@ impl<'a> Frames<'a> {
 /// The length of the message `bytes` start with, once all of it is there.
 fn frame_length(bytes: &[u8]) -> Option<usize> {
     let kind = *bytes.first()?;
-    if !b"+-:_,#($=!*>~%|".contains(&kind) {
+    // A packet of MySQL may begin with the same byte, but goes on with the zeros of its length.
+    let is_binary = bytes.iter().take(3).any(|byte| *byte == 0);
+    if is_binary || !b"+-:_,#($=!*>~%|".contains(&kind) {
         return Some(bytes.len());
     }
     let line = bytes.windows(2).position(|pair| pair == b"\r\n")? + 2;

@@ -321,6 +321,11 @@ impl Database<'_> {
         )
     }
 
+    /// The URL for a user that may do everything.
+    pub fn admin_url(&self) -> String {
+        self.url()
+    }
+
     /// A connection of the test's own.
     pub fn conn(&self) -> Conn {
         Conn::new(self.server.options(Some(&self.name))).expect("a connection")
@@ -363,12 +368,18 @@ impl Database<'_> {
             .expect("the list of connections")
     }
 
-    /// Kills every connection to this database but that of the test.
+    /// Kills every connection to this database but that of the test, and returns when they have ended.
     pub fn kill_connections(&self) -> usize {
         let ids = self.connections();
         let mut conn = self.server.root();
-        ids.iter()
+        let killed = ids
+            .iter()
             .filter(|id| conn.query_drop(format!("KILL {id}")).is_ok())
-            .count()
+            .count();
+        // The order alone only says that they will end.
+        super::eventually(ms(5000), "the connections end", || {
+            self.connections().iter().all(|id| !ids.contains(id))
+        });
+        killed
     }
 }

@@ -132,6 +132,10 @@ fn a_missing_or_wrong_table_is_told() {
         ("DROP COLUMN acquired_at", "acquired_at"),
     ] {
         database.run(&format!("ALTER TABLE redlatch {change}"));
+        // Not even the first lock of a client that never asked.
+        let error = refusal(&database, &super::client(&database));
+        assert!(matches!(error, Error::Schema { .. }), "{change}: {error}");
+        assert!(error.to_string().contains(word), "{change}: {error}");
         let error = client.check_schema().unwrap_err();
         assert!(matches!(error, Error::Schema { .. }), "{change}: {error}");
         assert!(error.to_string().contains(word), "{change}: {error}");
@@ -144,11 +148,6 @@ fn a_missing_or_wrong_table_is_told() {
         database.run("DROP TABLE redlatch");
         client.create_tables().unwrap();
     }
-    // Without transactions nothing could be fenced.
-    let guard = client.lock("orders").guard().unwrap();
-    database.run("ALTER TABLE redlatch ENGINE=MyISAM");
-    let error = guard.transaction(|_| Ok::<_, Error>(())).unwrap_err();
-    assert!(matches!(error, Error::Schema { .. }), "{error}");
 }
 
 #[test]
@@ -241,4 +240,34 @@ fn a_session_in_another_mode_changes_nothing() {
         .unwrap()
         .unwrap();
     assert_eq!(count, 1);
+}
+
+#[test]
+fn a_session_that_the_server_sets_up_in_its_own_way_changes_no_name() {
+    let server = MariaDb::with(&[
+        "--init-connect=SET NAMES latin7, sql_mode = '', time_zone = '-05:00', timestamp = 1000000000",
+    ]);
+    let database = server.database();
+    let (name, password) = ("plain", "canary-plain");
+    client(&database).create_tables().unwrap();
+    database.run(&format!(
+        "CREATE USER {name}@'%' IDENTIFIED BY '{password}';\n\
+         GRANT SELECT, INSERT, UPDATE ON {}.* TO {name}@'%'",
+        database.name
+    ));
+    // The one user has it set up so, the other one has not: those with SUPER are spared.
+    let plain = Client::open(&database.url_of(name, password)).unwrap();
+    let privileged = Client::open(&database.admin_url()).unwrap();
+    for (one, other) in [(&plain, &privileged), (&privileged, &plain)] {
+        let guard = one.lock("größe:日").guard().unwrap();
+        assert!(!other.lock("größe:日").try_lock().unwrap());
+        let another = other.lock("größe:月").try_guard().unwrap();
+        assert!(another.is_some(), "another name");
+        guard.unlock().unwrap();
+    }
+    let rows: Vec<String> = database
+        .conn()
+        .query("SELECT CONVERT(resource USING utf8mb4) FROM redlatch ORDER BY resource")
+        .unwrap();
+    assert_eq!(rows, ["größe:日", "größe:月"]);
 }

@@ -271,6 +271,17 @@ fn names_make_their_own_rows() {
         .unwrap();
     assert!(mine.row_lock(&named, "a").try_lock().unwrap().is_none());
     both.commit().unwrap();
+    // A name that is too long is not cut to one that somebody else has.
+    let longest = "x".repeat(255);
+    let guard = mine.row_lock(&named, &*longest).lock(Wait::Never).unwrap();
+    for name in [longest.clone() + "y", longest + "z"] {
+        let error = mine.row_lock(&named, name).lock(Wait::Never).unwrap_err();
+        assert!(matches!(error, Error::InvalidName { .. }), "{error}");
+        assert!(error.to_string().contains("255"), "{error}");
+    }
+    drop(guard);
+    let rows: u64 = database.first("SELECT COUNT(*) FROM redlatch_rows");
+    assert_eq!(rows, 6);
     // Many at once make one row.
     thread::scope(|scope| {
         for _ in 0..8 {

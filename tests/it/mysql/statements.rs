@@ -51,12 +51,21 @@ impl Session {
         )
     }
 
-    fn set_count(&mut self, owner: &str, n: u32) -> u64 {
-        let statement = self.statements.set_count.clone();
+    fn enter(&mut self, owner: &str, n: u32, lease: u64) -> u64 {
+        let statement = self.statements.enter.clone();
+        self.set_count(&statement, owner, n, lease)
+    }
+
+    fn leave(&mut self, owner: &str, n: u32, lease: u64) -> u64 {
+        let statement = self.statements.leave.clone();
+        self.set_count(&statement, owner, n, lease)
+    }
+
+    fn set_count(&mut self, statement: &str, owner: &str, n: u32, lease: u64) -> u64 {
         let t = self.now() + 2_000_000;
         self.run(
-            &statement,
-            params! { "r" => "orders", "o" => owner, "n" => n, "us" => LEASE, "t" => t },
+            statement,
+            params! { "r" => "orders", "o" => owner, "n" => n, "us" => lease, "t" => t },
         )
     }
 
@@ -170,9 +179,21 @@ fn truth_table(s: &mut Session) {
     );
     assert_eq!(s.row().unwrap().0, "a");
     // Counts and renewals are the owner's alone.
-    assert_eq!(s.set_count("a", 2), first);
-    assert_eq!(s.set_count("b", 7), 0);
+    assert_eq!(s.enter("a", 2, LEASE), first);
+    assert_eq!(s.enter("b", 7, LEASE), 0);
     assert_eq!(s.row().unwrap().1, 2);
+    // What may run behind a request that was sent later shortens nothing and takes back no count.
+    assert_eq!(s.enter("a", 2, 2 * LEASE), first);
+    assert_eq!(s.enter("a", 3, 1000), first);
+    assert_eq!(s.renew("a", false), first);
+    assert_eq!(s.acquire("a"), first);
+    let (_, holds, left) = s.row().unwrap();
+    assert!(holds == 3 && left > 59_000_000, "{holds} {left}");
+    // Only the end of a level does, and brings the lease of those that are left.
+    assert_eq!(s.leave("b", 2, LEASE), 0);
+    assert_eq!(s.leave("a", 2, LEASE), first);
+    let (_, holds, left) = s.row().unwrap();
+    assert!(holds == 2 && left <= 30_000_000, "{holds} {left}");
     assert_eq!(s.renew("a", false), first);
     assert_eq!(s.renew("b", false), 0);
     assert_eq!(s.renew("a", true), 0, "it came too late");
@@ -187,7 +208,7 @@ fn truth_table(s: &mut Session) {
     // An hour later the lease is over: not renewed, but released or taken over.
     s.shift(HOUR);
     assert_eq!(s.renew("b", false), 0, "an expired lease is not revived");
-    assert_eq!(s.set_count("b", 2), 0);
+    assert_eq!(s.enter("b", 2, LEASE), 0);
     assert_eq!(s.force_release(), 0, "nobody holds it");
     assert_eq!(s.release("b"), 1, "late, but before anybody else");
     s.shift(0);
@@ -207,11 +228,14 @@ fn truth_table(s: &mut Session) {
     assert_eq!(s.release("c"), 0);
     assert_eq!(s.acquire("d"), first + 5);
     // Handed to a successor, who has a number of its own and a count of one.
-    assert_eq!(s.set_count("d", 3), first + 5);
+    assert_eq!(s.enter("d", 3, LEASE), first + 5);
     assert_eq!(s.transfer("d", "e"), first + 6);
     let (owner, holds, _) = s.row().unwrap();
     assert_eq!((&*owner, holds), ("e", 1));
+    assert_eq!(s.enter("e", 2, 2 * LEASE), first + 6);
     assert_eq!(s.transfer("d", "e"), first + 6, "the same request again");
+    let (_, holds, left) = s.row().unwrap();
+    assert!(holds == 2 && left > 59_000_000, "{holds} {left}");
     assert_eq!(s.transfer("d", "f"), 0, "it is not its any more");
     assert_eq!(s.release("d"), 0);
     s.shift(4 * HOUR);
@@ -227,6 +251,14 @@ fn truth_table(s: &mut Session) {
         assert!(matches!(late, Err(Error::MySqlError(error)) if error.code == 1048));
     }
     assert_eq!(s.row(), None);
+    // The clock was set back since it was freed: the lease is that of the new holder all the same.
+    s.conn
+        .query_drop("UPDATE redlatch SET expires_at = UTC_TIMESTAMP(6) + INTERVAL 1 DAY")
+        .unwrap();
+    assert!(s.acquire("g") < BUSY);
+    let (_, _, left) = s.row().unwrap();
+    assert!(left > 29_000_000 && left <= 30_000_000, "{left}");
+    s.release("g");
     let rows: u64 = s
         .conn
         .query_first("SELECT COUNT(*) FROM redlatch")

@@ -6,10 +6,10 @@ use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Client, Error, LossCause};
+use redlatch::{Builder, Client, Error, LossCause};
 
 use super::{client, client_with, database};
-use crate::kit::{Database, MariaDb, ms};
+use crate::kit::{Database, MariaDb, Proxy, ms};
 
 /// Deadlocks that the server has counted since its start.
 fn deadlocks(database: &Database<'_>) -> u64 {
@@ -110,6 +110,15 @@ fn the_fencing_number_rises_over_releases_losses_and_a_purge() {
     lock.lock().unwrap();
     assert_eq!(client.purge(Duration::ZERO, 100).unwrap(), 0);
     assert!(lock.is_valid());
+    lock.unlock().unwrap();
+    // Nor is a name whose number the clock has not reached yet, as after it was set back.
+    database.run("UPDATE redlatch SET fence = fence + 3600000000");
+    rises(fence());
+    assert_eq!(client.purge(Duration::ZERO, 100).unwrap(), 0);
+    rises(fence());
+    for longest in [Duration::MAX, Duration::from_secs(3600)] {
+        assert_eq!(client.purge(longest, 100).unwrap(), 0);
+    }
 }
 
 #[test]
@@ -280,4 +289,67 @@ fn one_thread_of_a_process_asks_for_all_that_wait() {
     assert!(got.0 < 16 + 60, "{got:?}");
     assert!(got.1 < got.0 + 16 * 5, "{got:?}");
     assert!(!lock.is_locked().unwrap());
+}
+
+/// A client whose connections can be cut, and the proxy that cuts them.
+fn behind_a_proxy(database: &Database<'_>, server: &MariaDb, builder: Builder) -> (Client, Proxy) {
+    let proxy = Proxy::to(server.addr());
+    let url = database
+        .url()
+        .replace(&server.addr().to_string(), &proxy.addr().to_string());
+    (builder.open(&url).unwrap(), proxy)
+}
+
+#[test]
+fn an_acquisition_that_runs_behind_a_cut_connection_harms_nobody() {
+    let server = MariaDb::shared();
+    let database = database();
+    let lease = Duration::from_secs(3);
+    let (client, proxy) = behind_a_proxy(&database, server, Client::builder());
+    // The row is there; a trigger hides the number of a new one.
+    client.lock("orders").run(|_| ()).unwrap();
+    // Inserts of one connection take a second. The server does not notice meanwhile that its client is gone.
+    database.run(
+        "CREATE TABLE slow (id BIGINT UNSIGNED PRIMARY KEY);\n\
+         CREATE TRIGGER slow BEFORE INSERT ON redlatch FOR EACH ROW \
+         BEGIN IF (SELECT COUNT(*) FROM slow WHERE id = CONNECTION_ID()) THEN DO SLEEP(1); END IF; END",
+    );
+    for is_kept in [true, false] {
+        database.kill_connections();
+        let lock = client.lock("orders").with_lease_time(lease);
+        lock.lock().unwrap();
+        lock.unlock().unwrap();
+        // The connection of the first copy, which has seen the statement.
+        database.run(
+            "REPLACE INTO slow SELECT ID FROM information_schema.PROCESSLIST WHERE DB = DATABASE()",
+        );
+        let start = Instant::now();
+        thread::scope(|scope| {
+            let holder = scope.spawn(|| {
+                let guard = lock
+                    .try_guard_for(Duration::from_secs(20))
+                    .unwrap()
+                    .unwrap();
+                assert!(start.elapsed() > ms(300), "it was cut");
+                let mut seen = Vec::new();
+                while is_kept && start.elapsed() < ms(1800) {
+                    let valid = guard.remaining_validity();
+                    seen.push((valid, lock.remaining_lease().unwrap().unwrap_or_default()));
+                    thread::sleep(ms(50));
+                }
+                guard.unlock().unwrap();
+                seen
+            });
+            thread::sleep(ms(400));
+            proxy.cut();
+            for (valid, left) in holder.join().unwrap() {
+                assert!(valid <= left + ms(20), "{valid:?} of {left:?}");
+            }
+        });
+        // What it leaves is freed long before its lease ends.
+        thread::sleep(ms(1500).saturating_sub(start.elapsed()));
+        let taken = lock.try_lock_for(ms(1200)).unwrap();
+        assert!(taken, "it was taken by nobody");
+        lock.unlock().unwrap();
+    }
 }

@@ -7,7 +7,7 @@ use mysql::prelude::Queryable;
 use redlatch::{Changes, Check, Error, Step, Versioned};
 
 use super::{client, database};
-use crate::kit::{Database, ms};
+use crate::kit::{Database, MariaDb, ms};
 
 const WRITERS: u64 = 8;
 const ROUNDS: u64 = 25;
@@ -202,6 +202,41 @@ fn a_time_rises_by_its_own_precision() {
         // The kit's session is in the server's zone, which is UTC or not; the fraction tells it.
         assert_eq!(ahead.rem_euclid(60_000_000), unit, "{column}");
     }
+}
+
+#[test]
+fn a_version_that_is_full_is_told_and_loses_no_update() {
+    let server = MariaDb::with(&["--sql-mode="]);
+    let database = server.database();
+    database.run(
+        "CREATE TABLE stock (id INT PRIMARY KEY, qty INT NOT NULL, note VARCHAR(20) NULL, \
+         small TINYINT NOT NULL, large BIGINT UNSIGNED NOT NULL, at6 TIMESTAMP(6) NULL);\n\
+         INSERT INTO stock VALUES (1, 0, NULL, 126, 18446744073709551614, '2038-01-19 03:14:07.999998')",
+    );
+    for check in [
+        Check::Version("small".into()),
+        Check::Version("large".into()),
+        Check::UpdatedAt("at6".into()),
+    ] {
+        database.run("UPDATE stock SET qty = 0");
+        let stock = versioned(&database, check.clone());
+        let seen = stock.get(1).unwrap().unwrap();
+        assert!(
+            stock
+                .try_update(&seen, &Changes::new().set("qty", 1))
+                .unwrap()
+        );
+        let seen = stock.get(1).unwrap().unwrap();
+        let error = stock.try_update(&seen, &Changes::new().set("qty", 2));
+        let error = error.unwrap_err();
+        assert!(matches!(error, Error::Schema { .. }), "{check:?}: {error}");
+        assert_eq!(qty(&database), 1, "{check:?}");
+    }
+    // Nor is a value cut to what fits.
+    let stock = versioned(&database, Check::Version("id".into()));
+    let seen = stock.get(1).unwrap().unwrap();
+    let cut = stock.try_update(&seen, &Changes::new().set("note", "x".repeat(21)));
+    assert!(matches!(cut, Err(Error::Sql { code: 1406, .. })), "{cut:?}");
 }
 
 #[test]
