@@ -578,6 +578,63 @@ fn a_late_reply_is_not_taken_for_the_next_one() {
 
 // F7
 
+/// What a client makes of requests when the reply to the one before, by `ask`, comes twice.
+fn a_reply_too_many_answers_nothing(script: &str, after: Duration, ask: fn(&Lock)) {
+    let scene = Scene::new();
+    let others = scene.undisturbed().lock("taken");
+    others.lock().unwrap();
+    let lock = scene.warm();
+    let rule = scene.next(1, script, Fault::RepeatReply(after));
+    ask(&lock);
+    let taken = scene.client.lock("taken");
+    assert!(!taken.try_lock().unwrap(), "after {script}, {after:?}");
+    assert!(!taken.is_held_by_current_thread().unwrap());
+    assert_eq!(rule.hits(), 1);
+    // And those behind it mean what they say.
+    let free = scene.client.lock("free");
+    assert!(free.try_lock().unwrap() && free.is_locked().unwrap());
+    free.unlock().unwrap();
+    assert!(!free.is_locked().unwrap());
+    others.unlock().unwrap();
+    assert!(taken.try_lock().unwrap());
+    taken.unlock().unwrap();
+    if lock.is_held_by_current_thread().unwrap() {
+        lock.unlock().unwrap();
+    }
+    is_empty(&scene.server);
+}
+
+#[test]
+fn a_reply_too_many_is_not_taken_for_the_next_one() {
+    for after in [ms(0), ms(40)] {
+        a_reply_too_many_answers_nothing(RELEASE, after, |lock| {
+            lock.lock().unwrap();
+            lock.unlock().unwrap();
+        });
+        a_reply_too_many_answers_nothing(ACQUIRE, after, |lock| {
+            lock.lock().unwrap();
+        });
+        a_reply_too_many_answers_nothing(INSPECT, after, |lock| {
+            assert!(!lock.is_locked().unwrap());
+        });
+    }
+}
+
+#[test]
+fn a_renewal_answered_twice_renews_once() {
+    let scene = Scene::with(quick().watchdog_timeout(LEASE));
+    let lock = scene.warm();
+    lock.lock().unwrap();
+    let lost = lock.lost().unwrap();
+    let rule = scene.next(FOR_EVER, RENEW, Fault::RepeatReply(ms(5)));
+    eventually(LEASE * 4, "some renewals", || rule.hits() >= 3);
+    assert!(lock.is_valid());
+    scene.server.cmd(&["DEL", "orders"]);
+    // The answer to an earlier renewal would say that it is still there.
+    assert_eq!(told(&lost, LEASE).cause, LossCause::Gone);
+    fails(lock.unlock(), Class::Lost);
+}
+
 #[test]
 fn a_dead_connection_costs_one_command_timeout() {
     let scene = Scene::with(quick().pool_size(1));

@@ -59,6 +59,8 @@ struct Flying<'a, F> {
     boarded: Option<Boarded>,
     visitor: VisitorId,
     copies: Copies,
+    /// The number of the request, which its answer repeats.
+    number: i64,
     tells_time: bool,
     by_text: bool,
     until: Instant,
@@ -78,14 +80,17 @@ impl<T, F: FnOnce(Result<Value, Fault>, &Copies) -> T> Aloft<T> for Flying<'_, F
             owed,
         } = self.boarded.take()?;
         let mut reply = Ok(Value::Nil);
-        for _ in 0..=owed {
+        for _ in 0..owed {
             reply = wire.receive(until);
             if let Err(Fault::NoReply { .. }) = reply {
                 break;
             }
         }
+        if !matches!(reply, Err(Fault::NoReply { .. })) {
+            reply = wire.answer(self.number, until);
+        }
         if let (Ok(reply), Some(sent), true) = (&reply, self.copies.first_sent, self.tells_time) {
-            wire.note_time_in(reply, sent);
+            wire.note_time_in(reply, self.copies.not_after, sent);
         }
         match &reply {
             Err(Fault::Server(text)) if lacks_script(text) => wire.has_forgotten_scripts(),
@@ -162,6 +167,7 @@ impl<'a> Alone<'a> {
         finish: impl FnOnce(Result<Value, Fault>, &Copies) -> T + 'a,
     ) -> Flight<'a, T> {
         let mut copies = Copies::default();
+        let mut number = 0;
         let mut by_text = false;
         let sent = (|| {
             if self.node.pool.uses_text() {
@@ -182,7 +188,8 @@ impl<'a> Alone<'a> {
                 copies.not_after = expiry;
                 // Nobody may be there any more to send it again if the server does not know it.
                 by_text = !boarded.wire.knows(request.script);
-                let packed = request.script.pack(by_text, &[request.key], args);
+                number = boarded.wire.number();
+                let packed = request.script.pack(by_text, &[request.key], args, number);
                 boarded.wire.teach(request.script);
                 match boarded.wire.send(&packed, until) {
                     // The server had closed a connection that lay idle. Nothing was sent.
@@ -200,6 +207,7 @@ impl<'a> Alone<'a> {
                 boarded: Some(boarded),
                 visitor: request.visitor.clone(),
                 copies,
+                number,
                 tells_time: request.expires,
                 by_text,
                 until,
@@ -496,7 +504,7 @@ impl<'a> Alone<'a> {
             Err(fault) => return unknown(reason_of(fault).into_words()),
         }
         let sent = Moment::now();
-        let chunks = chunks_of(claims, wire.server_time(until, sent));
+        let chunks = chunks_of(claims, &mut wire, until, sent);
         let mut packed = Vec::new();
         for chunk in &chunks {
             chunk.pack(&self.scripts.renew, false, &mut packed);

@@ -222,8 +222,8 @@ impl Redis {
             copies.first_sent = Some(first_sent.unwrap_or(sent));
             let expiry = wire.server_time(until, sent);
             copies.not_after = copies.not_after.max(expiry);
-            let expiry = expiry.to_string();
-            let args = [args, &[expiry.as_bytes()]].concat();
+            let text = expiry.to_string();
+            let args = [args, &[text.as_bytes()]].concat();
             let keys = [key];
             let reply = match copies.replication {
                 None => node.pool.eval(wire, script, &keys, &args, until),
@@ -240,13 +240,7 @@ impl Redis {
                 copies.first_sent = first_sent;
             }
             let reply = reply?;
-            let now = match &reply {
-                Value::Int(now) => Some(*now),
-                reply => integer_at(reply, 1),
-            };
-            if let Some(now) = now {
-                wire.note_time(now, sent);
-            }
+            wire.note_time_in(&reply, expiry, sent);
             Ok(reply)
         })
     }
@@ -521,7 +515,7 @@ impl Redis {
         outcomes: &mut Vec<Renewal>,
     ) -> Result<(), Fault> {
         let sent = Moment::now();
-        let chunks = chunks_of(claims, wire.server_time(until, sent));
+        let chunks = chunks_of(claims, wire, until, sent);
         let by_text = node.pool.uses_text();
         if !by_text {
             let mut packed = Vec::new();
@@ -561,13 +555,14 @@ impl Redis {
         let ask_by_text = |wire: &mut Wire, chunk: &Chunk<'_>| {
             let mut packed = Vec::new();
             chunk.pack(&self.scripts.renew, true, &mut packed);
-            wire.call(&packed, until)
+            wire.ask(&packed, until)?;
+            wire.answer(chunk.number, until)
         };
         for (index, chunk) in chunks.iter().enumerate() {
             let mut reply = if by_text {
                 ask_by_text(wire, chunk)
             } else {
-                wire.receive(until)
+                wire.answer(chunk.number, until)
             };
             if let Err(Fault::Server(text)) = &reply {
                 if pool::lacks_evalsha(text) {
@@ -686,19 +681,30 @@ fn hear(reply: &Value, sent: Option<Moment>) -> Result<Heard, Fault> {
 struct Chunk<'a> {
     claims: &'a [Claim],
     not_after: i64,
+    /// The number of the request, which its answer repeats.
+    number: i64,
 }
 
-fn chunks_of(claims: &[Claim], not_after: i64) -> Vec<Chunk<'_>> {
-    claims
-        .chunks(RENEWED_AT_ONCE)
-        .map(|claims| Chunk { claims, not_after })
-        .collect()
+/// The requests that renew `claims` on this connection by `until`, sent at `sent`.
+fn chunks_of<'a>(
+    claims: &'a [Claim],
+    wire: &mut Wire,
+    until: Instant,
+    sent: Moment,
+) -> Vec<Chunk<'a>> {
+    let not_after = wire.server_time(until, sent);
+    let chunks = claims.chunks(RENEWED_AT_ONCE).map(|claims| Chunk {
+        claims,
+        not_after,
+        number: wire.number(),
+    });
+    chunks.collect()
 }
 
 impl Chunk<'_> {
     fn pack(&self, script: &Script, by_text: bool, into: &mut Vec<u8>) {
         let count = self.claims.len();
-        let mut command = script.command(by_text, count, 1 + 2 * count);
+        let mut command = script.command(by_text, count, 2 + 2 * count);
         for claim in self.claims {
             command.arg(&*claim.name);
         }
@@ -707,6 +713,7 @@ impl Chunk<'_> {
             let lease = u64::try_from(claim.lease.as_millis()).unwrap_or(u64::MAX);
             command.arg(claim.visitor.as_str()).arg(lease);
         }
+        command.arg(self.number);
         command.write_packed_command(into);
     }
 

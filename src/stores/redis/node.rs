@@ -49,7 +49,7 @@ impl Node {
     pub(super) fn kept_renewing(&self) -> Option<Wire> {
         let generation = self.pool.route().generation();
         let wire = self.renewals.lock().take();
-        wire.filter(|wire| wire.generation == generation && !wire.is_stale())
+        wire.filter(|wire| wire.generation == generation && !wire.has_unread() && !wire.is_stale())
     }
 
     /// Takes the connection for renewals out, connecting first if need be.
@@ -69,9 +69,9 @@ impl Node {
         })
     }
 
-    /// Puts the connection for renewals back.
+    /// Puts the connection for renewals back, unless it is spent.
     pub(super) fn put_renewing(&self, wire: Wire) {
-        *self.renewals.lock() = Some(wire);
+        *self.renewals.lock() = Some(wire).filter(|wire| !wire.is_spent);
     }
 
     /// Whether there is a connection for renewals, good or not.

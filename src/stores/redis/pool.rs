@@ -95,7 +95,8 @@ impl Pool {
                 }
             };
             // A server that has cut one connection has mostly cut them all.
-            let is_stale = wire.is_stale() || (wire.cuts != cuts && wire.is_cut());
+            let is_stale =
+                wire.has_unread() || wire.is_stale() || (wire.cuts != cuts && wire.is_cut());
             if wire.generation == generation && !is_stale {
                 return Some(wire);
             }
@@ -104,6 +105,9 @@ impl Pool {
 
     /// Keeps a sound connection for the next one who needs one.
     fn keep(&self, mut wire: Wire) {
+        if wire.is_spent || wire.has_unread() {
+            return;
+        }
         wire.cuts = self.cuts.load(Ordering::Relaxed);
         self.idle.lock().push(wire);
     }
@@ -236,7 +240,11 @@ impl Pool {
         args: &[&[u8]],
         until: Instant,
     ) -> Result<Value, Fault> {
-        self.eval_with(script, keys, args, |packed| wire.call(&packed, until))
+        let number = wire.number();
+        self.eval_with(script, keys, args, number, |packed| {
+            wire.ask(&packed, until)?;
+            wire.answer(number, until)
+        })
     }
 
     /// Runs a script, and asks in the same breath how many replicas have what it did. What comes of the latter is of no
@@ -250,10 +258,12 @@ impl Pool {
         replication: Replication,
         until: Instant,
     ) -> Result<(Value, Acknowledged), Fault> {
-        self.eval_with(script, keys, args, |mut packed| {
+        let number = wire.number();
+        self.eval_with(script, keys, args, number, |mut packed| {
             packed.extend(replication.question(until));
-            let reply = wire.call(&packed, until);
-            if matches!(reply, Err(Fault::NotSent(_) | Fault::NoReply { .. })) {
+            wire.ask(&packed, until)?;
+            let reply = wire.answer(number, until);
+            if matches!(reply, Err(Fault::NoReply { .. })) {
                 return reply.map(|reply| (reply, Acknowledged::NoAnswer));
             }
             let acknowledged = Acknowledged::of(wire.receive(until), replication);
@@ -263,11 +273,13 @@ impl Pool {
         })
     }
 
+    /// Both calls have the same number: whichever of two copies is answered, the answer is that of the request.
     fn eval_with<T>(
         &self,
         script: &Script,
         keys: &[&str],
         args: &[&[u8]],
+        number: i64,
         mut call: impl FnMut(Vec<u8>) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
         let script = if self.is_sharded {
@@ -276,7 +288,7 @@ impl Pool {
             script
         };
         if !self.evalsha_is_off.load(Ordering::Relaxed) {
-            match call(script.pack(false, keys, args)) {
+            match call(script.pack(false, keys, args, number)) {
                 Err(Fault::Server(text)) if text.starts_with("NOSCRIPT") => {}
                 Err(Fault::Server(text)) if lacks_evalsha(&text) => {
                     self.evalsha_is_off.store(true, Ordering::Relaxed)
@@ -284,7 +296,7 @@ impl Pool {
                 outcome => return outcome,
             }
         }
-        call(script.pack(true, keys, args))
+        call(script.pack(true, keys, args, number))
     }
 
     pub(super) fn note_evalsha_is_off(&self) {

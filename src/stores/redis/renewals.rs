@@ -80,8 +80,8 @@ struct Aloft {
 enum Expected {
     /// The reply to ASKING.
     Nothing,
-    /// The reply for this part.
-    Part(usize),
+    /// The reply for this part, with this number.
+    Part(usize, i64),
     Replicas(Replication),
 }
 
@@ -240,9 +240,10 @@ impl Call<'_> {
             let chunk = Chunk {
                 claims: &part.claims,
                 not_after,
+                number: wire.number(),
             };
             chunk.pack(self.script, by_text, &mut packed);
-            expected.push_back(Expected::Part(index));
+            expected.push_back(Expected::Part(index, chunk.number));
         }
         if let Some(replication) = self.replication {
             packed.extend(replication.question(self.until));
@@ -315,7 +316,12 @@ impl Call<'_> {
         let Some(expected) = one.expected.front() else {
             return Read::Done;
         };
-        let reply = match one.wire.receive(Instant::now() + REST_OF_A_REPLY) {
+        let until = Instant::now() + REST_OF_A_REPLY;
+        let reply = match *expected {
+            Expected::Part(_, number) => one.wire.answer(number, until),
+            Expected::Nothing | Expected::Replicas(_) => one.wire.receive(until),
+        };
+        let reply = match reply {
             Err(Fault::NoReply {
                 timed_out: true, ..
             }) => return Read::NotYet,
@@ -326,7 +332,7 @@ impl Call<'_> {
         };
         match *expected {
             Expected::Nothing => {}
-            Expected::Part(index) => self.hear(one, index, reply),
+            Expected::Part(index, _) => self.hear(one, index, reply),
             Expected::Replicas(replication) => {
                 if let Some(flaw) = Acknowledged::of(reply, replication).flaw(replication) {
                     one.discount(&flaw);
@@ -384,6 +390,7 @@ impl Call<'_> {
         let chunk = Chunk {
             claims: &part.claims,
             not_after: one.not_after,
+            number: 0,
         };
         chunk.read(&reply, &mut outcomes);
         one.said.extend(part.indices.iter().copied().zip(outcomes));
@@ -402,7 +409,7 @@ impl Call<'_> {
         for expected in &one.expected {
             match expected {
                 Expected::Nothing => {}
-                Expected::Part(index) => {
+                Expected::Part(index, _) => {
                     let part = one.batch.parts.get(*index);
                     for index in part.iter().flat_map(|part| &part.indices) {
                         self.note(*index, Renewal::Unknown(reason.to_owned()));

@@ -49,15 +49,22 @@ impl Script {
         command
     }
 
-    /// The packed call.
-    pub(super) fn pack(&self, by_text: bool, keys: &[&str], args: &[&[u8]]) -> Vec<u8> {
-        let mut command = self.command(by_text, keys.len(), args.len());
+    /// The packed call. The last argument of every script is a number that its answer repeats.
+    pub(super) fn pack(
+        &self,
+        by_text: bool,
+        keys: &[&str],
+        args: &[&[u8]],
+        number: i64,
+    ) -> Vec<u8> {
+        let mut command = self.command(by_text, keys.len(), args.len() + 1);
         for key in keys {
             command.arg(key);
         }
         for arg in args {
             command.arg(arg);
         }
+        command.arg(number);
         command.get_packed_command()
     }
 }

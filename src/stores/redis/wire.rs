@@ -31,6 +31,20 @@ use crate::trace;
 /// A reply larger than this is none of ours.
 const LARGEST_REPLY: usize = 1 << 20;
 
+/// How much is read from a socket at once.
+const READ_AT_ONCE: usize = 4096;
+
+/// An answer that is one small number comes in one integer with the number of its request, because an array costs a
+/// server a twentieth of a request. Together they are at most what is exact in Lua.
+const SMALL_BITS: u32 = 22;
+const LARGEST_SMALL: i64 = (1 << SMALL_BITS) - 1;
+
+/// The largest number of a request; the smallest is 1, which no small number alone can be taken for.
+const NUMBERS: i64 = (1 << 30) - 1;
+
+/// Why a connection is not used any more on which something came that nobody asked for.
+const UNASKED: &str = "the connection held a reply that nobody had asked for";
+
 /// A connection unused for this long is looked at before it is used: the server may have closed it meanwhile.
 const STALE_AFTER: Duration = Duration::from_secs(1);
 
@@ -246,6 +260,10 @@ pub(super) struct Wire {
     taught: SmallVec<[usize; 4]>,
     stream: Stream,
     parser: Parser,
+    /// What was read and the parser has not got yet.
+    unread: Unread,
+    /// The number of the next request, which its answer repeats. Connections begin with random ones.
+    next_number: i64,
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
     last_used: Instant,
@@ -253,7 +271,7 @@ pub(super) struct Wire {
     ahead: i64,
     /// Whether the server is to be asked for a slot that it is about to get from another one.
     pub(super) is_asking: bool,
-    /// Whether a reply is still to come that nobody will read, so that it cannot be used again.
+    /// Whether it cannot be used again: a reply is still to come that nobody will read, or one came that nobody asked for.
     pub(super) is_spent: bool,
     /// How many connections of its pool the server had cut when this one was used last.
     pub(super) cuts: u64,
@@ -283,6 +301,8 @@ impl Wire {
             taught: SmallVec::new(),
             stream,
             parser: Parser::new(),
+            unread: Unread::default(),
+            next_number: fastrand::i64(0..NUMBERS),
             read_timeout: None,
             write_timeout: None,
             last_used: Instant::now(),
@@ -367,14 +387,50 @@ impl Wire {
 
     /// Sends what is packed, and reads one reply.
     pub(super) fn call(&mut self, packed: &[u8], until: Instant) -> Result<Value, Fault> {
+        self.ask(packed, until)?;
+        self.receive(until)
+    }
+
+    /// Sends what is packed, to be answered before anything else is sent.
+    pub(super) fn ask(&mut self, packed: &[u8], until: Instant) -> Result<(), Fault> {
+        if self.has_unread() {
+            return Err(Fault::NotSent(UNASKED.into()));
+        }
         if self.is_asking {
             let packed = [&asking(), packed].concat();
             self.send(&packed, until)?;
-            self.skip(until)?;
+            self.skip(until)
         } else {
-            self.send(packed, until)?;
+            self.send(packed, until)
         }
-        self.receive(until)
+    }
+
+    /// The number for a request that is to be sent next.
+    pub(super) fn number(&mut self) -> i64 {
+        self.next_number = self.next_number % NUMBERS + 1;
+        self.next_number
+    }
+
+    /// Reads the answer to the script that was called with this number. A reply without it was not asked for.
+    ///
+    /// An error has no number, so it is taken for the answer. It grants nothing.
+    pub(super) fn answer(&mut self, number: i64, until: Instant) -> Result<Value, Fault> {
+        loop {
+            match self.receive(until)? {
+                Value::Int(both) if both >> SMALL_BITS == number => {
+                    return Ok(Value::Int(both & LARGEST_SMALL));
+                }
+                Value::Array(parts) => {
+                    if let Ok([Value::Int(answered), answer]) = <[Value; 2]>::try_from(parts)
+                        && answered == number
+                    {
+                        return Ok(answer);
+                    }
+                }
+                _ => {}
+            }
+            self.is_spent = true;
+        }
     }
 
     /// Reads one reply that nobody needs.
@@ -423,6 +479,7 @@ impl Wire {
     pub(super) fn receive(&mut self, until: Instant) -> Result<Value, Fault> {
         let reader = Timed {
             stream: &mut self.stream,
+            unread: &mut self.unread,
             timeout: &mut self.read_timeout,
             until,
             allowance: LARGEST_REPLY,
@@ -562,10 +619,12 @@ impl Wire {
         Ok(identity)
     }
 
-    /// Notes the time that the reply to a request sent at `sent` tells, if it does.
-    pub(super) fn note_time_in(&mut self, reply: &Value, sent: Moment) {
-        let now = match reply {
-            Value::Int(now) => Some(*now),
+    /// Notes the time that the answer to a request tells, if it does. The request was sent at `sent` and was to be
+    /// refused after `not_after`.
+    pub(super) fn note_time_in(&mut self, answer: &Value, not_after: i64, sent: Moment) {
+        let now = match answer {
+            // The rest of its time, or more than can be said.
+            Value::Int(left) => (*left < LARGEST_SMALL).then(|| not_after - left),
             Value::Array(items) => match items.get(1) {
                 Some(Value::Int(now)) => Some(*now),
                 _ => None,
@@ -591,12 +650,16 @@ impl Wire {
             .saturating_add(1)
     }
 
-    /// Whether there is something to read for which the socket need not be waited for, as TLS decrypts whole records.
-    ///
-    /// What the parser has begun to read does not count: with one reply asked for at a time that is a part of it.
+    /// Whether there is something to read for which the socket need not be waited for: it came together with what was
+    /// read before.
     pub(super) fn has_buffered(&self) -> bool {
         let session = self.stream.session.as_ref();
-        session.is_some_and(Session::has_buffered)
+        self.has_unread() || session.is_some_and(Session::has_buffered)
+    }
+
+    /// Whether more came than was read. Where no answer is awaited, nobody asked for it.
+    pub(super) fn has_unread(&self) -> bool {
+        !self.unread.rest().is_empty()
     }
 
     /// A second handle of the same connection, to write to while this one reads.
@@ -707,6 +770,7 @@ fn must_set(current: Option<Duration>, left: Duration) -> bool {
 /// A reader that keeps one deadline over all its reads.
 struct Timed<'a> {
     stream: &'a mut Stream,
+    unread: &'a mut Unread,
     timeout: &'a mut Option<Duration>,
     until: Instant,
     allowance: usize,
@@ -714,6 +778,19 @@ struct Timed<'a> {
 
 impl Read for Timed<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.unread.rest().is_empty() {
+            let read = self.fill()?;
+            self.allowance = self.allowance.checked_sub(read).ok_or_else(|| {
+                io::Error::new(io::ErrorKind::InvalidData, "the reply is larger than 1 MiB")
+            })?;
+        }
+        Ok(self.unread.take_line(buffer))
+    }
+}
+
+impl Timed<'_> {
+    /// Reads from the socket. Nothing at its end.
+    fn fill(&mut self) -> io::Result<usize> {
         loop {
             let left = self.until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -723,17 +800,48 @@ impl Read for Timed<'_> {
                 self.stream.socket.set_read_timeout(left)?;
                 *self.timeout = Some(left);
             }
-            match self.stream.read(buffer) {
+            match self.unread.fill(self.stream) {
                 Err(error) if passes(&error) => {}
-                Ok(read) => {
-                    self.allowance = self.allowance.checked_sub(read).ok_or_else(|| {
-                        io::Error::new(io::ErrorKind::InvalidData, "the reply is larger than 1 MiB")
-                    })?;
-                    return Ok(read);
-                }
-                error => return error,
+                read => return read,
             }
         }
+    }
+}
+
+/// What was read from a connection and is no part yet of what the parser knows.
+///
+/// The parser gets it line by line. Every reply ends with a line, so the parser never has more than the one it reads, and
+/// what came behind it can be seen here.
+#[derive(Default)]
+struct Unread {
+    block: Vec<u8>,
+    begin: usize,
+    end: usize,
+}
+
+impl Unread {
+    fn rest(&self) -> &[u8] {
+        self.block.get(self.begin..self.end).unwrap_or_default()
+    }
+
+    /// Reads once from the stream, when all was taken.
+    fn fill(&mut self, stream: &mut Stream) -> io::Result<usize> {
+        self.block.resize(READ_AT_ONCE, 0);
+        (self.begin, self.end) = (0, 0);
+        self.end = stream.read(&mut self.block)?;
+        Ok(self.end)
+    }
+
+    /// Takes out what there is of the next line.
+    fn take_line(&mut self, buffer: &mut [u8]) -> usize {
+        let rest = self.rest();
+        let line = rest.iter().position(|byte| *byte == b'\n');
+        let length = line.map_or(rest.len(), |end| end + 1).min(buffer.len());
+        for (to, from) in buffer.iter_mut().zip(rest.iter().take(length)) {
+            *to = *from;
+        }
+        self.begin += length;
+        length
     }
 }
 

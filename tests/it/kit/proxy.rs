@@ -36,6 +36,9 @@ pub enum Fault {
     DelayRequest(Duration),
     /// The server gets the request twice, the client only the first reply.
     DuplicateRequest,
+    /// The client gets the reply, and after this time once more: together with the first one if it is zero, else before
+    /// whatever comes behind it on this connection.
+    RepeatReply(Duration),
     /// A published message is lost while replies pass.
     DropPush,
     /// The request waits for [`Rule::release`], even when its client is long gone; the server sees that client alive.
@@ -396,11 +399,16 @@ impl Shared {
             };
             let mut drip = None;
             let mut reset = false;
+            let mut again = None;
             match fate {
                 Some(Fate::Drop) => continue,
                 Some(Fate::Fault(Fault::SwallowReply(end))) => self.end(connection, end),
                 Some(Fate::Fault(Fault::DelayReply(delay))) => self.pause(connection, delay),
                 Some(Fate::Fault(Fault::Drip(per_byte))) => drip = Some(per_byte),
+                Some(Fate::Fault(Fault::RepeatReply(Duration::ZERO))) => frame = frame.repeat(2),
+                Some(Fate::Fault(Fault::RepeatReply(after))) => {
+                    again = Some((after, frame.clone()))
+                }
                 Some(Fate::Fault(Fault::TruncateReply(bytes))) => {
                     frame.truncate(bytes);
                     reset = true;
@@ -421,6 +429,11 @@ impl Shared {
                 {
                     break;
                 }
+            }
+            if let Some((after, frame)) = again {
+                self.pause(connection, after);
+                self.wait_open(connection);
+                let _ = (&connection.client).write_all(&frame);
             }
             if reset {
                 self.end(connection, End::Reset);

@@ -6,8 +6,9 @@
 -- ARGV[3]  the count that stands there, as far as the visitor knows; 0 to begin a hold
 -- ARGV[4]  the count wanted
 -- ARGV[5]  the server time after which the request is refused, ms since 1970
+-- ARGV[6]  the number of the request, which comes before the answer: {number, …}
 --
--- Returns now              granted
+-- Returns number * 4194304 + left  granted; left is the time until ARGV[5], ms, at most 4194303
 --         {0, now, ttl, holder}  refused; the lock is held for ttl ms, -1 for ever, by a visitor that begins so
 --         {2, now, holder}  the hold to enter is gone; holder is whoever has the lock, '' for nobody
 --         {3, now}          too late, nothing was done
@@ -36,17 +37,18 @@ local function holder_of(key)
     return nil, redis.error_reply('WRONGTYPE this hash is no lock, or one of another kind')
 end
 
+local number = ARGV[6] + 0
 local call, key, visitor, known = redis.call, KEYS[1], ARGV[1], ARGV[3]
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 if now > ARGV[5] + 0 then
-    return {3, now}
+    return {number, {3, now}}
 end
 
 if known == '0' then
     if call('EXISTS', key) == 1 then
         local holder, flaw = holder_of(key)
-        return flaw or {0, now, call('PTTL', key), holder}
+        return flaw or {number, {0, now, call('PTTL', key), holder}}
     end
     call('HSET', key, visitor, ARGV[4])
     local expires = redis.pcall('PEXPIRE', key, ARGV[2])
@@ -57,17 +59,17 @@ if known == '0' then
         end
         return expires
     end
-    return now
+    return number * 4194304 + math.min(ARGV[5] - now, 4194303)
 end
 
 local count = call('HGET', key, visitor)
 if not count then
     local holder, flaw = holder_of(key)
-    return flaw or {2, now, holder}
+    return flaw or {number, {2, now, holder}}
 end
 if count ~= known and count ~= ARGV[4] then
-    return {4, now, string.sub(count, 1, 32)}
+    return {number, {4, now, string.sub(count, 1, 32)}}
 end
 call('PEXPIRE', key, ARGV[2])
 call('HSET', key, visitor, ARGV[4])
-return now
+return number * 4194304 + math.min(ARGV[5] - now, 4194303)

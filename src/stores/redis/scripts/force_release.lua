@@ -3,6 +3,7 @@
 -- KEYS[1]  the lock
 -- ARGV[1]  the channel of unlock messages
 -- ARGV[2]  the server time after which the request is refused, ms since 1970
+-- ARGV[3]  the number of the request, which comes before the answer: {number, …}
 --
 -- Returns {1, now} freed, {0, now} nobody held it, {3, now} too late, nothing was done
 --
@@ -27,16 +28,17 @@ local function holder_of(key)
     return nil, redis.error_reply('WRONGTYPE this hash is no lock, or one of another kind')
 end
 
+local number = ARGV[3] + 0
 local call, key = redis.call, KEYS[1]
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 if now > ARGV[2] + 0 then
-    return {3, now}
+    return {number, {3, now}}
 end
 local _, flaw, field = holder_of(key)
 if not field then
-    return flaw or {0, now}
+    return flaw or {number, {0, now}}
 end
 call('HDEL', key, field)
 redis.pcall('PUBLISH', ARGV[1], '0')
-return {1, now}
+return {number, {1, now}}

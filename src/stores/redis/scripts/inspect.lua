@@ -2,6 +2,7 @@
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  a visitor, or ''
+-- ARGV[2]  the number of the request, which comes before the answer: {number, …}
 --
 -- Returns {exists, count, ttl}: count is that of the visitor, '' if it holds nothing; ttl in ms, -1 for ever, -2 for none
 
@@ -24,6 +25,7 @@ local function holder_of(key)
     return nil, redis.error_reply('WRONGTYPE this hash is no lock, or one of another kind')
 end
 
+local number = ARGV[2] + 0
 local call, key = redis.call, KEYS[1]
 local exists, count = call('EXISTS', key), call('HGET', key, ARGV[1])
 if exists == 1 and not count then
@@ -32,4 +34,4 @@ if exists == 1 and not count then
         return flaw
     end
 end
-return {exists, string.sub(count or '', 1, 32), call('PTTL', key)}
+return {number, {exists, string.sub(count or '', 1, 32), call('PTTL', key)}}

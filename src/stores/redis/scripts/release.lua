@@ -3,8 +3,9 @@
 -- KEYS[1]  the lock
 -- ARGV[1]  the visitor
 -- ARGV[2]  the channel of unlock messages
+-- ARGV[3]  the number of the request, which comes before the answer: {number, …}
 --
--- Returns n           freed; n clients have heard of it
+-- Returns number * 4194304 + n  freed; n clients, at most 4194303, have heard of it
 --         {1, error}  freed, but the message could not be published
 --         {0, holder} not held by the visitor; holder is whoever has the lock, '' for nobody
 --
@@ -29,17 +30,18 @@ local function holder_of(key)
     return nil, redis.error_reply('WRONGTYPE this hash is no lock, or one of another kind')
 end
 
+local number = ARGV[3] + 0
 local call, key = redis.call, KEYS[1]
 if call('HDEL', key, ARGV[1]) == 0 then
     local holder, flaw = holder_of(key)
-    return flaw or {0, holder}
+    return flaw or {number, {0, holder}}
 end
 -- A cluster node whose slot is on the move does not answer for a key that is gone.
 if redis.pcall('EXISTS', key) == 1 then
-    return 0
+    return number * 4194304
 end
 local heard = redis.pcall('PUBLISH', ARGV[2], '0')
 if type(heard) == 'table' then
-    return {1, heard.err}
+    return {number, {1, heard.err}}
 end
-return heard
+return number * 4194304 + math.min(heard, 4194303)

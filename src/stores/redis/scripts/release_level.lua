@@ -6,8 +6,9 @@
 -- ARGV[3]  the count that stands there, as far as the visitor knows
 -- ARGV[4]  the count wanted, at least 1
 -- ARGV[5]  the server time after which the request is refused, ms since 1970
+-- ARGV[6]  the number of the request, which comes before the answer: {number, …}
 --
--- Returns as acquire.lua: now done, {2, now, holder} gone, {3, now} too late, {4, now, count} another count
+-- Returns as acquire.lua: a number done, {2, now, holder} gone, {3, now} too late, {4, now, count} another count
 --
 -- Keeps: the lease stands before the count says that the level is gone.
 
@@ -30,18 +31,19 @@ local function holder_of(key)
     return nil, redis.error_reply('WRONGTYPE this hash is no lock, or one of another kind')
 end
 
+local number = ARGV[6] + 0
 local time = redis.call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 if now > ARGV[5] + 0 then
-    return {3, now}
+    return {number, {3, now}}
 end
 local count = redis.call('HGET', KEYS[1], ARGV[1])
 if not count then
     local holder, flaw = holder_of(KEYS[1])
-    return flaw or {2, now, holder}
+    return flaw or {number, {2, now, holder}}
 end
 if count ~= ARGV[3] and count ~= ARGV[4] then
-    return {4, now, string.sub(count, 1, 32)}
+    return {number, {4, now, string.sub(count, 1, 32)}}
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 local counted = redis.pcall('HSET', KEYS[1], ARGV[1], ARGV[4])
@@ -49,4 +51,4 @@ local counted = redis.pcall('HSET', KEYS[1], ARGV[1], ARGV[4])
 if type(counted) == 'table' and not string.find(counted.err, 'OOM', 1, true) then
     return counted
 end
-return now
+return number * 4194304 + math.min(ARGV[5] - now, 4194303)

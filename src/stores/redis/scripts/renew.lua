@@ -3,6 +3,7 @@
 -- KEYS[i]             a lock
 -- ARGV[1]             the server time after which the request is refused, ms since 1970
 -- ARGV[2i], ARGV[2i+1]  the visitor of KEYS[i] and its lease, ms
+-- ARGV[#ARGV]         the number of the request, which comes before the answer: {number, …}
 --
 -- Returns {now, 0}             too late, nothing was done
 --         {now, 1, i, what, …}  done; KEYS[i] was not renewed: what is 0 if nobody holds it, else whoever does
@@ -28,11 +29,12 @@ local function holder_of(key)
     return nil, redis.error_reply('WRONGTYPE this hash is no lock, or one of another kind')
 end
 
+local number = ARGV[#ARGV] + 0
 local call, pcall = redis.call, redis.pcall
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 if now > ARGV[1] + 0 then
-    return {now, 0}
+    return {number, {now, 0}}
 end
 local result = {now, 1}
 local function lost(i, what)
@@ -62,4 +64,4 @@ for i = 1, #KEYS do
         lost(i, holder == '' and 0 or holder or 'a key of another type')
     end
 end
-return result
+return {number, result}

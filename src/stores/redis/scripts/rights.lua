@@ -3,11 +3,13 @@
 -- KEYS[1]  any key of a lock, or ARGV[3] in place of it; it is not changed
 -- ARGV[1]  the channel of its unlock messages
 -- ARGV[2]  'token' for a token lock
+-- ARGV[#ARGV]  the number of the request, which comes before the answer: {number, …}
 --
 -- Returns what is refused: a command in lower case, '~' for the key, '&' for the channel
 --
 -- Keeps: nothing is written. A field with no name is never ours; HSET and PEXPIRE are refused by their own arguments
 -- after the rights were looked at, so are SET and its time; DEL is called for a key that no lock can have.
+local number = ARGV[#ARGV] + 0
 local refused, key = {}, KEYS[1] or ARGV[3]
 local function try(command, ...)
     local result = redis.pcall(command, ...)
@@ -38,7 +40,7 @@ if ARGV[2] == 'token' then
         -- Whether the user may have that key was not the question.
         refused[#refused] = nil
     end
-    return refused
+    return {number, refused}
 end
 try('EXISTS', key)
 try('HEXISTS', key, '')
@@ -50,4 +52,4 @@ try('HDEL', key, '')
 try('HSET', key, '', '', '')
 try('PEXPIRE', key, 'x')
 try('PUBLISH', ARGV[1], '0')
-return refused
+return {number, refused}

@@ -6,6 +6,7 @@
 -- ARGV[3]  the lease of the latter, ms
 -- ARGV[4]  the channel of unlock messages
 -- ARGV[5]  the server time after which the request is refused, ms since 1970
+-- ARGV[6]  the number of the request, which comes before the answer: {number, …}
 --
 -- Returns {1, now, listeners}  done; how many listen to the channel, -1 if that may not be asked
 --         {2, now, holder}     the first one has no hold; holder is whoever has the lock, '' for nobody
@@ -32,11 +33,12 @@ local function holder_of(key)
     return nil, redis.error_reply('WRONGTYPE this hash is no lock, or one of another kind')
 end
 
+local number = ARGV[6] + 0
 local call, key = redis.call, KEYS[1]
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 if now > ARGV[5] + 0 then
-    return {3, now}
+    return {number, {3, now}}
 end
 if call('HEXISTS', key, ARGV[1]) == 1 then
     local set = redis.pcall('HSET', key, ARGV[2], 1)
@@ -51,7 +53,7 @@ if call('HEXISTS', key, ARGV[1]) == 1 then
     call('HDEL', key, ARGV[1])
 elseif call('HEXISTS', key, ARGV[2]) == 0 then
     local holder, flaw = holder_of(key)
-    return flaw or {2, now, holder}
+    return flaw or {number, {2, now, holder}}
 end
 local heard = redis.pcall('PUBSUB', 'NUMSUB', ARGV[4])
-return {1, now, heard[2] and heard[2] + 0 or -1}
+return {number, {1, now, heard[2] and heard[2] + 0 or -1}}

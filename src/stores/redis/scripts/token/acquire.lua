@@ -6,21 +6,23 @@
 -- ARGV[3]  0: a token lock is not entered twice
 -- ARGV[4]  1
 -- ARGV[5]  the server time after which the request is refused, ms since 1970
+-- ARGV[6]  the number of the request, which comes before the answer: {number, …}
 --
--- Returns now                     granted, or taken before by a copy of this request
+-- Returns as acquire.lua: number * 4194304 + left  granted, or taken before by a copy of this request
 --         {0, now, ttl, holder}  refused; the lock is held for ttl ms, -1 for ever, by a token that begins so
 --         {3, now}               too late, nothing was done
 --
 -- Keeps: a key of ours never lacks a time to live.
+local number = ARGV[6] + 0
 local call, key, token, lease = redis.call, KEYS[1], ARGV[1], ARGV[2]
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 if now > ARGV[5] + 0 then
-    return {3, now}
+    return {number, {3, now}}
 end
 local holder = call('GET', key)
 if holder and holder ~= token then
-    return {0, now, call('PTTL', key), string.sub(holder, 1, 64)}
+    return {number, {0, now, call('PTTL', key), string.sub(holder, 1, 64)}}
 end
 call('SET', key, token, 'PX', lease)
-return now
+return number * 4194304 + math.min(ARGV[5] - now, 4194303)

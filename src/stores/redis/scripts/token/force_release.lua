@@ -3,18 +3,20 @@
 -- KEYS[1]  the lock
 -- ARGV[1]  the channel of unlock messages, which this kind of lock does not use
 -- ARGV[2]  the server time after which the request is refused, ms since 1970
+-- ARGV[3]  the number of the request, which comes before the answer: {number, …}
 --
 -- Returns {1, now} freed, {0, now} nobody held it, {3, now} too late, nothing was done
 --
 -- Keeps: a key that is no string is left alone (GET fails on another type).
+local number = ARGV[3] + 0
 local call, key = redis.call, KEYS[1]
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 if now > ARGV[2] + 0 then
-    return {3, now}
+    return {number, {3, now}}
 end
 if not call('GET', key) then
-    return {0, now}
+    return {number, {0, now}}
 end
 call('DEL', key)
-return {1, now}
+return {number, {1, now}}

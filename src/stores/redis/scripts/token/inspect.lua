@@ -2,11 +2,13 @@
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  a token, or ''
+-- ARGV[2]  the number of the request, which comes before the answer: {number, …}
 --
 -- Returns {exists, count, ttl}: count is '1' if it is held with this token, else ''; ttl in ms, -1 for ever, -2 for none
+local number = ARGV[2] + 0
 local holder = redis.call('GET', KEYS[1])
-return {
+return {number, {
     holder and 1 or 0,
     holder and holder == ARGV[1] and '1' or '',
     redis.call('PTTL', KEYS[1]),
-}
+}}

@@ -3,14 +3,16 @@
 -- KEYS[1]  the lock
 -- ARGV[1]  the token
 -- ARGV[2]  the channel of unlock messages, which this kind of lock does not use
+-- ARGV[3]  the number of the request, which comes before the answer: {number, …}
 --
--- Returns 0            freed; nobody is told
+-- Returns number * 4194304  freed; nobody is told
 --         {0, holder}  not held with this token; holder is whoever has the lock, '' for nobody
 --
 -- Keeps: only the key with our own token goes. Needs no memory.
+local number = ARGV[3] + 0
 local holder = redis.call('GET', KEYS[1])
 if holder ~= ARGV[1] then
-    return {0, string.sub(holder or '', 1, 64)}
+    return {number, {0, string.sub(holder or '', 1, 64)}}
 end
 redis.call('DEL', KEYS[1])
-return 0
+return number * 4194304

@@ -6,22 +6,24 @@
 -- ARGV[3]  the lease of the latter, ms
 -- ARGV[4]  the channel of unlock messages, which this kind of lock does not use
 -- ARGV[5]  the server time after which the request is refused, ms since 1970
+-- ARGV[6]  the number of the request, which comes before the answer: {number, …}
 --
 -- Returns {1, now, -1}      done; whether others wait is not known
 --         {2, now, holder}  the first one has no hold; holder is whoever has the lock, '' for nobody
 --         {3, now}          too late, nothing was done
 --
 -- Keeps: the lock is free at no moment.
+local number = ARGV[6] + 0
 local call, key = redis.call, KEYS[1]
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 if now > ARGV[5] + 0 then
-    return {3, now}
+    return {number, {3, now}}
 end
 local holder = call('GET', key)
 if holder == ARGV[1] then
     call('SET', key, ARGV[2], 'PX', ARGV[3])
 elseif holder ~= ARGV[2] then
-    return {2, now, string.sub(holder or '', 1, 64)}
+    return {number, {2, now, string.sub(holder or '', 1, 64)}}
 end
-return {1, now, -1}
+return {number, {1, now, -1}}

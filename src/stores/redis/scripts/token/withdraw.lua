@@ -3,12 +3,14 @@
 -- KEYS[1]  the lock
 -- ARGV[1]  the token
 -- ARGV[2]  the channel of unlock messages, which this kind of lock does not use
+-- ARGV[3]  the number of the request, which comes before the answer: {number, …}
 --
 -- Returns now, the server time in ms since 1970, by which the caller knows whether the request can still come
 --
 -- Keeps: only the key with our own token goes.
+local number = ARGV[3] + 0
 local time = redis.call('TIME')
 if redis.call('GET', KEYS[1]) == ARGV[1] then
     redis.call('DEL', KEYS[1])
 end
-return time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+return {number, time[1] * 1000 + (time[2] - time[2] % 1000) / 1000}
