@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let next_step = tick(LEASE / 5);
     loop {
         select! {
-            recv(lost) -> loss => {
+            recv(lost.as_receiver()) -> loss => {
                 println!("  lost():   {:.1?} after the freeze, {}", frozen.elapsed(), loss?.cause);
                 break;
             }

@@ -107,6 +107,11 @@ impl Core {
         ThreadToken::find(self.pid, number)
     }
 
+    /// The process that this client belongs to.
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
     pub(crate) fn is_forked(&self) -> bool {
         std::process::id() != self.pid
     }

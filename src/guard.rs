@@ -5,13 +5,11 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::Receiver;
-
 use crate::claim::VisitorId;
 use crate::entrance::Entrance;
 use crate::error::{Error, Result};
 use crate::hold::{Hold, LevelId};
-use crate::loss::{Loss, LossCause};
+use crate::loss::Losses;
 use crate::trace;
 
 /// A lock that is held by the current thread until the guard is dropped.
@@ -81,33 +79,27 @@ impl Guard {
         self.hold.remaining_validity()
     }
 
-    /// Returns a channel on which the loss of this hold arrives, to wait for or to select on.
+    /// Returns where the loss of this hold is told, to wait for or to select on.
     ///
-    /// It is closed without an event when the hold ends well.
+    /// It says once and for all if the hold has ended well instead.
     ///
     /// # Examples
     ///
     /// ```
-    /// use crossbeam_channel::{never, select};
+    /// use std::time::Duration;
+    /// use redlatch::NoLoss;
     ///
     /// # let client = redlatch::Client::in_memory();
     /// let guard = client.lock("lock:orders:42").guard()?;
-    /// let lost = guard.lost();
-    /// let (work, results) = crossbeam_channel::bounded(1);
-    /// work.send("done").unwrap();
-    /// select! {
-    ///     recv(lost) -> loss => panic!("stop working: {}", loss.unwrap()),
-    ///     recv(results) -> result => assert_eq!(result, Ok("done")),
-    /// }
-    /// # let _ = never::<()>();
+    /// let losses = guard.lost();
+    /// let tick = Duration::from_millis(10);
+    /// assert_eq!(losses.recv_timeout(tick), Err(NoLoss::NotYet)); // go on
     /// guard.unlock()?;
+    /// assert_eq!(losses.recv_timeout(tick), Err(NoLoss::Ended)); // it ended well
     /// # Ok::<(), redlatch::Error>(())
     /// ```
-    pub fn lost(&self) -> Receiver<Loss> {
-        if self.entrance.core.is_forked() {
-            return self.hold.told(LossCause::Forked);
-        }
-        self.hold.listen()
+    pub fn lost(&self) -> Losses {
+        Losses::of(Arc::clone(&self.hold), self.entrance.core.pid())
     }
 
     /// Returns the visitor id under which this hold stands in the store.

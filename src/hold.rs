@@ -6,14 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 use smallvec::{SmallVec, smallvec};
 
 use crate::claim::{Claim, Kind, VisitorId};
 use crate::clock::{Moment, Now};
 use crate::error::Error;
-use crate::loss::{Loss, LossCause};
+use crate::loss::{Loss, LossCause, News};
 use crate::store::Doubt;
 use crate::trace::HoldSpan;
 
@@ -94,7 +93,8 @@ struct State {
     last_trouble: Option<String>,
     /// When the watchdog looks at this hold next; an entry of its heap made for another instant is void.
     due: Option<Instant>,
-    listeners: Vec<Sender<Loss>>,
+    /// Made for the first one who wants to hear of a loss.
+    news: Option<Arc<News>>,
     /// A re-entry without an answer may have set a longer lease in the store than is counted on here.
     may_outlast: bool,
     /// A transaction has locked its row: nobody can take it, nor can it be renewed, until that ends.
@@ -184,7 +184,7 @@ impl Hold {
                 in_flight: SmallVec::new(),
                 last_trouble: None,
                 due: None,
-                listeners: Vec::new(),
+                news: None,
                 may_outlast: false,
                 is_pinned: false,
                 span: Some(HoldSpan::open(&claim.name, &claim.visitor)),
@@ -455,9 +455,8 @@ impl Hold {
         state.phase = Phase::Lost(cause.clone());
         state.span = None;
         let loss = self.loss(cause);
-        for listener in state.listeners.drain(..) {
-            // A listener that went away does not want to know.
-            let _ = listener.try_send(loss.clone());
+        if let Some(news) = &state.news {
+            news.tell(loss.clone());
         }
         loss
     }
@@ -479,13 +478,11 @@ impl Hold {
         let mut state = self.state.lock();
         if matches!(state.phase, Phase::Held) {
             let loss = self.loss(LossCause::Closed);
-            for listener in state.listeners.drain(..) {
-                let _ = listener.try_send(loss.clone());
-            }
+            state.news.get_or_insert_default().tell(loss);
         }
     }
 
-    fn loss(&self, cause: LossCause) -> Loss {
+    pub(crate) fn loss(&self, cause: LossCause) -> Loss {
         Loss {
             lock: Arc::clone(&self.name),
             visitor: self.visitor.clone(),
@@ -494,25 +491,20 @@ impl Hold {
         }
     }
 
-    /// A channel on which a loss has arrived.
-    pub(crate) fn told(&self, cause: LossCause) -> Receiver<Loss> {
-        let (sender, receiver) = bounded(1);
-        // It has room for one.
-        let _ = sender.try_send(self.loss(cause));
-        receiver
-    }
-
-    /// A channel on which the loss arrives, and which is closed if the hold ends well.
-    pub(crate) fn listen(&self) -> Receiver<Loss> {
+    /// Where a loss is told, and that the hold ended well.
+    pub(crate) fn news(&self) -> Arc<News> {
         let mut state = self.state.lock();
-        if let Phase::Lost(cause) = &state.phase {
-            return self.told(cause.clone());
+        if let Some(news) = &state.news {
+            return Arc::clone(news);
         }
-        let (sender, receiver) = bounded(1);
-        if matches!(state.phase, Phase::Held) {
-            state.listeners.push(sender);
+        let news: Arc<News> = Arc::default();
+        match &state.phase {
+            Phase::Held => {}
+            Phase::Lost(cause) => news.tell(self.loss(cause.clone())),
+            Phase::Released => news.end(),
         }
-        receiver
+        state.news = Some(Arc::clone(&news));
+        news
     }
 
     pub(crate) fn lost_error(&self, cause: LossCause) -> Error {
@@ -523,9 +515,11 @@ impl Hold {
         }
     }
 
-    /// Drops the listeners of a released hold, which tells them that it ended well.
+    /// Tells those who listen to a released hold that it ended well, unless the release found it lost.
     pub(crate) fn hush(&self) {
-        self.state.lock().listeners.clear();
+        if let Some(news) = &self.state.lock().news {
+            news.end();
+        }
     }
 }
 

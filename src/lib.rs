@@ -80,7 +80,7 @@ pub use client::{Builder, Client};
 pub use error::{Error, IoSource, NodeAnswer, Result, RunError};
 pub use guard::Guard;
 pub use lock::Lock;
-pub use loss::{Loss, LossCause};
+pub use loss::{Loss, LossCause, Losses, NoLoss};
 pub use multi_lock::MultiLock;
 #[cfg(feature = "mysql")]
 pub use mysql;

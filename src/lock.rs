@@ -5,15 +5,13 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::Receiver;
-
 use crate::claim::{Kind, VisitorId};
 use crate::core::Core;
 use crate::entrance::Entrance;
 use crate::error::{Error, Result, RunError};
 use crate::guard::Guard;
 use crate::hold::Lease;
-use crate::loss::{Loss, LossCause};
+use crate::loss::{LossCause, Losses};
 use crate::store::Holding;
 use crate::thread::{StackKey, ThreadToken};
 use crate::wait::{Interrupt, Patience};
@@ -409,16 +407,16 @@ impl Lock {
         held.is_some_and(|hold| hold.is_valid())
     }
 
-    /// Returns a channel on which the loss of the current thread's hold arrives. See [`Guard::lost`].
+    /// Returns where the loss of the current thread's hold is told. See [`Guard::lost`].
     ///
     /// # Errors
     ///
     /// [`Error::NotHeld`] if the current thread does not hold the lock.
-    pub fn lost(&self) -> Result<Receiver<Loss>> {
+    pub fn lost(&self) -> Result<Losses> {
         self.entrance.ready()?;
         let me = self.entrance.core.thread(&self.entrance.key.name)?;
         match me.held.current(&self.entrance.key) {
-            Some(hold) => Ok(hold.listen()),
+            Some(hold) => Ok(Losses::of(hold, self.entrance.core.pid())),
             None => Err(Error::NotHeld {
                 lock: Arc::clone(&self.entrance.key.name),
                 client: Arc::clone(&self.entrance.core.id),

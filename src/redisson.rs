@@ -172,7 +172,7 @@
 //! # let lock = client.lock("lock:orders:42");
 //! let guard = lock.guard()?;
 //! # lock.force_unlock()?;
-//! if !guard.is_valid() { // no I/O; `guard.lost()` is a channel with the news
+//! if !guard.is_valid() { // no I/O; `guard.lost()` waits for the news
 //!     undo();
 //! }
 //! match guard.unlock() {

@@ -8,8 +8,10 @@ use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::RecvError;
 use redlatch::{
-    Builder, Client, Error, Interrupt, Lock, Loss, LossCause, RunError, current_thread_id,
+    Builder, Client, Error, Interrupt, Lock, Loss, LossCause, Losses, NoLoss, RunError,
+    current_thread_id,
 };
 
 use crate::kit::{eventually, ms};
@@ -77,6 +79,8 @@ laws! {
         the_loss_arrives_on_the_channel_and_at_the_hook
         a_panic_in_the_hook_is_contained
         the_channel_closes_when_the_hold_ends_well
+        a_loss_is_told_to_everybody_and_never_used_up
+        a_channel_that_outlives_its_losses_tells_no_good_end
         a_loss_found_by_the_unlock_is_told_like_any_other
         a_shutdown_ends_every_wait_and_lets_holders_unlock
         dropping_the_last_handle_joins_the_threads
@@ -728,8 +732,63 @@ fn the_channel_closes_when_the_hold_ends_well(place: &Place) {
     let guard = lock.guard().unwrap();
     let lost = guard.lost();
     guard.unlock().unwrap();
-    assert!(lost.recv_timeout(SLACK).is_err());
-    assert!(lost.try_recv().is_err_and(|error| error.is_disconnected()));
+    assert_eq!(lost.recv_timeout(SLACK), Err(NoLoss::Ended));
+    assert_eq!(lost.recv(), Err(NoLoss::Ended));
+    assert_eq!(lost.clone().try_recv(), Err(NoLoss::Ended));
+    assert!(lost.as_receiver().recv().is_err());
+    assert!(!lost.is_valid());
+}
+
+/// Waits at the channel as `select!` does.
+fn selected(losses: &Losses) -> Result<Loss, RecvError> {
+    crossbeam_channel::select! {
+        recv(losses.as_receiver()) -> loss => loss,
+        default(LEASE + SLACK) => panic!("nothing is told"),
+    }
+}
+
+fn a_loss_is_told_to_everybody_and_never_used_up(place: &Place) {
+    let lock = place.client().lock("orders");
+    let guard = lock.guard().unwrap();
+    let losses = guard.lost();
+    assert_eq!(losses.try_recv(), Err(NoLoss::NotYet));
+    assert_eq!(losses.recv_timeout(ms(1)), Err(NoLoss::NotYet));
+    assert!(losses.is_valid() && losses.as_receiver().try_recv().is_err());
+    let (again, its_own) = (losses.clone(), lock.lost().unwrap());
+    thread::scope(|scope| {
+        let listeners = [
+            scope.spawn(|| losses.recv().unwrap()),
+            scope.spawn(|| losses.recv_timeout(LEASE + SLACK).unwrap()),
+            scope.spawn(|| selected(&losses).unwrap()),
+            scope.spawn(|| selected(&again).unwrap()),
+            scope.spawn(|| again.clone().recv().unwrap()),
+            scope.spawn(|| selected(&its_own.clone()).unwrap()),
+        ];
+        thread::sleep(ms(50));
+        assert!(lock.force_unlock().unwrap());
+        for listener in listeners {
+            let loss = listener.join().unwrap();
+            assert_eq!(loss.cause, LossCause::Gone);
+            assert_eq!(loss.visitor, *guard.visitor());
+        }
+    });
+    // It was taken everywhere, and is there once more; nobody takes it for a good end.
+    for losses in [&losses, &again, &its_own, &guard.lost()] {
+        assert!(!losses.is_valid());
+        assert_eq!(losses.recv().unwrap().cause, LossCause::Gone);
+        assert!(selected(losses).is_ok() && selected(losses).is_ok());
+        assert_eq!(losses.try_recv().unwrap().cause, LossCause::Gone);
+    }
+    assert!(guard.unlock().unwrap_err().is_lost());
+    assert!(losses.recv().is_ok() && selected(&losses).is_ok());
+}
+
+fn a_channel_that_outlives_its_losses_tells_no_good_end(place: &Place) {
+    let lock = place.client().lock("orders");
+    let guard = lock.guard().unwrap();
+    let channel = guard.lost().as_receiver().clone();
+    assert_eq!(channel.recv().unwrap().cause, LossCause::Unheard);
+    guard.unlock().unwrap();
 }
 
 fn a_loss_found_by_the_unlock_is_told_like_any_other(place: &Place) {

@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::Receiver;
-use redlatch::{Builder, Client, Error, Loss};
+use redlatch::{Builder, Client, Error, Loss, Losses};
 
 use crate::kit::{Monitor, RedisServer, eventually, ms};
 
@@ -193,7 +192,7 @@ pub(crate) fn written(monitor: &Monitor, visitor: &str) -> Vec<String> {
 
 /// O6: the loss is told within `limit` and what a busy machine may add.
 #[track_caller]
-pub(crate) fn told(lost: &Receiver<Loss>, limit: Duration) -> Loss {
+pub(crate) fn told(lost: &Losses, limit: Duration) -> Loss {
     match lost.recv_timeout(limit + SLACK) {
         Ok(loss) => {
             no_secret(&loss);
