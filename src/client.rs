@@ -442,12 +442,12 @@ impl Builder {
 
     /// Makes a client of the Redis master that the sentinels at `urls` call `master_name`.
     ///
-    /// A sentinel is asked before every connection, and the server that it names has to call itself master. When
-    /// sentinels disagree, the one that knows of the latest failover is right. From its first use on the client listens
-    /// for `+switch-master`, on a thread of its own, and checks the master once in a third of `watchdog_timeout`, so that
+    /// A sentinel is asked before every connection, and the server that it names has to call itself master. The latest
+    /// failover that was heard of is kept: with three sentinels or more it takes two to tell of a later one, and always
+    /// most of those given here to go back to an earlier one. From its first use on the client listens for `+switch-master`, on a thread of its own, and checks the master once in a third of `watchdog_timeout`, so that
     /// one which was replaced and still answers is left. A sentinel that is dead, or names a server that is no master,
-    /// costs a share of the time of one request and is asked last from then on. While no sentinel can be reached, no new
-    /// connection is made; those that work go on working.
+    /// costs a share of the time of one request and is asked last from then on. While no sentinel can be reached, the
+    /// master known last goes on being used as long as it calls itself master; a new client has none to go on with.
     ///
     /// The user and the password in these URLs are those of the sentinels; the master has
     /// [`credentials`](Builder::credentials) and [`database`](Builder::database) of its own.

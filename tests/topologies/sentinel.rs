@@ -308,6 +308,99 @@ fn a_look_once_in_a_while_is_enough_to_leave_a_master() {
     });
 }
 
+/// A client of three sentinels that say what they are told: each a master, and the epoch of the failover that made it one.
+fn told(lease: Duration, says: [(&RedisServer, u64); 3]) -> (Client, [Liar; 3]) {
+    let sentinels = says.map(|(server, epoch)| Liar::naming_since(server.addr(), epoch));
+    let urls: Vec<_> = sentinels.iter().map(Liar::url).collect();
+    let client = Client::builder().watchdog_timeout(lease);
+    (client.sentinel(NAME, urls).unwrap(), sentinels)
+}
+
+/// Whether the locks of this client are at `server` once its connections to it are new.
+fn is_at(client: &Client, server: &RedisServer) -> bool {
+    server.cmd(&["CLIENT", "KILL", "TYPE", "normal"]);
+    let guard = client.lock("probe").guard().unwrap();
+    let is_there = server.int(&["EXISTS", "probe"]) == 1;
+    if let Err(error) = guard.unlock() {
+        assert!(error.is_lost(), "{error}");
+    }
+    is_there
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_sentinel_that_is_behind_turns_nobody_back() {
+    let (old, new) = (RedisServer::start(), RedisServer::start());
+    let (client, sentinels) = told(KEPT, [(&new, 2), (&new, 2), (&old, 1)]);
+    let guard = client.lock("orders").guard().unwrap();
+    assert_eq!(new.int(&["EXISTS", "orders"]), 1);
+    // Those that know better say nothing for a while.
+    sentinels[0].hush();
+    sentinels[1].hush();
+    let start = Instant::now();
+    while start.elapsed() < KEPT {
+        assert!(is_at(&client, &new));
+        thread::sleep(ms(50));
+    }
+    is_renewed(&guard);
+    sentinels[0].speak();
+    assert!(is_at(&client, &new));
+    // Most of all three have to say so.
+    sentinels[0].name(old.addr(), 1);
+    eventually(KEPT + SLACK, "the majority is followed", || {
+        is_at(&client, &old)
+    });
+    drop(guard);
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn one_sentinel_alone_moves_nobody() {
+    let (master, stranger) = (RedisServer::start(), RedisServer::start());
+    let watch = Monitor::start(&stranger);
+    let (client, sentinels) = told(LEASE, [(&stranger, 9), (&master, 1), (&master, 1)]);
+    let start = Instant::now();
+    while start.elapsed() < LEASE {
+        assert!(is_at(&client, &master));
+        thread::sleep(ms(50));
+    }
+    let written = watch.lines_containing("probe");
+    assert!(written.is_empty(), "{written:#?}");
+    // A second one makes it a failover.
+    sentinels[2].name(stranger.addr(), 9);
+    eventually(LEASE + SLACK, "the failover is followed", || {
+        is_at(&client, &stranger)
+    });
+    assert!(is_at(&client, &stranger));
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_master_that_says_so_needs_no_sentinel() {
+    let (master, replica) = (RedisServer::start(), RedisServer::start());
+    let (client, sentinels) = told(LEASE, [(&master, 1), (&master, 1), (&master, 1)]);
+    let guard = client.lock("orders").guard().unwrap();
+    // Before the first renewal.
+    for sentinel in &sentinels {
+        sentinel.hush();
+    }
+    let lost = guard.lost();
+    let start = Instant::now();
+    while start.elapsed() < LEASE * 3 {
+        assert!(guard.is_valid(), "{:?}", lost.recv());
+        assert!(is_at(&client, &master));
+        thread::sleep(ms(50));
+    }
+    guard.unlock().unwrap();
+    // One that calls itself a replica is none.
+    let port = replica.port().to_string();
+    master.cmd(&["REPLICAOF", "127.0.0.1", &port]);
+    let error = client.lock("orders").try_lock().unwrap_err();
+    assert!(!error.is_lost(), "{error}");
+    master.cmd(&["REPLICAOF", "NO", "ONE"]);
+    eventually(SLACK, "it is master again", || is_at(&client, &master));
+}
+
 /// How long a new client needs for its first lock, with these sentinels.
 fn first_lock(urls: &[String]) -> Duration {
     let client = Client::builder().watchdog_timeout(PATIENT);

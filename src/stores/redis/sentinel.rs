@@ -1,12 +1,21 @@
 //! A master that sentinels watch over, and replace.
 //!
 //! A sentinel is asked before every connection, and what it names has to call itself master on the connection itself. A
-//! server that comes back and calls itself master is not asked, because no sentinel names it. If a sentinel names
-//! another one than the one in use, all are asked, and the one that knows of the latest failover is right.
+//! server that comes back and calls itself master is not asked, because no sentinel names it.
+//!
+//! A sentinel may be behind the others, or wrong, and those that know better may be silent when it is asked. So the
+//! latest failover that is known here is kept. If a sentinel tells of another one, all are asked:
+//!
+//! | what is told | it is believed from |
+//! |---|---|
+//! | a later failover | two sentinels, or one where fewer than three are configured |
+//! | another master by no later failover | most of those that are configured |
+//! | nothing, by none of them | the master known last goes on being used, as long as it calls itself master |
 //!
 //! So that a master is left that still answers but was replaced, the thread of this page listens for `+switch-master`
 //! and asks all sentinels once in a third of a lease. It sleeps while nobody uses the client.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -40,6 +49,10 @@ struct Shared {
     name: String,
     /// Those that gave a usable answer last come first.
     sentinels: Mutex<Vec<Arc<Sentinel>>>,
+    /// How many there are.
+    configured: usize,
+    /// The latest failover that was believed; it outlives doubts about the server.
+    believed: Mutex<Option<Named>>,
     /// How the master is to be talked to.
     access: Address,
     mastership: Mastership,
@@ -77,6 +90,19 @@ impl Named {
     fn node(&self) -> String {
         name_of(&self.host, self.port)
     }
+
+    /// Whether it changes nothing for somebody who knows this much.
+    fn is_no_news(&self, known: &Named) -> bool {
+        self.epoch <= known.epoch && self.node() == known.node()
+    }
+
+    /// The same server, made master by another failover.
+    fn since(&self, epoch: i64) -> Named {
+        Named {
+            epoch,
+            ..self.clone()
+        }
+    }
 }
 
 impl Sentinels {
@@ -88,16 +114,21 @@ impl Sentinels {
     ) -> Sentinels {
         let names: Vec<&str> = sentinels.iter().map(|address| &*address.node).collect();
         let group = format!("the master {name} of the sentinels {}", names.join(", "));
-        let sentinels = sentinels.into_iter().map(|address| {
-            Arc::new(Sentinel {
-                address: address.of_sentinel(),
-                idle: Mutex::default(),
+        let sentinels: Vec<_> = sentinels
+            .into_iter()
+            .map(|address| {
+                Arc::new(Sentinel {
+                    address: address.of_sentinel(),
+                    idle: Mutex::default(),
+                })
             })
-        });
+            .collect();
         Sentinels {
             shared: Arc::new(Shared {
                 name: name.to_owned(),
-                sentinels: Mutex::new(sentinels.collect()),
+                configured: sentinels.len(),
+                sentinels: Mutex::new(sentinels),
+                believed: Mutex::default(),
                 access,
                 mastership: Mastership::new(group),
                 command_timeout: settings.command_timeout,
@@ -219,10 +250,69 @@ fn named_in(address: &Value, details: &Value) -> Option<Named> {
     })
 }
 
-/// The one with the latest failover, of those the one named most often.
-fn best_of(named: &[Named]) -> Option<&Named> {
-    let votes = |one: &Named| named.iter().filter(|it| it.node() == one.node()).count();
-    named.iter().max_by_key(|one| (one.epoch, votes(one)))
+/// Keeps the first fault, or what a server says, such as that the password is wrong: somebody has to hear of that.
+fn note(kept: &mut Option<Fault>, fault: Fault) {
+    if kept.is_none() || matches!(fault, Fault::Server(_) | Fault::Untrusted(_)) {
+        *kept = Some(fault);
+    }
+}
+
+/// The masters that were named to somebody who knows none, the best one first: of the latest failover, then the one
+/// named most often. Those named by too few sentinels count only if all are.
+fn ranked(answers: &[Named], configured: usize) -> Vec<Named> {
+    let enough = enough_of(configured);
+    let mut ranked: Vec<(Named, usize)> = Vec::new();
+    for one in answers {
+        if ranked.iter().all(|(named, _)| named.node() != one.node()) {
+            let epochs = epochs_of(answers, &one.node());
+            let epoch = epochs.get(enough - 1).or(epochs.last());
+            ranked.push((one.since(epoch.copied().unwrap_or_default()), epochs.len()));
+        }
+    }
+    if ranked.iter().any(|(_, votes)| *votes >= enough) {
+        ranked.retain(|(_, votes)| *votes >= enough);
+    }
+    ranked.sort_by_key(|(named, votes)| Reverse((named.epoch, *votes)));
+    ranked.into_iter().map(|(named, _)| named).collect()
+}
+
+/// How many sentinels have to tell of a later failover.
+fn enough_of(configured: usize) -> usize {
+    if configured < 3 { 1 } else { 2 }
+}
+
+/// The epochs with which this node was named, the highest first.
+fn epochs_of(answers: &[Named], node: &str) -> Vec<i64> {
+    let naming = answers.iter().filter(|it| it.node() == node);
+    let mut epochs: Vec<i64> = naming.map(|it| it.epoch).collect();
+    epochs.sort_unstable_by_key(|epoch| Reverse(*epoch));
+    epochs
+}
+
+/// The master after these answers, if it is another one than `believed`, or the failover another one. A master of a
+/// failover that is not the latest is told only if `may_go_back`.
+fn overruled(
+    believed: &Named,
+    answers: &[Named],
+    configured: usize,
+    may_go_back: bool,
+) -> Option<Named> {
+    let enough = enough_of(configured);
+    let later = answers.iter().filter_map(|one| {
+        let epochs = epochs_of(answers, &one.node());
+        let epoch = epochs.get(enough - 1).copied()?;
+        (epoch > believed.epoch).then(|| one.since(epoch))
+    });
+    if let Some(later) = later.max_by_key(|one| one.epoch) {
+        return Some(later);
+    }
+    answers.iter().filter(|_| may_go_back).find_map(|one| {
+        let epoch = epochs_of(answers, &one.node())
+            .get(configured / 2)
+            .copied()?;
+        let is_other = one.node() != believed.node() || epoch < believed.epoch;
+        is_other.then(|| one.since(epoch))
+    })
 }
 
 impl Shared {
@@ -259,57 +349,51 @@ impl Shared {
         Err(fault)
     }
 
-    /// Asks those `sentinels`, and adds what they say to what is known already. Returns what is right.
-    fn survey(
-        &self,
-        mut named: Vec<Named>,
-        sentinels: &[Arc<Sentinel>],
-        until: Instant,
-    ) -> Option<Named> {
-        for (tried, sentinel) in sentinels.iter().enumerate() {
-            named.extend(self.ask(sentinel, share(until, sentinels.len() - tried)));
+    /// The masters that are worth a try after these answers, the best one first. `before` is what was believed when the
+    /// first sentinel was asked: answers from before a later failover do not undo it.
+    fn believe(&self, answers: &[Named], before: Option<&Named>) -> Vec<Named> {
+        let mut believed = self.believed.lock();
+        let Some(known) = &*believed else {
+            return ranked(answers, self.configured);
+        };
+        let may_go_back = before == Some(known);
+        if let Some(other) = overruled(known, answers, self.configured, may_go_back) {
+            *believed = Some(other);
         }
-        best_of(&named).cloned()
+        believed.iter().cloned().collect()
     }
 
     fn connect(&self, until: Instant) -> Result<Wire, Fault> {
         let order = self.order();
+        let began = self.mastership.generation();
+        let before = self.believed.lock().clone();
         let mut last_fault = None;
-        let mut failed: Option<String> = None;
+        let mut answers = Vec::with_capacity(order.len());
+        let mut is_no_news = true;
         for (tried, sentinel) in order.iter().enumerate() {
-            let rest = order.len() - tried;
-            let began = self.mastership.generation();
-            let named = match self.ask(sentinel, share(until, rest + 1)) {
-                Ok(named) => named,
-                Err(fault) => {
-                    // What a server says, such as that the password is wrong, is what somebody has to hear of.
-                    if last_fault.is_none()
-                        || matches!(fault, Fault::Server(_) | Fault::Untrusted(_))
-                    {
-                        last_fault = Some(fault);
+            match self.ask(sentinel, share(until, order.len() - tried + 1)) {
+                Ok(named) => {
+                    is_no_news = before.as_ref().is_some_and(|known| named.is_no_news(known));
+                    answers.push(named);
+                    if is_no_news {
+                        break;
                     }
-                    continue;
+                    if before.is_some() {
+                        self.put_last(sentinel);
+                    }
                 }
-            };
-            let known = self.mastership.master();
-            let named = if known.is_some_and(|known| *known == *named.node()) {
-                named
-            } else {
-                // Those before were just asked in vain.
-                let others = order.get(tried + 1..).unwrap_or_default();
-                let survey = self.survey(vec![named.clone()], others, share(until, 2));
-                survey.unwrap_or(named)
-            };
-            if failed.as_ref() == Some(&named.node()) {
-                continue;
+                Err(fault) => note(&mut last_fault, fault),
             }
-            match self.reach(&named, began, share(until, rest)) {
+        }
+        let candidates = match before {
+            // Either the last one that was asked says the same, or nobody says anything.
+            Some(known) if is_no_news => vec![known],
+            before => self.believe(&answers, before.as_ref()),
+        };
+        for (tried, named) in candidates.iter().enumerate() {
+            match self.reach(named, began, share(until, candidates.len() - tried)) {
                 Ok(wire) => return Ok(wire),
-                Err(fault) => {
-                    self.put_last(sentinel);
-                    failed = Some(named.node());
-                    last_fault = Some(fault);
-                }
+                Err(fault) => note(&mut last_fault, fault),
             }
         }
         Err(last_fault.unwrap_or_else(|| Fault::NotSent("no sentinel to ask".into())))
@@ -326,26 +410,43 @@ impl Shared {
                 return Err(Fault::NotSent(reason.into()));
             }
         }
-        let generation = self.mastership.found(&address.node, began);
+        let is_believed = {
+            let mut believed = self.believed.lock();
+            let known = believed.get_or_insert_with(|| named.clone());
+            known.node() == named.node()
+        };
+        let generation = is_believed.then(|| self.mastership.found(&address.node, began));
         wire.generation = generation
+            .flatten()
             .ok_or_else(|| Fault::NotSent("the master changed while it was looked for".into()))?;
         Ok(wire)
     }
 
-    /// Leaves the present master if the sentinels name another one.
-    fn check(&self) {
+    /// Leaves the present master if the sentinels name another one. Returns whether too few of them have told of a later
+    /// failover.
+    fn check(&self) -> bool {
         let until = Instant::now() + self.command_timeout;
         let began = self.mastership.generation();
+        let before = self.believed.lock().clone();
         let Some(known) = self.mastership.master() else {
             // Whoever connects next looks for it.
-            return;
+            return false;
         };
-        if let Some(named) = self.survey(Vec::new(), &self.order(), share(until, 2))
-            && *named.node() != *known
+        let order = self.order();
+        let half = share(until, 2);
+        let ask = |(tried, sentinel): (usize, &Arc<Sentinel>)| {
+            self.ask(sentinel, share(half, order.len() - tried)).ok()
+        };
+        let answers: Vec<Named> = order.iter().enumerate().filter_map(ask).collect();
+        let Some(named) = self.believe(&answers, before.as_ref()).into_iter().next() else {
+            return false;
+        };
+        if *named.node() != *known
             && let Err(fault) = self.reach(&named, began, until)
         {
             trace::sentinel_failed(&named.node(), &fault.reason());
         }
+        answers.iter().any(|answer| answer.epoch > named.epoch)
     }
 
     fn run(&self) {
@@ -416,12 +517,14 @@ impl Shared {
             state.writer = Some(writer);
         }
         // Whether it still answers is seen by its answer to a PING, one check later.
-        let mut is_silent = false;
+        let mut pinged_at: Option<Instant> = None;
         let mut check_at = Instant::now();
+        // The others may hear of a failover a moment later than this one.
+        let mut pause = CHECKS.0;
         loop {
             match wire.receive(check_at) {
                 Ok(message) => {
-                    is_silent = false;
+                    pinged_at = None;
                     if self.concerns_us(&message) {
                         check_at = Instant::now();
                     }
@@ -429,27 +532,34 @@ impl Shared {
                 Err(Fault::NoReply {
                     timed_out: true, ..
                 }) => {
-                    if is_silent {
-                        return Err(Fault::NotSent("no answer to PING".into()));
-                    }
-                    {
-                        let state = self.state.lock();
-                        match &state.writer {
-                            Some(writer) => send(writer, redis::cmd("PING"))?,
-                            None => return Ok(()),
+                    match pinged_at {
+                        Some(at) if at.elapsed() >= self.check_every => {
+                            return Err(Fault::NotSent("no answer to PING".into()));
+                        }
+                        Some(_) => {}
+                        None => {
+                            let state = self.state.lock();
+                            match &state.writer {
+                                Some(writer) => send(writer, redis::cmd("PING"))?,
+                                None => return Ok(()),
+                            }
+                            pinged_at = Some(Instant::now());
                         }
                     }
-                    is_silent = true;
-                    self.check();
-                    *unused = if self.is_used.swap(false, Ordering::Relaxed) {
-                        0
-                    } else {
-                        *unused + 1
-                    };
+                    let is_unsure = self.check();
+                    if self.is_used.swap(false, Ordering::Relaxed) {
+                        *unused = 0;
+                    } else if !is_unsure {
+                        *unused += 1;
+                    }
                     if *unused >= IDLE_CHECKS {
                         return Ok(());
                     }
-                    check_at = Instant::now() + self.check_every;
+                    pause = self
+                        .check_every
+                        .min(if is_unsure { pause * 2 } else { CHECKS.0 });
+                    let next = if is_unsure { pause } else { self.check_every };
+                    check_at = Instant::now() + next;
                 }
                 Err(fault) => return Err(fault.of_a_search()),
             }
@@ -502,12 +612,57 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_failover_is_right_and_then_the_majority() {
-        let of = |named: &[Named]| best_of(named).map(|it| it.host.clone());
+    fn the_first_master_is_that_of_the_latest_failover_and_then_of_the_majority() {
+        let of = |named: &[Named]| ranked(named, 3).first().map(|it| it.host.clone());
         assert_eq!(of(&[]), None);
-        let late = [named("old", 1), named("old", 1), named("new", 2)];
+        let late = [named("old", 1), named("new", 2), named("new", 2)];
         assert_eq!(of(&late), Some("new".to_owned()));
         let even = [named("b", 0), named("a", 0), named("b", 0)];
         assert_eq!(of(&even), Some("b".to_owned()));
+        // One alone is not enough if others agree.
+        let lone = [named("a", 1), named("b", 9), named("a", 1)];
+        assert_eq!(ranked(&lone, 3), [named("a", 1)]);
+        let two = [named("a", 1), named("b", 9)];
+        assert_eq!(ranked(&two, 3), [named("b", 9), named("a", 1)]);
+        assert_eq!(ranked(&two, 2), [named("b", 9), named("a", 1)]);
+    }
+
+    #[test]
+    fn who_overrules_what_is_believed() {
+        let (old, new, other) = (named("old", 4), named("new", 5), named("other", 6));
+        let over = |answers: &[&Named], configured| {
+            let answers: Vec<Named> = answers.iter().copied().cloned().collect();
+            overruled(&new, &answers, configured, true)
+        };
+        // Nobody, or those who know no more.
+        for answers in [
+            &[][..],
+            &[&new],
+            &[&old],
+            &[&old, &new],
+            &[&new, &new, &old],
+        ] {
+            assert_eq!(over(answers, 3), None, "{answers:?}");
+        }
+        // A later failover: from two, or from one of few.
+        assert_eq!(over(&[&other], 3), None);
+        assert_eq!(over(&[&other, &new, &new], 3), None);
+        assert_eq!(over(&[&other, &new, &other], 3), Some(other.clone()));
+        assert_eq!(over(&[&other, &new], 2), Some(other.clone()));
+        let later = other.since(7);
+        assert_eq!(over(&[&other, &later], 5), Some(other.clone()));
+        // The same server after a later failover.
+        let again = new.since(8);
+        assert_eq!(over(&[&again, &again], 3), Some(again));
+        // An earlier one: from most of those that there are.
+        assert_eq!(over(&[&old, &old], 3), Some(old.clone()));
+        assert_eq!(over(&[&old, &old], 5), None);
+        assert_eq!(over(&[&old], 2), None);
+        assert_eq!(over(&[&old], 1), Some(old.clone()));
+        let answers = [old.clone(), old];
+        assert_eq!(overruled(&new, &answers, 3, false), None);
+        // Sentinels that were set up anew begin to count anew.
+        let anew = new.since(0);
+        assert_eq!(over(&[&anew, &anew], 3), Some(anew));
     }
 }

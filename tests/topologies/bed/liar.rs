@@ -1,4 +1,4 @@
-//! A sentinel that names a server which is not the master.
+//! A sentinel that says what it is told to, true or not.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -8,26 +8,34 @@ use std::thread;
 
 use crate::kit::free_port;
 
-/// Answers as a sentinel does, and always names `answer`; drop cuts its connections.
+/// Answers as a sentinel does, and names the server that it is told to; drop cuts its connections.
 pub struct Liar {
     addr: SocketAddr,
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    answer: SocketAddr,
+    /// The master that it names, and the epoch of the failover that made it one.
+    answer: Mutex<(SocketAddr, u64)>,
+    is_silent: AtomicBool,
     asked: AtomicUsize,
     is_closed: AtomicBool,
     connections: Mutex<Vec<TcpStream>>,
 }
 
 impl Liar {
-    /// Starts a sentinel that names `answer`.
+    /// Starts a sentinel that names `answer`, with the epoch 0.
     pub fn naming(answer: SocketAddr) -> Liar {
+        Liar::naming_since(answer, 0)
+    }
+
+    /// Starts a sentinel that names `answer`, made master by the failover of this epoch.
+    pub fn naming_since(answer: SocketAddr, epoch: u64) -> Liar {
         let listener = TcpListener::bind(("127.0.0.1", free_port())).expect("a free port");
         let addr = listener.local_addr().expect("a bound address");
         let shared = Arc::new(Shared {
-            answer,
+            answer: Mutex::new((answer, epoch)),
+            is_silent: AtomicBool::new(false),
             asked: AtomicUsize::new(0),
             is_closed: AtomicBool::new(false),
             connections: Mutex::default(),
@@ -37,6 +45,9 @@ impl Liar {
             for stream in listener.incoming().map_while(Result::ok) {
                 if serving.is_closed.load(Ordering::SeqCst) {
                     return;
+                }
+                if serving.is_silent.load(Ordering::SeqCst) {
+                    continue;
                 }
                 let _ = stream.set_nodelay(true);
                 if let Ok(twin) = stream.try_clone() {
@@ -58,6 +69,23 @@ impl Liar {
         format!("redis://{}", self.addr)
     }
 
+    /// Lets it name this server from now on.
+    pub fn name(&self, answer: SocketAddr, epoch: u64) {
+        let mut told = self.shared.answer.lock();
+        *told.as_deref_mut().expect("nobody panics with it") = (answer, epoch);
+    }
+
+    /// Cuts its connections and closes new ones at once, until it [speaks](Liar::speak).
+    pub fn hush(&self) {
+        self.shared.is_silent.store(true, Ordering::SeqCst);
+        self.shared.cut();
+    }
+
+    /// Lets it answer again.
+    pub fn speak(&self) {
+        self.shared.is_silent.store(false, Ordering::SeqCst);
+    }
+
     /// How often it was asked for the master.
     pub fn asked(&self) -> usize {
         self.shared.asked.load(Ordering::SeqCst)
@@ -68,18 +96,21 @@ impl Drop for Liar {
     fn drop(&mut self) {
         self.shared.is_closed.store(true, Ordering::SeqCst);
         let _ = TcpStream::connect(self.addr);
-        let connections = self
-            .shared
-            .connections
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        for stream in &*connections {
-            let _ = stream.shutdown(Shutdown::Both);
-        }
+        self.shared.cut();
     }
 }
 
 impl Shared {
+    fn cut(&self) {
+        let mut connections = self
+            .connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        for stream in connections.drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
     fn talk(&self, mut stream: &TcpStream) {
         let mut reader = BufReader::new(stream);
         while let Some(words) = request(&mut reader) {
@@ -91,7 +122,8 @@ impl Shared {
 
     fn reply(&self, words: &[String]) -> String {
         let word = |index: usize| words.get(index).map_or("", String::as_str);
-        let (ip, port) = (self.answer.ip().to_string(), self.answer.port().to_string());
+        let (answer, epoch) = *self.answer.lock().expect("nobody panics with it");
+        let (ip, port) = (answer.ip().to_string(), answer.port().to_string());
         match (
             &*word(0).to_ascii_lowercase(),
             &*word(1).to_ascii_lowercase(),
@@ -112,7 +144,7 @@ impl Shared {
                 "role-reported",
                 "master",
                 "config-epoch",
-                "0",
+                &epoch.to_string(),
                 "num-slaves",
                 "0",
                 "quorum",
