@@ -34,9 +34,9 @@ use crate::wait::{Interrupt, Patience};
 /// |---|---|---|
 /// | `lock()` | [`lock`](Lock::lock), [`guard`](Lock::guard) | returns an error after [`outage_timeout`](crate::Builder::outage_timeout) without a usable answer |
 /// | `lock(lease, unit)` | `with_lease_time(lease)` then `lock()` | the lease never shortens an outer hold of the same thread |
-/// | `lockInterruptibly()` | [`lock_interruptibly`](Lock::lock_interruptibly) | the [`Interrupt`] is a value, not a property of the thread |
+/// | `lockInterruptibly()` | [`lock_interruptibly`](Lock::lock_interruptibly), [`guard_interruptibly`](Lock::guard_interruptibly) | the [`Interrupt`] is a value, not a property of the thread |
 /// | `tryLock()` | [`try_lock`](Lock::try_lock), [`try_guard`](Lock::try_guard) | |
-/// | `tryLock(wait, unit)` | [`try_lock_for`](Lock::try_lock_for), [`try_guard_for`](Lock::try_guard_for), [`try_lock_for_interruptibly`](Lock::try_lock_for_interruptibly) | |
+/// | `tryLock(wait, unit)` | [`try_lock_for`](Lock::try_lock_for), [`try_guard_for`](Lock::try_guard_for), [`try_lock_for_interruptibly`](Lock::try_lock_for_interruptibly), [`try_guard_for_interruptibly`](Lock::try_guard_for_interruptibly) | |
 /// | `tryLock(wait, lease, unit)` | `with_lease_time(lease)` then `try_lock_for(wait)` | |
 /// | `unlock()` | [`unlock`](Lock::unlock), [`Guard::unlock`] | `IllegalMonitorStateException` is [`Error::NotHeld`], or [`Error::Lost`] with the cause if it was held and lost |
 /// | `forceUnlock()` | [`force_unlock`](Lock::force_unlock) | |
@@ -202,11 +202,31 @@ impl Lock {
     ///
     /// As [`Lock::lock`].
     pub fn guard(&self) -> Result<Guard> {
-        loop {
-            if let Some(guard) = self.guarded(Patience::forever(None))? {
-                return Ok(guard);
-            }
-        }
+        self.guarded_forever(None)
+    }
+
+    /// Takes the lock as [`Lock::lock_interruptibly`] does, and returns a guard that unlocks it when dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Interrupted`], and as [`Lock::lock`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use redlatch::{Error, Interrupt};
+    ///
+    /// # let client = redlatch::Client::in_memory();
+    /// let lock = client.lock("lock:orders:42");
+    /// let interrupt = Interrupt::new();
+    /// let guard = lock.guard_interruptibly(&interrupt)?;
+    /// guard.unlock()?;
+    /// interrupt.raise();
+    /// assert!(matches!(lock.guard_interruptibly(&interrupt), Err(Error::Interrupted { .. })));
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
+    pub fn guard_interruptibly(&self, interrupt: &Interrupt) -> Result<Guard> {
+        self.guarded_forever(Some(interrupt))
     }
 
     /// Takes the lock if it is free now, and returns a guard; `None` if it is not free.
@@ -225,6 +245,20 @@ impl Lock {
     /// As [`Lock::try_lock_for`].
     pub fn try_guard_for(&self, wait: Duration) -> Result<Option<Guard>> {
         self.guarded(self.patience(wait, None)?)
+    }
+
+    /// Takes the lock, waiting for it at most `wait` or until `interrupt` is raised, and returns a guard; `None` if the
+    /// wait is over.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Interrupted`], and as [`Lock::try_lock_for`].
+    pub fn try_guard_for_interruptibly(
+        &self,
+        wait: Duration,
+        interrupt: &Interrupt,
+    ) -> Result<Option<Guard>> {
+        self.guarded(self.patience(wait, Some(interrupt))?)
     }
 
     /// Runs `work` under the lock, which is unlocked when it returns, with an error or not, or panics.
@@ -434,6 +468,14 @@ impl Lock {
             lock: Arc::clone(&self.entrance.key.name),
             wait,
         })
+    }
+
+    fn guarded_forever(&self, interrupt: Option<&Interrupt>) -> Result<Guard> {
+        loop {
+            if let Some(guard) = self.guarded(Patience::forever(interrupt))? {
+                return Ok(guard);
+            }
+        }
     }
 
     fn guarded(&self, patience: Patience<'_>) -> Result<Option<Guard>> {

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::line::Turn;
 use crate::signals::{Parker, Signals, Ticket, Wake};
 use crate::store::{Hearing, Subscription};
-use crate::sync::Mutex;
+use crate::sync::{Clock, Condvar, Mutex};
 
 /// An attempt may take this much longer than the wait time, so that a wait of zero still allows one round trip.
 const GRACE: Duration = Duration::from_millis(250);
@@ -47,7 +47,13 @@ const BURST_SPAN: Duration = Duration::from_millis(100);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt {
-    inner: Arc<Mutex<Raised>>,
+    inner: Arc<Signal>,
+}
+
+#[derive(Debug, Default)]
+struct Signal {
+    raised: Mutex<Raised>,
+    changed: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -64,8 +70,9 @@ impl Interrupt {
 
     /// Ends every wait that uses this interrupt, now and later.
     pub fn raise(&self) {
-        let mut raised = self.inner.lock();
+        let mut raised = self.inner.raised.lock();
         raised.is_raised = true;
+        self.inner.changed.notify_all();
         for parker in raised
             .waiting
             .drain(..)
@@ -77,11 +84,49 @@ impl Interrupt {
 
     /// Returns whether it was raised.
     pub fn is_raised(&self) -> bool {
-        self.inner.lock().is_raised
+        self.inner.raised.lock().is_raised
+    }
+
+    /// Waits until it is raised.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::{thread, time::Duration};
+    /// use redlatch::Interrupt;
+    ///
+    /// let stop = Interrupt::new();
+    /// let worker = thread::spawn({
+    ///     let stop = stop.clone();
+    ///     move || {
+    ///         // One step of work, and a pause that ends at once when it is time to stop.
+    ///         while !stop.wait_timeout(Duration::from_secs(60)) {}
+    ///     }
+    /// });
+    /// stop.raise();
+    /// stop.wait();
+    /// worker.join().unwrap();
+    /// ```
+    pub fn wait(&self) {
+        self.wait_until(None);
+    }
+
+    /// Waits until it is raised, at most this long. Returns whether it was raised.
+    pub fn wait_timeout(&self, timeout: Duration) -> bool {
+        // What cannot be expressed is for ever.
+        self.wait_until(Instant::now().checked_add(timeout))
+    }
+
+    fn wait_until(&self, deadline: Option<Instant>) -> bool {
+        let mut raised = self.inner.raised.lock();
+        while !raised.is_raised && !deadline.is_some_and(|at| Clock::look().has_passed(at)) {
+            raised = self.inner.changed.wait(raised, deadline);
+        }
+        raised.is_raised
     }
 
     fn attach(&self, parker: &Arc<Parker>) {
-        let mut raised = self.inner.lock();
+        let mut raised = self.inner.raised.lock();
         if raised.is_raised {
             parker.interrupt();
         } else {

@@ -1,8 +1,10 @@
 //! What the types promise.
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use redlatch::{Client, Error, Guard, Interrupt, Lock, Loss, RunError, VisitorId};
+use redlatch::{Client, Error, Guard, Interrupt, Lock, Loss, Losses, RunError, VisitorId};
 
 fn is_shared<T: Send + Sync + UnwindSafe + RefUnwindSafe>() {}
 fn is_cloned<T: Clone>() {}
@@ -16,6 +18,8 @@ fn handles_go_wherever_threads_go() {
     is_cloned::<Lock>();
     is_shared::<Interrupt>();
     is_cloned::<Interrupt>();
+    is_shared::<Losses>();
+    is_cloned::<Losses>();
     is_shared::<Loss>();
     is_shared::<VisitorId>();
     is_error::<Error>();
@@ -34,6 +38,32 @@ fn a_guard_stays_on_its_thread() {
     impl<T: ?Sized + Send> Stays<IsSend> for T {}
     impl<T: ?Sized + Sync> Stays<IsSync> for T {}
     <Guard as Stays<_>>::stays();
+}
+
+#[test]
+fn an_interrupt_is_waited_for_by_anybody() {
+    let interrupt = Interrupt::new();
+    let began = Instant::now();
+    assert!(!interrupt.wait_timeout(Duration::from_millis(50)));
+    assert!(began.elapsed() >= Duration::from_millis(50));
+    assert!(!interrupt.wait_timeout(Duration::ZERO));
+    thread::scope(|scope| {
+        let mut waiting: Vec<_> = (0..3)
+            .map(|_| scope.spawn(|| interrupt.wait_timeout(Duration::MAX)))
+            .collect();
+        waiting.push(scope.spawn(|| {
+            interrupt.clone().wait();
+            true
+        }));
+        thread::sleep(Duration::from_millis(50));
+        assert!(waiting.iter().all(|waiting| !waiting.is_finished()));
+        interrupt.raise();
+        for waiting in waiting {
+            assert!(waiting.join().unwrap());
+        }
+    });
+    interrupt.wait();
+    assert!(interrupt.wait_timeout(Duration::ZERO));
 }
 
 #[test]

@@ -62,6 +62,7 @@ laws! {
         an_unlock_wakes_a_waiter_of_the_same_client
         an_interrupt_ends_the_wait_and_leaves_nothing
         an_interrupt_that_was_raised_before_ends_the_wait_at_once
+        a_guard_can_be_waited_for_interruptibly
         the_watchdog_renews_past_the_lease
         an_unlocked_lock_is_not_renewed
         a_fixed_lease_is_not_renewed_and_ends
@@ -220,18 +221,24 @@ fn an_interrupt_ends_the_wait_and_leaves_nothing(place: &Place) {
     let lock = place.client().lock("orders");
     let other = place.client().lock("orders");
     lock.lock().unwrap();
-    for is_timed in [false, true] {
+    let minute = Duration::from_secs(60);
+    type Wait<'a> = &'a (dyn Fn(&Interrupt) -> Result<(), Error> + Sync);
+    let waits: [Wait<'_>; 4] = [
+        &|interrupt| other.lock_interruptibly(interrupt),
+        &|interrupt| other.guard_interruptibly(interrupt).map(drop),
+        &|interrupt| {
+            let got = other.try_lock_for_interruptibly(minute, interrupt);
+            got.map(drop)
+        },
+        &|interrupt| {
+            let got = other.try_guard_for_interruptibly(minute, interrupt);
+            got.map(drop)
+        },
+    ];
+    for wait in waits {
         let interrupt = Interrupt::new();
         thread::scope(|scope| {
-            let waiting = scope.spawn(|| {
-                if is_timed {
-                    other
-                        .try_lock_for_interruptibly(Duration::from_secs(60), &interrupt)
-                        .map(|_| ())
-                } else {
-                    other.lock_interruptibly(&interrupt)
-                }
-            });
+            let waiting = scope.spawn(|| wait(&interrupt));
             thread::sleep(ms(150));
             let raised = Instant::now();
             interrupt.raise();
@@ -256,6 +263,31 @@ fn an_interrupt_that_was_raised_before_ends_the_wait_at_once(place: &Place) {
     interrupt.raise();
     let error = lock.lock_interruptibly(&interrupt).unwrap_err();
     assert!(matches!(error, Error::Interrupted { .. }));
+    let error = lock.guard_interruptibly(&interrupt).unwrap_err();
+    assert!(matches!(error, Error::Interrupted { .. }));
+    let error = lock
+        .try_guard_for_interruptibly(ms(10), &interrupt)
+        .unwrap_err();
+    assert!(matches!(error, Error::Interrupted { .. }));
+    assert!(!lock.is_locked().unwrap());
+}
+
+fn a_guard_can_be_waited_for_interruptibly(place: &Place) {
+    let lock = place.client().lock("orders");
+    let interrupt = Interrupt::new();
+    let guard = lock.guard_interruptibly(&interrupt).unwrap();
+    let got = lock.try_guard_for_interruptibly(ms(10), &interrupt);
+    match got {
+        Ok(inner) => inner.unwrap().unlock().unwrap(),
+        Err(error) => assert!(matches!(error, Error::NotReentrant { .. }), "{error}"),
+    }
+    let other = place.client().lock("orders");
+    let got = elsewhere(|| {
+        let got = other.try_guard_for_interruptibly(ms(10), &interrupt);
+        got.unwrap().is_some()
+    });
+    assert!(!got);
+    guard.unlock().unwrap();
     assert!(!lock.is_locked().unwrap());
 }
 
