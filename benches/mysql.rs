@@ -37,7 +37,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
-use redlatch::{Changes, Check, Client, Error, RowTarget, Step, Versioned, Wait};
+use redlatch::mysql::{Changes, Check, RowTarget, Step, Versioned, Wait};
+use redlatch::{Client, Error};
 
 use kit::mariadb::{Database, MariaDb};
 

@@ -20,9 +20,10 @@ use std::process::{Child, Command, ExitCode};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::mysql::Conn;
-use redlatch::mysql::prelude::Queryable;
-use redlatch::{Changes, Check, Client, Lock, RowTarget, Step, Versioned};
+use mysql::Conn;
+use mysql::prelude::Queryable;
+use redlatch::mysql::{Changes, Check, RowTarget, Step, Versioned};
+use redlatch::{Client, Lock};
 
 type Failure = Box<dyn Error + Send + Sync>;
 

@@ -33,7 +33,7 @@
 //! |---|---|
 //! | `tracing` | spans for waits, events for acquired, contended, renewed, lost, unknown outcomes and reconnects (target `redlatch`) |
 //! | `tls` | `rediss://`: TLS to Redis, with rustls, authorities of your own and client certificates |
-//! | `mysql` | locks in a MySQL or MariaDB database: the same [`Lock`], with fencing numbers and transactions under it; row locks; optimistic updates |
+//! | `mysql` | locks in a MySQL or MariaDB database: the same [`Lock`], with fencing numbers and transactions under it; row locks; optimistic updates (module `mysql`) |
 //! | `test-util` | the module `testing`: control of the in-memory store and of the clock, for the tests of your program |
 
 #[cfg(not(unix))]
@@ -55,6 +55,8 @@ mod line;
 mod lock;
 mod loss;
 mod multi_lock;
+#[cfg(feature = "mysql")]
+pub mod mysql;
 pub mod redisson;
 mod redlock;
 #[cfg(feature = "mysql")]
@@ -71,6 +73,8 @@ mod trace;
 #[cfg(feature = "mysql")]
 mod transaction;
 #[cfg(feature = "mysql")]
+mod value;
+#[cfg(feature = "mysql")]
 mod versioned;
 mod wait;
 mod watchdog;
@@ -82,15 +86,7 @@ pub use guard::Guard;
 pub use lock::Lock;
 pub use loss::{Loss, LossCause, Losses, NoLoss};
 pub use multi_lock::MultiLock;
-#[cfg(feature = "mysql")]
-pub use mysql;
 pub use redlock::{Redlock, RedlockBuilder};
-#[cfg(feature = "mysql")]
-pub use row_lock::{Isolation, RowGuard, RowLock, RowTarget, Wait};
 pub use store::HealthWarning;
 pub use thread::current_thread_id;
-#[cfg(feature = "mysql")]
-pub use transaction::Tx;
-#[cfg(feature = "mysql")]
-pub use versioned::{Changes, Check, Outcome, Step, Versioned, VersionedRow};
 pub use wait::Interrupt;

@@ -7,8 +7,9 @@ use std::time::Duration;
 use crate::client::Client;
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::stores::mysql::{Ident, Keyed, MySql, Session, Value, Wish};
+use crate::stores::mysql::{Ident, Keyed, MySql, Session, Wish, to_driver};
 use crate::transaction::{IDLE_LIMIT, Tx};
+use crate::value::Value;
 
 /// Which rows are locked: those of a table by its primary key, or rows that are nothing but a name.
 #[derive(Clone, Debug)]
@@ -107,7 +108,8 @@ impl Isolation {
 ///
 /// ```no_run
 /// use std::time::Duration;
-/// use redlatch::{Client, RowTarget, Wait};
+/// use redlatch::Client;
+/// use redlatch::mysql::{RowTarget, Wait};
 ///
 /// let client = Client::open("mysql://app:secret@127.0.0.1/shop")?;
 /// let accounts = RowTarget::table("accounts", "id")?;
@@ -184,7 +186,7 @@ impl RowLock {
 impl fmt::Debug for RowLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RowLock")
-            .field("row", &self.target.subject(&self.key.as_sql(true)))
+            .field("row", &self.target.subject(&self.key.to_string()))
             .field("isolation", &self.isolation)
             .field("idle_limit", &self.idle_limit)
             .finish_non_exhaustive()
@@ -212,7 +214,8 @@ impl Client {
     /// # Examples
     ///
     /// ```no_run
-    /// # use redlatch::{Client, RowTarget, Wait};
+    /// # use redlatch::Client;
+    /// # use redlatch::mysql::{RowTarget, Wait};
     /// # let client = Client::open("mysql://app:secret@127.0.0.1/shop")?;
     /// let accounts = RowTarget::table("accounts", "id")?;
     /// let mut guard = client.lock_many(&accounts, [7, 3], Wait::Forever)?;
@@ -241,13 +244,14 @@ fn lock(
     idle_limit: Option<Duration>,
     wait: Wait,
 ) -> Result<RowGuard> {
-    let names: Vec<String> = keys.iter().map(|key| key.as_sql(true)).collect();
+    let names: Vec<String> = keys.iter().map(Value::to_string).collect();
     let subject = target.subject(&names.join(", "));
     let wish = Wish {
         isolation: isolation.as_sql(),
         idle_limit,
         wait: wait.limit(),
     };
+    let keys = keys.into_iter().map(to_driver).collect();
     let session = store(core, &subject)?.lock_rows(target.keyed.as_ref(), keys, &subject, wish)?;
     Ok(RowGuard {
         session,

@@ -9,7 +9,8 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::hold::Hold;
-use crate::stores::mysql::{FromRow, MySql, Params, Session, from_row};
+use crate::stores::mysql::{MySql, Session, params_to_driver, rows_from_driver};
+use crate::value::{FromRow, Params};
 
 /// A transaction that lies idle for this long is ended by the server, so that a holder that hangs does not block others.
 pub(crate) const IDLE_LIMIT: Duration = Duration::from_secs(60);
@@ -36,7 +37,8 @@ impl<'a> Tx<'a> {
         self.session.statement_timeout = timeout;
     }
 
-    /// Runs a statement with its parameters (`?` or `:name`), and returns how many rows it touched.
+    /// Runs a statement with its parameters (`?`, or `:name` with [`Params::named`]), and returns how many rows it
+    /// touched.
     ///
     /// # Errors
     ///
@@ -45,10 +47,13 @@ impl<'a> Tx<'a> {
     /// [`Error::Schema`] or [`Error::Sql`] with the server's words.
     pub fn exec(&mut self, statement: &str, params: impl Into<Params>) -> Result<u64> {
         self.allow(statement)?;
-        Ok(self.session.change(statement, params.into())?.1)
+        Ok(self
+            .session
+            .change(statement, params_to_driver(params.into()))?
+            .1)
     }
 
-    /// Runs a query and returns its rows, each as one value or as a tuple.
+    /// Runs a query and returns its rows, each as one value, a tuple or a [`Row`](crate::mysql::Row).
     ///
     /// # Errors
     ///
@@ -59,10 +64,13 @@ impl<'a> Tx<'a> {
         params: impl Into<Params>,
     ) -> Result<Vec<T>> {
         self.allow(statement)?;
-        let rows = self.session.select(statement, params.into())?;
-        rows.into_iter()
+        let rows = self
+            .session
+            .select(statement, params_to_driver(params.into()))?;
+        rows_from_driver(rows)
+            .into_iter()
             .map(|row| {
-                from_row(row).ok_or_else(|| Error::Unsupported {
+                T::from_row(row).map_err(|_| Error::Unsupported {
                     lock: Arc::clone(&self.subject),
                     reason: "a row of the answer is not of the type asked for".to_owned(),
                 })

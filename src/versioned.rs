@@ -9,7 +9,8 @@ use crate::client::Client;
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::row_lock::store;
-use crate::stores::mysql::{FromValue, Ident, Keyed, Lookup, MySql, Update, Value};
+use crate::stores::mysql::{Ident, Keyed, Lookup, MySql, Update, from_driver, to_driver};
+use crate::value::{FromValue, Value, typed};
 
 /// How an update notices that somebody else was faster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,13 +33,14 @@ pub enum Check {
 ///
 /// **A pure calculation needs none of this**: `UPDATE stock SET qty = qty - 1 WHERE id = ? AND qty >= 1` is one atomic
 /// statement, and on a row that many want it was measured at three times the speed. Use this when the new value takes
-/// code that SQL has no words for, or a look at something else; use a [`RowLock`](crate::RowLock) if a second try is
+/// code that SQL has no words for, or a look at something else; use a [`RowLock`](crate::mysql::RowLock) if a second try is
 /// dear.
 ///
 /// # Examples
 ///
 /// ```no_run
-/// use redlatch::{Changes, Check, Client, Error, Step};
+/// use redlatch::mysql::{Changes, Check, Step};
+/// use redlatch::{Client, Error};
 ///
 /// let client = Client::open("mysql://app:secret@127.0.0.1/shop")?;
 /// let stock = client.versioned("stock", "id", &["qty"], Check::Version("version".into()))?;
@@ -212,7 +214,7 @@ impl Versioned {
                 return Err(E::from(Error::RowNotFound {
                     lock: subject,
                     node: Arc::clone(self.store(&"".into())?.node()),
-                    key: key.as_sql(true),
+                    key: key.to_string(),
                 }));
             };
             attempts += 1;
@@ -258,14 +260,14 @@ impl Versioned {
     }
 
     fn subject(&self, key: &Value) -> Arc<str> {
-        let key: String = key.as_sql(true).chars().take(64).collect();
+        let key: String = key.to_string().chars().take(64).collect();
         format!("{}[{key}]", self.target.table.as_str()).into()
     }
 
     fn read(&self, key: &Value, subject: &Arc<str>) -> Result<Option<VersionedRow>> {
         let found = self.store(subject)?.read_row(&Lookup {
             target: &self.target,
-            key,
+            key: &to_driver(key.clone()),
             columns: &self.columns,
             check: &self.check_column,
             subject,
@@ -273,8 +275,8 @@ impl Versioned {
         Ok(found.map(|(values, seen)| VersionedRow {
             key: key.clone(),
             columns: Arc::clone(&self.columns),
-            values,
-            seen,
+            values: values.into_iter().map(from_driver).collect(),
+            seen: from_driver(seen),
         }))
     }
 
@@ -282,7 +284,7 @@ impl Versioned {
         let mut set = Vec::with_capacity(changes.0.len());
         for (name, value) in &changes.0 {
             match self.columns.iter().find(|column| column.is(name)) {
-                Some(column) => set.push((column, value)),
+                Some(column) => set.push((column, to_driver(value.clone()))),
                 None => {
                     return Err(Error::Unsupported {
                         lock: Arc::clone(subject),
@@ -296,13 +298,13 @@ impl Versioned {
         self.store(subject)?.write_row(&Update {
             lookup: Lookup {
                 target: &self.target,
-                key: &seen.key,
+                key: &to_driver(seen.key.clone()),
                 columns: &self.columns,
                 check: &self.check_column,
                 subject,
             },
             set: &set,
-            seen: &seen.seen,
+            seen: &to_driver(seen.seen.clone()),
             is_time: matches!(self.check, Check::UpdatedAt(_)),
         })
     }
@@ -317,21 +319,7 @@ impl VersionedRow {
     /// NULL is an `Option`.
     pub fn get<T: FromValue>(&self, column: &str) -> Result<T> {
         let at = self.columns.iter().position(|known| known.is(column));
-        let value = at.and_then(|at| self.values.get(at));
-        let unsupported = |reason| Error::Unsupported {
-            lock: column.into(),
-            reason,
-        };
-        let Some(value) = value else {
-            return Err(unsupported(format!(
-                "the column {column:?} is not one of those that Client::versioned was told"
-            )));
-        };
-        T::from_value_opt(value.clone()).map_err(|_| {
-            unsupported(format!(
-                "the value of the column {column:?} is not of the type asked for"
-            ))
-        })
+        typed(at.and_then(|at| self.values.get(at)), column)
     }
 
     /// Returns the key.

@@ -90,9 +90,9 @@ fn a_database_without_its_feature_is_told() {
 fn the_database_locks_go_wherever_threads_go() {
     fn is_shared_handle<T: Send + Sync + Clone>() {}
     fn is_send<T: Send>() {}
-    is_shared_handle::<redlatch::RowLock>();
-    is_shared_handle::<redlatch::Versioned>();
-    is_shared_handle::<redlatch::RowTarget>();
-    is_send::<redlatch::RowGuard>();
-    is_send::<redlatch::VersionedRow>();
+    is_shared_handle::<redlatch::mysql::RowLock>();
+    is_shared_handle::<redlatch::mysql::Versioned>();
+    is_shared_handle::<redlatch::mysql::RowTarget>();
+    is_send::<redlatch::mysql::RowGuard>();
+    is_send::<redlatch::mysql::VersionedRow>();
 }

@@ -11,6 +11,7 @@ mod rows;
 mod schema;
 mod session;
 mod sql;
+mod values;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -38,9 +39,9 @@ pub(crate) use schema::{Ident, Keyed};
 pub(crate) use session::Session;
 use sql::{BUSY, Statements};
 
-// What the public types of the database locks take and give.
-pub(crate) use ::mysql::prelude::{FromRow, FromValue};
-pub(crate) use ::mysql::{Params, Row, Value, params};
+pub(crate) use values::{from_driver, params_to_driver, rows_from_driver, to_driver};
+
+use ::mysql::{Params, Row, params};
 
 /// How often a request is sent anew because its clock turned out to be wrong, or a row was locked for a moment.
 const CORRECTIONS: u32 = 3;
@@ -497,11 +498,6 @@ struct Copies {
 enum Touch {
     Done { sent: Moment, fence: u64 },
     Gone(LossCause),
-}
-
-/// A row as one value or a tuple; `None` if it is not of that type.
-pub(crate) fn from_row<T: FromRow>(row: Row) -> Option<T> {
-    T::from_row_opt(row).ok()
 }
 
 fn lease_of(claim: &Claim) -> u64 {

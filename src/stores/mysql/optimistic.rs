@@ -21,7 +21,7 @@ pub(crate) struct Lookup<'a> {
 /// New values for a row that was read before.
 pub(crate) struct Update<'a> {
     pub(crate) lookup: Lookup<'a>,
-    pub(crate) set: &'a [(&'a Ident, &'a Value)],
+    pub(crate) set: &'a [(&'a Ident, Value)],
     pub(crate) seen: &'a Value,
     /// Whether the check is a time, not a number.
     pub(crate) is_time: bool,
@@ -61,11 +61,7 @@ impl MySql {
             .map(|(column, _)| format!("{} = ?", column.quoted()))
             .collect();
         assignments.push(self.next_check(update)?);
-        let mut params: Vec<Value> = update
-            .set
-            .iter()
-            .map(|(_, value)| (*value).clone())
-            .collect();
+        let mut params: Vec<Value> = update.set.iter().map(|(_, value)| value.clone()).collect();
         params.extend([key, update.seen.clone()]);
         // A time may be NULL before the first update. The check always changes, so the count of rows can be trusted
         // whatever it counts.

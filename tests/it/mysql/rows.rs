@@ -4,7 +4,8 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Client, Error, Isolation, RowGuard, RowTarget, Wait};
+use redlatch::mysql::{Isolation, RowGuard, RowTarget, Wait};
+use redlatch::{Client, Error};
 
 use super::{client, client_with, database};
 use crate::kit::{Database, MariaDb, ms};

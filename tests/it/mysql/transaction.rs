@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use redlatch::mysql::{DateTime, Params, Row, Span, Value};
 use redlatch::{Client, Error, LossCause};
 
 use super::{client, client_with, database};
@@ -246,4 +247,89 @@ fn the_transactions_of_many_holders_lose_nothing() {
         }
     });
     assert_eq!(qty(&database), 20);
+}
+
+#[test]
+fn values_of_every_type_come_back() {
+    let database = with_stock();
+    let client = client(&database);
+    let guard = client.lock("stock:1").guard().unwrap();
+    database.run(
+        "CREATE TABLE kinds (a TINYINT, b BIGINT UNSIGNED, c FLOAT, d DOUBLE, e DECIMAL(9, 2), f VARCHAR(20), \
+         g VARBINARY(20), h DATETIME(6), i TIME(6), j DATE, k INT NULL, l BOOLEAN)",
+    );
+    let at = DateTime {
+        year: 2024,
+        month: 2,
+        day: 29,
+        hour: 23,
+        minute: 59,
+        second: 58,
+        micros: 123_456,
+    };
+    let span = Span {
+        is_negative: true,
+        length: Duration::from_micros(100 * 3_600_000_000 + 1),
+    };
+    guard
+        .transaction(|tx| {
+            tx.exec(
+                "INSERT INTO kinds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    -128_i8,
+                    u64::MAX,
+                    0.5_f32,
+                    1e300,
+                    "-12.50",
+                    "größe",
+                    vec![0_u8, 255],
+                    at,
+                    span,
+                    "2024-02-29",
+                    None::<i32>,
+                    true,
+                ),
+            )?;
+            let row: Row = tx.query_first("SELECT * FROM kinds", ())?.unwrap();
+            assert_eq!(
+                row.columns().collect::<Vec<_>>().join(""),
+                "abcdefghijkl",
+                "{row:?}"
+            );
+            assert_eq!(row.get::<i8>("a")?, -128);
+            assert_eq!(row.get::<u64>("B")?, u64::MAX);
+            assert!(row.get::<u32>("b").is_err());
+            assert_eq!(row.get::<f32>("c")?, 0.5);
+            assert_eq!(row.get::<f64>("d")?, 1e300);
+            assert_eq!(row.get::<String>("e")?, "-12.50");
+            assert_eq!(row.get::<f64>("e")?, -12.5);
+            assert_eq!(row.get::<String>("f")?, "größe");
+            assert_eq!(row.get::<Vec<u8>>("g")?, [0, 255]);
+            assert!(row.get::<String>("g").is_err());
+            assert_eq!(row.get::<DateTime>("h")?, at);
+            assert_eq!(row.get::<Span>("i")?, span);
+            assert!(row.get::<Duration>("i").is_err());
+            assert_eq!(row.get::<DateTime>("j")?.day, 29);
+            assert_eq!(row.get::<Option<i32>>("k")?, None);
+            assert!(row.get::<i32>("k").is_err() && row.get::<i32>("absent").is_err());
+            assert!(row.get::<bool>("l")?);
+            // What came can be sent as it is.
+            let same: u64 = tx
+                .query_first(
+                    "SELECT COUNT(*) FROM kinds WHERE h = :h AND i = :i AND f = :f AND h = :h",
+                    Params::named([
+                        ("f", row.values()[5].clone()),
+                        ("h", row.values()[7].clone()),
+                        ("i", row.values()[8].clone()),
+                    ]),
+                )?
+                .unwrap();
+            assert_eq!(same, 1);
+            let pairs: Vec<(i64, Value)> = tx.query("SELECT a, k FROM kinds", [0_u8; 0])?;
+            assert_eq!(pairs, [(-128, Value::Null)]);
+            assert!(tx.query::<(i64,)>("SELECT a, k FROM kinds", ()).is_err());
+            assert!(tx.query::<i64>("SELECT a FROM kinds", (1,)).is_err());
+            Ok::<_, Error>(())
+        })
+        .unwrap();
 }

@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use mysql::prelude::Queryable;
-use redlatch::{Changes, Check, Error, Step, Versioned};
+use redlatch::mysql::{Changes, Check, Step, Versioned};
+use redlatch::{Client, Error};
 
-use super::{client, database};
+use super::{client, client_with, database};
 use crate::kit::{Database, MariaDb, ms};
 
 const WRITERS: u64 = 8;
@@ -28,7 +29,8 @@ fn qty(database: &Database<'_>) -> u64 {
 }
 
 fn versioned(database: &Database<'_>, check: Check) -> Versioned {
-    client(database)
+    // A busy machine may let a statement wait for a row longer than the server is told to.
+    client_with(database, Client::builder().command_timeout(ms(20_000)))
         .versioned("stock", "id", &["qty", "note"], check)
         .unwrap()
         .with_attempts(1000)

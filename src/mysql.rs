@@ -1,0 +1,24 @@
+//! The locks in a database beside [`Lock`](crate::Lock): on rows, and optimistic ones; and values, rows, transactions.
+//!
+//! A client opened with a `mysql://` URL hands them out: [`Client::row_lock`](crate::Client::row_lock),
+//! [`Client::lock_many`](crate::Client::lock_many), [`Client::versioned`](crate::Client::versioned) and
+//! [`Guard::transaction`](crate::Guard::transaction). No type of a database driver is in sight: statements take
+//! [`Params`], which tuples turn into, and rows come as tuples, single values or a [`Row`].
+//!
+//! ```no_run
+//! use redlatch::Client;
+//! use redlatch::mysql::{RowTarget, Wait};
+//!
+//! let client = Client::open("mysql://app:secret@127.0.0.1/shop")?;
+//! let accounts = RowTarget::table("accounts", "id")?;
+//! let mut guard = client.row_lock(&accounts, 42).lock(Wait::Forever)?;
+//! let found: Option<(String, i64)> = guard
+//!     .tx()
+//!     .query_first("SELECT owner, balance FROM accounts WHERE id = ?", (42,))?;
+//! # Ok::<(), redlatch::Error>(())
+//! ```
+
+pub use crate::row_lock::{Isolation, RowGuard, RowLock, RowTarget, Wait};
+pub use crate::transaction::Tx;
+pub use crate::value::{DateTime, FromRow, FromValue, Params, Row, Span, Value};
+pub use crate::versioned::{Changes, Check, Outcome, Step, Versioned, VersionedRow};

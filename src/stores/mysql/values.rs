@@ -1,0 +1,103 @@
+//! Values, rows and parameters as the driver knows them, and as this library does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::mysql::{Params as DriverParams, Row as DriverRow, Value as DriverValue};
+
+use crate::value::{DateTime, Given, Params, Row, Span, Value};
+
+pub(crate) fn to_driver(value: Value) -> DriverValue {
+    match value {
+        Value::Null => DriverValue::NULL,
+        Value::Bytes(bytes) => DriverValue::Bytes(bytes),
+        Value::Int(number) => DriverValue::Int(number),
+        Value::UInt(number) => DriverValue::UInt(number),
+        Value::Float(number) => DriverValue::Float(number),
+        Value::Double(number) => DriverValue::Double(number),
+        Value::DateTime(at) => DriverValue::Date(
+            at.year, at.month, at.day, at.hour, at.minute, at.second, at.micros,
+        ),
+        Value::Time(span) => {
+            let seconds = span.length.as_secs();
+            // Each is the rest of a division by 60 or 24.
+            let part = |number: u64| u8::try_from(number).unwrap_or(u8::MAX);
+            DriverValue::Time(
+                span.is_negative,
+                // A server takes 34 days at most, and refuses what is longer.
+                u32::try_from(seconds / 86_400).unwrap_or(u32::MAX),
+                part(seconds / 3600 % 24),
+                part(seconds / 60 % 60),
+                part(seconds % 60),
+                span.length.subsec_micros(),
+            )
+        }
+    }
+}
+
+pub(crate) fn from_driver(value: DriverValue) -> Value {
+    match value {
+        DriverValue::NULL => Value::Null,
+        DriverValue::Bytes(bytes) => Value::Bytes(bytes),
+        DriverValue::Int(number) => Value::Int(number),
+        DriverValue::UInt(number) => Value::UInt(number),
+        DriverValue::Float(number) => Value::Float(number),
+        DriverValue::Double(number) => Value::Double(number),
+        DriverValue::Date(year, month, day, hour, minute, second, micros) => {
+            Value::DateTime(DateTime {
+                year,
+                month,
+                day,
+                hour,
+                minute,
+                second,
+                micros,
+            })
+        }
+        DriverValue::Time(is_negative, days, hours, minutes, seconds, micros) => {
+            let hours = u64::from(days) * 24 + u64::from(hours);
+            let seconds = (hours * 60 + u64::from(minutes)) * 60 + u64::from(seconds);
+            Value::Time(Span {
+                is_negative,
+                length: Duration::from_secs(seconds) + Duration::from_micros(micros.into()),
+            })
+        }
+    }
+}
+
+pub(crate) fn params_to_driver(params: Params) -> DriverParams {
+    match params.0 {
+        Given::Nothing => DriverParams::Empty,
+        Given::InOrder(values) => {
+            DriverParams::Positional(values.into_iter().map(to_driver).collect())
+        }
+        Given::ByName(values) => DriverParams::Named(
+            values
+                .into_iter()
+                .map(|(name, value)| (name.into_bytes(), to_driver(value)))
+                .collect(),
+        ),
+    }
+}
+
+/// The rows of one answer.
+pub(crate) fn rows_from_driver(rows: Vec<DriverRow>) -> Vec<Row> {
+    let columns: Arc<[String]> = match rows.first() {
+        Some(row) => row
+            .columns_ref()
+            .iter()
+            .map(|column| column.name_str().into_owned())
+            .collect(),
+        None => Arc::default(),
+    };
+    rows.into_iter()
+        .map(|row| Row {
+            columns: Arc::clone(&columns),
+            // Not the `unwrap` that panics: it takes a row apart.
+            values: DriverRow::unwrap(row)
+                .into_iter()
+                .map(from_driver)
+                .collect(),
+        })
+        .collect()
+}
