@@ -91,6 +91,7 @@ pub(crate) struct Claim {
     pub(crate) visitor: VisitorId,
     /// The hold count as this process knows it; 0 before a hold begins.
     pub(crate) count: u32,
-    /// How long the hold is to last, counted from the send: the latest end that any live lease of it counts on.
+    /// How long the hold is to last, counted from the send: the latest end that any live lease of it counts on. Where the
+    /// hold is given back, how long it may last in the store if that does not get there.
     pub(crate) lease: Duration,
 }

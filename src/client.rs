@@ -20,8 +20,8 @@ use crate::watchdog::OnLost;
 
 /// A connection to where the locks are kept, shared by all its clones, locks and guards.
 ///
-/// It has a random uuid, a pool of connections, a renewal thread and a thread that listens for unlock messages; both
-/// start when they are first needed. [`Builder`] makes one of sentinels, of a cluster, or of a master and its replicas. Dropping the last clone, lock and guard does what [`Client::shutdown`] does.
+/// It has a random uuid, a pool of connections, threads that look after holds and renew them, and one that listens for
+/// unlock messages; all start when they are first needed. [`Builder`] makes one of sentinels, of a cluster, or of a master and its replicas. Dropping the last clone, lock and guard does what [`Client::shutdown`] does.
 ///
 /// # Examples
 ///
@@ -167,8 +167,13 @@ impl Client {
 
     /// Ends every wait with [`Error::Closed`], stops renewing, and joins the threads.
     ///
+    /// It returns within one [`command_timeout`](Builder::command_timeout) and 250 ms, whatever the server or a hook does:
+    /// a call that hangs is left to itself, losses that the [`on_lost`](Builder::on_lost) hook was not told of by then are
+    /// not told any more, nor are releases in doubt sent on. The drop of the last handle keeps to the same.
+    ///
     /// Holds are not freed under the feet of threads that still work: `unlock` goes on working, what is not unlocked
-    /// ends with its lease. Listeners of a loss hear [`LossCause::Closed`](crate::LossCause::Closed).
+    /// ends with its lease. Listeners of a loss hear [`LossCause::Closed`](crate::LossCause::Closed), those that come later,
+    /// too.
     pub fn shutdown(&self) {
         self.core.shut_down();
     }

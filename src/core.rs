@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::claim::Kind;
@@ -12,7 +13,10 @@ use crate::store::Store;
 #[cfg(feature = "mysql")]
 use crate::stores::mysql::MySql;
 use crate::thread::ThreadToken;
-use crate::watchdog::{OnLost, Watchdog};
+use crate::watchdog::{OnLost, Watchdog, join};
+
+/// The end of a client may take this much longer than one command.
+const GRACE: Duration = Duration::from_millis(250);
 
 /// One client. It ends with the last of its handles.
 pub(crate) struct Core {
@@ -120,9 +124,17 @@ impl Core {
         if self.is_forked() || self.is_shut_down.swap(true, Ordering::AcqRel) {
             return;
         }
+        let until = self.until();
+        let at_last = until + GRACE;
         self.store.signals().close();
-        self.watchdog.stop();
-        self.store.close();
+        self.watchdog.stop(until, at_last);
+        let store = Arc::clone(&self.store);
+        // It waits for threads that may look a name up, which nothing can end.
+        let named = thread::Builder::new().name("redlatch-close".to_owned());
+        match named.spawn(move || store.close()) {
+            Ok(closing) => join(closing, at_last),
+            Err(_) => self.store.close(),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::claim::Claim;
 use crate::clock::Moment;
 use crate::core::{Core, Offer};
 use crate::error::{Error, Result};
-use crate::hold::{Hold, Lease, LevelId, Return, SHORTEST_LEASE};
+use crate::hold::{Hold, Launch, Lease, LevelId, Return, SHORTEST_LEASE};
 use crate::line::{Place, Turn};
 use crate::loss::LossCause;
 use crate::signals::Parker;
@@ -123,6 +123,7 @@ impl Entrance {
             Attempt::Granted { sent, fence } => {
                 let guarded = self.core.watchdog.guarded();
                 let hold = Hold::new(&claim, me.id, me.life(), guarded, self.lease, sent);
+                let hold = hold.in_parts(self.core.store.has_parts());
                 let hold = Arc::new(hold.with_fence(fence));
                 if !hold.is_valid() {
                     // The answer came after all that it could have been good for.
@@ -170,10 +171,18 @@ impl Entrance {
                 lock: Arc::clone(&self.key.name),
             });
         }
-        let claim = hold.reentry(self.lease);
-        match self.core.store.acquire(&claim, until)? {
+        let (claim, launch) = hold.reentry(self.lease, until);
+        let attempt = self.core.store.acquire(&claim, until);
+        let attempt = attempt.inspect_err(|error| {
+            if error.is_ambiguous() {
+                hold.unanswered(launch);
+            } else {
+                hold.not_done(launch);
+            }
+        });
+        match attempt? {
             Attempt::Granted { sent, .. } => {
-                let Some(level) = hold.entered(&claim, self.lease, sent) else {
+                let Some(level) = hold.entered(&claim, launch, self.lease, sent) else {
                     // It has ended here while the request was under way, and must not last on in the store.
                     self.core.watchdog.settle(claim.doubt(0));
                     return Ok(None);
@@ -194,7 +203,7 @@ impl Entrance {
             }
             // The outer hold goes on with the count it has; the request, if it ran, changed no more than that count.
             Attempt::Unknown { error, .. } => {
-                hold.reentry_unknown();
+                hold.reentry_unknown(launch);
                 Err(error)
             }
         }
@@ -227,21 +236,11 @@ impl Entrance {
                 thread: current_thread_id(),
             }),
             Return::Whole(claim) => self.release(hold, &claim, until),
-            Return::Part(claim, sent) => match self.core.store.release_level(&claim, until) {
-                Ok(Release::Done { .. }) => {
-                    hold.confirmed(&claim, sent, Moment::now());
-                    self.core.watchdog.rewatch(hold);
-                    Ok(())
-                }
-                Ok(Release::NotHeld(cause)) => {
-                    self.core.watchdog.lose(hold, cause.clone());
-                    Err(hold.lost_error(cause))
-                }
-                Ok(Release::Unknown { error, .. }) | Err(error) => {
-                    self.core.watchdog.rewatch(hold);
-                    Err(error)
-                }
-            },
+            Return::Part(claim, launch) => {
+                // Its validity may end while the answer is waited for.
+                self.core.watchdog.rewatch(hold);
+                self.give_level_back(hold, &claim, launch, until)
+            }
             Return::Expired(claim) => {
                 // The remaining levels had leases that are over: they learn it now, and others need not wait.
                 self.core.watchdog.lose(hold, LossCause::LeaseEnded);
@@ -253,6 +252,31 @@ impl Entrance {
             me.held.settle(&self.key, hold);
         }
         outcome
+    }
+
+    fn give_level_back(
+        &self,
+        hold: &Arc<Hold>,
+        claim: &Claim,
+        launch: Launch,
+        until: Instant,
+    ) -> Result<()> {
+        match self.core.store.release_level(claim, until) {
+            Ok(Release::Done { .. }) => {
+                hold.confirmed(launch, Moment::now());
+                self.core.watchdog.rewatch(hold);
+                Ok(())
+            }
+            Ok(Release::NotHeld(cause)) => {
+                self.core.watchdog.lose(hold, cause.clone());
+                Err(hold.lost_error(cause))
+            }
+            Ok(Release::Unknown { error, .. }) | Err(error) => {
+                hold.unanswered(launch);
+                self.core.watchdog.rewatch(hold);
+                Err(error)
+            }
+        }
     }
 
     fn release(&self, hold: &Hold, claim: &Claim, until: Instant) -> Result<()> {
@@ -343,8 +367,8 @@ impl Entrance {
                 let guarded = self.core.watchdog.guarded();
                 let heir = Hold::new(&next, *thread, life.clone(), guarded, *lease, sent);
                 let heir = Arc::new(heir.with_fence(fence));
-                trace::acquired(&next.name, &next.visitor);
                 self.core.watchdog.watch(&heir);
+                trace::acquired(&next.name, &next.visitor);
                 if let Err(heir) = chosen.grant(heir, others_wait) {
                     self.take_back(&heir, next, until);
                 }

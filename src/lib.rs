@@ -42,6 +42,7 @@ compile_error!("redlatch runs on Unix systems only");
 pub mod acl;
 mod ballot;
 mod claim;
+mod clearing;
 mod client;
 mod clock;
 mod core;

@@ -91,7 +91,7 @@ impl Redlock {
         self.core.store.check(self.core.until())
     }
 
-    /// Ends every wait with [`Error::Closed`], stops renewing, and joins the thread. See [`Client::shutdown`].
+    /// Ends every wait with [`Error::Closed`], stops renewing, and joins the threads. See [`Client::shutdown`].
     ///
     /// The clients of the nodes go on.
     pub fn shutdown(&self) {

@@ -46,6 +46,26 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Frees what a request without an answer may have left. Returns whether it is settled for good.
     fn withdraw(&self, doubt: &mut Doubt, until: Instant) -> Result<bool>;
 
+    /// [`Store::withdraw`] for many that one [`Store::keeper`] has. Returns what came of each in order; of the last ones
+    /// nothing, if one before them had no answer or there was no time left for them.
+    fn withdraw_all(&self, doubts: &mut [&mut Doubt], until: Instant) -> Vec<Result<bool>> {
+        let mut outcomes = Vec::with_capacity(doubts.len());
+        for doubt in doubts {
+            let outcome = self.withdraw(doubt, until);
+            let is_silent = matches!(&outcome, Err(error) if error.may_pass());
+            outcomes.push(outcome);
+            if is_silent || Instant::now() >= until {
+                break;
+            }
+        }
+        outcomes
+    }
+
+    /// What has the lock of this name, of all that can fail alone.
+    fn keeper(&self, _name: &str) -> Arc<str> {
+        self.node()
+    }
+
     /// Frees the lock whoever holds it. Returns whether somebody did.
     fn force_release(&self, kind: Kind, name: &Arc<str>, until: Instant) -> Result<bool>;
 
@@ -341,7 +361,7 @@ impl Doubt {
             name: Arc::clone(name),
             visitor: visitor.clone(),
             not_after: SmallVec::new(),
-            ends: Moment::now() + lease.max(LEAST_DOUBT),
+            ends: Moment::now() + lease + LONGEST_WAY,
         }
     }
 
@@ -355,8 +375,8 @@ impl Doubt {
 /// The expiry of a request that has left nothing.
 pub(crate) const SETTLED: i64 = i64::MIN;
 
-/// A release claims no lease, and what it was to free may have any.
-const LEAST_DOUBT: Duration = Duration::from_secs(30);
+/// A request without an answer may take this long to arrive, and its lease counts from then.
+const LONGEST_WAY: Duration = Duration::from_secs(30);
 
 /// What the store says about one lock.
 #[derive(Debug, Default)]

@@ -22,8 +22,6 @@ type Entries<T> = BTreeMap<Instant, SmallVec<[T; 1]>>;
 #[derive(Debug)]
 struct Inner<T> {
     entries: Entries<T>,
-    /// Those that somebody waits to hear of, apart, so that the first of them is found at once.
-    urgent: Entries<T>,
     len: usize,
     /// How many entries were cancelled and still lie there.
     stale: usize,
@@ -37,9 +35,6 @@ struct Inner<T> {
 pub(crate) trait Timed {
     /// Whether an entry that was made for `due` still counts.
     fn is_due_at(&self, due: Instant) -> bool;
-
-    /// Whether somebody waits to hear that it is due.
-    fn is_urgent(&self) -> bool;
 }
 
 impl<T> Default for Timer<T> {
@@ -47,7 +42,6 @@ impl<T> Default for Timer<T> {
         Timer {
             inner: Mutex::new(Inner {
                 entries: Entries::new(),
-                urgent: Entries::new(),
                 len: 0,
                 stale: 0,
                 alarm: None,
@@ -64,20 +58,19 @@ impl<T: Timed> Timer<T> {
     const SWEEP_FROM: usize = 64;
 
     /// Adds an entry. The thread is woken only if it would sleep past it, so that a lock which is taken and freed
-    /// within its renewal period costs no wake-up.
-    pub(crate) fn schedule(&self, due: Instant, item: T) {
+    /// within its renewal period costs no wake-up. Returns false, and adds nothing, after [`Timer::close`].
+    pub(crate) fn schedule(&self, due: Instant, item: T) -> bool {
         let mut inner = self.inner.lock();
+        if inner.closed {
+            return false;
+        }
         inner.len += 1;
-        let entries = if item.is_urgent() {
-            &mut inner.urgent
-        } else {
-            &mut inner.entries
-        };
-        entries.entry(due).or_default().push(item);
+        inner.entries.entry(due).or_default().push(item);
         let oversleeps = inner.asleep && inner.alarm.is_none_or(|alarm| due < alarm);
         if oversleeps && !planted("an earlier entry wakes nobody") {
             self.changed.notify_one();
         }
+        true
     }
 
     /// Notes that one entry no longer counts (its `is_due_at` is false from now on).
@@ -87,13 +80,11 @@ impl<T: Timed> Timer<T> {
         if inner.stale > Self::SWEEP_FROM && inner.stale > inner.len / 2 {
             let inner = &mut *inner;
             let mut left = 0;
-            for entries in [&mut inner.entries, &mut inner.urgent] {
-                entries.retain(|due, items| {
-                    items.retain(|item| item.is_due_at(*due));
-                    left += items.len();
-                    !items.is_empty()
-                });
-            }
+            inner.entries.retain(|due, items| {
+                items.retain(|item| item.is_due_at(*due));
+                left += items.len();
+                !items.is_empty()
+            });
             inner.len = left;
             inner.stale = 0;
         }
@@ -111,24 +102,19 @@ impl<T: Timed> Timer<T> {
             let clock = Clock::look();
             let mut due = Vec::new();
             let state = &mut *inner;
-            for entries in [&mut state.urgent, &mut state.entries] {
-                while let Some(first) = entries.first_entry()
-                    && clock.has_passed(*first.key())
-                {
-                    let (at, items) = first.remove_entry();
-                    state.len -= items.len();
-                    let before = due.len() + items.len();
-                    due.extend(items.into_iter().filter(|item| item.is_due_at(at)));
-                    state.stale = state.stale.saturating_sub(before - due.len());
-                }
+            while let Some(first) = state.entries.first_entry()
+                && clock.has_passed(*first.key())
+            {
+                let (at, items) = first.remove_entry();
+                state.len -= items.len();
+                let before = due.len() + items.len();
+                due.extend(items.into_iter().filter(|item| item.is_due_at(at)));
+                state.stale = state.stale.saturating_sub(before - due.len());
             }
             if !due.is_empty() {
                 return Some(due);
             }
-            let next = [&inner.urgent, &inner.entries]
-                .into_iter()
-                .filter_map(|entries| entries.keys().next().copied())
-                .min();
+            let next = inner.entries.keys().next().copied();
             inner.alarm = next;
             inner.asleep = true;
             inner = self.changed.wait(inner, next);
@@ -136,22 +122,10 @@ impl<T: Timed> Timer<T> {
         }
     }
 
-    /// When the first urgent entry falls due.
-    pub(crate) fn first_urgent(&self) -> Option<Instant> {
-        first(&self.inner.lock().urgent)
-    }
-
-    /// When the first entry of any kind falls due.
-    pub(crate) fn first(&self) -> Option<Instant> {
-        let inner = self.inner.lock();
-        let firsts = [first(&inner.urgent), first(&inner.entries)];
-        firsts.into_iter().flatten().min()
-    }
-
     /// Visits every entry that still counts.
     pub(crate) fn each(&self, mut visit: impl FnMut(&T)) {
         let inner = self.inner.lock();
-        for (due, items) in inner.entries.iter().chain(&inner.urgent) {
+        for (due, items) in &inner.entries {
             for item in items.iter().filter(|item| item.is_due_at(*due)) {
                 visit(item);
             }
@@ -163,12 +137,8 @@ impl<T: Timed> Timer<T> {
         self.inner.lock().closed = true;
         self.changed.notify_one();
     }
-}
 
-/// When the first entry that still counts falls due.
-fn first<T: Timed>(entries: &Entries<T>) -> Option<Instant> {
-    let counts = |(due, items): &(&Instant, &SmallVec<[T; 1]>)| {
-        items.iter().any(|item| item.is_due_at(**due))
-    };
-    entries.iter().find(counts).map(|(due, _)| *due)
+    pub(crate) fn is_closed(&self) -> bool {
+        self.inner.lock().closed
+    }
 }

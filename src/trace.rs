@@ -1,5 +1,7 @@
 //! All that this library tells `tracing`: one span for a wait, one for a hold, and these events; nothing without the
 //! feature. The target is `redlatch`.
+//!
+//! A subscriber is code of the user. What it does wrong stays its own affair: no panic of it gets out of here.
 
 use std::fmt::Display;
 
@@ -8,7 +10,7 @@ macro_rules! events {
     ($($level:ident $name:ident($($field:ident),*) $text:literal;)*) => {$(
         pub(crate) fn $name($($field: &dyn Display),*) {
             #[cfg(feature = "tracing")]
-            tracing::$level!(target: "redlatch", $($field = %$field,)* $text);
+            contain(|| tracing::$level!(target: "redlatch", $($field = %$field,)* $text));
             #[cfg(not(feature = "tracing"))]
             let _ = ($($field,)*);
         }
@@ -38,18 +40,33 @@ events! {
     warn preflight(warning) "found by preflight";
 }
 
+/// Runs what calls a subscriber; `None` if that panics.
+#[cfg(feature = "tracing")]
+fn contain<T>(tell: impl FnOnce() -> T) -> Option<T> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(tell)).ok()
+}
+
 /// The span of a wait, entered until it is dropped.
 #[derive(Debug)]
 pub(crate) struct WaitSpan {
     #[cfg(feature = "tracing")]
-    _span: tracing::span::EnteredSpan,
+    span: Option<tracing::span::EnteredSpan>,
+}
+
+#[cfg(feature = "tracing")]
+impl Drop for WaitSpan {
+    fn drop(&mut self) {
+        contain(|| drop(self.span.take()));
+    }
 }
 
 impl WaitSpan {
     #[cfg(feature = "tracing")]
     pub(crate) fn enter(lock: &str, thread: u64) -> WaitSpan {
         WaitSpan {
-            _span: tracing::debug_span!(target: "redlatch", "wait", lock, thread).entered(),
+            span: contain(|| {
+                tracing::debug_span!(target: "redlatch", "wait", lock, thread).entered()
+            }),
         }
     }
 
@@ -63,14 +80,21 @@ impl WaitSpan {
 #[derive(Debug)]
 pub(crate) struct HoldSpan {
     #[cfg(feature = "tracing")]
-    _span: tracing::Span,
+    span: Option<tracing::Span>,
+}
+
+#[cfg(feature = "tracing")]
+impl Drop for HoldSpan {
+    fn drop(&mut self) {
+        contain(|| drop(self.span.take()));
+    }
 }
 
 impl HoldSpan {
     #[cfg(feature = "tracing")]
     pub(crate) fn open(lock: &str, visitor: &dyn Display) -> HoldSpan {
         HoldSpan {
-            _span: tracing::debug_span!(target: "redlatch", "hold", lock, %visitor),
+            span: contain(|| tracing::debug_span!(target: "redlatch", "hold", lock, %visitor)),
         }
     }
 

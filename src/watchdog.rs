@@ -1,32 +1,40 @@
-//! The renewal thread: one per client, with one timer heap of holds.
+//! What looks after the holds of one client: one timer heap of them, and the threads around it.
 //!
-//! It renews what is to be renewed at a third of its lease, notices when a validity ends, tells holders of their loss,
-//! and clears up after requests that got no answer. Nothing here knows what a store is made of.
+//! | thread | does | waits for |
+//! |---|---|---|
+//! | `redlatch-watch` | notices when a validity ends and tells it, says what is to be renewed | the timer alone |
+//! | `redlatch-renew` | renews, at a third of the lease | the store |
+//! | `redlatch-release` | releases what requests without an answer may have left, see `clearing.rs` | the store |
+//! | `redlatch-check` | looks once at the server's settings, with the feature `tracing` | the store |
+//! | `redlatch-on-lost` | runs the user's hook | the hook |
+//!
+//! None waits for another, so news of an end come when it comes, and nothing but renewals delays renewals. Nothing here
+//! knows what a store is made of.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use parking_lot::Mutex;
 
+use crate::clearing::Clearing;
 use crate::clock::Now;
 use crate::core::Offer;
 use crate::error::{Error, Result};
-use crate::hold::{Begun, Hold};
+use crate::hold::{Begun, Duty, Hold, Look};
 use crate::line::Lines;
 use crate::loss::{Loss, LossCause};
 use crate::store::{Doubt, Renewal, Store};
 use crate::timer::{Timed, Timer};
 use crate::trace;
-use crate::wait::Backoff;
 
 /// What is called when a hold is lost.
 pub(crate) type OnLost = Arc<dyn Fn(&Loss) + Send + Sync>;
 
-/// A silent server may delay the news of an end of validity by no more than this.
-const LATEST_NEWS: Duration = Duration::from_millis(100);
+/// After this time it is tried again to start a thread for which there was no room.
+const ROOM_AGAIN: Duration = Duration::from_millis(200);
 
 pub(crate) struct Watchdog {
     shared: Arc<Shared>,
@@ -47,13 +55,20 @@ struct Shared {
     lines: Arc<Lines<Offer, Arc<Hold>>>,
     command_timeout: Duration,
     timer: Timer<Job>,
-    /// False once the thread has died: nothing is renewed any more, so nothing is valid.
+    clearing: Arc<Clearing>,
+    /// False once a thread has died: nothing is renewed any more, so nothing is valid.
     guarded: Arc<AtomicBool>,
-    /// The holds taken out of the timer for the present round, to be told if the round ends in a panic.
-    in_hand: Mutex<Arc<Vec<Arc<Hold>>>>,
-    news: Mutex<Option<Sender<Loss>>>,
+    news: Mutex<Hook>,
     #[cfg(feature = "test-util")]
     die: AtomicBool,
+}
+
+/// The way to the user's hook.
+#[derive(Default)]
+struct Hook {
+    sender: Option<Sender<Loss>>,
+    /// After the client's end the hook is called until then.
+    until: Option<Instant>,
 }
 
 /// What the timer holds.
@@ -63,36 +78,16 @@ enum Job {
     Renew(Arc<Hold>),
     /// The validity of a hold ends.
     End(Arc<Hold>),
-    /// A request without an answer is to be cleared up after.
-    Settle(Box<Settling>),
-}
-
-/// A doubt, and when it is worth asking again.
-#[derive(Debug)]
-struct Settling {
-    doubt: Doubt,
-    backoff: Backoff,
-}
-
-impl Job {
-    fn settle(doubt: Doubt) -> Job {
-        Job::Settle(Box::new(Settling {
-            doubt,
-            backoff: Backoff::default(),
-        }))
-    }
+    /// Threads are to be started for which there was no room.
+    Staff,
 }
 
 impl Timed for Job {
     fn is_due_at(&self, due: Instant) -> bool {
         match self {
             Job::Renew(hold) | Job::End(hold) => hold.is_due_at(due),
-            Job::Settle(_) => true,
+            Job::Staff => true,
         }
-    }
-
-    fn is_urgent(&self) -> bool {
-        matches!(self, Job::End(_))
     }
 }
 
@@ -105,12 +100,12 @@ impl Watchdog {
     ) -> Watchdog {
         Watchdog {
             shared: Arc::new(Shared {
+                clearing: Arc::new(Clearing::new(Arc::clone(&store), command_timeout)),
                 store,
                 lines,
                 command_timeout,
                 timer: Timer::default(),
                 guarded: Arc::new(AtomicBool::new(true)),
-                in_hand: Mutex::default(),
                 news: Mutex::default(),
                 #[cfg(feature = "test-util")]
                 die: AtomicBool::new(false),
@@ -121,7 +116,7 @@ impl Watchdog {
         }
     }
 
-    /// Starts the thread if it does not run yet. Called before a lock is asked for, so that none is taken that could
+    /// Starts the threads if they do not run yet. Called before a lock is asked for, so that none is taken that could
     /// not be kept.
     pub(crate) fn ensure_running(&self, lock: &Arc<str>) -> Result<()> {
         let died = |reason: String| Error::WatchdogDied {
@@ -143,27 +138,41 @@ impl Watchdog {
         if self.running.load(Ordering::Acquire) {
             return Ok(());
         }
+        let mut spawn = |name: &str, run: Box<dyn FnOnce() + Send>| -> Result<()> {
+            let named = thread::Builder::new().name(name.to_owned());
+            let started = named.spawn(run);
+            threads
+                .handles
+                .push(started.map_err(|error| died(error.to_string()))?);
+            Ok(())
+        };
+        // If there is no room for one, those before it end at once, because what they wait at is closed.
         if let Some(on_lost) = &self.on_lost {
-            let on_lost = Arc::clone(on_lost);
+            let (on_lost, shared) = (Arc::clone(on_lost), Arc::clone(&self.shared));
             let (sender, receiver) = unbounded::<Loss>();
             // A thread of its own, so that a slow hook delays no renewal.
-            let teller = thread::Builder::new()
-                .name("redlatch-on-lost".to_owned())
-                .spawn(move || {
-                    for loss in receiver {
-                        tell(&on_lost, &loss);
-                    }
-                })
-                .map_err(|error| died(error.to_string()))?;
-            *self.shared.news.lock() = Some(sender);
-            threads.handles.push(teller);
+            spawn(
+                "redlatch-on-lost",
+                Box::new(move || shared.tell(&on_lost, &receiver)),
+            )?;
+            self.shared.news.lock().sender = Some(sender);
         }
+        let (sender, receiver) = unbounded();
         let shared = Arc::clone(&self.shared);
-        let renewer = thread::Builder::new()
-            .name("redlatch-renew".to_owned())
-            .spawn(move || shared.run())
-            .map_err(|error| died(error.to_string()))?;
-        threads.handles.push(renewer);
+        spawn(
+            "redlatch-renew",
+            Box::new(move || shared.renew_all(&receiver)),
+        )?;
+        let shared = Arc::clone(&self.shared);
+        spawn(
+            "redlatch-watch",
+            Box::new(move || shared.watch_all(&sender)),
+        )?;
+        if cfg!(feature = "tracing") {
+            let shared = Arc::clone(&self.shared);
+            // It is only worth asking if somebody hears the answer, and not worth an error.
+            let _ = spawn("redlatch-check", Box::new(move || shared.preflight()));
+        }
         self.running.store(true, Ordering::Release);
         Ok(())
     }
@@ -232,49 +241,58 @@ impl Watchdog {
 
     /// Clears up in the background after a request that got no answer.
     pub(crate) fn settle(&self, doubt: Doubt) {
-        trace::outcome_unknown(&doubt.name, &doubt.visitor);
-        self.shared
-            .timer
-            .schedule(Instant::now(), Job::settle(doubt));
+        self.shared.settle(doubt);
     }
 
-    /// Ends the threads. Holds are not freed; their listeners hear that nobody renews them any more.
-    pub(crate) fn stop(&self) {
-        let handles = {
+    /// Ends the threads, and waits for them until `until`, for calls of the hook until `hook_until`. Holds are not freed; their listeners hear that nobody renews
+    /// them any more.
+    pub(crate) fn stop(&self, hook_until: Instant, until: Instant) {
+        let mut handles = {
             let mut threads = self.threads.lock();
             threads.stopped = true;
             std::mem::take(&mut threads.handles)
         };
         self.running.store(false, Ordering::Release);
         self.shared.timer.close();
-        *self.shared.news.lock() = None;
-        for handle in handles {
-            // The last handle of a client may be dropped by its own hook.
-            if handle.thread().id() != thread::current().id() {
-                // A panic was already turned into losses.
-                let _ = handle.join();
-            }
-        }
+        handles.extend(self.shared.clearing.close());
+        // Nothing is added from now on: whatever comes to be watched hears of the end by itself.
         self.shared.timer.each(|job| {
             if let Job::Renew(hold) | Job::End(hold) = job {
                 hold.abandon();
             }
         });
+        *self.shared.news.lock() = Hook {
+            sender: None,
+            until: Some(hook_until),
+        };
+        for handle in handles {
+            join(handle, until);
+        }
     }
 
     #[cfg(feature = "test-util")]
     pub(crate) fn die(&self) {
         self.shared.die.store(true, Ordering::Release);
-        use crate::claim::Kind;
-        let doubt = Doubt {
-            kind: Kind::Reentrant,
-            name: "".into(),
-            visitor: Kind::Reentrant.visitor("", 0, 0),
-            not_after: smallvec::SmallVec::new(),
-            ends: Now::read().moment,
-        };
-        self.settle(doubt);
+        self.shared.timer.schedule(Instant::now(), Job::Staff);
     }
+}
+
+/// Waits for the end of a thread until `until`. What hangs in a call of the user or of the system is left to itself.
+pub(crate) fn join(handle: JoinHandle<()>, until: Instant) {
+    // The last handle of a client may be dropped by its own hook.
+    if handle.thread().id() == thread::current().id() {
+        return;
+    }
+    let mut pause = Duration::from_micros(20);
+    while !handle.is_finished() {
+        if Instant::now() >= until {
+            return;
+        }
+        thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(2));
+    }
+    // A panic was already turned into losses.
+    let _ = handle.join();
 }
 
 /// Runs the user's hook. What it does wrong stays its own affair.
@@ -286,154 +304,145 @@ fn tell(on_lost: &OnLost, loss: &Loss) {
 }
 
 impl Shared {
-    fn run(&self) {
+    /// Tells holders when a validity ends, and hands on what is to be renewed. Waits for nothing but the timer.
+    fn watch_all(&self, renewals: &Sender<Vec<Arc<Hold>>>) {
         let _sentinel = Sentinel(self);
-        if cfg!(feature = "tracing") {
-            self.preflight();
-        }
-        // After an attempt that was cut short for somebody's end of validity, the next one gets its time.
-        let mut was_cut_short = false;
         while let Some(jobs) = self.timer.next_due() {
             #[cfg(feature = "test-util")]
             if self.die.load(Ordering::Acquire) {
                 panic!("the renewal thread was told to die");
             }
+            let now = Now::read();
             let mut due = Vec::new();
-            let mut open = Vec::new();
             for job in jobs {
                 match job {
-                    Job::Renew(hold) => due.push(hold),
-                    Job::End(hold) => {
-                        hold.set_due(None);
-                        match hold.lapse() {
-                            Some(cause) => self.end(&hold, cause),
-                            None => self.watch(&hold, Now::read(), None),
+                    Job::Renew(hold) => match hold.duty(now) {
+                        Duty::Renew => {
+                            self.watch_for_the_end(&hold, now);
+                            due.push(hold);
                         }
-                    }
-                    Job::Settle(settling) => open.push(*settling),
+                        Duty::Waits => self.watch_for_the_end(&hold, now),
+                        Duty::Lapsed(cause) => self.end(&hold, cause),
+                        Duty::Idle => self.watch(&hold, now, None),
+                        Duty::Over => {}
+                    },
+                    Job::End(hold) => match hold.lapse() {
+                        Some(cause) => self.end(&hold, cause),
+                        None => {
+                            hold.set_due(None);
+                            self.watch(&hold, Now::read(), None);
+                        }
+                    },
+                    Job::Staff => self.staff(),
                 }
             }
             if !due.is_empty() {
-                let due = Arc::new(due);
-                *self.in_hand.lock() = Arc::clone(&due);
-                was_cut_short = self.renew(&due, was_cut_short);
-                *self.in_hand.lock() = Arc::default();
-            }
-            if !open.is_empty() {
-                self.settle(open);
+                // Fails only if the other thread died, which has told everybody.
+                let _ = renewals.send(due);
             }
         }
     }
 
-    /// Renews the holds, and returns whether the time for it had to be cut short.
-    fn renew(&self, due: &[Arc<Hold>], was_cut_short: bool) -> bool {
+    /// Renews what falls due, in batches.
+    fn renew_all(&self, due: &Receiver<Vec<Arc<Hold>>>) {
+        let _sentinel = Sentinel(self);
+        while let Ok(mut holds) = due.recv() {
+            // What fell due meanwhile goes along.
+            due.try_iter().for_each(|more| holds.extend(more));
+            if self.timer.is_closed() {
+                return;
+            }
+            self.renew(&holds);
+        }
+    }
+
+    fn renew(&self, due: &[Arc<Hold>]) {
         let begun = Now::read();
         let expires = begun.moment + self.command_timeout;
         let mut batch = Vec::with_capacity(due.len());
         let mut claims = Vec::with_capacity(due.len());
-        let mut first_end = None;
+        let (mut budget, mut last_end) = (self.command_timeout, begun.moment);
         for hold in due {
-            match hold.begin_renewal(begun.moment, expires) {
-                Begun::Renewal { claim, valid_until } => {
-                    first_end = Some(first_end.map_or(valid_until, |end| valid_until.min(end)));
+            match hold.begin_renewal(begun, expires) {
+                Begun::Renewal {
+                    claim,
+                    launch,
+                    valid_until,
+                    pace,
+                } => {
+                    // A quarter: one that falls due just now waits for this one, and has to come back in time itself.
+                    budget = budget.min(pace / 4);
+                    last_end = last_end.max(valid_until);
                     claims.push(claim);
-                    batch.push(hold);
+                    batch.push((hold, launch));
                 }
                 Begun::Lapsed(cause) => self.end(hold, cause),
                 Begun::Unowned => self.watch(hold, begun, None),
                 Begun::Over => {}
             }
         }
-        let lease = claims.iter().map(|claim| claim.lease).min();
-        let first_end = first_end.map(|end| begun.instant_of(end));
-        let (until, cut_short) = self.budget(begun.instant, lease, first_end, was_cut_short);
+        if claims.is_empty() {
+            return;
+        }
+        // What is confirmed after the last end extends nothing.
+        let until = (begun.instant + budget).min(begun.instant_of(last_end));
         let outcomes = self.store.renew(&claims, until);
         let answered = Now::read();
-        let mut all_answered = true;
-        for ((hold, claim), outcome) in batch.into_iter().zip(&claims).zip(outcomes) {
+        for (((hold, launch), claim), outcome) in batch.into_iter().zip(&claims).zip(outcomes) {
             match outcome {
                 Renewal::Renewed => {
                     trace::renewed(&hold.name, &hold.visitor);
-                    hold.confirmed(claim, begun.moment, answered.moment);
+                    hold.confirmed(launch, answered.moment);
                     self.watch(hold, answered, None);
                 }
                 Renewal::Lost(cause) => self.end(hold, cause),
                 Renewal::Unknown(reason) => {
                     trace::renewal_unknown(&hold.name, &hold.visitor, &reason);
-                    all_answered = false;
-                    hold.renewal_unknown(&reason);
+                    hold.renewal_unknown(launch, &reason);
                     let again_in =
                         (claim.lease / 20).clamp(Duration::from_millis(10), Duration::from_secs(1));
                     self.watch(hold, answered, Some(again_in));
                 }
             }
         }
-        cut_short && !all_answered
     }
 
-    /// Until when the store may take its time: a third of the shortest lease, but not past the next end of a validity,
-    /// which somebody waits to hear of.
-    fn budget(
-        &self,
-        now: Instant,
-        lease: Option<Duration>,
-        first_end: Option<Instant>,
-        was_cut_short: bool,
-    ) -> (Instant, bool) {
-        let full = lease.map_or(self.command_timeout, |lease| {
-            self.command_timeout.min(lease / 3)
-        });
-        let least = if was_cut_short {
-            full / 2
-        } else {
-            LATEST_NEWS.min(full)
-        };
-        let next_end = self.timer.first_urgent();
-        let next_end = next_end.into_iter().chain(first_end).min();
-        match next_end.map(|end| end.saturating_duration_since(now).max(least)) {
-            Some(cut) if cut < full => (now + cut, true),
-            _ => (now + full, false),
+    fn settle(&self, doubt: Doubt) {
+        trace::outcome_unknown(&doubt.name, &doubt.visitor);
+        if !self.clearing.settle(doubt) {
+            self.timer.schedule(Instant::now() + ROOM_AGAIN, Job::Staff);
         }
     }
 
-    /// Until when something may take its time that no holder waits for.
-    fn spare_time(&self) -> Instant {
-        let now = Instant::now();
-        let next = self.timer.first();
-        let spare = next.map_or(self.command_timeout, |due| {
-            due.saturating_duration_since(now)
-        });
-        now + spare.clamp(LATEST_NEWS.min(self.command_timeout), self.command_timeout)
+    fn staff(&self) {
+        if !self.clearing.staff() {
+            self.timer.schedule(Instant::now() + ROOM_AGAIN, Job::Staff);
+        }
     }
 
-    fn settle(&self, open: Vec<Settling>) {
-        let mut is_silent = false;
-        for mut settling in open {
-            let doubt = &mut settling.doubt;
-            if doubt.ends.has_passed() {
-                continue;
+    /// Calls the hook for each loss, after the client's end for as long as that waits for it.
+    fn tell(&self, on_lost: &OnLost, losses: &Receiver<Loss>) {
+        for loss in losses {
+            let until = self.news.lock().until;
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return;
             }
-            // One server that does not answer one of them answers none, and others wait for this thread.
-            let is_settled = !is_silent && {
-                match self.store.withdraw(doubt, self.spare_time()) {
-                    Ok(is_settled) => is_settled,
-                    Err(error) => {
-                        is_silent = error.may_pass();
-                        trace::not_settled(&doubt.name, &error);
-                        false
-                    }
-                }
-            };
-            if !is_settled {
-                let again_at = Instant::now() + settling.backoff.next();
-                self.timer
-                    .schedule(again_at, Job::Settle(Box::new(settling)));
-            }
+            tell(on_lost, &loss);
         }
+    }
+
+    fn watch_for_the_end(&self, hold: &Arc<Hold>, now: Now) {
+        let look = hold.plan_end(now);
+        self.plan(hold, &look);
     }
 
     fn watch(&self, hold: &Arc<Hold>, now: Now, again_in: Option<Duration>) {
-        let look = hold.plan(now, again_in);
+        if let Some(look) = hold.plan(now, again_in) {
+            self.plan(hold, &look);
+        }
+    }
+
+    fn plan(&self, hold: &Arc<Hold>, look: &Look) {
         if look.replaces_another {
             self.timer.cancelled();
         }
@@ -442,7 +451,9 @@ impl Shared {
         } else {
             Job::Renew(Arc::clone(hold))
         };
-        self.timer.schedule(look.due, job);
+        if !self.timer.schedule(look.due, job) {
+            hold.abandon();
+        }
     }
 
     /// Turns a hold lost. If the store may still have it, others need not wait until its lease ends there.
@@ -451,22 +462,26 @@ impl Shared {
             || hold.may_outlast()
             || self.store.has_parts();
         let doubt = may_still_stand.then(|| hold.doubt());
-        self.lose(hold, cause);
-        if let Some(doubt) = doubt {
-            self.timer.schedule(Instant::now(), Job::settle(doubt));
+        let is_lost_now = self.lose(hold, cause);
+        if let Some(doubt) = doubt.filter(|_| is_lost_now) {
+            self.settle(doubt);
         }
     }
 
-    fn lose(&self, hold: &Hold, cause: LossCause) {
-        if let Some(loss) = hold.lose(cause) {
+    /// Returns whether it was not lost before.
+    fn lose(&self, hold: &Hold, cause: LossCause) -> bool {
+        let loss = hold.lose(cause);
+        let is_lost_now = loss.is_some();
+        if let Some(loss) = loss {
             self.lines.freed(&hold.name, None);
             self.publish(loss);
         }
+        is_lost_now
     }
 
     fn publish(&self, loss: Loss) {
         trace::lost(&loss.lock, &loss.visitor, &loss.cause);
-        if let Some(news) = &*self.news.lock() {
+        if let Some(news) = &self.news.lock().sender {
             // Fails only if the hook's thread is gone, which ends with the client.
             let _ = news.send(loss);
         }
@@ -490,7 +505,7 @@ impl Drop for Sentinel<'_> {
             return;
         }
         self.0.guarded.store(false, Ordering::Release);
-        let mut holds = self.0.in_hand.lock().to_vec();
+        let mut holds = Vec::new();
         self.0.timer.each(|job| {
             if let Job::Renew(hold) | Job::End(hold) = job {
                 holds.push(Arc::clone(hold));

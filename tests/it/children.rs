@@ -9,6 +9,7 @@ fn entry() {
         || crate::faults_waiting::play(&role)
         || crate::chaos::play(&role)
         || crate::crowd::play(&role)
+        || crate::holds::play(&role)
         || crate::redlock::play(&role);
     assert!(known, "no role {role}");
 }

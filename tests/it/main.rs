@@ -19,6 +19,7 @@ mod faults_process;
 mod faults_server;
 mod faults_transport;
 mod faults_waiting;
+mod holds;
 mod kit;
 mod laws;
 mod line;

@@ -64,10 +64,12 @@ const RULES: &[Rule] = &[
         words: &["thread::Builder", "spawn"],
         only_in: &[
             "watchdog.rs",
+            "clearing.rs",
+            "core.rs",
             "stores/redis/subscriber.rs",
             "stores/quorum.rs",
         ],
-        why: "a client has two threads, and a quorum connects to several nodes at a time",
+        why: "the threads of a client have names and an end, and a quorum connects to several nodes at a time",
     },
 ];
 

@@ -234,10 +234,6 @@ impl Timed for Arc<Job> {
     fn is_due_at(&self, due: Instant) -> bool {
         *self.due.lock() == Some(due)
     }
-
-    fn is_urgent(&self) -> bool {
-        false
-    }
 }
 
 /// The thread sleeps on a far entry; a near one that is added must be done, a cancelled one must not.

@@ -55,6 +55,9 @@ use wire::{Address, Fault, Wire, brief};
 /// How many holds one call of the renewal script renews, so that it keeps the server for less than a millisecond.
 const RENEWED_AT_ONCE: usize = 100;
 
+/// How many calls that withdraw something are written before the first reply is read.
+const WITHDRAWN_AT_ONCE: usize = 100;
+
 /// How often a request is sent anew because its clock or its count turned out to be wrong.
 const CORRECTIONS: u32 = 3;
 
@@ -505,6 +508,45 @@ impl Redis {
         }
     }
 
+    /// Sends all of them to the node that has the first, then reads all replies: the server time where it was done. What
+    /// was answered before a fault is in `replies` all the same.
+    fn withdraw_at_once(
+        &self,
+        doubts: &[&mut Doubt],
+        until: Instant,
+        replies: &mut Vec<Option<i64>>,
+    ) -> Result<(), Fault> {
+        let Some(first) = doubts.first() else {
+            return Ok(());
+        };
+        self.home.with(&first.name, until, |node, wire| {
+            let by_text = node.pool.uses_text();
+            let mut packed = Vec::new();
+            let mut numbers = Vec::with_capacity(doubts.len());
+            for doubt in doubts {
+                let mut script = &self.scripts.of(doubt.kind).withdraw;
+                if node.pool.is_sharded() {
+                    script = script.sharded();
+                }
+                let channel = keys::channel(&doubt.name);
+                let args = [doubt.visitor.as_str().as_bytes(), channel.as_bytes()];
+                let number = wire.number();
+                numbers.push(number);
+                packed.extend(script.pack(by_text, &[&doubt.name], &args, number));
+            }
+            replies.clear();
+            wire.send(&packed, until)?;
+            for number in numbers {
+                replies.push(match wire.answer(number, until) {
+                    Ok(Value::Int(now)) => Some(now),
+                    Ok(_) | Err(Fault::Server(_)) => None,
+                    Err(fault) => return Err(fault),
+                });
+            }
+            Ok(())
+        })
+    }
+
     /// Writes all batches, then reads all replies. What was answered before a fault is in `outcomes` all the same.
     fn renew_on(
         &self,
@@ -903,6 +945,43 @@ impl Store for Redis {
             Ok(reply) => Err(self.unexpected(&doubt.name, &reply)),
             Err(fault) => Err(self.error(&doubt.name, fault)),
         }
+    }
+
+    fn withdraw_all(&self, doubts: &mut [&mut Doubt], until: Instant) -> Vec<Result<bool>> {
+        let mut outcomes = Vec::with_capacity(doubts.len());
+        let Some((first, rest)) = doubts.split_first_mut() else {
+            return outcomes;
+        };
+        // It makes the script known, and finds out whether anybody answers.
+        let outcome = self.withdraw(first, until);
+        let is_silent = matches!(&outcome, Err(error) if error.may_pass());
+        outcomes.push(outcome);
+        if is_silent {
+            return outcomes;
+        }
+        for batch in rest.chunks_mut(WITHDRAWN_AT_ONCE) {
+            let mut replies = Vec::with_capacity(batch.len());
+            let talked = self.withdraw_at_once(batch, until, &mut replies);
+            for (doubt, reply) in batch.iter_mut().zip(replies) {
+                outcomes.push(match reply {
+                    Some(now) => Ok(now > doubt.not_after(0)),
+                    // It is elsewhere, or the server does not know its script, or it says what is wrong.
+                    None => self.withdraw(doubt, until),
+                });
+            }
+            if let Err(fault) = talked {
+                outcomes.push(Err(self.error(&first.name, fault)));
+                break;
+            }
+            if Instant::now() >= until {
+                break;
+            }
+        }
+        outcomes
+    }
+
+    fn keeper(&self, name: &str) -> Arc<str> {
+        self.home.name(name)
     }
 
     fn force_release(&self, kind: Kind, name: &Arc<str>, until: Instant) -> Result<bool> {
