@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use crate::clock::Moment;
+use crate::sync::Mutex;
 
 /// Which server it is that a connection leads to.
 #[derive(Debug)]

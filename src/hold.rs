@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use smallvec::{SmallVec, smallvec};
 
 use crate::claim::{Claim, Kind, VisitorId};
@@ -14,6 +13,7 @@ use crate::clock::{Moment, Now};
 use crate::error::Error;
 use crate::loss::{Loss, LossCause, News};
 use crate::store::Doubt;
+use crate::sync::Mutex;
 use crate::trace::HoldSpan;
 
 pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(10);

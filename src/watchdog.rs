@@ -17,7 +17,6 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use parking_lot::Mutex;
 
 use crate::clearing::Clearing;
 use crate::clock::Now;
@@ -27,6 +26,7 @@ use crate::hold::{Begun, Duty, Hold, Look};
 use crate::line::Lines;
 use crate::loss::{Loss, LossCause};
 use crate::store::{Doubt, Renewal, Store};
+use crate::sync::Mutex;
 use crate::timer::{Timed, Timer};
 use crate::trace;
 

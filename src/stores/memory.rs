@@ -5,8 +5,6 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-
 use crate::ballot::{Identity, Voter};
 use crate::claim::{Claim, Kind, VisitorId};
 use crate::clock::Moment;
@@ -17,6 +15,7 @@ use crate::store::{
     Attempt, Doubt, Flight, HealthWarning, Hearing, Holding, Refusal, Release, Renewal, Store,
     Subscription, Transfer,
 };
+use crate::sync::Mutex;
 
 const NODE: &str = "in memory";
 

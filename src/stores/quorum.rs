@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use smallvec::{SmallVec, smallvec};
 
@@ -27,6 +26,7 @@ use crate::store::{
     Aloft, Attempt, Doubt, Flight, HealthWarning, Hearing, Holding, Purpose, Refusal, Release,
     Renewal, SETTLED, Store, Subscription, Transfer,
 };
+use crate::sync::Mutex;
 
 /// A bit for each in a word.
 pub(crate) const MOST_NODES: usize = 64;
