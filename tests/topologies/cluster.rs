@@ -1,13 +1,14 @@
 //! Locks in a Redis Cluster: F39 to F41 of the catalogue, and where the unlock messages go.
 
+use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use redlatch::{Builder, Client, Error, LossCause};
 
-use crate::bed::{AGREEMENT, Access, Cluster};
-use crate::kit::{Monitor, eventually, free_port, ms};
+use crate::bed::{AGREEMENT, Access, Cluster, Guide};
+use crate::kit::{Monitor, RedisServer, eventually, free_port, ms};
 use crate::place::{
     Grants, KEPT, LEASE, SLACK, all_works, channel, hand_over, is_renewed, is_woken, timed,
 };
@@ -97,6 +98,49 @@ fn one_seed_is_enough_and_dead_ones_cost_little() {
     let error = result.unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
     assert!(took < ms(500) + SLACK, "{took:?}");
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn nodes_that_do_not_answer_are_asked_behind_those_that_did() {
+    let (first, second) = (RedisServer::start(), RedisServer::start());
+    let guide = Guide::start();
+    // They take connections, and say nothing.
+    let silent: Vec<_> = (0..60)
+        .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
+        .collect();
+    let silent_at: Vec<_> = silent.iter().map(|it| it.local_addr().unwrap()).collect();
+    guide.tell(first.addr(), &silent_at);
+    let client = Client::builder().cluster([guide.url()]).unwrap();
+    let lock = client.lock("orders");
+    all_works(&lock);
+    guide.tell(second.addr(), &silent_at);
+    first.kill();
+    assert!(lock.try_lock().unwrap(), "it takes one call");
+    assert_eq!(second.int(&["EXISTS", "orders"]), 1);
+    lock.unlock().unwrap();
+    let asked = silent.iter().filter(|it| {
+        it.set_nonblocking(true).unwrap();
+        it.accept().is_ok()
+    });
+    let asked = asked.count();
+    assert!(asked < 10, "{asked} were asked");
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_node_that_does_not_know_its_host_is_where_it_was_asked() {
+    let server = RedisServer::start();
+    // The slot of foo is 12182.
+    for host in ["?", ""] {
+        let guide = Guide::start();
+        guide.redirect(12182, host, server.port());
+        let client = Client::builder().cluster([guide.url()]).unwrap();
+        let lock = client.lock("foo");
+        assert!(lock.try_lock().unwrap(), "{host:?}");
+        assert_eq!(server.int(&["EXISTS", "foo"]), 1);
+        lock.unlock().unwrap();
+    }
 }
 
 #[test]

@@ -29,8 +29,11 @@ const ASKED_EVERY: Duration = Duration::from_millis(100);
 /// So many redirections in a row are followed at once; then it is waited for the nodes to agree.
 const REDIRECTIONS: u32 = 5;
 
-/// A node that gave no map is asked behind the others for this long.
-const SHUNNED_FOR: Duration = Duration::from_secs(10);
+/// If the map was told less than this ago and is in doubt again, somebody else may know better.
+const SOON: Duration = Duration::from_secs(5);
+
+/// No node gets less than this part of the time that is left, however many are to be asked behind it.
+const LEAST_SHARE: usize = 4;
 
 pub(super) struct Cluster {
     shared: Arc<Shared>,
@@ -61,8 +64,9 @@ struct Map {
     members: HashMap<Arc<str>, Arc<Member>>,
     /// Former ones, whose threads have still to end.
     retired: Vec<Arc<Member>>,
-    /// Whom to ask for the next map.
+    /// Whom to ask for the next map: the seeds, and the nodes of this one.
     sources: Vec<Source>,
+    told_at: Option<Instant>,
     /// Whether unlock messages are sharded, once that is known.
     is_sharded: Option<bool>,
     is_being_refreshed: bool,
@@ -90,7 +94,8 @@ pub(super) struct Member {
 struct Source {
     address: Address,
     asked_at: Option<Instant>,
-    failed_at: Option<Instant>,
+    /// Whether it failed when it was asked last.
+    has_failed: bool,
 }
 
 /// A map as a node tells it.
@@ -158,7 +163,7 @@ impl Redirection {
         Some(Redirection {
             is_ask,
             slot,
-            host: host.trim_matches(['[', ']']).to_owned(),
+            host: known_host(host.trim_matches(['[', ']'])).to_owned(),
             port: port.parse().ok()?,
         })
     }
@@ -469,8 +474,9 @@ impl Shared {
         map.is_being_refreshed = true;
         map.asked_at = Some(Instant::now());
         let is_sharded = map.is_sharded;
-        map.sources.sort_by_key(Source::rank);
-        let sources: Vec<Address> = map.sources.iter().map(|it| it.address.clone()).collect();
+        let is_soon = map.told_at.is_some_and(|at| at.elapsed() < SOON);
+        let is_doubtful = |node: &str| map.members.get(node).is_some_and(|it| it.is_doubtful());
+        let sources = in_order(&map.sources, is_doubtful, is_soon);
         drop(map);
         let told = self.ask(&sources, is_sharded, until);
         let mut map = self.map.lock();
@@ -478,6 +484,7 @@ impl Shared {
         let outcome = match told {
             Ok((told, is_sharded)) => {
                 map.is_sharded = Some(is_sharded);
+                map.told_at = Some(Instant::now());
                 self.adopt(&mut map, told);
                 map.trouble = None;
                 Ok(())
@@ -502,7 +509,8 @@ impl Shared {
     ) -> Result<(Told, bool), Fault> {
         let mut trouble = None;
         for (tried, source) in sources.iter().enumerate() {
-            let answer = ask_one(source, is_sharded, share(until, sources.len() - tried));
+            let rest = (sources.len() - tried).min(LEAST_SHARE);
+            let answer = ask_one(source, is_sharded, share(until, rest));
             let mut map = self.map.lock();
             let noted = map
                 .sources
@@ -510,7 +518,7 @@ impl Shared {
                 .find(|it| it.address.node == source.node);
             if let Some(noted) = noted {
                 noted.asked_at = Some(Instant::now());
-                noted.failed_at = answer.is_err().then(Instant::now);
+                noted.has_failed = answer.is_err();
             }
             drop(map);
             match answer {
@@ -561,12 +569,10 @@ impl Shared {
             member.is_doubtful.store(false, Ordering::Relaxed);
         }
         let masters = told.ranges.into_iter().map(|(.., at)| at);
-        for (host, port) in masters.chain(told.replicas) {
-            let name = name_of(&host, port);
-            if !map.sources.iter().any(|it| *it.address.node == *name) {
-                map.sources.push(Source::new(self.address(&host, port)));
-            }
-        }
+        let nodes = masters.chain(told.replicas);
+        let addresses = nodes.map(|(host, port)| self.address(&host, port));
+        let addresses = self.seeds.iter().cloned().chain(addresses).collect();
+        map.sources = sources_of(addresses, &map.sources);
         map.ranges = ranges;
         map.version += 1;
     }
@@ -604,15 +610,51 @@ impl Source {
         Source {
             address,
             asked_at: None,
-            failed_at: None,
+            has_failed: false,
         }
     }
+}
 
-    /// The one with the lowest is asked first: not the one that failed, nor always the same.
-    fn rank(&self) -> (bool, Option<Instant>) {
-        let failed = self.failed_at.is_some_and(|at| at.elapsed() < SHUNNED_FOR);
-        (failed, self.asked_at)
+/// The nodes at these addresses, with what is known of them. What is not among them is gone.
+fn sources_of(addresses: Vec<Address>, known: &[Source]) -> Vec<Source> {
+    let mut sources: Vec<Source> = Vec::with_capacity(addresses.len());
+    for address in addresses {
+        if sources.iter().any(|it| it.address.node == address.node) {
+            continue;
+        }
+        let before = known.iter().find(|it| it.address.node == address.node);
+        sources.push(Source {
+            asked_at: before.and_then(|it| it.asked_at),
+            has_failed: before.is_some_and(|it| it.has_failed),
+            address,
+        });
     }
+    sources
+}
+
+/// Whom to ask first: who has answered, then who was never asked, then who is in doubt or has failed; of these the one
+/// that was not asked for the longest time. Those that answered may all be cut off from the rest: if their map was of no
+/// use, one that was never asked comes first.
+fn in_order(
+    sources: &[Source],
+    is_doubtful: impl Fn(&str) -> bool,
+    was_of_no_use: bool,
+) -> Vec<Address> {
+    let mut order: Vec<(u8, &Source)> = sources
+        .iter()
+        .map(|it| match it {
+            _ if it.has_failed => (3, it),
+            _ if is_doubtful(&it.address.node) => (2, it),
+            _ if it.asked_at.is_none() => (1, it),
+            _ => (0, it),
+        })
+        .collect();
+    order.sort_by_key(|(class, it)| (*class, it.asked_at));
+    if was_of_no_use && let Some(at) = order.iter().position(|(class, _)| *class == 1) {
+        order.get_mut(..=at).unwrap_or_default().rotate_right(1);
+    }
+    let addresses = order.into_iter().map(|(_, it)| it.address.clone());
+    addresses.collect()
 }
 
 /// Asks a node for the map and, if that is not known, whether it knows sharded messages.
@@ -646,6 +688,11 @@ fn ask_one(
     Ok((told, is_sharded))
 }
 
+/// The host that a node tells, empty for its own: it does not know it, or is not to tell it.
+fn known_host(told: &str) -> &str {
+    if told == "?" { "" } else { told }
+}
+
 /// Reads the answer to CLUSTER SLOTS; a node that does not know its own host is at `asked`.
 fn told_in(slots: &Value, asked: &str) -> Told {
     let mut told = Told {
@@ -655,9 +702,10 @@ fn told_in(slots: &Value, asked: &str) -> Told {
     let place = |node: &Value| match node {
         Value::Array(parts) => match parts.as_slice() {
             [host, Value::Int(port), ..] => {
-                let host = match text_of(host) {
-                    host if host.is_empty() || host == "?" => asked.to_owned(),
-                    host => host,
+                let host = text_of(host);
+                let host = match known_host(&host) {
+                    "" => asked.to_owned(),
+                    host => host.to_owned(),
                 };
                 Some((host, u16::try_from(*port).ok()?))
             }
@@ -684,6 +732,7 @@ fn told_in(slots: &Value, asked: &str) -> Told {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 mod tests {
     use super::*;
 
@@ -702,6 +751,8 @@ mod tests {
         );
         assert_eq!(of("ASK 0 ::1:6381"), Some(to(true, 0, "::1", 6381)));
         assert_eq!(of("MOVED 1 :6381"), Some(to(false, 1, "", 6381)));
+        assert_eq!(of("MOVED 1 ?:6381"), Some(to(false, 1, "", 6381)));
+        assert_eq!(of("ASK 1 ?:6381"), Some(to(true, 1, "", 6381)));
         assert_eq!(of("MOVED 99999 h:1"), None);
         assert_eq!(of("ERR no"), None);
         assert_eq!(Redirection::of(&Fault::NotSent("MOVED 1 h:1".into())), None);
@@ -722,6 +773,8 @@ mod tests {
                 Value::Int(8192),
                 Value::Int(16383),
                 node(Value::Nil, 3),
+                node(text("?"), 4),
+                node(text(""), 5),
             ]),
         ]);
         let told = told_in(&slots, "here");
@@ -732,6 +785,60 @@ mod tests {
                 (8192, 16383, ("here".to_owned(), 3))
             ]
         );
-        assert_eq!(told.replicas, [("10.0.0.2".to_owned(), 2)]);
+        let replicas = [("10.0.0.2", 2), ("here", 4), ("here", 5)];
+        let replicas = replicas.map(|(host, port)| (host.to_owned(), port));
+        assert_eq!(told.replicas, replicas);
+    }
+
+    /// A node at this port, and how it was asked: `None` if it never was, else how long ago and whether it failed.
+    fn source(port: u16, asked: Option<(u64, bool)>) -> Source {
+        let timeout = Duration::from_secs(1);
+        let url = format!("redis://h:{port}");
+        Source {
+            address: Address::parse(&url, timeout, &Default::default()).unwrap(),
+            asked_at: asked.map(|(ago, _)| Instant::now() - Duration::from_secs(ago)),
+            has_failed: asked.is_some_and(|(_, has_failed)| has_failed),
+        }
+    }
+
+    fn ports(sources: &[Address]) -> Vec<u16> {
+        let ports = sources.iter().map(|it| it.node.rsplit_once(':').unwrap().1);
+        ports.map(|port| port.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn those_that_answered_last_are_asked_first() {
+        let sources = [
+            source(1, Some((9, true))),
+            source(2, Some((1, true))),
+            source(3, None),
+            source(4, Some((1, false))),
+            source(5, Some((9, false))),
+            source(6, None),
+            source(7, Some((3, false))),
+        ];
+        let is_doubtful = |node: &str| node == "h:7";
+        let order = in_order(&sources, is_doubtful, false);
+        assert_eq!(ports(&order), [5, 4, 3, 6, 7, 1, 2]);
+        let order = in_order(&sources, is_doubtful, true);
+        assert_eq!(ports(&order), [3, 5, 4, 6, 7, 1, 2]);
+        assert!(in_order(&[], |_| false, true).is_empty());
+    }
+
+    #[test]
+    fn nodes_that_are_gone_are_asked_no_more() {
+        let known = [
+            source(1, Some((9, false))),
+            source(2, Some((1, true))),
+            source(3, None),
+        ];
+        // The seed, then the nodes of a new map, of which it is one.
+        let present = [2, 1, 4, 2].map(|port| source(port, None).address);
+        let sources = sources_of(present.to_vec(), &known);
+        let nodes: Vec<&str> = sources.iter().map(|it| &*it.address.node).collect();
+        assert_eq!(nodes, ["h:2", "h:1", "h:4"]);
+        let failed: Vec<bool> = sources.iter().map(|it| it.has_failed).collect();
+        assert_eq!(failed, [true, false, false]);
+        assert!(sources[1].asked_at.is_some() && sources[2].asked_at.is_none());
     }
 }

@@ -1,26 +1,21 @@
 //! A sentinel that says what it is told to, true or not.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 
-use crate::kit::free_port;
+use super::puppet::{Puppet, array, bulk};
 
 /// Answers as a sentinel does, and names the server that it is told to; drop cuts its connections.
 pub struct Liar {
-    addr: SocketAddr,
+    puppet: Puppet,
     shared: Arc<Shared>,
 }
 
 struct Shared {
     /// The master that it names, and the epoch of the failover that made it one.
     answer: Mutex<(SocketAddr, u64)>,
-    is_silent: AtomicBool,
     asked: AtomicUsize,
-    is_closed: AtomicBool,
-    connections: Mutex<Vec<TcpStream>>,
 }
 
 impl Liar {
@@ -31,59 +26,36 @@ impl Liar {
 
     /// Starts a sentinel that names `answer`, made master by the failover of this epoch.
     pub fn naming_since(answer: SocketAddr, epoch: u64) -> Liar {
-        let listener = TcpListener::bind(("127.0.0.1", free_port())).expect("a free port");
-        let addr = listener.local_addr().expect("a bound address");
         let shared = Arc::new(Shared {
             answer: Mutex::new((answer, epoch)),
-            is_silent: AtomicBool::new(false),
             asked: AtomicUsize::new(0),
-            is_closed: AtomicBool::new(false),
-            connections: Mutex::default(),
         });
-        let serving = Arc::clone(&shared);
-        thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                if serving.is_closed.load(Ordering::SeqCst) {
-                    return;
-                }
-                if serving.is_silent.load(Ordering::SeqCst) {
-                    continue;
-                }
-                let _ = stream.set_nodelay(true);
-                if let Ok(twin) = stream.try_clone() {
-                    serving
-                        .connections
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .push(twin);
-                }
-                let serving = Arc::clone(&serving);
-                thread::spawn(move || serving.talk(&stream));
-            }
-        });
-        Liar { addr, shared }
+        let telling = Arc::clone(&shared);
+        Liar {
+            puppet: Puppet::start(move |words| telling.reply(words)),
+            shared,
+        }
     }
 
     /// The URL to give to a client.
     pub fn url(&self) -> String {
-        format!("redis://{}", self.addr)
+        format!("redis://{}", self.puppet.addr())
     }
 
     /// Lets it name this server from now on.
     pub fn name(&self, answer: SocketAddr, epoch: u64) {
-        let mut told = self.shared.answer.lock();
-        *told.as_deref_mut().expect("nobody panics with it") = (answer, epoch);
+        let told = self.shared.answer.lock();
+        *told.unwrap_or_else(PoisonError::into_inner) = (answer, epoch);
     }
 
     /// Cuts its connections and closes new ones at once, until it [speaks](Liar::speak).
     pub fn hush(&self) {
-        self.shared.is_silent.store(true, Ordering::SeqCst);
-        self.shared.cut();
+        self.puppet.hush();
     }
 
     /// Lets it answer again.
     pub fn speak(&self) {
-        self.shared.is_silent.store(false, Ordering::SeqCst);
+        self.puppet.speak();
     }
 
     /// How often it was asked for the master.
@@ -92,37 +64,10 @@ impl Liar {
     }
 }
 
-impl Drop for Liar {
-    fn drop(&mut self) {
-        self.shared.is_closed.store(true, Ordering::SeqCst);
-        let _ = TcpStream::connect(self.addr);
-        self.shared.cut();
-    }
-}
-
 impl Shared {
-    fn cut(&self) {
-        let mut connections = self
-            .connections
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        for stream in connections.drain(..) {
-            let _ = stream.shutdown(Shutdown::Both);
-        }
-    }
-
-    fn talk(&self, mut stream: &TcpStream) {
-        let mut reader = BufReader::new(stream);
-        while let Some(words) = request(&mut reader) {
-            if stream.write_all(self.reply(&words).as_bytes()).is_err() {
-                return;
-            }
-        }
-    }
-
     fn reply(&self, words: &[String]) -> String {
         let word = |index: usize| words.get(index).map_or("", String::as_str);
-        let (answer, epoch) = *self.answer.lock().expect("nobody panics with it");
+        let (answer, epoch) = *self.answer.lock().unwrap_or_else(PoisonError::into_inner);
         let (ip, port) = (answer.ip().to_string(), answer.port().to_string());
         match (
             &*word(0).to_ascii_lowercase(),
@@ -164,32 +109,4 @@ impl Shared {
             _ => "+OK\r\n".into(),
         }
     }
-}
-
-fn bulk(text: &str) -> String {
-    format!("${}\r\n{text}\r\n", text.len())
-}
-
-fn array(texts: &[&str]) -> String {
-    let items: String = texts.iter().map(|text| bulk(text)).collect();
-    format!("*{}\r\n{items}", texts.len())
-}
-
-/// The next request, an array of bulk strings.
-fn request(reader: &mut impl BufRead) -> Option<Vec<String>> {
-    let mut line = String::new();
-    let mut number = |reader: &mut dyn BufRead, sign| {
-        line.clear();
-        reader.read_line(&mut line).ok()?;
-        line.trim_end().strip_prefix(sign)?.parse::<usize>().ok()
-    };
-    let count = number(reader, '*')?;
-    (0..count)
-        .map(|_| {
-            let mut word = vec![0; number(reader, '$')? + 2];
-            reader.read_exact(&mut word).ok()?;
-            word.truncate(word.len() - 2);
-            String::from_utf8(word).ok()
-        })
-        .collect()
 }

@@ -15,8 +15,10 @@
 
 pub mod certificates;
 pub mod cluster;
+pub mod guide;
 pub mod liar;
 pub mod node;
+pub mod puppet;
 pub mod replicas;
 pub mod sentinels;
 
@@ -25,6 +27,7 @@ use std::time::Duration;
 
 pub use certificates::Certificates;
 pub use cluster::{Cluster, Migration};
+pub use guide::Guide;
 pub use liar::Liar;
 pub use node::{Access, Node};
 pub use replicas::Replicas;
