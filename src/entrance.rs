@@ -476,6 +476,18 @@ impl Queue<Entry> for Standing<'_> {
         self.place.note_usable();
     }
 
+    fn note_news(&self) {
+        self.place.note_news();
+    }
+
+    fn note_trouble(&self) {
+        self.place.note_trouble();
+    }
+
+    fn last_news(&self) -> Option<Instant> {
+        self.place.last_news()
+    }
+
     fn last_usable(&self) -> Option<Instant> {
         self.place.last_usable()
     }

@@ -88,6 +88,19 @@ pub enum Error {
         /// The error of the operating system behind it, which `source()` returns.
         source: Option<IoSource>,
     },
+    /// All connections that the client may make to the server were in use for the whole time. Nothing was sent.
+    #[error(
+        "lock {lock:?}: all {connections} connections to {node} were in use for the whole time; allow more with pool_size(), or let fewer threads ask at once (one that waits for a lock has no connection)"
+    )]
+    #[non_exhaustive]
+    Exhausted {
+        /// The lock.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// How many there may be.
+        connections: u32,
+    },
     /// A request was sent and no answer came: whether it took effect is not known.
     ///
     /// What this means for the hold is said at the operation; whatever the request may have left behind is released in
@@ -432,6 +445,7 @@ impl Error {
             Error::InvalidLease { lock, .. }
             | Error::InvalidWait { lock, .. }
             | Error::Unreachable { lock, .. }
+            | Error::Exhausted { lock, .. }
             | Error::Unknown { lock, .. }
             | Error::Unavailable { lock, .. }
             | Error::NotReplicated { lock, .. }
@@ -496,6 +510,7 @@ impl Error {
         matches!(
             self,
             Error::Unreachable { .. }
+                | Error::Exhausted { .. }
                 | Error::Unknown { .. }
                 | Error::Unavailable { .. }
                 | Error::NotReplicated { .. }

@@ -40,8 +40,10 @@ struct Line<O, G> {
     others_wait: bool,
     /// The lock was just set free for the others; the first in line leaves them the way until then.
     stand_back_until: Option<Instant>,
-    /// When the store gave a usable answer last.
-    last_usable: Instant,
+    /// When the store gave a usable answer last, if it did.
+    last_usable: Option<Instant>,
+    /// The last answer was of no use.
+    is_in_doubt: bool,
 }
 
 #[derive(Debug)]
@@ -71,7 +73,7 @@ pub(crate) enum Turn {
     /// Ask the store.
     Ask,
     /// Sleep: a thread of this client holds the lock, as was heard at this time, and will hand it over.
-    HeldHere(Instant),
+    HeldHere(Option<Instant>),
     /// Sleep: others are before.
     Later,
     /// Sleep until then: others were let by.
@@ -127,7 +129,8 @@ impl<O, G> Lines<O, G> {
             handed_since: None,
             others_wait: true,
             stand_back_until: rest,
-            last_usable: Instant::now(),
+            last_usable: None,
+            is_in_doubt: false,
         });
         line.queue.push_back(Arc::clone(&waiter));
         Place {
@@ -191,6 +194,13 @@ impl<O, G> Lines<O, G> {
     }
 }
 
+impl<O, G> Line<O, G> {
+    fn heard(&mut self) {
+        self.last_usable = Some(Instant::now());
+        self.is_in_doubt = false;
+    }
+}
+
 /// A place in a line.
 #[derive(Debug)]
 pub(crate) struct Place<O, G> {
@@ -231,20 +241,41 @@ impl<O, G> Place<O, G> {
         }
     }
 
-    /// Notes that the store gave a usable answer.
+    /// Notes that the store has refused the lock.
     pub(crate) fn note_usable(&self) {
         if let Some(line) = self.lines.lines.lock().get_mut(&self.name) {
-            line.last_usable = Instant::now();
+            line.heard();
             line.stand_back_until = None;
             // Who asks and is refused no longer relies on a holder of this client.
             line.is_held_here = false;
         }
     }
 
+    /// Notes what this waiter heard before it came: whether the store has refused the lock.
+    pub(crate) fn note_news(&self) {
+        if let Some(line) = self.lines.lines.lock().get_mut(&self.name) {
+            line.heard();
+        }
+    }
+
+    /// Notes that the store gave no usable answer.
+    pub(crate) fn note_trouble(&self) {
+        if let Some(line) = self.lines.lines.lock().get_mut(&self.name) {
+            line.is_in_doubt = true;
+        }
+    }
+
+    /// When the store was last known to refuse the lock, or to have given it to somebody of this line.
+    pub(crate) fn last_news(&self) -> Option<Instant> {
+        let lines = self.lines.lines.lock();
+        let line = lines.get(&self.name)?;
+        line.last_usable.filter(|_| !line.is_in_doubt)
+    }
+
     /// When the store gave a usable answer to anybody in this line last.
     pub(crate) fn last_usable(&self) -> Option<Instant> {
         let lines = self.lines.lines.lock();
-        lines.get(&self.name).map(|line| line.last_usable)
+        lines.get(&self.name)?.last_usable
     }
 
     /// Leaves the line at once. Returns what this waiter was handed before; one that was chosen does not wait for what
@@ -257,8 +288,11 @@ impl<O, G> Place<O, G> {
         };
         drop(state);
         let mut lines = self.lines.lines.lock();
-        if let Some(line) = lines.get_mut(&self.name) {
-            line.is_held_here |= has_the_lock;
+        if let Some(line) = lines.get_mut(&self.name)
+            && has_the_lock
+        {
+            line.is_held_here = true;
+            line.heard();
         }
         drop(lines);
         grant
@@ -314,7 +348,7 @@ impl<O, G> Chosen<O, G> {
             line.is_held_here = true;
             line.handed += 1;
             line.others_wait = others_wait;
-            line.last_usable = Instant::now();
+            line.heard();
         }
         drop(lines);
         self.waiter.parker.give_permit();

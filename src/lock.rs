@@ -170,7 +170,8 @@ impl Lock {
 
     /// Takes the lock, waiting for it at most `wait`. Returns whether it did.
     ///
-    /// The call may take up to 250 ms more than `wait` if the server is slow. With a `wait` of zero it tries once.
+    /// The call may take up to 250 ms more than `wait` if the server is slow. With a `wait` of zero it tries once. In the
+    /// end the server need not be asked again if others of this client stand before it and were refused a moment ago.
     ///
     /// # Errors
     ///

@@ -16,6 +16,9 @@ const GRACE: Duration = Duration::from_millis(250);
 /// A waiter looks again after this time at the latest, so a lost unlock message costs no more.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
+/// So old may the news be by which those behind in a line are refused: the first of them asks about as often.
+const FRESH: Duration = LONGEST_SLEEP.saturating_add(GRACE);
+
 /// Forged or useless messages wake a waiter at most this often in [`BURST_SPAN`].
 const BURST: u32 = 100;
 const BURST_SPAN: Duration = Duration::from_millis(100);
@@ -235,8 +238,17 @@ pub(crate) trait Queue<T> {
     /// Takes what was handed to this waiter, if it was.
     fn take(&mut self) -> Option<T>;
 
-    /// Notes that the store gave a usable answer.
+    /// Notes that the store has refused the lock.
     fn note_usable(&self);
+
+    /// As [`Queue::note_usable`], of the answer that led here.
+    fn note_news(&self);
+
+    /// Notes that the store gave no usable answer.
+    fn note_trouble(&self);
+
+    /// When the lock was last known to be somebody else's, unless that is in doubt.
+    fn last_news(&self) -> Option<Instant>;
 
     /// When the store gave a usable answer to anybody in the line last.
     fn last_usable(&self) -> Option<Instant>;
@@ -252,7 +264,8 @@ pub(crate) trait Queue<T> {
 /// second. An error that may pass is ridden out; without a deadline for `outage_timeout`.
 ///
 /// Who is refused, or finds others in line (`room.is_busy`), joins them, if `join` lets it, and sleeps until it is first
-/// or is handed the lock. Whoever leaves the line without it has asked the store once more.
+/// or is handed the lock. Whoever leaves the line without it has asked the store once more, or
+/// has others before it who were refused just now.
 pub(crate) fn wait<T, Q: Queue<T>>(
     room: &Room<'_>,
     patience: Patience<'_>,
@@ -292,6 +305,7 @@ fn wait_in_line<T, Q: Queue<T>>(
     let mut polls = Backoff::of_polls();
     let mut splits: Option<Backoff> = None;
     let mut now = Instant::now();
+    let began = now;
     let mut last_usable = now;
     let mut asks_anyway = false;
     loop {
@@ -304,21 +318,28 @@ fn wait_in_line<T, Q: Queue<T>>(
                 .map_or(last_usable, |at| at.max(last_usable));
             let turn = place.turn();
             // A holder of this client may have died with the lock, and the lock may be gone unheard.
-            let is_overdue = matches!(turn, Turn::HeldHere(heard) if now >= heard + LONGEST_SLEEP);
+            let is_overdue = matches!(turn, Turn::HeldHere(heard)
+                if heard.is_none_or(|heard| now >= heard + LONGEST_SLEEP));
             if turn != Turn::Ask && !is_overdue && !asks_anyway {
                 let outage = last_usable.checked_add(room.outage_timeout);
                 let mut wake_at = now + longest_sleep();
                 match turn {
                     Turn::StandBack(until) => wake_at = wake_at.min(until),
-                    Turn::HeldHere(heard) => wake_at = wake_at.min(heard + longest_sleep()),
-                    Turn::Ask | Turn::Later => {}
+                    Turn::HeldHere(Some(heard)) => wake_at = wake_at.min(heard + longest_sleep()),
+                    Turn::Ask | Turn::Later | Turn::HeldHere(None) => {}
                 }
                 let ends = patience.deadline().or(outage);
                 wake_at = ends.map_or(wake_at, |ends| ends.min(wake_at));
                 let woken = bed.sleep(room, wake_at)?;
                 now = Instant::now();
-                // Nobody is refused unasked, nor told of an outage that it has not seen.
+                // Nobody is told of an outage that it has not seen, nor refused unasked without fresh news.
                 asks_anyway = !woken && ends.is_some_and(|ends| now >= ends);
+                let has_waited = patience
+                    .deadline()
+                    .is_some_and(|end| began < end && end <= now);
+                if asks_anyway && has_waited && has_fresh_news(place, now) {
+                    return Ok(place.take());
+                }
                 continue;
             }
         }
@@ -364,7 +385,14 @@ fn wait_in_line<T, Q: Queue<T>>(
                 };
                 (sleep_for(retry_after), trouble)
             }
-            Err(error) if error.may_pass() => (backoff.next(), Some(error)),
+            Err(error) if error.may_pass() => {
+                // What keeps this client from asking says nothing of the lock.
+                let is_exhausted = matches!(error, Error::Exhausted { .. });
+                if let Some(place) = place.as_ref().filter(|_| !is_exhausted) {
+                    place.note_trouble();
+                }
+                (backoff.next(), Some(error))
+            }
             Err(error) => return Err(error),
         };
         if patience.is_over()
@@ -372,6 +400,19 @@ fn wait_in_line<T, Q: Queue<T>>(
                 && trouble.is_some()
                 && last_usable.elapsed() >= room.outage_timeout)
         {
+            let has_waited = patience.deadline().is_some_and(|end| began < end);
+            if has_waited && matches!(trouble, Some(Error::Exhausted { .. })) {
+                // It could not ask; the others in line may know.
+                let bed = bed.get_or_insert_with(|| Bed::new(room, patience));
+                if place.is_none() {
+                    *place = join(&bed.parker);
+                }
+                if let Some(place) = place.as_mut()
+                    && has_fresh_news(place, Instant::now())
+                {
+                    return Ok(place.take());
+                }
+            }
             return match trouble {
                 Some(error) => Err(error),
                 None => Ok(None),
@@ -380,6 +421,9 @@ fn wait_in_line<T, Q: Queue<T>>(
         let bed = bed.get_or_insert_with(|| Bed::new(room, patience));
         if place.is_none() {
             *place = join(&bed.parker);
+            if let (Some(place), None) = (&place, &trouble) {
+                place.note_news();
+            }
             if place
                 .as_ref()
                 .is_some_and(|place| place.turn() != Turn::Ask)
@@ -410,6 +454,11 @@ fn wait_in_line<T, Q: Queue<T>>(
         bed.sleep(room, wake_at)?;
         now = Instant::now();
     }
+}
+
+fn has_fresh_news<T>(place: &impl Queue<T>, now: Instant) -> bool {
+    let news = place.last_news();
+    news.is_some_and(|at| now.saturating_duration_since(at) < FRESH)
 }
 
 fn ended_by(wake: Wake, room: &Room<'_>) -> Error {

@@ -5,8 +5,8 @@
 //! back.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use scheduled_thread_pool::ScheduledThreadPool;
@@ -16,19 +16,28 @@ use crate::sync::Mutex;
 
 /// Makes the slots of one client, and keeps r2d2's thread where it does no harm.
 pub(super) struct SlotMaker {
-    thread: Arc<ScheduledThreadPool>,
-    /// Its end lets the thread go.
-    retired: Mutex<Option<Sender<()>>>,
+    /// `None` once the client was shut down.
+    running: Mutex<Option<Running>>,
 }
 
-/// A number of slots.
-pub(super) struct Slots(r2d2::Pool<Rights>);
+struct Running {
+    thread: Arc<ScheduledThreadPool>,
+    /// Its end lets the thread go.
+    retired: Option<Sender<()>>,
+}
+
+/// A number of slots; `None` once the client was shut down: what is still unlocked then is not counted.
+pub(super) struct Slots(RwLock<Option<r2d2::Pool<Rights>>>);
 
 /// The right to use one connection, given back when it is dropped.
-pub(super) type Slot = r2d2::PooledConnection<Rights>;
+pub(super) struct Slot {
+    _counted: Option<r2d2::PooledConnection<Rights>>,
+}
 
-/// No slot became free in time; says so.
-pub(super) struct NoSlot(pub(super) String);
+/// None of so many slots became free in time.
+pub(super) struct NoSlot {
+    pub(super) of: u32,
+}
 
 /// Slots as r2d2 sees them: connections that cost nothing and never break.
 #[derive(Debug)]
@@ -66,13 +75,23 @@ impl SlotMaker {
             reason: "its thread cannot be started".to_owned(),
         })?;
         Ok(SlotMaker {
-            thread: Arc::new(thread),
-            retired: Mutex::default(),
+            running: Mutex::new(Some(Running {
+                thread: Arc::new(thread),
+                retired: None,
+            })),
         })
     }
 
+    /// Lets the thread end, as soon as no slots count on it.
+    pub(super) fn close(&self) {
+        *self.running.lock() = None;
+    }
+
     pub(super) fn slots(&self, size: u32) -> Slots {
-        let mut retired = self.retired.lock();
+        let mut running = self.running.lock();
+        let Some(Running { thread, retired }) = &mut *running else {
+            return Slots(RwLock::new(None));
+        };
         *retired = None;
         let pool = r2d2::Pool::builder()
             .max_size(size)
@@ -80,32 +99,49 @@ impl SlotMaker {
             // Slots live as long as the pool, so r2d2's own threads have nothing to do.
             .idle_timeout(None)
             .max_lifetime(None)
-            .thread_pool(Arc::clone(&self.thread))
+            .thread_pool(Arc::clone(thread))
             .build_unchecked(Rights);
         // All slots are made by jobs that are queued by now, and r2d2 has no other work for its thread. It would sleep in
         // parking_lot for ever, which a forked child could not bear (see `sync.rs`); so it sleeps in a channel.
         let (sender, until_dropped) = channel::<()>();
-        self.thread
-            .execute_after(Duration::from_millis(1), move || {
-                let _ = until_dropped.recv();
-            });
+        thread.execute_after(Duration::from_millis(1), move || {
+            let _ = until_dropped.recv();
+        });
         *retired = Some(sender);
-        Slots(pool)
+        Slots(RwLock::new(Some(pool)))
     }
 }
 
 impl Slots {
-    /// Takes a slot, waiting for one until `until`.
+    /// Takes a slot for a request that has to be over by `until`, waiting for one for most of that time.
     pub(super) fn take(&self, until: Instant) -> Result<Slot, NoSlot> {
-        if let Some(slot) = self.0.try_get() {
-            return Ok(slot);
-        }
-        let left = until.saturating_duration_since(Instant::now());
-        self.0.get_timeout(left).map_err(|_| {
-            NoSlot(format!(
-                "all {} connections of the pool were in use for the whole time",
-                self.0.max_size()
-            ))
+        let slot = |counted| Slot {
+            _counted: Some(counted),
+        };
+        let pool = match &*self.open() {
+            None => return Ok(Slot { _counted: None }),
+            Some(pool) => match pool.try_get() {
+                Some(counted) => return Ok(slot(counted)),
+                None => pool.clone(),
+            },
+        };
+        // A request that is sent at the last moment is only in doubt.
+        let left = until.saturating_duration_since(Instant::now()) * 4 / 5;
+        pool.get_timeout(left).map(slot).map_err(|_| NoSlot {
+            of: pool.max_size(),
         })
+    }
+
+    fn open(&self) -> RwLockReadGuard<'_, Option<r2d2::Pool<Rights>>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts no more: whoever takes a slot from now on gets one at once.
+    pub(super) fn close(&self) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.open().is_none()
     }
 }

@@ -731,7 +731,6 @@ fn resident() -> i64 {
 }
 
 #[test]
-#[ignore = "PENDING"]
 fn a_forgotten_guard_keeps_nothing_of_a_client_that_was_shut_down() {
     let server = RedisServer::start();
     let mut child = Child::spawn("forgetful holder", &[("URL", &server.url())]);

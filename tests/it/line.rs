@@ -546,3 +546,52 @@ fn nobody_is_woken_for_a_hand_over_that_cannot_be() {
         waiter.join().unwrap().unwrap();
     });
 }
+
+#[test]
+fn a_crowd_at_its_deadline_is_refused_although_it_cannot_ask_at_once() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.addr());
+    proxy.next(usize::MAX, None, Fault::DelayReply(ms(20)));
+    let client = Client::open(&proxy.url()).unwrap();
+    let holder = Client::open(&server.url()).unwrap().lock("orders");
+    holder.lock().unwrap();
+    let (start, refused) = (Barrier::new(600), AtomicU32::new(0));
+    thread::scope(|scope| {
+        for _ in 0..600 {
+            scope.spawn(|| {
+                start.wait();
+                match client.lock("orders").try_lock_for(ms(700)) {
+                    Ok(false) => refused.fetch_add(1, Ordering::Relaxed),
+                    other => panic!("{other:?}"),
+                }
+            });
+        }
+    });
+    assert_eq!(refused.into_inner(), 600);
+    holder.unlock().unwrap();
+}
+
+#[test]
+fn an_exhausted_pool_is_an_error_of_its_own() {
+    let server = RedisServer::start();
+    let client = Client::builder().pool_size(1).open(&server.url()).unwrap();
+    client.lock("warm").run(|_| ()).unwrap();
+    server.freeze();
+    thread::scope(|scope| {
+        scope.spawn(|| client.lock("a").try_lock());
+        thread::sleep(ms(100));
+        for refused in [
+            client.lock("b").try_lock_for(Duration::ZERO),
+            client.lock("c").try_lock_for(ms(100)),
+        ] {
+            let error = refused.unwrap_err();
+            assert!(
+                matches!(error, Error::Exhausted { connections: 1, .. }),
+                "{error}"
+            );
+            assert!(error.is_retryable() && !error.is_ambiguous());
+            assert!(error.to_string().contains("pool_size"), "{error}");
+        }
+        server.thaw();
+    });
+}

@@ -11,6 +11,8 @@ use crate::error::{Error, Reason};
 pub(crate) enum Fault {
     /// Nothing of the request can have been executed.
     NotSent(Reason),
+    /// None of so many connections became free in time. Nothing was sent, and it says nothing of the server.
+    Exhausted(u32),
     /// The request was sent, and may have been executed.
     NoReply { reason: Reason, timed_out: bool },
     /// The server answered with an error: it has not been executed.
@@ -174,7 +176,7 @@ impl Fault {
             Fault::NotSent(_) | Fault::NoReply { .. } => false,
             // A server that turned into a replica stays one: the next connection may find the primary.
             Fault::Server { code, .. } => class_of(*code) != Class::ReadOnly,
-            Fault::Usage(_) => true,
+            Fault::Usage(_) | Fault::Exhausted(_) => true,
         }
     }
 
@@ -199,6 +201,9 @@ impl Fault {
         match self {
             Fault::NotSent(reason) | Fault::NoReply { reason, .. } => reason,
             Fault::Usage(reason) => reason.into(),
+            Fault::Exhausted(of) => {
+                format!("all {of} connections were in use for the whole time").into()
+            }
             Fault::Server { code, text } => format!("error {code}: {text}").into(),
         }
     }
@@ -212,6 +217,11 @@ impl Fault {
         let (lock, node) = (Arc::clone(subject), Arc::clone(node));
         let class = self.class();
         match self {
+            Fault::Exhausted(connections) => Error::Exhausted {
+                lock,
+                node,
+                connections,
+            },
             Fault::NotSent(reason) | Fault::NoReply { reason, .. } => {
                 let (reason, source) = reason.into_parts();
                 Error::Unreachable {

@@ -715,6 +715,7 @@ impl Store for MySql {
 
     fn close(&self) {
         *self.renewals.lock() = None;
+        self.pool.close();
     }
 
     fn node(&self) -> Arc<str> {

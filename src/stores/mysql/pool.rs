@@ -326,10 +326,23 @@ impl Lane {
         })
     }
 
+    /// Keeps a sound connection for the next one who needs one.
+    fn keep(&self, link: Option<Link>) {
+        let mut idle = self.idle.lock();
+        if !self.slots.is_closed() {
+            idle.extend(link);
+        }
+    }
+
+    fn close(&self) {
+        self.slots.close();
+        self.idle.lock().clear();
+    }
+
     fn slot(&self, until: Instant) -> Result<Slot, Fault> {
         self.slots
             .take(until)
-            .map_err(|none| Fault::NotSent(none.0.into()))
+            .map_err(|none| Fault::Exhausted(none.of))
     }
 
     /// A connection that lies idle and is not `unfit`; those that are get closed.
@@ -354,12 +367,12 @@ pub(super) struct Lent {
 impl Lent {
     /// Gives the connection back, outside of any transaction.
     pub(super) fn give_back(&self, link: Link) {
-        self.lane.idle.lock().push(link);
+        self.lane.keep(Some(link));
     }
 }
 
 pub(super) struct Pool {
-    _maker: SlotMaker,
+    maker: SlotMaker,
     /// For single statements.
     statements: Arc<Lane>,
     /// For transactions, which keep theirs for as long as the user likes; counted apart, so that they cannot keep the
@@ -375,9 +388,16 @@ impl Pool {
         Ok(Pool {
             statements: Lane::new(size, &maker),
             transactions: Lane::new(size, &maker),
-            _maker: maker,
+            maker,
             address,
         })
+    }
+
+    /// Closes what lies idle, and keeps no connection from now on. Statements go on working, each on one of its own.
+    pub(super) fn close(&self) {
+        self.statements.close();
+        self.transactions.close();
+        self.maker.close();
     }
 
     pub(super) fn node(&self) -> &Arc<str> {
@@ -411,7 +431,7 @@ impl Pool {
             }
             outcome => outcome,
         };
-        self.statements.idle.lock().extend(place);
+        self.statements.keep(place);
         outcome
     }
 
@@ -431,7 +451,7 @@ impl Pool {
             }
             outcome => outcome,
         };
-        self.statements.idle.lock().extend(place);
+        self.statements.keep(place);
         outcome
     }
 

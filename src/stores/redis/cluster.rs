@@ -240,7 +240,8 @@ impl Cluster {
                         redirections = 0;
                         fault.of_a_redirection()
                     } else {
-                        if !matches!(fault, Fault::Server(_)) || fault.is_passing() {
+                        let is_well = matches!(fault, Fault::Server(_) | Fault::Exhausted(_));
+                        if !is_well || fault.is_passing() {
                             member.doubt();
                         }
                         fault
@@ -384,6 +385,7 @@ impl Cluster {
         for member in &members {
             member.node.close();
         }
+        self.shared.maker.close();
     }
 }
 

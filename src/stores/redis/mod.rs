@@ -50,7 +50,7 @@ use route::Route;
 use scripts::{Script, Scripts};
 use sentinel::Sentinels;
 pub(crate) use tls::Trust;
-use wire::{Address, Fault, Wire, brief};
+use wire::{Address, EXHAUSTED, Fault, Wire, brief};
 
 /// How many holds one call of the renewal script renews, so that it keeps the server for less than a millisecond.
 const RENEWED_AT_ONCE: usize = 100;
@@ -102,7 +102,8 @@ pub(crate) struct Redis {
     scripts: Scripts,
     signals: Arc<Signals>,
     replication: Option<Replication>,
-    _maker: Option<SlotMaker>,
+    /// A cluster has its own.
+    maker: Option<SlotMaker>,
 }
 
 impl Redis {
@@ -159,7 +160,7 @@ impl Redis {
             scripts: Scripts::new(),
             signals,
             replication: settings.replication,
-            _maker: Some(maker),
+            maker: Some(maker),
         })
     }
 
@@ -185,7 +186,7 @@ impl Redis {
             scripts: Scripts::new(),
             signals,
             replication: settings.replication,
-            _maker: None,
+            maker: None,
         })
     }
 
@@ -434,6 +435,11 @@ impl Redis {
         let lock = Arc::clone(lock);
         let node = self.home.name(&lock);
         match fault {
+            Fault::Exhausted(connections) => Error::Exhausted {
+                lock,
+                node,
+                connections,
+            },
             Fault::NotSent(reason) | Fault::NoReply { reason, .. } => {
                 let (reason, source) = reason.into_parts();
                 Error::Unreachable {
@@ -839,6 +845,10 @@ impl Store for Redis {
                     reason,
                     timed_out: true,
                 },
+                Err(Fault::Exhausted(_)) => Fault::NoReply {
+                    reason: EXHAUSTED.to_owned().into(),
+                    timed_out: true,
+                },
                 Err(fault) => fault,
             },
             Err(Fault::NotSent(reason)) if Instant::now() < half => {
@@ -1065,6 +1075,9 @@ impl Store for Redis {
 
     fn close(&self) {
         self.home.close();
+        if let Some(maker) = &self.maker {
+            maker.close();
+        }
     }
 
     fn node(&self) -> Arc<str> {
@@ -1088,6 +1101,9 @@ impl Store for Redis {
         purpose: Purpose<'_>,
         until: Instant,
     ) -> Result<Result<(), Abstention>> {
+        if let Some(Alone { node, .. }) = self.alone() {
+            node.pool.serve_a_quorum();
+        }
         match (self.alone(), purpose) {
             (Some(Alone { node, .. }), Purpose::Renewal) => {
                 let vote = node.take_renewing(until).and_then(|mut wire| {
@@ -1406,6 +1422,7 @@ fn reason_of(fault: Fault) -> Reason {
     match fault {
         Fault::NotSent(reason) | Fault::NoReply { reason, .. } | Fault::Untrusted(reason) => reason,
         Fault::Server(text) => text.into(),
+        Fault::Exhausted(_) => EXHAUSTED.to_owned().into(),
     }
 }
 

@@ -120,5 +120,6 @@ impl Node {
         self.pool.route().close();
         self.subscriber.close();
         *self.renewals.lock() = None;
+        self.pool.close();
     }
 }

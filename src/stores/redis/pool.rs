@@ -25,6 +25,7 @@ pub(super) struct Pool {
     route: Arc<dyn Route>,
     /// Whether EVALSHA was found to be switched off on this node.
     evalsha_is_off: AtomicBool,
+    serves_a_quorum: AtomicBool,
     /// Whether unlock messages are sharded here.
     is_sharded: bool,
     /// How often the server was found to have cut a connection.
@@ -59,6 +60,7 @@ impl Pool {
             late: Mutex::default(),
             route,
             evalsha_is_off: AtomicBool::new(false),
+            serves_a_quorum: AtomicBool::new(false),
         }
     }
 
@@ -74,7 +76,7 @@ impl Pool {
     fn slot(&self, until: Instant) -> Result<Slot, Fault> {
         self.slots
             .take(until)
-            .map_err(|none| Fault::NotSent(none.0.into()))
+            .map_err(|none| Fault::Exhausted(none.of))
     }
 
     /// The connection used last, if there is one that is still good.
@@ -109,7 +111,27 @@ impl Pool {
             return;
         }
         wire.cuts = self.cuts.load(Ordering::Relaxed);
-        self.idle.lock().push(wire);
+        let mut idle = self.idle.lock();
+        if self.keeps() {
+            idle.push(wire);
+        }
+    }
+
+    /// Whether connections are kept for later.
+    fn keeps(&self) -> bool {
+        !self.slots.is_closed() || self.serves_a_quorum.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a quorum relies on connections that are ready, whatever becomes of the client of this node.
+    pub(super) fn serve_a_quorum(&self) {
+        self.serves_a_quorum.store(true, Ordering::Relaxed);
+    }
+
+    /// Closes what lies idle, and keeps no connection from now on. Requests go on working, each on one of its own.
+    pub(super) fn close(&self) {
+        self.slots.close();
+        self.late.lock().clear();
+        self.idle.lock().clear();
     }
 
     fn note_cut<T>(&self, outcome: &Result<T, Fault>) {
@@ -160,12 +182,15 @@ impl Pool {
 
     /// Takes a connection back that owes answers to requests of `visitor`, until `until`.
     pub(super) fn leave(&self, wire: Wire, owed: u32, visitor: VisitorId, until: Instant) {
-        self.late.lock().push(Late {
-            wire,
-            owed,
-            visitor,
-            until,
-        });
+        let mut late = self.late.lock();
+        if self.keeps() {
+            late.push(Late {
+                wire,
+                owed,
+                visitor,
+                until,
+            });
+        }
     }
 
     /// Whether a connection that `is_right` lies idle, or owes this visitor an answer.
@@ -319,7 +344,9 @@ fn is_sound<T>(outcome: &Result<T, Fault>) -> bool {
         Ok(_) => true,
         // A server that turned into a replica stays one: the next connection may find the master.
         Err(Fault::Server(text)) => !text.contains("READONLY"),
-        Err(Fault::NotSent(_) | Fault::NoReply { .. } | Fault::Untrusted(_)) => false,
+        Err(
+            Fault::NotSent(_) | Fault::NoReply { .. } | Fault::Untrusted(_) | Fault::Exhausted(_),
+        ) => false,
     }
 }
 

@@ -47,9 +47,12 @@ impl Acknowledged {
             },
             Ok(other) => Acknowledged::Refused(super::brief(&other)),
             Err(Fault::Server(text)) => Acknowledged::Refused(text),
-            Err(Fault::NotSent(_) | Fault::NoReply { .. } | Fault::Untrusted(_)) => {
-                Acknowledged::NoAnswer
-            }
+            Err(
+                Fault::NotSent(_)
+                | Fault::NoReply { .. }
+                | Fault::Untrusted(_)
+                | Fault::Exhausted(_),
+            ) => Acknowledged::NoAnswer,
         }
     }
 

@@ -56,6 +56,8 @@ const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
 pub(super) enum Fault {
     /// Nothing of the request can have been executed.
     NotSent(Reason),
+    /// None of so many connections became free in time. Nothing was sent, and it says nothing of the server.
+    Exhausted(u32),
     /// The request was sent, and may have been executed.
     NoReply { reason: Reason, timed_out: bool },
     /// The server answered with an error.
@@ -63,6 +65,9 @@ pub(super) enum Fault {
     /// TLS does not let the two talk to each other until somebody changes something. Nothing of the request was sent.
     Untrusted(Reason),
 }
+
+/// The reason of [`Fault::Exhausted`] where there is no room for more.
+pub(super) const EXHAUSTED: &str = "all connections of the pool were in use for the whole time";
 
 impl Fault {
     /// The fault of a request that was no request of a lock: nothing of those can have been executed.
@@ -84,7 +89,7 @@ impl Fault {
         ];
         match self {
             Fault::NotSent(_) => true,
-            Fault::NoReply { .. } | Fault::Untrusted(_) => false,
+            Fault::NoReply { .. } | Fault::Untrusted(_) | Fault::Exhausted(_) => false,
             Fault::Server(text) => SIGNS.iter().any(|sign| text.starts_with(sign)),
         }
     }
@@ -94,6 +99,7 @@ impl Fault {
             Fault::NotSent(reason) | Fault::NoReply { reason, .. } | Fault::Untrusted(reason) => {
                 reason
             }
+            Fault::Exhausted(_) => EXHAUSTED,
             Fault::Server(text) => text,
         }
     }
@@ -119,6 +125,7 @@ impl Fault {
             },
             Fault::Server(text) => Fault::Server(at(&text)),
             Fault::Untrusted(reason) => Fault::Untrusted(reason.reworded(at)),
+            Fault::Exhausted(of) => Fault::Exhausted(of),
         }
     }
 }
