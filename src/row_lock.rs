@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::stores::mysql::{Ident, Keyed, MySql, Session, Wish, to_driver};
 use crate::transaction::{IDLE_LIMIT, Tx};
 use crate::value::Value;
+use crate::wait::Interrupt;
 
 /// Which rows are locked: those of a table by its primary key, or rows that are nothing but a name.
 #[derive(Clone, Debug)]
@@ -100,7 +101,7 @@ impl Isolation {
 /// The guard it gives is an open transaction: the row is locked until it is committed, rolled back or dropped. There is
 /// no lease. A holder that dies frees the row as soon as the server notices that its connection is gone; one that hangs
 /// is ended after the [idle limit](RowLock::with_idle_limit). The queue for a row is the server's own, which is fair
-/// across processes. Each holder and each waiter takes a connection, so this is for low contention and short work.
+/// across processes; a waiter joins it again once a second, to hear interrupts and the client's end. Each holder and each waiter takes a connection, so this is for low contention and short work.
 ///
 /// On Galera and group replication rows are locked on one node only: let all writers use the same node.
 ///
@@ -157,16 +158,29 @@ impl RowLock {
     ///
     /// [`Error::WaitTimeout`] if somebody else had it for the whole wait; [`Error::RowNotFound`] if there is none;
     /// [`Error::Schema`] if the table is not as [`RowTarget::table`] said, or cannot lock rows; [`Error::Deadlock`];
-    /// [`Error::Unreachable`] at once if the server cannot be reached; [`Error::Permission`], … Nothing is held then.
+    /// [`Error::Unreachable`] at once if the server cannot be reached; [`Error::Closed`] within about a second if the
+    /// client is shut down; [`Error::Permission`], … Nothing is held then.
     pub fn lock(&self, wait: Wait) -> Result<RowGuard> {
-        lock(
-            &self.core,
-            &self.target,
-            vec![self.key.clone()],
-            self.isolation,
-            self.idle_limit,
-            wait,
-        )
+        self.lock_until(wait, None)
+    }
+
+    /// Locks the row, unless the wait is ended by `interrupt`, which takes about a second.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Interrupted`]; and as [`RowLock::lock`].
+    pub fn lock_interruptibly(&self, wait: Wait, interrupt: &Interrupt) -> Result<RowGuard> {
+        self.lock_until(wait, Some(interrupt))
+    }
+
+    fn lock_until(&self, wait: Wait, interrupt: Option<&Interrupt>) -> Result<RowGuard> {
+        let wish = Wish {
+            isolation: self.isolation.as_sql(),
+            idle_limit: self.idle_limit,
+            wait: wait.limit(),
+            interrupt,
+        };
+        lock(&self.core, &self.target, vec![self.key.clone()], wish)
     }
 
     /// Locks the row if it is free now; `None` if it is not.
@@ -230,9 +244,36 @@ impl Client {
         keys: impl IntoIterator<Item = K>,
         wait: Wait,
     ) -> Result<RowGuard> {
-        let keys = keys.into_iter().map(Into::into).collect();
-        let isolation = Isolation::ReadCommitted;
-        lock(self.core(), target, keys, isolation, Some(IDLE_LIMIT), wait)
+        lock(self.core(), target, values(keys), many(wait, None))
+    }
+
+    /// Locks several rows, as [`Client::lock_many`], unless the wait is ended by `interrupt`, which takes about a second.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Interrupted`]; and as [`Client::lock_many`].
+    pub fn lock_many_interruptibly<K: Into<Value>>(
+        &self,
+        target: &RowTarget,
+        keys: impl IntoIterator<Item = K>,
+        wait: Wait,
+        interrupt: &Interrupt,
+    ) -> Result<RowGuard> {
+        let wish = many(wait, Some(interrupt));
+        lock(self.core(), target, values(keys), wish)
+    }
+}
+
+fn values<K: Into<Value>>(keys: impl IntoIterator<Item = K>) -> Vec<Value> {
+    keys.into_iter().map(Into::into).collect()
+}
+
+fn many(wait: Wait, interrupt: Option<&Interrupt>) -> Wish<'_> {
+    Wish {
+        isolation: Isolation::ReadCommitted.as_sql(),
+        idle_limit: Some(IDLE_LIMIT),
+        wait: wait.limit(),
+        interrupt,
     }
 }
 
@@ -240,17 +281,10 @@ fn lock(
     core: &Arc<Core>,
     target: &RowTarget,
     keys: Vec<Value>,
-    isolation: Isolation,
-    idle_limit: Option<Duration>,
-    wait: Wait,
+    wish: Wish<'_>,
 ) -> Result<RowGuard> {
     let names: Vec<String> = keys.iter().map(Value::to_string).collect();
     let subject = target.subject(&names.join(", "));
-    let wish = Wish {
-        isolation: isolation.as_sql(),
-        idle_limit,
-        wait: wait.limit(),
-    };
     let keys = keys.into_iter().map(to_driver).collect();
     let session = store(core, &subject)?.lock_rows(target.keyed.as_ref(), keys, &subject, wish)?;
     Ok(RowGuard {

@@ -2,14 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::client::Client;
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::row_lock::store;
-use crate::stores::mysql::{Ident, Keyed, Lookup, MySql, Update, from_driver, to_driver};
+use crate::store::Store;
+use crate::stores::mysql::{Ident, Keyed, Lookup, MySql, Update, from_driver, rest, to_driver};
 use crate::value::{FromValue, Value, typed};
 
 /// How an update notices that somebody else was faster.
@@ -198,8 +198,8 @@ impl Versioned {
     ///
     /// # Errors
     ///
-    /// Whatever `work` returns; [`Error::Conflict`] after the last attempt; [`Error::RowNotFound`]; and as
-    /// [`Versioned::try_update`] except for the first two there.
+    /// Whatever `work` returns; [`Error::Conflict`] after the last attempt; [`Error::RowNotFound`]; [`Error::Closed`] if
+    /// the client is shut down meanwhile; and as [`Versioned::try_update`] except for the first two there.
     pub fn update_with<T, E: From<Error>>(
         &self,
         key: impl Into<Value>,
@@ -248,9 +248,10 @@ impl Versioned {
                 }));
             }
             if attempts > 1 {
-                thread::sleep(
-                    Duration::from_millis(1) + Duration::from_millis(19).mul_f64(fastrand::f64()),
-                );
+                let pause =
+                    Duration::from_millis(1) + Duration::from_millis(19).mul_f64(fastrand::f64());
+                let parker = self.store(&subject)?.signals().parker();
+                rest(&parker, Instant::now() + pause, &subject)?;
             }
         }
     }

@@ -128,7 +128,7 @@ impl Interrupt {
         raised.is_raised
     }
 
-    fn attach(&self, parker: &Arc<Parker>) {
+    pub(crate) fn attach(&self, parker: &Arc<Parker>) {
         let mut raised = self.inner.raised.lock();
         if raised.is_raised {
             parker.interrupt();

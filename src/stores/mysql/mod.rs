@@ -34,7 +34,7 @@ use fault::Class;
 pub(crate) use fault::Fault;
 pub(crate) use optimistic::{Lookup, Update};
 use pool::{Address, Link, Pool, on_link};
-pub(crate) use rows::Wish;
+pub(crate) use rows::{Wish, rest};
 pub(crate) use schema::{Ident, Keyed};
 pub(crate) use session::Session;
 use sql::{BUSY, Statements};

@@ -2,9 +2,11 @@
 //!
 //! The queue for a row is the server's, which is fair. Its waits are in whole seconds, so the rest of a wait is asked
 //! for with `NOWAIT` every 20 ms; that is a sleep in a store, because nobody but the server could wake us.
+//!
+//! After a refusal the transaction is begun anew, and the rows are locked from the first one on: on a server with
+//! `innodb_rollback_on_timeout` the ones before it are free again.
 
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use ::mysql::{Params, Value, params};
@@ -12,19 +14,23 @@ use ::mysql::{Params, Value, params};
 use super::schema::Keyed;
 use super::{LONGEST_NAME, MySql, Session};
 use crate::error::{Error, Result};
+use crate::signals::{Parker, Wake};
+use crate::wait::Interrupt;
 
 const NOWAIT_PAUSE: Duration = Duration::from_millis(20);
 
-/// One statement waits for a row this long at most, so that a silent server is noticed; then it queues up again.
-const LONGEST_ROW_WAIT: u64 = 10;
+/// One statement waits for a row this long at most, in seconds; then it queues up again. So long it may take until an
+/// interrupt, or the end of the client, is heard.
+const LONGEST_ROW_WAIT: u64 = 1;
 
 /// What a row lock is to be like.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wish {
+pub(crate) struct Wish<'a> {
     pub(crate) isolation: &'static str,
     pub(crate) idle_limit: Option<Duration>,
     /// `None` means for ever.
     pub(crate) wait: Option<Duration>,
+    pub(crate) interrupt: Option<&'a Interrupt>,
 }
 
 impl MySql {
@@ -34,8 +40,13 @@ impl MySql {
         target: Option<&Keyed>,
         keys: Vec<Value>,
         subject: &Arc<str>,
-        wish: Wish,
+        wish: Wish<'_>,
     ) -> Result<Session> {
+        let parker = self.signals.parker();
+        if let Some(interrupt) = wish.interrupt {
+            interrupt.attach(&parker);
+        }
+        rest(&parker, Instant::now(), subject)?;
         let deadline = match wish.wait {
             Some(wait) => {
                 Some(
@@ -78,8 +89,18 @@ impl MySql {
             _ => self.in_order(target, &keys, subject)?,
         };
         let mut session = Session::begin(self, subject, Some(wish.isolation), wish.idle_limit)?;
-        for key in keys {
-            lock_one(&mut session, target, key, deadline, wish.wait)?;
+        while let Some(refusal) = lock_each(&mut session, target, &keys, deadline)? {
+            if deadline.is_some_and(|end| Instant::now() >= end) {
+                return Err(refusal.error);
+            }
+            let pause_ends = if refusal.has_waited {
+                Instant::now()
+            } else {
+                let pause_ends = Instant::now() + NOWAIT_PAUSE;
+                deadline.map_or(pause_ends, |end| end.min(pause_ends))
+            };
+            rest(&parker, pause_ends, subject)?;
+            session.begin_anew()?;
         }
         session.set_usual_row_wait()?;
         Ok(session)
@@ -151,18 +172,24 @@ fn key_bytes(key: &Value) -> Option<usize> {
     }
 }
 
-/// Locks one row by the deadline; `None` means for ever.
-fn lock_one(
+/// A row was locked by somebody else.
+struct Refusal {
+    error: Error,
+    /// Whether the server has waited for it, in whole seconds.
+    has_waited: bool,
+}
+
+/// Tries to lock all rows by the deadline, and says if one of them could not be had.
+fn lock_each(
     session: &mut Session,
     target: &Keyed,
-    key: Value,
+    keys: &[Value],
     deadline: Option<Instant>,
-    wait: Option<Duration>,
-) -> Result<()> {
+) -> Result<Option<Refusal>> {
     let (table, column) = target.quoted();
     let select = format!("SELECT 1 FROM {table} WHERE {column} = :k FOR UPDATE");
     let nowait = format!("{select} NOWAIT");
-    loop {
+    for key in keys {
         let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
         let seconds = left.map_or(LONGEST_ROW_WAIT, |left| {
             left.as_secs().min(LONGEST_ROW_WAIT)
@@ -174,18 +201,30 @@ fn lock_one(
         } else {
             session.lock_row(&nowait, params, Duration::ZERO)
         };
-        let error = match outcome {
-            Ok(rows) if rows.is_empty() => return Err(session.row_not_found(&key)),
-            Ok(_) => return Ok(()),
-            Err(error) => error,
-        };
-        let is_refused = matches!(error, Error::WaitTimeout { .. });
-        let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
-        if !is_refused || wait == Some(Duration::ZERO) || left == Some(Duration::ZERO) {
-            return Err(error);
+        match outcome {
+            Ok(rows) if rows.is_empty() => return Err(session.row_not_found(key)),
+            Ok(_) => {}
+            Err(error @ Error::WaitTimeout { .. }) => {
+                return Ok(Some(Refusal {
+                    error,
+                    has_waited: seconds > 0,
+                }));
+            }
+            Err(error) => return Err(error),
         }
-        if seconds == 0 {
-            thread::sleep(left.map_or(NOWAIT_PAUSE, |left| left.min(NOWAIT_PAUSE)));
+    }
+    Ok(None)
+}
+
+/// Sleeps until `until`. An interrupt and the client's end are errors.
+pub(crate) fn rest(parker: &Parker, until: Instant, subject: &Arc<str>) -> Result<()> {
+    loop {
+        let lock = Arc::clone(subject);
+        match parker.park(Some(until)) {
+            Wake::Permit => {}
+            Wake::TimedOut => return Ok(()),
+            Wake::Interrupted => return Err(Error::Interrupted { lock }),
+            Wake::Closed => return Err(Error::Closed { lock }),
         }
     }
 }

@@ -15,11 +15,17 @@ pub(crate) struct Session {
     lent: Lent,
     /// Why the transaction is over although nobody has ended it; then no statement may run outside of it unnoticed.
     over: Option<Error>,
+    isolation: Option<&'static str>,
+    /// How long statements wait for rows at present, in whole seconds.
+    row_wait: u64,
     subject: Arc<str>,
     node: Arc<str>,
     advice: String,
     pub(crate) statement_timeout: Duration,
 }
+
+/// Stands at the beginning of a transaction, and is gone as soon as that was rolled back or ended otherwise.
+const MARK: &str = "redlatch_begun";
 
 impl Session {
     /// Begins a transaction, in the server's isolation level if none is given.
@@ -36,17 +42,14 @@ impl Session {
             whole_seconds(limit).to_string()
         });
         let wait = row_wait(store.command_timeout);
+        // Without autocommit: a statement behind a transaction that the server has rolled back must not commit alone.
         let settings = format!(
-            "SET SESSION innodb_lock_wait_timeout = {wait}, lock_wait_timeout = {wait}, \
-             wait_timeout = {idle}, time_zone = DEFAULT"
+            "SET SESSION autocommit = 0, innodb_lock_wait_timeout = {wait}, \
+             lock_wait_timeout = {wait}, wait_timeout = {idle}, time_zone = DEFAULT"
         );
         let mut begin = |link: &mut Link| {
             link.say(&settings, until)?;
-            if let Some(level) = isolation {
-                // For the next transaction only.
-                link.say(&format!("SET TRANSACTION ISOLATION LEVEL {level}"), until)?;
-            }
-            link.say("START TRANSACTION", until)
+            start(link, isolation, until)
         };
         let lend = || store.pool.lend(until);
         let mut begun = |mut lent: Lent| match lent.link.as_mut().map(&mut begin) {
@@ -63,6 +66,8 @@ impl Session {
         Ok(Session {
             lent: lent.map_err(|fault| store.error(subject, fault))?,
             over: None,
+            isolation,
+            row_wait: wait,
             subject: Arc::clone(subject),
             node: Arc::clone(store.node()),
             advice: store.tables.advice(),
@@ -141,7 +146,18 @@ impl Session {
         self.talk(|link, until| link.rows(statement, params, until))
     }
 
-    /// Locks one row by `SELECT … FOR UPDATE`; the transaction goes on if it cannot be had in time.
+    /// Rolls back what is left of the transaction after a statement that failed, and begins a new one.
+    pub(super) fn begin_anew(&mut self) -> Result<()> {
+        let isolation = self.isolation;
+        self.over = None;
+        self.talk(|link, until| {
+            link.say("ROLLBACK", until)?;
+            start(link, isolation, until)
+        })
+    }
+
+    /// Locks one row by `SELECT … FOR UPDATE`. If it cannot be had in time the transaction is over: with
+    /// `innodb_rollback_on_timeout` the server has rolled all of it back.
     pub(super) fn lock_row(
         &mut self,
         statement: &str,
@@ -153,18 +169,19 @@ impl Session {
         self.statement_timeout = timeout.saturating_add(wait);
         let outcome = self.select(statement, params);
         self.statement_timeout = timeout;
-        if matches!(outcome, Err(Error::WaitTimeout { .. })) {
-            self.over = None;
-        }
         outcome
     }
 
     /// Sets how long statements wait for rows, in whole seconds.
     pub(super) fn set_row_wait(&mut self, seconds: u64) -> Result<()> {
-        let statement = format!(
-            "SET SESSION innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}"
-        );
-        self.talk(|link, until| link.say(&statement, until))
+        if self.row_wait != seconds {
+            let statement = format!(
+                "SET SESSION innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}"
+            );
+            self.talk(|link, until| link.say(&statement, until))?;
+            self.row_wait = seconds;
+        }
+        Ok(())
     }
 
     /// Sets it to what the user's own statements in the transaction get.
@@ -186,7 +203,20 @@ impl Session {
                     .to_owned(),
             ));
         }
-        match link.say("COMMIT", Instant::now() + self.statement_timeout) {
+        let until = Instant::now() + self.statement_timeout;
+        match link.say(&format!("RELEASE SAVEPOINT {MARK}"), until) {
+            Ok(()) => {}
+            Err(fault @ Fault::Server { .. }) => {
+                let error = self.lost(format!(
+                    "it had ended before the commit, and with it the locks ({})",
+                    fault.reason()
+                ));
+                self.lent.link = Some(link);
+                return Err(error);
+            }
+            Err(fault) => return Err(self.lost(fault.reason())),
+        }
+        match link.say("COMMIT", until) {
             Ok(()) => {
                 self.lent.give_back(link);
                 Ok(())
@@ -227,6 +257,16 @@ impl Drop for Session {
         // If it fails, the connection is closed, which rolls back as well.
         let _ = self.end();
     }
+}
+
+/// Starts a transaction and marks its beginning.
+fn start(link: &mut Link, isolation: Option<&'static str>, until: Instant) -> Result<(), Fault> {
+    if let Some(level) = isolation {
+        // For the next transaction only.
+        link.say(&format!("SET TRANSACTION ISOLATION LEVEL {level}"), until)?;
+    }
+    link.say("START TRANSACTION", until)?;
+    link.say(&format!("SAVEPOINT {MARK}"), until)
 }
 
 fn whole_seconds(span: Duration) -> u64 {

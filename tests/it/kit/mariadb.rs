@@ -64,6 +64,12 @@ impl MariaDb {
         server
     }
 
+    /// Starts another server with the same arguments.
+    pub fn another(&self) -> MariaDb {
+        let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
+        MariaDb::with(&args)
+    }
+
     /// The server that tests share which only need a database of their own.
     pub fn shared() -> &'static MariaDb {
         static SHARED: OnceLock<MariaDb> = OnceLock::new();

@@ -13,13 +13,17 @@ mod versioned;
 
 use redlatch::{Builder, Client};
 
-use crate::kit::{Database, MariaDb};
+use crate::kit::{Database, MariaDb, ms};
 
 /// An empty database with the tables of the locks.
 fn database() -> Database<'static> {
-    let database = MariaDb::shared().database();
-    Client::open(&database.url())
-        .unwrap()
+    database_on(MariaDb::shared())
+}
+
+fn database_on(server: &MariaDb) -> Database<'_> {
+    let database = server.database();
+    // Making a table takes long on a busy disk.
+    client_with(&database, Client::builder().command_timeout(ms(20_000)))
         .create_tables()
         .unwrap();
     database

@@ -1,17 +1,63 @@
-//! Locks on rows of the user's tables.
+//! Locks on rows of the user's tables, on a server as it comes and on one that undoes a transaction whose wait was
+//! refused.
 
-use std::sync::Barrier;
+use std::sync::{Barrier, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use mysql::prelude::Queryable;
 use redlatch::mysql::{Isolation, RowGuard, RowTarget, Wait};
-use redlatch::{Client, Error};
+use redlatch::{Client, Error, Interrupt};
 
-use super::{client, client_with, database};
+use super::{client, client_with, database_on};
 use crate::kit::{Database, MariaDb, ms};
 
-fn with_accounts() -> (Database<'static>, RowTarget) {
-    let database = database();
+macro_rules! on_both_servers {
+    ($($law:ident)*) => {
+        mod as_it_comes {
+            $(
+                #[test]
+                fn $law() {
+                    super::$law(crate::kit::MariaDb::shared());
+                }
+            )*
+        }
+
+        mod rollback_on_timeout {
+            $(
+                #[test]
+                fn $law() {
+                    super::$law(super::rolling_back());
+                }
+            )*
+        }
+    };
+}
+
+on_both_servers! {
+    a_row_belongs_to_one_until_it_commits_rolls_back_or_is_dropped
+    a_wait_ends_when_it_should
+    a_missing_row_is_told_and_locks_nothing
+    only_the_primary_key_finds_rows
+    a_deadlock_is_told_and_the_transaction_is_over
+    many_rows_are_locked_in_one_order
+    names_make_their_own_rows
+    an_idle_holder_is_ended
+    what_ends_a_transaction_is_refused_and_the_level_can_be_chosen
+    a_killed_holder_frees_the_row_at_once
+    an_interrupt_and_a_shutdown_end_a_wait
+    a_refused_wait_leaves_no_statement_outside_of_a_transaction
+    a_savepoint_tells_whether_its_transaction_still_stands
+}
+
+/// A server that rolls back the whole transaction when a wait for a row is over.
+fn rolling_back() -> &'static MariaDb {
+    static SERVER: OnceLock<MariaDb> = OnceLock::new();
+    SERVER.get_or_init(|| MariaDb::with(&["--innodb-rollback-on-timeout=ON"]))
+}
+
+fn with_accounts(server: &'static MariaDb) -> (Database<'static>, RowTarget) {
+    let database = database_on(server);
     database.run(
         "CREATE TABLE accounts (id INT PRIMARY KEY, code VARCHAR(20), balance INT NOT NULL, KEY (code));\n\
          INSERT INTO accounts VALUES (1, 'a', 100), (2, 'b', 100), (3, 'c', 100), (4, 'd', 100);\n\
@@ -27,10 +73,9 @@ fn is_timeout<T>(result: &Result<T, Error>) -> bool {
 
 fn is_send<T: Send>() {}
 
-#[test]
-fn a_row_belongs_to_one_until_it_commits_rolls_back_or_is_dropped() {
+fn a_row_belongs_to_one_until_it_commits_rolls_back_or_is_dropped(server: &'static MariaDb) {
     is_send::<RowGuard>();
-    let (database, accounts) = with_accounts();
+    let (database, accounts) = with_accounts(server);
     let (mine, theirs) = (client(&database), client(&database));
     let lock = mine.row_lock(&accounts, 1);
     let other = theirs.row_lock(&accounts, 1);
@@ -57,9 +102,8 @@ fn a_row_belongs_to_one_until_it_commits_rolls_back_or_is_dropped() {
     }
 }
 
-#[test]
-fn a_wait_ends_when_it_should() {
-    let (database, accounts) = with_accounts();
+fn a_wait_ends_when_it_should(server: &'static MariaDb) {
+    let (database, accounts) = with_accounts(server);
     let client = client(&database);
     let lock = client.row_lock(&accounts, 1);
     let guard = lock.lock(Wait::Never).unwrap();
@@ -88,9 +132,8 @@ fn a_wait_ends_when_it_should() {
     });
 }
 
-#[test]
-fn a_missing_row_is_told_and_locks_nothing() {
-    let (database, accounts) = with_accounts();
+fn a_missing_row_is_told_and_locks_nothing(server: &'static MariaDb) {
+    let (database, accounts) = with_accounts(server);
     let client = client(&database);
     let error = client
         .row_lock(&accounts, 77)
@@ -106,9 +149,8 @@ fn a_missing_row_is_told_and_locks_nothing() {
     database.run("INSERT INTO accounts VALUES (77, 'x', 0)");
 }
 
-#[test]
-fn only_the_primary_key_finds_rows() {
-    let (database, _) = with_accounts();
+fn only_the_primary_key_finds_rows(server: &'static MariaDb) {
+    let (database, _) = with_accounts(server);
     database.run(
         "CREATE TABLE pairs (a INT, b INT, PRIMARY KEY (a, b));\n\
          CREATE TABLE heap (id INT PRIMARY KEY) ENGINE=MyISAM;\n\
@@ -150,9 +192,8 @@ fn only_the_primary_key_finds_rows() {
     drop(guard);
 }
 
-#[test]
-fn a_deadlock_is_told_and_the_transaction_is_over() {
-    let (database, accounts) = with_accounts();
+fn a_deadlock_is_told_and_the_transaction_is_over(server: &'static MariaDb) {
+    let (database, accounts) = with_accounts(server);
     let client = client_with(
         &database,
         Client::builder().command_timeout(Duration::from_secs(5)),
@@ -190,9 +231,9 @@ fn a_deadlock_is_told_and_the_transaction_is_over() {
     assert_eq!(sum, 401);
 }
 
-#[test]
-fn many_rows_are_locked_in_one_order() {
-    let server = MariaDb::start();
+fn many_rows_are_locked_in_one_order(server: &'static MariaDb) {
+    // A server of its own, as the count of deadlocks is the server's.
+    let server = server.another();
     let database = server.database();
     let client = client(&database);
     client.create_tables().unwrap();
@@ -239,9 +280,8 @@ fn many_rows_are_locked_in_one_order() {
     drop(held);
 }
 
-#[test]
-fn names_make_their_own_rows() {
-    let database = database();
+fn names_make_their_own_rows(server: &'static MariaDb) {
+    let database = database_on(server);
     let (mine, theirs) = (client(&database), client(&database));
     let named = RowTarget::named();
     let guard = mine.row_lock(&named, "nightly").lock(Wait::Never).unwrap();
@@ -294,9 +334,8 @@ fn names_make_their_own_rows() {
     });
 }
 
-#[test]
-fn an_idle_holder_is_ended() {
-    let (database, accounts) = with_accounts();
+fn an_idle_holder_is_ended(server: &'static MariaDb) {
+    let (database, accounts) = with_accounts(server);
     let client = client(&database);
     let lock = client
         .row_lock(&accounts, 1)
@@ -326,9 +365,8 @@ fn an_idle_holder_is_ended() {
     assert_eq!(sum, 400, "nothing was written");
 }
 
-#[test]
-fn what_ends_a_transaction_is_refused_and_the_level_can_be_chosen() {
-    let (database, accounts) = with_accounts();
+fn what_ends_a_transaction_is_refused_and_the_level_can_be_chosen(server: &'static MariaDb) {
+    let (database, accounts) = with_accounts(server);
     let client = client(&database);
     for (isolation, name) in [
         (Isolation::ReadCommitted, "READ-COMMITTED"),
@@ -368,9 +406,8 @@ fn what_ends_a_transaction_is_refused_and_the_level_can_be_chosen() {
     }
 }
 
-#[test]
-fn a_killed_holder_frees_the_row_at_once() {
-    let (database, accounts) = with_accounts();
+fn a_killed_holder_frees_the_row_at_once(server: &'static MariaDb) {
+    let (database, accounts) = with_accounts(server);
     let client = client(&database);
     let mut guard = client.row_lock(&accounts, 1).lock(Wait::Never).unwrap();
     let id: u64 = guard
@@ -385,4 +422,137 @@ fn a_killed_holder_frees_the_row_at_once() {
         .unwrap();
     assert!(guard.commit().unwrap_err().is_lost());
     drop(next);
+}
+
+fn an_interrupt_and_a_shutdown_end_a_wait(server: &'static MariaDb) {
+    let (database, accounts) = with_accounts(server);
+    let holder = client(&database);
+    let guard = holder.lock_many(&accounts, [1, 2], Wait::Forever).unwrap();
+    let waiting = client(&database);
+    let interrupt = Interrupt::new();
+    thread::scope(|scope| {
+        let lock = waiting.row_lock(&accounts, 1);
+        let (waiting, accounts, interrupt) = (&waiting, &accounts, &interrupt);
+        let one = scope.spawn({
+            let lock = lock.clone();
+            move || lock.lock_interruptibly(Wait::Forever, interrupt)
+        });
+        let many = scope.spawn(move || {
+            waiting.lock_many_interruptibly(accounts, [1, 3], Wait::Forever, interrupt)
+        });
+        let timed = scope.spawn({
+            let lock = lock.clone();
+            move || lock.lock_interruptibly(Wait::For(ms(30_000)), interrupt)
+        });
+        let closed = [
+            scope.spawn({
+                let lock = lock.clone();
+                move || lock.lock(Wait::Forever)
+            }),
+            scope.spawn(move || waiting.lock_many(accounts, [2], Wait::For(ms(30_000)))),
+        ];
+        thread::sleep(ms(300));
+        let start = Instant::now();
+        interrupt.raise();
+        for waiter in [one, many, timed] {
+            let error = waiter.join().unwrap().unwrap_err();
+            assert!(matches!(error, Error::Interrupted { .. }), "{error}");
+        }
+        assert!(start.elapsed() < ms(6000), "{:?}", start.elapsed());
+        assert!(closed.iter().all(|waiter| !waiter.is_finished()));
+        let start = Instant::now();
+        waiting.shutdown();
+        for waiter in closed {
+            let error = waiter.join().unwrap().unwrap_err();
+            assert!(matches!(error, Error::Closed { .. }), "{error}");
+        }
+        assert!(start.elapsed() < ms(6000), "{:?}", start.elapsed());
+        // At once, whatever the row is.
+        let free = holder.row_lock(accounts, 3);
+        let error = free.lock_interruptibly(Wait::Never, interrupt).unwrap_err();
+        assert!(matches!(error, Error::Interrupted { .. }), "{error}");
+        let error = waiting.row_lock(accounts, 3).try_lock().unwrap_err();
+        assert!(matches!(error, Error::Closed { .. }), "{error}");
+    });
+    guard.commit().unwrap();
+    let all = holder.lock_many(&accounts, [1, 2, 3], Wait::Never);
+    all.unwrap().commit().unwrap();
+}
+
+fn a_refused_wait_leaves_no_statement_outside_of_a_transaction(server: &'static MariaDb) {
+    let (database, accounts) = with_accounts(server);
+    let client = client(&database);
+    let other = super::client(&database);
+    let balances = || -> (i64, i64) {
+        let of = |id| database.first(&format!("SELECT balance FROM accounts WHERE id = {id}"));
+        (of(1), of(2))
+    };
+    // Locked after one or more refusals, in fractions of a second and in whole ones.
+    for (held_for, wait) in [
+        (ms(100), ms(900)),
+        (ms(1300), ms(1900)),
+        (ms(1300), ms(30_000)),
+    ] {
+        for keys in [&[2][..], &[1, 2]] {
+            let held = other.row_lock(&accounts, 2).lock(Wait::Never).unwrap();
+            let mut guard = thread::scope(|scope| {
+                let keys = keys.iter().copied();
+                let waiter = scope.spawn(|| client.lock_many(&accounts, keys, Wait::For(wait)));
+                thread::sleep(held_for);
+                drop(held);
+                waiter.join().unwrap().unwrap()
+            });
+            for key in keys {
+                let found = other.row_lock(&accounts, *key).try_lock().unwrap();
+                assert!(found.is_none(), "{key} is locked");
+            }
+            guard
+                .tx()
+                .exec("UPDATE accounts SET balance = 0", ())
+                .unwrap();
+            guard.rollback().unwrap();
+            assert_eq!(balances(), (100, 100), "it was rolled back");
+        }
+    }
+    // A statement of the user's own that is refused: nothing of the transaction is written, and nothing behind it.
+    let held = other.row_lock(&accounts, 2).lock(Wait::Never).unwrap();
+    let mut guard = client.row_lock(&accounts, 1).lock(Wait::Never).unwrap();
+    let mut tx = guard.tx();
+    tx.exec("UPDATE accounts SET balance = 1 WHERE id = 1", ())
+        .unwrap();
+    let refused = tx.exec("UPDATE accounts SET balance = 1 WHERE id = 2", ());
+    assert!(is_timeout(&refused), "{refused:?}");
+    let behind = tx.exec("UPDATE accounts SET balance = 2 WHERE id = 1", ());
+    assert!(is_timeout(&behind), "{behind:?}");
+    assert!(is_timeout(&guard.commit()));
+    drop(held);
+    assert_eq!(balances(), (100, 100));
+}
+
+/// What every commit relies on: no guard commits what came behind a rollback that nobody was told of.
+fn a_savepoint_tells_whether_its_transaction_still_stands(server: &'static MariaDb) {
+    let (database, accounts) = with_accounts(server);
+    let held = client(&database)
+        .row_lock(&accounts, 2)
+        .lock(Wait::Never)
+        .unwrap();
+    let mut conn = database.conn();
+    for statement in [
+        "SET autocommit = 0, innodb_lock_wait_timeout = 1",
+        "START TRANSACTION",
+        "SAVEPOINT begun",
+        "UPDATE accounts SET balance = 1 WHERE id = 1",
+    ] {
+        conn.query_drop(statement).unwrap();
+    }
+    assert!(
+        conn.query_drop("UPDATE accounts SET balance = 1 WHERE id = 2")
+            .is_err()
+    );
+    conn.query_drop("UPDATE accounts SET balance = 1 WHERE id = 3")
+        .unwrap();
+    let undoes_all: bool = database.first("SELECT @@global.innodb_rollback_on_timeout");
+    let stands = conn.query_drop("RELEASE SAVEPOINT begun").is_ok();
+    assert_eq!(stands, !undoes_all);
+    drop(held);
 }
