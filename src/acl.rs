@@ -47,6 +47,7 @@
 //! | `+client\|setname` | the connections have no name in `CLIENT LIST` |
 //! | `+config\|get` | a node of a [`Redlock`](crate::Redlock) that has restarted is taken for one that may have forgotten its locks, even if it keeps them on disk |
 //! | `+info` | [`Client::check`](crate::Client::check) does not look at the server's settings |
+//! | `+command` `+acl` | [`Redlock::check`](crate::Redlock::check) does not say whether this user may flush the keys |
 //! | `+ping` | a subscriber's connection that was quiet for a while is asked with a command that is refused, which is an answer, too; the server counts it |
 //! | `+pubsub\|shardnumsub` | in a [`Builder::cluster`](crate::Builder::cluster) messages are taken for not sharded, unless [`Builder::sharded_pubsub`](crate::Builder::sharded_pubsub) says so; there it is also what `+pubsub\|numsub` is elsewhere |
 //! | `+pubsub\|numsub` | threads of one client hand a lock on among themselves less often, as if others always waited elsewhere |

@@ -31,10 +31,21 @@ use crate::watchdog::OnLost;
 ///
 /// # What is promised
 ///
-/// Two holds of one name are never valid at the same time, as long as fewer than a majority of the nodes lose what they
-/// granted within one `max_lease`, and no node's clock runs away by more than the drift (1 % of the lease and 2 ms). A
-/// node that restarts may have lost its keys; it has no vote for one `max_lease` after that, unless it runs with
-/// `appendonly yes` and `appendfsync always`. All clients of the same nodes have to use the same `max_lease`.
+/// Two holds of one name are never valid at the same time, as long as no node loses a key it granted, other than by a
+/// restart, after which it has no vote, no node's clock runs away by more than the drift (1 % of the lease and 2 ms), and
+/// nobody calls [`Lock::force_unlock`]. One node that loses a granted key while it keeps its vote is enough to break it,
+/// by eviction, `FLUSHALL` or `DEL`, because two majorities may have no more than one node in common.
+///
+/// These have no vote for one `max_lease`, because they may lack what was granted there:
+///
+/// * a server that was started again or in place of another one, unless it was and is run with `appendonly yes`,
+///   `appendfsync always` and `no-appendfsync-on-rewrite no`;
+/// * a server that was started less than one `max_lease` before it is seen first;
+/// * a server that has followed another one, by its replication id, from when that is seen;
+/// * a server behind sentinels, or among replicas, from when it is seen first.
+///
+/// Masters that nothing replaces are the better nodes; a cluster is none. [`Redlock::check`] says what it sees of all this.
+/// All clients of the same nodes have to use the same `max_lease`.
 ///
 /// It remains a lease, as on one server: a thread that is paused after it has looked does not know that time has
 /// passed. There is **no fencing token**: how numbers that rise with every grant could be drawn by a quorum without one
@@ -83,6 +94,9 @@ impl Redlock {
     }
 
     /// Looks at all nodes for what endangers locks, and at their number. See [`Client::check`].
+    ///
+    /// Besides that it tells which nodes have no vote at present and why, which ones another server may take over, and
+    /// where this user may flush the keys.
     ///
     /// # Errors
     ///
@@ -209,10 +223,11 @@ impl RedlockBuilder {
         self
     }
 
-    /// Lets servers vote that were started less than one `max_lease` before they are seen first.
+    /// Lets servers vote that were started less than one `max_lease` before they are seen first, or behind which there
+    /// may have been another one before.
     ///
-    /// Only for servers that are known to be new, as in tests and examples. A server that restarts later has no vote
-    /// for one `max_lease` all the same.
+    /// Only for servers that are known to be new, as in tests and examples. A server that restarts or takes over later,
+    /// or that has followed another one, has no vote for one `max_lease` all the same.
     pub fn trust_new_nodes(mut self) -> RedlockBuilder {
         self.trusts_new_nodes = true;
         self
@@ -242,7 +257,7 @@ impl RedlockBuilder {
     /// # Errors
     ///
     /// [`Error::InvalidConfig`] if a setting cannot be used, if there are no nodes or more than 64, if two of them are
-    /// the same server, or one is a database.
+    /// the same server, or one is a database, a cluster or a server of one.
     pub fn build(self) -> Result<Redlock> {
         let invalid = |setting, reason: String| Err(Error::InvalidConfig { setting, reason });
         let nodes = self.nodes.len();

@@ -91,6 +91,16 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// The name of the place in messages; has no secret in it.
     fn node(&self) -> Arc<str>;
 
+    /// What tells the place from others: two locks of one name in one place are one lock.
+    fn place(&self) -> Arc<str> {
+        self.node()
+    }
+
+    /// Whether another server may take over, with other keys.
+    fn may_move(&self) -> bool {
+        false
+    }
+
     /// The longest lease that may be asked for.
     fn longest_lease(&self) -> Duration {
         LONGEST_LEASE
@@ -103,6 +113,32 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 
     /// Looks for settings of the server that endanger locks.
     fn check(&self, until: Instant) -> Result<Vec<HealthWarning>>;
+
+    /// The same, and for what endangers a vote in a quorum.
+    fn check_as_node(&self, voter: &Voter, until: Instant) -> Result<Vec<HealthWarning>> {
+        let mut warnings = self.check(until)?;
+        if let Err(abstention) = self.enlist(voter, Purpose::Request(None), until)? {
+            warnings.push(HealthWarning {
+                node: self.node(),
+                message: abstention.to_string(),
+            });
+        }
+        if self.may_move() {
+            warnings.push(HealthWarning {
+                node: self.node(),
+                message: "another server may take over here, without what was not replicated: it has no vote for one \
+                          max_lease after that, and after a program sees it first; take masters that nothing replaces"
+                    .to_owned(),
+            });
+        }
+        warnings.extend(self.may_be_flushed(until));
+        Ok(warnings)
+    }
+
+    /// Says so if all keys of the server can be thrown away with one command, as far as that can be seen.
+    fn may_be_flushed(&self, _until: Instant) -> Option<HealthWarning> {
+        None
+    }
 
     /// The place where everybody who waits for this client sleeps.
     fn signals(&self) -> &Arc<Signals>;
@@ -154,7 +190,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         &'a self,
         claim: &'a Claim,
         _restored: bool,
-        voter: &Voter,
+        voter: &'a Voter,
         until: Instant,
     ) -> Flight<'a, Result<Attempt>> {
         let admitted = self.admitted(&claim.name, voter);

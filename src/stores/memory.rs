@@ -369,11 +369,22 @@ impl Store for Memory {
         NODE.into()
     }
 
+    fn place(&self) -> Arc<str> {
+        format!("world {:p}", Arc::as_ptr(&self.world)).into()
+    }
+
     fn identity(&self) -> Option<Identity> {
+        let now = Moment::now();
         Some(Identity {
-            run: format!("world {:p}", Arc::as_ptr(&self.world)).into(),
-            started: None,
+            run: self.place(),
+            history: "".into(),
+            has_followed: false,
+            follows: false,
+            is_in_cluster: false,
+            age: None,
             remembers: true,
+            asked: now,
+            told: now,
         })
     }
 

@@ -112,8 +112,8 @@ impl Quorum {
             .enumerate()
             .map(|(index, (store, keep))| {
                 Arc::new(Node {
+                    voter: Voter::new(&ballot, index, store.may_move()),
                     store,
-                    voter: Voter::new(&ballot, index),
                     shunned: Mutex::default(),
                     _keep: keep,
                 })
@@ -147,6 +147,12 @@ impl Quorum {
                             "{other} and {} are the same server, so they would have one opinion and two votes",
                             node.name()
                         ),
+                    });
+                }
+                Ok(Err(abstention @ Abstention::InCluster)) => {
+                    return Err(Error::InvalidConfig {
+                        setting: "the nodes of a quorum",
+                        reason: format!("{}: {abstention}", node.name()),
                     });
                 }
                 // What cannot be asked now is asked when it can.
@@ -892,7 +898,7 @@ impl Store for Quorum {
             let now = Instant::now();
             let left = u32::try_from(self.nodes.len() - looked_at).unwrap_or(u32::MAX);
             let until = now + until.saturating_duration_since(now) / left;
-            match node.store.check(until) {
+            match node.store.check_as_node(&node.voter, until) {
                 Ok(found) => warnings.extend(found),
                 Err(error) => warnings.push(HealthWarning {
                     node: node.name(),

@@ -67,7 +67,7 @@ fn hurried() -> Builder {
 
 /// A server that speaks TLS besides plain text, which is for the test.
 pub(crate) struct Server {
-    plain: RedisServer,
+    pub(crate) plain: RedisServer,
     port: u16,
 }
 

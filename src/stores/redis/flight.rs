@@ -13,13 +13,17 @@ use redis::Value;
 
 use super::node::Node;
 use super::pool::{Boarded, lacks_eval, lacks_script};
+use super::replication::{Acknowledged, Replication};
 use super::scripts::Script;
 use super::wire::{Fault, Wire};
-use super::{Chunk, Copies, Heard, Redis, chunks_of, hear, keys, reason_of};
-use crate::ballot::{Abstention, Voter};
+use super::{
+    Chunk, Copies, Heard, Redis, chunks_of, discount, hear, history_of, integer_at,
+    is_another_history, keys, reason_of,
+};
+use crate::ballot::{Abstention, Identity, Voter};
 use crate::claim::{Claim, Kind, VisitorId};
 use crate::clock::Moment;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::store::{Aloft, Attempt, Doubt, Flight, Holding, Release, Renewal, Store};
 
 /// A late answer may come this much after the request has expired, because our idea of the server's clock may be off.
@@ -48,8 +52,11 @@ struct Request<'r> {
     args: &'r [&'r [u8]],
     /// Whether the server time after which it is refused is its last argument, and its answer tells the time.
     expires: bool,
-    /// Whether it was made sure that the server may vote, which is true of this connection alone.
-    votes: bool,
+    /// Which server was found to have a vote, which is true of this connection alone; its history is the argument
+    /// behind the last.
+    voting: Option<Arc<Identity>>,
+    /// How many replicas have to have what it did.
+    replication: Option<Replication>,
 }
 
 /// One request under way on a connection of the pool.
@@ -58,7 +65,7 @@ struct Flying<'a, F> {
     /// `None` once it has landed.
     boarded: Option<Boarded>,
     visitor: VisitorId,
-    copies: Copies,
+    copies: Copies<'a>,
     /// The number of the request, which its answer repeats.
     number: i64,
     tells_time: bool,
@@ -67,7 +74,7 @@ struct Flying<'a, F> {
     finish: Option<F>,
 }
 
-impl<T, F: FnOnce(Result<Value, Fault>, &Copies) -> T> Aloft<T> for Flying<'_, F> {
+impl<T, F: FnOnce(Result<Value, Fault>, &Copies<'_>) -> T> Aloft<T> for Flying<'_, F> {
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         let wire = &self.boarded.as_ref()?.wire;
         (!wire.has_buffered()).then(|| wire.fd())
@@ -89,8 +96,16 @@ impl<T, F: FnOnce(Result<Value, Fault>, &Copies) -> T> Aloft<T> for Flying<'_, F
         if !matches!(reply, Err(Fault::NoReply { .. })) {
             reply = wire.answer(self.number, until);
         }
+        if let (Some(wanted), Ok(_) | Err(Fault::Server(_))) = (self.copies.replication, &reply) {
+            self.copies.acknowledged = Acknowledged::of(wire.receive(until), wanted);
+            // The answer of the script stands, but the one behind it may still come.
+            wire.is_spent |= self.copies.acknowledged == Acknowledged::NoAnswer;
+        }
         if let (Ok(reply), Some(sent), true) = (&reply, self.copies.first_sent, self.tells_time) {
             wire.note_time_in(reply, self.copies.not_after, sent);
+            if is_another_history(reply) {
+                wire.forget_identity();
+            }
         }
         match &reply {
             Err(Fault::Server(text)) if lacks_script(text) => wire.has_forgotten_scripts(),
@@ -100,7 +115,9 @@ impl<T, F: FnOnce(Result<Value, Fault>, &Copies) -> T> Aloft<T> for Flying<'_, F
             }
             _ => {}
         }
-        self.alone.node.pool.give_back(wire, &reply);
+        if !wire.is_spent {
+            self.alone.node.pool.give_back(wire, &reply);
+        }
         // What follows may need a connection again.
         drop(slot);
         let finish = self.finish.take()?;
@@ -112,7 +129,8 @@ impl<F> Drop for Flying<'_, F> {
     fn drop(&mut self) {
         if let Some(Boarded { wire, owed, .. }) = self.boarded.take() {
             let pool = &self.alone.node.pool;
-            pool.leave(wire, owed + 1, self.visitor.clone(), self.until + LATENESS);
+            let owed = owed + 1 + u32::from(self.copies.replication.is_some());
+            pool.leave(wire, owed, self.visitor.clone(), self.until + LATENESS);
         }
     }
 }
@@ -136,25 +154,66 @@ impl Aloft<Vec<Renewal>> for Renewing<'_> {
         let mut wire = self.wire.take()?;
         let mut outcomes = Vec::with_capacity(self.claims.len());
         let redis = self.alone;
-        let read = redis.read_renewals(
-            redis.node,
-            &mut wire,
-            &self.chunks,
-            self.sent,
-            false,
-            until,
-            &mut outcomes,
-        );
+        let read = match redis.replication {
+            Some(wanted) => self.read_replicated(&mut wire, wanted, until, &mut outcomes),
+            None => redis.read_renewals(
+                redis.node,
+                &mut wire,
+                &self.chunks,
+                self.sent,
+                false,
+                until,
+                &mut outcomes,
+            ),
+        };
         match read {
-            Ok(()) => redis.node.put_renewing(wire),
+            Ok(()) if !wire.is_spent => redis.node.put_renewing(wire),
+            Ok(()) => {}
             Err(fault) => {
-                outcomes.resize(
-                    self.claims.len(),
-                    Renewal::Unknown(reason_of(fault).into_words()),
-                );
+                let reason = reason_of(fault).into_words();
+                if redis.replication.is_some() {
+                    discount(&mut outcomes, &reason);
+                }
+                outcomes.resize(self.claims.len(), Renewal::Unknown(reason));
             }
         }
         Some(outcomes)
+    }
+}
+
+impl Renewing<'_> {
+    /// Reads the answers to all batches, and the one that says how many replicas have them.
+    fn read_replicated(
+        &self,
+        wire: &mut Wire,
+        wanted: Replication,
+        until: Instant,
+        outcomes: &mut Vec<Renewal>,
+    ) -> Result<(), Fault> {
+        for chunk in &self.chunks {
+            match wire.answer(chunk.number, until) {
+                Ok(reply) => {
+                    if let Some(now) = integer_at(&reply, 0) {
+                        wire.note_time(now, self.sent);
+                    }
+                    chunk.read(&reply, outcomes);
+                }
+                Err(Fault::Server(text)) if !text.starts_with("READONLY") => {
+                    if lacks_script(&text) {
+                        // It goes with its text the next time.
+                        wire.has_forgotten_scripts();
+                    }
+                    outcomes.extend(chunk.claims.iter().map(|_| Renewal::Unknown(text.clone())));
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+        let acknowledged = Acknowledged::of(wire.receive(until), wanted);
+        wire.is_spent |= acknowledged == Acknowledged::NoAnswer;
+        if let Some(flaw) = acknowledged.flaw(wanted) {
+            discount(outcomes, &flaw);
+        }
+        Ok(())
     }
 }
 
@@ -164,36 +223,37 @@ impl<'a> Alone<'a> {
         mut boarded: Boarded,
         request: &Request<'_>,
         until: Instant,
-        finish: impl FnOnce(Result<Value, Fault>, &Copies) -> T + 'a,
+        finish: impl FnOnce(Result<Value, Fault>, &Copies<'_>) -> T + 'a,
     ) -> Flight<'a, T> {
-        let mut copies = Copies::default();
+        let mut copies = Copies::replicated(request.replication);
         let mut number = 0;
         let mut by_text = false;
         let sent = (|| {
-            if self.node.pool.uses_text() {
-                // It takes the blocking way, as a script that is not known does.
-                return Err(Fault::Server("NOSCRIPT".to_owned()));
-            }
             let mut is_second = false;
             loop {
                 let sent = Moment::now();
                 let expiry = boarded.wire.server_time(until, sent);
                 let text = expiry.to_string();
-                let args = if request.expires {
-                    &[request.args, &[text.as_bytes()]].concat()
-                } else {
-                    request.args
+                let args = match history_of(&request.voting) {
+                    Some(history) => &[request.args, &[text.as_bytes(), history]].concat(),
+                    None if request.expires => &[request.args, &[text.as_bytes()]].concat(),
+                    None => request.args,
                 };
                 copies.first_sent = Some(sent);
                 copies.not_after = expiry;
                 // Nobody may be there any more to send it again if the server does not know it.
-                by_text = !boarded.wire.knows(request.script);
+                by_text = self.node.pool.uses_text() || !boarded.wire.knows(request.script);
                 number = boarded.wire.number();
-                let packed = request.script.pack(by_text, &[request.key], args, number);
+                let mut packed = request.script.pack(by_text, &[request.key], args, number);
+                if let Some(wanted) = request.replication {
+                    packed.extend(wanted.question(until));
+                }
                 boarded.wire.teach(request.script);
                 match boarded.wire.send(&packed, until) {
                     // The server had closed a connection that lay idle. Nothing was sent.
-                    Err(Fault::NotSent(_)) if boarded.owed == 0 && !request.votes && !is_second => {
+                    Err(Fault::NotSent(_))
+                        if boarded.owed == 0 && request.voting.is_none() && !is_second =>
+                    {
                         is_second = true;
                         boarded.wire = self.node.pool.route().connect(until)?;
                     }
@@ -225,36 +285,32 @@ impl<'a> Alone<'a> {
     }
 
     /// A connection that leads to a server which may vote for `voter`; else why it may not.
-    fn board_voting(self, claim: &Claim, voter: &Voter, until: Instant) -> Result<Boarded> {
+    fn board_voting(
+        self,
+        claim: &Claim,
+        voter: &Voter,
+        until: Instant,
+    ) -> Result<(Boarded, Arc<Identity>)> {
         let pool = &self.node.pool;
         let fault = |fault| self.error(&claim.name, fault);
         let mut boarded = pool
             .board(&claim.visitor, Wire::is_identified, until)
             .map_err(fault)?;
-        while boarded.owed > 0 && !boarded.wire.is_identified() {
+        while boarded.owed > 0 && !is_known(&mut boarded.wire, voter) {
             // The answer to the question who it is would come behind these.
             match boarded.wire.receive(until) {
                 Err(error @ Fault::NoReply { .. }) => return Err(fault(error)),
                 _ => boarded.owed -= 1,
             }
         }
-        match vote_of(&mut boarded.wire, voter, until) {
-            Ok(Ok(())) => Ok(boarded),
-            Ok(Err(abstention)) => {
-                if boarded.owed == 0 {
+        match vote_on(&mut boarded.wire, voter, until) {
+            Ok(identity) => Ok((boarded, identity)),
+            Err(error) => {
+                if boarded.owed == 0 && matches!(error, Fault::NoVote(_)) {
                     pool.give_back(boarded.wire, &Ok(Value::Nil));
                 }
-                Err(self.abstains(&claim.name, &abstention))
+                Err(fault(error))
             }
-            Err(error) => Err(fault(error)),
-        }
-    }
-
-    fn abstains(self, lock: &Arc<str>, abstention: &Abstention) -> Error {
-        Error::Unavailable {
-            lock: Arc::clone(lock),
-            node: self.node.name(),
-            reason: abstention.to_string(),
         }
     }
 
@@ -262,29 +318,23 @@ impl<'a> Alone<'a> {
         self,
         claim: &'a Claim,
         restored: bool,
-        voter: &Voter,
+        voter: &'a Voter,
         until: Instant,
     ) -> Flight<'a, Result<Attempt>> {
-        let boarded = match self.board_voting(claim, voter, until) {
+        let (boarded, identity) = match self.board_voting(claim, voter, until) {
             Ok(boarded) => boarded,
             Err(error) => return Flight::Landed(Err(error)),
         };
-        let (known, wanted) = if restored {
-            (0, claim.count)
+        let counts = if restored {
+            [0, claim.count]
         } else {
-            (claim.count, claim.count.saturating_add(1))
+            [claim.count, claim.count.saturating_add(1)]
         };
         let script = &self.redis.scripts.of(claim.kind).acquire;
-        self.fly_count(
-            boarded,
-            claim,
-            script,
-            known,
-            wanted,
-            true,
-            until,
-            move |step| self.attempt_of(claim, step),
-        )
+        let voting = Some((voter, identity));
+        self.fly_count(boarded, claim, script, counts, voting, until, move |step| {
+            self.acquired(claim, counts, step, until)
+        })
     }
 
     /// Sends the request that [`Redis::set_count`] sends.
@@ -294,12 +344,12 @@ impl<'a> Alone<'a> {
         boarded: Boarded,
         claim: &'a Claim,
         script: &'a Script,
-        known: u32,
-        wanted: u32,
-        votes: bool,
+        counts: [u32; 2],
+        voting: Option<(&'a Voter, Arc<Identity>)>,
         until: Instant,
         finish: impl FnOnce(Result<super::Step, Fault>) -> T + 'a,
     ) -> Flight<'a, T> {
+        let [known, wanted] = counts;
         let lease = claim.lease.as_millis().to_string();
         let (known_text, wanted_text) = (known.to_string(), wanted.to_string());
         let args = [claim.visitor.as_str(), &lease, &known_text, &wanted_text].map(str::as_bytes);
@@ -309,14 +359,16 @@ impl<'a> Alone<'a> {
             visitor: &claim.visitor,
             args: &args,
             expires: true,
-            votes,
+            voting: voting.as_ref().map(|(_, identity)| Arc::clone(identity)),
+            replication: self.replication,
         };
+        let voter = voting.as_ref().map(|(voter, _)| *voter);
         self.launch(boarded, &request, until, move |reply, copies| {
-            let again = || self.set_count(claim, script, known, wanted, until);
+            let again = || self.set_count(claim, script, counts, voter, until);
             finish(match reply {
                 Ok(reply) => match hear(&reply, copies.first_sent) {
-                    Ok(Heard::Step(step)) => Ok(step),
-                    Ok(Heard::TooLate | Heard::Counts(_)) => again(),
+                    Ok(Heard::Step(step)) => Ok(self.replicated(step, copies)),
+                    Ok(Heard::TooLate | Heard::Counts(_) | Heard::AnotherHistory) => again(),
                     Err(fault) => Err(fault),
                 },
                 Err(Fault::Server(text)) if lacks_script(&text) => again(),
@@ -340,16 +392,10 @@ impl<'a> Alone<'a> {
         };
         let script = &self.redis.scripts.release_level;
         let (known, wanted) = (claim.count, claim.count.saturating_sub(1).max(1));
-        self.fly_count(
-            boarded,
-            claim,
-            script,
-            known,
-            wanted,
-            false,
-            until,
-            move |step| self.level_of(claim, step),
-        )
+        let counts = [known, wanted];
+        self.fly_count(boarded, claim, script, counts, None, until, move |step| {
+            self.level_of(claim, step)
+        })
     }
 
     pub(super) fn fly_release(
@@ -368,7 +414,8 @@ impl<'a> Alone<'a> {
             visitor: &claim.visitor,
             args: &[claim.visitor.as_str().as_bytes(), channel.as_bytes()],
             expires: false,
-            votes: false,
+            voting: None,
+            replication: None,
         };
         let channel = Arc::clone(&channel);
         self.launch(boarded, &request, until, move |reply, _| match reply {
@@ -400,7 +447,8 @@ impl<'a> Alone<'a> {
             visitor: &visitor,
             args: &[visitor.as_str().as_bytes(), channel.as_bytes()],
             expires: false,
-            votes: false,
+            voting: None,
+            replication: None,
         };
         self.launch(boarded, &request, until, move |reply, _| match reply {
             Ok(Value::Int(now)) => Ok(is_behind || now > doubt.not_after(0)),
@@ -429,7 +477,8 @@ impl<'a> Alone<'a> {
             visitor: &nobody,
             args: &[channel.as_bytes()],
             expires: true,
-            votes: false,
+            voting: None,
+            replication: None,
         };
         self.launch(boarded, &request, until, move |reply, _| match reply {
             Ok(reply) => match super::integer_at(&reply, 0) {
@@ -470,7 +519,8 @@ impl<'a> Alone<'a> {
             visitor: visitor.unwrap_or(&nobody),
             args: &[field.as_bytes()],
             expires: false,
-            votes: false,
+            voting: None,
+            replication: None,
         };
         self.launch(boarded, &request, until, move |reply, _| match reply {
             Ok(reply) => self.holding_of(name, visitor, &reply),
@@ -488,26 +538,31 @@ impl<'a> Alone<'a> {
         until: Instant,
     ) -> Flight<'a, Vec<Renewal>> {
         let unknown = |reason: String| Flight::Landed(vec![Renewal::Unknown(reason); claims.len()]);
-        if self.node.pool.uses_text() {
-            return Flight::Landed(self.renew(claims, until));
-        }
         let mut wire = match self.node.take_renewing(until) {
             Ok(wire) => wire,
             Err(fault) => return unknown(reason_of(fault).into_words()),
         };
-        match vote_of(&mut wire, voter, until) {
-            Ok(Ok(())) => {}
-            Ok(Err(abstention)) => {
+        match vote_on(&mut wire, voter, until) {
+            Ok(_) => {}
+            Err(Fault::NoVote(abstention)) => {
                 self.node.put_renewing(wire);
-                return unknown(abstention.to_string());
+                return unknown(abstention);
             }
             Err(fault) => return unknown(reason_of(fault).into_words()),
         }
         let sent = Moment::now();
         let chunks = chunks_of(claims, &mut wire, until, sent);
+        let script = &self.scripts.renew;
+        // What is asked behind the renewals has its answer behind theirs, so none of them may be asked again.
+        let is_unknown = self.replication.is_some() && !wire.knows(script);
+        let by_text = self.node.pool.uses_text() || is_unknown;
         let mut packed = Vec::new();
         for chunk in &chunks {
-            chunk.pack(&self.scripts.renew, false, &mut packed);
+            chunk.pack(script, by_text, &mut packed);
+        }
+        if let Some(wanted) = self.replication {
+            wire.teach(script);
+            packed.extend(wanted.question(until));
         }
         match wire.send(&packed, until) {
             Ok(()) => Flight::Aloft(Box::new(Renewing {
@@ -527,7 +582,35 @@ pub(super) fn vote_of(
     wire: &mut Wire,
     voter: &Voter,
     until: Instant,
-) -> Result<Result<(), Abstention>, Fault> {
+) -> Result<Result<Arc<Identity>, Abstention>, Fault> {
     let identity = wire.identify(until)?;
-    Ok(voter.admit(&identity))
+    match voter.admit(&identity) {
+        Err(Abstention::Outdated) => {
+            wire.forget_identity();
+            let identity = wire.identify(until)?;
+            Ok(voter.admit(&identity).map(|()| identity))
+        }
+        vote => Ok(vote.map(|()| identity)),
+    }
+}
+
+/// Which server it is, if it may vote.
+pub(super) fn vote_on(
+    wire: &mut Wire,
+    voter: &Voter,
+    until: Instant,
+) -> Result<Arc<Identity>, Fault> {
+    vote_of(wire, voter, until)?.map_err(|abstention| Fault::NoVote(abstention.to_string()))
+}
+
+/// Whether the server need not be asked who it is to know whether it may vote.
+fn is_known(wire: &mut Wire, voter: &Voter) -> bool {
+    let admitted = wire.identity().map(|identity| voter.admit(identity));
+    match admitted {
+        Some(Err(Abstention::Outdated)) => {
+            wire.forget_identity();
+            false
+        }
+        admitted => admitted.is_some(),
+    }
 }

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use ::redis::Value;
 
-use crate::ballot::{Abstention, Voter};
+use crate::ballot::{Abstention, Identity, Voter};
 use crate::claim::{Claim, Kind, VisitorId};
 use crate::clock::Moment;
 use crate::error::{Error, Reason, Result};
@@ -102,6 +102,7 @@ pub(crate) struct Redis {
     scripts: Scripts,
     signals: Arc<Signals>,
     replication: Option<Replication>,
+    database: i64,
     /// A cluster has its own.
     maker: Option<SlotMaker>,
 }
@@ -110,7 +111,8 @@ impl Redis {
     /// One server.
     pub(crate) fn open(url: &str, settings: &Settings) -> Result<Redis> {
         let address = Address::parse(url, settings.connect_timeout, &settings.trust)?;
-        Redis::on(Arc::new(address), settings)
+        let database = address.database();
+        Redis::on(Arc::new(address), database, settings)
     }
 
     /// A master and its replicas at fixed addresses.
@@ -123,7 +125,8 @@ impl Redis {
                 reason: "they name several databases; locks are in one".to_owned(),
             });
         }
-        Redis::on(Arc::new(Replicas::new(addresses)), settings)
+        let route = Replicas::new(addresses);
+        Redis::on(Arc::new(route), database.unwrap_or_default(), settings)
     }
 
     /// The master that sentinels call `name`.
@@ -147,10 +150,10 @@ impl Redis {
         };
         let access = first.of_data(settings.access.as_ref(), settings.database);
         let route = Sentinels::new(name, sentinels, access, settings);
-        Redis::on(Arc::new(route), settings)
+        Redis::on(Arc::new(route), settings.database, settings)
     }
 
-    fn on(route: Arc<dyn Route>, settings: &Settings) -> Result<Redis> {
+    fn on(route: Arc<dyn Route>, database: i64, settings: &Settings) -> Result<Redis> {
         let signals = Arc::new(Signals::default());
         let maker = SlotMaker::new()?;
         let slots = maker.slots(settings.pool_size);
@@ -160,6 +163,7 @@ impl Redis {
             scripts: Scripts::new(),
             signals,
             replication: settings.replication,
+            database,
             maker: Some(maker),
         })
     }
@@ -186,15 +190,16 @@ impl Redis {
             scripts: Scripts::new(),
             signals,
             replication: settings.replication,
+            database: 0,
             maker: None,
         })
     }
 
-    /// The store as one node, if its requests need nothing more.
+    /// The store as one node, if it is one.
     fn alone(&self) -> Option<Alone<'_>> {
-        match (&self.home, self.replication) {
-            (Home::One(node), None) => Some(Alone { redis: self, node }),
-            _ => None,
+        match &self.home {
+            Home::One(node) => Some(Alone { redis: self, node }),
+            Home::Cluster(_) => None,
         }
     }
 
@@ -211,23 +216,32 @@ impl Redis {
         })
     }
 
-    /// Calls a script whose last argument is the server time after which it is refused.
+    /// Calls a script whose last argument is the server time after which it is refused; where a voter asks, the
+    /// replication id of the server that may vote comes behind that.
     fn call_timed(
         &self,
         script: &Script,
         key: &str,
         args: &[&[u8]],
         until: Instant,
-        copies: &mut Copies,
+        copies: &mut Copies<'_>,
     ) -> Result<Value, Fault> {
         self.home.with(key, until, |node, wire| {
+            // On the connection that the request takes, for another one may lead to another server.
+            let voting = match copies.voter {
+                Some(voter) => Some(flight::vote_on(wire, voter, until)?),
+                None => None,
+            };
             let sent = Moment::now();
             let first_sent = copies.first_sent;
             copies.first_sent = Some(first_sent.unwrap_or(sent));
             let expiry = wire.server_time(until, sent);
             copies.not_after = copies.not_after.max(expiry);
             let text = expiry.to_string();
-            let args = [args, &[text.as_bytes()]].concat();
+            let args = match history_of(&voting) {
+                Some(history) => [args, &[text.as_bytes(), history]].concat(),
+                None => [args, &[text.as_bytes()]].concat(),
+            };
             let keys = [key];
             let reply = match copies.replication {
                 None => node.pool.eval(wire, script, &keys, &args, until),
@@ -245,29 +259,40 @@ impl Redis {
             }
             let reply = reply?;
             wire.note_time_in(&reply, expiry, sent);
+            if is_another_history(&reply) {
+                wire.forget_identity();
+            }
             Ok(reply)
         })
     }
 
-    /// Asks `script` to set the count of a hold from `known` to `wanted`.
+    /// Asks `script` to set the count of a hold from `known` to `wanted`, where `voter` has a vote, if it is given.
     fn set_count(
         &self,
         claim: &Claim,
         script: &Script,
-        known: u32,
-        wanted: u32,
+        [known, wanted]: [u32; 2],
+        voter: Option<&Voter>,
         until: Instant,
     ) -> Result<Step, Fault> {
-        let mut copies = Copies::replicated(self.replication);
+        let mut copies = Copies {
+            voter,
+            ..Copies::replicated(self.replication)
+        };
         let step = self.set_count_by(claim, script, known, wanted, until, &mut copies);
+        step.map(|step| self.replicated(step, &copies))
+    }
+
+    /// What is done and not replicated is not done.
+    fn replicated(&self, step: Step, copies: &Copies<'_>) -> Step {
         match step {
-            Ok(Step::Done { .. })
+            Step::Done { .. }
                 if self.replication.is_some() && copies.acknowledged != Acknowledged::Enough =>
             {
-                Ok(Step::Unreplicated {
-                    acknowledged: copies.acknowledged,
+                Step::Unreplicated {
+                    acknowledged: copies.acknowledged.clone(),
                     not_after: copies.not_after,
-                })
+                }
             }
             step => step,
         }
@@ -280,7 +305,7 @@ impl Redis {
         known: u32,
         wanted: u32,
         until: Instant,
-        copies: &mut Copies,
+        copies: &mut Copies<'_>,
     ) -> Result<Step, Fault> {
         let lease = claim.lease.as_millis().to_string();
         // A hash that stands there already may be of a copy or of anybody else of this client, a token cannot.
@@ -308,8 +333,8 @@ impl Redis {
             };
             match hear(&reply, copies.first_sent)? {
                 Heard::Step(step) => return Ok(step),
-                // Our idea of the server's clock was off; the reply has put it right.
-                Heard::TooLate => {}
+                // Our idea of the server's clock was off, or of which server it is; the reply has put it right.
+                Heard::TooLate | Heard::AnotherHistory => {}
                 // An earlier request that got no answer has changed the count.
                 Heard::Counts(count) => known = count,
             }
@@ -355,7 +380,18 @@ impl Redis {
         wanted: u32,
         until: Instant,
     ) -> Result<Attempt> {
-        let step = self.set_count(claim, script, known, wanted, until);
+        let step = self.set_count(claim, script, [known, wanted], None, until);
+        self.acquired(claim, [known, wanted], step, until)
+    }
+
+    /// Understands what came of an acquisition, and puts it back if too few replicas have it.
+    fn acquired(
+        &self,
+        claim: &Claim,
+        [known, wanted]: [u32; 2],
+        step: Result<Step, Fault>,
+        until: Instant,
+    ) -> Result<Attempt> {
         if let Ok(Step::Unreplicated { acknowledged, .. }) = &step
             && self.put_back(claim, known, wanted, until)
             && known == 0
@@ -458,6 +494,7 @@ impl Redis {
                     source,
                 }
             }
+            Fault::NoVote(reason) => Error::Unavailable { lock, node, reason },
             Fault::Server(reason) => match class_of(&reason) {
                 Class::Permission => {
                     let mut missing = self.missing_rights(self.scripts.kind_in(&reason), &lock);
@@ -652,7 +689,9 @@ impl Redis {
 
 /// What is known of the copies of one request that were sent.
 #[derive(Default)]
-struct Copies {
+struct Copies<'v> {
+    /// Who has to have a vote at the server that gets one.
+    voter: Option<&'v Voter>,
     /// Before the first one that may have run.
     first_sent: Option<Moment>,
     /// The server refuses all of them after this time of its clock.
@@ -662,8 +701,8 @@ struct Copies {
     acknowledged: Acknowledged,
 }
 
-impl Copies {
-    fn replicated(replication: Option<Replication>) -> Copies {
+impl Copies<'_> {
+    fn replicated(replication: Option<Replication>) -> Self {
         Copies {
             replication,
             ..Copies::default()
@@ -697,6 +736,8 @@ enum Step {
 enum Heard {
     Step(Step),
     TooLate,
+    /// The keys may have become those of another server since it was asked who it is.
+    AnotherHistory,
     /// This count stands there.
     Counts(String),
 }
@@ -714,6 +755,7 @@ fn hear(reply: &Value, sent: Option<Moment>) -> Result<Heard, Fault> {
         }
         (Some(2), Some(holder)) => Heard::Step(Step::Gone(cause_of(holder))),
         (Some(3), _) => Heard::TooLate,
+        _ if is_another_history(reply) => Heard::AnotherHistory,
         (Some(4), Some(count)) => match text_of(count) {
             count if count.parse::<u32>().is_ok() => Heard::Counts(count),
             _ => Heard::Step(Step::Corrupt),
@@ -723,6 +765,17 @@ fn hear(reply: &Value, sent: Option<Moment>) -> Result<Heard, Fault> {
             return Err(Fault::Server(reason));
         }
     })
+}
+
+/// Whether it was refused because the keys may have become those of another server.
+fn is_another_history(reply: &Value) -> bool {
+    integer_at(reply, 0) == Some(6)
+}
+
+/// What a script compares so that nobody votes for a server that has become another one.
+fn history_of(voting: &Option<Arc<Identity>>) -> Option<&[u8]> {
+    let history = voting.as_ref()?.history.as_bytes();
+    (!history.is_empty()).then_some(history)
 }
 
 /// Some holds that one call renews.
@@ -825,7 +878,7 @@ impl Store for Redis {
     fn release_level(&self, claim: &Claim, until: Instant) -> Result<Release> {
         let script = &self.scripts.release_level;
         let wanted = claim.count.saturating_sub(1).max(1);
-        let step = self.set_count(claim, script, claim.count, wanted, until);
+        let step = self.set_count(claim, script, [claim.count, wanted], None, until);
         self.level_of(claim, step)
     }
 
@@ -1069,6 +1122,10 @@ impl Store for Redis {
         preflight::check(self, until)
     }
 
+    fn may_be_flushed(&self, until: Instant) -> Option<HealthWarning> {
+        preflight::flushes(self, until)
+    }
+
     fn signals(&self) -> &Arc<Signals> {
         &self.signals
     }
@@ -1082,6 +1139,17 @@ impl Store for Redis {
 
     fn node(&self) -> Arc<str> {
         self.home.whole_name()
+    }
+
+    fn place(&self) -> Arc<str> {
+        format!("{}/{}", self.home.whole_name(), self.database).into()
+    }
+
+    fn may_move(&self) -> bool {
+        match &self.home {
+            Home::One(node) => node.pool.route().may_move(),
+            Home::Cluster(_) => true,
+        }
     }
 
     fn is_warm(&self, purpose: Purpose<'_>) -> bool {
@@ -1101,50 +1169,35 @@ impl Store for Redis {
         purpose: Purpose<'_>,
         until: Instant,
     ) -> Result<Result<(), Abstention>> {
-        if let Some(Alone { node, .. }) = self.alone() {
-            node.pool.serve_a_quorum();
-        }
-        match (self.alone(), purpose) {
-            (Some(Alone { node, .. }), Purpose::Renewal) => {
-                let vote = node.take_renewing(until).and_then(|mut wire| {
-                    let vote = flight::vote_of(&mut wire, voter, until)?;
-                    node.put_renewing(wire);
-                    Ok(vote)
-                });
-                vote.map_err(|fault| self.error(&"".into(), fault))
-            }
-            _ => self.vote(&"".into(), voter, until),
-        }
+        let Some(Alone { node, .. }) = self.alone() else {
+            return Ok(Err(Abstention::InCluster));
+        };
+        node.pool.serve_a_quorum();
+        let vote = match purpose {
+            Purpose::Renewal => node.take_renewing(until).and_then(|mut wire| {
+                let vote = flight::vote_of(&mut wire, voter, until)?;
+                node.put_renewing(wire);
+                Ok(vote)
+            }),
+            Purpose::Request(_) | Purpose::Vote(_) => node
+                .pool
+                .with(until, |wire| flight::vote_of(wire, voter, until)),
+        };
+        vote.map(|vote| vote.map(drop))
+            .map_err(|fault| self.error(&"".into(), fault))
     }
 
     fn launch_acquire<'a>(
         &'a self,
         claim: &'a Claim,
         restored: bool,
-        voter: &Voter,
+        voter: &'a Voter,
         until: Instant,
     ) -> Flight<'a, Result<Attempt>> {
-        if let Some(alone) = self.alone() {
-            return alone.fly_acquire(claim, restored, voter, until);
+        match self.alone() {
+            Some(alone) => alone.fly_acquire(claim, restored, voter, until),
+            None => Flight::Landed(Err(self.error(&claim.name, no_vote_in_a_cluster()))),
         }
-        match self.vote(&claim.name, voter, until) {
-            Ok(Ok(())) => {}
-            Ok(Err(abstention)) => {
-                return Flight::Landed(Err(Error::Unavailable {
-                    lock: Arc::clone(&claim.name),
-                    node: self.home.name(&claim.name),
-                    reason: abstention.to_string(),
-                }));
-            }
-            Err(error) => return Flight::Landed(Err(error)),
-        }
-        let (known, wanted) = if restored {
-            (0, claim.count)
-        } else {
-            (claim.count, claim.count.saturating_add(1))
-        };
-        let script = &self.scripts.of(claim.kind).acquire;
-        Flight::Landed(self.acquire_from(claim, script, known, wanted, until))
     }
 
     fn launch_renew<'a>(
@@ -1153,15 +1206,13 @@ impl Store for Redis {
         voter: &Voter,
         until: Instant,
     ) -> Flight<'a, Vec<Renewal>> {
-        if let Some(alone) = self.alone() {
-            return alone.fly_renew(claims, voter, until);
+        match self.alone() {
+            Some(alone) => alone.fly_renew(claims, voter, until),
+            None => {
+                let reason = reason_of(no_vote_in_a_cluster()).into_words();
+                Flight::Landed(vec![Renewal::Unknown(reason); claims.len()])
+            }
         }
-        let reason = match self.vote(&"".into(), voter, until) {
-            Ok(Ok(())) => return Flight::Landed(self.renew(claims, until)),
-            Ok(Err(abstention)) => abstention.to_string(),
-            Err(error) => error.to_string(),
-        };
-        Flight::Landed(vec![Renewal::Unknown(reason); claims.len()])
     }
 
     fn launch_release<'a>(
@@ -1220,28 +1271,12 @@ impl Store for Redis {
 }
 
 impl Redis {
-    /// Whether the server behind this store may vote in a quorum. A cluster has no server that could forget alone.
-    fn vote(
-        &self,
-        lock: &Arc<str>,
-        voter: &Voter,
-        until: Instant,
-    ) -> Result<Result<(), Abstention>> {
-        let Home::One(node) = &self.home else {
-            return Ok(Ok(()));
-        };
-        let vote = node
-            .pool
-            .with(until, |wire| flight::vote_of(wire, voter, until));
-        vote.map_err(|fault| self.error(lock, fault))
-    }
-
     /// Gives a hold back to the one that it came from, because too few replicas have the other one.
     fn transfer_back(
         &self,
         from: &Claim,
         to: &Claim,
-        copies: &Copies,
+        copies: &Copies<'_>,
         until: Instant,
     ) -> Result<Transfer> {
         let channel = keys::channel(&from.name);
@@ -1421,9 +1456,13 @@ fn named_in(text: &str, lock: &str) -> Option<String> {
 fn reason_of(fault: Fault) -> Reason {
     match fault {
         Fault::NotSent(reason) | Fault::NoReply { reason, .. } | Fault::Untrusted(reason) => reason,
-        Fault::Server(text) => text.into(),
+        Fault::Server(text) | Fault::NoVote(text) => text.into(),
         Fault::Exhausted(_) => EXHAUSTED.to_owned().into(),
     }
+}
+
+fn no_vote_in_a_cluster() -> Fault {
+    Fault::NoVote(Abstention::InCluster.to_string())
 }
 
 fn cause_of(holder: &Value) -> LossCause {

@@ -341,7 +341,7 @@ pub(super) fn lacks_script(text: &str) -> bool {
 /// Whether a connection can be used again after this.
 fn is_sound<T>(outcome: &Result<T, Fault>) -> bool {
     match outcome {
-        Ok(_) => true,
+        Ok(_) | Err(Fault::NoVote(_)) => true,
         // A server that turned into a replica stays one: the next connection may find the master.
         Err(Fault::Server(text)) => !text.contains("READONLY"),
         Err(

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use redis::Value;
+
 use super::wire::Fault;
 use super::{Redis, keys, missing_in, reason_of, text_of};
 use crate::error::Result;
@@ -57,6 +59,53 @@ pub(super) fn check(store: &Redis, until: Instant) -> Result<Vec<HealthWarning>>
         });
     }
     Ok(warnings)
+}
+
+/// Whether the user may throw all keys away. Nothing is tried: the server is asked what it has and whom it lets.
+pub(super) fn flushes(store: &Redis, until: Instant) -> Option<HealthWarning> {
+    const FLUSHES: [&str; 2] = ["FLUSHALL", "FLUSHDB"];
+    let asked = store.home.with("", until, |_, wire| {
+        let mut call = |request: &redis::Cmd| wire.call(&request.get_packed_command(), until);
+        // Those that were renamed are not there; one that may not look is told nothing of them.
+        let known = match call(redis::cmd("COMMAND").arg("INFO").arg(&FLUSHES)) {
+            Ok(Value::Array(known)) => known,
+            Ok(_) | Err(Fault::Server(_)) => Vec::new(),
+            Err(fault) => return Err(fault),
+        };
+        let user = match call(redis::cmd("ACL").arg("WHOAMI")) {
+            Ok(user) => Some(text_of(&user)),
+            // Before ACLs everybody may do everything.
+            Err(Fault::Server(text)) if text.contains("unknown command") => None,
+            Err(Fault::Server(_)) => return Ok(None),
+            Err(fault) => return Err(fault),
+        };
+        for (command, known) in FLUSHES.iter().zip(known) {
+            if known == Value::Nil {
+                continue;
+            }
+            let is_let = match &user {
+                Some(user) => match call(redis::cmd("ACL").arg("DRYRUN").arg(user).arg(command)) {
+                    Ok(answer) => answer == Value::Okay || text_of(&answer) == "OK",
+                    // Some have no rehearsal, and some users may not ask for one.
+                    Err(Fault::Server(text)) => !text.starts_with("NOPERM"),
+                    Err(fault) => return Err(fault),
+                },
+                None => true,
+            };
+            if is_let {
+                return Ok(Some(*command));
+            }
+        }
+        Ok(None)
+    });
+    let command = asked.ok().flatten()?;
+    Some(HealthWarning {
+        node: store.home.name(""),
+        message: format!(
+            "this user may run {command}, after which the server grants again at once what is held; deny it, or rename \
+             the command, for all users"
+        ),
+    })
 }
 
 /// What is missing of the rights to commands that no script can try.

@@ -51,6 +51,7 @@ impl Acknowledged {
                 Fault::NotSent(_)
                 | Fault::NoReply { .. }
                 | Fault::Untrusted(_)
+                | Fault::NoVote(_)
                 | Fault::Exhausted(_),
             ) => Acknowledged::NoAnswer,
         }

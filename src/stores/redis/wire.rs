@@ -64,6 +64,8 @@ pub(super) enum Fault {
     Server(String),
     /// TLS does not let the two talk to each other until somebody changes something. Nothing of the request was sent.
     Untrusted(Reason),
+    /// The server has no vote in the quorum that asked for it. Nothing of the request was sent.
+    NoVote(String),
 }
 
 /// The reason of [`Fault::Exhausted`] where there is no room for more.
@@ -89,7 +91,10 @@ impl Fault {
         ];
         match self {
             Fault::NotSent(_) => true,
-            Fault::NoReply { .. } | Fault::Untrusted(_) | Fault::Exhausted(_) => false,
+            Fault::NoReply { .. }
+            | Fault::Untrusted(_)
+            | Fault::Exhausted(_)
+            | Fault::NoVote(_) => false,
             Fault::Server(text) => SIGNS.iter().any(|sign| text.starts_with(sign)),
         }
     }
@@ -100,7 +105,7 @@ impl Fault {
                 reason
             }
             Fault::Exhausted(_) => EXHAUSTED,
-            Fault::Server(text) => text,
+            Fault::Server(text) | Fault::NoVote(text) => text,
         }
     }
 
@@ -124,6 +129,7 @@ impl Fault {
                 timed_out,
             },
             Fault::Server(text) => Fault::Server(at(&text)),
+            Fault::NoVote(text) => Fault::NoVote(at(&text)),
             Fault::Untrusted(reason) => Fault::Untrusted(reason.reworded(at)),
             Fault::Exhausted(of) => Fault::Exhausted(of),
         }
@@ -576,54 +582,53 @@ impl Wire {
         self.identity.is_some()
     }
 
+    /// Which server it leads to, as far as it was asked.
+    pub(super) fn identity(&self) -> Option<&Identity> {
+        self.identity.as_deref()
+    }
+
     /// Which server it leads to: asked once per connection.
     pub(super) fn identify(&mut self, until: Instant) -> Result<Arc<Identity>, Fault> {
         if let Some(identity) = &self.identity {
             return Ok(Arc::clone(identity));
         }
         let mut packed = Vec::new();
-        for section in ["server", "persistence"] {
+        for section in ["server", "persistence", "replication"] {
             let mut info = redis::cmd("INFO");
             info.arg(section).write_packed_command(&mut packed);
         }
         let mut config = redis::cmd("CONFIG");
-        config.arg("GET").arg("appendfsync");
+        config.arg("GET").arg("*appendfsync*");
         config.write_packed_command(&mut packed);
         let asked = Moment::now();
-        self.send(&packed, until)?;
-        let mut replies = Vec::with_capacity(3);
-        for _ in 0..3 {
-            replies.push(match self.receive(until) {
-                Err(Fault::NoReply { reason, .. }) => {
-                    return Err(Fault::NotSent(
-                        reason.reworded(|reason| format!("while asking who it is: {reason}")),
-                    ));
-                }
-                reply => reply,
-            });
-        }
-        let [server, persistence, fsync] = <[_; 3]>::try_from(replies)
-            .unwrap_or_else(|_| [Ok(Value::Nil), Ok(Value::Nil), Ok(Value::Nil)]);
-        let server = text_in(&server?);
-        let run = info_field(&server, "run_id");
-        // Below zero if its clock was set back since.
-        let up = info_field(&server, "uptime_in_seconds").and_then(|up| up.parse::<i64>().ok());
-        let up = up.map(|up| u64::try_from(up).unwrap_or_default());
-        let (Some(run), Some(up)) = (run, up) else {
-            return Err(Fault::Server("INFO server has no run_id".to_owned()));
+        self.ask(&packed, until)?;
+        let mut next = || match self.receive(until) {
+            Err(Fault::NoReply { reason, .. }) => {
+                Err(Fault::NotSent(reason.reworded(|reason| {
+                    format!("while asking who it is: {reason}")
+                })))
+            }
+            reply => Ok(reply),
         };
-        // Who may not look is as careful as if it forgot.
-        let persistence = persistence.map(|reply| text_in(&reply)).unwrap_or_default();
-        let remembers = info_field(&persistence, "aof_enabled") == Some("1")
-            && matches!(&fsync, Ok(Value::Array(pair)) if pair.get(1).is_some_and(|value| text_in(value) == "always"));
-        let identity = Arc::new(Identity {
-            run: run.into(),
-            // Both ends of that time are whole seconds, so it may be one less.
-            started: Some(asked.earlier(Duration::from_secs(up.saturating_sub(1)))),
-            remembers,
-        });
-        self.identity = Some(Arc::clone(&identity));
+        let (server, persistence, replication, fsync) = (next()?, next()?, next()?, next()?);
+        let identity = identity_in(
+            &server?,
+            persistence.ok(),
+            &replication?,
+            fsync.ok(),
+            [asked, Moment::now()],
+        )?;
+        let identity = Arc::new(identity);
+        if !identity.follows {
+            // Of one that does it is asked again, for it may be made a master at any time.
+            self.identity = Some(Arc::clone(&identity));
+        }
         Ok(identity)
+    }
+
+    /// Forgets which server it leads to, because it was found to have become another one.
+    pub(super) fn forget_identity(&mut self) {
+        self.identity = None;
     }
 
     /// Notes the time that the answer to a request tells, if it does. The request was sent at `sent` and was to be
@@ -749,6 +754,57 @@ fn text_in(value: &Value) -> String {
         Value::SimpleString(text) => text.clone(),
         _ => String::new(),
     }
+}
+
+/// Who a server is, by its answers to INFO and to the question how it writes its file.
+fn identity_in(
+    server: &Value,
+    persistence: Option<Value>,
+    replication: &Value,
+    fsync: Option<Value>,
+    [asked, told]: [Moment; 2],
+) -> Result<Identity, Fault> {
+    let (server, replication) = (text_in(server), text_in(replication));
+    let run = info_field(&server, "run_id");
+    // Below zero if its clock was set back since.
+    let up = info_field(&server, "uptime_in_seconds").and_then(|up| up.parse::<i64>().ok());
+    let up = up.map(|up| u64::try_from(up).unwrap_or_default());
+    let (Some(run), Some(up)) = (run, up) else {
+        return Err(Fault::Server("INFO server has no run_id".to_owned()));
+    };
+    // Who may not look is as careful as if it forgot.
+    let persistence = persistence.map(|reply| text_in(&reply));
+    let persistence = persistence.unwrap_or_default();
+    let settings: Vec<String> = match fsync {
+        Some(Value::Array(items)) => items.iter().map(text_in).collect(),
+        _ => Vec::new(),
+    };
+    let is_set = |name: &str, to: &str| {
+        let mut pairs = settings.chunks(2);
+        pairs.any(|pair| matches!(pair, [key, value] if key == name && value == to))
+    };
+    let says = |field, what| info_field(&persistence, field) == Some(what);
+    let remembers = says("aof_enabled", "1")
+        && is_set("appendfsync", "always")
+        // While the file is written anew nothing is synced, or not all keys are in it yet.
+        && is_set("no-appendfsync-on-rewrite", "no")
+        && !says("aof_rewrite_in_progress", "1")
+        && !says("aof_rewrite_scheduled", "1");
+    let id_before = info_field(&replication, "master_replid2").unwrap_or_default();
+    Ok(Identity {
+        run: run.into(),
+        history: info_field(&replication, "master_replid")
+            .unwrap_or_default()
+            .into(),
+        has_followed: id_before.bytes().any(|digit| digit != b'0'),
+        follows: info_field(&replication, "role").is_some_and(|role| role != "master"),
+        is_in_cluster: info_field(&server, "redis_mode") == Some("cluster"),
+        // Both ends of that time are whole seconds, so it may be one less.
+        age: Some(Duration::from_secs(up.saturating_sub(1))),
+        remembers,
+        asked,
+        told,
+    })
 }
 
 /// The value of a field in what INFO tells.

@@ -12,6 +12,8 @@ mod holds;
 mod late;
 mod nodes;
 mod restarts;
+mod takeovers;
+mod topologies;
 mod waiting;
 
 use std::thread;

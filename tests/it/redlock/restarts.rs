@@ -8,7 +8,7 @@ use redlatch::{Error, Guard, Redlock, RedlockBuilder};
 use super::{LONG, SLACK, all_free, all_have, builder, kept, no_quorum, redlock, servers};
 use crate::kit::{RedisServer, eventually, ms};
 
-const MAX_LEASE: Duration = ms(2000);
+pub(super) const MAX_LEASE: Duration = ms(2000);
 
 fn short(servers: &[RedisServer]) -> RedlockBuilder {
     builder(servers).max_lease(MAX_LEASE)
@@ -35,7 +35,7 @@ fn held_by_two(servers: &[RedisServer]) -> Guard {
 }
 
 /// Tries until it is granted, and says how often it was not while the other hold was valid.
-fn granted_only_after(guard: &Guard, other: &Redlock) -> usize {
+pub(super) fn granted_only_after(guard: &Guard, other: &Redlock) -> usize {
     let lock = other.lock("a");
     let start = Instant::now();
     let mut in_vain = 0;
@@ -58,7 +58,7 @@ fn granted_only_after(guard: &Guard, other: &Redlock) -> usize {
 }
 
 /// Repeats what a busy machine may be too slow for: a round says how often somebody tried in vain.
-fn until_somebody_tried(mut round: impl FnMut() -> usize) {
+pub(super) fn until_somebody_tried(mut round: impl FnMut() -> usize) {
     let tried = (0..4).any(|_| round() > 0);
     assert!(tried, "the hold was over each time");
 }
@@ -106,7 +106,7 @@ fn a_node_restarted_empty_grants_nothing_to_whom_sees_it_first() {
     newcomer.lock("a").unlock().unwrap();
 }
 
-const REMEMBERS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+pub(super) const REMEMBERS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
 #[test]
 fn a_node_that_remembers_votes_at_once() {

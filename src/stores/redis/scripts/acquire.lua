@@ -6,12 +6,14 @@
 -- ARGV[3]  the count that stands there, as far as the visitor knows; 0 to begin a hold
 -- ARGV[4]  the count wanted
 -- ARGV[5]  the server time after which the request is refused, ms since 1970
--- ARGV[6]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[6]  the replication id of the server that may grant it, if the grant is a vote
+-- ARGV[6 or 7]  the number of the request, which comes before the answer: {number, …}
 --
 -- Returns number * 4194304 + left  granted; left is the time until ARGV[5], ms, at most 4194303
 --         {0, now, ttl, holder}  refused; the lock is held for ttl ms, -1 for ever, by a visitor that begins so
 --         {2, now, holder}  the hold to enter is gone; holder is whoever has the lock, '' for nobody
 --         {3, now}          too late, nothing was done
+--         {6, now}          its keys may have become those of another server, nothing was done
 --         {4, now, count}   another count stands there, nothing was done
 --
 -- now is the server time in ms since 1970, for the expiry of the next request.
@@ -37,12 +39,21 @@ local function holder_of(key)
     return nil, redis.error_reply('WRONGTYPE this hash is no lock, or one of another kind')
 end
 
-local number = ARGV[6] + 0
+local number = ARGV[#ARGV] + 0
 local call, key, visitor, known = redis.call, KEYS[1], ARGV[1], ARGV[3]
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 if now > ARGV[5] + 0 then
     return {number, {3, now}}
+end
+if ARGV[7] then
+    local replication = call('INFO', 'replication')
+    if
+        not string.find(replication, 'role:master', 1, true)
+        or not string.find(replication, 'master_replid:' .. ARGV[6], 1, true)
+    then
+        return {number, {6, now}}
+    end
 end
 
 if known == '0' then

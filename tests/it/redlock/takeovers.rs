@@ -1,0 +1,399 @@
+//! Servers that become a node in place of another one, or with the keys of another one: they know nothing of what was
+//! granted there and not replicated.
+
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
+use redlatch::{Client, Error, Redlock, RedlockBuilder};
+use tempfile::TempDir;
+
+use super::restarts::{MAX_LEASE, REMEMBERS, granted_only_after, until_somebody_tried};
+use super::{NODE_TIMEOUT, SLACK, kept, no_quorum};
+use crate::kit::{RedisServer, eventually, ms};
+
+/// An address that leads to one server now and to another one later.
+struct Address {
+    dir: TempDir,
+}
+
+impl Address {
+    fn of(server: &RedisServer) -> Address {
+        let address = Address {
+            dir: tempfile::tempdir().unwrap(),
+        };
+        address.lead_to(server);
+        address
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().join("socket")
+    }
+
+    fn url(&self) -> String {
+        format!("redis+unix://{}", self.path().display())
+    }
+
+    fn lead_to(&self, server: &RedisServer) {
+        let _ = std::fs::remove_file(self.path());
+        symlink(server.unix_path(), self.path()).unwrap();
+    }
+}
+
+fn server() -> RedisServer {
+    RedisServer::with(&[&REMEMBERS[..], &["--repl-diskless-sync-delay", "0"]].concat())
+}
+
+/// Makes `server` a replica that has all that `master` has, and then a master again.
+fn copies(server: &RedisServer, master: &RedisServer) {
+    server.cmd(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
+    eventually(SLACK * 4, "it has all keys", || {
+        server.info("master_link_status").as_deref() == Some("up")
+    });
+    server.cmd(&["REPLICAOF", "NO", "ONE"]);
+}
+
+/// Waits until the server says that it has run for this long; it counts whole seconds.
+fn grows_old(server: &RedisServer, seconds: u64) {
+    eventually(SLACK * 4, "it is old enough", || {
+        let up = server.info("uptime_in_seconds").unwrap();
+        up.parse::<u64>().unwrap() >= seconds
+    });
+}
+
+/// How a program comes to the locks.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    is_canonical: bool,
+    trusts: bool,
+}
+
+const WAYS: [Way; 2] = [
+    Way {
+        is_canonical: false,
+        trusts: true,
+    },
+    Way {
+        is_canonical: true,
+        trusts: false,
+    },
+];
+
+impl Way {
+    fn to(self, urls: &[String]) -> RedlockBuilder {
+        let nodes = urls.iter().map(|url| Client::open(url).unwrap());
+        let builder = Redlock::builder()
+            .nodes(nodes)
+            .max_lease(MAX_LEASE)
+            .node_timeout(NODE_TIMEOUT);
+        let builder = if self.trusts {
+            builder.trust_new_nodes()
+        } else {
+            builder
+        };
+        if self.is_canonical {
+            builder.canonical()
+        } else {
+            builder
+        }
+    }
+
+    /// A redlock that knows all servers and has connections to them.
+    fn known(self, urls: &[String]) -> Redlock {
+        let redlock = Way {
+            trusts: true,
+            ..self
+        };
+        let redlock = redlock.to(urls).build().unwrap();
+        redlock.lock("b").lock().unwrap();
+        redlock.lock("b").unlock().unwrap();
+        redlock
+    }
+}
+
+/// A hold at the first two of three servers is there while `take_over` happens to the second one; another program, which
+/// has seen them before or not, is granted it only after that.
+fn nobody_else_is_granted_it(
+    way: Way,
+    is_newcomer: bool,
+    take_over: impl Fn(&Address, &RedisServer, &RedisServer),
+) {
+    until_somebody_tried(|| {
+        let (one, two, three, spare) = (server(), server(), server(), server());
+        let address = Address::of(&two);
+        let urls = [one.url(), address.url(), three.url()];
+        copies(&spare, &two);
+        if is_newcomer && !way.trusts {
+            for server in [&one, &two, &three, &spare] {
+                grows_old(server, 4);
+            }
+        }
+        let known = (!is_newcomer).then(|| way.known(&urls));
+        three.freeze();
+        let holder = way.known(&urls);
+        let guard = holder.lock("a").with_lease_time(MAX_LEASE).guard().unwrap();
+        three.thaw();
+        take_over(&address, &two, &spare);
+        let other = known.unwrap_or_else(|| way.to(&urls).build().unwrap());
+        granted_only_after(&guard, &other)
+    });
+}
+
+fn by_the_replica(address: &Address, server: &RedisServer, replica: &RedisServer) {
+    address.lead_to(replica);
+    server.kill();
+}
+
+#[test]
+fn a_replica_that_took_over_grants_nothing_to_whom_sees_it_first() {
+    for way in WAYS {
+        nobody_else_is_granted_it(way, true, by_the_replica);
+    }
+}
+
+#[test]
+fn a_replica_that_took_over_grants_nothing_to_whom_knows_its_master() {
+    for way in WAYS {
+        nobody_else_is_granted_it(way, false, by_the_replica);
+    }
+}
+
+#[test]
+fn a_server_that_was_a_replica_for_a_while_grants_nothing_for_another() {
+    for way in WAYS {
+        nobody_else_is_granted_it(way, false, |_, server, other| copies(server, other));
+    }
+}
+
+#[test]
+fn a_stranger_that_remembers_grants_nothing_in_place_of_another() {
+    for way in WAYS {
+        let stranger = server();
+        grows_old(&stranger, 4);
+        nobody_else_is_granted_it(way, false, |address, server, _| {
+            // It started while the one before it ran.
+            address.lead_to(&stranger);
+            server.kill();
+        });
+    }
+}
+
+#[test]
+fn a_node_that_follows_another_server_has_no_vote() {
+    let (one, two, three) = (server(), server(), server());
+    let way = WAYS[0];
+    let redlock = way.known(&[one.url(), two.url(), three.url()]);
+    // It takes writes, and throws them away when it gets the keys of its master.
+    two.cmd(&["CONFIG", "SET", "replica-read-only", "no"]);
+    two.cmd(&["REPLICAOF", "127.0.0.1", "1"]);
+    one.freeze();
+    let error = redlock.lock("a").try_lock().unwrap_err();
+    let (counts, said) = no_quorum(&error);
+    assert_eq!(counts, [1, 0, 2], "{error}");
+    assert!(said[1].1.contains("follows another server"), "{error}");
+    eventually(SLACK, "nothing is left", || {
+        kept(std::slice::from_ref(&three), "a") == 0
+    });
+    assert_eq!(kept(std::slice::from_ref(&two), "a"), 0);
+}
+
+#[test]
+fn a_cluster_is_no_node() {
+    let part = RedisServer::with(&["--cluster-enabled", "yes"]);
+    let (one, two) = (server(), server());
+    let cluster = || Client::builder().cluster([part.url()]).unwrap();
+    for node in [cluster(), Client::open(&part.url()).unwrap()] {
+        let nodes = [&one, &two].map(|server| Client::open(&server.url()).unwrap());
+        let error = Redlock::new([node].into_iter().chain(nodes)).unwrap_err();
+        assert!(matches!(error, Error::InvalidConfig { .. }), "{error}");
+        assert!(error.to_string().contains("cluster"), "{error}");
+        assert!(
+            error.to_string().contains(&part.port().to_string()),
+            "{error}"
+        );
+    }
+    // Nor one that cannot be asked.
+    part.kill();
+    let nodes = [&one, &two].map(|server| Client::open(&server.url()).unwrap());
+    let error = Redlock::new([cluster()].into_iter().chain(nodes)).unwrap_err();
+    assert!(matches!(error, Error::InvalidConfig { .. }), "{error}");
+}
+
+#[test]
+fn where_another_server_may_take_over_the_first_one_seen_waits() {
+    let servers = [server(), server(), server()];
+    let redlock = |trusts| {
+        let nodes = servers.iter().map(|server| {
+            let client = Client::builder().master_replicas([server.url()]);
+            client.unwrap()
+        });
+        let builder = Redlock::builder()
+            .nodes(nodes)
+            .max_lease(MAX_LEASE)
+            .node_timeout(NODE_TIMEOUT);
+        let builder = if trusts {
+            builder.trust_new_nodes()
+        } else {
+            builder
+        };
+        builder.build().unwrap()
+    };
+    let trusting = redlock(true).lock("a");
+    trusting.lock().unwrap();
+    trusting.unlock().unwrap();
+    let wary = redlock(false);
+    let error = wary.lock("a").try_lock().unwrap_err();
+    let (counts, said) = no_quorum(&error);
+    assert_eq!(counts, [0, 0, 3], "{error}");
+    assert!(
+        said.iter()
+            .all(|(_, said)| said.contains("trust_new_nodes"))
+    );
+    assert!(wary.lock("a").try_lock_for(MAX_LEASE + SLACK).unwrap());
+    wary.lock("a").unlock().unwrap();
+}
+
+#[test]
+fn the_connection_that_carries_the_request_is_the_one_that_was_checked() {
+    const USER: [&str; 8] = [
+        "--user", "app", "on", ">secret", "~*", "&*", "+@all", "-evalsha",
+    ];
+    for (is_canonical, has_evalsha) in [(true, true), (false, false), (true, false)] {
+        let way = Way {
+            is_canonical,
+            trusts: true,
+        };
+        let servers: Vec<_> = (0..3).map(|_| RedisServer::with(&USER)).collect();
+        let urls: Vec<String> = servers
+            .iter()
+            .map(|server| match has_evalsha {
+                true => server.url(),
+                false => format!("redis://app:secret@{}", server.addr()),
+            })
+            .collect();
+        let other = way.known(&urls);
+        until_somebody_tried(|| {
+            servers[2].freeze();
+            let holder = way.known(&urls);
+            let guard = holder.lock("a").with_lease_time(MAX_LEASE).guard().unwrap();
+            servers[2].thaw();
+            // A connection that was used a moment ago is not looked at before it is used again.
+            let b = other.lock("b");
+            assert!(b.try_lock_for(SLACK).unwrap());
+            b.unlock().unwrap();
+            servers[1].restart();
+            granted_only_after(&guard, &other)
+        });
+    }
+}
+
+#[test]
+fn an_answer_that_comes_late_does_not_shorten_the_time_without_a_vote() {
+    use crate::kit::{Fault, Proxy};
+    let max_lease = ms(4000);
+    let servers: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
+    let proxy = Proxy::to(servers[1].addr());
+    let urls = [servers[0].url(), proxy.url(), servers[2].url()];
+    let builder = |trusts: bool| {
+        let client = |url: &String| {
+            let client = Client::builder().command_timeout(ms(6000));
+            client.open(url).unwrap()
+        };
+        let builder = Redlock::builder()
+            .nodes(urls.iter().map(client))
+            .max_lease(max_lease)
+            .node_timeout(NODE_TIMEOUT);
+        if trusts {
+            builder.trust_new_nodes()
+        } else {
+            builder
+        }
+    };
+    for server in &servers {
+        grows_old(server, 6);
+    }
+    until_somebody_tried(|| {
+        servers[2].freeze();
+        let holder = builder(true).build().unwrap();
+        let guard = holder.lock("a").with_lease_time(max_lease).guard().unwrap();
+        servers[2].thaw();
+        servers[1].restart();
+        let rule = proxy.next(1, Some(b"INFO"), Fault::DelayRequest(ms(2500)));
+        let other = builder(false).build().unwrap();
+        assert_eq!(rule.hits(), 1);
+        granted_only_after(&guard, &other)
+    });
+}
+
+#[test]
+fn new_servers_are_told_by_the_error_and_by_the_check() {
+    let servers: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
+    let nodes = servers
+        .iter()
+        .map(|server| Client::open(&server.url()).unwrap());
+    let redlock = Redlock::new(nodes).unwrap();
+    let error = redlock.lock("a").try_lock().unwrap_err().to_string();
+    assert!(error.contains("trust_new_nodes"), "{error}");
+    let warnings = redlock.check().unwrap();
+    for server in &servers {
+        let told = warnings.iter().any(|warning| {
+            *warning.node == *server.addr().to_string()
+                && warning.message.contains("trust_new_nodes")
+        });
+        assert!(told, "{warnings:?}");
+    }
+}
+
+#[test]
+fn the_check_of_a_quorum_tells_what_makes_a_node_forget() {
+    let quiet = [
+        "--rename-command",
+        "FLUSHALL",
+        "",
+        "--rename-command",
+        "FLUSHDB",
+        "hidden",
+    ];
+    let bounded = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
+    let denied = [
+        "--user",
+        "default",
+        "on",
+        "nopass",
+        "~*",
+        "&*",
+        "+@all",
+        "-@dangerous",
+        "+info",
+        "+config",
+        "+acl",
+    ];
+    let server = |args: &[&str]| RedisServer::with(args);
+    let servers = [server(&quiet), server(&bounded), server(&denied)];
+    let client = |(index, server): (usize, &RedisServer)| match index {
+        0 => Client::builder().master_replicas([server.url()]).unwrap(),
+        _ => Client::open(&server.url()).unwrap(),
+    };
+    let redlock = Redlock::builder()
+        .nodes(servers.iter().enumerate().map(client))
+        .trust_new_nodes()
+        .build()
+        .unwrap();
+    let warnings = redlock.check().unwrap();
+    for (what, node) in [("FLUSHALL", 1), ("maxmemory-policy", 1), ("take over", 0)] {
+        let told: Vec<bool> = servers
+            .iter()
+            .map(|server| {
+                let name = server.addr().to_string();
+                warnings
+                    .iter()
+                    .any(|it| *it.node == *name && it.message.contains(what))
+            })
+            .collect();
+        let expected: Vec<bool> = (0..3).map(|index| index == node).collect();
+        assert_eq!(told, expected, "{what}: {warnings:?}");
+    }
+    assert_eq!(servers[1].int(&["DBSIZE"]), 0);
+    servers[1].cmd(&["SET", "kept", "1"]);
+    redlock.check().unwrap();
+    assert_eq!(servers[1].int(&["DBSIZE"]), 1);
+}
