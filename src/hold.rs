@@ -730,13 +730,13 @@ impl State {
     fn trouble(&self, now: Now) -> String {
         let in_ms = |since: Moment| since.until(now.moment).as_millis();
         let asked = |it: &&InFlight| it.by == By::Watchdog && it.state == Flying::Awaited;
-        let what = if let Some(renewal) = self.in_flight.iter().rfind(asked) {
+        let what = if let Some(trouble) = &self.last_trouble {
+            trouble.clone()
+        } else if let Some(renewal) = self.in_flight.iter().rfind(asked) {
             format!(
                 "the renewal that was sent {} ms before has no answer",
                 in_ms(renewal.sent)
             )
-        } else if let Some(trouble) = &self.last_trouble {
-            trouble.clone()
         } else if let Some(since) = self.waits_since {
             format!(
                 "its renewal has waited for {} ms behind that of others",

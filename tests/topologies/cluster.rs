@@ -611,6 +611,44 @@ fn holds_on_a_frozen_shard_are_lost_in_time() {
     assert!(guards.next().unwrap().unlock().unwrap_err().is_lost());
 }
 
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_frozen_shard_costs_no_hold_elsewhere_whose_lease_is_shorter_than_a_command() {
+    let cluster = Cluster::with(
+        false,
+        Access::default(),
+        &["--cluster-require-full-coverage", "no"],
+    );
+    let names = [0, 1, 2].map(|node| cluster.name_at(node, "orders"));
+    for is_in_use in [false, true] {
+        let builder = Client::builder().command_timeout(ms(5000));
+        let client = open(builder.watchdog_timeout(ms(900)), &cluster);
+        // A hold there that is renewed with the others, or a connection that is made only when it is frozen.
+        let frozen = client.lock(&names[2]);
+        let frozen = is_in_use.then(|| frozen.guard().unwrap());
+        if !is_in_use {
+            assert!(!client.lock(&names[0]).is_locked().unwrap());
+        }
+        cluster.nodes[2].freeze();
+        let kept = [0, 1].map(|node| client.lock(&names[node]).guard().unwrap());
+        let end = Instant::now() + ms(2700);
+        while Instant::now() < end {
+            for guard in &kept {
+                assert!(guard.is_valid(), "{:?}", guard.lost().try_recv());
+            }
+            thread::sleep(ms(5));
+        }
+        cluster.nodes[2].thaw();
+        for guard in kept {
+            guard.unlock().unwrap();
+        }
+        if let Some(frozen) = frozen {
+            assert!(frozen.unlock().unwrap_err().is_lost());
+        }
+        client.shutdown();
+    }
+}
+
 pub(crate) fn one_shard_of_three_frozen() {
     let cluster = Cluster::with(
         true,
