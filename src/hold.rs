@@ -790,6 +790,9 @@ impl State {
 
     /// How long the store may still have it from now on, whatever it was asked for.
     fn may_stand(&self) -> Duration {
+        if self.in_flight.is_empty() {
+            return self.longest;
+        }
         let now = Moment::now();
         let expiries = self.in_flight.iter().map(|it| now.until(it.expires));
         self.longest + expiries.max().unwrap_or_default()

@@ -767,6 +767,61 @@ impl Store for Quorum {
         Ok(self.settle(doubt, self.settings.max_lease, until))
     }
 
+    fn withdraw_all(&self, doubts: &mut [&mut Doubt], until: Instant) -> Vec<Result<bool>> {
+        if let [doubt] = doubts {
+            return vec![self.withdraw(doubt, until)];
+        }
+        for doubt in doubts.iter_mut() {
+            self.spreads.lock().remove(&doubt.visitor);
+            let not_after = (0..self.nodes.len()).map(|index| doubt.not_after(index));
+            doubt.not_after = not_after.collect();
+        }
+        let by = self.deadline(self.settings.max_lease, until);
+        // Each node at the same time, so that a silent one keeps nobody waiting but for its own time-out.
+        let answers = thread::scope(|scope| {
+            let started: Vec<_> = (0..)
+                .zip(&self.nodes)
+                .filter_map(|(index, node)| {
+                    let mut parts = parts_at(doubts, index);
+                    if parts.is_empty() || node.is_shunned(Purpose::Request(None)) {
+                        return None;
+                    }
+                    let withdraw = move || {
+                        let mut of_node: Vec<&mut Doubt> =
+                            parts.iter_mut().map(|(_, part)| part).collect();
+                        let outcomes = node.store.withdraw_all(&mut of_node, by);
+                        let places = parts.iter().map(|(place, _)| *place);
+                        places.zip(outcomes).collect::<Vec<_>>()
+                    };
+                    let named = thread::Builder::new().name("redlatch-release".to_owned());
+                    Some((index, node, named.spawn_scoped(scope, withdraw)))
+                })
+                .collect();
+            let joined = started.into_iter().map(|(index, node, thread)| {
+                // Where there is no room for a thread, or it died, it is tried again later.
+                let answers = thread.ok().and_then(|thread| thread.join().ok());
+                (index, node, answers.unwrap_or_default())
+            });
+            joined.collect::<Vec<_>>()
+        });
+        for (index, node, answers) in answers {
+            for (place, answer) in answers {
+                match answer {
+                    Err(error) => node.shun(&error),
+                    Ok(is_settled) => {
+                        node.pardon();
+                        let doubt = doubts.get_mut(place).filter(|_| is_settled);
+                        if let Some(at) = doubt.and_then(|doubt| doubt.not_after.get_mut(index)) {
+                            *at = SETTLED;
+                        }
+                    }
+                }
+            }
+        }
+        let is_settled = |doubt: &&mut Doubt| doubt.not_after.iter().all(|it| *it == SETTLED);
+        doubts.iter().map(|doubt| Ok(is_settled(doubt))).collect()
+    }
+
     fn force_release(&self, kind: Kind, name: &Arc<str>, until: Instant) -> Result<bool> {
         let lease = self.settings.max_lease;
         let mut said: Vec<Option<Said>> = self.nodes.iter().map(|_| None).collect();
@@ -1237,6 +1292,19 @@ impl<'a, T> Sky<'a, T> {
             }
         }
     }
+}
+
+/// What of these doubts concerns node `index`, each with its place among them.
+fn parts_at(doubts: &[&mut Doubt], index: usize) -> Vec<(usize, Doubt)> {
+    let open = doubts.iter().enumerate().filter_map(|(place, doubt)| {
+        let not_after = doubt.not_after(index);
+        let part = Doubt {
+            not_after: smallvec![not_after],
+            ..(**doubt).clone()
+        };
+        (not_after != SETTLED).then_some((place, part))
+    });
+    open.collect()
 }
 
 fn bit(index: usize) -> u64 {
