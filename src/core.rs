@@ -46,6 +46,17 @@ pub(crate) struct Times {
     pub(crate) outage_timeout: Duration,
 }
 
+impl Times {
+    /// How long one request may take, so that the call is back within `command_timeout`.
+    pub(crate) fn request(&self) -> Duration {
+        let margin = (self.command_timeout / 20).max(LEAST_MARGIN);
+        self.command_timeout - margin.min(self.command_timeout / 4)
+    }
+}
+
+/// What a socket time-out, a thread that wakes and the clearing up after a request take on a busy machine.
+const LEAST_MARGIN: Duration = Duration::from_millis(25);
+
 /// What a waiting thread offers to be handed a hold by.
 #[derive(Debug)]
 pub(crate) struct Offer {
@@ -93,7 +104,7 @@ impl Core {
 
     /// When a request that starts now has to be over.
     pub(crate) fn until(&self) -> Instant {
-        Instant::now() + self.times.command_timeout
+        Instant::now() + self.times.request()
     }
 
     /// The calling thread.

@@ -77,7 +77,7 @@ impl Entrance {
         let room = Room {
             lock: &self.key.name,
             signals: self.core.store.signals(),
-            command_timeout: self.core.times.command_timeout,
+            request: self.core.times.request(),
             outage_timeout: self.core.times.outage_timeout,
             is_busy: self.core.lines.is_busy(&self.key.name) && !is_inside(),
         };
@@ -311,7 +311,7 @@ impl Entrance {
                 // Two round trips: that long another process takes to hear of it and to ask.
                 let rest = || {
                     let left = until.saturating_duration_since(Instant::now());
-                    let took = self.core.times.command_timeout.saturating_sub(left);
+                    let took = self.core.times.request().saturating_sub(left);
                     (took * 2).min(LONGEST_STAND_BACK)
                 };
                 stand_back = others_wait.then(rest);

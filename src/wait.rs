@@ -13,6 +13,9 @@ use crate::sync::{Clock, Condvar, Mutex};
 /// An attempt may take this much longer than the wait time, so that a wait of zero still allows one round trip.
 const GRACE: Duration = Duration::from_millis(250);
 
+/// This much of it is left for the way back.
+const MARGIN: Duration = Duration::from_millis(50);
+
 /// A waiter looks again after this time at the latest, so a lost unlock message costs no more.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
@@ -224,7 +227,7 @@ pub(crate) struct Room<'a> {
     pub(crate) lock: &'a Arc<str>,
     pub(crate) signals: &'a Signals,
     /// The longest that one attempt may take.
-    pub(crate) command_timeout: Duration,
+    pub(crate) request: Duration,
     /// How long a wait without a deadline goes on without a usable answer.
     pub(crate) outage_timeout: Duration,
     /// Whether others of this client stand in line for the lock.
@@ -350,9 +353,9 @@ fn wait_in_line<T, Q: Queue<T>>(
         asks_anyway = false;
         let budget = match patience.deadline() {
             Some(end) => room
-                .command_timeout
-                .min(end.saturating_duration_since(now) + GRACE),
-            None => room.command_timeout,
+                .request
+                .min(end.saturating_duration_since(now) + GRACE - MARGIN),
+            None => room.request,
         };
         let answer = attempt(now + budget);
         let mut split = None;

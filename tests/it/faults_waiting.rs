@@ -598,3 +598,79 @@ fn a_grant_that_is_answered_at_the_end_of_the_wait_is_held_or_given_back() {
     assert!(given_up.into_inner() > 0);
     assert_eq!(elsewhere(|| server.int(&["DBSIZE"])), 0);
 }
+
+/// Each of five threads holds a lock, and waits for one that somebody else holds, when all servers fall silent. Of the
+/// calls the quickest counts: what the machine adds is not what was promised.
+fn keeps_its_bounds(
+    servers: &[RedisServer],
+    command: Duration,
+    lock: impl Fn(&str) -> Lock + Sync,
+) {
+    lock("taken").with_lease_time(MINUTE / 2).lock().unwrap();
+    let ready = std::sync::Barrier::new(6);
+    let took: Vec<[Duration; 3]> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..5)
+            .map(|number| {
+                let (lock, ready) = (&lock, &ready);
+                scope.spawn(move || {
+                    let (own, taken) = (lock(&format!("own:{number}")), lock("taken"));
+                    own.lock().unwrap();
+                    ready.wait();
+                    ready.wait();
+                    let took = |call: &dyn Fn() -> Result<bool, Error>| {
+                        let start = Instant::now();
+                        let error = call().unwrap_err();
+                        assert!(!matches!(error, Error::NotHeld { .. }), "{error}");
+                        start.elapsed()
+                    };
+                    [
+                        took(&|| own.unlock().map(|()| true)),
+                        took(&|| taken.try_lock_for(ms(100))),
+                        took(&|| taken.try_lock()),
+                    ]
+                })
+            })
+            .collect();
+        ready.wait();
+        servers.iter().for_each(RedisServer::freeze);
+        ready.wait();
+        threads.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    servers.iter().for_each(RedisServer::thaw);
+    let quickest = |call: usize| took.iter().map(|took| took[call]).min().unwrap();
+    assert!(quickest(0) < command, "unlock: {:?}", quickest(0));
+    assert!(quickest(1) < ms(100 + 250), "wait: {:?}", quickest(1));
+    assert!(quickest(2) < command, "try: {:?}", quickest(2));
+}
+
+#[test]
+fn what_is_promised_of_times_has_room_for_the_way_back() {
+    let servers: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
+    let command = ms(600);
+    let clients: Vec<_> = servers
+        .iter()
+        .map(|one| {
+            Client::builder()
+                .command_timeout(command)
+                .open(&one.url())
+                .unwrap()
+        })
+        .collect();
+    keeps_its_bounds(&servers, command, |name| clients[0].lock(name));
+    let redlock = redlatch::Redlock::builder()
+        .nodes(clients.clone())
+        .trust_new_nodes()
+        .node_timeout(ms(5000))
+        .build()
+        .unwrap();
+    keeps_its_bounds(&servers, command, |name| {
+        redlock.lock(&format!("redlock:{name}"))
+    });
+    keeps_its_bounds(&servers, command, |name| {
+        let parts = clients.iter().zip(["a", "b", "c"]);
+        let parts: Vec<_> = parts
+            .map(|(one, part)| one.lock(&format!("{part}:{name}")))
+            .collect();
+        redlatch::MultiLock::of(&parts).unwrap()
+    });
+}
