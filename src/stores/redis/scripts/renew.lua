@@ -56,7 +56,12 @@ for i = 1, #KEYS do
         if not string.find(held.err, 'WRONGTYPE', 1, true) then
             return held
         end
-        lost(i, 'a key of another type')
+        -- A lock that is made of others has one visitor for all of them, also for those that are tokens.
+        if not is_token and pcall('GET', key) == visitor then
+            call('PEXPIRE', key, ARGV[2 * i + 1])
+        else
+            lost(i, 'a key of another type')
+        end
     elseif is_token then
         lost(i, held and string.sub(held, 1, 64) or 0)
     else
