@@ -154,7 +154,8 @@ impl Client {
     }
 
     /// Looks at the server for what endangers locks: evictions, replication without `min-replicas-to-write`, a
-    /// missing right, a server that is not the master, an old version. It changes nothing there.
+    /// missing right, a server that is not the master, an old version; in a cluster at each master. It changes nothing
+    /// there and wakes nobody who waits for a lock.
     ///
     /// With the feature `tracing` the same is done once by itself, and the findings are logged.
     ///

@@ -514,3 +514,32 @@ fn what_is_not_needed_is_what_the_page_says() {
     assert!(with < without, "{with} and {without} messages");
     lock.unlock().unwrap();
 }
+
+#[test]
+fn a_look_for_rights_changes_nothing_and_wakes_nobody() {
+    let server = RedisServer::start();
+    let heard = |name: &str| format!("redisson_lock__channel:{{{name}}}");
+    for name in ["orders:a", "redlatch:preflight"] {
+        server.cmd(&["HSET", name, "", "kept", "other", "kept"]);
+    }
+    let names = ["orders:a", "redlatch:preflight"].map(heard);
+    let mut listener = server.admin();
+    let mut listener = listener.as_pubsub();
+    listener.subscribe(&names[..]).unwrap();
+    listener.set_read_timeout(Some(ms(300))).unwrap();
+    let rules = union(&[&for_locks(), &row(&["`+info"])]);
+    for url in [server.url(), user(&server, &rules)] {
+        open(&url).check().unwrap();
+    }
+    // An error looks for what is missing, too.
+    let mut rules = for_locks();
+    rules.remove("exists");
+    let client = open(&user(&server, &rules));
+    fails(client.lock("a").try_lock(), Class::Permission);
+    fails(client.token_lock("a").try_lock(), Class::Permission);
+    for name in ["orders:a", "redlatch:preflight"] {
+        assert_eq!(server.int(&["HLEN", name]), 2, "{name}");
+    }
+    assert!(listener.get_message().is_err(), "somebody was woken");
+    assert_eq!(server.int(&["DBSIZE"]), 2);
+}

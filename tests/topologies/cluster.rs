@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Builder, Client, Error, LossCause};
+use redlatch::{Builder, Client, Error, HealthWarning, LossCause};
 
 use crate::bed::{AGREEMENT, Access, Cluster, Guide};
 use crate::kit::{Monitor, RedisServer, eventually, free_port, ms};
@@ -181,6 +181,48 @@ fn a_cluster_may_have_a_password() {
 }
 
 // F40
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn rights_are_looked_for_at_each_master() {
+    let cluster = Cluster::masters();
+    for (node, lacks) in cluster
+        .nodes
+        .iter()
+        .zip(["-hset", "-pexpire", "-ssubscribe"])
+    {
+        let all = [
+            "ACL", "SETUSER", "app", "on", ">canary", "~*", "&*", "+@all", lacks,
+        ];
+        let _: String = node.ask(&all);
+    }
+    let urls = cluster.urls();
+    let urls: Vec<_> = urls
+        .iter()
+        .map(|url| url.replace("redis://", "redis://app:canary@"))
+        .collect();
+    let client = Client::builder().cluster(&urls).unwrap();
+    let warnings = client.check().unwrap();
+    for (node, lacks) in cluster
+        .nodes
+        .iter()
+        .zip(["+hset", "+pexpire", "+ssubscribe"])
+    {
+        let place = node.addr().to_string();
+        let here = |it: &&HealthWarning| *it.node == *place && it.message.contains("lacks");
+        let said: Vec<_> = warnings.iter().filter(here).collect();
+        assert!(
+            matches!(&said[..], [it] if it.message.ends_with(lacks)),
+            "{place} {lacks}: {warnings:?}"
+        );
+    }
+    // One that says nothing leaves time for the others.
+    cluster.nodes[0].freeze();
+    let warnings = client.check().unwrap();
+    cluster.nodes[0].thaw();
+    let lacks = warnings.iter().filter(|it| it.message.contains("lacks"));
+    assert_eq!(lacks.count(), 2, "{warnings:?}");
+}
 
 #[test]
 #[ignore = "needs several servers: make topologies"]

@@ -259,7 +259,7 @@ impl Cluster {
     pub(super) fn each<T>(
         &self,
         until: Instant,
-        talk: &mut impl FnMut(&mut Wire) -> Result<T, Fault>,
+        talk: &mut impl FnMut(&Node, &mut Wire, Instant) -> Result<T, Fault>,
     ) -> Vec<(Arc<str>, Result<T, Fault>)> {
         if let Err(fault) = self.shared.refresh(until) {
             return vec![(self.whole_name(), Err(fault))];
@@ -271,7 +271,8 @@ impl Cluster {
         let told = members.iter().enumerate().map(|(index, member)| {
             let until = share(until, count - index);
             let name = Arc::clone(&member.address.node);
-            (name, member.node.pool.with(until, &mut *talk))
+            let node = &member.node;
+            (name, node.pool.with(until, |wire| talk(node, wire, until)))
         });
         told.collect()
     }

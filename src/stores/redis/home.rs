@@ -33,15 +33,15 @@ impl Home {
         }
     }
 
-    /// Runs `talk` once for every node, and returns what came of it with the name of the node.
+    /// Runs `talk` once for every node, with its part of the time, and returns what came of it with the name of the node.
     pub(super) fn each<T>(
         &self,
         until: Instant,
-        mut talk: impl FnMut(&mut Wire) -> Result<T, Fault>,
+        mut talk: impl FnMut(&Node, &mut Wire, Instant) -> Result<T, Fault>,
     ) -> Vec<(Arc<str>, Result<T, Fault>)> {
         match self {
             Home::One(node) => {
-                let told = node.with(until, talk);
+                let told = node.with(until, |wire| talk(node, wire, until));
                 vec![(node.name(), told)]
             }
             Home::Cluster(cluster) => cluster.each(until, &mut talk),

@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use redis::Value;
 
-use super::wire::Fault;
+use super::node::Node;
+use super::scripts::Script;
+use super::wire::{Fault, Wire};
 use super::{Redis, keys, missing_in, reason_of, text_of};
 use crate::error::Result;
 use crate::store::HealthWarning;
@@ -13,15 +15,31 @@ use crate::store::HealthWarning;
 /// Of the servers before this, some have no TIME in scripts that write.
 const OLDEST_MAJOR: u32 = 5;
 
+/// What one node has said.
+struct Look {
+    /// Its settings, or why they were not told.
+    info: Result<Value, Fault>,
+    /// The rights to commands that the user lacks.
+    missing: Vec<String>,
+}
+
 pub(super) fn check(store: &Redis, until: Instant) -> Result<Vec<HealthWarning>> {
     let lock: Arc<str> = "redlatch:preflight".into();
-    let infos = store.home.each(until, |wire| {
-        wire.call(&redis::cmd("INFO").get_packed_command(), until)
+    let looks = store.home.each(until, |node, wire, until| {
+        look(&store.scripts.rights, &lock, node, wire, until)
     });
     let mut warnings = Vec::new();
-    let is_one = infos.len() == 1;
-    for (node, info) in infos {
-        let messages = match info {
+    let is_one = looks.len() == 1;
+    for (node, look) in looks {
+        let Look { info, missing } = match look {
+            Err(fault) if is_one => return Err(store.error(&lock, fault)),
+            Err(fault) => Look {
+                info: Err(fault),
+                missing: Vec::new(),
+            },
+            Ok(look) => look,
+        };
+        let mut messages = match info {
             Ok(info) => findings(&text_of(&info)),
             // It may not look; that alone is no danger.
             Err(Fault::Server(text)) if text.starts_with("NOPERM") && text.contains("'info'") => {
@@ -33,32 +51,42 @@ pub(super) fn check(store: &Redis, until: Instant) -> Result<Vec<HealthWarning>>
             Err(fault) if is_one => return Err(store.error(&lock, fault)),
             Err(fault) => vec![format!("it could not be asked: {}", reason_of(fault))],
         };
+        if !missing.is_empty() {
+            let missing = missing.join(" ");
+            messages.push(format!("the user lacks rights that locks need: {missing}"));
+        }
         warnings.extend(messages.into_iter().map(|message| HealthWarning {
             node: Arc::clone(&node),
             message,
         }));
     }
-    let channel = keys::channel(&lock);
-    // The key is no key of the script, or a user of other keys could not call it.
+    Ok(warnings)
+}
+
+fn look(
+    rights: &Script,
+    lock: &str,
+    node: &Node,
+    wire: &mut Wire,
+    until: Instant,
+) -> Result<Look, Fault> {
+    let info = match wire.call(&redis::cmd("INFO").get_packed_command(), until) {
+        Err(fault) if !matches!(fault, Fault::Server(_)) => return Err(fault),
+        info => info,
+    };
+    let channel = keys::channel(lock);
+    // The key is no key of the script, or a user of other keys could not call it. Which node has its slot does not matter:
+    // rights are looked at first.
     let args = [channel.as_bytes(), b"", lock.as_bytes()];
-    let tried = store.home.with(&lock, until, |node, wire| {
-        let script = &store.scripts.rights;
-        node.pool.eval(wire, script, &[], &args, until)
-    });
-    let mut missing = missing_in(tried, &lock);
-    missing.extend(missing_outside_scripts(store, &lock, &channel, until));
+    let tried = match node.pool.eval(wire, rights, &[], &args, until) {
+        Err(fault) if !matches!(fault, Fault::Server(_)) => return Err(fault),
+        tried => tried,
+    };
+    let mut missing = missing_in(tried, lock);
+    missing.extend(missing_outside_scripts(node, &channel, until)?);
     // Which keys and channels the user may use, only the names of its locks can tell.
     missing.retain(|right| right.starts_with('+'));
-    if !missing.is_empty() {
-        warnings.push(HealthWarning {
-            node: store.home.name(&lock),
-            message: format!(
-                "the user lacks rights that locks need: {}",
-                missing.join(" ")
-            ),
-        });
-    }
-    Ok(warnings)
+    Ok(Look { info, missing })
 }
 
 /// Whether the user may throw all keys away. Nothing is tried: the server is asked what it has and whom it lets.
@@ -110,40 +138,34 @@ pub(super) fn flushes(store: &Redis, until: Instant) -> Option<HealthWarning> {
 
 /// What is missing of the rights to commands that no script can try.
 fn missing_outside_scripts(
-    store: &Redis,
-    lock: &str,
+    node: &Node,
     channel: &str,
     until: Instant,
-) -> Vec<String> {
+) -> Result<Vec<String>, Fault> {
+    // A connection that has listened may have heard something, so it is one of its own.
+    let mut wire = node.pool.route().connect(until)?;
     let mut missing = Vec::new();
-    let asked = store.home.with(lock, until, |node, _| {
-        // A connection that has listened may have heard something, so it is one of its own.
-        let mut wire = node.pool.route().connect(until)?;
-        missing.clear();
-        if node.pool.uses_text() {
-            missing.push("+evalsha".to_owned());
-        }
-        let commands = if node.pool.is_sharded() {
-            ["SSUBSCRIBE", "SUNSUBSCRIBE"]
-        } else {
-            ["SUBSCRIBE", "UNSUBSCRIBE"]
-        };
-        for command in commands {
-            let mut packed = redis::cmd(command);
-            packed.arg(channel);
-            let word = command.to_ascii_lowercase();
-            match wire.call(&packed.get_packed_command(), until) {
-                Err(Fault::Server(text)) if text.contains(&format!("'{word}'")) => {
-                    missing.push(format!("+{word}"));
-                }
-                Err(Fault::Server(_)) | Ok(_) => {}
-                Err(fault) => return Err(fault),
+    if node.pool.uses_text() {
+        missing.push("+evalsha".to_owned());
+    }
+    let commands = if node.pool.is_sharded() {
+        ["SSUBSCRIBE", "SUNSUBSCRIBE"]
+    } else {
+        ["SUBSCRIBE", "UNSUBSCRIBE"]
+    };
+    for command in commands {
+        let mut packed = redis::cmd(command);
+        packed.arg(channel);
+        let word = command.to_ascii_lowercase();
+        match wire.call(&packed.get_packed_command(), until) {
+            Err(Fault::Server(text)) if text.contains(&format!("'{word}'")) => {
+                missing.push(format!("+{word}"));
             }
+            Err(Fault::Server(_)) | Ok(_) => {}
+            Err(fault) => return Err(fault),
         }
-        Ok(())
-    });
-    drop(asked);
-    missing
+    }
+    Ok(missing)
 }
 
 fn findings(info: &str) -> Vec<String> {

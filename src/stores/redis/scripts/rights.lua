@@ -7,8 +7,8 @@
 --
 -- Returns what is refused: a command in lower case, '~' for the key, '&' for the channel
 --
--- Keeps: nothing is written. A field with no name is never ours; HSET and PEXPIRE are refused by their own arguments
--- after the rights were looked at, so are SET and its time; DEL is called for a key that no lock can have.
+-- Keeps: nothing is changed, and nobody woken. HSET and PEXPIRE are refused by their own arguments after the rights were
+-- looked at, so are SET and its time; HDEL, DEL and PUBLISH are called for a key and a channel that no lock can have.
 local number = ARGV[#ARGV] + 0
 local refused, key = {}, KEYS[1] or ARGV[3]
 local function try(command, ...)
@@ -28,18 +28,21 @@ local function try(command, ...)
         refused[#refused + 1] = string.lower(command)
     end
 end
+-- Whether the user may have such a key is not the question.
+local function try_apart(command, ...)
+    local before = #refused
+    try(command, key .. '\n', ...)
+    if #refused > before and refused[#refused] == '~' then
+        refused[#refused] = nil
+    end
+end
 try('TIME')
 if ARGV[2] == 'token' then
     try('GET', key)
     try('PTTL', key)
     try('SET', key, '', 'PX', 'x')
     try('PEXPIRE', key, 'x')
-    local before = #refused
-    try('DEL', key .. '\n')
-    if #refused > before and refused[#refused] == '~' then
-        -- Whether the user may have that key was not the question.
-        refused[#refused] = nil
-    end
+    try_apart('DEL')
     return {number, refused}
 end
 try('EXISTS', key)
@@ -48,8 +51,8 @@ try('HGET', key, '')
 try('HLEN', key)
 try('HKEYS', key)
 try('PTTL', key)
-try('HDEL', key, '')
+try_apart('HDEL', '')
 try('HSET', key, '', '', '')
 try('PEXPIRE', key, 'x')
-try('PUBLISH', ARGV[1], '0')
+try('PUBLISH', ARGV[1] .. '\n', '0')
 return {number, refused}
