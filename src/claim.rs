@@ -40,6 +40,14 @@ impl VisitorId {
         }
     }
 
+    /// The token of part `part` of a hold that is made of several, which no other part and no other hold has.
+    pub(crate) fn token_of_part(&self, part: usize) -> VisitorId {
+        // A token has no colon.
+        VisitorId {
+            field: format!("{}-{part}", self.field.replace(':', "-")).into(),
+        }
+    }
+
     /// Returns the id as it stands in the store.
     pub fn as_str(&self) -> &str {
         &self.field

@@ -140,6 +140,15 @@ impl Entrance {
                 if let Some(leftover) = refusal.leftover {
                     self.core.watchdog.settle(leftover);
                 }
+                // A part that this thread holds through another client is not given up while it waits.
+                if self.parts.is_some()
+                    && let Some(held) = refusal.holder.and_then(|it| me.held.held_as(&it))
+                {
+                    return Err(Error::Overlap {
+                        lock: Arc::clone(&self.key.name),
+                        held,
+                    });
+                }
                 Ok(Verdict::Refused {
                     retry_after: refusal.retry_after,
                     split: refusal.split,

@@ -48,7 +48,8 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] if there are none, or if one is named twice.
+    /// [`Error::InvalidConfig`] if there are none, or if one is named twice. If one server is reached by two addresses that
+    /// cannot be seen before it is asked: then locking says so.
     pub fn of<'a>(locks: impl IntoIterator<Item = &'a Lock>) -> Result<Lock> {
         let entrances: Vec<_> = locks.into_iter().map(Lock::entrance).collect();
         let invalid = |reason: String| {

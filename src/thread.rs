@@ -175,6 +175,16 @@ impl Stacks {
         held.next()
     }
 
+    /// The name of the lock that this thread holds as `visitor`, through whichever client.
+    pub(crate) fn held_as(&self, visitor: &str) -> Option<Arc<str>> {
+        let by_name = self.stacks.lock();
+        let mut held = by_name.stacks.iter().filter_map(|(key, stack)| {
+            let hold = stack.current.as_ref()?;
+            (hold.visitor.as_str() == visitor && hold.is_held()).then(|| Arc::clone(&key.name))
+        });
+        held.next()
+    }
+
     /// Puts a new hold in place, of a lock made of `parts`; the one before it, if any, was lost.
     pub(crate) fn push(&self, key: &StackKey, parts: Option<&Arc<[StackKey]>>, hold: Arc<Hold>) {
         for part in parts.into_iter().flat_map(|parts| parts.iter()) {

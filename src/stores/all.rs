@@ -3,7 +3,9 @@
 //! It never waits while it holds something: what an attempt has taken is given back before the refusal is passed on.
 
 use std::any::Any;
+use std::collections::HashMap;
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,6 +19,7 @@ use crate::store::{
     Attempt, Doubt, HealthWarning, Hearing, Holding, Refusal, Release, Renewal, SETTLED, Store,
     Subscription, Transfer,
 };
+use crate::sync::Mutex;
 
 /// Several that take the same locks in another order should not meet again and again.
 const JITTER: Duration = Duration::from_millis(2);
@@ -33,22 +36,100 @@ pub(crate) struct Member {
 /// The store of one lock that is made of others.
 pub(crate) struct All {
     /// In the order in which they are taken, which is the same for all that name them the same.
-    members: Vec<Member>,
+    members: Vec<Part>,
+    /// How often each hold was entered, where no member can count: a token is not entered twice.
+    counts: Option<Mutex<HashMap<VisitorId, u32>>>,
     signals: Arc<Signals>,
 }
 
-impl Member {
+/// A member, and its place among them.
+struct Part {
+    member: Member,
+    place: usize,
+}
+
+impl Deref for Part {
+    type Target = Member;
+
+    fn deref(&self) -> &Member {
+        &self.member
+    }
+}
+
+impl Part {
+    /// As whom it is held. Members that stand as text have their own tokens, for two with the same would pass for copies
+    /// of one request where two names lead to one lock.
+    fn visitor(&self, visitor: &VisitorId) -> VisitorId {
+        match self.kind {
+            Kind::Reentrant => visitor.clone(),
+            Kind::Token => visitor.token_of_part(self.place),
+        }
+    }
+
     fn claim(&self, claim: &Claim) -> Claim {
         Claim {
             kind: self.kind,
             name: Arc::clone(&self.name),
-            ..claim.clone()
+            visitor: self.visitor(&claim.visitor),
+            ..*claim
         }
     }
 
+    /// Takes it, or enters it once more. What cannot be entered twice gets the lease of the whole.
+    fn acquire(&self, claim: &Claim, until: Instant) -> Result<Attempt> {
+        let claim = self.claim(claim);
+        if claim.count == 0 || self.kind.is_reentrant() {
+            return self.store.acquire(&claim, until);
+        }
+        let sent = Moment::now();
+        match self.prolong(&claim, until) {
+            Renewal::Renewed => Ok(Attempt::Granted { sent, fence: None }),
+            Renewal::Lost(cause) => Ok(Attempt::Lost(cause)),
+            Renewal::Unknown(reason) => Ok(Attempt::Unknown {
+                doubt: claim.doubt(0),
+                error: self.unknown(&claim, "acquire", reason),
+            }),
+        }
+    }
+
+    /// Gives one level back. What was not entered twice keeps the lease of the rest.
+    fn release_level(&self, claim: &Claim, until: Instant) -> Result<Release> {
+        let claim = self.claim(claim);
+        if self.kind.is_reentrant() {
+            return self.store.release_level(&claim, until);
+        }
+        match self.prolong(&claim, until) {
+            Renewal::Renewed => Ok(Release::done()),
+            Renewal::Lost(cause) => Ok(Release::NotHeld(cause)),
+            Renewal::Unknown(reason) => Ok(Release::Unknown {
+                doubt: claim.doubt(0),
+                error: self.unknown(&claim, "release", reason),
+            }),
+        }
+    }
+
+    /// Sets the lease of a hold that stands.
+    fn prolong(&self, claim: &Claim, until: Instant) -> Renewal {
+        let outcome = self.store.renew(std::slice::from_ref(claim), until).pop();
+        outcome.unwrap_or_else(|| Renewal::Unknown("there was no answer".to_owned()))
+    }
+
+    fn unknown(&self, claim: &Claim, operation: &'static str, reason: String) -> Error {
+        Error::Unknown {
+            lock: Arc::clone(&self.name),
+            node: self.store.node(),
+            operation,
+            visitor: Some(claim.visitor.clone()),
+            reason,
+            source: None,
+        }
+    }
+}
+
+impl Member {
     /// What it is taken for: two members with the same are one lock.
     pub(crate) fn identity(&self) -> (Arc<str>, Arc<str>) {
-        (self.store.node(), Arc::clone(&self.name))
+        (self.store.place(), Arc::clone(&self.name))
     }
 }
 
@@ -62,10 +143,38 @@ fn share(until: Instant, left: usize) -> Instant {
 impl All {
     pub(crate) fn new(mut members: Vec<Member>) -> All {
         members.sort_by_key(Member::identity);
+        let counts = members.iter().all(|member| !member.kind.is_reentrant());
+        let parts = members.into_iter().enumerate();
         All {
-            members,
+            members: parts
+                .map(|(place, member)| Part { member, place })
+                .collect(),
+            counts: counts.then(Mutex::default),
             signals: Arc::default(),
         }
+    }
+
+    /// Notes how often a hold is entered, if nobody else does.
+    fn note_count(&self, visitor: &VisitorId, count: u32) {
+        if let Some(counts) = &self.counts {
+            let mut counts = counts.lock();
+            match count {
+                0 => counts.remove(visitor),
+                count => counts.insert(visitor.clone(), count),
+            };
+        }
+    }
+
+    /// The member before `refused` that turns out to be the same lock, reached by another name.
+    fn twin_of(&self, refused: &Part, claim: &Claim, until: Instant) -> Option<&Part> {
+        let taken = self.members.iter().take(refused.place);
+        let mut alike = taken.filter(|part| part.name == refused.name);
+        alike.find(|part| {
+            let visitor = part.visitor(&claim.visitor);
+            let (store, kind, name) = (&refused.store, refused.kind, &refused.name);
+            let holding = store.inspect(kind, name, Some(&visitor), share(until, 2));
+            holding.is_ok_and(|holding| holding.count > 0)
+        })
     }
 
     /// A doubt about no member yet.
@@ -103,6 +212,7 @@ impl All {
             let mut part = Doubt {
                 kind: member.kind,
                 name: Arc::clone(&member.name),
+                visitor: member.visitor(&doubt.visitor),
                 not_after: smallvec![not_after],
                 ..doubt.clone()
             };
@@ -126,10 +236,10 @@ impl All {
         for (left, member) in (1..=raised).rev().zip(&self.members) {
             let claim = Claim {
                 count: claim.count.saturating_add(1),
-                ..member.claim(claim)
+                ..claim.clone()
             };
             // A member that keeps the higher count is freed by the last release all the same.
-            let _ = member.store.release_level(&claim, share(until, left));
+            let _ = member.release_level(&claim, share(until, left));
         }
     }
 }
@@ -143,7 +253,7 @@ impl Store for All {
             let place = doubt.not_after.get_mut(index);
             // One share is kept for giving back what was taken.
             let by = share(until, self.members.len() - index + 1);
-            let outcome = match member.store.acquire(&member.claim(claim), by) {
+            let outcome = match member.acquire(claim, by) {
                 Ok(Attempt::Granted { .. }) => continue,
                 Ok(Attempt::Unknown { doubt: part, error }) => {
                     if let Some(place) = place {
@@ -155,7 +265,19 @@ impl Store for All {
                     if let (Some(left), Some(place)) = (refusal.leftover.take(), place) {
                         *place = left.not_after.iter().copied().max().unwrap_or_default();
                     }
-                    Ok(Attempt::Refused(refusal))
+                    match self.twin_of(member, claim, by) {
+                        // It would be refused for ever, by itself.
+                        Some(twin) if is_first => Err(Error::InvalidConfig {
+                            setting: "the locks of a MultiLock",
+                            reason: format!(
+                                "{:?} on {} is the same lock as on {}",
+                                member.name,
+                                member.store.node(),
+                                twin.store.node()
+                            ),
+                        }),
+                        _ => Ok(Attempt::Refused(refusal)),
+                    }
                 }
                 other => other,
             };
@@ -175,6 +297,7 @@ impl Store for All {
                 (outcome, _) => outcome,
             };
         }
+        self.note_count(&claim.visitor, claim.count.saturating_add(1));
         Ok(Attempt::Granted { sent, fence: None })
     }
 
@@ -197,6 +320,7 @@ impl Store for All {
     }
 
     fn release(&self, claim: &Claim, until: Instant) -> Result<Release> {
+        self.note_count(&claim.visitor, 0);
         let mut doubt = self.no_doubt(claim);
         let mut is_open = false;
         let (mut lost, mut trouble, mut waiting) = (None, None, false);
@@ -241,10 +365,10 @@ impl Store for All {
     }
 
     fn release_level(&self, claim: &Claim, until: Instant) -> Result<Release> {
+        self.note_count(&claim.visitor, claim.count.saturating_sub(1));
         let (mut lost, mut trouble) = (None, None);
         for (left, member) in (1..=self.members.len()).rev().zip(&self.members) {
-            let part = member.claim(claim);
-            match member.store.release_level(&part, share(until, left)) {
+            match member.release_level(claim, share(until, left)) {
                 Ok(Release::Done { .. }) => {}
                 Ok(Release::NotHeld(cause)) => lost = Some(cause),
                 Ok(Release::Unknown { error, .. }) | Err(error) => trouble = Some(error),
@@ -273,6 +397,7 @@ impl Store for All {
     }
 
     fn withdraw(&self, doubt: &mut Doubt, until: Instant) -> Result<bool> {
+        self.note_count(&doubt.visitor, 0);
         Ok(self.settle(doubt, until))
     }
 
@@ -305,10 +430,14 @@ impl Store for All {
         let mut has_end = true;
         for (left, member) in (1..=self.members.len()).rev().zip(&self.members) {
             let by = share(until, left);
+            let holder = visitor.map(|visitor| member.visitor(visitor));
             let part = member
                 .store
-                .inspect(member.kind, &member.name, visitor, by)?;
-            whole.count = whole.count.min(part.count);
+                .inspect(member.kind, &member.name, holder.as_ref(), by)?;
+            // A token is there or not, however often the whole was entered.
+            if member.kind.is_reentrant() || part.count == 0 {
+                whole.count = whole.count.min(part.count);
+            }
             if part.is_locked {
                 whole.is_locked = true;
                 has_end &= part.remaining.is_some();
@@ -318,6 +447,9 @@ impl Store for All {
         }
         if !has_end {
             whole.remaining = None;
+        }
+        if let (u32::MAX, Some(counts), Some(visitor)) = (whole.count, &self.counts, visitor) {
+            whole.count = counts.lock().get(visitor).copied().unwrap_or(1);
         }
         Ok(whole)
     }
@@ -331,7 +463,7 @@ impl Store for All {
     ) -> Subscription {
         let ticket = self.signals.join_as(source, name, parker);
         // Whichever is freed: it may have been the last one that was in the way.
-        let subscribe = |member: &Member| {
+        let subscribe = |member: &Part| {
             member
                 .store
                 .subscribe(member.kind, &member.name, source, parker)
@@ -361,6 +493,15 @@ impl Store for All {
             .map(|member| member.store.node())
             .collect();
         names.join(" and ").into()
+    }
+
+    fn place(&self) -> Arc<str> {
+        let places: Vec<_> = self
+            .members
+            .iter()
+            .map(|member| member.store.place())
+            .collect();
+        places.join(" and ").into()
     }
 
     fn longest_lease(&self) -> Duration {

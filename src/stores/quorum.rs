@@ -938,6 +938,11 @@ impl Store for Quorum {
         names.join(", ").into()
     }
 
+    fn place(&self) -> Arc<str> {
+        let places: Vec<_> = self.nodes.iter().map(|node| node.store.place()).collect();
+        places.join(", ").into()
+    }
+
     fn longest_lease(&self) -> Duration {
         self.settings.max_lease
     }

@@ -280,3 +280,130 @@ fn philosophers_eat_from_several_servers_and_kinds() {
     ];
     philosophers(&locks, 20);
 }
+
+#[test]
+fn a_token_among_the_parts_is_counted_and_told_like_the_others() {
+    let server = RedisServer::start();
+    let client = client(&server);
+    let of_both = [client.lock("a"), client.token_lock("b")];
+    let of_tokens = [client.token_lock("c"), client.token_lock("b")];
+    for locks in [of_both, of_tokens] {
+        let both = MultiLock::of(&locks).unwrap();
+        both.lock().unwrap();
+        both.lock().unwrap();
+        assert_eq!(both.hold_count().unwrap(), 2);
+        assert!(!elsewhere(|| both.try_lock().unwrap()));
+        both.unlock().unwrap();
+        assert_eq!(both.hold_count().unwrap(), 1);
+        assert!(both.is_valid());
+        // With a lease longer than the one outside, and back to that.
+        let inner = both.with_lease_time(LEASE * 20);
+        inner.lock().unwrap();
+        assert!(server.int(&["PTTL", "b"]) > 10_000);
+        inner.unlock().unwrap();
+        assert!(server.int(&["PTTL", "b"]) <= 900);
+        thread::sleep(LEASE * 2);
+        assert!(both.is_valid(), "it is renewed");
+        both.unlock().unwrap();
+        assert_eq!(both.hold_count().unwrap(), 0);
+        assert_eq!(server.int(&["DBSIZE"]), 0);
+
+        let guard = both.guard().unwrap();
+        let lost = guard.lost();
+        server.cmd(&["SET", "b", "somebody", "PX", "60000"]);
+        let loss = lost.recv_timeout(ms(10_000)).unwrap();
+        assert_eq!(loss.cause, LossCause::HeldBy("somebody".to_owned()));
+        drop(guard);
+        server.cmd(&["DEL", "b"]);
+
+        // What was taken away is not taken again in the middle of a hold.
+        let long = both.with_lease_time(LEASE * 20);
+        long.lock().unwrap();
+        server.cmd(&["DEL", "b"]);
+        let loss = both.lost().unwrap();
+        long.lock().unwrap();
+        assert_eq!(loss.recv_timeout(ms(5000)).unwrap().cause, LossCause::Gone);
+        assert_eq!(both.hold_count().unwrap(), 1);
+        both.unlock().unwrap();
+        assert!(matches!(both.unlock(), Err(Error::Lost { .. })));
+        eventually(ms(5000), "nothing is left", || server.int(&["DBSIZE"]) == 0);
+    }
+}
+
+#[test]
+fn one_name_in_two_places_is_two_locks() {
+    let server = RedisServer::start();
+    let in_database = |number: u32| Client::open(&format!("{}/{number}", server.url())).unwrap();
+    let databases = [in_database(0).lock("a"), in_database(1).lock("a")];
+    let memories = [0, 1].map(|_| Client::in_memory().lock("a"));
+    let quorum = |number| {
+        let redlock = Redlock::builder().nodes([in_database(number)]);
+        redlock.trust_new_nodes().build().unwrap().lock("b")
+    };
+    let quorums = [quorum(0), quorum(1)];
+    for locks in [databases, memories, quorums] {
+        let both = MultiLock::of(&locks).unwrap();
+        both.lock().unwrap();
+        for lock in &locks {
+            assert!(!elsewhere(|| lock.try_lock().unwrap()));
+        }
+        both.unlock().unwrap();
+        for lock in &locks {
+            assert!(!lock.is_locked().unwrap());
+        }
+    }
+    let (one, again) = (in_database(1).lock("a"), in_database(1).lock("a"));
+    let refused = MultiLock::of([&one, &again]);
+    assert!(matches!(refused, Err(Error::InvalidConfig { .. })));
+}
+
+#[test]
+fn one_lock_by_two_names_of_its_server_is_an_error_at_once() {
+    let server = RedisServer::start();
+    let by_name = format!("redis://localhost:{}", server.port());
+    let urls = [server.url(), by_name, server.unix_url()];
+    let clients = urls.map(|url| Client::open(&url).unwrap());
+    let redlock = |client: &Client| {
+        let redlock = Redlock::builder().nodes([client.clone()]);
+        redlock.trust_new_nodes().build().unwrap()
+    };
+    let [one, two, three] = &clients;
+    let cases: [Vec<Lock>; 3] = [
+        clients.iter().map(|client| client.lock("a")).collect(),
+        vec![two.token_lock("a"), one.token_lock("a")],
+        vec![three.lock("a"), redlock(one).lock("a")],
+    ];
+    for locks in cases {
+        let all = MultiLock::of(&locks).unwrap();
+        let start = Instant::now();
+        let error = all.lock().unwrap_err();
+        assert!(start.elapsed() < ms(2500), "{:?}", start.elapsed());
+        assert!(matches!(error, Error::InvalidConfig { .. }), "{error}");
+        assert!(error.to_string().contains("same lock"), "{error}");
+        assert_eq!(server.int(&["DBSIZE"]), 0);
+    }
+    // What somebody else holds is refused as ever.
+    let all = MultiLock::of([&one.lock("a"), &two.lock("a")]).unwrap();
+    server.cmd(&["HSET", "a", "00000000-0000-0000-0000-000000000000:1", "1"]);
+    server.cmd(&["PEXPIRE", "a", "60000"]);
+    assert!(!all.try_lock().unwrap());
+}
+
+#[test]
+fn a_part_that_the_thread_holds_through_another_client_is_an_error_at_once() {
+    let server = RedisServer::start();
+    let (one, other) = (client(&server), client(&server));
+    let both = MultiLock::of([&one.lock("a"), &one.lock("b")]).unwrap();
+    let held = other.lock("b");
+    held.lock().unwrap();
+    let error = both.lock().unwrap_err();
+    assert!(
+        matches!(&error, Error::Overlap { held, .. } if &**held == "b"),
+        "{error}"
+    );
+    assert_eq!(server.int(&["EXISTS", "a"]), 0);
+    assert!(!elsewhere(|| both.try_lock().unwrap()));
+    held.unlock().unwrap();
+    both.lock().unwrap();
+    both.unlock().unwrap();
+}

@@ -722,6 +722,10 @@ impl Store for MySql {
         Arc::clone(self.pool.node())
     }
 
+    fn place(&self) -> Arc<str> {
+        format!("{}/{}", self.pool.place(), self.tables.locks.quoted()).into()
+    }
+
     fn enlist(&self, _: &Voter, _: Purpose<'_>, _: Instant) -> Result<Result<(), Abstention>> {
         Err(Error::InvalidConfig {
             setting: "the nodes of a quorum",

@@ -404,6 +404,12 @@ impl Pool {
         &self.address.node
     }
 
+    /// The server and the database.
+    pub(super) fn place(&self) -> String {
+        let database = self.address.opts.get_db_name().unwrap_or_default();
+        format!("{}/{database}", self.address.node)
+    }
+
     pub(super) fn address(&self) -> &Arc<Address> {
         &self.address
     }
