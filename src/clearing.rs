@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::store::{Doubt, Store};
 use crate::sync::{Condvar, Mutex};
 use crate::trace;
-use crate::wait::Backoff;
+use crate::wait::{Backoff, Waiting};
 
 /// How many are released in one call.
 const RELEASED_AT_ONCE: usize = 500;
@@ -102,7 +102,10 @@ impl Clearing {
         for (keeper, desk) in desks.iter_mut().filter(|(_, desk)| !desk.is_staffed) {
             let (clearing, keeper) = (Arc::clone(self), Arc::clone(keeper));
             let named = thread::Builder::new().name("redlatch-release".to_owned());
-            match named.spawn(move || clearing.run(&keeper)) {
+            match named.spawn(move || {
+                let _waiting = Waiting::begin(None);
+                clearing.run(&keeper);
+            }) {
                 Ok(thread) => {
                     desk.is_staffed = true;
                     threads.push(thread);

@@ -1,5 +1,6 @@
 //! The wait loop, once: how a visitor that was refused comes to another try, and when it gives up.
 
+use std::cell::RefCell;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -279,6 +280,7 @@ pub(crate) fn wait<T, Q: Queue<T>>(
     if patience.is_raised() {
         return Err(interrupted(room));
     }
+    let _waiting = Waiting::begin(patience.interrupt);
     let mut bed = None;
     let mut place = None;
     if room.is_busy && !matches!(patience.limit, Limit::Once) {
@@ -459,6 +461,33 @@ fn wait_in_line<T, Q: Queue<T>>(
     }
 }
 
+thread_local! {
+    /// Whether this thread waits, and what may interrupt it.
+    static WAITING: RefCell<Option<Option<Interrupt>>> = const { RefCell::new(None) };
+}
+
+/// The time during which the calling thread works at what its client's end ends, and perhaps an interrupt: for the stores
+/// below, which know nothing of waits.
+pub(crate) struct Waiting;
+
+impl Waiting {
+    pub(crate) fn begin(interrupt: Option<&Interrupt>) -> Waiting {
+        // A thread whose thread-local values are gone has been refused before.
+        let _ = WAITING.try_with(|waiting| waiting.replace(Some(interrupt.cloned())));
+        Waiting
+    }
+
+    fn interrupt() -> Option<Option<Interrupt>> {
+        WAITING.try_with(|waiting| waiting.borrow().clone()).ok()?
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let _ = WAITING.try_with(|waiting| waiting.replace(None));
+    }
+}
+
 fn has_fresh_news<T>(place: &impl Queue<T>, now: Instant) -> bool {
     let news = place.last_news();
     news.is_some_and(|at| now.saturating_duration_since(at) < FRESH)
@@ -617,14 +646,24 @@ impl Backoff {
         }
     }
 
-    /// Sleeps for the next pause, unless that would last until `until`; returns whether it did.
-    pub(crate) fn pause(&mut self, until: Instant) -> bool {
-        let pause = self.next();
-        let is_in_time = Instant::now() + pause < until;
-        if is_in_time {
-            std::thread::sleep(pause);
+    /// Sleeps for the next pause within a request, unless that would last until `until`; returns whether it did.
+    ///
+    /// An attempt of a wait hears what ends the wait: its interrupt, and the end of the client of `signals`.
+    pub(crate) fn pause(&mut self, until: Instant, signals: &Signals) -> bool {
+        let ends = Instant::now() + self.next();
+        if ends >= until {
+            return false;
         }
-        is_in_time
+        let Some(interrupt) = Waiting::interrupt() else {
+            // Nobody may end what is no wait: an unlock goes on while the client is shut down.
+            std::thread::sleep(ends.saturating_duration_since(Instant::now()));
+            return true;
+        };
+        let parker = signals.parker();
+        if let Some(interrupt) = interrupt {
+            interrupt.attach(&parker);
+        }
+        parker.park(Some(ends)) == Wake::TimedOut
     }
 
     pub(crate) fn next(&mut self) -> Duration {

@@ -29,6 +29,7 @@ use crate::store::{Doubt, Renewal, Store};
 use crate::sync::Mutex;
 use crate::timer::{Timed, Timer};
 use crate::trace;
+use crate::wait::Waiting;
 
 /// What is called when a hold is lost.
 pub(crate) type OnLost = Arc<dyn Fn(&Loss) + Send + Sync>;
@@ -489,6 +490,7 @@ impl Shared {
 
     /// Says once what endangers locks on this server. It is only worth asking if somebody hears the answer.
     fn preflight(&self) {
+        let _waiting = Waiting::begin(None);
         let findings = self.store.check(Instant::now() + self.command_timeout);
         for warning in findings.into_iter().flatten() {
             trace::preflight(&warning);

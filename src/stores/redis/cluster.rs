@@ -249,7 +249,7 @@ impl Cluster {
                 }
                 Err(fault) => fault,
             };
-            if !fault.is_passing() || !backoff.pause(until) {
+            if !fault.is_passing() || !backoff.pause(until, &self.shared.signals) {
                 return Err(fault);
             }
         }

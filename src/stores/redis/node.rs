@@ -17,6 +17,7 @@ pub(super) struct Node {
     /// The renewal thread's own connection; renewals never queue up behind other requests.
     renewals: Mutex<Option<Wire>>,
     pub(super) subscriber: Subscriber,
+    signals: Arc<Signals>,
 }
 
 impl Node {
@@ -41,7 +42,8 @@ impl Node {
         Node {
             pool: Pool::new(Arc::clone(&route), slots, shards.is_some()),
             renewals: Mutex::default(),
-            subscriber: Subscriber::new(route, command_timeout, signals, shards),
+            subscriber: Subscriber::new(route, command_timeout, Arc::clone(&signals), shards),
+            signals,
         }
     }
 
@@ -97,7 +99,7 @@ impl Node {
                 Err(fault)
                     if self.pool.route().may_move()
                         && fault.is_passing()
-                        && backoff.get_or_insert_default().pause(until) => {}
+                        && backoff.get_or_insert_default().pause(until, &self.signals) => {}
                 outcome => return outcome,
             }
         }
