@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Client, Error, Interrupt, LossCause};
 
+#[cfg(target_os = "linux")]
+use crate::kit::ClockShim;
 use crate::kit::{End, Fault, Proxy, RedisServer, eventually, ms};
+use crate::oracles::{sha, somebody_waits};
 
 const SLACK: Duration = ms(2500);
 
@@ -593,5 +596,43 @@ fn an_exhausted_pool_is_an_error_of_its_own() {
             assert!(error.to_string().contains("pool_size"), "{error}");
         }
         server.thaw();
+    });
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_hand_over_that_was_refused_after_one_without_an_answer_is_in_doubt() {
+    const TRANSFER: &str = include_str!("../../src/stores/redis/scripts/transfer.lua");
+    let shim = ClockShim::build();
+    let server = RedisServer::with_clock(&shim);
+    assert_eq!(
+        server.text(&["SCRIPT", "LOAD", TRANSFER]),
+        Some(sha(TRANSFER))
+    );
+    let proxy = Proxy::to(server.addr());
+    let client = Client::builder()
+        .command_timeout(ms(6000))
+        .open(&proxy.url())
+        .unwrap();
+    let lock = client.lock("orders");
+    lock.lock().unwrap();
+    let sha = sha(TRANSFER);
+    proxy.next(1, Some(sha.as_bytes()), Fault::SwallowReply(End::Reset));
+    let second = proxy.next(1, Some(sha.as_bytes()), Fault::Hold);
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            // The lease that the first copy gave it has 20 s left.
+            assert!(lock.try_lock_for(ms(8000)).unwrap());
+            lock.unlock().unwrap();
+        });
+        somebody_waits(&server, "orders");
+        scope.spawn(|| {
+            eventually(ms(3000), "the second copy", || second.hits() == 1);
+            shim.set(10_000);
+            second.release();
+        });
+        let error = lock.unlock().unwrap_err();
+        assert!(error.is_ambiguous(), "{error}");
+        waiter.join().unwrap();
     });
 }

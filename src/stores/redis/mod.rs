@@ -36,6 +36,7 @@ use crate::store::{
     Store, Subscription, Transfer,
 };
 use crate::stores::slots::SlotMaker;
+use crate::sync::Mutex;
 use crate::trace;
 
 use cluster::Cluster;
@@ -105,6 +106,8 @@ pub(crate) struct Redis {
     database: i64,
     /// A cluster has its own.
     maker: Option<SlotMaker>,
+    /// Copies of granted requests for tokens that may still come, with the holder. Before the hold ends they are harmless.
+    late_copies: Mutex<Vec<(VisitorId, Doubt)>>,
 }
 
 impl Redis {
@@ -165,6 +168,7 @@ impl Redis {
             replication: settings.replication,
             database,
             maker: Some(maker),
+            late_copies: Mutex::default(),
         })
     }
 
@@ -192,6 +196,7 @@ impl Redis {
             replication: settings.replication,
             database: 0,
             maker: None,
+            late_copies: Mutex::default(),
         })
     }
 
@@ -233,8 +238,8 @@ impl Redis {
                 None => None,
             };
             let sent = Moment::now();
-            let first_sent = copies.first_sent;
-            copies.first_sent = Some(first_sent.unwrap_or(sent));
+            copies.unanswered = copies.first_sent;
+            copies.first_sent = Some(copies.unanswered.unwrap_or(sent));
             let expiry = wire.server_time(until, sent);
             copies.not_after = copies.not_after.max(expiry);
             let text = expiry.to_string();
@@ -254,8 +259,7 @@ impl Redis {
                     }),
             };
             if !matches!(reply, Ok(_) | Err(Fault::NoReply { .. })) {
-                // This copy has not run.
-                copies.first_sent = first_sent;
+                copies.last_did_not_run();
             }
             let reply = reply?;
             wire.note_time_in(&reply, expiry, sent);
@@ -331,18 +335,43 @@ impl Redis {
                 }
                 reply => reply?,
             };
-            match hear(&reply, copies.first_sent)? {
-                Heard::Step(step) => return Ok(step),
+            let refused = match hear(&reply, copies.first_sent) {
+                Ok(Heard::Step(Step::Refused { ttl, holder, .. })) => {
+                    copies.last_did_not_run();
+                    let not_after = copies.is_in_doubt().then_some(copies.not_after);
+                    return Ok(Step::Refused {
+                        ttl,
+                        holder,
+                        not_after,
+                    });
+                }
+                Ok(Heard::Step(step)) => {
+                    if claim.kind == Kind::Token && copies.unanswered.is_some() {
+                        let late = claim.doubt(copies.not_after);
+                        self.late_copies.lock().push((claim.visitor.clone(), late));
+                    }
+                    return Ok(step);
+                }
                 // Our idea of the server's clock was off, or of which server it is; the reply has put it right.
-                Heard::TooLate | Heard::AnotherHistory => {}
+                Ok(Heard::TooLate | Heard::AnotherHistory) => RUNAWAY_CLOCK.to_owned(),
                 // An earlier request that got no answer has changed the count.
-                Heard::Counts(count) => known = count,
-            }
-            // It was refused, so it has not run.
-            copies.first_sent = None;
+                Ok(Heard::Counts(count)) => {
+                    known = count;
+                    RUNAWAY_CLOCK.to_owned()
+                }
+                Err(fault) => {
+                    corrections = CORRECTIONS;
+                    reason_of(fault).into_words()
+                }
+            };
+            copies.last_did_not_run();
             corrections += 1;
             if corrections > CORRECTIONS || Instant::now() >= until {
-                return Err(Fault::Server(RUNAWAY_CLOCK.to_owned()));
+                if copies.is_in_doubt() {
+                    let (reason, not_after) = (refused.into(), copies.not_after);
+                    return Ok(Step::Unknown { reason, not_after });
+                }
+                return Err(Fault::Server(refused));
             }
         }
     }
@@ -357,9 +386,14 @@ impl Redis {
                 doubt: claim.doubt(not_after),
                 error: self.unreplicated(&claim.name, acknowledged),
             }),
-            Ok(Step::Refused { ttl, holder }) => Ok(Attempt::Refused(Refusal {
+            Ok(Step::Refused {
+                ttl,
+                holder,
+                not_after,
+            }) => Ok(Attempt::Refused(Refusal {
                 retry_after: u64::try_from(ttl).ok().map(Duration::from_millis),
                 holder: Some(holder.into()),
+                leftover: not_after.map(|not_after| claim.doubt(not_after)),
                 ..Refusal::default()
             })),
             Ok(Step::Gone(cause)) => Ok(Attempt::Lost(cause)),
@@ -540,7 +574,7 @@ impl Redis {
             (Value::Int(heard), ..) => Ok(Release::Done {
                 // Mostly nobody at all has heard of it.
                 others_wait: *heard > 0 && *heard > i64::from(self.home.hears(channel)),
-                leftover: None,
+                leftover: self.late_copy_of(claim),
             }),
             (_, Some(1), Some(error)) => {
                 trace::waiters_not_told(&claim.name, &text_of(error));
@@ -588,6 +622,34 @@ impl Redis {
             }
             Ok(())
         })
+    }
+
+    /// What may still come of a hold that was given back.
+    fn late_copy_of(&self, claim: &Claim) -> Option<Doubt> {
+        if claim.kind != Kind::Token {
+            return None;
+        }
+        let mut late = self.late_copies.lock();
+        late.retain(|(_, doubt)| !doubt.ends.has_passed());
+        let at = late
+            .iter()
+            .position(|(holder, _)| *holder == claim.visitor)?;
+        let (_, doubt) = late.swap_remove(at);
+        Some(Doubt {
+            ends: claim.doubt(0).ends,
+            ..doubt
+        })
+    }
+
+    /// Notes that a hold goes on as another one.
+    fn pass_late_copies_on(&self, from: &Claim, to: &Claim) {
+        if from.kind == Kind::Token {
+            for (holder, _) in &mut *self.late_copies.lock() {
+                if *holder == from.visitor {
+                    *holder = to.visitor.clone();
+                }
+            }
+        }
     }
 
     /// Writes all batches, then reads all replies. What was answered before a fault is in `outcomes` all the same.
@@ -694,6 +756,8 @@ struct Copies<'v> {
     voter: Option<&'v Voter>,
     /// Before the first one that may have run.
     first_sent: Option<Moment>,
+    /// The same of those before the last one: they got no answer.
+    unanswered: Option<Moment>,
     /// The server refuses all of them after this time of its clock.
     not_after: i64,
     /// How many replicas have to have it, and what they said of the last one.
@@ -702,6 +766,16 @@ struct Copies<'v> {
 }
 
 impl Copies<'_> {
+    /// Notes that the last copy has not run, which says nothing of those before it.
+    fn last_did_not_run(&mut self) {
+        self.first_sent = self.unanswered;
+    }
+
+    /// Whether a copy may have run, or may yet run.
+    fn is_in_doubt(&self) -> bool {
+        self.first_sent.is_some()
+    }
+
     fn replicated(replication: Option<Replication>) -> Self {
         Copies {
             replication,
@@ -723,6 +797,8 @@ enum Step {
     Refused {
         ttl: i64,
         holder: String,
+        /// Until when an earlier copy may still be granted that got no answer.
+        not_after: Option<i64>,
     },
     Gone(LossCause),
     Corrupt,
@@ -751,7 +827,11 @@ fn hear(reply: &Value, sent: Option<Moment>) -> Result<Heard, Fault> {
         (Some(0), Some(Value::Int(ttl))) => {
             let holder = item_at(reply, 3).map(text_of).unwrap_or_default();
             let holder = printable(&holder);
-            Heard::Step(Step::Refused { ttl: *ttl, holder })
+            Heard::Step(Step::Refused {
+                ttl: *ttl,
+                holder,
+                not_after: None,
+            })
         }
         (Some(2), Some(holder)) => Heard::Step(Step::Gone(cause_of(holder))),
         (Some(3), _) => Heard::TooLate,
@@ -891,18 +971,19 @@ impl Store for Redis {
         let fault = match first {
             Ok(release) => return Ok(release),
             Err(Fault::NoReply { .. }) => match self.release_once(claim, &channel, until) {
+                Ok(release @ Release::Done { .. }) => return Ok(release),
                 // The first one did it: nobody else can have freed this visitor's hold and nothing proves a loss.
-                Ok(_) => return Ok(Release::done()),
+                Ok(_) => {
+                    return Ok(Release::Done {
+                        others_wait: false,
+                        leftover: self.late_copy_of(claim),
+                    });
+                }
                 // Whether the first one did it is not known, whatever became of the second.
-                Err(Fault::NotSent(reason) | Fault::Untrusted(reason)) => Fault::NoReply {
-                    reason,
+                Err(fault) => Fault::NoReply {
+                    reason: reason_of(fault),
                     timed_out: true,
                 },
-                Err(Fault::Exhausted(_)) => Fault::NoReply {
-                    reason: EXHAUSTED.to_owned().into(),
-                    timed_out: true,
-                },
-                Err(fault) => fault,
             },
             Err(Fault::NotSent(reason)) if Instant::now() < half => {
                 match self.release_once(claim, &channel, until) {
@@ -970,13 +1051,7 @@ impl Store for Redis {
             Err(fault) if copies.first_sent.is_none() => {
                 return Err(self.error(&from.name, fault));
             }
-            Err(fault) => {
-                let (lock, visitor) = (&from.name, Some(&from.visitor));
-                return Ok(Transfer::Unknown {
-                    doubts: Box::new([from.doubt(0), to.doubt(copies.not_after)]),
-                    error: self.unknown(lock, visitor, "hand-over", reason_of(fault)),
-                });
-            }
+            Err(fault) => return Ok(self.transfer_unknown(from, to, &copies, reason_of(fault))),
         };
         match (integer_at(&reply, 0), item_at(&reply, 2), copies.first_sent) {
             (Some(1), ..)
@@ -984,13 +1059,26 @@ impl Store for Redis {
             {
                 self.transfer_back(from, to, &copies, until)
             }
-            (Some(1), Some(Value::Int(listeners)), Some(sent)) => Ok(Transfer::Done {
-                sent,
-                fence: None,
-                others_wait: *listeners < 0 || *listeners > i64::from(self.home.hears(&channel)),
-            }),
+            (Some(1), Some(Value::Int(listeners)), Some(sent)) => {
+                self.pass_late_copies_on(from, to);
+                Ok(Transfer::Done {
+                    sent,
+                    fence: None,
+                    others_wait: *listeners < 0
+                        || *listeners > i64::from(self.home.hears(&channel)),
+                })
+            }
             (Some(2), Some(holder), _) => Ok(Transfer::NotHeld(cause_of(holder))),
-            (Some(3), ..) => Err(self.error(&from.name, Fault::Server(RUNAWAY_CLOCK.to_owned()))),
+            (Some(3), ..) => {
+                copies.last_did_not_run();
+                if copies.is_in_doubt() {
+                    return Ok(self.transfer_unknown(from, to, &copies, RUNAWAY_CLOCK.into()));
+                }
+                Err(self.error(&from.name, Fault::Server(RUNAWAY_CLOCK.to_owned())))
+            }
+            _ if copies.unanswered.is_some() => {
+                Ok(self.transfer_unknown(from, to, &copies, brief(&reply).into()))
+            }
             _ => Err(self.unexpected(&from.name, &reply)),
         }
     }
@@ -1271,6 +1359,20 @@ impl Store for Redis {
 }
 
 impl Redis {
+    /// A hand-over of which a copy got no answer.
+    fn transfer_unknown(
+        &self,
+        from: &Claim,
+        to: &Claim,
+        copies: &Copies<'_>,
+        reason: Reason,
+    ) -> Transfer {
+        Transfer::Unknown {
+            doubts: Box::new([from.doubt(0), to.doubt(copies.not_after)]),
+            error: self.unknown(&from.name, Some(&from.visitor), "hand-over", reason),
+        }
+    }
+
     /// Gives a hold back to the one that it came from, because too few replicas have the other one.
     fn transfer_back(
         &self,
