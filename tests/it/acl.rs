@@ -443,6 +443,37 @@ fn each_right_for_token_locks_is_needed_and_named() {
 }
 
 #[test]
+fn a_key_whose_right_is_withdrawn_takes_no_other_hold_along() {
+    let (server, url) = least();
+    let lease = ms(1500);
+    let client = quick().watchdog_timeout(lease).open(&url).unwrap();
+    let locks: Vec<Lock> = (0..120)
+        .map(|number| client.lock(&format!("{PREFIX}{number}")))
+        .collect();
+    for lock in &locks {
+        lock.lock().unwrap();
+    }
+    // All but 7 and 70, each in another batch or both in one.
+    let mut rules = vec!["ACL", "SETUSER", "locks", "resetkeys"];
+    let kept: Vec<String> = (0..120)
+        .filter(|number| ![7, 70].contains(number))
+        .map(|number| format!("~{PREFIX}{number}"))
+        .collect();
+    rules.extend(kept.iter().map(String::as_str));
+    server.cmd(&rules);
+    thread::sleep(lease * 2);
+    let lost: Vec<usize> = (0..120).filter(|at| !locks[*at].is_valid()).collect();
+    assert_eq!(lost, [7, 70]);
+    for (number, lock) in locks.iter().enumerate() {
+        assert_eq!(
+            lock.unlock().is_ok(),
+            ![7, 70].contains(&number),
+            "{number}"
+        );
+    }
+}
+
+#[test]
 fn the_right_to_another_database_is_needed_for_it_alone() {
     let (server, url) = least();
     let lock = open(&format!("{url}/3")).lock("a");

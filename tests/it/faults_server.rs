@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -862,7 +863,8 @@ fn a_server_that_stops_longer_than_the_lease_ends_the_hold_and_grants_nothing_la
     thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             let result = ends_within(ms(700), || waiter.try_lock_for(ms(700)));
-            assert!(result.unwrap_err().is_ambiguous());
+            let error = result.unwrap_err();
+            assert!(error.is_ambiguous(), "{error}");
         });
         while guard.is_valid() {
             assert!(start.elapsed() < SHORT, "nothing was confirmed since");
@@ -1065,6 +1067,120 @@ fn a_url_that_cannot_be_used_is_refused_without_a_word_of_it() {
         }
     }
     assert!(refused >= 20, "{refused}");
+}
+
+#[test]
+fn nothing_in_a_url_is_passed_over() {
+    for (url, word) in [
+        ("redis://host?db=1", "redis://host/1"),
+        ("redis://host/1?timeout=5", "redis://host/1"),
+        ("redis://host?protocol=resp3", "redis://host/1"),
+        ("redis://canary-7f3a@host", "without a password"),
+        ("redis://app:@host", "without a password"),
+        ("redis://host/1#x", "#"),
+        ("redis://host/-1", "number"),
+        ("redis://host/1/2", "number"),
+        ("redis://host/db1", "redis://"),
+        ("redis://host:0", "port 0"),
+        (
+            "redis+unix:///run/redis.sock?database=1",
+            "db, user and pass",
+        ),
+        ("redis+unix:///run/redis.sock?db=1&db=2", "each once"),
+        ("redis+unix:///run/redis.sock?db=-1", "number"),
+        (
+            "redis+unix:///run/redis.sock?user=app",
+            "without a password",
+        ),
+        ("unix:///run/redis.sock#1", "#"),
+        (
+            "unix://app:canary-7f3a@localhost/run/redis.sock",
+            "behind the path",
+        ),
+        ("valkey://app@host", "without a password"),
+    ] {
+        let error = fails(Client::open(url), Class::Config);
+        assert!(error.to_string().contains(word), "{url}: {error}");
+        let replicas = [url, "redis://other"];
+        fails(Client::builder().master_replicas(replicas), Class::Config);
+    }
+    for url in [
+        "redis://host",
+        "redis://host/",
+        "redis://host:6380/3/",
+        "redis://app:secret@host/1",
+        "redis://:secret@host",
+        "redis+unix:///run/redis.sock?db=1&user=app&pass=secret",
+        "unix:///run/redis.sock?pass=secret",
+        "valkey://[::1]:6379/0",
+    ] {
+        Client::open(url).unwrap();
+    }
+}
+
+#[test]
+fn a_server_that_is_no_redis_is_told_so_at_once() {
+    let greetings: [(&[u8], &str); 4] = [
+        (
+            b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n",
+            "it answered HTTP/1.1 400 Bad Request",
+        ),
+        (
+            b"SSH-2.0-OpenSSH_9.6\r\n",
+            "it answered SSH-2.0-OpenSSH_9.6",
+        ),
+        (b"\x15\x03\x01\x00\x02\x02\x46", "rediss://"),
+        (b"J\0\0\0\n8.0.36\x1b[1m", "it answered J"),
+    ];
+    for (greeting, word) in greetings {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("redis://{}", listener.local_addr().unwrap());
+        let asked = std::sync::Arc::new(AtomicUsize::new(0));
+        let count = std::sync::Arc::clone(&asked);
+        let answering = thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                if count.fetch_add(1, Ordering::Relaxed) == 99 {
+                    return;
+                }
+                let _ = std::io::Read::read(&mut stream, &mut [0; 512]);
+                let _ = std::io::Write::write_all(&mut stream, greeting);
+            }
+        });
+        let client = quick().open(&url).unwrap();
+        let lock = client.lock("orders");
+        let error = fails(lock.lock(), Class::Unexpected);
+        assert!(error.to_string().contains(word), "{error}");
+        assert!(!error.to_string().contains(char::is_control), "{error}");
+        assert!(
+            asked.load(Ordering::Relaxed) <= 3,
+            "it is not asked again and again"
+        );
+        drop(client);
+        asked.store(99, Ordering::Relaxed);
+        let _ = std::net::TcpStream::connect(url.trim_start_matches("redis://"));
+        answering.join().unwrap();
+    }
+}
+
+#[test]
+fn errors_do_not_speak_of_scripts() {
+    let server = RedisServer::start();
+    server.cmd(&["SET", "orders", "1"]);
+    let lock = quick().open(&server.url()).unwrap().lock("orders");
+    for error in [
+        fails(lock.try_lock(), Class::WrongType),
+        fails(
+            lock.is_locked().and_then(|_| lock.force_unlock()),
+            Class::WrongType,
+        ),
+    ] {
+        let text = error.to_string();
+        assert!(
+            !text.contains("script") && !text.contains(&sha(ACQUIRE)[..8]),
+            "{text}"
+        );
+    }
 }
 
 #[test]

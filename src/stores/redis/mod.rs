@@ -51,7 +51,7 @@ use route::Route;
 use scripts::{Script, Scripts};
 use sentinel::Sentinels;
 pub(crate) use tls::Trust;
-use wire::{Address, EXHAUSTED, Fault, Wire, brief};
+use wire::{Address, EXHAUSTED, Fault, STRANGER, Wire, brief};
 
 /// How many holds one call of the renewal script renews, so that it keeps the server for less than a millisecond.
 const RENEWED_AT_ONCE: usize = 100;
@@ -529,23 +529,26 @@ impl Redis {
                 }
             }
             Fault::NoVote(reason) => Error::Unavailable { lock, node, reason },
-            Fault::Server(reason) => match class_of(&reason) {
-                Class::Permission => {
-                    let mut missing = self.missing_rights(self.scripts.kind_in(&reason), &lock);
-                    if missing.is_empty() {
-                        missing.extend(named_in(&reason, &lock));
+            Fault::Server(text) => {
+                let reason = plain(&text);
+                match class_of(&text) {
+                    Class::Permission => {
+                        let mut missing = self.missing_rights(self.scripts.kind_in(&text), &lock);
+                        if missing.is_empty() {
+                            missing.extend(named_in(&text, &lock));
+                        }
+                        Error::Permission {
+                            lock,
+                            node,
+                            reason,
+                            missing,
+                        }
                     }
-                    Error::Permission {
-                        lock,
-                        node,
-                        reason,
-                        missing,
-                    }
+                    Class::WrongType => Error::WrongType { lock, node, reason },
+                    Class::Passing => Error::Unavailable { lock, node, reason },
+                    Class::Unknown => Error::Unexpected { lock, node, reason },
                 }
-                Class::WrongType => Error::WrongType { lock, node, reason },
-                Class::Passing => Error::Unavailable { lock, node, reason },
-                Class::Unknown => Error::Unexpected { lock, node, reason },
-            },
+            }
         }
     }
 
@@ -705,6 +708,7 @@ impl Redis {
             wire.ask(&packed, until)?;
             wire.answer(chunk.number, until)
         };
+        let mut alone = Vec::new();
         for (index, chunk) in chunks.iter().enumerate() {
             let mut reply = if by_text {
                 ask_by_text(wire, chunk)
@@ -740,9 +744,59 @@ impl Redis {
                     return Err(Fault::Server(text));
                 }
                 Err(Fault::Server(text)) => {
-                    outcomes.extend(chunk.claims.iter().map(|_| Renewal::Unknown(text.clone())));
+                    if chunk.claims.len() > 1 && may_be_for_one_key(&text) {
+                        let begin = outcomes.len();
+                        alone.extend(begin..begin + chunk.claims.len());
+                    }
+                    let unknown = Renewal::Unknown(plain(&text));
+                    outcomes.resize(outcomes.len() + chunk.claims.len(), unknown);
                 }
                 Err(fault) => return Err(fault),
+            }
+        }
+        self.renew_alone(wire, chunks, &alone, by_text, until, outcomes)
+    }
+
+    /// Renews one by one those that were refused together, because what was refused may be one of them.
+    fn renew_alone(
+        &self,
+        wire: &mut Wire,
+        chunks: &[Chunk<'_>],
+        alone: &[usize],
+        by_text: bool,
+        until: Instant,
+        outcomes: &mut [Renewal],
+    ) -> Result<(), Fault> {
+        let claims = chunks.iter().flat_map(|chunk| {
+            let one_by_one = chunk.claims.chunks(1);
+            one_by_one.map(|claims| (claims, chunk.not_after))
+        });
+        let mut packed = Vec::new();
+        let mut sent = Vec::with_capacity(alone.len());
+        for (index, (claims, not_after)) in claims.enumerate() {
+            if alone.binary_search(&index).is_ok() {
+                let chunk = Chunk {
+                    claims,
+                    not_after,
+                    number: wire.number(),
+                };
+                chunk.pack(&self.scripts.renew, by_text, &mut packed);
+                sent.push((index, chunk));
+            }
+        }
+        if sent.is_empty() {
+            return Ok(());
+        }
+        wire.send(&packed, until)?;
+        for (index, chunk) in sent {
+            let mut outcome = Vec::with_capacity(1);
+            match wire.answer(chunk.number, until) {
+                Ok(reply) => chunk.read(&reply, &mut outcome),
+                Err(Fault::Server(text)) => outcome.push(Renewal::Unknown(plain(&text))),
+                Err(fault) => return Err(fault),
+            }
+            for (place, outcome) in outcomes.iter_mut().skip(index).zip(outcome) {
+                *place = outcome;
             }
         }
         Ok(())
@@ -1513,7 +1567,10 @@ fn class_of(text: &str) -> Class {
         "max number of clients",
         "UNBLOCKED",
     ];
-    if text.contains("WRONGTYPE") {
+    if text.starts_with(STRANGER) {
+        // Its words are not those of a server that we know.
+        Class::Unknown
+    } else if text.contains("WRONGTYPE") {
         Class::WrongType
     } else if PERMISSION.iter().any(|sign| text.contains(sign))
         || text.to_ascii_lowercase().contains("unknown command")
@@ -1555,16 +1612,58 @@ fn named_in(text: &str, lock: &str) -> Option<String> {
     (text.starts_with("NOPERM") && text.contains("key")).then(|| format!("~{lock}"))
 }
 
+/// Whether a refusal of several keys together may be for one of them.
+fn may_be_for_one_key(text: &str) -> bool {
+    match class_of(text) {
+        Class::Passing => false,
+        Class::Permission => text.contains("key"),
+        Class::WrongType | Class::Unknown => true,
+    }
+}
+
 fn reason_of(fault: Fault) -> Reason {
     match fault {
         Fault::NotSent(reason) | Fault::NoReply { reason, .. } | Fault::Untrusted(reason) => reason,
-        Fault::Server(text) | Fault::NoVote(text) => text.into(),
+        Fault::Server(text) => plain(&text).into(),
+        Fault::NoVote(text) => text.into(),
         Fault::Exhausted(_) => EXHAUSTED.to_owned().into(),
     }
 }
 
 fn no_vote_in_a_cluster() -> Fault {
     Fault::NoVote(Abstention::InCluster.to_string())
+}
+
+/// What a server says, without what only those who write its scripts can use: their hashes and lines.
+fn plain(text: &str) -> String {
+    // Redis 7: `WRONGTYPE … script: 6b1b…, on @user_script:12.`
+    let text = match text.rsplit_once(" script: ") {
+        Some((text, script)) if script.starts_with(|sign: char| sign.is_ascii_hexdigit()) => text,
+        _ => text,
+    };
+    // Redis 6: `ERR Error running script (call to f_6b1b…): @user_script:12: WRONGTYPE …`
+    let text = match text.split_once("Error running script (call to f_") {
+        Some((_, rest)) => rest.split_once("): ").map_or(rest, |(_, text)| text),
+        None => text,
+    };
+    let mut words = text.split(' ').peekable();
+    let mut plain = Vec::new();
+    while let Some(word) = words.next() {
+        let Some((_, line)) = word.split_once("user_script:") else {
+            plain.push(word);
+            continue;
+        };
+        // `@user_script: 12: …`
+        if line.is_empty() {
+            words.next_if(|word| word.starts_with(|sign: char| sign.is_ascii_digit()));
+        }
+    }
+    let plain = plain.join(" ");
+    // By this word of theirs we know that it passes.
+    match plain.strip_prefix("TRYAGAIN ") {
+        Some(rest) => rest.to_owned(),
+        None => plain,
+    }
 }
 
 fn cause_of(holder: &Value) -> LossCause {
@@ -1594,5 +1693,37 @@ fn text_of(value: &Value) -> String {
         Value::SimpleString(text) => text.clone(),
         Value::Int(number) => number.to_string(),
         _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_is_told_without_its_scripts() {
+        let said = [
+            (
+                "WRONGTYPE Operation against a key script: 6b1bf486c81ceb7edf3c093f4c48582e38c0e791, on @user_script:25.",
+                "WRONGTYPE Operation against a key",
+            ),
+            (
+                "ERR Error running script (call to f_6b1bf486c81ceb7edf3c093f4c48582e38c0e791): @user_script:1: WRONGTYPE Operation",
+                "WRONGTYPE Operation",
+            ),
+            (
+                "ERR Error running script (call to f_6b1b): @user_script: 12: -NOPERM this user",
+                "-NOPERM this user",
+            ),
+            (
+                "ERR user_script:30: attempt to compare nil script: 6b1b, on @user_script:30.",
+                "ERR attempt to compare nil",
+            ),
+            ("TRYAGAIN the clock", "the clock"),
+            ("OOM command not allowed", "OOM command not allowed"),
+        ];
+        for (text, expected) in said {
+            assert_eq!(plain(text), expected);
+        }
     }
 }

@@ -16,7 +16,7 @@ use super::replication::{Acknowledged, Replication};
 use super::route::share;
 use super::scripts::Script;
 use super::wire::{Fault, Wire, asking};
-use super::{Chunk, RENEWED_AT_ONCE, integer_at, keys, pool, reason_of};
+use super::{Chunk, RENEWED_AT_ONCE, integer_at, keys, may_be_for_one_key, plain, pool, reason_of};
 use crate::claim::Claim;
 use crate::clock::Moment;
 use crate::store::Renewal;
@@ -353,16 +353,24 @@ impl Call<'_> {
             Err(fault) => {
                 let redirection = Redirection::of(&fault);
                 let member = &one.batch.member;
-                let text = reason_of(fault).into_words();
+                let text = match fault {
+                    Fault::Server(text) => text,
+                    fault => reason_of(fault).into_words(),
+                };
                 let is_off = pool::lacks_evalsha(&text);
                 if is_off {
                     member.node.pool.note_evalsha_is_off();
                 }
                 let needs_text = text.starts_with("NOSCRIPT");
-                let is_split = part.claims.len() > 1 && text.starts_with("TRYAGAIN");
                 let again = redirection
                     .as_ref()
                     .map(|it| (it.is_ask, self.cluster.follow(it, member)));
+                // Some are at another node, or what is refused is one of them.
+                let is_split = part.claims.len() > 1
+                    && again.is_none()
+                    && !is_off
+                    && !needs_text
+                    && (text.starts_with("TRYAGAIN") || may_be_for_one_key(&text));
                 let asked = match &again {
                     Some((true, target)) => Some(target),
                     // A slot that is asked for is asked for there again.
@@ -370,7 +378,7 @@ impl Call<'_> {
                     _ => None,
                 };
                 for index in &part.indices {
-                    self.note(*index, Renewal::Unknown(text.clone()));
+                    self.note(*index, Renewal::Unknown(plain(&text)));
                     if again.is_some() || is_off || needs_text || is_split {
                         self.open.push(Open {
                             index: *index,

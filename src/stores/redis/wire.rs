@@ -31,6 +31,21 @@ use crate::trace;
 /// A reply larger than this is none of ours.
 const LARGEST_REPLY: usize = 1 << 20;
 
+const USER_ALONE: &str = "it names a user without a password: it is redis://:password@host for the default user, \
+                          and any password will do for a user that needs none";
+
+/// How many bytes of what a server says are kept.
+const MOST_WORDS: usize = 256;
+
+/// How the words begin about a server that is no Redis.
+pub(super) const STRANGER: &str = "it answered";
+
+/// How much of what is no reply.
+const MOST_OF_A_STRANGER: usize = 64;
+
+/// How much memory for replies a connection keeps, about.
+const MOST_KEPT: usize = 1 << 16;
+
 /// How much is read from a socket at once.
 const READ_AT_ONCE: usize = 4096;
 
@@ -171,6 +186,7 @@ impl Address {
             ConnectionAddr::Unix(path) => format!("unix:{}", path.display()),
             _ => return Err(invalid("this kind of address is not supported".to_owned())),
         };
+        let flaw = flaw_of(plain.as_deref().unwrap_or(url));
         let peer = match (plain, info.addr()) {
             (Some(_), ConnectionAddr::Tcp(host, _)) => {
                 let peer = trust.toward(host)?;
@@ -186,6 +202,9 @@ impl Address {
                 None
             }
         };
+        if let Some(flaw) = flaw {
+            return Err(invalid(flaw.to_owned()));
+        }
         Ok(Address {
             info,
             node: node.into(),
@@ -239,6 +258,53 @@ impl Address {
     }
 }
 
+/// What in a URL would be passed over in silence. Says nothing of its parts, of which any may be a secret.
+fn flaw_of(url: &str) -> Option<&'static str> {
+    let url = redis::parse_redis_url(url)?;
+    let is_number = |text: &str| text.bytes().all(|digit| digit.is_ascii_digit());
+    if url.scheme().ends_with("unix") {
+        let mut options: Vec<_> = url.query_pairs().collect();
+        options.sort();
+        let has = |name: &str| options.iter().any(|(option, _)| option == name);
+        if url.fragment().is_some() {
+            Some("nothing may follow a # in it")
+        } else if !url.username().is_empty() || url.password().is_some() {
+            Some("the user of a Unix socket stands behind the path: ?user=…&pass=…")
+        } else if options
+            .iter()
+            .any(|(name, _)| !matches!(&**name, "db" | "user" | "pass"))
+            || options
+                .windows(2)
+                .any(|two| matches!(two, [one, other] if one.0 == other.0))
+        {
+            Some(
+                "behind the path of a Unix socket only db, user and pass are understood, each once",
+            )
+        } else if has("user") && !has("pass") {
+            Some(USER_ALONE)
+        } else if options
+            .iter()
+            .any(|(name, value)| name == "db" && !is_number(value))
+        {
+            Some("the database is a number from 0")
+        } else {
+            None
+        }
+    } else if url.query().is_some() {
+        Some("nothing may follow a ? in it; the database is its path: redis://host/1")
+    } else if url.fragment().is_some() {
+        Some("nothing may follow a # in it; in a password it is written %23")
+    } else if !url.username().is_empty() && url.password().is_none() {
+        Some(USER_ALONE)
+    } else if !is_number(url.path().trim_matches('/')) {
+        Some("the database is a number from 0, alone behind the host: redis://host/1")
+    } else if url.port() == Some(0) {
+        Some("there is no port 0")
+    } else {
+        None
+    }
+}
+
 /// The name of the server at a host and port.
 pub(super) fn name_of(host: &str, port: u16) -> String {
     if host.contains(':') {
@@ -275,6 +341,10 @@ pub(super) struct Wire {
     parser: Parser,
     /// What was read and the parser has not got yet.
     unread: Unread,
+    /// Whether the parser has the beginning of a reply.
+    is_within: bool,
+    /// What is wrong with the other end, if it is no Redis.
+    stranger: Option<String>,
     /// The number of the next request, which its answer repeats. Connections begin with random ones.
     next_number: i64,
     read_timeout: Option<Duration>,
@@ -315,6 +385,8 @@ impl Wire {
             stream,
             parser: Parser::new(),
             unread: Unread::default(),
+            is_within: false,
+            stranger: None,
             next_number: fastrand::i64(0..NUMBERS),
             read_timeout: None,
             write_timeout: None,
@@ -325,6 +397,9 @@ impl Wire {
             cuts: 0,
         };
         match wire.shake_hands(address, until) {
+            Err(_) if wire.stranger.is_some() => {
+                Err(Fault::Server(wire.stranger.take().unwrap_or_default()))
+            }
             Err(fault) => Err(match (fault, wire.stream.refusal()) {
                 (Fault::NoReply { .. } | Fault::NotSent(_), Some(refusal)) => {
                     Fault::Untrusted(refusal.into())
@@ -490,19 +565,34 @@ impl Wire {
 
     /// Reads one reply. After a time-out the rest of it can still be read by a later call.
     pub(super) fn receive(&mut self, until: Instant) -> Result<Value, Fault> {
-        let reader = Timed {
+        let mut reader = Timed {
             stream: &mut self.stream,
             unread: &mut self.unread,
             timeout: &mut self.read_timeout,
+            is_within: &mut self.is_within,
+            stranger: &mut self.stranger,
             until,
             allowance: LARGEST_REPLY,
         };
-        match self.parser.parse_value(reader) {
+        let parsed = self.parser.parse_value(&mut reader);
+        let rest = reader.allowance;
+        if parsed.is_ok() {
+            self.is_within = false;
+            if rest < LARGEST_REPLY - MOST_KEPT {
+                // It has nothing left, and keeps as much memory as it ever needed.
+                self.parser = Parser::new();
+            }
+        }
+        match parsed {
             Ok(Value::ServerError(error)) => Err(Fault::Server(match error.details() {
-                Some(details) => format!("{} {details}", error.code()),
-                None => error.code().to_owned(),
+                Some(details) => cut(&format!("{} {details}", error.code())),
+                None => cut(error.code()),
             })),
             Ok(value) => Ok(value),
+            Err(_) if self.stranger.is_some() => Err(Fault::NoReply {
+                timed_out: false,
+                reason: self.stranger.clone().unwrap_or_default().into(),
+            }),
             Err(error) => {
                 let words = if error.is_timeout() {
                     "no reply in time".to_owned()
@@ -723,9 +813,55 @@ fn io_error_in(error: &redis::RedisError) -> Option<&io::Error> {
     source.downcast_ref::<Shared>()?.downcast_ref()
 }
 
+/// What a server says, as much of it as a message may have, on one line.
+fn cut(text: &str) -> String {
+    let mut end = text.len().min(MOST_WORDS);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let (kept, rest) = text.split_at(end);
+    let visible = |sign: char| if sign.is_control() { '\u{fffd}' } else { sign };
+    let mut kept: String = kept.chars().map(visible).collect();
+    if !rest.is_empty() {
+        kept.push('…');
+    }
+    kept
+}
+
 /// What a reply is, shortened for a message.
 pub(super) fn brief(value: &Value) -> String {
-    format!("{value:?}").chars().take(120).collect()
+    let mut text = String::new();
+    describe(value, &mut text);
+    cut(&text)
+}
+
+fn describe(value: &Value, into: &mut String) {
+    let bytes = match value {
+        Value::Array(items) => {
+            into.push('[');
+            for (index, item) in items.iter().enumerate() {
+                if into.len() > MOST_WORDS {
+                    break;
+                }
+                if index > 0 {
+                    into.push_str(", ");
+                }
+                describe(item, into);
+            }
+            into.push(']');
+            return;
+        }
+        Value::Nil => return into.push_str("nothing"),
+        Value::Okay => b"OK",
+        Value::Int(number) => return into.push_str(&number.to_string()),
+        Value::BulkString(bytes) => &**bytes,
+        Value::SimpleString(text) => text.as_bytes(),
+        Value::ServerError(error) => return into.push_str(&cut(&error.to_string())),
+        // Nobody has asked for a later version of the protocol.
+        _ => return into.push_str("a reply of another protocol"),
+    };
+    let bytes = bytes.get(..MOST_WORDS).unwrap_or(bytes);
+    into.push_str(&format!("{:?}", String::from_utf8_lossy(bytes)));
 }
 
 /// The ms since 1970 in a reply to TIME.
@@ -835,6 +971,8 @@ struct Timed<'a> {
     stream: &'a mut Stream,
     unread: &'a mut Unread,
     timeout: &'a mut Option<Duration>,
+    is_within: &'a mut bool,
+    stranger: &'a mut Option<String>,
     until: Instant,
     allowance: usize,
 }
@@ -847,7 +985,13 @@ impl Read for Timed<'_> {
                 io::Error::new(io::ErrorKind::InvalidData, "the reply is larger than 1 MiB")
             })?;
         }
-        Ok(self.unread.take_line(buffer))
+        if !*self.is_within && self.unread.is_strange() {
+            *self.stranger = Some(self.unread.stranger());
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let taken = self.unread.take_line(buffer);
+        *self.is_within |= taken > 0;
+        Ok(taken)
     }
 }
 
@@ -893,6 +1037,27 @@ impl Unread {
         (self.begin, self.end) = (0, 0);
         self.end = stream.read(&mut self.block)?;
         Ok(self.end)
+    }
+
+    /// Whether no reply begins so.
+    fn is_strange(&self) -> bool {
+        const KINDS: &[u8] = b"+-:$*_,#!=(%~>|";
+        self.rest()
+            .first()
+            .is_some_and(|kind| !KINDS.contains(kind))
+    }
+
+    /// What is to be said of whoever begins a reply so.
+    fn stranger(&self) -> String {
+        const TLS: [[u8; 2]; 2] = [[0x15, 3], [0x16, 3]];
+        let rest = self.rest();
+        if TLS.iter().any(|record| rest.starts_with(record)) {
+            return format!("{STRANGER} with TLS; use rediss:// to talk to it");
+        }
+        let line = rest.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let line = line.get(..MOST_OF_A_STRANGER).unwrap_or(line);
+        let line = cut(String::from_utf8_lossy(line).trim());
+        format!("{STRANGER} {line}, so it is no Redis server; look at the host and the port")
     }
 
     /// Takes out what there is of the next line.
@@ -1082,6 +1247,7 @@ impl Write for &Socket {
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 mod tests {
     use std::net::TcpListener;
+    use std::thread;
 
     use super::*;
 
@@ -1106,6 +1272,75 @@ mod tests {
             held.push(waiting);
         }
         (address, held)
+    }
+
+    /// A connection to a server that says `replies` behind those of the handshake.
+    fn talking(replies: Vec<u8>) -> (Wire, thread::JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("redis://{}", listener.local_addr().unwrap());
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 1024]).unwrap();
+            stream
+                .write_all(b"+OK\r\n*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n")
+                .unwrap();
+            let _ = stream.read(&mut [0; 1024]).unwrap();
+            stream.write_all(&replies).unwrap();
+        });
+        let address = Address::parse(&url, Duration::from_secs(5), &Trust::default()).unwrap();
+        let until = Instant::now() + Duration::from_secs(5);
+        (Wire::connect(&address, until).unwrap(), server)
+    }
+
+    #[test]
+    fn a_server_that_says_much_is_cut_short() {
+        let until = Instant::now() + Duration::from_secs(5);
+        let error = [
+            "-ERR \x1b[1m".to_owned(),
+            "ä".repeat(400_000),
+            "\r\n".to_owned(),
+        ]
+        .concat();
+        let mut replies = error.into_bytes();
+        replies.extend(b":7\r\n");
+        let (mut wire, server) = talking(replies);
+        let Err(Fault::Server(text)) = wire.call(b"*1\r\n$4\r\nPING\r\n", until) else {
+            panic!("an error was sent");
+        };
+        assert!(
+            text.starts_with("ERR \u{fffd}[1mää") && text.ends_with('…'),
+            "{text}"
+        );
+        assert!(text.len() < MOST_WORDS + 8, "{}", text.len());
+        assert_eq!(wire.receive(until), Ok(Value::Int(7)));
+        assert!(!wire.has_unread());
+        server.join().unwrap();
+    }
+
+    #[test]
+    fn a_reply_that_nobody_asked_for_is_seen() {
+        let until = Instant::now() + Duration::from_secs(5);
+        let answers = format!(":0\r\n*2\r\n:8\r\n:1\r\n:{}\r\n:5\r\n", 9 << SMALL_BITS | 3);
+        let (mut wire, server) = talking(answers.into_bytes());
+        wire.ask(b"*1\r\n$4\r\nPING\r\n", until).unwrap();
+        assert_eq!(wire.answer(9, until), Ok(Value::Int(3)));
+        assert!(wire.is_spent && wire.has_unread());
+        let refused = wire.ask(b"*1\r\n$4\r\nPING\r\n", until);
+        assert!(matches!(refused, Err(Fault::NotSent(_))), "{refused:?}");
+        server.join().unwrap();
+    }
+
+    #[test]
+    fn a_reply_in_a_message_is_short_and_plain() {
+        let long = Value::BulkString(vec![b'x'; 1 << 20]);
+        let many = Value::Array(vec![long; 8]);
+        assert!(brief(&many).len() < MOST_WORDS + 8);
+        let few = [
+            Value::Int(1),
+            Value::Nil,
+            Value::BulkString(b"a\n".to_vec()),
+        ];
+        assert_eq!(brief(&Value::Array(few.to_vec())), r#"[1, nothing, "a\n"]"#);
     }
 
     #[test]
