@@ -75,7 +75,8 @@ impl Client {
         Client::builder().in_memory_unchecked()
     }
 
-    /// Makes a second client of the same in-memory world; `None` for a client of Redis, where [`Client::open`] does.
+    /// Makes a second client of the same in-memory world, with the same settings and the same hook of
+    /// [`Builder::on_lost`]; `None` for a client of Redis, where [`Client::open`] does.
     pub fn another(&self) -> Option<Client> {
         let Home::Memory(world) = &self.home else {
             return None;
@@ -85,6 +86,7 @@ impl Client {
             command_timeout: self.core.times.command_timeout,
             outage_timeout: self.core.times.outage_timeout,
             key_prefix: self.core.key_prefix.clone(),
+            on_lost: self.core.watchdog.on_lost(),
             ..Builder::default()
         };
         Some(settings.of_world(Arc::clone(world)))

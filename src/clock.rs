@@ -4,6 +4,8 @@
 //! let go of an hour ago. Waits for other reasons (deadlines of calls) use `Instant`.
 
 use std::ops::Add;
+#[cfg(feature = "test-util")]
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A point in time on the suspend-counting clock.
@@ -11,27 +13,26 @@ use std::time::{Duration, Instant};
 pub(crate) struct Moment(Duration);
 
 impl Moment {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
+    /// The moment on the clock of this process, which all count on that live in no world of their own.
     pub(crate) fn now() -> Moment {
+        Moment::of_system() + shift::current()
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn of_system() -> Moment {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-        let since_boot = Duration::new(
+        Moment(Duration::new(
             u64::try_from(time.tv_sec).unwrap_or_default(),
             u32::try_from(time.tv_nsec).unwrap_or_default(),
-        );
-        Moment(since_boot + shift::current())
+        ))
     }
 
     /// Elsewhere `Instant` has to do; on macOS it stops in suspend, which the README says.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    pub(crate) fn now() -> Moment {
+    fn of_system() -> Moment {
         use std::sync::OnceLock;
         static START: OnceLock<Instant> = OnceLock::new();
-        Moment(START.get_or_init(Instant::now).elapsed() + shift::current())
-    }
-
-    /// How long it is from now until this moment; zero once it has passed.
-    pub(crate) fn remaining(self) -> Duration {
-        self.0.saturating_sub(Moment::now().0)
+        Moment(START.get_or_init(Instant::now).elapsed())
     }
 
     pub(crate) fn has_passed(self) -> bool {
@@ -75,16 +76,11 @@ impl Add<Duration> for Moment {
 pub(crate) struct Now {
     pub(crate) moment: Moment,
     pub(crate) instant: Instant,
+    /// How far the clock was set ahead.
+    pub(crate) ahead: Duration,
 }
 
 impl Now {
-    pub(crate) fn read() -> Now {
-        Now {
-            moment: Moment::now(),
-            instant: Instant::now(),
-        }
-    }
-
     /// When the clock that threads sleep on will show `moment`; now if that has passed.
     pub(crate) fn instant_of(self, moment: Moment) -> Instant {
         let left = self.moment.until(moment);
@@ -97,22 +93,189 @@ impl Now {
     }
 }
 
-/// A shift of the clock that tests set to emulate a suspend; compiled away without `test-util`.
+/// The clock that the holds of a client are counted on: that of the process, or of an in-memory world, which a test can
+/// set ahead.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Timeline {
+    #[cfg(feature = "test-util")]
+    world: Option<Arc<shift::World>>,
+}
+
+/// The clock of the process.
+pub(crate) static PROCESS: Timeline = Timeline {
+    #[cfg(feature = "test-util")]
+    world: None,
+};
+
 #[cfg(feature = "test-util")]
-pub(crate) mod shift {
+impl Timeline {
+    pub(crate) fn of_a_world() -> Timeline {
+        Timeline {
+            world: Some(Arc::default()),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        match &self.world {
+            Some(world) => Moment::of_system() + world.ahead(),
+            None => Moment::now(),
+        }
+    }
+
+    /// How far it was set ahead until now.
+    pub(crate) fn ahead(&self) -> Duration {
+        self.world.as_ref().map_or(Duration::ZERO, |it| it.ahead())
+    }
+
+    /// Whether two count on the same clock.
+    pub(crate) fn is(&self, other: &Timeline) -> bool {
+        match (&self.world, &other.world) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        }
+    }
+
+    /// Notes somebody who is to hear that the clock was set ahead.
+    pub(crate) fn attach<M: Moved + 'static>(&self, listener: &Arc<M>) {
+        if let Some(world) = &self.world {
+            world.attach(Arc::downgrade(listener) as std::sync::Weak<dyn Moved>);
+        }
+    }
+
+    /// Sets the clock of a world ahead, and lets all that falls due by it happen.
+    pub(crate) fn advance(&self, by: Duration) {
+        if let Some(world) = &self.world {
+            world.advance(by);
+        }
+    }
+}
+
+#[cfg(not(feature = "test-util"))]
+impl Timeline {
+    pub(crate) fn of_a_world() -> Timeline {
+        Timeline {}
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        Moment::now()
+    }
+
+    pub(crate) fn ahead(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    pub(crate) fn is(&self, _: &Timeline) -> bool {
+        true
+    }
+}
+
+impl Timeline {
+    /// Whether the clock was set ahead since it was looked at.
+    pub(crate) fn was_moved_since(&self, now: Now) -> bool {
+        self.ahead() != now.ahead
+    }
+
+    /// When the instant comes that was fixed when the clock had been set ahead by `ahead`.
+    pub(crate) fn instant_of(&self, fixed: Instant, ahead: Duration) -> Instant {
+        let moved = self.ahead().saturating_sub(ahead);
+        if moved.is_zero() {
+            return fixed;
+        }
+        fixed.checked_sub(moved).unwrap_or_else(Instant::now)
+    }
+
+    pub(crate) fn read(&self) -> Now {
+        Now {
+            // First, so that it is out of date rather than too new.
+            ahead: self.ahead(),
+            moment: self.now(),
+            instant: Instant::now(),
+        }
+    }
+}
+
+/// What sleeps until a moment on the clock of a world.
+#[cfg(feature = "test-util")]
+pub(crate) trait Moved: Send + Sync {
+    /// Looks at the clock again.
+    fn clock_moved(&self);
+}
+
+#[cfg(feature = "test-util")]
+impl Moved for crate::signals::Signals {
+    fn clock_moved(&self) {
+        self.wake_all();
+    }
+}
+
+/// The shifts of clocks that tests set; compiled away without `test-util`.
+#[cfg(feature = "test-util")]
+mod shift {
+    use std::fmt;
+    use std::sync::Weak;
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Duration;
 
-    static SHIFT_MS: AtomicU64 = AtomicU64::new(0);
+    use super::Moved;
+    use crate::sync::Mutex;
+
+    static AHEAD_MS: AtomicU64 = AtomicU64::new(0);
 
     pub(super) fn current() -> Duration {
-        Duration::from_millis(SHIFT_MS.load(Ordering::SeqCst))
+        Duration::from_millis(AHEAD_MS.load(Ordering::SeqCst))
     }
 
-    pub(crate) fn advance(by: Duration) {
-        let by = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
-        SHIFT_MS.fetch_add(by, Ordering::SeqCst);
+    pub(super) fn advance_process(by: Duration) {
+        add(&AHEAD_MS, by);
     }
+
+    fn add(ahead: &AtomicU64, by: Duration) {
+        let by = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
+        let add = |ahead: u64| Some(ahead.saturating_add(by));
+        // It always adds.
+        let _ = ahead.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add);
+    }
+
+    /// The clock of one world.
+    #[derive(Default)]
+    pub(super) struct World {
+        ahead_ms: AtomicU64,
+        listeners: Mutex<Vec<Weak<dyn Moved>>>,
+    }
+
+    impl World {
+        pub(super) fn ahead(&self) -> Duration {
+            Duration::from_millis(self.ahead_ms.load(Ordering::SeqCst))
+        }
+
+        pub(super) fn attach(&self, listener: Weak<dyn Moved>) {
+            let mut listeners = self.listeners.lock();
+            listeners.retain(|listener| listener.strong_count() > 0);
+            listeners.push(listener);
+        }
+
+        pub(super) fn advance(&self, by: Duration) {
+            add(&self.ahead_ms, by);
+            let listeners = self.listeners.lock().clone();
+            for listener in listeners.iter().filter_map(Weak::upgrade) {
+                listener.clock_moved();
+            }
+        }
+    }
+
+    impl fmt::Debug for World {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.debug_struct("World")
+                .field("ahead", &self.ahead())
+                .finish_non_exhaustive()
+        }
+    }
+}
+
+/// Sets the clock of the process ahead.
+#[cfg(feature = "test-util")]
+pub(crate) fn advance_process(by: Duration) {
+    shift::advance_process(by);
 }
 
 #[cfg(not(feature = "test-util"))]

@@ -77,15 +77,21 @@ impl Core {
     ) -> Core {
         static CLIENTS: AtomicU64 = AtomicU64::new(0);
         let lines = Arc::<Lines<_, _>>::default();
+        let watchdog = Watchdog::new(
+            Arc::clone(&store),
+            Arc::clone(&lines),
+            times.command_timeout,
+            on_lost,
+        );
+        #[cfg(feature = "test-util")]
+        {
+            watchdog.follow(store.timeline());
+            store.timeline().attach(store.signals());
+        }
         Core {
             id,
             number: CLIENTS.fetch_add(1, Ordering::Relaxed),
-            watchdog: Watchdog::new(
-                Arc::clone(&store),
-                Arc::clone(&lines),
-                times.command_timeout,
-                on_lost,
-            ),
+            watchdog,
             store,
             #[cfg(feature = "mysql")]
             database: None,

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::claim::Claim;
-use crate::clock::Moment;
 use crate::core::{Core, Offer};
 use crate::error::{Error, Result};
 use crate::hold::{Hold, Launch, Lease, LevelId, Return, SHORTEST_LEASE};
@@ -124,6 +123,7 @@ impl Entrance {
                 let guarded = self.core.watchdog.guarded();
                 let hold = Hold::new(&claim, me.id, me.life(), guarded, self.lease, sent);
                 let hold = hold.in_parts(self.core.store.has_parts());
+                let hold = hold.counted_by(self.core.store.timeline());
                 let hold = Arc::new(hold.with_fence(fence));
                 if !hold.is_valid() {
                     // The answer came after all that it could have been good for.
@@ -272,7 +272,7 @@ impl Entrance {
     ) -> Result<()> {
         match self.core.store.release_level(claim, until) {
             Ok(Release::Done { .. }) => {
-                hold.confirmed(launch, Moment::now());
+                hold.confirmed(launch, self.core.store.timeline().now());
                 self.core.watchdog.rewatch(hold);
                 Ok(())
             }
@@ -375,6 +375,7 @@ impl Entrance {
             }) => {
                 let guarded = self.core.watchdog.guarded();
                 let heir = Hold::new(&next, *thread, life.clone(), guarded, *lease, sent);
+                let heir = heir.counted_by(self.core.store.timeline());
                 let heir = Arc::new(heir.with_fence(fence));
                 self.core.watchdog.watch(&heir);
                 trace::acquired(&next.name, &next.visitor);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use smallvec::{SmallVec, smallvec};
 
 use crate::claim::{Claim, Kind, VisitorId};
-use crate::clock::{Moment, Now};
+use crate::clock::{Moment, Now, PROCESS, Timeline};
 use crate::error::Error;
 use crate::loss::{Loss, LossCause, News};
 use crate::store::Doubt;
@@ -172,6 +172,8 @@ pub(crate) struct Hold {
     guarded: Arc<AtomicBool>,
     /// Whether the store has parts, of which some may run a request after the whole has answered it.
     has_parts: bool,
+    /// The clock that it is counted on.
+    timeline: Timeline,
     state: Mutex<State>,
 }
 
@@ -252,6 +254,7 @@ impl Hold {
             owner,
             guarded,
             has_parts: false,
+            timeline: PROCESS.clone(),
             state: Mutex::new(State {
                 phase: Phase::Held,
                 levels: smallvec![Level::new(0, lease, sent)],
@@ -283,6 +286,12 @@ impl Hold {
         self
     }
 
+    /// Says by which clock it is counted, in place of that of the process.
+    pub(crate) fn counted_by(mut self, timeline: &Timeline) -> Hold {
+        self.timeline = timeline.clone();
+        self
+    }
+
     /// Leaves the hold to a transaction, which the clock does not end and the watchdog does not disturb. Returns
     /// whether it is held and no other transaction has it.
     #[cfg(feature = "mysql")]
@@ -310,7 +319,7 @@ impl Hold {
     #[cfg(feature = "mysql")]
     pub(crate) fn extension(&self) -> Claim {
         let state = self.state.lock();
-        let rest = state.rest(Moment::now()).unwrap_or_default();
+        let rest = state.rest(self.timeline.now()).unwrap_or_default();
         self.claim(&state, rest)
     }
 
@@ -318,14 +327,16 @@ impl Hold {
     pub(crate) fn is_valid(&self) -> bool {
         let state = self.state.lock();
         matches!(state.phase, Phase::Held)
-            && !state.valid_until.has_passed()
+            && self.timeline.now() < state.valid_until
             && self.guarded.load(Ordering::Acquire)
     }
 
     pub(crate) fn remaining_validity(&self) -> Duration {
         let state = self.state.lock();
         match state.phase {
-            Phase::Held if self.guarded.load(Ordering::Acquire) => state.valid_until.remaining(),
+            Phase::Held if self.guarded.load(Ordering::Acquire) => {
+                self.timeline.now().until(state.valid_until)
+            }
             _ => Duration::ZERO,
         }
     }
@@ -363,7 +374,7 @@ impl Hold {
 
     /// The claim that enters this hold once more, by a request that is about to be sent and expires at `until`.
     pub(crate) fn reentry(&self, lease: Lease, until: Instant) -> (Claim, Launch) {
-        let now = Now::read();
+        let now = self.timeline.read();
         let mut state = self.state.lock();
         let rest = state.rest(now.moment).unwrap_or_default();
         let claim = self.claim(&state, rest.max(lease.duration()));
@@ -391,7 +402,7 @@ impl Hold {
         sent: Moment,
     ) -> Option<LevelId> {
         let mut state = self.state.lock();
-        if !matches!(state.phase, Phase::Held) || state.valid_until.has_passed() {
+        if !matches!(state.phase, Phase::Held) || self.timeline.now() >= state.valid_until {
             return None;
         }
         let id = state.next_level;
@@ -442,10 +453,10 @@ impl Hold {
             // From here on nobody renews it: the last release ends the hold here, whatever becomes of the request.
             state.phase = Phase::Released;
             _span = state.span.take();
-            claim.lease = state.may_stand();
+            claim.lease = state.may_stand(&self.timeline);
             return Return::Whole(claim);
         }
-        let now = Now::read();
+        let now = self.timeline.read();
         match state.rest(now.moment) {
             Some(lease) => {
                 let expires = now.moment_of(until);
@@ -453,7 +464,7 @@ impl Hold {
                 Return::Part(Claim { lease, ..claim }, launch)
             }
             None => {
-                claim.lease = state.may_stand();
+                claim.lease = state.may_stand(&self.timeline);
                 Return::Expired(claim)
             }
         }
@@ -598,6 +609,12 @@ impl Hold {
         }
     }
 
+    /// Whether it counts on renewal.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn is_renewed(&self) -> bool {
+        self.state.lock().renewed_lease().is_some()
+    }
+
     /// Sets the instant of the heap entry that counts from now on. Returns whether there was another one before.
     pub(crate) fn set_due(&self, due: Option<Instant>) -> bool {
         std::mem::replace(&mut self.state.lock().due, due).is_some()
@@ -636,12 +653,12 @@ impl Hold {
     /// The cause if the validity has ended by the clock alone.
     pub(crate) fn lapse(&self) -> Option<LossCause> {
         let owner_lives = self.owner.strong_count() > 0;
-        self.state.lock().lapse(Now::read(), owner_lives)
+        self.state.lock().lapse(self.timeline.read(), owner_lives)
     }
 
     /// The doubt whether the store still has this hold, which has ended here.
     pub(crate) fn doubt(&self) -> Doubt {
-        let lease = self.state.lock().may_stand();
+        let lease = self.state.lock().may_stand(&self.timeline);
         Doubt::of(self.kind, &self.name, &self.visitor, lease)
     }
 
@@ -789,11 +806,11 @@ impl State {
     }
 
     /// How long the store may still have it from now on, whatever it was asked for.
-    fn may_stand(&self) -> Duration {
+    fn may_stand(&self, timeline: &Timeline) -> Duration {
         if self.in_flight.is_empty() {
             return self.longest;
         }
-        let now = Moment::now();
+        let now = timeline.now();
         let expiries = self.in_flight.iter().map(|it| now.until(it.expires));
         self.longest + expiries.max().unwrap_or_default()
     }
@@ -928,7 +945,7 @@ mod tests {
     fn play(seed: u64, servers: usize, needed: usize) {
         let mut draw = fastrand::Rng::with_seed(seed);
         let millis = Duration::from_millis;
-        let mut now = Moment::now();
+        let mut now = PROCESS.now();
         let hold = Hold::new(
             &Claim {
                 kind: Kind::Reentrant,
@@ -1025,7 +1042,7 @@ mod tests {
 
     #[test]
     fn a_late_look_is_told_from_a_late_answer() {
-        let sent = Now::read();
+        let sent = PROCESS.read();
         let lease = Duration::from_secs(3);
         let hold = |span: Duration| {
             let claim = Claim {
@@ -1049,6 +1066,7 @@ mod tests {
         let later = |moment, instant| Now {
             moment: sent.moment + moment,
             instant: sent.instant + instant,
+            ..sent
         };
         let (in_time, late) = (lease + Duration::from_millis(1), lease * 5);
         let cause = |hold: &Hold, now| {

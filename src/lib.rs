@@ -34,7 +34,7 @@
 //! | `tracing` | spans for waits, events for acquired, contended, renewed, lost, unknown outcomes and reconnects (target `redlatch`) |
 //! | `tls` | `rediss://`: TLS to Redis, with rustls, authorities of your own and client certificates |
 //! | `mysql` | locks in a MySQL or MariaDB database: the same [`Lock`], with fencing numbers and transactions under it; row locks; optimistic updates (module `mysql`) |
-//! | `test-util` | the module `testing`: control of the in-memory store and of the clock, for the tests of your program |
+//! | `test-util` | the module `testing`: how to test a program that uses locks, with control of in-memory locks and their clock |
 
 #[cfg(not(unix))]
 compile_error!("redlatch runs on Unix systems only");

@@ -461,11 +461,12 @@ impl Lock {
     }
 
     fn patience<'a>(
-        &self,
+        &'a self,
         wait: Duration,
         interrupt: Option<&'a Interrupt>,
     ) -> Result<Patience<'a>> {
-        Patience::lasting(wait, interrupt).ok_or_else(|| Error::InvalidWait {
+        let timeline = self.entrance.core.store.timeline();
+        Patience::lasting(wait, timeline, interrupt).ok_or_else(|| Error::InvalidWait {
             lock: Arc::clone(&self.entrance.key.name),
             wait,
         })

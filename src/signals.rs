@@ -191,6 +191,15 @@ impl Signals {
         }
     }
 
+    /// Wakes everybody who sleeps.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn wake_all(&self) {
+        let parked = &self.inner.lock().parked;
+        for parker in parked.iter().filter_map(|parked| parked.upgrade()) {
+            parker.give_permit();
+        }
+    }
+
     /// Ends every wait, now and later.
     pub(crate) fn close(&self) {
         let mut inner = self.inner.lock();

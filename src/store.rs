@@ -9,7 +9,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::ballot::{Abstention, Identity, Voter};
 use crate::claim::{Claim, Kind, VisitorId};
-use crate::clock::Moment;
+use crate::clock::{Moment, PROCESS, Timeline};
 use crate::error::{Error, Result};
 use crate::loss::LossCause;
 use crate::signals::{Parker, Signals, Ticket};
@@ -99,6 +99,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Whether another server may take over, with other keys.
     fn may_move(&self) -> bool {
         false
+    }
+
+    /// The clock that holds are counted on here.
+    fn timeline(&self) -> &Timeline {
+        &PROCESS
     }
 
     /// The longest lease that may be asked for.

@@ -5,6 +5,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use crate::clock::{PROCESS, Timeline};
 use crate::error::{Error, Result};
 use crate::line::Turn;
 use crate::signals::{Parker, Signals, Ticket, Wake};
@@ -151,6 +152,7 @@ impl RefUnwindSafe for Interrupt {}
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience<'a> {
     limit: Limit,
+    timeline: &'a Timeline,
     interrupt: Option<&'a Interrupt>,
 }
 
@@ -158,7 +160,11 @@ pub(crate) struct Patience<'a> {
 enum Limit {
     /// One attempt.
     Once,
-    Until(Instant),
+    /// Until this instant, which a test brings nearer that sets the clock further ahead than it was.
+    Until {
+        end: Instant,
+        ahead: Duration,
+    },
     Forever,
 }
 
@@ -166,6 +172,7 @@ impl<'a> Patience<'a> {
     pub(crate) fn once() -> Patience<'a> {
         Patience {
             limit: Limit::Once,
+            timeline: &PROCESS,
             interrupt: None,
         }
     }
@@ -173,6 +180,7 @@ impl<'a> Patience<'a> {
     pub(crate) fn forever(interrupt: Option<&'a Interrupt>) -> Patience<'a> {
         Patience {
             limit: Limit::Forever,
+            timeline: &PROCESS,
             interrupt,
         }
     }
@@ -180,19 +188,22 @@ impl<'a> Patience<'a> {
     /// `None` if the end of the wait cannot be expressed.
     pub(crate) fn lasting(
         wait: Duration,
+        timeline: &'a Timeline,
         interrupt: Option<&'a Interrupt>,
     ) -> Option<Patience<'a>> {
+        let ahead = timeline.ahead();
         let end = Instant::now().checked_add(wait)?;
         end.checked_add(GRACE)?;
         Some(Patience {
-            limit: Limit::Until(end),
+            limit: Limit::Until { end, ahead },
+            timeline,
             interrupt,
         })
     }
 
     fn deadline(&self) -> Option<Instant> {
         match self.limit {
-            Limit::Until(end) => Some(end),
+            Limit::Until { end, ahead } => Some(self.timeline.instant_of(end, ahead)),
             Limit::Once | Limit::Forever => None,
         }
     }
@@ -200,8 +211,9 @@ impl<'a> Patience<'a> {
     fn is_over(&self) -> bool {
         match self.limit {
             Limit::Once => true,
-            Limit::Until(end) => Instant::now() >= end,
-            Limit::Forever => false,
+            Limit::Until { .. } | Limit::Forever => {
+                self.deadline().is_some_and(|end| Instant::now() >= end)
+            }
         }
     }
 

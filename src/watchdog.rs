@@ -20,6 +20,8 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use crate::clearing::Clearing;
 use crate::clock::Now;
+#[cfg(feature = "test-util")]
+use crate::clock::{Moved, Timeline};
 use crate::core::Offer;
 use crate::error::{Error, Result};
 use crate::hold::{Begun, Duty, Hold, Look};
@@ -178,6 +180,17 @@ impl Watchdog {
         Ok(())
     }
 
+    /// Hears from now on that the clock of its world was set ahead.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn follow(&self, timeline: &Timeline) {
+        timeline.attach(&self.shared);
+    }
+
+    /// What is called when a hold is lost.
+    pub(crate) fn on_lost(&self) -> Option<OnLost> {
+        self.on_lost.clone()
+    }
+
     /// The flag that all holds of this client share: false once nobody renews them any more.
     pub(crate) fn guarded(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.shared.guarded)
@@ -185,15 +198,12 @@ impl Watchdog {
 
     /// Looks after a hold from now on.
     pub(crate) fn watch(&self, hold: &Arc<Hold>) {
-        self.shared.watch(hold, Now::read(), None);
+        self.shared.watch(hold, self.shared.now(), None);
     }
 
     /// Looks after a hold that was watched before and may have to be looked at earlier now.
     pub(crate) fn rewatch(&self, hold: &Arc<Hold>) {
-        let now = Now::read();
-        if hold.is_due_earlier(now) {
-            self.shared.watch(hold, now, None);
-        }
+        self.shared.rewatch(hold);
     }
 
     /// Looks after a hold no longer.
@@ -313,7 +323,7 @@ impl Shared {
             if self.die.load(Ordering::Acquire) {
                 panic!("the renewal thread was told to die");
             }
-            let now = Now::read();
+            let now = self.now();
             let mut due = Vec::new();
             for job in jobs {
                 match job {
@@ -331,7 +341,7 @@ impl Shared {
                         Some(cause) => self.end(&hold, cause),
                         None => {
                             hold.set_due(None);
-                            self.watch(&hold, Now::read(), None);
+                            self.watch(&hold, self.now(), None);
                         }
                     },
                     Job::Staff => self.staff(),
@@ -358,7 +368,7 @@ impl Shared {
     }
 
     fn renew(&self, due: &[Arc<Hold>]) {
-        let begun = Now::read();
+        let begun = self.now();
         let expires = begun.moment + self.command_timeout;
         let mut batch = Vec::with_capacity(due.len());
         let mut claims = Vec::with_capacity(due.len());
@@ -388,7 +398,7 @@ impl Shared {
         // What is confirmed after the last end extends nothing.
         let until = (begun.instant + budget).min(begun.instant_of(last_end));
         let outcomes = self.store.renew(&claims, until);
-        let answered = Now::read();
+        let answered = self.now();
         for (((hold, launch), claim), outcome) in batch.into_iter().zip(&claims).zip(outcomes) {
             match outcome {
                 Renewal::Renewed => {
@@ -435,12 +445,32 @@ impl Shared {
     fn watch_for_the_end(&self, hold: &Arc<Hold>, now: Now) {
         let look = hold.plan_end(now);
         self.plan(hold, &look);
+        self.follow(hold, now);
     }
 
     fn watch(&self, hold: &Arc<Hold>, now: Now, again_in: Option<Duration>) {
         if let Some(look) = hold.plan(now, again_in) {
             self.plan(hold, &look);
+            self.follow(hold, now);
         }
+    }
+
+    fn rewatch(&self, hold: &Arc<Hold>) {
+        let now = self.now();
+        if hold.is_due_earlier(now) {
+            self.watch(hold, now, None);
+        }
+    }
+
+    /// Looks again at what was planned by a look at the clock, if that was set ahead meanwhile.
+    fn follow(&self, hold: &Arc<Hold>, now: Now) {
+        if self.store.timeline().was_moved_since(now) {
+            self.rewatch(hold);
+        }
+    }
+
+    fn now(&self) -> Now {
+        self.store.timeline().read()
     }
 
     fn plan(&self, hold: &Arc<Hold>, look: &Look) {
@@ -494,6 +524,34 @@ impl Shared {
         let findings = self.store.check(Instant::now() + self.command_timeout);
         for warning in findings.into_iter().flatten() {
             trace::preflight(&warning);
+        }
+    }
+}
+
+#[cfg(feature = "test-util")]
+impl Moved for Shared {
+    fn clock_moved(&self) {
+        let mut holds = Vec::new();
+        self.timer.each(|job| {
+            if let Job::Renew(hold) | Job::End(hold) = job {
+                holds.push(Arc::clone(hold));
+            }
+        });
+        for hold in holds {
+            if let Some(cause) = hold.lapse() {
+                if hold.set_due(None) {
+                    self.timer.cancelled();
+                }
+                self.end(&hold, cause);
+            } else if hold.is_renewed() {
+                let due = Instant::now();
+                if hold.set_due(Some(due)) {
+                    self.timer.cancelled();
+                }
+                self.timer.schedule(due, Job::Renew(hold));
+            } else {
+                self.rewatch(&hold);
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use smallvec::smallvec;
 
 use crate::claim::{Claim, Kind, VisitorId};
-use crate::clock::Moment;
+use crate::clock::{PROCESS, Timeline};
 use crate::error::{Error, Result};
 use crate::signals::{Parker, Signals};
 use crate::store::{
@@ -40,6 +40,8 @@ pub(crate) struct All {
     /// How often each hold was entered, where no member can count: a token is not entered twice.
     counts: Option<Mutex<HashMap<VisitorId, u32>>>,
     signals: Arc<Signals>,
+    /// That of the members, if they have one in common.
+    timeline: Timeline,
 }
 
 /// A member, and its place among them.
@@ -81,7 +83,7 @@ impl Part {
         if claim.count == 0 || self.kind.is_reentrant() {
             return self.store.acquire(&claim, until);
         }
-        let sent = Moment::now();
+        let sent = self.store.timeline().now();
         match self.prolong(&claim, until) {
             Renewal::Renewed => Ok(Attempt::Granted { sent, fence: None }),
             Renewal::Lost(cause) => Ok(Attempt::Lost(cause)),
@@ -144,12 +146,17 @@ impl All {
     pub(crate) fn new(mut members: Vec<Member>) -> All {
         members.sort_by_key(Member::identity);
         let counts = members.iter().all(|member| !member.kind.is_reentrant());
+        let mut timelines = members.iter().map(|member| member.store.timeline());
+        let first = timelines.next().unwrap_or(&PROCESS);
+        let is_common = timelines.all(|timeline| timeline.is(first));
+        let timeline = if is_common { first } else { &PROCESS }.clone();
         let parts = members.into_iter().enumerate();
         All {
             members: parts
                 .map(|(place, member)| Part { member, place })
                 .collect(),
             counts: counts.then(Mutex::default),
+            timeline,
             signals: Arc::default(),
         }
     }
@@ -246,7 +253,7 @@ impl All {
 
 impl Store for All {
     fn acquire(&self, claim: &Claim, until: Instant) -> Result<Attempt> {
-        let sent = Moment::now();
+        let sent = self.timeline.now();
         let is_first = claim.count == 0;
         for (index, member) in self.members.iter().enumerate() {
             let mut doubt = self.no_doubt(claim);
@@ -522,6 +529,10 @@ impl Store for All {
             warnings.extend(member.store.check(until)?);
         }
         Ok(warnings)
+    }
+
+    fn timeline(&self) -> &Timeline {
+        &self.timeline
     }
 
     fn signals(&self) -> &Arc<Signals> {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::ballot::{Identity, Voter};
 use crate::claim::{Claim, Kind, VisitorId};
-use crate::clock::Moment;
+use crate::clock::{Moment, Timeline};
 use crate::error::{Error, Result};
 use crate::loss::LossCause;
 use crate::signals::{Parker, Signals};
@@ -23,9 +23,18 @@ const NODE: &str = "in memory";
 const LEAST_SWEPT: usize = 256;
 
 /// What several clients of one process share, as several processes share one server.
-#[derive(Default)]
 pub(crate) struct World {
     state: Mutex<State>,
+    timeline: Timeline,
+}
+
+impl Default for World {
+    fn default() -> World {
+        World {
+            state: Mutex::default(),
+            timeline: Timeline::of_a_world(),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -49,7 +58,17 @@ struct Entry {
 struct Faults {
     renewals_to_drop: u32,
     messages_to_lose: u32,
+    answers_to_lose: u32,
     is_silent: bool,
+}
+
+impl Faults {
+    /// Whether the answer to a request that was executed is lost.
+    fn loses_the_answer(&mut self) -> bool {
+        let is_lost = self.answers_to_lose > 0;
+        self.answers_to_lose -= u32::from(is_lost);
+        is_lost
+    }
 }
 
 impl World {
@@ -62,17 +81,12 @@ impl World {
     ) -> Result<T> {
         let mut state = self.state.lock();
         if state.faults.is_silent {
-            return Err(Error::Unreachable {
-                lock: Arc::clone(lock),
-                node: NODE.into(),
-                reason: "a test told it to refuse".to_owned(),
-                source: None,
-            });
+            return Err(unreachable(lock, "a test told it to be silent"));
         }
         if state
             .holds
             .get(lock)
-            .is_some_and(|entry| entry.ends.has_passed())
+            .is_some_and(|entry| entry.ends <= self.timeline.now())
         {
             state.holds.remove(lock);
         }
@@ -90,9 +104,39 @@ impl World {
         Ok(step(&mut state))
     }
 
+    /// Runs `step` as [`World::with`] does; what it says is lost if a test wants that, and becomes `unknown`.
+    fn ask<T>(
+        &self,
+        kind: Kind,
+        lock: &Arc<str>,
+        unknown: impl FnOnce() -> Result<T>,
+        step: impl FnOnce(&mut State) -> T,
+    ) -> Result<T> {
+        let answer = self.with(kind, lock, |state| {
+            let answer = step(state);
+            (!state.faults.loses_the_answer()).then_some(answer)
+        })?;
+        answer.map_or_else(unknown, Ok)
+    }
+
+    /// Takes away the hold of the first of these names that has one, and returns whether one had.
     #[cfg(feature = "test-util")]
-    pub(crate) fn expire(&self, lock: &str) -> bool {
-        self.state.lock().holds.remove(lock).is_some()
+    pub(crate) fn expire(&self, names: [&str; 2]) -> bool {
+        let mut state = self.state.lock();
+        let now = self.timeline.now();
+        let mut ended = names.iter().filter_map(|name| state.holds.remove(*name));
+        ended.any(|entry| now < entry.ends)
+    }
+
+    /// Sets the clock ahead, by which leases end, waits are over, and renewals fall due.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn advance(&self, by: Duration) {
+        self.timeline.advance(by);
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(crate) fn lose_answers(&self, count: u32) {
+        self.state.lock().faults.answers_to_lose = count;
     }
 
     #[cfg(feature = "test-util")]
@@ -121,10 +165,9 @@ impl State {
         }
     }
 
-    fn put(&mut self, name: &Arc<str>, entry: Entry) {
+    fn put(&mut self, name: &Arc<str>, entry: Entry, now: Moment) {
         // Amortised: until the next time they have to double.
         if self.holds.len() >= self.sweep_at {
-            let now = Moment::now();
             self.holds.retain(|_, entry| now < entry.ends);
             self.sweep_at = (self.holds.len() * 2).max(LEAST_SWEPT);
             self.holds.shrink_to(self.sweep_at);
@@ -163,11 +206,14 @@ impl Memory {
 impl Memory {
     /// Begins a hold of `count` levels if the lock is free.
     fn put(&self, claim: &Claim, count: u32) -> Result<Attempt> {
-        let sent = Moment::now();
-        self.world.with(claim.kind, &claim.name, |state| {
-            match state.holds.get(&claim.name) {
+        let sent = self.world.timeline.now();
+        self.world.ask(
+            claim.kind,
+            &claim.name,
+            || self.attempt_unknown(claim),
+            |state| match state.holds.get(&claim.name) {
                 Some(entry) => Attempt::Refused(Refusal {
-                    retry_after: Some(entry.ends.remaining()),
+                    retry_after: Some(sent.until(entry.ends)),
                     holder: Some(entry.visitor.as_str().into()),
                     ..Refusal::default()
                 }),
@@ -178,10 +224,42 @@ impl Memory {
                         count,
                         ends: sent + claim.lease,
                     };
-                    state.put(&claim.name, entry);
+                    state.put(&claim.name, entry, sent);
                     Attempt::Granted { sent, fence: None }
                 }
-            }
+            },
+        )
+    }
+
+    /// Enters a hold once more.
+    fn enter(&self, claim: &Claim) -> Result<Attempt> {
+        let sent = self.world.timeline.now();
+        self.world.ask(
+            claim.kind,
+            &claim.name,
+            || self.attempt_unknown(claim),
+            |state| match state.hold_of(&claim.name, &claim.visitor) {
+                Ok(entry) => {
+                    entry.count = claim.count.saturating_add(1);
+                    entry.ends = sent + claim.lease;
+                    Attempt::Granted { sent, fence: None }
+                }
+                Err(cause) => Attempt::Lost(cause),
+            },
+        )
+    }
+
+    fn attempt_unknown(&self, claim: &Claim) -> Result<Attempt> {
+        Ok(Attempt::Unknown {
+            doubt: claim.doubt(0),
+            error: no_answer(&claim.name, Some(&claim.visitor), "acquire"),
+        })
+    }
+
+    fn release_unknown(&self, claim: &Claim) -> Result<Release> {
+        Ok(Release::Unknown {
+            doubt: claim.doubt(0),
+            error: no_answer(&claim.name, Some(&claim.visitor), "release"),
         })
     }
 
@@ -193,26 +271,21 @@ impl Memory {
 }
 
 impl Store for Memory {
+    fn timeline(&self) -> &Timeline {
+        &self.world.timeline
+    }
+
     fn acquire(&self, claim: &Claim, _until: Instant) -> Result<Attempt> {
         if claim.count == 0 {
-            return self.put(claim, 1);
+            self.put(claim, 1)
+        } else {
+            self.enter(claim)
         }
-        let sent = Moment::now();
-        self.world.with(claim.kind, &claim.name, |state| {
-            match state.hold_of(&claim.name, &claim.visitor) {
-                Ok(entry) => {
-                    entry.count = claim.count.saturating_add(1);
-                    entry.ends = sent + claim.lease;
-                    Attempt::Granted { sent, fence: None }
-                }
-                Err(cause) => Attempt::Lost(cause),
-            }
-        })
     }
 
     fn renew(&self, claims: &[Claim], _until: Instant) -> Vec<Renewal> {
         let renew = |claim: &Claim| {
-            let sent = Moment::now();
+            let sent = self.world.timeline.now();
             self.world.with(claim.kind, &claim.name, |state| {
                 if state.faults.renewals_to_drop > 0 {
                     state.faults.renewals_to_drop -= 1;
@@ -239,8 +312,11 @@ impl Store for Memory {
     }
 
     fn release(&self, claim: &Claim, _until: Instant) -> Result<Release> {
-        self.world.with(claim.kind, &claim.name, |state| {
-            match state.hold_of(&claim.name, &claim.visitor) {
+        self.world.ask(
+            claim.kind,
+            &claim.name,
+            || self.release_unknown(claim),
+            |state| match state.hold_of(&claim.name, &claim.visitor) {
                 Ok(_) => {
                     state.free(&claim.name);
                     let others_wait = self.others_wait(state, &claim.name);
@@ -250,27 +326,36 @@ impl Store for Memory {
                     }
                 }
                 Err(cause) => Release::NotHeld(cause),
-            }
-        })
+            },
+        )
     }
 
     fn release_level(&self, claim: &Claim, _until: Instant) -> Result<Release> {
-        let sent = Moment::now();
-        self.world.with(claim.kind, &claim.name, |state| {
-            match state.hold_of(&claim.name, &claim.visitor) {
+        let sent = self.world.timeline.now();
+        self.world.ask(
+            claim.kind,
+            &claim.name,
+            || self.release_unknown(claim),
+            |state| match state.hold_of(&claim.name, &claim.visitor) {
                 Ok(entry) => {
                     entry.count = claim.count.saturating_sub(1);
                     entry.ends = sent + claim.lease;
                     Release::done()
                 }
                 Err(cause) => Release::NotHeld(cause),
-            }
-        })
+            },
+        )
     }
 
     fn transfer(&self, from: &Claim, to: &Claim, _until: Instant) -> Result<Transfer> {
-        let sent = Moment::now();
-        self.world.with(from.kind, &from.name, |state| {
+        let sent = self.world.timeline.now();
+        let unknown = || {
+            Ok(Transfer::Unknown {
+                doubts: Box::new([from.doubt(0), to.doubt(0)]),
+                error: no_answer(&from.name, Some(&from.visitor), "hand-over"),
+            })
+        };
+        self.world.ask(from.kind, &from.name, unknown, |state| {
             match state.hold_of(&from.name, &from.visitor) {
                 Ok(entry) => {
                     *entry = Entry {
@@ -309,7 +394,8 @@ impl Store for Memory {
     }
 
     fn force_release(&self, kind: Kind, name: &Arc<str>, _until: Instant) -> Result<bool> {
-        self.world.with(kind, name, |state| {
+        let unknown = || Err(no_answer(name, None, "forced release"));
+        self.world.ask(kind, name, unknown, |state| {
             let was_held = state.holds.contains_key(name);
             if was_held {
                 state.free(name);
@@ -325,8 +411,10 @@ impl Store for Memory {
         visitor: Option<&VisitorId>,
         _until: Instant,
     ) -> Result<Holding> {
+        // A question changes nothing, so an answer that does not come leaves nothing unknown.
+        let unknown = || Err(unreachable(name, "a test lost its answer"));
         self.world
-            .with(kind, name, |state| match state.holds.get(name) {
+            .ask(kind, name, unknown, |state| match state.holds.get(name) {
                 Some(entry) => Holding {
                     is_locked: true,
                     count: if visitor == Some(&entry.visitor) {
@@ -334,7 +422,10 @@ impl Store for Memory {
                     } else {
                         0
                     },
-                    remaining: Some(entry.ends.remaining().max(Duration::from_millis(1))),
+                    remaining: {
+                        let left = self.world.timeline.now().until(entry.ends);
+                        Some(left.max(Duration::from_millis(1)))
+                    },
                 },
                 None => Holding::default(),
             })
@@ -402,6 +493,26 @@ impl Store for Memory {
                 self.acquire(claim, until)
             }
         }))
+    }
+}
+
+fn unreachable(lock: &Arc<str>, reason: &str) -> Error {
+    Error::Unreachable {
+        lock: Arc::clone(lock),
+        node: NODE.into(),
+        reason: reason.to_owned(),
+        source: None,
+    }
+}
+
+fn no_answer(lock: &Arc<str>, visitor: Option<&VisitorId>, operation: &'static str) -> Error {
+    Error::Unknown {
+        lock: Arc::clone(lock),
+        node: NODE.into(),
+        operation,
+        visitor: visitor.cloned(),
+        reason: "a test lost its answer".to_owned(),
+        source: None,
     }
 }
 

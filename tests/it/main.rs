@@ -28,6 +28,8 @@ mod multi_lock;
 mod mysql;
 mod oracles;
 mod redlock;
+#[cfg(feature = "test-util")]
+mod testing;
 mod tidy;
 #[cfg(feature = "tls")]
 mod tls;

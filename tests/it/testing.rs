@@ -1,0 +1,280 @@
+//! The controls that tests of other programs use: the clock of a world, and what goes wrong in it.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redlatch::testing::{self, Controls};
+use redlatch::{Client, Error, Guard, LossCause, MultiLock, NoLoss};
+
+use crate::kit::{eventually, ms};
+use crate::oracles::SLACK;
+
+const HOUR: Duration = Duration::from_secs(3600);
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
+#[test]
+fn a_clock_is_that_of_one_world() {
+    let (here, there) = (Client::in_memory(), Client::in_memory());
+    let hold = |client: &Client| {
+        let lock = client.lock("orders").with_lease_time(HOUR);
+        lock.guard().unwrap()
+    };
+    let (ours, theirs) = (hold(&here), hold(&there));
+    Controls::of(&here).advance(HOUR);
+    // It is a clock of servers, which no world goes by.
+    testing::advance_clock(ms(1));
+    assert!(!ours.is_valid() && theirs.is_valid());
+    assert!(theirs.remaining_validity() > HOUR * 9 / 10);
+    assert_eq!(theirs.lost().try_recv(), Err(NoLoss::NotYet));
+    assert!(!here.lock("orders").is_locked().unwrap());
+    let left = there.lock("orders").remaining_lease().unwrap().unwrap();
+    assert!(left > HOUR * 9 / 10, "{left:?}");
+    theirs.unlock().unwrap();
+}
+
+#[test]
+fn what_has_ended_when_the_clock_was_set_ahead_is_told() {
+    let (sender, told) = mpsc::channel();
+    let client = Client::builder()
+        .on_lost(move |loss| sender.send(loss.clone()).unwrap())
+        .in_memory()
+        .unwrap();
+    let elsewhere = client.another().unwrap();
+    let fixed = client.lock("fixed").with_lease_time(HOUR).guard().unwrap();
+    let kept = client.lock("kept").guard().unwrap();
+    let later = client.lock("later").with_lease_time(HOUR * 2);
+    let later = later.guard().unwrap();
+    let theirs = elsewhere.lock("theirs").with_lease_time(HOUR);
+    let theirs = theirs.guard().unwrap();
+    let losses = [&fixed, &kept, &theirs].map(Guard::lost);
+    Controls::of(&client).advance(HOUR);
+    let [fixed_cause, kept_cause, theirs_cause] =
+        losses.map(|losses| losses.try_recv().unwrap().cause);
+    assert_eq!(fixed_cause, LossCause::LeaseEnded);
+    assert!(matches!(kept_cause, LossCause::Unreachable { .. }));
+    assert_eq!(theirs_cause, LossCause::LeaseEnded);
+    assert!(later.is_valid());
+    let mut names: Vec<_> = (0..3)
+        .map(|_| told.recv_timeout(SLACK).unwrap().lock.to_string())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["fixed", "kept", "theirs"]);
+    assert!(fixed.unlock().unwrap_err().is_lost());
+    later.unlock().unwrap();
+}
+
+#[test]
+fn waits_go_by_the_clock_of_their_world() {
+    let client = Client::in_memory();
+    let elsewhere = client.another().unwrap();
+    let taken = elsewhere.lock("taken").with_lease_time(YEAR);
+    taken.lock().unwrap();
+    elsewhere
+        .lock("ending")
+        .with_lease_time(HOUR)
+        .lock()
+        .unwrap();
+    let began = Instant::now();
+    let (taken, ending) = (client.lock("taken"), client.lock("ending"));
+    thread::scope(|scope| {
+        let refused: Vec<_> = (0..3)
+            .map(|_| {
+                let taken = taken.clone();
+                scope.spawn(move || taken.try_lock_for(HOUR / 2).unwrap())
+            })
+            .collect();
+        let granted = scope.spawn(|| {
+            ending.lock().unwrap();
+            ending.unlock().unwrap();
+        });
+        thread::sleep(ms(100));
+        let waits_on = scope.spawn(|| taken.try_lock_for(HOUR * 3).unwrap());
+        thread::sleep(ms(100));
+        assert!(refused.iter().all(|waiting| !waiting.is_finished()));
+        Controls::of(&client).advance(HOUR);
+        for waiting in refused {
+            assert!(!waiting.join().unwrap());
+        }
+        granted.join().unwrap();
+        assert!(!waits_on.is_finished());
+        Controls::of(&elsewhere).advance(HOUR * 3);
+        assert!(!waits_on.join().unwrap());
+    });
+    assert!(began.elapsed() < Duration::from_secs(60));
+}
+
+#[test]
+fn renewals_fall_due_by_the_clock_of_their_world() {
+    let client = Client::in_memory();
+    let lock = client.lock("orders");
+    let guard = lock.guard().unwrap();
+    for _ in 0..5 {
+        // Of a lease of 30 s.
+        Controls::of(&client).advance(Duration::from_secs(25));
+        assert!(guard.is_valid());
+        eventually(SLACK, "it is renewed", || {
+            guard.remaining_validity() > Duration::from_secs(25)
+        });
+        assert!(lock.remaining_lease().unwrap().unwrap() > Duration::from_secs(25));
+    }
+    guard.unlock().unwrap();
+}
+
+#[test]
+fn locks_of_one_world_that_are_one_go_by_its_clock() {
+    let client = Client::in_memory();
+    let (from, to) = (client.lock("from"), client.lock("to"));
+    let both = MultiLock::of([&from, &to]).unwrap().with_lease_time(HOUR);
+    let guard = both.guard().unwrap();
+    Controls::of(&client).advance(HOUR);
+    assert_eq!(
+        guard.lost().try_recv().unwrap().cause,
+        LossCause::LeaseEnded
+    );
+    assert!(!from.is_locked().unwrap() && !to.is_locked().unwrap());
+}
+
+#[test]
+fn nobody_believes_in_a_lease_that_a_moving_clock_has_ended() {
+    let client = Client::in_memory();
+    let inside = AtomicU32::new(0);
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..3)
+            .map(|worker| {
+                let client = client.another().unwrap();
+                let inside = &inside;
+                scope.spawn(move || {
+                    let lock = client.lock("orders");
+                    let lock = if worker == 0 {
+                        lock
+                    } else {
+                        lock.with_lease_time(Duration::from_secs(40))
+                    };
+                    for _ in 0..200 {
+                        let guard = lock.guard().unwrap();
+                        inside.fetch_add(1, Ordering::SeqCst);
+                        // Another one may be inside only if this one can know that it is not any more.
+                        let others = inside.load(Ordering::SeqCst) - 1;
+                        assert!(others == 0 || has_it_alone(&guard, inside));
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        if worker > 0 && guard.is_valid() {
+                            let left = lock.remaining_lease().unwrap().unwrap_or_default();
+                            let valid = guard.remaining_validity();
+                            assert!(valid <= left, "{valid:?} of {left:?}");
+                        }
+                        // It may have ended by the clock.
+                        let _ = guard.unlock();
+                    }
+                })
+            })
+            .collect();
+        while workers.iter().any(|worker| !worker.is_finished()) {
+            Controls::of(&client).advance(Duration::from_secs(fastrand::u64(1..20)));
+            thread::sleep(ms(1));
+        }
+        for worker in workers {
+            worker.join().unwrap();
+        }
+    });
+}
+
+/// Waits until the others that are inside have gone, who were lost and know it, or this one is lost and knows it.
+fn has_it_alone(guard: &Guard, inside: &AtomicU32) -> bool {
+    eventually(SLACK, "one of two that are inside leaves", || {
+        inside.load(Ordering::SeqCst) == 1 || !guard.is_valid()
+    });
+    true
+}
+
+#[test]
+fn names_are_those_of_the_client() {
+    let client = Client::builder().key_prefix("app:").in_memory().unwrap();
+    let lock = client.lock("orders");
+    for name in ["orders", lock.name()] {
+        let guard = lock.guard().unwrap();
+        assert!(Controls::of(&client).expire(name), "{name}");
+        assert!(!Controls::of(&client).expire(name), "{name}");
+        assert!(guard.is_valid());
+        assert!(guard.unlock().unwrap_err().is_lost());
+    }
+    assert!(!Controls::of(&client).expire("invoices"));
+    let short = lock.with_lease_time(ms(10));
+    short.lock().unwrap();
+    thread::sleep(ms(20));
+    assert!(!Controls::of(&client).expire("orders"), "it has ended");
+}
+
+#[test]
+fn a_lost_answer_is_an_unknown_outcome() {
+    let client = Client::in_memory();
+    let elsewhere = client.another().unwrap().lock("orders");
+    let controls = Controls::of(&client);
+    let lock = client.lock("orders");
+    let is_unknown = |result: redlatch::Result<()>| {
+        let error = result.unwrap_err();
+        assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
+    };
+    // An acquisition was made, and is taken back.
+    controls.lose_answers(1);
+    is_unknown(lock.try_lock().map(drop));
+    assert!(!lock.is_valid());
+    assert!(elsewhere.try_lock_for(SLACK).unwrap());
+    elsewhere.unlock().unwrap();
+    // A wait rides it out.
+    controls.lose_answers(2);
+    lock.lock().unwrap();
+    // Re-entry and partial release.
+    controls.lose_answers(1);
+    is_unknown(lock.try_lock().map(drop));
+    lock.lock().unwrap();
+    controls.lose_answers(1);
+    is_unknown(lock.unlock());
+    assert!(lock.is_valid() && lock.hold_count().unwrap() == 1);
+    // A question changes nothing.
+    controls.lose_answers(1);
+    let error = lock.is_locked().unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+    // The release was done.
+    controls.lose_answers(1);
+    is_unknown(lock.unlock());
+    assert!(!lock.is_locked().unwrap());
+    // A hand-over was made, and its heir is none.
+    lock.lock().unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            lock.lock().unwrap();
+            lock.unlock().unwrap();
+        });
+        thread::sleep(ms(100));
+        controls.lose_answers(1);
+        is_unknown(lock.unlock());
+        waiting.join().unwrap();
+    });
+    lock.lock().unwrap();
+    controls.lose_answers(1);
+    is_unknown(lock.force_unlock().map(drop));
+    assert!(!lock.is_locked().unwrap());
+    assert!(lock.unlock().unwrap_err().is_lost());
+}
+
+#[test]
+fn another_client_of_the_world_has_the_same_hook() {
+    let told = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&told);
+    let client = Client::builder()
+        .on_lost(move |_| {
+            count.fetch_add(1, Ordering::SeqCst);
+        })
+        .in_memory()
+        .unwrap();
+    let another = client.another().unwrap().another().unwrap();
+    let lock = another.lock("orders");
+    let guard = lock.guard().unwrap();
+    assert!(Controls::of(&client).expire("orders"));
+    assert!(guard.unlock().unwrap_err().is_lost());
+    eventually(SLACK, "the hook is called", || {
+        told.load(Ordering::SeqCst) == 1
+    });
+}
