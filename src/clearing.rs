@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::clock::Now;
 use crate::store::{Doubt, Store};
 use crate::sync::{Condvar, Mutex};
 use crate::trace;
@@ -68,20 +69,25 @@ impl Clearing {
             due: Instant::now(),
             backoff: Backoff::default(),
         };
-        {
-            let mut state = self.state.lock();
-            if state.is_closed {
-                return true;
-            }
-            self.file(&mut state, open);
+        let mut state = self.state.lock();
+        if state.is_closed {
+            return true;
         }
-        self.changed.notify_all();
-        self.staff()
+        let is_resting = self.file(&mut state, open);
+        let is_staffed = self.staff_all(&mut state);
+        drop(state);
+        if !is_resting {
+            self.changed.notify_all();
+        }
+        is_staffed
     }
 
-    fn file(&self, state: &mut State, open: Open) {
+    /// Returns whether nothing is asked there at present.
+    fn file(&self, state: &mut State, open: Open) -> bool {
         let keeper = self.store.keeper(&open.doubt.name);
-        state.desks.entry(keeper).or_default().open.push(open);
+        let desk = state.desks.entry(keeper).or_default();
+        desk.open.push(open);
+        desk.rests_until.is_some_and(|until| Instant::now() < until)
     }
 
     /// Starts the threads that are missing. Returns whether none is any more.
@@ -181,8 +187,11 @@ impl Clearing {
         let mut state = self.state.lock();
         loop {
             let desk = state.desks.get_mut(keeper)?;
-            desk.open.retain(|it| !it.doubt.ends.has_passed());
-            let now = Instant::now();
+            let Now {
+                moment,
+                instant: now,
+            } = Now::read();
+            desk.open.retain(|it| moment < it.doubt.ends);
             let rests_until = desk.rests_until.filter(|until| now < *until);
             let due = |it: &Open| rests_until.unwrap_or(it.due).max(it.due);
             let Some(next) = desk.open.iter().map(due).min() else {
