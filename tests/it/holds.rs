@@ -16,6 +16,9 @@ use crate::oracles::{
 
 const LEASE: Duration = ms(1500);
 
+/// A lease that is renewed often.
+const SHORT: Duration = ms(600);
+
 /// A lease of an inner level that outlasts every test.
 const LONG: Duration = Duration::from_secs(600);
 
@@ -112,31 +115,33 @@ fn a_late_confirmation_of_a_re_entry_does_not_outlast_the_renewal_behind_it() {
 fn replies_in_any_order(lock: &Lock, proxies: &[Proxy], lease: impl Fn() -> Duration) {
     let mut draw = fastrand::Rng::with_seed(7);
     let mut levels: Vec<Guard> = vec![lock.guard().unwrap()];
-    let end = Instant::now() + LEASE * 2;
+    let passes = |error: Error| error.is_retryable() || error.is_ambiguous() || error.is_lost();
+    let mut rounds = 0;
+    let end = Instant::now() + ms(3000);
     while Instant::now() < end {
         for proxy in proxies {
             for script in [RENEW, ACQUIRE, RELEASE_LEVEL] {
-                if draw.u8(..3) == 0 {
-                    let late = Fault::DelayReply(ms(draw.u64(1..120)));
+                if draw.bool() {
+                    let late = Fault::DelayReply(ms(draw.u64(1..140)));
                     proxy.next(1, Some(sha(script).as_bytes()), late);
                 }
             }
         }
         let what = if levels.len() == 1 || (levels.len() < 4 && draw.bool()) {
-            let lease = [LONG, LEASE * 2, LEASE / 3][draw.usize(..3)];
+            let lease = [LONG, SHORT * 2, SHORT / 3][draw.usize(..3)];
             match lock.with_lease_time(lease).try_guard() {
                 Ok(guard) => levels.extend(guard),
-                Err(error) => assert!(error.is_retryable(), "{error}"),
+                Err(error) => assert!(passes(error)),
             }
             "entered"
         } else {
             // Not the outermost, which is renewed.
             let level = levels.remove(draw.usize(1..levels.len()));
             let left = level.unlock();
-            assert!(left.is_ok() || left.is_err_and(|error| error.is_retryable()));
+            assert!(left.is_ok() || left.is_err_and(passes));
             "left"
         };
-        let pause = Instant::now() + ms(draw.u64(0..60));
+        let pause = Instant::now() + ms(draw.u64(0..30));
         loop {
             believes_no_more_than(&levels[0], &lease, what);
             if Instant::now() >= pause {
@@ -144,18 +149,20 @@ fn replies_in_any_order(lock: &Lock, proxies: &[Proxy], lease: impl Fn() -> Dura
             }
             thread::sleep(ms(2));
         }
-        assert!(levels[0].is_valid());
+        if !levels[0].is_valid() {
+            // So many answers were late that it was lost, which it may be.
+            break;
+        }
+        rounds += 1;
     }
-    while let Some(level) = levels.pop() {
-        level.unlock().unwrap();
-    }
+    assert!(rounds > 5, "{rounds} rounds");
 }
 
 #[test]
 fn replies_in_any_order_never_make_a_hold_outlast_its_key() {
     let (server, proxy) = server();
     let client = Client::builder()
-        .watchdog_timeout(LEASE)
+        .watchdog_timeout(SHORT)
         .open(&proxy.url())
         .unwrap();
     let lock = client.lock("orders");
@@ -172,7 +179,7 @@ fn replies_in_any_order_never_make_a_redlock_outlast_its_majority() {
         .nodes(nodes)
         .max_lease(LONG)
         .node_timeout(ms(80))
-        .watchdog_timeout(LEASE)
+        .watchdog_timeout(SHORT)
         .trust_new_nodes()
         .build()
         .unwrap();
@@ -190,7 +197,7 @@ fn replies_in_any_order_never_make_a_multi_lock_outlast_a_member() {
     let locks: Vec<Lock> = proxies
         .iter()
         .map(|proxy| {
-            let client = Client::builder().watchdog_timeout(LEASE).open(&proxy.url());
+            let client = Client::builder().watchdog_timeout(SHORT).open(&proxy.url());
             client.unwrap().lock("orders")
         })
         .collect();
