@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::clock::Now;
+use crate::clock::Moment;
 use crate::store::{Doubt, Store};
 use crate::sync::{Condvar, Mutex};
 use crate::trace;
@@ -187,10 +187,7 @@ impl Clearing {
         let mut state = self.state.lock();
         loop {
             let desk = state.desks.get_mut(keeper)?;
-            let Now {
-                moment,
-                instant: now,
-            } = Now::read();
+            let (moment, now) = (Moment::now(), Instant::now());
             desk.open.retain(|it| moment < it.doubt.ends);
             let rests_until = desk.rests_until.filter(|until| now < *until);
             let due = |it: &Open| rests_until.unwrap_or(it.due).max(it.due);
