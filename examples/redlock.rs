@@ -20,8 +20,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         .map(|_| Server::start())
         .collect::<Result<Vec<_>, _>>()?;
     let holder = redlock(&servers)?;
-    let other = redlock(&servers)?.lock("ledger");
-    let lock = holder.lock("ledger");
+    let other = redlock(&servers)?.lock("lock:ledger");
+    let lock = holder.lock("lock:ledger");
     let guard = lock.guard()?;
     println!("five servers, three of which have to agree");
     look(&guard, &other);

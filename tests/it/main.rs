@@ -15,6 +15,7 @@ mod chaos;
 mod children;
 mod crowd;
 mod errors;
+mod examples;
 mod faults_process;
 mod faults_server;
 mod faults_transport;

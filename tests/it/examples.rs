@@ -1,0 +1,191 @@
+//! Every example runs, and says at its end what its head promises.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+#[cfg(feature = "mysql")]
+use crate::kit::MariaDb;
+use crate::kit::RedisServer;
+
+/// Far more than any of them takes.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Where the examples lie, built with the features of this test.
+fn built() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        // …/target/debug/deps/it-…
+        let test = env::current_exe().unwrap();
+        let profile = test.parent().unwrap().parent().unwrap();
+        let features = [
+            cfg!(feature = "tracing").then_some("tracing"),
+            cfg!(feature = "test-util").then_some("test-util"),
+            cfg!(feature = "mysql").then_some("mysql"),
+            cfg!(feature = "tls").then_some("tls"),
+        ];
+        let features: Vec<_> = features.into_iter().flatten().collect();
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .args(["build", "--quiet", "--examples"])
+            .args(["--features", &features.join(",")])
+            .arg("--target-dir")
+            .arg(profile.parent().unwrap());
+        if profile.ends_with("release") {
+            cargo.arg("--release");
+        }
+        assert!(cargo.status().unwrap().success(), "the examples are built");
+        profile.join("examples")
+    })
+}
+
+/// Runs an example to its end, and returns what it says. It has to succeed.
+#[track_caller]
+fn run(name: &str, args: &[&str], env: &[(&str, &str)]) -> String {
+    let mut example = Command::new(built().join(name))
+        .args(args)
+        .env_remove("REDIS_URL")
+        .env_remove("MYSQL_URL")
+        .envs(env.iter().copied())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let end = Instant::now() + LIMIT;
+    // What it says fits into a pipe.
+    while example.try_wait().unwrap().is_none() {
+        if Instant::now() > end {
+            example.kill().unwrap();
+            break;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = example.wait_with_output().unwrap();
+    let said = String::from_utf8(stdout).unwrap();
+    let errors = String::from_utf8_lossy(&stderr);
+    assert!(status.success(), "{name}: {status}\n{said}\n{errors}");
+    said
+}
+
+#[track_caller]
+fn says(said: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(said.contains(part), "no {part:?} in\n{said}");
+    }
+}
+
+#[test]
+fn there_is_a_test_of_each_example() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let names = fs::read_dir(root).unwrap().map(|entry| {
+        let path = entry.unwrap().path();
+        path.file_stem().unwrap().to_string_lossy().into_owned()
+    });
+    let names: BTreeSet<_> = names.collect();
+    let tested = [
+        "guard",
+        "interrupt",
+        "lost",
+        "nightly",
+        "quickstart",
+        "redlock",
+        "stock",
+        "tasks",
+    ];
+    assert_eq!(names, tested.map(str::to_owned).into());
+}
+
+/// Runs one that does with and without a server.
+fn run_everywhere(name: &str, parts: &[&str]) {
+    says(&run(name, &[], &[]), parts);
+    let server = RedisServer::start();
+    says(&run(name, &[], &[("REDIS_URL", &server.url())]), parts);
+    assert_eq!(server.int(&["DBSIZE"]), 0);
+}
+
+#[test]
+fn quickstart() {
+    let parts = [
+        "hold count 2",
+        "try_lock says false",
+        "theirs: locked",
+        "is_locked says false",
+    ];
+    run_everywhere("quickstart", &parts);
+}
+
+#[test]
+fn guard() {
+    let parts = [
+        "in the scope:       locked true",
+        "hold count 2",
+        "after the scope:    locked false",
+        "after an early `?`: locked false",
+        "after a panic:      locked false",
+        "was lost",
+    ];
+    run_everywhere("guard", &parts);
+}
+
+#[test]
+fn interrupt() {
+    let parts = [
+        "the wait was interrupted",
+        "once more:     lock \"redlatch-interrupt\"",
+    ];
+    run_everywhere("interrupt", &parts);
+}
+
+#[test]
+fn lost() {
+    let said = run("lost", &[], &[]);
+    says(
+        &said,
+        &["is_valid true", "lost():", "is_valid: false", "unlock():"],
+    );
+}
+
+#[test]
+fn nightly() {
+    let server = RedisServer::start();
+    let said = run("nightly", &[], &[("REDIS_URL", &server.url())]);
+    says(&said, &["1 of 4 processes ran the job"]);
+}
+
+#[test]
+fn redlock() {
+    let said = run("redlock", &[], &[]);
+    says(&said, &["no quorum", "told of the loss", "unlock():"]);
+}
+
+#[test]
+fn stock() {
+    let server = RedisServer::start();
+    let url = server.url();
+    let some = ["--processes", "2", "--threads", "3"];
+    let with_lock = [&some[..], &["--items", "60"]].concat();
+    run("stock", &with_lock, &[("REDIS_URL", &url)]);
+    let without = [&some[..], &["--items", "300", "--without-lock"]].concat();
+    run("stock", &without, &[("REDIS_URL", &url)]);
+}
+
+#[test]
+#[cfg(feature = "mysql")]
+fn tasks() {
+    for how in ["table", "optimistic", "pessimistic", "none"] {
+        let database = MariaDb::shared().database();
+        let args = ["--how", how, "--tasks", "40", "--processes", "2"];
+        let said = run("tasks", &args, &[("MYSQL_URL", &database.url())]);
+        if how != "none" {
+            says(&said, &["0 left over, 0 assigned twice"]);
+        }
+    }
+}
