@@ -495,6 +495,9 @@ impl Builder {
     /// shard that is silent delays those of no other. All keys and the channel of a name are in one slot. Nodes that are
     /// not in `urls` are talked to with the user and password of the first URL.
     ///
+    /// With TLS the certificate of every node has to be for the host that the cluster tells, which is an IP address unless
+    /// each node has `cluster-announce-hostname` and `cluster-preferred-endpoint-type hostname` (Redis 7 or later).
+    ///
     /// A failover loses what the master had not yet told its replica: locks that it had just granted are granted again.
     /// Their holders are told when they are renewed next. See [`wait_replicas`](Builder::wait_replicas), which counts the
     /// replicas of one shard.

@@ -993,11 +993,23 @@ fn addresses(urls: &[String], setting: &'static str, settings: &Settings) -> Res
             addresses.push(address);
         }
     }
-    if addresses.is_empty() {
-        return Err(Error::InvalidConfig {
+    let invalid = |reason: &str| {
+        Err(Error::InvalidConfig {
             setting,
-            reason: "there is none".to_owned(),
-        });
+            reason: reason.to_owned(),
+        })
+    };
+    let Some(first) = addresses.first() else {
+        return invalid("there is none");
+    };
+    if addresses
+        .iter()
+        .any(|it| it.is_encrypted() != first.is_encrypted())
+    {
+        return invalid(
+            "some are encrypted and some are not: the password would go over the latter as plain text; use rediss:// for \
+             all, or for none",
+        );
     }
     Ok(addresses)
 }

@@ -5,8 +5,10 @@
 //! when a connection is dropped: in a forked child it would end the session of the parent.
 
 use std::io::{self, BufRead, Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
@@ -22,6 +24,12 @@ const BLOCK: usize = 4096;
 
 /// A server that sends more than this many blocks unasked is not looked at any longer.
 const MOST_UNASKED: u32 = 16;
+
+/// After this much silence to a greeting it is found out whether the server speaks TLS at all.
+const SILENCE: Duration = Duration::from_millis(200);
+
+const NO_TLS: &str =
+    "it does not speak TLS; use its TLS port, or redis:// for a connection without TLS";
 
 /// Whom a client trusts, and what it shows of itself.
 #[derive(Clone, Default)]
@@ -74,6 +82,7 @@ impl Trust {
         Ok(Peer {
             config: Arc::clone(config),
             host: host.into(),
+            is_proven: Arc::default(),
         })
     }
 
@@ -146,6 +155,8 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
 pub(super) struct Peer {
     config: Arc<ClientConfig>,
     host: Arc<str>,
+    /// Whether a handshake went well before, so that silence means nothing more.
+    is_proven: Arc<AtomicBool>,
 }
 
 impl Peer {
@@ -154,6 +165,7 @@ impl Peer {
         Peer {
             config: Arc::clone(&self.config),
             host: host.into(),
+            is_proven: Arc::default(),
         }
     }
 }
@@ -204,8 +216,12 @@ impl Session {
             incoming: Incoming::default(),
             refusal: None,
         };
-        match session.shake_hands(socket, until) {
-            Ok(()) => Ok(session),
+        let is_proven = peer.is_proven.load(Ordering::Relaxed);
+        match session.shake_hands(socket, is_proven, until) {
+            Ok(()) => {
+                peer.is_proven.store(true, Ordering::Relaxed);
+                Ok(session)
+            }
             Err(error) => Err(match session.refusal {
                 Some(reason) => Fault::Untrusted(Reason::of_io(reason, error)),
                 None if is_timeout(&error) => Fault::NotSent(
@@ -220,7 +236,14 @@ impl Session {
         }
     }
 
-    fn shake_hands(&mut self, mut socket: &Socket, until: Instant) -> io::Result<()> {
+    fn shake_hands(
+        &mut self,
+        mut socket: &Socket,
+        is_proven: bool,
+        until: Instant,
+    ) -> io::Result<()> {
+        // A server without TLS takes the greeting for the start of a line, and waits for its end.
+        let mut is_silent = !is_proven;
         let left = || match until.saturating_duration_since(Instant::now()) {
             left if left.is_zero() => Err(io::Error::from(io::ErrorKind::TimedOut)),
             left => Ok(left),
@@ -240,10 +263,24 @@ impl Session {
             if !self.connection.lock().is_handshaking() {
                 return Ok(());
             }
-            socket.set_read_timeout(left()?)?;
+            let patience = if is_silent {
+                SILENCE.min(left()? / 3)
+            } else {
+                left()?
+            };
+            socket.set_read_timeout(patience.max(Duration::from_millis(1)))?;
             match self.incoming.fill(socket) {
-                Ok(true) => self.decrypt(socket)?,
+                Ok(true) => {
+                    is_silent = false;
+                    self.decrypt(socket)?;
+                }
                 Ok(false) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Err(error) if is_timeout(&error) && std::mem::take(&mut is_silent) => {
+                    if answers_plain(socket, left()? / 2) {
+                        self.refusal = Some(NO_TLS.to_owned());
+                        return Err(io::ErrorKind::InvalidData.into());
+                    }
+                }
                 Err(error) if passes(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -355,6 +392,26 @@ impl Session {
     }
 }
 
+/// Whether the server at the other end answers in plain text, asked on a connection of its own that carries nothing but
+/// a PING.
+fn answers_plain(socket: &Socket, patience: Duration) -> bool {
+    let Socket::Tcp(stream) = socket else {
+        return false;
+    };
+    let patience = patience.clamp(Duration::from_millis(1), SILENCE * 5);
+    let answer = stream.peer_addr().and_then(|address| {
+        let mut stream = TcpStream::connect_timeout(&address, patience)?;
+        stream.set_write_timeout(Some(patience))?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.write_all(b"PING\r\n")?;
+        let mut sign = [0];
+        stream.read_exact(&mut sign)?;
+        Ok(sign)
+    });
+    // It may also want a password first.
+    matches!(answer, Ok([b'+' | b'-']))
+}
+
 fn has_something(connection: &mut ClientConnection) -> bool {
     match connection.reader().fill_buf() {
         Err(error) => error.kind() != io::ErrorKind::WouldBlock,
@@ -400,10 +457,7 @@ fn refusal(error: &rustls::Error) -> Option<String> {
     Some(match error {
         rustls::Error::InvalidCertificate(error) => of_certificate(error),
         rustls::Error::NoCertificatesPresented => "it has no certificate".to_owned(),
-        rustls::Error::InvalidMessage(_) => {
-            "it does not speak TLS; use its TLS port, or redis:// for a connection without TLS"
-                .to_owned()
-        }
+        rustls::Error::InvalidMessage(_) => NO_TLS.to_owned(),
         rustls::Error::PeerIncompatible(_) => {
             format!(
                 "its TLS has nothing in common with ours: {error}; it has to allow TLS 1.2 or 1.3"
@@ -438,7 +492,20 @@ fn of_certificate(error: &CertificateError) -> String {
                 "its certificate is not valid yet ({error}); see that the clocks of both machines are right"
             )
         }
-        error => format!("its certificate cannot be used: {error}"),
+        error => {
+            let text = error.to_string();
+            if text.contains("UnsupportedCertVersion") {
+                "its certificate is of version 1, which names no hosts; make one of version 3 with a subjectAltName \
+                 (openssl x509 -req does so with -extfile)"
+                    .to_owned()
+            } else if text.contains("CaUsedAsEndEntity") {
+                "its certificate is that of an authority; make one for the server, signed by it, with \
+                 basicConstraints=CA:FALSE and a subjectAltName"
+                    .to_owned()
+            } else {
+                format!("its certificate cannot be used: {text}")
+            }
+        }
     }
 }
 

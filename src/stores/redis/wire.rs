@@ -245,6 +245,11 @@ impl Address {
         self
     }
 
+    /// Whether connections to it are encrypted.
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.peer.is_some()
+    }
+
     pub(super) fn database(&self) -> i64 {
         self.info.redis_settings().db()
     }

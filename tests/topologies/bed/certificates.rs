@@ -74,6 +74,32 @@ impl Certificates {
         pair
     }
 
+    /// A certificate of version 1, as one gets that is signed without extensions.
+    pub fn first_version(&self) -> Pair {
+        let dir = self.dir.path();
+        openssl(
+            dir,
+            "req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes \
+             -keyout v1.key -out v1.csr -subj /CN=localhost",
+        );
+        openssl(
+            dir,
+            "x509 -req -in v1.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -out v1.pem",
+        );
+        Pair {
+            certificate: dir.join("v1.pem"),
+            key: dir.join("v1.key"),
+        }
+    }
+
+    /// The authority's own certificate, for a server that shows it as its own.
+    pub fn of_itself(&self) -> Pair {
+        Pair {
+            certificate: self.authority(),
+            key: self.dir.path().join("ca.key"),
+        }
+    }
+
     /// A certificate of a client.
     pub fn client(&self) -> Pair {
         self.signed("client", "DNS:client.example", 2)
