@@ -626,11 +626,14 @@ impl Hold {
 
     /// Turns the hold lost for good. Returns the event the first time, `None` if it had ended before.
     pub(crate) fn lose(&self, cause: LossCause) -> Option<Loss> {
-        let _span;
-        let mut state = self.state.lock();
-        let is_held = matches!(state.phase, Phase::Held);
-        _span = state.span.take_if(|_| is_held);
-        is_held.then(|| self.lose_now(&mut state, cause))
+        // The span ends behind the mutex: a subscriber's code runs then.
+        let (loss, _span) = {
+            let mut state = self.state.lock();
+            let is_held = matches!(state.phase, Phase::Held);
+            let span = state.span.take_if(|_| is_held);
+            (is_held.then(|| self.lose_now(&mut state, cause)), span)
+        };
+        loss
     }
 
     /// Turns the hold lost although its release is under way, for the release itself, which found it gone.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Builder, Client, Error, Guard, Lock, LossCause, MultiLock, Redlock};
 
-use crate::kit::child::{arg, say};
+use crate::kit::child::say;
 use crate::kit::{Child, End, Fault, Proxy, RedisServer, eventually, ms};
 use crate::oracles::{
     ACQUIRE, RELEASE, RELEASE_LEVEL, RENEW, SLACK, WITHDRAW, connections, quick, sha, teach,
@@ -222,7 +222,7 @@ fn a_release_in_doubt_is_sent_as_long_as_the_lease_may_last() {
 #[cfg(feature = "test-util")]
 fn holder_of_an_hour() {
     use std::net::ToSocketAddrs;
-    let url = arg("URL");
+    let url = crate::kit::child::arg("URL");
     let address = url.trim_start_matches("redis://").to_socket_addrs();
     let proxy = Proxy::to(address.unwrap().next().unwrap());
     let hour = Duration::from_secs(3600);
