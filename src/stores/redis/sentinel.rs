@@ -499,16 +499,16 @@ impl Shared {
     fn listen(&self, sentinel: &Sentinel, unused: &mut u32) -> Result<(), Fault> {
         let until = Instant::now() + self.command_timeout;
         let mut wire = Wire::connect(&sentinel.address, until)?;
-        let writer = wire
+        let mut writer = wire
             .writer()
             .map_err(|error| Fault::NotSent(Reason::of_io(error.to_string(), error)))?;
-        let send = |writer: &Writer, command: redis::Cmd| {
+        let send = |writer: &mut Writer, command: redis::Cmd| {
             let sent = writer.send(&command.get_packed_command());
             sent.map_err(|error| Fault::NotSent(Reason::of_io(error.to_string(), error)))
         };
         let mut subscribe = redis::cmd("SUBSCRIBE");
         subscribe.arg(CHANNEL);
-        send(&writer, subscribe)?;
+        send(&mut writer, subscribe)?;
         {
             let mut state = self.state.lock();
             if state.is_closed {
@@ -538,8 +538,8 @@ impl Shared {
                         }
                         Some(_) => {}
                         None => {
-                            let state = self.state.lock();
-                            match &state.writer {
+                            let mut state = self.state.lock();
+                            match &mut state.writer {
                                 Some(writer) => send(writer, redis::cmd("PING"))?,
                                 None => return Ok(()),
                             }

@@ -32,6 +32,12 @@ const PONG_WITHIN: Duration = Duration::from_secs(2);
 /// A channel stays subscribed for this long after its last waiter, because contended names stay contended.
 const LINGER: Duration = Duration::from_secs(2);
 
+/// As long as something could not be sent, it is tried again this often, and after each message.
+const FLUSH_EVERY: Duration = Duration::from_millis(10);
+
+/// How long the names in one command are together, about.
+const MOST_OF_A_COMMAND: usize = 2048;
+
 /// The thread of something that listens, started when it is first needed.
 #[derive(Default)]
 pub(super) struct Ear(Mutex<Option<JoinHandle<()>>>);
@@ -151,7 +157,7 @@ impl Subscriber {
         let entry = state.channels.entry(Arc::clone(channel)).or_default();
         entry.waiters += 1;
         entry.idle_since = None;
-        self.shared.ask_for(channel, entry, state.writer.as_ref());
+        self.shared.ask_for(channel, entry, state.writer.as_mut());
         let is_live = entry.is_live();
         self.shared.wanted.notify_one();
         let wish = Wish {
@@ -166,7 +172,7 @@ impl Subscriber {
         let mut state = self.shared.state.lock();
         let state = &mut *state;
         if let Some(entry) = state.channels.get_mut(channel) {
-            self.shared.ask_for(channel, entry, state.writer.as_ref());
+            self.shared.ask_for(channel, entry, state.writer.as_mut());
         }
     }
 
@@ -222,7 +228,7 @@ impl Drop for Wish {
 
 impl Shared {
     /// Asks for the messages of a channel, if that was not done yet.
-    fn ask_for(&self, channel: &Arc<str>, entry: &mut Channel, writer: Option<&Writer>) {
+    fn ask_for(&self, channel: &Arc<str>, entry: &mut Channel, writer: Option<&mut Writer>) {
         if entry.asked == 0
             && let Some(writer) = writer
         {
@@ -244,11 +250,7 @@ impl Shared {
                 command.arg(&**channel).write_packed_command(&mut packed);
             }
         } else {
-            let mut command = redis::cmd("SUBSCRIBE");
-            for channel in channels {
-                command.arg(&**channel);
-            }
-            command.write_packed_command(&mut packed);
+            pack_together("SUBSCRIBE", channels, &mut packed);
         }
         packed
     }
@@ -304,7 +306,7 @@ impl Shared {
             .route
             .connect(until)
             .map_err(|fault| super::reason_of(fault).into_words())?;
-        let writer = wire.writer().map_err(|error| error.to_string())?;
+        let mut writer = wire.writer().map_err(|error| error.to_string())?;
         let mut state = self.state.lock();
         if state.is_closed {
             return Err("the client was shut down".to_owned());
@@ -340,13 +342,29 @@ impl Shared {
     fn listen(&self, wire: &mut Wire) -> String {
         let mut pinged = false;
         let mut until = Instant::now() + PING_AFTER;
+        let mut sweep_at = Instant::now() + LINGER;
         loop {
-            match wire.receive(until) {
+            let has_rest = match self.flush() {
+                Ok(has_rest) => has_rest,
+                Err(error) => return format!("sending failed: {error}"),
+            };
+            let now = Instant::now();
+            if now >= sweep_at {
+                // However much is heard of others.
+                self.sweep(&mut self.state.lock());
+                sweep_at = now + LINGER;
+            }
+            let flush_at = now + FLUSH_EVERY;
+            let part = if has_rest { until.min(flush_at) } else { until };
+            match wire.receive(part) {
                 Ok(message) => {
                     self.hear(message);
                     pinged = false;
                     until = Instant::now() + PING_AFTER;
                 }
+                Err(Fault::NoReply {
+                    timed_out: true, ..
+                }) if part < until => {}
                 // A user without the right to a channel still hears the others, and looks for itself meanwhile.
                 Err(Fault::Server(text)) => {
                     trace::subscriber_refused(&self.route.node(), &text);
@@ -364,7 +382,7 @@ impl Shared {
                     if !self.sweep(&mut state) {
                         return "nobody listens any more".to_owned();
                     }
-                    let sent = state.writer.as_ref().is_some_and(|writer| {
+                    let sent = state.writer.as_mut().is_some_and(|writer| {
                         writer
                             .send(&redis::cmd("PING").get_packed_command())
                             .is_ok()
@@ -380,6 +398,14 @@ impl Shared {
                 }) => return "no answer to PING".to_owned(),
                 Err(fault) => return super::reason_of(fault).into_words(),
             }
+        }
+    }
+
+    /// Sends what could not be sent before. Returns whether there is still something.
+    fn flush(&self) -> std::io::Result<bool> {
+        match &mut self.state.lock().writer {
+            Some(writer) => writer.flush().map(|()| writer.has_rest()),
+            None => Ok(false),
         }
     }
 
@@ -482,9 +508,11 @@ impl Shared {
             .iter()
             .filter(|(_, channel)| {
                 channel.waiters == 0
-                    && channel
-                        .idle_since
-                        .is_none_or(|since| since.elapsed() >= LINGER)
+                    && channel.idle_since.is_none_or(|since| {
+                        // Else a confirmation that is on its way would be taken for that of the next subscription.
+                        let is_settled = channel.asked == channel.confirmed;
+                        since.elapsed() >= if is_settled { LINGER } else { LINGER * 10 }
+                    })
             })
             .map(|(name, _)| Arc::clone(name))
             .collect();
@@ -501,21 +529,35 @@ impl Shared {
                 }
             }
         } else {
-            let mut unsubscribe = redis::cmd("UNSUBSCRIBE");
-            for name in &idle {
-                unsubscribe.arg(&**name);
-            }
-            unsubscribe.write_packed_command(&mut packed);
+            pack_together("UNSUBSCRIBE", &idle, &mut packed);
         }
         for name in &idle {
             state.channels.remove(name);
         }
-        if let Some(writer) = &state.writer
+        if let Some(writer) = &mut state.writer
             && writer.send(&packed).is_err()
         {
             writer.shut_down();
         }
         !state.channels.is_empty()
+    }
+}
+
+/// Packs commands for all channels, each of a few: the server answers those that it has as a whole.
+fn pack_together<'a>(
+    name: &str,
+    channels: impl IntoIterator<Item = &'a Arc<str>>,
+    packed: &mut Vec<u8>,
+) {
+    let mut channels = channels.into_iter().peekable();
+    while channels.peek().is_some() {
+        let mut command = redis::cmd(name);
+        let mut length = 0;
+        while let Some(channel) = channels.next_if(|_| length < MOST_OF_A_COMMAND) {
+            length += channel.len();
+            command.arg(&**channel);
+        }
+        command.write_packed_command(packed);
     }
 }
 

@@ -296,7 +296,7 @@ impl Session {
         decrypted.map_err(|error| {
             // The other end hears why, if it still listens.
             if let Ok(alert) = drain(&mut connection) {
-                let _ = socket.send_now(&alert);
+                let _ = socket.send_some(&alert);
             }
             self.refusal = refusal(&error);
             io::Error::new(io::ErrorKind::InvalidData, error)
@@ -374,12 +374,6 @@ impl Session {
     pub(super) fn seal(&self, plain: &[u8]) -> io::Result<Vec<u8>> {
         let mut connection = self.connection.lock();
         seal(&mut connection, plain)
-    }
-
-    /// Encrypts `plain` and writes it without blocking, before anybody else encrypts something.
-    pub(super) fn send_now(&self, socket: &Socket, plain: &[u8]) -> io::Result<()> {
-        let mut connection = self.connection.lock();
-        socket.send_now(&seal(&mut connection, plain)?)
     }
 
     /// The writing end, for another thread.

@@ -59,10 +59,6 @@ impl Session {
         match *self {}
     }
 
-    pub(super) fn send_now(&self, _: &Socket, _: &[u8]) -> io::Result<()> {
-        match *self {}
-    }
-
     pub(super) fn writing_end(&self) -> Session {
         match *self {}
     }

@@ -771,26 +771,52 @@ impl Wire {
 
     /// A second handle of the same connection, to write to while this one reads.
     pub(super) fn writer(&self) -> io::Result<Writer> {
-        self.stream.writing_end().map(Writer)
+        Ok(Writer {
+            stream: self.stream.writing_end()?,
+            rest: Vec::new(),
+        })
     }
 }
 
 /// The writing end of a connection that another thread reads.
-pub(super) struct Writer(Stream);
+pub(super) struct Writer {
+    stream: Stream,
+    /// What the socket has not taken yet, encrypted if it is to be.
+    rest: Vec<u8>,
+}
 
 impl Writer {
-    /// Writes without blocking. What the socket's buffer does not take at once is an error.
-    pub(super) fn send(&self, packed: &[u8]) -> io::Result<()> {
-        match &self.0.session {
-            Some(session) => session.send_now(&self.0.socket, packed),
-            None => self.0.socket.send_now(packed),
+    /// Writes without blocking. What the socket does not take at once is kept for [`Writer::flush`].
+    pub(super) fn send(&mut self, packed: &[u8]) -> io::Result<()> {
+        let sealed = self.stream.seal(packed)?;
+        self.rest.extend_from_slice(&sealed);
+        self.flush()
+    }
+
+    /// Writes of the rest what the socket takes now.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        let mut written = 0;
+        while let Some(rest @ [_, ..]) = self.rest.get(written..) {
+            match self.stream.socket.send_some(rest) {
+                Ok(sent) => written += sent,
+                Err(error) if is_timeout(&error) => break,
+                Err(error) if passes(&error) => {}
+                Err(error) => return Err(error),
+            }
         }
+        self.rest.drain(..written);
+        Ok(())
+    }
+
+    /// Whether there is something to flush.
+    pub(super) fn has_rest(&self) -> bool {
+        !self.rest.is_empty()
     }
 
     /// Ends the connection, which wakes its reader.
     pub(super) fn shut_down(&self) {
         // It may be closed already, which is what is wanted.
-        let _ = self.0.socket.shutdown();
+        let _ = self.stream.socket.shutdown();
     }
 }
 
@@ -1170,15 +1196,10 @@ impl Socket {
         }
     }
 
-    /// Writes without blocking. What the socket's buffer does not take at once is an error.
-    pub(super) fn send_now(&self, bytes: &[u8]) -> io::Result<()> {
+    /// Writes what the socket's buffer takes, without blocking.
+    pub(super) fn send_some(&self, bytes: &[u8]) -> io::Result<usize> {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        let sent = rustix::net::send(self.as_fd(), bytes, flags)?;
-        if sent == bytes.len() {
-            Ok(())
-        } else {
-            Err(io::ErrorKind::WriteZero.into())
-        }
+        Ok(rustix::net::send(self.as_fd(), bytes, flags)?)
     }
 
     /// Reads without blocking.
