@@ -140,6 +140,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         Ok(warnings)
     }
 
+    /// What renewals have left in some part of the store, to be cleared up after.
+    fn leftovers(&self) -> Vec<Doubt> {
+        Vec::new()
+    }
+
     /// Says so if all keys of the server can be thrown away with one command, as far as that can be seen.
     fn may_be_flushed(&self, _until: Instant) -> Option<HealthWarning> {
         None
@@ -283,6 +288,11 @@ pub(crate) enum Flight<'a, T> {
 pub(crate) trait Aloft<T> {
     /// The connection, to wait at until something arrives there; `None` if waiting is of no use.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// The time of the node's own clock, in ms, after which the request is refused there; [`SETTLED`] if it takes nothing.
+    fn not_after(&self) -> i64 {
+        SETTLED
+    }
 
     /// Reads the answer, waiting for it until `until`. It lands once.
     fn land(self: Box<Self>, until: Instant) -> Option<T>;

@@ -399,6 +399,9 @@ impl Shared {
         let until = (begun.instant + budget).min(begun.instant_of(last_end));
         let outcomes = self.store.renew(&claims, until);
         let answered = self.now();
+        for leftover in self.store.leftovers() {
+            self.settle(leftover);
+        }
         for (((hold, launch), claim), outcome) in batch.into_iter().zip(&claims).zip(outcomes) {
             match outcome {
                 Renewal::Renewed => {

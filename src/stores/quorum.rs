@@ -70,11 +70,23 @@ struct Shunned {
 }
 
 /// What is known of one hold of this process.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Spread {
     /// The nodes that may have it, a bit each.
     nodes: u64,
     extensions: u32,
+    /// The nodes where a request for it may still arrive.
+    open: SmallVec<[Open; 2]>,
+}
+
+/// A request for a hold without an answer.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    node: usize,
+    /// The node refuses it after this time of its own clock, in ms.
+    not_after: i64,
+    /// Its connection was left behind, so that what follows on it comes after the request. Else that may come first.
+    is_behind: bool,
 }
 
 /// The store that is made of others.
@@ -84,6 +96,8 @@ pub(crate) struct Quorum {
     settings: Settings,
     signals: Arc<Signals>,
     spreads: Mutex<HashMap<VisitorId, Spread>>,
+    /// What could not be freed and nobody else is told of.
+    leftovers: Mutex<Vec<Doubt>>,
     /// How long it takes to get an answer, in ns, smoothed.
     round_trip: AtomicU64,
 }
@@ -125,6 +139,7 @@ impl Quorum {
             settings,
             signals: Arc::default(),
             spreads: Mutex::default(),
+            leftovers: Mutex::default(),
             round_trip: AtomicU64::new(0),
         };
         let all: Vec<usize> = (0..quorum.nodes.len()).collect();
@@ -231,18 +246,27 @@ impl Quorum {
         until.min(Instant::now() + timeout)
     }
 
-    /// The nodes of `among` that are not left alone, unless there are too few others; those that can be asked without
-    /// delay apart from the rest.
-    fn in_order(&self, among: u64, purpose: Purpose<'_>) -> (Vec<usize>, Vec<usize>) {
+    /// The nodes of `among` that are not left alone, unless there are too few others, or too few of those that have one
+    /// of the holds that it is about; those that can be asked without delay apart from the rest.
+    fn in_order(
+        &self,
+        among: u64,
+        holds: &[u64],
+        purpose: Purpose<'_>,
+    ) -> (Vec<usize>, Vec<usize>) {
         let all = (0..self.nodes.len()).filter(|index| among & bit(*index) != 0);
         let is_shunned = |index: &usize| {
             let node = self.nodes.get(*index);
             node.is_some_and(|node| node.is_shunned(purpose))
         };
         let (shunned, mut order): (Vec<usize>, Vec<usize>) = all.partition(is_shunned);
-        if order.len() < self.needed {
-            order.extend(shunned);
-        }
+        let asked = bits(&order);
+        let is_short = |hold: &&u64| ((*hold & asked).count_ones() as usize) < self.needed;
+        let short = holds.iter().filter(is_short);
+        let short = short.fold(0, |nodes, hold| nodes | hold);
+        let is_needed = |index: &usize| order.len() < self.needed || short & bit(*index) != 0;
+        let needed: Vec<usize> = shunned.into_iter().filter(is_needed).collect();
+        order.extend(needed);
         self.warm_and_cold(order, purpose)
     }
 
@@ -263,6 +287,29 @@ impl Quorum {
         spreads
             .get(visitor)
             .map_or(self.all(), |spread| spread.nodes)
+    }
+
+    /// Takes out what is known of the hold of this visitor, and notes in `doubt` what of it may still arrive.
+    fn forget(&self, doubt: &mut Doubt) {
+        let spread = self.spreads.lock().remove(&doubt.visitor);
+        let not_after = (0..self.nodes.len()).map(|index| doubt.not_after(index));
+        doubt.not_after = not_after.collect();
+        for open in spread.iter().flat_map(|spread| &spread.open) {
+            if let Some(place) = doubt.not_after.get_mut(open.node) {
+                *place = (*place).max(open.not_after);
+            }
+        }
+    }
+
+    /// Keeps what may still arrive of a hold, for whoever frees it.
+    fn note_open(&self, visitor: &VisitorId, doubt: &Doubt) {
+        if let Some(spread) = self.spreads.lock().get_mut(visitor) {
+            let open = doubt.not_after.iter().enumerate();
+            let open = open.filter(|(_, not_after)| **not_after > 0);
+            for (node, not_after) in open {
+                spread.note(node, *not_after, false);
+            }
+        }
     }
 
     /// Says why no majority did what it was asked.
@@ -469,14 +516,38 @@ impl Quorum {
         let mut sky = self.launch(order, purpose, claim.lease, until, |_, node, by| {
             node.store.launch_acquire(claim, true, &node.voter, by)
         });
+        let mut tally = Tally::new(self.nodes.len());
         while let Some((index, answer)) = sky.next() {
-            self.hear(index, answer);
+            tally.note(index, self.hear(index, answer));
         }
-        if !self.spreads.lock().contains_key(&claim.visitor) {
-            // It was released meanwhile, maybe before this came.
-            let open: Vec<_> = nodes.iter().map(|index| (*index, 0)).collect();
-            self.undo(claim, &open, until);
+        let open = tally.open();
+        let mut spreads = self.spreads.lock();
+        if let Some(spread) = spreads.get_mut(&claim.visitor) {
+            spread.note_unknown(&open);
+            return;
         }
+        drop(spreads);
+        // It was released meanwhile, maybe before this came.
+        if let Some(leftover) = self.undo(claim, &open, until) {
+            self.leftovers.lock().push(leftover);
+        }
+    }
+
+    /// Renews what may be renewed once more. The rest is not asked for.
+    fn renew_unspent(&self, claims: &[Claim], is_spent: &[bool], until: Instant) -> Vec<Renewal> {
+        let pairs = claims.iter().zip(is_spent);
+        let unspent = pairs.filter(|(_, is_spent)| !**is_spent);
+        let unspent: Vec<Claim> = unspent.map(|(claim, _)| claim.clone()).collect();
+        let mut outcomes = self.renew(&unspent, until).into_iter();
+        let outcome = |is_spent: &bool| match is_spent {
+            true => None,
+            false => outcomes.next(),
+        };
+        let outcomes = is_spent.iter().map(outcome).collect::<Vec<_>>();
+        let spent = "it was extended as often as max_extensions allows";
+        let outcomes = outcomes.into_iter();
+        let outcomes = outcomes.map(|it| it.unwrap_or_else(|| Renewal::Unknown(spent.to_owned())));
+        outcomes.collect()
     }
 
     /// What comes of what the nodes said to one renewal.
@@ -518,7 +589,11 @@ impl Store for Quorum {
         let sent = Moment::now();
         let begun = Instant::now();
         let purpose = Purpose::Vote(&claim.visitor);
-        let (warm, cold) = self.in_order(self.all(), purpose);
+        let own = match claim.count {
+            0 => None,
+            _ => Some(self.spread(&claim.visitor)),
+        };
+        let (warm, cold) = self.in_order(self.all(), own.as_slice(), purpose);
         let mut tally = Tally::new(self.nodes.len());
         let mut sky = Sky::new(self.deadline(claim.lease, until));
         for index in &warm {
@@ -556,10 +631,16 @@ impl Store for Quorum {
             while let Some((index, answer)) = sky.next_arrived(begun) {
                 tally.note(index, self.hear(index, answer));
             }
-            let may_have = tally.may_have() | sky.bits();
+            let open = tally.open();
+            let granted = open.iter().fold(0, |bits, (index, _)| bits | bit(*index));
+            let may_have = granted | sky.bits();
             let mut spreads = self.spreads.lock();
             let spread = spreads.entry(claim.visitor.clone()).or_default();
             spread.nodes |= may_have;
+            spread.note_unknown(&open);
+            for (node, flight) in sky.aloft.iter().chain(&sky.arrived) {
+                spread.note(*node, flight.not_after(), true);
+            }
             return Ok(Attempt::Granted { sent, fence: None });
         }
         // Whoever has not answered yet may say who is in the way.
@@ -574,7 +655,9 @@ impl Store for Quorum {
         }
         if let Some(cause) = tally.lacking(self.nodes.len() - self.needed) {
             // The few that still have it are in the way of whoever comes next.
-            self.undo(claim, &open, until);
+            if let Some(leftover) = self.undo(claim, &open, until) {
+                self.note_open(&claim.visitor, &leftover);
+            }
             return Ok(Attempt::Lost(cause));
         }
         self.put_back(claim, &open, until);
@@ -588,9 +671,25 @@ impl Store for Quorum {
         let Some(lease) = claims.iter().map(|claim| claim.lease).min() else {
             return Vec::new();
         };
+        let (holds, is_spent): (Vec<u64>, Vec<bool>) = {
+            let spreads = self.spreads.lock();
+            let most = self.settings.max_extensions;
+            let of = |claim: &Claim| match spreads.get(&claim.visitor) {
+                Some(spread) => (
+                    spread.nodes,
+                    most.is_some_and(|most| spread.extensions >= most),
+                ),
+                None => (self.all(), false),
+            };
+            claims.iter().map(of).unzip()
+        };
+        if is_spent.contains(&true) {
+            return self.renew_unspent(claims, &is_spent, until);
+        }
         let mut said: Vec<SmallVec<[(usize, Renewal); 5]>> =
             claims.iter().map(|_| SmallVec::new()).collect();
-        let mut sky = self.launch_at(self.all(), Purpose::Renewal, lease, until, |_, node, by| {
+        let order = self.in_order(self.all(), &holds, Purpose::Renewal);
+        let mut sky = self.launch(order, Purpose::Renewal, lease, until, |_, node, by| {
             node.store.launch_renew(claims, &node.voter, by)
         });
         while let Some((index, answers)) = sky.next() {
@@ -598,25 +697,13 @@ impl Store for Quorum {
                 said.push((index, answer));
             }
         }
-        let most = self.settings.max_extensions;
         let mut outcomes = Vec::with_capacity(claims.len());
         for (claim, said) in claims.iter().zip(&said) {
-            let mut outcome = self.renewal_of(said);
+            let outcome = self.renewal_of(said);
             if outcome == Renewal::Renewed {
-                let extensions = {
-                    let mut spreads = self.spreads.lock();
-                    let spread = spreads.get_mut(&claim.visitor);
-                    spread.map_or(0, |spread| {
-                        spread.extensions = spread.extensions.saturating_add(1);
-                        spread.extensions
-                    })
-                };
-                if most.is_some_and(|most| extensions > most) {
-                    let reason = "it was extended as often as max_extensions allows";
-                    outcome = Renewal::Unknown(reason.to_owned());
+                if let Some(spread) = self.spreads.lock().get_mut(&claim.visitor) {
+                    spread.extensions = spread.extensions.saturating_add(1);
                 }
-            }
-            if outcome == Renewal::Renewed {
                 let gone = Renewal::Lost(LossCause::Gone);
                 let without = said.iter().filter(|(_, renewal)| *renewal == gone);
                 let without: Vec<usize> = without.map(|(index, _)| *index).collect();
@@ -631,8 +718,13 @@ impl Store for Quorum {
 
     fn release(&self, claim: &Claim, until: Instant) -> Result<Release> {
         let begun = Instant::now();
-        let spread = self.spread(&claim.visitor);
-        self.spreads.lock().remove(&claim.visitor);
+        let known = self.spreads.lock().remove(&claim.visitor);
+        let spread = known.as_ref().map_or(self.all(), |spread| spread.nodes);
+        let may_come = |index: usize| {
+            let open = known.iter().flat_map(|spread| &spread.open);
+            let mut open = open.filter(|open| open.node == index && !open.is_behind);
+            open.next().map(|open| open.not_after)
+        };
         let mut said: Vec<Option<Said>> = self.nodes.iter().map(|_| None).collect();
         let mut doubt = Doubt {
             not_after: smallvec![SETTLED; self.nodes.len()],
@@ -666,12 +758,28 @@ impl Store for Quorum {
                     done += 1;
                     Said::Granted
                 }
-                Ok(Release::NotHeld(cause)) => Said::Lacks(cause),
-                Ok(Release::Unknown { error, .. }) => Said::Unknown(0, error),
+                Ok(Release::NotHeld(cause)) => match may_come(index) {
+                    Some(not_after) => Said::Unknown(
+                        not_after,
+                        Error::Unavailable {
+                            lock: Arc::clone(&claim.name),
+                            node: node.name(),
+                            reason: "the request for it may still be on its way".to_owned(),
+                        },
+                    ),
+                    None => Said::Lacks(cause),
+                },
+                Ok(Release::Unknown { doubt, error }) => Said::Unknown(doubt.not_after(0), error),
                 Err(error) => Said::Failed(error),
             };
             match &what {
-                Said::Unknown(_, error) | Said::Failed(error) => node.shun(error),
+                Said::Unknown(not_after, error) => {
+                    node.shun(error);
+                    if let Some(place) = doubt.not_after.get_mut(index) {
+                        *place = *not_after;
+                    }
+                }
+                Said::Failed(error) => node.shun(error),
                 _ => {
                     node.pardon();
                     if let Some(place) = doubt.not_after.get_mut(index) {
@@ -750,6 +858,10 @@ impl Store for Quorum {
         }
     }
 
+    fn leftovers(&self) -> Vec<Doubt> {
+        std::mem::take(&mut *self.leftovers.lock())
+    }
+
     fn hands_over(&self) -> bool {
         false
     }
@@ -763,7 +875,7 @@ impl Store for Quorum {
     }
 
     fn withdraw(&self, doubt: &mut Doubt, until: Instant) -> Result<bool> {
-        self.spreads.lock().remove(&doubt.visitor);
+        self.forget(doubt);
         Ok(self.settle(doubt, self.settings.max_lease, until))
     }
 
@@ -772,9 +884,7 @@ impl Store for Quorum {
             return vec![self.withdraw(doubt, until)];
         }
         for doubt in doubts.iter_mut() {
-            self.spreads.lock().remove(&doubt.visitor);
-            let not_after = (0..self.nodes.len()).map(|index| doubt.not_after(index));
-            doubt.not_after = not_after.collect();
+            self.forget(doubt);
         }
         let by = self.deadline(self.settings.max_lease, until);
         // Each node at the same time, so that a silent one keeps nobody waiting but for its own time-out.
@@ -991,7 +1101,7 @@ impl Quorum {
         until: Instant,
         launch: impl Fn(usize, &'a Node, Instant) -> Flight<'a, T>,
     ) -> Sky<'a, T> {
-        let order = self.in_order(among, purpose);
+        let order = self.in_order(among, &[], purpose);
         self.launch(order, purpose, lease, until, launch)
     }
 
@@ -1152,11 +1262,6 @@ impl Tally {
         .collect()
     }
 
-    fn may_have(&self) -> u64 {
-        let open = self.open();
-        open.iter().fold(0, |bits, (index, _)| bits | bit(*index))
-    }
-
     /// Why a hold is lost, if more than `spare` nodes lack it.
     fn lacking(&self, spare: usize) -> Option<LossCause> {
         let causes: Vec<&LossCause> = self
@@ -1312,6 +1417,32 @@ fn parts_at(doubts: &[&mut Doubt], index: usize) -> Vec<(usize, Doubt)> {
     open.collect()
 }
 
+impl Spread {
+    /// Notes the nodes that did not answer a request, with its expiry.
+    fn note_unknown(&mut self, open: &[(usize, i64)]) {
+        for (node, not_after) in open.iter().filter(|(_, not_after)| *not_after > 0) {
+            self.note(*node, *not_after, false);
+        }
+    }
+
+    /// Notes that a request may still arrive at the node. The latest one counts.
+    fn note(&mut self, node: usize, not_after: i64, is_behind: bool) {
+        let mut open = self.open.iter_mut();
+        match open.find(|open| open.node == node && open.is_behind == is_behind) {
+            Some(open) => open.not_after = open.not_after.max(not_after),
+            None => self.open.push(Open {
+                node,
+                not_after,
+                is_behind,
+            }),
+        }
+    }
+}
+
+fn bits(nodes: &[usize]) -> u64 {
+    nodes.iter().fold(0, |bits, index| bits | bit(*index))
+}
+
 fn bit(index: usize) -> u64 {
     1 << (index % MOST_NODES)
 }
@@ -1331,5 +1462,86 @@ impl fmt::Debug for Quorum {
         f.debug_struct("Quorum")
             .field("nodes", &self.node())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use super::*;
+    use crate::stores::memory::{Memory, World};
+
+    const LEASE: Duration = Duration::from_secs(10);
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(2)
+    }
+
+    fn claim(visitor: &str, count: u32) -> Claim {
+        Claim {
+            kind: Kind::Reentrant,
+            name: "a".into(),
+            visitor: VisitorId::new(visitor, 1, 1),
+            count,
+            lease: LEASE,
+        }
+    }
+
+    /// Three nodes, of which the last one is held by somebody else.
+    fn with_one_taken() -> Quorum {
+        let settings = Settings {
+            node_timeout: None,
+            max_lease: LEASE,
+            max_extensions: None,
+            trusts_new_nodes: true,
+        };
+        let stores = (0..3).map(|_| {
+            let store = Memory::new(Arc::new(World::default()));
+            (Arc::new(store) as Arc<dyn Store>, Arc::new(()) as _)
+        });
+        let quorum = Quorum::new(stores.collect(), settings, soon()).unwrap();
+        let taken = quorum.nodes.last().unwrap();
+        let granted = taken.store.acquire(&claim("other", 0), soon()).unwrap();
+        assert!(matches!(granted, Attempt::Granted { .. }));
+        quorum
+    }
+
+    fn shun(quorum: &Quorum, index: usize) {
+        *quorum.nodes.get(index).unwrap().shunned.lock() = Shunned {
+            until: Some(Instant::now() + LEASE),
+            pause: LEASE,
+            reason: String::new(),
+        };
+    }
+
+    #[test]
+    fn the_nodes_of_a_hold_are_asked_however_many_others_there_are() {
+        let quorum = with_one_taken();
+        let granted = quorum.acquire(&claim("me", 0), soon()).unwrap();
+        assert!(matches!(granted, Attempt::Granted { .. }), "{granted:?}");
+        for index in 0..2 {
+            shun(&quorum, index);
+            let renewals = quorum.renew(&[claim("me", 1)], soon());
+            assert_eq!(renewals, [Renewal::Renewed]);
+            shun(&quorum, index);
+            let entered = quorum.acquire(&claim("me", 1), soon()).unwrap();
+            assert!(matches!(entered, Attempt::Granted { .. }), "{entered:?}");
+        }
+    }
+
+    #[test]
+    fn what_may_still_arrive_is_kept_until_the_hold_is_freed() {
+        let quorum = with_one_taken();
+        quorum.acquire(&claim("me", 0), soon()).unwrap();
+        let claim = claim("me", 1);
+        let late = Doubt {
+            not_after: smallvec![SETTLED, 7, SETTLED],
+            ..claim.doubt(0)
+        };
+        quorum.note_open(&claim.visitor, &late);
+        let mut doubt = claim.doubt(0);
+        quorum.forget(&mut doubt);
+        assert_eq!(doubt.not_after[..], [0, 7, 0]);
+        assert!(quorum.spreads.lock().is_empty());
     }
 }

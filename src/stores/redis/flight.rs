@@ -23,8 +23,8 @@ use super::{
 use crate::ballot::{Abstention, Identity, Voter};
 use crate::claim::{Claim, Kind, VisitorId};
 use crate::clock::Moment;
-use crate::error::Result;
-use crate::store::{Aloft, Attempt, Doubt, Flight, Holding, Release, Renewal, Store};
+use crate::error::{Error, Result};
+use crate::store::{Aloft, Attempt, Doubt, Flight, Holding, Release, Renewal, SETTLED, Store};
 
 /// A late answer may come this much after the request has expired, because our idea of the server's clock may be off.
 const LATENESS: Duration = Duration::from_millis(20);
@@ -80,11 +80,16 @@ impl<T, F: FnOnce(Result<Value, Fault>, &Copies<'_>) -> T> Aloft<T> for Flying<'
         (!wire.has_buffered()).then(|| wire.fd())
     }
 
+    fn not_after(&self) -> i64 {
+        Flying::not_after(self)
+    }
+
     fn land(mut self: Box<Self>, until: Instant) -> Option<T> {
         let Boarded {
             mut wire,
             slot,
             owed,
+            ..
         } = self.boarded.take()?;
         let mut reply = Ok(Value::Nil);
         for _ in 0..owed {
@@ -125,12 +130,23 @@ impl<T, F: FnOnce(Result<Value, Fault>, &Copies<'_>) -> T> Aloft<T> for Flying<'
     }
 }
 
+impl<F> Flying<'_, F> {
+    fn not_after(&self) -> i64 {
+        if self.tells_time {
+            self.copies.not_after
+        } else {
+            SETTLED
+        }
+    }
+}
+
 impl<F> Drop for Flying<'_, F> {
     fn drop(&mut self) {
         if let Some(Boarded { wire, owed, .. }) = self.boarded.take() {
             let pool = &self.alone.node.pool;
             let owed = owed + 1 + u32::from(self.copies.replication.is_some());
-            pool.leave(wire, owed, self.visitor.clone(), self.until + LATENESS);
+            let until = self.until + LATENESS;
+            pool.leave(wire, owed, self.visitor.clone(), self.not_after(), until);
         }
     }
 }
@@ -407,6 +423,7 @@ impl<'a> Alone<'a> {
             Ok(boarded) => boarded,
             Err(fault) => return Flight::Landed(Err(self.error(&claim.name, fault))),
         };
+        let not_after = boarded.not_after;
         let channel = keys::channel(&claim.name);
         let request = Request {
             script: &self.scripts.of(claim.kind).release,
@@ -419,9 +436,19 @@ impl<'a> Alone<'a> {
         };
         let channel = Arc::clone(&channel);
         self.launch(boarded, &request, until, move |reply, _| match reply {
-            Ok(reply) => self
-                .release_of(claim, &channel, &reply)
-                .map_err(|fault| self.error(&claim.name, fault)),
+            Ok(reply) => match self.release_of(claim, &channel, &reply) {
+                // It is not there yet.
+                Ok(Release::NotHeld(_)) if not_after != SETTLED => Ok(Release::Unknown {
+                    doubt: claim.doubt(not_after),
+                    error: Error::Unavailable {
+                        lock: Arc::clone(&claim.name),
+                        node: self.node.name(),
+                        reason: "an earlier request of this hold may still be on its way"
+                            .to_owned(),
+                    },
+                }),
+                release => release.map_err(|fault| self.error(&claim.name, fault)),
+            },
             Err(Fault::Server(text)) if lacks_script(&text) => self.release(claim, until),
             Err(Fault::NoReply { reason, .. }) => Ok(Release::Unknown {
                 doubt: claim.doubt(0),
@@ -438,6 +465,7 @@ impl<'a> Alone<'a> {
         };
         // Behind the request in doubt on the same connection it comes after it.
         let is_behind = boarded.owed > 0;
+        let not_after = boarded.not_after;
         let channel = keys::channel(&doubt.name);
         let name = Arc::clone(&doubt.name);
         let visitor = doubt.visitor.clone();
@@ -451,7 +479,7 @@ impl<'a> Alone<'a> {
             replication: None,
         };
         self.launch(boarded, &request, until, move |reply, _| match reply {
-            Ok(Value::Int(now)) => Ok(is_behind || now > doubt.not_after(0)),
+            Ok(Value::Int(now)) => Ok(is_behind || now > doubt.not_after(0).max(not_after)),
             Ok(reply) => Err(self.unexpected(&doubt.name, &reply)),
             Err(Fault::Server(text)) if lacks_script(&text) => self.withdraw(&mut doubt, until),
             Err(fault) => Err(self.error(&doubt.name, fault)),

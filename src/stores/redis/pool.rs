@@ -13,6 +13,7 @@ use super::route::Route;
 use super::scripts::Script;
 use super::wire::{Fault, Wire};
 use crate::claim::VisitorId;
+use crate::store::SETTLED;
 use crate::stores::slots::{Slot, Slots};
 use crate::sync::Mutex;
 
@@ -22,6 +23,8 @@ pub(super) struct Pool {
     idle: Mutex<Vec<Wire>>,
     /// The connections on which somebody did not wait for the answer.
     late: Mutex<Vec<Late>>,
+    /// The requests whose connection was closed before they were answered, as long as they may still arrive.
+    lost: Mutex<Vec<Lost>>,
     route: Arc<dyn Route>,
     /// Whether EVALSHA was found to be switched off on this node.
     evalsha_is_off: AtomicBool,
@@ -38,7 +41,22 @@ pub(super) struct Boarded {
     pub(super) slot: Slot,
     /// How many answers to earlier requests of the same visitor come first.
     pub(super) owed: u32,
+    /// An earlier request of the same visitor, on a connection that is closed, may arrive up to this time of the server's
+    /// clock, in ms; [`SETTLED`] if there is none.
+    pub(super) not_after: i64,
 }
+
+/// A request that may arrive after those behind it, which go on other connections.
+struct Lost {
+    visitor: VisitorId,
+    /// The server refuses it after this time of its clock.
+    not_after: i64,
+    /// By then it has been refused.
+    until: Instant,
+}
+
+/// How much later than by our clock a request may expire by the server's.
+const EXPIRY_SLACK: Duration = Duration::from_secs(1);
 
 /// A connection that still owes answers.
 struct Late {
@@ -46,6 +64,8 @@ struct Late {
     owed: u32,
     /// Whose requests they answer.
     visitor: VisitorId,
+    /// The server refuses the last of them after this time of its clock, in ms.
+    not_after: i64,
     /// After this time it is closed.
     until: Instant,
 }
@@ -58,6 +78,7 @@ impl Pool {
             slots,
             idle: Mutex::default(),
             late: Mutex::default(),
+            lost: Mutex::default(),
             route,
             evalsha_is_off: AtomicBool::new(false),
             serves_a_quorum: AtomicBool::new(false),
@@ -161,14 +182,26 @@ impl Pool {
             let at = late.iter().position(|late| late.visitor == *visitor);
             at.map(|at| late.swap_remove(at))
         };
+        let mut not_after = SETTLED;
         let (wire, owed) = match late {
             Some(late) => (late.wire, late.owed),
-            None => match self.pop_rather(are_right) {
-                Some(wire) => (wire, 0),
-                None => (self.route.connect(until)?, 0),
-            },
+            None => {
+                let lost = self.lost.lock();
+                let mine = lost.iter().filter(|lost| lost.visitor == *visitor);
+                not_after = mine.map(|lost| lost.not_after).max().unwrap_or(SETTLED);
+                drop(lost);
+                match self.pop_rather(are_right) {
+                    Some(wire) => (wire, 0),
+                    None => (self.route.connect(until)?, 0),
+                }
+            }
         };
-        Ok(Boarded { wire, slot, owed })
+        Ok(Boarded {
+            wire,
+            slot,
+            owed,
+            not_after,
+        })
     }
 
     /// Takes a connection back after `reply`, unless that leaves its state in doubt.
@@ -181,15 +214,25 @@ impl Pool {
     }
 
     /// Takes a connection back that owes answers to requests of `visitor`, until `until`.
-    pub(super) fn leave(&self, wire: Wire, owed: u32, visitor: VisitorId, until: Instant) {
+    pub(super) fn leave(
+        &self,
+        wire: Wire,
+        owed: u32,
+        visitor: VisitorId,
+        not_after: i64,
+        until: Instant,
+    ) {
         let mut late = self.late.lock();
         if self.keeps() {
             late.push(Late {
                 wire,
                 owed,
                 visitor,
+                not_after,
                 until,
             });
+        } else {
+            self.note_lost(visitor, not_after, until);
         }
     }
 
@@ -231,8 +274,28 @@ impl Pool {
             }
             true
         });
-        let sound = settled.filter(|late| late.owed == 0).map(|late| late.wire);
-        self.idle.lock().extend(sound);
+        let mut idle = self.idle.lock();
+        for late in settled {
+            if late.owed == 0 {
+                idle.push(late.wire);
+            } else {
+                self.note_lost(late.visitor, late.not_after, late.until);
+            }
+        }
+    }
+
+    /// Notes that nobody will read the answer to a request, which may still arrive at the server.
+    fn note_lost(&self, visitor: VisitorId, not_after: i64, until: Instant) {
+        if not_after != SETTLED {
+            let mut lost = self.lost.lock();
+            let now = Instant::now();
+            lost.retain(|lost| now < lost.until);
+            lost.push(Lost {
+                visitor,
+                not_after,
+                until: until + EXPIRY_SLACK,
+            });
+        }
     }
 
     /// Runs `talk` on a connection. After a fault that leaves its state in doubt the connection is closed.

@@ -87,3 +87,61 @@ fn one_slow_node_does_not_slow_the_others_down() {
     assert!(slowed[50] < ms(40), "{slowed:?}");
     eventually(SLACK, "nothing is left", || kept(&servers, "a") == 0);
 }
+
+#[test]
+fn a_release_that_overtakes_its_acquisition_is_followed_by_another() {
+    let servers = servers(3);
+    let slow = Proxy::to(servers[2].addr());
+    let urls = [servers[0].url(), servers[1].url(), slow.url()];
+    let redlock = builder_at(urls).build().unwrap();
+    let other = super::redlock(&servers).lock("a");
+    // The answer was on its way for long, so the server's clock is taken for being ahead by as much.
+    let told = || {
+        servers[0].freeze();
+        let rule = slow.next(
+            1,
+            Some(b"$1\r\nw\r\n"),
+            Fault::DelayRequest(NODE_TIMEOUT - ms(100)),
+        );
+        let lock = redlock.lock("w");
+        let granted = lock.try_lock();
+        servers[0].thaw();
+        let is_told = matches!(granted, Ok(true)) && rule.hits() == 1;
+        if granted.unwrap_or(false) {
+            lock.unlock().unwrap();
+        }
+        rule.lift();
+        is_told
+    };
+    let mut overtaken = 0;
+    for _ in 0..8 {
+        if !told() {
+            continue;
+        }
+        // The frozen one is left alone for a while.
+        thread::sleep(ms(1500));
+        eventually(SLACK, "nothing is left", || kept(&servers, "w") == 0);
+        let held = slow.next(1, Some(KEY), Fault::Hold);
+        let lock = redlock.lock("a");
+        assert!(lock.try_lock_for(SLACK).unwrap());
+        if held.hits() != 1 {
+            held.lift();
+            lock.unlock().unwrap();
+            continue;
+        }
+        thread::sleep(NODE_TIMEOUT + ms(30));
+        lock.unlock().unwrap();
+        held.release();
+        overtaken += usize::from((0..20).any(|_| {
+            thread::sleep(ms(1));
+            servers[2].int(&["EXISTS", "a"]) == 1
+        }));
+        eventually(SLACK, "nothing is left", || kept(&servers, "a") == 0);
+        assert!(other.try_lock_for(SLACK).unwrap());
+        other.unlock().unwrap();
+        if overtaken > 0 {
+            return;
+        }
+    }
+    println!("the machine was too busy for it");
+}
