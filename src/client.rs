@@ -401,7 +401,8 @@ impl Builder {
     /// Sets what is called when a hold of this client is lost.
     ///
     /// It runs on a thread of its own, with no lock of this library held; a panic in it is contained, and a slow one
-    /// delays only the next call. Defaults to nothing.
+    /// delays only the next call. After the end of the client it is called no more, see [`Client::shutdown`]. Defaults to
+    /// nothing.
     pub fn on_lost(mut self, hook: impl Fn(&Loss) + Send + Sync + 'static) -> Builder {
         self.on_lost = Some(Arc::new(hook));
         self

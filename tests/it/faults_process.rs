@@ -901,7 +901,7 @@ fn holder_that_listens() {
 ///
 /// The limits on processes do not bind root, and a cgroup is not everywhere ours to make.
 #[cfg(target_os = "linux")]
-fn forbid_threads() {
+pub(crate) fn forbid_threads() {
     let pages = fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
     let maximum = getrlimit(Resource::As).maximum;
@@ -916,7 +916,7 @@ fn forbid_threads() {
 }
 
 #[cfg(target_os = "linux")]
-fn allow_threads() {
+pub(crate) fn allow_threads() {
     let maximum = getrlimit(Resource::As).maximum;
     let limit = Rlimit {
         current: maximum,

@@ -32,6 +32,8 @@ pub(crate) fn play(role: &str) -> bool {
     match role {
         #[cfg(feature = "test-util")]
         "holder of an hour" => holder_of_an_hour(),
+        #[cfg(target_os = "linux")]
+        "holder without room for a thread" => holder_without_room_for_a_thread(),
         "client with a slow hook" => client_with_a_slow_hook(),
         _ => return false,
     }
@@ -257,6 +259,42 @@ fn holder_of_an_hour() {
         assert!(free, "{name} is free as soon as the server can be told");
         other.lock(name).unlock().unwrap();
     }
+    say("done");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_release_in_doubt_waits_for_room_for_its_thread() {
+    let server = RedisServer::start();
+    let role = "holder without room for a thread";
+    let mut child = Child::spawn(role, &[("URL", &server.url())]);
+    assert!(child.wait(CHILD).success());
+    assert!(child.said().contains(&"done".to_owned()));
+}
+
+#[cfg(target_os = "linux")]
+fn holder_without_room_for_a_thread() {
+    use crate::faults_process::{allow_threads, forbid_threads};
+    let server = redis::Client::open(arg("URL")).unwrap();
+    let mut server = server.get_connection().unwrap();
+    let mut call = |words: &[&str]| {
+        let (name, rest) = words.split_first().unwrap();
+        redis::cmd(name)
+            .arg(rest)
+            .query::<redis::Value>(&mut server)
+    };
+    let client = quick().open(&arg("URL")).unwrap();
+    let lock = client.lock("orders").with_lease_time(LONG);
+    lock.lock().unwrap();
+    call(&["CLIENT", "PAUSE", "10000", "WRITE"]).unwrap();
+    forbid_threads();
+    lock.unlock().unwrap_err();
+    call(&["CLIENT", "UNPAUSE"]).unwrap();
+    thread::sleep(ms(300));
+    let stands = || client.lock("orders").is_locked().unwrap();
+    assert!(stands(), "nobody is there to release it");
+    allow_threads();
+    eventually(SLACK, "it is released when there is room", || !stands());
     say("done");
 }
 
