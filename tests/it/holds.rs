@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Builder, Client, Error, Guard, Lock, LossCause, MultiLock, Redlock};
 
+#[cfg(any(feature = "test-util", target_os = "linux"))]
+use crate::kit::child::arg;
 use crate::kit::child::say;
 use crate::kit::{Child, End, Fault, Proxy, RedisServer, eventually, ms};
 use crate::oracles::{
@@ -224,7 +226,7 @@ fn a_release_in_doubt_is_sent_as_long_as_the_lease_may_last() {
 #[cfg(feature = "test-util")]
 fn holder_of_an_hour() {
     use std::net::ToSocketAddrs;
-    let url = crate::kit::child::arg("URL");
+    let url = arg("URL");
     let address = url.trim_start_matches("redis://").to_socket_addrs();
     let proxy = Proxy::to(address.unwrap().next().unwrap());
     let hour = Duration::from_secs(3600);
