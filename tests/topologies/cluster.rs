@@ -1,6 +1,7 @@
 //! Locks in a Redis Cluster: F39 to F41 of the catalogue, and where the unlock messages go.
 
 use std::net::TcpListener;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use redlatch::{Builder, Client, Error, HealthWarning, LossCause};
 
 use crate::bed::{AGREEMENT, Access, Cluster, Guide};
-use crate::kit::{Monitor, RedisServer, eventually, free_port, ms};
+use crate::kit::{Monitor, Proxy, RedisServer, eventually, free_port, ms};
 use crate::place::{
     Grants, KEPT, LEASE, SLACK, all_works, channel, hand_over, is_renewed, is_woken, timed,
 };
@@ -116,7 +117,7 @@ fn nodes_that_do_not_answer_are_asked_behind_those_that_did() {
     all_works(&lock);
     guide.tell(second.addr(), &silent_at);
     first.kill();
-    assert!(lock.try_lock().unwrap(), "it takes one call");
+    assert!(lock.try_lock_for(AGREEMENT).unwrap());
     assert_eq!(second.int(&["EXISTS", "orders"]), 1);
     lock.unlock().unwrap();
     let asked = silent.iter().filter(|it| {
@@ -141,6 +142,69 @@ fn a_node_that_does_not_know_its_host_is_where_it_was_asked() {
         assert_eq!(server.int(&["EXISTS", "foo"]), 1);
         lock.unlock().unwrap();
     }
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_pool_that_is_used_up_says_nothing_of_its_node() {
+    let server = RedisServer::start();
+    let guide = Guide::start();
+    guide.tell(server.addr(), &[]);
+    let client = Client::builder().pool_size(1).cluster([guide.url()]);
+    let client = client.unwrap();
+    all_works(&client.lock("orders"));
+    let asked = guide.asked();
+    server.cmd(&["CLIENT", "PAUSE", "1000", "ALL"]);
+    thread::scope(|scope| {
+        let slow = scope.spawn(|| client.lock("orders").guard().unwrap().unlock().unwrap());
+        thread::sleep(ms(100));
+        let error = client.lock("others").try_lock_for(ms(100)).unwrap_err();
+        assert!(matches!(error, Error::Exhausted { .. }), "{error}");
+        slow.join().unwrap();
+    });
+    all_works(&client.lock("orders"));
+    assert_eq!(guide.asked(), asked, "nobody had a reason to doubt the map");
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn what_is_in_doubt_on_one_shard_does_not_wait_for_another() {
+    let servers = [RedisServer::start(), RedisServer::start()];
+    let proxies = [0, 1].map(|at| Proxy::to(servers[at].addr()));
+    let guide = Guide::start();
+    guide.tell_halves(proxies[0].addr(), proxies[1].addr());
+    let open = || {
+        Client::builder()
+            .command_timeout(ms(1000))
+            .watchdog_timeout(LONG)
+    };
+    let client = open().cluster([guide.url()]).unwrap();
+    // Their slots are 5061 and 12182.
+    let here = (0..8).map(|at| client.lock(&format!("a{at}{{bar}}")));
+    let here: Vec<_> = here.collect();
+    let there = client.lock("foo");
+    there.lock().unwrap();
+    let are_held = Barrier::new(here.len());
+    thread::scope(|scope| {
+        for lock in &here {
+            let (proxy, are_held) = (&proxies[0], &are_held);
+            scope.spawn(move || {
+                lock.lock().unwrap();
+                are_held.wait();
+                proxy.black_hole();
+                lock.unlock().unwrap_err();
+            });
+        }
+    });
+    // Its release is lost as well, on a shard that answers again at once.
+    proxies[1].black_hole();
+    there.unlock().unwrap_err();
+    proxies[1].heal();
+    let other = open().cluster([guide.url()]).unwrap().lock("foo");
+    let (took, is_free) = timed(|| other.try_lock_for(LONG / 2).unwrap());
+    assert!(is_free);
+    assert!(took < SLACK * 2, "{took:?}");
+    other.unlock().unwrap();
 }
 
 #[test]

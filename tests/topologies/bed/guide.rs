@@ -5,16 +5,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::puppet::{Puppet, array, bulk, list};
 
-/// Answers CLUSTER SLOTS with one master for all slots and its replicas; drop cuts its connections.
+/// Answers CLUSTER SLOTS with any masters and replicas; drop cuts its connections.
 pub struct Guide {
     puppet: Puppet,
     map: Arc<Mutex<Map>>,
 }
 
+const LAST_SLOT: u16 = 16383;
+
+/// What it calls the host of a node, and its port.
+fn place(node: SocketAddr) -> (String, u16) {
+    (node.ip().to_string(), node.port())
+}
+
+/// The first slot, the last one, and the nodes that have them, the master first: what their hosts are called, and their
+/// ports.
+type Range = (u16, u16, Vec<(String, u16)>);
+
 #[derive(Default)]
 struct Map {
-    /// What it calls the hosts of the nodes, and their ports; the first one is the master.
-    nodes: Vec<(String, u16)>,
+    ranges: Vec<Range>,
+    /// How often it was asked for them.
+    asked: usize,
     /// The slot of all keys, and where it sends requests for them.
     target: (u16, String, u16),
 }
@@ -25,7 +37,7 @@ impl Guide {
         let map: Arc<Mutex<Map>> = Arc::default();
         let told = Arc::clone(&map);
         let puppet = Puppet::start(move |words| {
-            let map = told.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut map = told.lock().unwrap_or_else(PoisonError::into_inner);
             map.reply(words)
         });
         Guide { puppet, map }
@@ -44,15 +56,29 @@ impl Guide {
     /// Tells of this master from now on, and of these replicas of it.
     pub fn tell(&self, master: SocketAddr, replicas: &[SocketAddr]) {
         let nodes = [&[master], replicas].concat();
-        let place = |node: &SocketAddr| (node.ip().to_string(), node.port());
-        self.map().nodes = nodes.iter().map(place).collect();
+        self.map().ranges = vec![(0, LAST_SLOT, nodes.into_iter().map(place).collect())];
+    }
+
+    /// Tells from now on that the first master has the lower half of the slots, and the second one the upper half.
+    pub fn tell_halves(&self, first: SocketAddr, second: SocketAddr) {
+        let middle = LAST_SLOT / 2;
+        self.map().ranges = vec![
+            (0, middle, vec![place(first)]),
+            (middle + 1, LAST_SLOT, vec![place(second)]),
+        ];
+    }
+
+    /// How often it was asked for the map.
+    pub fn asked(&self) -> usize {
+        self.map().asked
     }
 
     /// Tells from now on that it is the master itself, on a host called so, and redirects requests for keys of this slot
     /// to this port of that host.
     pub fn redirect(&self, slot: u16, host: &str, port: u16) {
         let mut map = self.map();
-        map.nodes = vec![(host.to_owned(), self.addr().port())];
+        let itself = (host.to_owned(), self.addr().port());
+        map.ranges = vec![(0, LAST_SLOT, vec![itself])];
         map.target = (slot, host.to_owned(), port);
     }
 
@@ -62,13 +88,17 @@ impl Guide {
 }
 
 impl Map {
-    fn reply(&self, words: &[String]) -> String {
+    fn reply(&mut self, words: &[String]) -> String {
         let node = |(host, port): &(String, u16)| list(&[bulk(host), format!(":{port}\r\n")]);
         match &*words[0].to_ascii_lowercase() {
             "cluster" => {
-                let slots = [":0\r\n", ":16383\r\n"].map(str::to_owned);
-                let nodes = self.nodes.iter().map(node);
-                list(&[list(&slots.into_iter().chain(nodes).collect::<Vec<_>>())])
+                self.asked += 1;
+                let range = |(first, last, nodes): &Range| {
+                    let slots = [first, last].map(|slot| format!(":{slot}\r\n"));
+                    let nodes = nodes.iter().map(node);
+                    list(&slots.into_iter().chain(nodes).collect::<Vec<_>>())
+                };
+                list(&self.ranges.iter().map(range).collect::<Vec<_>>())
             }
             "time" => array(&["1700000000", "0"]),
             "pubsub" => "-ERR unknown subcommand\r\n".to_owned(),
