@@ -1,5 +1,5 @@
 //! Where the laws are tried: in memory, on a Redis server, there with TLS and with no more rights than are needed, as
-//! token locks, on a quorum of servers, in a database.
+//! token locks, on a quorum of servers in both layouts, in a database.
 
 use std::time::Duration;
 
@@ -18,6 +18,8 @@ pub(crate) struct Place {
     /// The servers of a quorum.
     quorum: Vec<RedisServer>,
     has_token_locks: bool,
+    /// Whether the quorum has the layout of the Redis documentation.
+    is_canonical: bool,
 }
 
 /// Where the locks of one process come from.
@@ -51,6 +53,7 @@ impl Place {
             first: Default::default(),
             quorum: Vec::new(),
             has_token_locks: false,
+            is_canonical: false,
         }
     }
 
@@ -60,6 +63,7 @@ impl Place {
             first: Default::default(),
             quorum: Vec::new(),
             has_token_locks: false,
+            is_canonical: false,
         }
     }
 
@@ -98,6 +102,13 @@ impl Place {
         Place {
             quorum: (0..3).map(|_| RedisServer::start()).collect(),
             ..Place::memory()
+        }
+    }
+
+    pub(crate) fn canonical() -> Place {
+        Place {
+            is_canonical: true,
+            ..Place::redlock()
         }
     }
 
@@ -157,6 +168,11 @@ impl Place {
             .max_lease(Duration::from_secs(365 * 24 * 60 * 60))
             .watchdog_timeout(settings.watchdog_timeout.unwrap_or(Duration::from_secs(30)))
             .trust_new_nodes();
+        let builder = if self.is_canonical {
+            builder.canonical()
+        } else {
+            builder
+        };
         let builder = match settings.on_lost {
             Some(hook) => builder.on_lost(hook),
             None => builder,
@@ -185,6 +201,7 @@ macro_rules! laws {
         laws! { @redis $($law)* $($more)* }
         laws! { @rights $($law)* $($more)* }
         laws! { @redlock $($law)* $($more)* }
+        laws! { @canonical $($law)* }
         laws! { @token_in_memory $($law)* }
         laws! { @token $($law)* }
         #[cfg(feature = "tls")]

@@ -3,8 +3,8 @@
 //! Three nodes, two clients, one lock, all times in ticks. A client sends its acquire to all nodes, holds the lock when
 //! enough of them said yes, extends the hold as often as it likes, and releases on all nodes whenever it likes; each
 //! of this may take any time, also in the middle. Messages are lost, delayed and reordered in every run. A run also
-//! has up to two mishaps at any instant: a node restarts with its keys or without, a clock jumps, requests arrive when
-//! their hold has ended. Times are kept relative to now, so the runs have no end and yet finitely many states.
+//! has up to two mishaps at any instant: a node restarts with its keys or without, or a server without them takes over in
+//! its place; its keys are flushed; a clock jumps; requests arrive when their hold has ended. Times are kept relative to now, so the runs have no end and yet finitely many states.
 //!
 //! The rules are those of the library. Where it could go by stricter ones, the model goes by the weakest: a restarted
 //! node is back one lease after its restart, not after its discovery; a node has restarted as soon as it has crashed; a
@@ -149,6 +149,12 @@ fn a_node_which_restarts_empty_at_once_breaks_exclusion() {
         ..Rules::default()
     };
     breaks(rules, &[Mishap::Emptied]);
+}
+
+/// No promise is made here: one node which loses a key while it keeps its vote is enough.
+#[test]
+fn a_node_which_is_flushed_and_goes_on_voting_breaks_exclusion() {
+    breaks(Rules::default(), &[Mishap::Flushed]);
 }
 
 #[test]

@@ -65,8 +65,10 @@ pub(crate) enum GiveBack {
 /// What can happen to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mishap {
-    /// It crashes and restarts without its keys.
+    /// It crashes and restarts without its keys, or another server takes over there that lacks them.
     Emptied,
+    /// It loses its keys and nobody learns of it: they are flushed, evicted or deleted.
+    Flushed,
     /// It crashes and restarts with its keys.
     Restarted,
     /// Its clock jumps by as many ticks.
@@ -461,6 +463,10 @@ impl Quorum {
             Mishap::Emptied => {
                 node.key = None;
                 node.away = self.rules.away;
+            }
+            Mishap::Flushed => {
+                node.key = None;
+                return node;
             }
             Mishap::Restarted | Mishap::Late => {}
         }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Builder, Client, Error, Lock, LossCause};
+use redlatch::{Builder, Client, Error, Lock, LossCause, Redlock};
 
 use crate::bed::sentinels::NAME;
 use crate::bed::{AGREEMENT, Liar, Sentinels};
@@ -612,4 +612,55 @@ fn settings_that_cannot_be_used_are_refused() {
         let error = refused.unwrap_err();
         assert!(matches!(error, Error::InvalidConfig { .. }), "{error:?}");
     }
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_node_of_a_quorum_that_fails_over_costs_nothing_and_waits_for_its_vote() {
+    const MAX_LEASE: Duration = ms(6000);
+    let set = Sentinels::start();
+    let others = [RedisServer::start(), RedisServer::start()];
+    let plain = others
+        .iter()
+        .map(|server| Client::open(&server.url()).unwrap());
+    let redlock = Redlock::builder()
+        .nodes(plain.chain([client(&set, LEASE)]))
+        .max_lease(MAX_LEASE)
+        .node_timeout(ms(500))
+        .trust_new_nodes()
+        .build()
+        .unwrap();
+    let lock = redlock.lock("a");
+    let held = redlock.lock("held").guard().unwrap();
+    let old = set.master();
+    eventually(SLACK, "the node has it", || {
+        set.nodes[old].int(&["EXISTS", "held"]) == 1
+    });
+    set.nodes[old].kill();
+    for _ in 0..5 {
+        assert!(lock.try_lock_for(SLACK).unwrap(), "two of three are there");
+        lock.unlock().unwrap();
+    }
+    set.wait_for_master_after(old);
+    assert!(held.is_valid());
+    held.unlock().unwrap();
+    // From here on the new master would have to vote, which it has not been asked for yet, or not long ago.
+    let seen = Instant::now();
+    others[0].freeze();
+    let mut told = false;
+    loop {
+        match lock.try_lock() {
+            Ok(granted) if granted => break,
+            Ok(_) => {}
+            Err(error) => {
+                assert!(matches!(error, Error::NoQuorum { .. }), "{error}");
+                told |= error.to_string().contains("no vote");
+            }
+        }
+        assert!(seen.elapsed() < MAX_LEASE + AGREEMENT);
+        thread::sleep(ms(20));
+    }
+    assert!(told, "it was granted after {:?}", seen.elapsed());
+    lock.unlock().unwrap();
+    others[0].thaw();
 }
