@@ -11,6 +11,7 @@ mod place;
 
 mod acl;
 mod api;
+mod borrowed_servers;
 mod chaos;
 mod children;
 mod crowd;

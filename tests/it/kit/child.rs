@@ -34,6 +34,7 @@ impl Child {
             .stdout(Stdio::piped())
             .spawn()
             .expect("this binary can be started again");
+        super::keeper::keep(&process);
         let stdout = process.stdout.take().expect("a piped stdout");
         let (sender, lines) = mpsc::channel();
         thread::spawn(move || {
@@ -103,6 +104,7 @@ impl Child {
     pub fn kill(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+        super::keeper::drop(self.process.id());
     }
 
     /// Closes the child's stdin and waits until it ends by itself; panics after `limit`.

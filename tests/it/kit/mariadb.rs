@@ -2,10 +2,14 @@
 //!
 //! A shell stands between: it ends the server, and removes its directory, as soon as this process has ended or lets go,
 //! however it ended. So one server can serve all tests of a process.
+//!
+//! Others on the machine get nothing from it: it does not run as root, its administrator comes by the socket alone, and
+//! who comes by TCP needs a password of this process and has the databases of the tests, no files.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,9 +25,17 @@ use super::{free_port, ms};
 
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// The user that all tests may be, and its password.
+/// The user that clients are, by TCP, with all rights to the databases of tests and hardly any other.
 pub const USER: &str = "redlatch";
-pub const PASSWORD: &str = "canary-3c5f";
+
+/// The user that may do everything, by the socket.
+const ADMIN: &str = "admin";
+
+/// The password of both, of this process alone.
+pub fn password() -> &'static str {
+    static PASSWORD: OnceLock<String> = OnceLock::new();
+    PASSWORD.get_or_init(|| format!("canary-{}", uuid::Uuid::new_v4().simple()))
+}
 
 /// A server of its own directory, port and socket, ended by drop.
 pub struct MariaDb {
@@ -77,11 +89,33 @@ impl MariaDb {
     }
 
     fn install(&self) {
+        for name in ["files", "tmp"] {
+            fs::create_dir(self.dir.join(name)).expect("the temporary directory can be written");
+        }
+        fs::write(
+            self.dir.join("init.sql"),
+            format!(
+                "CREATE USER IF NOT EXISTS '{ADMIN}'@'localhost' IDENTIFIED BY '{password}';\n\
+                 GRANT ALL PRIVILEGES ON *.* TO '{ADMIN}'@'localhost' WITH GRANT OPTION;\n\
+                 CREATE USER IF NOT EXISTS '{USER}'@'127.0.0.1' IDENTIFIED BY '{password}';\n\
+                 GRANT ALL PRIVILEGES ON `t%`.* TO '{USER}'@'127.0.0.1';\n\
+                 GRANT PROCESS ON *.* TO '{USER}'@'127.0.0.1';\n",
+                password = password()
+            ),
+        )
+        .expect("the temporary directory can be written");
+        if let Some(owner) = owner() {
+            for name in ["", "files", "tmp", "init.sql"] {
+                chown(self.dir.join(name), Some(id(owner)), None).expect("root may do so");
+            }
+        }
         let output = Command::new("mariadb-install-db")
-            .args(["--no-defaults", "--auth-root-authentication-method=normal"])
+            .args(["--no-defaults", "--auth-root-authentication-method=socket"])
             .args(["--skip-test-db", "--skip-name-resolve"])
             .arg(format!("--datadir={}", self.data().display()))
             .args(user_argument())
+            // A server that starts removes the temporary tables of others that it finds.
+            .env("TMPDIR", self.dir.join("tmp"))
             .stdin(Stdio::null())
             .output()
             .unwrap_or_else(|error| {
@@ -93,14 +127,10 @@ impl MariaDb {
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr)
         );
-        fs::write(
-            self.dir.join("init.sql"),
-            format!(
-                "CREATE USER IF NOT EXISTS '{USER}'@'%' IDENTIFIED BY '{PASSWORD}';\n\
-                 GRANT ALL PRIVILEGES ON *.* TO '{USER}'@'%' WITH GRANT OPTION;\n"
-            ),
-        )
-        .expect("the temporary directory can be written");
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.dir.join("socket")
     }
 
     fn data(&self) -> PathBuf {
@@ -132,11 +162,16 @@ impl MariaDb {
             .arg(server)
             .arg("--no-defaults")
             .arg(format!("--datadir={}", self.data().display()))
-            .arg(format!("--socket={}", self.dir.join("socket").display()))
+            .arg(format!("--socket={}", self.socket().display()))
+            .arg(format!("--tmpdir={}", self.dir.join("tmp").display()))
             .arg(format!("--pid-file={}", self.dir.join("pid").display()))
             .arg(format!(
                 "--init-file={}",
                 self.dir.join("init.sql").display()
+            ))
+            .arg(format!(
+                "--secure-file-priv={}",
+                self.dir.join("files").display()
             ))
             .arg(format!("--port={}", self.port))
             .args([
@@ -206,11 +241,9 @@ impl MariaDb {
 
     fn options(&self, database: Option<&str>) -> OptsBuilder {
         OptsBuilder::new()
-            .ip_or_hostname(Some("127.0.0.1"))
-            .tcp_port(self.port)
-            .prefer_socket(false)
-            .user(Some(USER))
-            .pass(Some(PASSWORD))
+            .socket(Some(self.socket().display().to_string()))
+            .user(Some(ADMIN))
+            .pass(Some(password()))
             .db_name(database)
             .tcp_connect_timeout(Some(ms(5000)))
             .read_timeout(Some(ms(60_000)))
@@ -299,11 +332,29 @@ impl Drop for MariaDb {
     }
 }
 
-/// mariadbd refuses to run as root unless it is told so.
-fn user_argument() -> Option<String> {
+/// As whom the server runs if this process is root.
+fn owner() -> Option<&'static str> {
+    let is_there = |user: &&str| {
+        Command::new("id")
+            .arg(user)
+            .output()
+            .is_ok_and(|output| output.status.success())
+    };
     rustix::process::geteuid()
         .is_root()
-        .then(|| "--user=root".to_owned())
+        .then(|| ["mysql"].into_iter().find(is_there).unwrap_or("nobody"))
+}
+
+/// The number of a user.
+fn id(user: &str) -> u32 {
+    let output = Command::new("id").args(["-u", user]).output();
+    let output = output.expect("the program `id`").stdout;
+    let number = String::from_utf8_lossy(&output);
+    number.trim().parse().expect("a user of this machine")
+}
+
+fn user_argument() -> Option<String> {
+    owner().map(|owner| format!("--user={owner}"))
 }
 
 /// One database, dropped with its last test.
@@ -315,7 +366,7 @@ pub struct Database<'a> {
 impl Database<'_> {
     /// The URL to give to a client.
     pub fn url(&self) -> String {
-        self.url_of(USER, PASSWORD)
+        self.url_of(USER, password())
     }
 
     /// The URL for another user.
@@ -329,7 +380,13 @@ impl Database<'_> {
 
     /// The URL for a user that may do everything.
     pub fn admin_url(&self) -> String {
-        self.url()
+        let socket = self.server.socket();
+        format!(
+            "mysql://{ADMIN}:{}@localhost/{}?socket={}",
+            password(),
+            self.name,
+            socket.display()
+        )
     }
 
     /// A connection of the test's own.

@@ -19,6 +19,7 @@ pub mod child;
 pub mod clock;
 mod frames;
 pub mod history;
+pub mod keeper;
 #[cfg(feature = "mysql")]
 pub mod mariadb;
 pub mod monitor;
@@ -63,6 +64,23 @@ fn freeze(process: &std::process::Child) {
     let pid = Pid::from_child(process);
     kill_process(pid, Signal::STOP).expect("a child can be signalled");
     waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED).expect("the child has not ended");
+}
+
+/// Whether a process lives, be it a child of this one or not; a zombie does not.
+pub fn runs(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    match stat {
+        // The state stands behind the name, which stands in parentheses.
+        Ok(stat) => !stat
+            .rsplit(") ")
+            .next()
+            .is_some_and(|rest| rest.starts_with('Z')),
+        Err(_) if cfg!(target_os = "linux") => false,
+        Err(_) => i32::try_from(pid)
+            .ok()
+            .and_then(Pid::from_raw)
+            .is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok()),
+    }
 }
 
 /// Lets a frozen child process go on.

@@ -355,6 +355,44 @@ fn entry() {
             child::say(&format!("heard {line}"));
         }
     }
+    if child::role().as_deref() == Some("lends servers") {
+        let server = RedisServer::start();
+        let child = Child::spawn_at("kit::selftest::entry", "echo", &[("KIT_WORD", "now")]);
+        #[cfg(feature = "mysql")]
+        let database = super::MariaDb::start();
+        #[cfg(feature = "mysql")]
+        child::say(&format!("listens on {}", database.addr()));
+        child::say(&format!("listens on {}", server.addr()));
+        // It cannot end by itself.
+        child.freeze();
+        child::say(&format!("runs as {}", child.pid()));
+        child::listen();
+    }
+}
+
+#[test]
+fn what_a_process_has_started_ends_with_it_however_it_ends() {
+    for is_killed in [true, false] {
+        let mut parent = Child::spawn_at("kit::selftest::entry", "lends servers", &[]);
+        let mut addresses = Vec::new();
+        if cfg!(feature = "mysql") {
+            addresses.push(parent.expect_line("listens on ", ms(60_000)));
+        }
+        addresses.push(parent.expect_line("listens on ", ms(60_000)));
+        let child = parent.expect_line("runs as ", ms(5000));
+        if is_killed {
+            parent.kill();
+        } else {
+            assert!(parent.wait(ms(20_000)).success());
+        }
+        for address in addresses {
+            let address = address.trim_start_matches("listens on ");
+            eventually(ms(10_000), address, || TcpStream::connect(address).is_err());
+        }
+        let child = child.trim_start_matches("runs as ").parse();
+        let child = child.expect("a process id");
+        eventually(ms(10_000), "the child ends", || !super::runs(child));
+    }
 }
 
 #[test]

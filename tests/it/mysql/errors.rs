@@ -6,7 +6,7 @@ use mysql::prelude::Queryable;
 use redlatch::{Client, Error};
 
 use super::{client, database};
-use crate::kit::mariadb::PASSWORD;
+use crate::kit::mariadb::password;
 use crate::kit::{Database, MariaDb, free_port, ms};
 
 /// The error of a lock, whose words have the lock, the node and no password in them.
@@ -18,7 +18,7 @@ fn refusal(database: &Database<'_>, client: &Client) -> Error {
         text.contains("127.0.0.1") && text.contains(&database.name),
         "{text}"
     );
-    for secret in [PASSWORD, "canary"] {
+    for secret in [password(), "canary"] {
         assert!(
             !text.contains(secret) && !debug.contains(secret),
             "{text} {debug}"

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use super::node::Access;
 use super::replicas::SWIFT;
 use super::{AGREEMENT, Certificates, Node, at_once};
-use crate::kit::{eventually, free_port};
+use crate::kit::{eventually, free_port, keeper};
 
 /// The name under which the sentinels know the master.
 pub const NAME: &str = "shop";
@@ -362,6 +362,7 @@ impl Sentinel {
             .stdout(log)
             .spawn()
             .expect("redis-server is in the PATH; `make topologies` installs it");
+        keeper::keep(&process);
         self.state().process = Some(process);
         eventually(AGREEMENT, "the sentinel answers", || {
             self.ask::<String>(&["PING"]).is_ok()
@@ -375,6 +376,7 @@ impl Sentinel {
         if let Some(mut process) = state.process.take() {
             let _ = process.kill();
             let _ = process.wait();
+            keeper::drop(process.id());
         }
     }
 

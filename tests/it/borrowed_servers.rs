@@ -1,0 +1,156 @@
+//! The scripts that run a command with a server of its own: what they hand on, and that nothing of them is left.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::kit::{eventually, keeper, ms, runs};
+
+/// A script at work, and what its command says.
+struct Script {
+    process: Child,
+    said: BufReader<ChildStdout>,
+}
+
+impl Script {
+    /// The script `name`, running `command` in a shell.
+    fn start(name: &str, command: &str) -> Script {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests")
+            .join(name);
+        let mut process = Command::new(script)
+            .args(["sh", "-c", command])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the script can be started");
+        keeper::keep(&process);
+        let said = BufReader::new(process.stdout.take().expect("a piped stdout"));
+        Script { process, said }
+    }
+
+    fn next_line(&mut self) -> String {
+        let mut line = String::new();
+        self.said.read_line(&mut line).expect("it can be read");
+        line.trim_end().to_owned()
+    }
+
+    /// Tells the command a line, and returns the script's exit code.
+    fn end(mut self, line: &str) -> Option<i32> {
+        let mut stdin = self.process.stdin.take().expect("a piped stdin");
+        writeln!(stdin, "{line}").expect("the command listens");
+        self.code()
+    }
+
+    /// Sends the script a signal, and returns its exit code; it has ten seconds.
+    fn signal(mut self, signal: Signal) -> Option<i32> {
+        kill_process(Pid::from_child(&self.process), signal).expect("the script runs");
+        let mut code = None;
+        eventually(ms(10_000), "the script ends", || {
+            let status = self.process.try_wait().expect("a child");
+            code = status.map(|status| status.code());
+            code.is_some()
+        });
+        code.flatten()
+    }
+
+    fn code(&mut self) -> Option<i32> {
+        self.process.wait().expect("it ends").code()
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        // Both fail if it has ended.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        keeper::drop(self.process.id());
+    }
+}
+
+/// The host and the port of a URL.
+fn address(url: &str) -> String {
+    let address = url.rsplit(['/', '@']).find(|part| part.contains(':'));
+    address.expect("an address").to_owned()
+}
+
+fn leave_nothing_behind(name: &str) {
+    // The command has the script's stdin, and its exit code is that of the script.
+    let mut script = Script::start(name, "echo $REDIS_URL$MYSQL_URL; read -r code; exit $code");
+    let served = address(&script.next_line());
+    assert!(TcpStream::connect(&served).is_ok());
+    assert_eq!(script.end("7"), Some(7));
+    assert!(TcpStream::connect(&served).is_err(), "{name}");
+    for (signal, code) in [
+        (Signal::TERM, Some(143)),
+        (Signal::INT, Some(130)),
+        (Signal::HUP, Some(129)),
+        (Signal::KILL, None),
+    ] {
+        let command = "echo $REDIS_URL$MYSQL_URL; echo $$; exec sleep 60";
+        let mut script = Script::start(name, command);
+        let served = address(&script.next_line());
+        let command = script.next_line().parse().expect("a process id");
+        assert_eq!(script.signal(signal), code, "{signal:?}");
+        eventually(ms(10_000), "the server ends", || {
+            TcpStream::connect(&served).is_err()
+        });
+        eventually(ms(10_000), "the command ends", || !runs(command));
+    }
+}
+
+#[test]
+fn with_redis_leaves_nothing_behind() {
+    leave_nothing_behind("with-redis");
+}
+
+#[cfg(feature = "mysql")]
+mod database {
+    use mysql::prelude::Queryable;
+    use mysql::{Conn, Opts, OptsBuilder};
+
+    use super::{Script, leave_nothing_behind};
+
+    #[test]
+    fn with_mariadb_leaves_nothing_behind() {
+        leave_nothing_behind("with-mariadb");
+    }
+
+    #[test]
+    fn with_mariadb_lends_one_database_and_no_more() {
+        let mut script = Script::start("with-mariadb", "echo $MYSQL_URL; read -r end");
+        let url = script.next_line();
+        let options = Opts::from_url(&url).expect("a URL");
+        let of = |user: &str, password: Option<&str>| {
+            let options = OptsBuilder::from_opts(options.clone()).prefer_socket(false);
+            Conn::new(
+                options
+                    .db_name(None::<&str>)
+                    .user(Some(user))
+                    .pass(password),
+            )
+        };
+        assert!(of("root", None).is_err());
+        assert!(of("redlatch", Some("redlatch")).is_err());
+        let mut conn = of("redlatch", options.get_pass()).expect("a connection");
+        conn.query_drop("CREATE TABLE redlatch.t (a INT)")
+            .expect("a right");
+        for refused in [
+            "CREATE DATABASE other",
+            "SELECT * FROM mysql.user",
+            "SELECT 1 INTO OUTFILE '/tmp/redlatch-was-here'",
+            "SET GLOBAL init_connect = ''",
+        ] {
+            assert!(conn.query_drop(refused).is_err(), "{refused}");
+        }
+        let files: String = conn
+            .query_first("SELECT @@secure_file_priv")
+            .expect("an answer")
+            .expect("a row");
+        assert!(!files.is_empty());
+        assert_eq!(script.end(""), Some(0));
+    }
+}
