@@ -590,6 +590,16 @@ impl Reason {
         }
     }
 
+    /// Leaves out a secret that somebody else's words may have in them.
+    #[cfg(feature = "mysql")]
+    pub(crate) fn without(self, secret: &str) -> Reason {
+        let shows_it = |source: &IoSource| source.to_string().contains(secret);
+        Reason {
+            words: self.words.replace(secret, "…").into(),
+            source: self.source.filter(|source| !shows_it(source)),
+        }
+    }
+
     pub(crate) fn into_words(self) -> String {
         self.words.into()
     }

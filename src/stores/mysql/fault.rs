@@ -153,9 +153,7 @@ impl Fault {
                 code,
                 text: text.replace(secret, "…"),
             },
-            (Fault::NotSent(text), Some(secret)) => {
-                Fault::NotSent(text.reworded(|text| text.replace(secret, "…")))
-            }
+            (Fault::NotSent(text), Some(secret)) => Fault::NotSent(text.without(secret)),
             (fault, _) => fault,
         }
     }
