@@ -865,7 +865,7 @@ fn a_server_that_stops_longer_than_the_lease_ends_the_hold_and_grants_nothing_la
         let waiting = scope.spawn(|| {
             let result = ends_within(ms(700), || waiter.try_lock_for(ms(700)));
             let error = result.unwrap_err();
-            assert!(error.is_ambiguous(), "{error}");
+            assert!(error.is_ambiguous() || error.is_retryable(), "{error}");
         });
         while guard.is_valid() {
             assert!(start.elapsed() < SHORT, "nothing was confirmed since");
