@@ -100,7 +100,8 @@ fn a_late_confirmation_of_a_re_entry_does_not_outlast_the_renewal_behind_it() {
         .unwrap();
     let lock = client.lock("orders");
     let outer = lock.guard().unwrap();
-    let renewals = proxy.next(FOR_EVER, Some(sha(RENEW).as_bytes()), Fault::Drip(ms(0)));
+    let counted = Fault::DelayReply(ms(0));
+    let renewals = proxy.next(FOR_EVER, Some(sha(RENEW).as_bytes()), counted);
     let entered = proxy.next(1, Some(sha(ACQUIRE).as_bytes()), Fault::DelayReply(ms(900)));
     let inner = lock.with_lease_time(LONG).guard().unwrap();
     assert!(entered.hits() == 1 && renewals.hits() > 0);
@@ -231,7 +232,7 @@ fn holder_of_an_hour() {
     let proxy = Proxy::to(address.unwrap().next().unwrap());
     let hour = Duration::from_secs(3600);
     let other = Client::open(&url).unwrap();
-    let client = quick().open(&proxy.url()).unwrap();
+    let client = Client::open(&proxy.url()).unwrap();
     let fixed = client.lock("fixed").with_lease_time(hour);
     let nested = client.lock("nested");
     let handed = client.lock("handed").with_lease_time(hour);
