@@ -355,6 +355,24 @@ fn a_sentinel_that_is_behind_turns_nobody_back() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
+fn a_sentinel_that_is_behind_hides_no_failover() {
+    let (old, new) = (RedisServer::start(), RedisServer::start());
+    // It is long until the next look at all of them.
+    let (client, sentinels) = told(LONG, [(&old, 1), (&old, 1), (&old, 1)]);
+    assert!(is_at(&client, &old));
+    sentinels[1].name(new.addr(), 2);
+    sentinels[2].name(new.addr(), 2);
+    old.kill();
+    let lock = client.lock("orders");
+    let (took, is_granted) = timed(|| lock.try_lock_for(AGREEMENT).unwrap());
+    assert!(is_granted);
+    assert!(took < SLACK, "{took:?}");
+    assert_eq!(new.int(&["EXISTS", "orders"]), 1);
+    lock.unlock().unwrap();
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
 fn one_sentinel_alone_moves_nobody() {
     let (master, stranger) = (RedisServer::start(), RedisServer::start());
     let watch = Monitor::start(&stranger);

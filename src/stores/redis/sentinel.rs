@@ -369,27 +369,33 @@ impl Shared {
         let before = self.believed.lock().clone();
         let mut last_fault = None;
         let mut answers = Vec::with_capacity(order.len());
-        let mut is_no_news = true;
+        let mut was_tried = false;
         for (tried, sentinel) in order.iter().enumerate() {
-            match self.ask(sentinel, share(until, order.len() - tried + 1)) {
-                Ok(named) => {
-                    is_no_news = before.as_ref().is_some_and(|known| named.is_no_news(known));
-                    answers.push(named);
-                    if is_no_news {
-                        break;
-                    }
-                    if before.is_some() {
-                        self.put_last(sentinel);
-                    }
+            let rest = order.len() - tried;
+            let named = match self.ask(sentinel, share(until, rest + 1)) {
+                Ok(named) => named,
+                Err(fault) => {
+                    note(&mut last_fault, fault);
+                    continue;
                 }
-                Err(fault) => note(&mut last_fault, fault),
+            };
+            answers.push(named.clone());
+            match &before {
+                Some(known) if named.is_no_news(known) && !was_tried => {
+                    match self.reach(known, began, share(until, rest)) {
+                        Ok(wire) => return Ok(wire),
+                        // The others may know of a failover.
+                        Err(fault) => note(&mut last_fault, fault),
+                    }
+                    was_tried = true;
+                    self.put_last(sentinel);
+                }
+                Some(known) if !named.is_no_news(known) => self.put_last(sentinel),
+                _ => {}
             }
         }
-        let candidates = match before {
-            // Either the last one that was asked says the same, or nobody says anything.
-            Some(known) if is_no_news => vec![known],
-            before => self.believe(&answers, before.as_ref()),
-        };
+        let mut candidates = self.believe(&answers, before.as_ref());
+        candidates.retain(|it| !was_tried || Some(it) != before.as_ref());
         for (tried, named) in candidates.iter().enumerate() {
             match self.reach(named, began, share(until, candidates.len() - tried)) {
                 Ok(wire) => return Ok(wire),
