@@ -11,7 +11,8 @@ impl Client {
     /// Makes the tables of the locks, [`lock_table`](crate::Builder::lock_table) and that of the named rows, unless they
     /// are there.
     ///
-    /// Nothing else makes them. It needs the right `CREATE`; locking needs `SELECT`, `INSERT` and `UPDATE`.
+    /// Nothing else makes them, and each client makes sure of the lock table before its first lock. It needs the right
+    /// `CREATE`; locking needs `SELECT`, `INSERT` and `UPDATE`.
     ///
     /// # Errors
     ///

@@ -18,8 +18,9 @@ pub(crate) const IDLE_LIMIT: Duration = Duration::from_secs(60);
 /// The open transaction of a lock, in which the holder's own statements run.
 ///
 /// Statements that would end it, or change its session, are refused ([`Error::Unsupported`]): it ends with its guard or
-/// closure. After a [`Error::Deadlock`] or [`Error::WaitTimeout`] the server may have undone it, so every later
-/// statement and the commit fail with the same error.
+/// closure. Its session has the server's time zone and `sql_mode`, the latter made strict: a value that does not fit is
+/// an error and is not cut. After a [`Error::Deadlock`] or [`Error::WaitTimeout`] the server may have undone it, so every
+/// later statement and the commit fail with the same error.
 pub struct Tx<'a> {
     session: &'a mut Session,
     subject: Arc<str>,
