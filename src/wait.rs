@@ -354,7 +354,8 @@ fn wait_in_line<T, Q: Queue<T>>(
                 let has_waited = patience
                     .deadline()
                     .is_some_and(|end| began < end && end <= now);
-                if asks_anyway && has_waited && has_fresh_news(place, now) {
+                let is_behind = matches!(turn, Turn::Later | Turn::HeldHere(_));
+                if asks_anyway && is_behind && has_waited && has_fresh_news(place, now) {
                     return Ok(place.take());
                 }
                 continue;

@@ -151,6 +151,8 @@ impl Pool {
     /// Closes what lies idle, and keeps no connection from now on. Requests go on working, each on one of its own.
     pub(super) fn close(&self) {
         self.slots.close();
+        // A quorum that is still at work says so again.
+        self.serves_a_quorum.store(false, Ordering::Relaxed);
         self.late.lock().clear();
         self.idle.lock().clear();
     }
