@@ -49,13 +49,13 @@ pub(crate) struct Times {
 impl Times {
     /// How long one request may take, so that the call is back within `command_timeout`.
     pub(crate) fn request(&self) -> Duration {
-        let margin = (self.command_timeout / 20).max(LEAST_MARGIN);
+        let margin = (self.command_timeout / 16).max(LEAST_MARGIN);
         self.command_timeout - margin.min(self.command_timeout / 4)
     }
 }
 
 /// What a socket time-out, a thread that wakes and the clearing up after a request take on a busy machine.
-const LEAST_MARGIN: Duration = Duration::from_millis(25);
+const LEAST_MARGIN: Duration = Duration::from_millis(50);
 
 /// What a waiting thread offers to be handed a hold by.
 #[derive(Debug)]

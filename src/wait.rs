@@ -16,7 +16,7 @@ use crate::sync::{Clock, Condvar, Mutex};
 const GRACE: Duration = Duration::from_millis(250);
 
 /// This much of it is left for the way back.
-const MARGIN: Duration = Duration::from_millis(50);
+const MARGIN: Duration = Duration::from_millis(70);
 
 /// A waiter looks again after this time at the latest, so a lost unlock message costs no more.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
@@ -325,6 +325,7 @@ fn wait_in_line<T, Q: Queue<T>>(
     let began = now;
     let mut last_usable = now;
     let mut asks_anyway = false;
+    let mut in_doubt = None;
     loop {
         if let (Some(bed), Some(place)) = (bed.as_mut(), place.as_mut()) {
             if let Some(handed) = place.take() {
@@ -392,6 +393,7 @@ fn wait_in_line<T, Q: Queue<T>>(
                 let trouble = match retry_after {
                     Some(_) => {
                         last_usable = Instant::now();
+                        in_doubt = None;
                         if let Some(place) = place.as_ref() {
                             place.note_usable();
                         }
@@ -408,6 +410,9 @@ fn wait_in_line<T, Q: Queue<T>>(
                 let is_exhausted = matches!(error, Error::Exhausted { .. });
                 if let Some(place) = place.as_ref().filter(|_| !is_exhausted) {
                     place.note_trouble();
+                }
+                if error.is_ambiguous() {
+                    in_doubt = Some(error.clone());
                 }
                 (backoff.next(), Some(error))
             }
@@ -432,6 +437,8 @@ fn wait_in_line<T, Q: Queue<T>>(
                 }
             }
             return match trouble {
+                // What an attempt may have left is still in doubt, though the last one left nothing.
+                Some(error) if error.may_pass() => Err(in_doubt.unwrap_or(error)),
                 Some(error) => Err(error),
                 None => Ok(None),
             };

@@ -558,12 +558,12 @@ fn a_forgotten_guard_is_renewed_until_its_client_ends() {
     assert_eq!(renewals, Vec::<String>::new());
 }
 
-/// Forks again and again while threads come, go and are looked for, and sees each child to its end.
+/// Forks again and again while threads are looked for by their numbers, and sees each child to its end.
 #[test]
 fn a_child_ends_and_locks_wherever_the_fork_caught_the_other_threads() {
     let server = RedisServer::start();
     let mut child = Child::spawn("forking crowd", &[("URL", &server.url())]);
-    assert_eq!(child.expect_line("forked", CHILD * 2), "forked 300 hung 0");
+    assert_eq!(child.expect_line("forked", CHILD * 2), "forked 100 hung 0");
     assert!(child.wait(CHILD).success());
 }
 
@@ -573,46 +573,42 @@ fn forking_crowd() {
     let me = current_thread_id();
     let is_over = AtomicBool::new(false);
     let hung = thread::scope(|scope| {
-        for number in 0..3 {
+        // None of them starts a thread: the standard library has a mutex for that, which a child finds locked, too.
+        for number in [me, u64::MAX, u64::MAX] {
             let lock = client.lock("orders");
             let is_over = &is_over;
             scope.spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
-                    if number == 0 {
-                        elsewhere(current_thread_id);
-                    } else {
-                        for _ in 0..1000 {
-                            lock.is_held_by_thread(me + u64::MAX / 2 * (number - 1))
-                                .unwrap();
-                        }
-                    }
+                    assert!(!lock.is_held_by_thread(number).unwrap());
                 }
             });
         }
-        let stuck = (0..300).filter(|round| is_stuck(*round, &url));
+        let stuck = (0..100).filter(|round| is_stuck(*round, &url));
         let hung = stuck.take(2).count();
         is_over.store(true, Ordering::Relaxed);
         hung
     });
-    say(&format!("forked 300 hung {hung}"));
+    say(&format!("forked 100 hung {hung}"));
 }
 
 /// Whether a child of this process does not come to its end.
 fn is_stuck(round: u32, url: &str) -> bool {
     let Fork::Parent(pid) = fork::fork().unwrap() else {
-        if round % 2 == 1 {
-            for own in [Client::in_memory(), Client::open(url).unwrap()] {
-                let lock = own.lock(&format!("own:{}", std::process::id()));
-                lock.lock().unwrap();
-                assert!(lock.is_held_by_thread(current_thread_id()).unwrap());
-                lock.unlock().unwrap();
-                elsewhere(|| lock.run(|_| ()).unwrap());
+        let lived = std::panic::catch_unwind(|| {
+            if round % 2 == 1 {
+                for own in [Client::in_memory(), Client::open(url).unwrap()] {
+                    let lock = own.lock(&format!("own:{}", std::process::id()));
+                    lock.lock().unwrap();
+                    assert!(lock.is_held_by_thread(current_thread_id()).unwrap());
+                    lock.unlock().unwrap();
+                    elsewhere(|| lock.run(|_| ()).unwrap());
+                }
             }
-        }
-        std::process::exit(0);
+        });
+        std::process::exit(i32::from(lived.is_err()));
     };
     let pid = rustix::process::Pid::from_raw(pid).unwrap();
-    let end = Instant::now() + CHILD / 6;
+    let end = Instant::now() + CHILD / 2;
     loop {
         let status = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::NOHANG);
         match status.unwrap() {

@@ -566,7 +566,7 @@ fn a_grant_that_is_answered_at_the_end_of_the_wait_is_held_or_given_back() {
                 let lock = client.lock(&name).with_lease_time(MINUTE);
                 for round in 0..8 {
                     // An attempt has until the end of the wait and most of 250 ms more.
-                    let delay = ms(30 + 200 - 20 + 15 * round);
+                    let delay = ms(30 + 180 - 20 + 15 * round);
                     let rule = proxy.next(1, Some(name.as_bytes()), Fault::DelayReply(delay));
                     let start = Instant::now();
                     match lock.try_lock_for(ms(30)) {
@@ -602,7 +602,7 @@ fn a_grant_that_is_answered_at_the_end_of_the_wait_is_held_or_given_back() {
 #[test]
 fn what_is_promised_of_times_has_room_for_the_way_back() {
     let servers: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
-    let command = ms(1000);
+    let command = ms(1600);
     let clients: Vec<_> = servers
         .iter()
         .map(|one| {
