@@ -134,6 +134,9 @@ impl Entrance {
                 me.held
                     .push(&self.key, self.parts.as_ref(), Arc::clone(&hold));
                 self.core.watchdog.watch(&hold);
+                if let Lease::Watchdog(_) = self.lease {
+                    self.core.store.get_ready_to_renew(&claim.name, until);
+                }
                 Ok(Verdict::Done(Entry { hold, level: 0 }))
             }
             Attempt::Refused(refusal) => {

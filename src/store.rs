@@ -153,6 +153,9 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// The place where everybody who waits for this client sleeps.
     fn signals(&self) -> &Arc<Signals>;
 
+    /// Makes ready what the renewals of this lock need, so that its hold is not lost because that cannot be had later.
+    fn get_ready_to_renew(&self, _lock: &str, _until: Instant) {}
+
     /// Ends the threads of the store. Requests go on working.
     fn close(&self);
 

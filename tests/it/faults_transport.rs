@@ -621,6 +621,28 @@ fn a_reply_too_many_is_not_taken_for_the_next_one() {
 }
 
 #[test]
+fn a_hold_needs_no_new_connection_to_be_kept() {
+    for is_warm in [false, true] {
+        let scene = Scene::with(quick().watchdog_timeout(LEASE));
+        let lock = scene.client.lock("orders");
+        if is_warm {
+            // There is a connection for requests, and from now on no other one can be had.
+            assert!(!lock.is_locked().unwrap());
+            scene.proxy.refuse();
+        }
+        lock.lock().unwrap();
+        scene.proxy.refuse();
+        let start = Instant::now();
+        while start.elapsed() < LEASE * 2 {
+            assert!(lock.is_valid(), "lost after {:?}", start.elapsed());
+            thread::sleep(ms(20));
+        }
+        lock.unlock().unwrap();
+        is_empty(&scene.server);
+    }
+}
+
+#[test]
 fn a_renewal_answered_twice_renews_once() {
     let scene = Scene::with(quick().watchdog_timeout(LEASE));
     let lock = scene.warm();

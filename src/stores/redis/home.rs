@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::cluster::{Cluster, Listening};
+use super::keys;
 use super::node::Node;
 use super::subscriber::Wish;
 use super::wire::{Fault, Wire};
@@ -61,6 +62,18 @@ impl Home {
         match self {
             Home::One(node) => node.name(),
             Home::Cluster(cluster) => cluster.whole_name(),
+        }
+    }
+
+    /// Makes the connection for the renewals of this lock, if that was not tried yet.
+    pub(super) fn get_ready_to_renew(&self, lock: &str, until: Instant) {
+        match self {
+            Home::One(node) => node.get_ready_to_renew(until),
+            Home::Cluster(cluster) => {
+                if let Some(member) = cluster.present(keys::slot(lock)) {
+                    member.node.get_ready_to_renew(until);
+                }
+            }
         }
     }
 

@@ -1284,6 +1284,10 @@ impl Store for Redis {
         &self.signals
     }
 
+    fn get_ready_to_renew(&self, lock: &str, until: Instant) {
+        self.home.get_ready_to_renew(lock, until);
+    }
+
     fn close(&self) {
         self.home.close();
         if let Some(maker) = &self.maker {

@@ -1,10 +1,11 @@
 //! One node: the connections for requests, the one for renewals, and the one that listens.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::pool::{Pool, on_wire};
-use super::route::Route;
+use super::route::{Route, share};
 use super::subscriber::{Shards, Subscriber};
 use super::wire::{Fault, Wire};
 use crate::signals::Signals;
@@ -16,6 +17,8 @@ pub(super) struct Node {
     pub(super) pool: Pool,
     /// The renewal thread's own connection; renewals never queue up behind other requests.
     renewals: Mutex<Option<Wire>>,
+    /// For which generation of servers it was made, or was tried to make, before it was needed; one more.
+    got_ready: AtomicU64,
     pub(super) subscriber: Subscriber,
     signals: Arc<Signals>,
 }
@@ -42,6 +45,7 @@ impl Node {
         Node {
             pool: Pool::new(Arc::clone(&route), slots, shards.is_some()),
             renewals: Mutex::default(),
+            got_ready: AtomicU64::new(0),
             subscriber: Subscriber::new(route, command_timeout, Arc::clone(&signals), shards),
             signals,
         }
@@ -54,12 +58,40 @@ impl Node {
         wire.filter(|wire| wire.generation == generation && !wire.has_unread() && !wire.is_stale())
     }
 
-    /// Takes the connection for renewals out, connecting first if need be.
-    pub(super) fn take_renewing(&self, until: Instant) -> Result<Wire, Fault> {
-        match self.kept_renewing() {
-            Some(wire) => Ok(wire),
-            None => self.pool.route().connect(until),
+    /// Makes the connection for renewals at the first hold: at the first renewal there may be no descriptor left for it,
+    /// or nobody who says where the server is. If it fails, renewals use another one.
+    pub(super) fn get_ready_to_renew(&self, until: Instant) {
+        let generation = self.pool.route().generation().wrapping_add(1);
+        if self.got_ready.load(Ordering::Relaxed) == generation
+            || self.got_ready.swap(generation, Ordering::Relaxed) == generation
+            || self.has_renewing()
+        {
+            return;
         }
+        if let Ok(wire) = self.pool.route().connect(until)
+            && self.pool.keeps()
+        {
+            self.renewals.lock().get_or_insert(wire);
+        }
+    }
+
+    /// Takes the connection for renewals out, connecting first if need be. Where that fails it is one of those for
+    /// requests.
+    pub(super) fn take_renewing(&self, until: Instant) -> Result<Wire, Fault> {
+        if let Some(wire) = self.kept_renewing() {
+            return Ok(wire);
+        }
+        let is_replaceable = self.pool.has_idle();
+        let connecting = if is_replaceable {
+            share(until, 2)
+        } else {
+            until
+        };
+        self.pool.route().connect(connecting).or_else(|fault| {
+            let mut lent = self.pool.lend().ok_or(fault)?;
+            lent.is_lent = true;
+            Ok(lent)
+        })
     }
 
     /// Whether the connection for renewals is there, and the server behind it is known.
@@ -72,7 +104,10 @@ impl Node {
     }
 
     /// Puts the connection for renewals back, unless it is spent.
-    pub(super) fn put_renewing(&self, wire: Wire) {
+    pub(super) fn put_renewing(&self, mut wire: Wire) {
+        if std::mem::take(&mut wire.is_lent) {
+            return self.pool.keep(wire);
+        }
         *self.renewals.lock() = Some(wire).filter(|wire| !wire.is_spent);
     }
 
@@ -112,9 +147,11 @@ impl Node {
         mut talk: impl FnMut(&mut Wire) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         // Taken out, not locked, while it is in use.
-        let mut place = self.kept_renewing();
+        let mut place = Some(self.take_renewing(until)?);
         let talked = on_wire(&mut place, self.pool.route(), until, &mut talk);
-        *self.renewals.lock() = place;
+        if let Some(wire) = place {
+            self.put_renewing(wire);
+        }
         talked
     }
 

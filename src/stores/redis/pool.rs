@@ -126,8 +126,18 @@ impl Pool {
         }
     }
 
+    /// Whether there is a connection to lend.
+    pub(super) fn has_idle(&self) -> bool {
+        !self.idle.lock().is_empty()
+    }
+
+    /// Takes out a connection that lies idle, to be kept again after renewals.
+    pub(super) fn lend(&self) -> Option<Wire> {
+        self.pop()
+    }
+
     /// Keeps a sound connection for the next one who needs one.
-    fn keep(&self, mut wire: Wire) {
+    pub(super) fn keep(&self, mut wire: Wire) {
         if wire.is_spent || wire.has_unread() {
             return;
         }
@@ -139,7 +149,7 @@ impl Pool {
     }
 
     /// Whether connections are kept for later.
-    fn keeps(&self) -> bool {
+    pub(super) fn keeps(&self) -> bool {
         !self.slots.is_closed() || self.serves_a_quorum.load(Ordering::Relaxed)
     }
 

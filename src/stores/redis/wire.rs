@@ -361,6 +361,8 @@ pub(super) struct Wire {
     pub(super) is_asking: bool,
     /// Whether it cannot be used again: a reply is still to come that nobody will read, or one came that nobody asked for.
     pub(super) is_spent: bool,
+    /// Whether it is one for requests that is lent for renewals.
+    pub(super) is_lent: bool,
     /// How many connections of its pool the server had cut when this one was used last.
     pub(super) cuts: u64,
 }
@@ -399,6 +401,7 @@ impl Wire {
             ahead: 0,
             is_asking: false,
             is_spent: false,
+            is_lent: false,
             cuts: 0,
         };
         match wire.shake_hands(address, until) {
