@@ -155,8 +155,8 @@ pub enum Error {
     },
     /// Fewer nodes of a quorum than needed could be asked, so the lock was neither granted nor refused. Nothing is held.
     #[error(
-        "lock {lock:?}: {needed} of {} nodes are needed, but {granted} granted it, {refused} refused it and {unreachable} gave no usable answer: {}",
-        nodes.len(),
+        "lock {lock:?}: it takes {needed} of {}, but {granted} granted it, {refused} refused it and {unreachable} gave no usable answer: {}",
+        Nodes(nodes.len()),
         Each(nodes)
     )]
     #[non_exhaustive]
@@ -647,6 +647,16 @@ impl PartialEq for Reason {
 }
 
 impl Eq for Reason {}
+
+/// So many nodes.
+pub(crate) struct Nodes(pub(crate) usize);
+
+impl fmt::Display for Nodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Nodes(count) = self;
+        write!(f, "{count} node{}", if *count == 1 { "" } else { "s" })
+    }
+}
 
 struct Each<'a>(&'a [NodeAnswer]);
 

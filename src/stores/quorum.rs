@@ -19,7 +19,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::ballot::{Abstention, Ballot, Voter};
 use crate::claim::{Claim, Kind, VisitorId};
 use crate::clock::Moment;
-use crate::error::{Error, NodeAnswer, Result};
+use crate::error::{Error, NodeAnswer, Nodes, Result};
 use crate::loss::LossCause;
 use crate::signals::{Parker, Signals};
 use crate::store::{
@@ -571,8 +571,8 @@ impl Quorum {
             return Renewal::Lost(held.copied().cloned().unwrap_or(LossCause::Gone));
         }
         let mut reason = format!(
-            "{renewed} of {} nodes confirmed it, {} are needed",
-            self.nodes.len(),
+            "{renewed} of {} confirmed it, it takes {}",
+            Nodes(self.nodes.len()),
             self.needed
         );
         for (index, renewal) in renewals {

@@ -74,6 +74,15 @@ impl Address {
                 _ => "it cannot be read".to_owned(),
             })
         })?;
+        if url.contains('#') {
+            let reason = "nothing may follow a # in it; in a password it is written %23";
+            return Err(invalid(reason.to_owned()));
+        }
+        let path = url.split_once("://").map_or(url, |(_, path)| path);
+        let path = path.split('?').next().unwrap_or_default();
+        if path.trim_end_matches('/').matches('/').count() > 1 {
+            return Err(invalid("it names more than a database".to_owned()));
+        }
         let Some(database) = opts.get_db_name().filter(|name| !name.is_empty()) else {
             return Err(invalid("it names no database".to_owned()));
         };

@@ -250,7 +250,7 @@ impl Shared {
                 command.arg(&**channel).write_packed_command(&mut packed);
             }
         } else {
-            pack_together("SUBSCRIBE", channels, &mut packed);
+            pack_together(|| redis::cmd("SUBSCRIBE"), channels, &mut packed);
         }
         packed
     }
@@ -529,7 +529,7 @@ impl Shared {
                 }
             }
         } else {
-            pack_together("UNSUBSCRIBE", &idle, &mut packed);
+            pack_together(|| redis::cmd("UNSUBSCRIBE"), &idle, &mut packed);
         }
         for name in &idle {
             state.channels.remove(name);
@@ -545,13 +545,13 @@ impl Shared {
 
 /// Packs commands for all channels, each of a few: the server answers those that it has as a whole.
 fn pack_together<'a>(
-    name: &str,
+    command: fn() -> redis::Cmd,
     channels: impl IntoIterator<Item = &'a Arc<str>>,
     packed: &mut Vec<u8>,
 ) {
     let mut channels = channels.into_iter().peekable();
     while channels.peek().is_some() {
-        let mut command = redis::cmd(name);
+        let mut command = command();
         let mut length = 0;
         while let Some(channel) = channels.next_if(|_| length < MOST_OF_A_COMMAND) {
             length += channel.len();

@@ -35,6 +35,8 @@ fn a_url_that_cannot_be_used_is_refused_without_its_password() {
         "mysql://user:canary@127.0.0.1:port/db",
         "mysql://user:canary@127.0.0.1/db?what=canary",
         "mysql://user:canary@127.0.0.1/db?prefer_socket=canary",
+        "mysql://user:canary@127.0.0.1/db#canary",
+        "mysql://user:canary@127.0.0.1/db/canary",
         "mysql:user:canary",
         "mysql://",
         "mariadb://user:canary@127.0.0.1/db",

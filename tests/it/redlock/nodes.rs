@@ -301,3 +301,11 @@ fn bad_settings_are_refused() {
         assert!(matches!(error, Error::InvalidConfig { .. }), "{error}");
     }
 }
+
+#[test]
+fn one_node_is_not_called_nodes() {
+    let nobody = format!("redis://127.0.0.1:{}", crate::kit::free_port());
+    let redlock = builder_at([nobody]).build().unwrap();
+    let error = redlock.lock("a").try_lock().unwrap_err().to_string();
+    assert!(error.contains("it takes 1 of 1 node, but"), "{error}");
+}
