@@ -190,7 +190,7 @@ impl Bench {
 
     fn naive_table(&self, keys: usize) -> Turn {
         self.turn(keys, |_| {
-            let mut conn = self.database.conn();
+            let mut conn = self.database.tcp_conn();
             move |inside, key| {
                 let mut pause = 0.5;
                 while conn
@@ -235,7 +235,7 @@ impl Bench {
 
     fn get_lock(&self, keys: usize) -> Turn {
         self.turn(keys, |_| {
-            let mut conn = self.database.conn();
+            let mut conn = self.database.tcp_conn();
             move |inside, key| {
                 let name = format!("key-{key}");
                 let got: Option<u8> = conn
@@ -291,7 +291,7 @@ impl Bench {
 
     fn naive_update(&self) -> Turn {
         self.updates(|| {
-            let mut conn = self.database.conn();
+            let mut conn = self.database.tcp_conn();
             move || {
                 let n: i64 = conn
                     .query_first("SELECT n FROM counters WHERE id = 0")
@@ -306,7 +306,7 @@ impl Bench {
     /// The check of `updated_at` as it is usually written: two updates in one second look the same.
     fn naive_stamp(&self) -> Turn {
         self.updates(|| {
-            let mut conn = self.database.conn();
+            let mut conn = self.database.tcp_conn();
             move || loop {
                 let (n, at): (i64, mysql::Value) = conn
                     .query_first("SELECT n, at0 FROM counters WHERE id = 0")

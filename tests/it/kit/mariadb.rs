@@ -18,7 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mysql::prelude::{FromRow, Queryable};
-use mysql::{Conn, OptsBuilder};
+use mysql::{Conn, Opts, OptsBuilder};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{free_port, ms};
@@ -392,6 +392,12 @@ impl Database<'_> {
     /// A connection of the test's own.
     pub fn conn(&self) -> Conn {
         Conn::new(self.server.options(Some(&self.name))).expect("a connection")
+    }
+
+    /// A connection as clients have one, by TCP.
+    pub fn tcp_conn(&self) -> Conn {
+        let options = Opts::from_url(&self.url()).expect("a URL");
+        Conn::new(OptsBuilder::from_opts(options).prefer_socket(false)).expect("a connection")
     }
 
     /// A connection with these settings of its own.
