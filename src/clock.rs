@@ -8,6 +8,8 @@ use std::ops::Add;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::hold::drift;
+
 /// A point in time on the suspend-counting clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(Duration);
@@ -58,8 +60,45 @@ impl Moment {
         ))
     }
 
-    pub(crate) fn as_millis(self) -> i64 {
-        i64::try_from(self.0.as_millis()).unwrap_or(i64::MAX)
+    pub(crate) fn as_micros(self) -> i64 {
+        micros(self.0)
+    }
+}
+
+pub(crate) fn micros(span: Duration) -> i64 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// What is known of a server's clock: how far it is ahead of ours, between two bounds that part as time goes by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offset {
+    /// In microseconds.
+    least: i64,
+    most: i64,
+    /// When they were right, or before.
+    noted: Moment,
+}
+
+impl Offset {
+    /// By an answer that told `now`, in microseconds, to a request sent at `sent` and answered by `received`.
+    pub(crate) fn told(now: i64, sent: Moment, received: Moment) -> Offset {
+        Offset {
+            least: now.saturating_sub(received.as_micros()),
+            most: now.saturating_sub(sent.as_micros()),
+            noted: sent,
+        }
+    }
+
+    /// The time of that clock, in microseconds, after which it is to refuse a request that has to arrive by `at`.
+    ///
+    /// In any case it is refused from `slack` behind `at` on by our clock. Before `at` it is refused only if the offset
+    /// is uncertain by more than `slack`.
+    pub(crate) fn expiry(self, at: Moment, slack: Duration) -> i64 {
+        let aged = micros(drift(self.noted.until(at)));
+        let most = self.most.saturating_add(aged);
+        let least = self.least.saturating_sub(aged);
+        at.as_micros()
+            .saturating_add(most.min(least.saturating_add(micros(slack))))
     }
 }
 
@@ -284,5 +323,38 @@ mod shift {
 
     pub(super) fn current() -> Duration {
         Duration::ZERO
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_runs_neither_long_after_its_time_nor_is_it_refused_before_without_need() {
+        let mut draw = fastrand::Rng::with_seed(7);
+        for _ in 0..10_000 {
+            // The other clock runs wrong by 1 % at most.
+            let wrong = draw.i64(-100..=100);
+            let begin = draw.i64(-1_000_000_000..1_000_000_000_000);
+            let there = |moment: Moment| {
+                let ours = moment.as_micros();
+                begin + ours + ours * wrong / 10_000
+            };
+            let millis = |upto: u64, draw: &mut fastrand::Rng| {
+                Duration::from_millis(draw.u64(..upto.max(1)))
+            };
+            let sent = Moment(millis(1_000_000, &mut draw));
+            let read = sent + millis(8_000, &mut draw);
+            let received = read + millis(8_000, &mut draw);
+            let offset = Offset::told(there(read), sent, received);
+            let asked = received + millis(draw.clone().u64(..1_000_000), &mut draw);
+            let at = asked + millis(5_000, &mut draw);
+            let slack = Duration::from_millis(draw.u64(500..5_000));
+            let expiry = offset.expiry(at, slack);
+            assert!(expiry <= there(at + slack) + micros(slack) / 100);
+            let uncertain = sent.until(received) + drift(sent.until(at)) * 2;
+            assert!(uncertain > slack || expiry >= there(at));
+        }
     }
 }

@@ -12,7 +12,7 @@ use crate::claim::{Claim, Kind, VisitorId};
 use crate::clock::{Moment, Now, PROCESS, Timeline};
 use crate::error::Error;
 use crate::loss::{Loss, LossCause, News};
-use crate::store::Doubt;
+use crate::store::{Doubt, EXPIRY_SLACK};
 use crate::sync::Mutex;
 use crate::trace::HoldSpan;
 
@@ -116,10 +116,6 @@ enum By {
 pub(crate) struct Launch {
     id: u32,
 }
-
-/// How much later than by our clock a request may expire by the server's: that estimate is off by a round trip, and a
-/// database may have begun with it and wait for a row.
-const EXPIRY_SLACK: Duration = Duration::from_secs(5);
 
 /// More requests without an answer than these count as one.
 const MOST_IN_FLIGHT: usize = 8;

@@ -426,6 +426,16 @@ impl Doubt {
     }
 }
 
+/// A request that is to arrive by an instant changes nothing any more from this long after it on, by our clock. So long
+/// a hold reckons with what it has sent.
+///
+/// A store sees to it by the expiry that it sends along: `clock::Offset::expiry` keeps within a slack of its own, which
+/// has to be less than this by all that the request may take effect later than it arrives, and by [`EXPIRY_DRIFT`].
+pub(crate) const EXPIRY_SLACK: Duration = Duration::from_secs(5);
+
+/// Clocks may part by this much from the expiry of a request to the end of its slack.
+pub(crate) const EXPIRY_DRIFT: Duration = Duration::from_millis(100);
+
 /// The expiry of a request that has left nothing.
 pub(crate) const SETTLED: i64 = i64::MIN;
 

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Builder, Client, Error, Guard, Lock, LossCause, MultiLock, Redlock};
 
+#[cfg(all(feature = "test-util", target_os = "linux"))]
+use crate::kit::ClockShim;
 #[cfg(any(feature = "test-util", target_os = "linux"))]
 use crate::kit::child::arg;
 use crate::kit::child::say;
@@ -34,6 +36,10 @@ pub(crate) fn play(role: &str) -> bool {
     match role {
         #[cfg(feature = "test-util")]
         "holder of an hour" => holder_of_an_hour(),
+        #[cfg(all(feature = "test-util", target_os = "linux"))]
+        "holder of late levels" => holder_of_late_levels(),
+        #[cfg(all(feature = "test-util", target_os = "linux"))]
+        "holder beside a slow clock" => holder_beside_a_slow_clock(),
         #[cfg(target_os = "linux")]
         "holder without room for a thread" => holder_without_room_for_a_thread(),
         "client with a slow hook" => client_with_a_slow_hook(),
@@ -222,6 +228,128 @@ fn a_release_in_doubt_is_sent_as_long_as_the_lease_may_last() {
     assert!(child.wait(CHILD).success());
     assert!(child.said().contains(&"done".to_owned()));
     assert_eq!(server.int(&["DBSIZE"]), 0);
+}
+
+#[cfg(all(feature = "test-util", target_os = "linux"))]
+#[test]
+fn a_level_given_back_late_does_not_shorten_what_was_entered_since() {
+    for role in ["holder of late levels", "holder beside a slow clock"] {
+        let mut child = Child::spawn(role, &[]);
+        child.expect_line("done", CHILD);
+        assert!(child.wait(CHILD).success());
+    }
+}
+
+/// A server, and the times that have passed on its clock and on ours beyond the true one.
+#[cfg(all(feature = "test-util", target_os = "linux"))]
+struct Clocks {
+    server: RedisServer,
+    shim: ClockShim,
+    passed_ms: std::sync::atomic::AtomicI64,
+}
+
+#[cfg(all(feature = "test-util", target_os = "linux"))]
+impl Clocks {
+    fn start() -> Self {
+        let shim = ClockShim::build();
+        let server = RedisServer::with_clock(&shim);
+        teach(&server);
+        Clocks {
+            server,
+            shim,
+            passed_ms: Default::default(),
+        }
+    }
+
+    fn pass(&self, here: Duration, there: Duration) {
+        let there = i64::try_from(there.as_millis()).unwrap();
+        redlatch::testing::advance_clock(here);
+        self.shim
+            .set(self.passed_ms.fetch_add(there, Ordering::SeqCst) + there);
+    }
+
+    /// A level is given back by a request that is held up, six seconds later the lock is entered again, and then the
+    /// request comes.
+    fn a_level_comes_late(&self, proxy: &Proxy, outer: &Guard, inner: Guard, lock: &Lock) {
+        let late = proxy.next(1, Some(sha(RELEASE_LEVEL).as_bytes()), Fault::Hold);
+        assert!(inner.unlock().is_err() && late.hits() == 1);
+        self.pass(ms(6_000), ms(6_000));
+        let again = lock
+            .with_lease_time(Duration::from_secs(100_000))
+            .guard()
+            .unwrap();
+        late.release();
+        thread::sleep(ms(300));
+        believes_no_more_than(outer, || lease_of(&self.server, "orders"), "it has come");
+        assert!(lease_of(&self.server, "orders") > Duration::from_secs(90_000));
+        drop(again);
+    }
+}
+
+#[cfg(all(feature = "test-util", target_os = "linux"))]
+fn holder_of_late_levels() {
+    let clocks = Clocks::start();
+    let proxy = Proxy::to(clocks.server.addr());
+    let client = quick().open(&proxy.url()).unwrap();
+    let lock = client.lock("orders");
+    let hour = lock.with_lease_time(Duration::from_secs(3600));
+    let outer = hour.guard().unwrap();
+    let slow = Fault::DelayRequest(ms(150));
+    let slow = proxy.next(1, Some(sha(ACQUIRE).as_bytes()), slow);
+    let inner = thread::scope(|scope| {
+        scope.spawn(|| {
+            eventually(SLACK, "it is on its way", || slow.hits() == 1);
+            // For a minute, by the clocks.
+            clocks.pass(ms(60_000), ms(60_000));
+        });
+        hour.guard().unwrap()
+    });
+    clocks.a_level_comes_late(&proxy, &outer, inner, &lock);
+    outer.unlock().unwrap();
+    say("done");
+}
+
+#[cfg(all(feature = "test-util", target_os = "linux"))]
+fn holder_beside_a_slow_clock() {
+    let clocks = Clocks::start();
+    let proxy = Proxy::to(clocks.server.addr());
+    let client = quick().open(&proxy.url()).unwrap();
+    let lock = client.lock("orders");
+    let long = lock.with_lease_time(Duration::from_secs(50_000));
+    let (outer, inner) = (long.guard().unwrap(), long.guard().unwrap());
+    clocks.pass(Duration::from_secs(3600), ms(3_600_000 - 34_000));
+    clocks.a_level_comes_late(&proxy, &outer, inner, &lock);
+    outer.unlock().unwrap();
+    // Whatever is asked first after a rest is done, also where the clock of the server is fast.
+    let rest = |fast_ms: i64| {
+        let there = 3_600_000 + fast_ms;
+        clocks.pass(Duration::from_secs(3600), ms(there.unsigned_abs()));
+    };
+    for fast_ms in [34_000, -34_000] {
+        rest(fast_ms);
+        let outer = long.guard().unwrap();
+        rest(fast_ms);
+        let inner = long.guard().unwrap();
+        rest(fast_ms);
+        inner.unlock().unwrap();
+        rest(fast_ms);
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| long.try_lock_for(SLACK).map(|_| long.unlock()));
+            thread::sleep(ms(100));
+            outer.unlock().unwrap();
+            waiter.join().unwrap().unwrap().unwrap();
+        });
+        long.lock().unwrap();
+        rest(fast_ms);
+        assert!(long.force_unlock().unwrap());
+        assert!(long.unlock().is_err());
+        rest(fast_ms);
+        let renewed = client.lock("renewed").guard().unwrap();
+        thread::sleep(ms(100));
+        assert!(renewed.is_valid());
+        renewed.unlock().unwrap();
+    }
+    say("done");
 }
 
 #[cfg(feature = "test-util")]

@@ -195,7 +195,7 @@ impl MySql {
         let mut corrections = 0;
         loop {
             let sent = Moment::now();
-            let expiry = link.server_time(until);
+            let expiry = link.expiry(until);
             copies.not_after = copies.not_after.max(expiry / 1000 + 1);
             match link.run(statement, params(expiry), until) {
                 Ok((answer, _)) => return Ok((answer, copies.lost.unwrap_or(sent))),

@@ -14,10 +14,12 @@ use ::mysql::{Conn, Opts, OptsBuilder, Params, Row};
 use rustix::net::RecvFlags;
 use socket2::SockRef;
 
+use super::LATEST_EFFECT;
 use super::fault::Fault;
 use super::sql::NOW;
-use crate::clock::Moment;
+use crate::clock::{Moment, Offset};
 use crate::error::{Error, Result};
+use crate::store::{EXPIRY_DRIFT, EXPIRY_SLACK};
 use crate::stores::slots::{Slot, SlotMaker, Slots};
 use crate::sync::Mutex;
 use crate::trace;
@@ -27,6 +29,11 @@ const STALE_AFTER: Duration = Duration::from_secs(1);
 
 /// A socket time-out may overshoot the deadline by this much, so that it need not be set anew for every call.
 const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
+
+/// A statement may be begun this much later by our clock than it has to arrive.
+const LATEST: Duration = EXPIRY_SLACK
+    .saturating_sub(LATEST_EFFECT)
+    .saturating_sub(EXPIRY_DRIFT);
 
 /// The server need not be asked for its limit; a longer packet is refused by it with an error.
 const MAX_PACKET: usize = 16 << 20;
@@ -110,8 +117,8 @@ pub(super) struct Link {
     socket: Option<OwnedFd>,
     timeout: Duration,
     last_used: Instant,
-    /// The server's clock minus ours in microseconds, at most.
-    ahead: i64,
+    /// How far the server's clock is ahead.
+    ahead: Offset,
     pid: u32,
 }
 
@@ -149,7 +156,7 @@ impl Link {
             socket,
             timeout: reading,
             last_used: Instant::now(),
-            ahead: 0,
+            ahead: Offset::told(0, Moment::now(), Moment::now()),
             pid: std::process::id(),
         };
         link.tune(until);
@@ -175,15 +182,14 @@ impl Link {
             .query_first(format!("SELECT {NOW}"))
             .map_err(Fault::of)?;
         let now = now.unwrap_or_default();
-        // It was read after `sent`, so the difference is never too small and no request expires too early.
-        self.ahead = now.saturating_sub(micros(sent));
+        self.ahead = Offset::told(now, sent, Moment::now());
         Ok(now)
     }
 
-    /// What the server's clock will show at `at`, in microseconds, at most.
-    pub(super) fn server_time(&self, at: Instant) -> i64 {
+    /// When the server is to refuse a statement that has to arrive by `at`, by its clock in microseconds.
+    pub(super) fn expiry(&self, at: Instant) -> i64 {
         let left = at.saturating_duration_since(Instant::now());
-        micros(Moment::now() + left).saturating_add(self.ahead)
+        self.ahead.expiry(Moment::now() + left, LATEST)
     }
 
     /// Sets the socket's time-outs to what is left until `until`. Returns whether they are right now.
@@ -290,10 +296,6 @@ impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link").finish_non_exhaustive()
     }
-}
-
-fn micros(moment: Moment) -> i64 {
-    moment.as_millis().saturating_mul(1000)
 }
 
 /// Whether connections get a second handle here. Some containers forbid it, and only Linux has it.

@@ -17,7 +17,7 @@ use super::replication::{Acknowledged, Replication};
 use super::scripts::Script;
 use super::wire::{Fault, Wire};
 use super::{
-    Chunk, Copies, Heard, Redis, chunks_of, discount, hear, history_of, integer_at,
+    Chunk, Copies, Heard, Redis, came_too_late, chunks_of, discount, hear, history_of, integer_at,
     is_another_history, keys, reason_of,
 };
 use crate::ballot::{Abstention, Identity, Voter};
@@ -206,9 +206,13 @@ impl Renewing<'_> {
         until: Instant,
         outcomes: &mut Vec<Renewal>,
     ) -> Result<(), Fault> {
+        let mut late = Vec::new();
         for chunk in &self.chunks {
             match wire.answer(chunk.number, until) {
                 Ok(reply) => {
+                    if came_too_late(&reply) {
+                        late.push((outcomes.len(), chunk.claims));
+                    }
                     if let Some(now) = integer_at(&reply, 0) {
                         wire.note_time(now, self.sent);
                     }
@@ -229,6 +233,12 @@ impl Renewing<'_> {
         if let Some(flaw) = acknowledged.flaw(wanted) {
             discount(outcomes, &flaw);
         }
+        if !late.is_empty() && !wire.is_spent {
+            let by_text = self.alone.node.pool.uses_text();
+            self.alone
+                .renew_late(wire, &late, by_text, until, outcomes)?;
+            self.alone.count_replicas(wire, until, outcomes);
+        }
         Ok(())
     }
 }
@@ -248,7 +258,7 @@ impl<'a> Alone<'a> {
             let mut is_second = false;
             loop {
                 let sent = Moment::now();
-                let expiry = boarded.wire.server_time(until, sent);
+                let expiry = boarded.wire.expiry(until, sent);
                 let text = expiry.to_string();
                 let args = match history_of(&request.voting) {
                     Some(history) => &[request.args, &[text.as_bytes(), history]].concat(),

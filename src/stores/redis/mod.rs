@@ -240,7 +240,7 @@ impl Redis {
             let sent = Moment::now();
             copies.unanswered = copies.first_sent;
             copies.first_sent = Some(copies.unanswered.unwrap_or(sent));
-            let expiry = wire.server_time(until, sent);
+            let expiry = wire.expiry(until, sent);
             copies.not_after = copies.not_after.max(expiry);
             let text = expiry.to_string();
             let args = match history_of(&voting) {
@@ -709,6 +709,7 @@ impl Redis {
             wire.answer(chunk.number, until)
         };
         let mut alone = Vec::new();
+        let mut late = Vec::new();
         for (index, chunk) in chunks.iter().enumerate() {
             let mut reply = if by_text {
                 ask_by_text(wire, chunk)
@@ -737,6 +738,9 @@ impl Redis {
                     if let Some(now) = integer_at(&reply, 0) {
                         wire.note_time(now, sent);
                     }
+                    if came_too_late(&reply) {
+                        late.push((outcomes.len(), chunk.claims));
+                    }
                     chunk.read(&reply, outcomes);
                 }
                 // It takes no writes any more, so the connection is of no use.
@@ -754,7 +758,49 @@ impl Redis {
                 Err(fault) => return Err(fault),
             }
         }
-        self.renew_alone(wire, chunks, &alone, by_text, until, outcomes)
+        self.renew_alone(wire, chunks, &alone, by_text, until, outcomes)?;
+        self.renew_late(wire, &late, by_text, until, outcomes)
+    }
+
+    /// Renews once more what was refused as too late: the answers have told the server's time.
+    fn renew_late(
+        &self,
+        wire: &mut Wire,
+        late: &[(usize, &[Claim])],
+        by_text: bool,
+        until: Instant,
+        outcomes: &mut [Renewal],
+    ) -> Result<(), Fault> {
+        if late.is_empty() || Instant::now() >= until {
+            return Ok(());
+        }
+        let sent = Moment::now();
+        let mut packed = Vec::new();
+        let mut again = Vec::with_capacity(late.len());
+        for (begin, claims) in late {
+            for chunk in chunks_of(claims, wire, until, sent) {
+                chunk.pack(&self.scripts.renew, by_text, &mut packed);
+                again.push((*begin, chunk));
+            }
+        }
+        wire.send(&packed, until)?;
+        for (begin, chunk) in again {
+            let mut renewed = Vec::with_capacity(chunk.claims.len());
+            match wire.answer(chunk.number, until) {
+                Ok(reply) => {
+                    if let Some(now) = integer_at(&reply, 0) {
+                        wire.note_time(now, sent);
+                    }
+                    chunk.read(&reply, &mut renewed);
+                }
+                Err(Fault::Server(_)) => continue,
+                Err(fault) => return Err(fault),
+            }
+            for (place, outcome) in outcomes.iter_mut().skip(begin).zip(renewed) {
+                *place = outcome;
+            }
+        }
+        Ok(())
     }
 
     /// Renews one by one those that were refused together, because what was refused may be one of them.
@@ -927,7 +973,7 @@ fn chunks_of<'a>(
     until: Instant,
     sent: Moment,
 ) -> Vec<Chunk<'a>> {
-    let not_after = wire.server_time(until, sent);
+    let not_after = wire.expiry(until, sent);
     let chunks = claims.chunks(RENEWED_AT_ONCE).map(|claims| Chunk {
         claims,
         not_after,
@@ -973,6 +1019,11 @@ impl Chunk<'_> {
             }
         }
     }
+}
+
+/// Whether renewals were refused because our idea of the server's clock was off.
+fn came_too_late(reply: &Value) -> bool {
+    integer_at(reply, 1) == Some(0)
 }
 
 /// Takes renewals back that do not count.
@@ -1108,6 +1159,18 @@ impl Store for Redis {
         // A copy finds what the first one did, so a lost reply is asked for once more.
         let reply = match self.call_timed(script, &from.name, &args, half, &mut copies) {
             Err(Fault::NoReply { .. }) => {
+                self.call_timed(script, &from.name, &args, until, &mut copies)
+            }
+            reply => reply,
+        };
+        let reply = match reply {
+            // The answer has put our idea of the server's clock right.
+            Ok(reply)
+                if integer_at(&reply, 0) == Some(3)
+                    && copies.unanswered.is_none()
+                    && Instant::now() < until =>
+            {
+                copies.last_did_not_run();
                 self.call_timed(script, &from.name, &args, until, &mut copies)
             }
             reply => reply,

@@ -13,7 +13,7 @@ use super::route::Route;
 use super::scripts::Script;
 use super::wire::{Fault, Wire};
 use crate::claim::VisitorId;
-use crate::store::SETTLED;
+use crate::store::{EXPIRY_SLACK, SETTLED};
 use crate::stores::slots::{Slot, Slots};
 use crate::sync::Mutex;
 
@@ -54,9 +54,6 @@ struct Lost {
     /// By then it has been refused.
     until: Instant,
 }
-
-/// How much later than by our clock a request may expire by the server's.
-const EXPIRY_SLACK: Duration = Duration::from_secs(1);
 
 /// A connection that still owes answers.
 struct Late {

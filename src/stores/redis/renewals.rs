@@ -16,7 +16,10 @@ use super::replication::{Acknowledged, Replication};
 use super::route::share;
 use super::scripts::Script;
 use super::wire::{Fault, Wire, asking};
-use super::{Chunk, RENEWED_AT_ONCE, integer_at, keys, may_be_for_one_key, plain, pool, reason_of};
+use super::{
+    Chunk, RENEWED_AT_ONCE, came_too_late, integer_at, keys, may_be_for_one_key, plain, pool,
+    reason_of,
+};
 use crate::claim::Claim;
 use crate::clock::Moment;
 use crate::store::Renewal;
@@ -227,7 +230,7 @@ impl Call<'_> {
             Err(fault) => return Err((batch, fault)),
         };
         let sent = Moment::now();
-        let not_after = wire.server_time(self.until, sent);
+        let not_after = wire.expiry(self.until, sent);
         let mut packed = Vec::new();
         let mut expected = VecDeque::with_capacity(batch.parts.len() + 1);
         for (index, part) in batch.parts.iter().enumerate() {
@@ -393,6 +396,16 @@ impl Call<'_> {
         };
         if let Some(now) = integer_at(&reply, 0) {
             one.wire.note_time(now, one.sent);
+        }
+        if came_too_late(&reply) {
+            // The answer has put our idea of its clock right.
+            let asked = one.batch.is_asking.then(|| &one.batch.member);
+            self.open.extend(part.indices.iter().map(|index| Open {
+                index: *index,
+                asked: asked.cloned(),
+                needs_text: false,
+                is_single: part.claims.len() == 1,
+            }));
         }
         let mut outcomes = Vec::with_capacity(part.claims.len());
         let chunk = Chunk {

@@ -24,8 +24,9 @@ use super::Access;
 use super::scripts::Script;
 use super::tls::{Peer, Session, Trust};
 use crate::ballot::Identity;
-use crate::clock::Moment;
+use crate::clock::{Moment, Offset};
 use crate::error::{Error, Reason, Result};
+use crate::store::{EXPIRY_DRIFT, EXPIRY_SLACK};
 use crate::trace;
 
 /// A reply larger than this is none of ours.
@@ -65,6 +66,11 @@ const STALE_AFTER: Duration = Duration::from_secs(1);
 
 /// A socket time-out may overshoot the deadline by this much, so that it need not be set anew for every call.
 const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
+
+/// A request may run this much later by our clock than it has to arrive: a script takes effect at the time that it reads.
+const LATEST: Duration = EXPIRY_SLACK
+    .saturating_sub(Duration::from_secs(1))
+    .saturating_sub(EXPIRY_DRIFT);
 
 /// Why a call got no answer that it could use.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -355,8 +361,8 @@ pub(super) struct Wire {
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
     last_used: Instant,
-    /// The server's clock minus ours in ms, at most; from the last reply that told the time.
-    ahead: i64,
+    /// How far the server's clock is ahead, from the last reply that told the time.
+    ahead: Offset,
     /// Whether the server is to be asked for a slot that it is about to get from another one.
     pub(super) is_asking: bool,
     /// Whether it cannot be used again: a reply is still to come that nobody will read, or one came that nobody asked for.
@@ -398,7 +404,7 @@ impl Wire {
             read_timeout: None,
             write_timeout: None,
             last_used: Instant::now(),
-            ahead: 0,
+            ahead: Offset::told(0, Moment::now(), Moment::now()),
             is_asking: false,
             is_spent: false,
             is_lent: false,
@@ -748,16 +754,13 @@ impl Wire {
 
     /// Notes the server's time `now` in ms, told in the reply to a request sent at `sent`.
     pub(super) fn note_time(&mut self, now: i64, sent: Moment) {
-        // It was read after `sent`, so the difference is never too small and no request expires too early.
-        self.ahead = now.saturating_sub(sent.as_millis());
+        self.ahead = Offset::told(now.saturating_mul(1000), sent, Moment::now());
     }
 
-    /// What the server's clock will show at `at`, in ms, at most. `now` is just past.
-    pub(super) fn server_time(&self, at: Instant, now: Moment) -> i64 {
-        (now + at.saturating_duration_since(Instant::now()))
-            .as_millis()
-            .saturating_add(self.ahead)
-            .saturating_add(1)
+    /// When the server is to refuse a request that has to arrive by `at`, by its clock in ms. `now` is just past.
+    pub(super) fn expiry(&self, at: Instant, now: Moment) -> i64 {
+        let at = now + at.saturating_duration_since(Instant::now());
+        self.ahead.expiry(at, LATEST) / 1000
     }
 
     /// Whether there is something to read for which the socket need not be waited for: it came together with what was
