@@ -234,10 +234,10 @@ impl Memory {
     /// Enters a hold once more.
     fn enter(&self, claim: &Claim) -> Result<Attempt> {
         let sent = self.world.timeline.now();
-        self.world.ask(
-            claim.kind,
-            &claim.name,
+        self.ask_held(
+            claim,
             || self.attempt_unknown(claim),
+            Attempt::Lost,
             |state| match state.hold_of(&claim.name, &claim.visitor) {
                 Ok(entry) => {
                     entry.count = claim.count.saturating_add(1);
@@ -254,6 +254,20 @@ impl Memory {
             doubt: claim.doubt(0),
             error: no_answer(&claim.name, Some(&claim.visitor), "acquire"),
         })
+    }
+
+    /// As [`World::ask`] of a visitor that had a hold: where another kind of lock is now, that hold is gone.
+    fn ask_held<T>(
+        &self,
+        claim: &Claim,
+        unknown: impl FnOnce() -> Result<T>,
+        gone: impl FnOnce(LossCause) -> T,
+        step: impl FnOnce(&mut State) -> T,
+    ) -> Result<T> {
+        match self.world.ask(claim.kind, &claim.name, unknown, step) {
+            Err(Error::WrongType { reason, .. }) => Ok(gone(LossCause::HeldBy(reason))),
+            answer => answer,
+        }
     }
 
     fn release_unknown(&self, claim: &Claim) -> Result<Release> {
@@ -312,10 +326,10 @@ impl Store for Memory {
     }
 
     fn release(&self, claim: &Claim, _until: Instant) -> Result<Release> {
-        self.world.ask(
-            claim.kind,
-            &claim.name,
+        self.ask_held(
+            claim,
             || self.release_unknown(claim),
+            Release::NotHeld,
             |state| match state.hold_of(&claim.name, &claim.visitor) {
                 Ok(_) => {
                     state.free(&claim.name);
@@ -332,10 +346,10 @@ impl Store for Memory {
 
     fn release_level(&self, claim: &Claim, _until: Instant) -> Result<Release> {
         let sent = self.world.timeline.now();
-        self.world.ask(
-            claim.kind,
-            &claim.name,
+        self.ask_held(
+            claim,
             || self.release_unknown(claim),
+            Release::NotHeld,
             |state| match state.hold_of(&claim.name, &claim.visitor) {
                 Ok(entry) => {
                     entry.count = claim.count.saturating_sub(1);
@@ -355,7 +369,7 @@ impl Store for Memory {
                 error: no_answer(&from.name, Some(&from.visitor), "hand-over"),
             })
         };
-        self.world.ask(from.kind, &from.name, unknown, |state| {
+        self.ask_held(from, unknown, Transfer::NotHeld, |state| {
             match state.hold_of(&from.name, &from.visitor) {
                 Ok(entry) => {
                     *entry = Entry {

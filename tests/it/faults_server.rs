@@ -4,11 +4,12 @@
 use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Client, Error, Lock, LossCause};
+use redlatch::{Client, Error, Guard, Lock, LossCause};
 
 use crate::kit::{Fault, Monitor, Proxy, RedisServer, eventually, ms};
 use crate::oracles::{
@@ -705,7 +706,7 @@ fn a_name_that_is_used_by_something_else_is_left_alone() {
         server.cmd(&["DEL", "orders"]);
         server.cmd(make);
         let before = server.cmd(&["DUMP", "orders"]);
-        fails(again.unlock(), Class::WrongType);
+        fails(again.unlock(), Class::Lost);
         fails(client.lock("orders").try_lock(), Class::WrongType);
         let loss = told(&lost, SHORT / 3 + TIMEOUT);
         assert!(
@@ -720,6 +721,96 @@ fn a_name_that_is_used_by_something_else_is_left_alone() {
 }
 
 #[test]
+fn a_lock_that_something_else_was_written_over_is_a_loss_to_all_that_its_holder_does() {
+    type Step = fn(&Lock, Guard);
+    let unlock: Step = |_, guard| drop(fails(guard.unlock(), Class::Lost));
+    let give_level_back: Step = |lock, guard| {
+        fails(lock.unlock(), Class::Lost);
+        fails(guard.unlock(), Class::Lost);
+    };
+    let enter_again: Step = |lock, guard| {
+        fails(lock.try_lock(), Class::WrongType);
+        assert!(!guard.is_valid());
+        fails(guard.unlock(), Class::Lost);
+    };
+    let hand_over: Step = |lock, guard| {
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| lock.try_lock_for(ms(300)));
+            thread::sleep(ms(100));
+            fails(guard.unlock(), Class::Lost);
+            fails(waiter.join().unwrap(), Class::WrongType);
+        });
+    };
+    let server = RedisServer::start();
+    let told_of = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&told_of);
+    let client = quick()
+        .watchdog_timeout(Duration::from_secs(60))
+        .on_lost(move |_| {
+            count.fetch_add(1, Ordering::SeqCst);
+        });
+    let client = client.open(&server.url()).unwrap();
+    let fixed = client
+        .lock("orders")
+        .with_lease_time(Duration::from_secs(60));
+    let mut losses = 0;
+    for make in [
+        &["LPUSH", "orders", "somebody's"][..],
+        &["HSET", "orders", "customer", "17", "status", "paid"],
+    ] {
+        for lock in [&client.lock("orders"), &fixed, &client.token_lock("orders")] {
+            let is_token = !lock.guard().unwrap().visitor().as_str().contains(':');
+            for (levels, step) in [
+                (1, unlock),
+                (2, give_level_back),
+                (1, enter_again),
+                (1, hand_over),
+            ] {
+                if is_token && (levels > 1 || std::ptr::fn_addr_eq(step, enter_again)) {
+                    continue;
+                }
+                let guard = lock.guard().unwrap();
+                (1..levels).for_each(|_| lock.lock().unwrap());
+                let lost = guard.lost();
+                server.cmd(&["DEL", "orders"]);
+                server.cmd(make);
+                step(lock, guard);
+                let loss = told(&lost, ms(100));
+                assert!(matches!(&loss.cause, LossCause::HeldBy(_)), "{loss}");
+                losses += 1;
+                eventually(SLACK, "the hook", || {
+                    told_of.load(Ordering::SeqCst) == losses
+                });
+                assert_eq!(server.int(&["PTTL", "orders"]), -1);
+                server.cmd(&["DEL", "orders"]);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_long_field_is_freed_by_force_only_if_it_looks_like_a_visitor() {
+    let server = RedisServer::start();
+    let lock = losing(&server).lock("orders");
+    let long = "customer".repeat(40);
+    server.cmd(&["HSET", "orders", &long, "17"]);
+    server.cmd(&["PEXPIRE", "orders", "60000"]);
+    assert!(!lock.try_lock().unwrap());
+    fails(lock.force_unlock(), Class::WrongType);
+    assert_eq!(server.int(&["HLEN", "orders"]), 1);
+    for visitor in [
+        format!("{long}:7"),
+        format!("{long}:7:8"),
+        format!("a:7:{long}"),
+    ] {
+        server.cmd(&["DEL", "orders"]);
+        server.cmd(&["HSET", "orders", &visitor, "17"]);
+        assert!(lock.force_unlock().unwrap(), "{visitor}");
+    }
+    is_empty(&server);
+}
+
+#[test]
 fn a_large_hash_is_told_from_a_lock_by_its_length() {
     let server = RedisServer::start();
     let fill = "for i = 1, 100000 do redis.call('HSET', KEYS[1], i, i) end";
@@ -730,7 +821,7 @@ fn a_large_hash_is_told_from_a_lock_by_its_length() {
     server.cmd(&["CONFIG", "RESETSTAT"]);
     server.cmd(&["DEL", "orders"]);
     server.cmd(&["EVAL", fill, "1", "orders"]);
-    fails(again.unlock(), Class::WrongType);
+    fails(again.unlock(), Class::Lost);
     told(&lost, SHORT / 3 + TIMEOUT);
     fails(guard.unlock(), Class::Lost);
     fails(lock.try_lock(), Class::WrongType);

@@ -399,7 +399,7 @@ impl Call<'_> {
         }
         if came_too_late(&reply) {
             // The answer has put our idea of its clock right.
-            let asked = one.batch.is_asking.then(|| &one.batch.member);
+            let asked = one.batch.is_asking.then_some(&one.batch.member);
             self.open.extend(part.indices.iter().map(|index| Open {
                 index: *index,
                 asked: asked.cloned(),

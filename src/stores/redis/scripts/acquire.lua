@@ -73,10 +73,11 @@ if known == '0' then
     return number * 4194304 + math.min(ARGV[5] - now, 4194303)
 end
 
-local count = call('HGET', key, visitor)
-if not count then
-    local holder, flaw = holder_of(key)
-    return flaw or {number, {2, now, holder}}
+local count = redis.pcall('HGET', key, visitor)
+if type(count) == 'table' then
+    return string.find(count.err, 'WRONGTYPE', 1, true) and {number, {2, now, 'a key of another type'}} or count
+elseif not count then
+    return {number, {2, now, holder_of(key) or 'a key of another type'}}
 end
 if count ~= known and count ~= ARGV[4] then
     return {number, {4, now, string.sub(count, 1, 32)}}

@@ -7,7 +7,7 @@
 --
 -- Returns number * 4194304 + n  freed; n clients, at most 4194303, have heard of it
 --         {1, error}  freed, but the message could not be published
---         {0, holder} not held by the visitor; holder is whoever has the lock, '' for nobody
+--         {0, holder} not held by the visitor; holder is whoever has the lock, '' for nobody, or what the key has become
 --
 -- Keeps: only the visitor's own field goes. Needs no memory, so it works on a server that is full.
 
@@ -31,10 +31,12 @@ local function holder_of(key)
 end
 
 local number = ARGV[3] + 0
-local call, key = redis.call, KEYS[1]
-if call('HDEL', key, ARGV[1]) == 0 then
-    local holder, flaw = holder_of(key)
-    return flaw or {number, {0, holder}}
+local key = KEYS[1]
+local freed = redis.pcall('HDEL', key, ARGV[1])
+if type(freed) == 'table' then
+    return string.find(freed.err, 'WRONGTYPE', 1, true) and {number, {0, 'a key of another type'}} or freed
+elseif freed == 0 then
+    return {number, {0, holder_of(key) or 'a key of another type'}}
 end
 -- A cluster node whose slot is on the move does not answer for a key that is gone.
 if redis.pcall('EXISTS', key) == 1 then

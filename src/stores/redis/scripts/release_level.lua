@@ -37,10 +37,11 @@ local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 if now > ARGV[5] + 0 then
     return {number, {3, now}}
 end
-local count = redis.call('HGET', KEYS[1], ARGV[1])
-if not count then
-    local holder, flaw = holder_of(KEYS[1])
-    return flaw or {number, {2, now, holder}}
+local count = redis.pcall('HGET', KEYS[1], ARGV[1])
+if type(count) == 'table' then
+    return string.find(count.err, 'WRONGTYPE', 1, true) and {number, {2, now, 'a key of another type'}} or count
+elseif not count then
+    return {number, {2, now, holder_of(KEYS[1]) or 'a key of another type'}}
 end
 if count ~= ARGV[3] and count ~= ARGV[4] then
     return {number, {4, now, string.sub(count, 1, 32)}}

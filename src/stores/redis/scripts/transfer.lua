@@ -40,7 +40,10 @@ local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 if now > ARGV[5] + 0 then
     return {number, {3, now}}
 end
-if call('HEXISTS', key, ARGV[1]) == 1 then
+local has = redis.pcall('HEXISTS', key, ARGV[1])
+if type(has) == 'table' then
+    return string.find(has.err, 'WRONGTYPE', 1, true) and {number, {2, now, 'a key of another type'}} or has
+elseif has == 1 then
     local set = redis.pcall('HSET', key, ARGV[2], 1)
     if type(set) == 'table' then
         return set
@@ -52,8 +55,7 @@ if call('HEXISTS', key, ARGV[1]) == 1 then
     end
     call('HDEL', key, ARGV[1])
 elseif call('HEXISTS', key, ARGV[2]) == 0 then
-    local holder, flaw = holder_of(key)
-    return flaw or {number, {2, now, holder}}
+    return {number, {2, now, holder_of(key) or 'a key of another type'}}
 end
 local heard = redis.pcall('PUBSUB', 'NUMSUB', ARGV[4])
 return {number, {1, now, heard[2] and heard[2] + 0 or -1}}

@@ -10,8 +10,12 @@
 --
 -- Keeps: only the key with our own token goes. Needs no memory.
 local number = ARGV[3] + 0
-local holder = redis.call('GET', KEYS[1])
-if holder ~= ARGV[1] then
+local holder = redis.pcall('GET', KEYS[1])
+if type(holder) == 'table' then
+    return string.find(holder.err, 'WRONGTYPE', 1, true) and {number, {0, 'a key of another type'}}
+        -- Another error is raised, for it then names the script.
+        or redis.call('GET', KEYS[1])
+elseif holder ~= ARGV[1] then
     return {number, {0, string.sub(holder or '', 1, 64)}}
 end
 redis.call('DEL', KEYS[1])

@@ -20,8 +20,12 @@ local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 if now > ARGV[5] + 0 then
     return {number, {3, now}}
 end
-local holder = call('GET', key)
-if holder == ARGV[1] then
+local holder = redis.pcall('GET', key)
+if type(holder) == 'table' then
+    return string.find(holder.err, 'WRONGTYPE', 1, true) and {number, {2, now, 'a key of another type'}}
+        -- Another error is raised, for it then names the script.
+        or call('GET', key)
+elseif holder == ARGV[1] then
     call('SET', key, ARGV[2], 'PX', ARGV[3])
 elseif holder ~= ARGV[2] then
     return {number, {2, now, string.sub(holder or '', 1, 64)}}
