@@ -803,7 +803,8 @@ impl Redis {
         Ok(())
     }
 
-    /// Renews one by one those that were refused together, because what was refused may be one of them.
+    /// Renews one by one those that were refused together, because what was refused may be one of them. A key that is
+    /// refused hides that the server lacks the script, so that may come to light only here.
     fn renew_alone(
         &self,
         wire: &mut Wire,
@@ -813,14 +814,22 @@ impl Redis {
         until: Instant,
         outcomes: &mut [Renewal],
     ) -> Result<(), Fault> {
+        if alone.is_empty() {
+            return Ok(());
+        }
         let claims = chunks.iter().flat_map(|chunk| {
             let one_by_one = chunk.claims.chunks(1);
             one_by_one.map(|claims| (claims, chunk.not_after))
         });
-        let mut packed = Vec::new();
-        let mut sent = Vec::with_capacity(alone.len());
-        for (index, (claims, not_after)) in claims.enumerate() {
-            if alone.binary_search(&index).is_ok() {
+        let claims: Vec<_> = claims.collect();
+        let mut left = alone.to_vec();
+        for by_text in [by_text, true] {
+            let mut packed = Vec::new();
+            let mut sent = Vec::with_capacity(left.len());
+            for index in left.drain(..) {
+                let Some(&(claims, not_after)) = claims.get(index) else {
+                    continue;
+                };
                 let chunk = Chunk {
                     claims,
                     not_after,
@@ -829,20 +838,25 @@ impl Redis {
                 chunk.pack(&self.scripts.renew, by_text, &mut packed);
                 sent.push((index, chunk));
             }
-        }
-        if sent.is_empty() {
-            return Ok(());
-        }
-        wire.send(&packed, until)?;
-        for (index, chunk) in sent {
-            let mut outcome = Vec::with_capacity(1);
-            match wire.answer(chunk.number, until) {
-                Ok(reply) => chunk.read(&reply, &mut outcome),
-                Err(Fault::Server(text)) => outcome.push(Renewal::Unknown(plain(&text))),
-                Err(fault) => return Err(fault),
+            wire.send(&packed, until)?;
+            for (index, chunk) in sent {
+                let mut outcome = Vec::with_capacity(1);
+                match wire.answer(chunk.number, until) {
+                    Ok(reply) => chunk.read(&reply, &mut outcome),
+                    Err(Fault::Server(text)) => {
+                        if pool::lacks_script(&text) && !by_text {
+                            left.push(index);
+                        }
+                        outcome.push(Renewal::Unknown(plain(&text)));
+                    }
+                    Err(fault) => return Err(fault),
+                }
+                for (place, outcome) in outcomes.iter_mut().skip(index).zip(outcome) {
+                    *place = outcome;
+                }
             }
-            for (place, outcome) in outcomes.iter_mut().skip(index).zip(outcome) {
-                *place = outcome;
+            if left.is_empty() {
+                break;
             }
         }
         Ok(())
