@@ -648,6 +648,37 @@ fn a_hold_needs_no_new_connection_to_be_kept() {
 }
 
 #[test]
+fn a_reply_too_many_while_connecting_is_no_reply_at_all() {
+    for ask in ["SETNAME", "TIME"] {
+        let scene = Scene::new();
+        let lock = scene.client.lock("orders");
+        let doubled = |times| {
+            let ask = Some(ask.as_bytes());
+            scene.proxy.next(times, ask, Fault::RepeatReply(ms(0)))
+        };
+        let once = doubled(1);
+        lock.lock().unwrap();
+        assert_eq!(once.hits(), 1);
+        scene.proxy.cut();
+        let once = doubled(1);
+        lock.unlock().unwrap();
+        assert_eq!(once.hits(), 1);
+        // However long it goes on, a call without a deadline outlasts it.
+        scene.proxy.cut();
+        let always = doubled(FOR_EVER);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                eventually(SLACK, "several connections", || always.hits() >= 4);
+                scene.proxy.heal();
+            });
+            lock.lock().unwrap();
+        });
+        lock.unlock().unwrap();
+        is_empty(&scene.server);
+    }
+}
+
+#[test]
 fn a_renewal_answered_twice_renews_once() {
     let scene = Scene::with(quick().watchdog_timeout(LEASE));
     let lock = scene.warm();

@@ -376,6 +376,16 @@ pub(super) struct Wire {
 impl Wire {
     /// Connects, authenticates and learns the server's time, all by `until`.
     pub(super) fn connect(address: &Address, until: Instant) -> Result<Wire, Fault> {
+        match Wire::open(address, until)? {
+            Ok(wire) => Ok(wire),
+            // A reply came twice, or was changed on its way; on another connection it need not.
+            Err(_) => Wire::open(address, until)?
+                .map_err(|garbled| Fault::NotSent(format!("while connecting: {garbled}").into())),
+        }
+    }
+
+    /// As [`Wire::connect`]; else what came for a reply to a request that it was not the reply to.
+    fn open(address: &Address, until: Instant) -> Result<Result<Wire, String>, Fault> {
         let until = until.min(Instant::now() + address.connect_timeout);
         let socket = Socket::connect(address.info.addr(), until).map_err(|error| {
             let words = match error.kind() {
@@ -424,14 +434,19 @@ impl Wire {
                 }
                 (fault, _) => fault,
             }),
-            Ok(()) => {
+            Ok(Err(garbled)) => Ok(Err(garbled)),
+            Ok(Ok(())) => {
                 trace::connected(&address.node);
-                Ok(wire)
+                Ok(Ok(wire))
             }
         }
     }
 
-    fn shake_hands(&mut self, address: &Address, until: Instant) -> Result<(), Fault> {
+    fn shake_hands(
+        &mut self,
+        address: &Address,
+        until: Instant,
+    ) -> Result<Result<(), String>, Fault> {
         let settings = address.info.redis_settings();
         let mut commands: Vec<(Cmd, bool)> = Vec::with_capacity(4);
         if let Some(password) = settings.password() {
@@ -475,16 +490,13 @@ impl Wire {
             };
         }
         if address.is_sentinel {
-            return Ok(());
+            return Ok(Ok(()));
         }
         let Some(now) = time_of(&last) else {
-            return Err(Fault::Server(format!(
-                "answered TIME with {}",
-                brief(&last)
-            )));
+            return Ok(Err(format!("answered TIME with {}", brief(&last))));
         };
         self.note_time(now, sent);
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// Sends what is packed, and reads one reply.
