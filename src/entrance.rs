@@ -241,7 +241,12 @@ impl Entrance {
         }
         let until = self.core.until();
         let outcome = match hold.leave(level, until) {
-            Return::Lost(cause) => Err(hold.lost_error(cause)),
+            Return::Lost { cause, had_level } => {
+                if had_level && let Ok(me) = self.core.thread(&self.key.name) {
+                    me.held.leave_lapsed(&self.key, hold);
+                }
+                Err(hold.lost_error(cause))
+            }
             Return::Before => Err(Error::NotHeld {
                 lock: Arc::clone(&self.key.name),
                 client: Arc::clone(&self.core.id),

@@ -220,8 +220,8 @@ pub(crate) struct Look {
 /// What is to be sent to give one level back.
 #[derive(Debug)]
 pub(crate) enum Return {
-    /// The hold was lost before; nothing is to be sent.
-    Lost(LossCause),
+    /// The hold was lost before; nothing is to be sent. The level may have been given back before, too.
+    Lost { cause: LossCause, had_level: bool },
     /// The level was given back before; nothing is to be sent.
     Before,
     /// It was the last level: the whole hold is to be released.
@@ -440,7 +440,10 @@ impl Hold {
         let before = state.levels.len();
         state.levels.retain(|level| level.id != id);
         if let Phase::Lost(cause) = &state.phase {
-            return Return::Lost(cause.clone());
+            return Return::Lost {
+                cause: cause.clone(),
+                had_level: state.levels.len() < before,
+            };
         }
         if state.levels.len() == before {
             return Return::Before;
@@ -463,6 +466,17 @@ impl Hold {
                 claim.lease = state.may_stand(&self.timeline);
                 Return::Expired(claim)
             }
+        }
+    }
+
+    /// Takes a level out of a hold that was lost, which was unlocked by the name of the lock: one by hand rather than one
+    /// that a guard has yet to give back.
+    pub(crate) fn forget_level(&self) {
+        let mut state = self.state.lock();
+        let by_hand = state.levels.iter().rposition(|level| !level.is_guards);
+        match by_hand {
+            Some(at) => drop(state.levels.remove(at)),
+            None => drop(state.levels.pop()),
         }
     }
 

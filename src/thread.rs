@@ -222,12 +222,31 @@ impl Stacks {
         }
     }
 
+    /// Takes a level out of those that lapsed, because the guard of a hold that was lost has given it back.
+    pub(crate) fn leave_lapsed(&self, key: &StackKey, hold: &Arc<Hold>) {
+        let stacks = &mut self.stacks.lock().stacks;
+        if let Some(stack) = stacks.get_mut(key)
+            && !stack
+                .current
+                .as_ref()
+                .is_some_and(|current| Arc::ptr_eq(current, hold))
+        {
+            stack.lapsed = stack.lapsed.saturating_sub(1);
+            if stack.current.is_none() && stack.lapsed == 0 {
+                stacks.remove(key);
+            }
+        }
+    }
+
     /// Uses up one lapsed level. Returns the hold that was lost.
     pub(crate) fn take_lapsed(&self, key: &StackKey) -> Option<Arc<Hold>> {
         let stacks = &mut self.stacks.lock().stacks;
         let stack = stacks.get_mut(key)?;
         stack.lapsed = stack.lapsed.checked_sub(1)?;
         let lost = stack.last_lost.clone();
+        if let Some(lost) = &lost {
+            lost.forget_level();
+        }
         if stack.current.is_none() && stack.lapsed == 0 {
             stacks.remove(key);
         }

@@ -220,6 +220,42 @@ fn replies_in_any_order_never_make_a_multi_lock_outlast_a_member() {
     replies_in_any_order(&both, &proxies, least);
 }
 
+#[test]
+fn a_lost_level_that_its_guard_has_given_back_is_not_unlocked_once_more() {
+    let server = RedisServer::start();
+    let client = Client::open(&server.url()).unwrap();
+    let lock = client.lock("orders").with_lease_time(ms(50));
+    let long = client.lock("orders").with_lease_time(LONG);
+    let is_told = |told: Result<(), Error>| match told {
+        Err(Error::Lost { .. }) => true,
+        Err(Error::NotHeld { .. }) => false,
+        told => panic!("{told:?}"),
+    };
+    let mut guard = lock.guard().unwrap();
+    thread::sleep(ms(100));
+    assert!(!guard.is_valid());
+    guard = long.guard().unwrap();
+    guard.unlock().unwrap();
+    assert!(!is_told(lock.unlock()), "a guard had it, and is gone");
+
+    // One by a guard and one by hand, and the guard goes first or last.
+    for is_first in [true, false] {
+        let guard = lock.guard().unwrap();
+        lock.lock().unwrap();
+        thread::sleep(ms(100));
+        long.lock().unwrap();
+        long.unlock().unwrap();
+        if is_first {
+            assert!(is_told(guard.unlock()));
+            assert!(is_told(lock.unlock()), "it was taken by hand");
+        } else {
+            assert!(is_told(lock.unlock()), "it was taken by hand");
+            assert!(is_told(guard.unlock()));
+        }
+        assert!(!is_told(lock.unlock()), "nothing is left");
+    }
+}
+
 #[cfg(feature = "test-util")]
 #[test]
 fn a_release_in_doubt_is_sent_as_long_as_the_lease_may_last() {
