@@ -119,7 +119,7 @@ impl Entrance {
             lease: self.lease.duration(),
         };
         match self.core.store.acquire(&claim, until)? {
-            Attempt::Granted { sent, fence } => {
+            Attempt::Granted { sent, fence, .. } => {
                 let guarded = self.core.watchdog.guarded();
                 let hold = Hold::new(&claim, me.id, me.life(), guarded, self.lease, sent);
                 let hold = hold.in_parts(self.core.store.has_parts());
@@ -193,8 +193,10 @@ impl Entrance {
             }
         });
         match attempt? {
-            Attempt::Granted { sent, .. } => {
-                let Some(level) = hold.entered(&claim, launch, self.lease, sent) else {
+            Attempt::Granted { sent, leftover, .. } => {
+                let may_run_again = leftover.is_some();
+                let entered = hold.entered(&claim, launch, self.lease, sent, may_run_again);
+                let Some(level) = entered else {
                     // It has ended here while the request was under way, and must not last on in the store.
                     self.core.watchdog.settle(claim.doubt(0));
                     return Ok(None);
@@ -279,8 +281,8 @@ impl Entrance {
         until: Instant,
     ) -> Result<()> {
         match self.core.store.release_level(claim, until) {
-            Ok(Release::Done { .. }) => {
-                hold.confirmed(launch, self.core.store.timeline().now());
+            Ok(Release::Done { leftover, .. }) => {
+                hold.confirmed(launch, leftover.is_some(), self.core.store.timeline().now());
                 self.core.watchdog.rewatch(hold);
                 Ok(())
             }

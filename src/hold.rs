@@ -80,7 +80,7 @@ enum Phase {
 /// | answered before the other was sent | sent later | what the other sets, from when it is sent |
 /// | under way, or without an answer, when the other is sent | | the shorter of the two, from when the other was sent |
 /// | without an answer, and expired when the other is sent | | what the other sets |
-/// | answered, in a store of several parts, of which some may still have it before them | of another connection | as under way |
+/// | answered, while an earlier copy of it or a part of the store may still have it before it | sent later | as without an answer |
 #[derive(Debug, Clone, Copy)]
 struct InFlight {
     id: u32,
@@ -100,11 +100,12 @@ enum Flying {
     Awaited,
     /// Nobody waits for its answer any more.
     Unanswered,
-    /// The whole has answered; a part of the store may not have.
+    /// It has its answer, but may run once more: in a part of the store that has not answered, or as an earlier copy on a
+    /// connection that was cut. No order of connections bounds that, only its expiry.
     Answered,
 }
 
-/// Over which connections a request goes: those of one kind reach each part of a store in order.
+/// Who sends a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum By {
     Holder,
@@ -396,6 +397,7 @@ impl Hold {
         launch: Launch,
         lease: Lease,
         sent: Moment,
+        may_run_again: bool,
     ) -> Option<LevelId> {
         let mut state = self.state.lock();
         if !matches!(state.phase, Phase::Held) || self.timeline.now() >= state.valid_until {
@@ -404,7 +406,7 @@ impl Hold {
         let id = state.next_level;
         state.next_level = state.next_level.wrapping_add(1);
         state.levels.push(Level::new(id, lease, sent));
-        state.confirm(launch, sent, claim.lease, self.has_parts);
+        state.confirm(launch, sent, claim.lease, self.has_parts || may_run_again);
         Some(id)
     }
 
@@ -540,14 +542,14 @@ impl Hold {
     }
 
     /// Notes that a renewal or a level given back has set its lease, unless the hold ended meanwhile.
-    pub(crate) fn confirmed(&self, launch: Launch, now: Moment) {
+    pub(crate) fn confirmed(&self, launch: Launch, may_run_again: bool, now: Moment) {
         let mut state = self.state.lock();
         state.last_trouble = None;
         let request = state.in_flight.iter().find(|it| it.id == launch.id);
         if let Some(InFlight { sent, lease, .. }) = request.copied() {
             let counts = matches!(state.phase, Phase::Held) && now < state.valid_until;
             if counts {
-                state.confirm(launch, sent, lease, self.has_parts);
+                state.confirm(launch, sent, lease, self.has_parts || may_run_again);
             } else {
                 state.unanswered(launch);
             }
@@ -861,9 +863,6 @@ impl State {
         self.longest = self.longest.max(lease);
         let mut most = None;
         for other in &mut self.in_flight {
-            if other.state == Flying::Answered && other.by == by {
-                continue;
-            }
             other.most = Some(other.most.map_or(end, |most| most.min(end)));
             let behind = end_of_validity(sent, other.lease);
             most = Some(most.map_or(behind, |most: Moment| most.min(behind)));
@@ -909,8 +908,8 @@ impl State {
         }
     }
 
-    /// Counts a confirmed lease, from before its request was sent. With `has_parts` some may still run it.
-    fn confirm(&mut self, launch: Launch, sent: Moment, lease: Duration, has_parts: bool) {
+    /// Counts a confirmed lease, from before its request was sent.
+    fn confirm(&mut self, launch: Launch, sent: Moment, lease: Duration, may_run_again: bool) {
         let Some(at) = self.in_flight.iter().position(|it| it.id == launch.id) else {
             return;
         };
@@ -919,7 +918,7 @@ impl State {
             end = request.most.map_or(end, |most| most.min(end));
             request.state = Flying::Answered;
         }
-        if !has_parts {
+        if !may_run_again {
             self.in_flight.swap_remove(at);
         }
         if self.valid_until <= end {
@@ -981,19 +980,15 @@ mod tests {
             // Some servers run something.
             for (server, end) in ends.iter_mut().enumerate() {
                 let at = draw.usize(..=requests.len());
-                let Some(Request { by, .. }) = requests.get(at) else {
+                let Some(request) = requests.get_mut(at) else {
                     continue;
                 };
-                // On one connection they come in order.
-                let is_next = !requests[..at].iter().any(|before| {
-                    before.by == *by
-                        && before.state == Flying::Answered
-                        && before.pending.contains(&server)
-                });
-                let request = &mut requests[at];
-                let before = request.pending.len();
-                request.pending.retain(|it| *it != server || !is_next);
-                if request.pending.len() < before && now < request.expires {
+                // Connections are cut, so nothing keeps an order among them, nor among copies of one request.
+                let Some(copy) = request.pending.iter().position(|it| *it == server) else {
+                    continue;
+                };
+                request.pending.swap_remove(copy);
+                if now < request.expires {
                     request.ran_at += 1;
                     *end = now + request.lease;
                 }
@@ -1009,7 +1004,8 @@ mod tests {
                             lease,
                             ..
                         } = *request;
-                        state.confirm(launch, sent, lease, servers > 1);
+                        let may_run_again = servers > 1 || !request.pending.is_empty();
+                        state.confirm(launch, sent, lease, may_run_again);
                     }
                     Some(request) if draw.u8(..8) == 0 => {
                         request.state = Flying::Unanswered;
@@ -1025,7 +1021,10 @@ mod tests {
                             sent: now,
                             lease,
                             expires,
-                            pending: (0..servers).collect(),
+                            pending: match servers {
+                                1 => vec![0; draw.usize(1..3)],
+                                _ => (0..servers).collect(),
+                            },
                             ran_at: 0,
                             state: Flying::Awaited,
                         });

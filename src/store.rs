@@ -308,6 +308,8 @@ pub(crate) enum Attempt {
         sent: Moment,
         /// The fencing number of the hold, where the store draws one.
         fence: Option<u64>,
+        /// What an earlier copy of the request may yet do, which got no answer.
+        leftover: Option<Doubt>,
     },
     Refused(Refusal),
     /// A re-entry found its hold gone.
@@ -346,7 +348,8 @@ pub(crate) enum Release {
     Done {
         /// Whether somebody in another process has heard that the lock is free.
         others_wait: bool,
-        /// What may be left in some part of the store.
+        /// What may be left in some part of the store. Of a level: what an earlier copy of the request may yet do, which
+        /// got no answer.
         leftover: Option<Doubt>,
     },
     NotHeld(LossCause),

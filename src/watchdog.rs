@@ -406,7 +406,7 @@ impl Shared {
             match outcome {
                 Renewal::Renewed => {
                     trace::renewed(&hold.name, &hold.visitor);
-                    hold.confirmed(launch, answered.moment);
+                    hold.confirmed(launch, false, answered.moment);
                     self.watch(hold, answered, None);
                 }
                 Renewal::Lost(cause) => self.end(hold, cause),

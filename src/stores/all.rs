@@ -85,7 +85,11 @@ impl Part {
         }
         let sent = self.store.timeline().now();
         match self.prolong(&claim, until) {
-            Renewal::Renewed => Ok(Attempt::Granted { sent, fence: None }),
+            Renewal::Renewed => Ok(Attempt::Granted {
+                sent,
+                fence: None,
+                leftover: None,
+            }),
             Renewal::Lost(cause) => Ok(Attempt::Lost(cause)),
             Renewal::Unknown(reason) => Ok(Attempt::Unknown {
                 doubt: claim.doubt(0),
@@ -305,7 +309,11 @@ impl Store for All {
             };
         }
         self.note_count(&claim.visitor, claim.count.saturating_add(1));
-        Ok(Attempt::Granted { sent, fence: None })
+        Ok(Attempt::Granted {
+            sent,
+            fence: None,
+            leftover: None,
+        })
     }
 
     fn renew(&self, claims: &[Claim], until: Instant) -> Vec<Renewal> {

@@ -225,7 +225,11 @@ impl Memory {
                         ends: sent + claim.lease,
                     };
                     state.put(&claim.name, entry, sent);
-                    Attempt::Granted { sent, fence: None }
+                    Attempt::Granted {
+                        sent,
+                        fence: None,
+                        leftover: None,
+                    }
                 }
             },
         )
@@ -242,7 +246,11 @@ impl Memory {
                 Ok(entry) => {
                     entry.count = claim.count.saturating_add(1);
                     entry.ends = sent + claim.lease;
-                    Attempt::Granted { sent, fence: None }
+                    Attempt::Granted {
+                        sent,
+                        fence: None,
+                        leftover: None,
+                    }
                 }
                 Err(cause) => Attempt::Lost(cause),
             },

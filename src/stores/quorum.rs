@@ -641,7 +641,11 @@ impl Store for Quorum {
             for (node, flight) in sky.aloft.iter().chain(&sky.arrived) {
                 spread.note(*node, flight.not_after(), true);
             }
-            return Ok(Attempt::Granted { sent, fence: None });
+            return Ok(Attempt::Granted {
+                sent,
+                fence: None,
+                leftover: None,
+            });
         }
         // Whoever has not answered yet may say who is in the way.
         while let Some((index, answer)) = sky.next() {
@@ -839,6 +843,7 @@ impl Store for Quorum {
                 Ok(Release::Done { .. }) => Ok(Attempt::Granted {
                     sent: Moment::now(),
                     fence: None,
+                    leftover: None,
                 }),
                 Ok(Release::NotHeld(cause)) => Ok(Attempt::Lost(cause)),
                 Ok(Release::Unknown { doubt, error }) => Ok(Attempt::Unknown { doubt, error }),

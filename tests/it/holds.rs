@@ -13,6 +13,7 @@ use crate::kit::ClockShim;
 #[cfg(any(feature = "test-util", target_os = "linux"))]
 use crate::kit::child::arg;
 use crate::kit::child::say;
+use crate::kit::proxy::Rule;
 use crate::kit::{Child, End, Fault, Proxy, RedisServer, eventually, ms};
 use crate::oracles::{
     ACQUIRE, RELEASE, RELEASE_LEVEL, RENEW, SLACK, WITHDRAW, connections, quick, sha, teach,
@@ -264,6 +265,45 @@ fn a_release_in_doubt_is_sent_as_long_as_the_lease_may_last() {
     assert!(child.wait(CHILD).success());
     assert!(child.said().contains(&"done".to_owned()));
     assert_eq!(server.int(&["DBSIZE"]), 0);
+}
+
+/// Runs `call`, whose request is sent a second time, because its connection is cut while the first copy is held up.
+fn sent_twice([cut, held]: [&Proxy; 2], script: &str, call: impl FnOnce()) -> Rule {
+    let first = held.next(1, Some(sha(script).as_bytes()), Fault::Hold);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            eventually(SLACK, "the first copy is held up", || first.hits() == 1);
+            cut.cut();
+        });
+        call();
+    });
+    first
+}
+
+#[test]
+fn a_first_copy_that_comes_late_does_not_shorten_what_was_entered_since() {
+    for is_entry in [true, false] {
+        let (server, held) = server();
+        let cut = Proxy::to(held.addr());
+        let client = Client::open(&cut.url()).unwrap();
+        let short = client.lock("orders").with_lease_time(ms(6_000));
+        let long = client.lock("orders").with_lease_time(LONG);
+        let hold = short.guard().unwrap();
+        let first = if is_entry {
+            let first = sent_twice([&cut, &held], ACQUIRE, || short.lock().unwrap());
+            short.unlock().unwrap();
+            first
+        } else {
+            long.lock().unwrap();
+            sent_twice([&cut, &held], RELEASE_LEVEL, || long.unlock().unwrap())
+        };
+        long.lock().unwrap();
+        first.release();
+        let is_cut_short = || lease_of(&server, "orders") < ms(6_000);
+        eventually(SLACK, "the first copy runs", is_cut_short);
+        let when = format!("the first copy has come, of an entry: {is_entry}");
+        believes_no_more_than(&hold, || lease_of(&server, "orders"), &when);
+    }
 }
 
 #[cfg(all(feature = "test-util", target_os = "linux"))]

@@ -381,6 +381,8 @@ impl MySql {
             Ok((fence, sent)) => Ok(Attempt::Granted {
                 sent,
                 fence: Some(fence),
+                // No copy shortens a lease.
+                leftover: None,
             }),
             // Somebody has the row locked at this moment.
             Err(fault) if fault.is_busy() => refused(Duration::from_secs(1)),
@@ -522,6 +524,8 @@ impl Store for MySql {
             Ok(Touch::Done { sent, fence }) => Ok(Attempt::Granted {
                 sent,
                 fence: Some(fence),
+                // No copy shortens a lease.
+                leftover: None,
             }),
             Ok(Touch::Gone(cause)) => Ok(Attempt::Lost(cause)),
             Err(Fault::NoReply { reason, .. }) => Ok(Attempt::Unknown {

@@ -320,7 +320,8 @@ impl Redis {
         loop {
             let args = [claim.visitor.as_str(), &lease, &known, &wanted].map(str::as_bytes);
             let reply = match self.call_timed(script, &claim.name, &args, until, copies) {
-                // The request may have run, but to set the same count twice is to set it once.
+                // The request may have run, but to set the same count twice is to set it once. If it runs later than that,
+                // the hold reckons with it.
                 Err(Fault::NoReply {
                     timed_out: false, ..
                 }) if std::mem::take(&mut may_repeat) => continue,
@@ -350,7 +351,14 @@ impl Redis {
                         let late = claim.doubt(copies.not_after);
                         self.late_copies.lock().push((claim.visitor.clone(), late));
                     }
-                    return Ok(step);
+                    // It finds its own count until that has changed and come back, and sets its own lease then.
+                    return Ok(match (step, copies.unanswered) {
+                        (Step::Done { sent, .. }, Some(_)) => Step::Done {
+                            sent,
+                            late: Some(copies.not_after),
+                        },
+                        (step, _) => step,
+                    });
                 }
                 // Our idea of the server's clock was off, or of which server it is; the reply has put it right.
                 Ok(Heard::TooLate | Heard::AnotherHistory) => RUNAWAY_CLOCK.to_owned(),
@@ -378,7 +386,11 @@ impl Redis {
 
     fn attempt_of(&self, claim: &Claim, step: Result<Step, Fault>) -> Result<Attempt> {
         match step {
-            Ok(Step::Done { sent }) => Ok(Attempt::Granted { sent, fence: None }),
+            Ok(Step::Done { sent, late }) => Ok(Attempt::Granted {
+                sent,
+                fence: None,
+                leftover: late.map(|not_after| claim.doubt(not_after)),
+            }),
             Ok(Step::Unreplicated {
                 acknowledged,
                 not_after,
@@ -482,7 +494,10 @@ impl Redis {
 
     fn level_of(&self, claim: &Claim, step: Result<Step, Fault>) -> Result<Release> {
         match step {
-            Ok(Step::Done { .. }) => Ok(Release::done()),
+            Ok(Step::Done { late, .. }) => Ok(Release::Done {
+                others_wait: false,
+                leftover: late.map(|not_after| claim.doubt(not_after)),
+            }),
             Ok(Step::Unreplicated {
                 acknowledged,
                 not_after,
@@ -902,6 +917,8 @@ impl Copies<'_> {
 enum Step {
     Done {
         sent: Moment,
+        /// Until when an earlier copy may still run that got no answer.
+        late: Option<i64>,
     },
     /// It was done, and too few replicas have it.
     Unreplicated {
@@ -935,7 +952,7 @@ enum Heard {
 /// Understands the reply to a request for a count, whose first copy that may have run was sent at `sent`.
 fn hear(reply: &Value, sent: Option<Moment>) -> Result<Heard, Fault> {
     if let (Value::Int(_), Some(sent)) = (reply, sent) {
-        return Ok(Heard::Step(Step::Done { sent }));
+        return Ok(Heard::Step(Step::Done { sent, late: None }));
     }
     Ok(match (integer_at(reply, 0), item_at(reply, 2)) {
         (Some(0), Some(Value::Int(ttl))) => {
