@@ -264,6 +264,7 @@ impl Builder {
     /// Sets the lease time of locks without a fixed one; they are renewed at a third of it.
     ///
     /// It is also how long a lock stays taken when its holder dies. 10 ms ..= 365 days. Defaults to 30 s, as in Redisson.
+    /// A renewal has to be answered within a quarter of it, so it should be ten round trips to the server or more.
     pub fn watchdog_timeout(mut self, timeout: Duration) -> Builder {
         self.watchdog_timeout = timeout;
         self

@@ -336,6 +336,9 @@ impl Lock {
     /// It ends within one [`command_timeout`](crate::Builder::command_timeout). After any error of the last unlock the
     /// hold is over here and no longer renewed; what may be left of it in the store is released in the background.
     ///
+    /// If the answer does not come, it asks once more, and takes it for done if the hold is no longer there then. So a
+    /// hold that was lost unnoticed just before such an unlock is not told of: the unlock returns `Ok`.
+    ///
     /// # Errors
     ///
     /// [`Error::NotHeld`] if this thread does not hold the lock; [`Error::Lost`] with the cause if it was lost (a thread

@@ -222,6 +222,20 @@ fn replies_in_any_order_never_make_a_multi_lock_outlast_a_member() {
 }
 
 #[test]
+fn a_short_lease_is_kept_at_a_distant_server() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.addr());
+    proxy.next(FOR_EVER, None, Fault::DelayReply(ms(130)));
+    let client = Client::builder()
+        .watchdog_timeout(ms(1000))
+        .open(&proxy.url());
+    let guard = client.unwrap().lock("orders").guard().unwrap();
+    let lost = guard.lost().recv_timeout(ms(2500));
+    assert_eq!(lost, Err(redlatch::NoLoss::NotYet));
+    guard.unlock().unwrap();
+}
+
+#[test]
 fn a_lost_level_that_its_guard_has_given_back_is_not_unlocked_once_more() {
     let server = RedisServer::start();
     let client = Client::open(&server.url()).unwrap();

@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::cluster::{Cluster, Listening};
 use super::keys;
 use super::node::Node;
+use super::scripts::Script;
 use super::subscriber::Wish;
 use super::wire::{Fault, Wire};
 
@@ -66,12 +67,12 @@ impl Home {
     }
 
     /// Makes the connection for the renewals of this lock, if that was not tried yet.
-    pub(super) fn get_ready_to_renew(&self, lock: &str, until: Instant) {
+    pub(super) fn get_ready_to_renew(&self, script: &Script, lock: &str, until: Instant) {
         match self {
-            Home::One(node) => node.get_ready_to_renew(until),
+            Home::One(node) => node.get_ready_to_renew(script, until),
             Home::Cluster(cluster) => {
                 if let Some(member) = cluster.present(keys::slot(lock)) {
-                    member.node.get_ready_to_renew(until);
+                    member.node.get_ready_to_renew(script, until);
                 }
             }
         }

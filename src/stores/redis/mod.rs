@@ -1014,6 +1014,20 @@ fn chunks_of<'a>(
 }
 
 impl Chunk<'_> {
+    /// Makes the server know the script that renews, by the renewal of nothing, of which the connection owes the answer
+    /// from then on. Returns whether it could be sent.
+    fn makes_known(script: &Script, wire: &mut Wire, until: Instant) -> bool {
+        let nothing = Chunk {
+            claims: &[],
+            not_after: 0,
+            number: wire.number(),
+        };
+        let mut packed = Vec::new();
+        nothing.pack(script, true, &mut packed);
+        wire.owes = Some(nothing.number);
+        wire.ask(&packed, until).is_ok()
+    }
+
     fn pack(&self, script: &Script, by_text: bool, into: &mut Vec<u8>) {
         let count = self.claims.len();
         let mut command = script.command(by_text, count, 2 + 2 * count);
@@ -1379,7 +1393,8 @@ impl Store for Redis {
     }
 
     fn get_ready_to_renew(&self, lock: &str, until: Instant) {
-        self.home.get_ready_to_renew(lock, until);
+        let script = &self.scripts.renew;
+        self.home.get_ready_to_renew(script, lock, until);
     }
 
     fn close(&self) {

@@ -1,11 +1,13 @@
 //! One node: the connections for requests, the one for renewals, and the one that listens.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use super::Chunk;
 use super::pool::{Pool, on_wire};
 use super::route::{Route, share};
+use super::scripts::Script;
 use super::subscriber::{Shards, Subscriber};
 use super::wire::{Fault, Wire};
 use crate::signals::Signals;
@@ -19,6 +21,8 @@ pub(super) struct Node {
     renewals: Mutex<Option<Wire>>,
     /// For which generation of servers it was made, or was tried to make, before it was needed; one more.
     got_ready: AtomicU64,
+    /// Whether it is being made just now.
+    is_getting_ready: AtomicBool,
     pub(super) subscriber: Subscriber,
     signals: Arc<Signals>,
 }
@@ -46,21 +50,26 @@ impl Node {
             pool: Pool::new(Arc::clone(&route), slots, shards.is_some()),
             renewals: Mutex::default(),
             got_ready: AtomicU64::new(0),
+            is_getting_ready: AtomicBool::new(false),
             subscriber: Subscriber::new(route, command_timeout, Arc::clone(&signals), shards),
             signals,
         }
     }
 
     /// Takes the connection for renewals out of its place, if there is one that is still good.
-    pub(super) fn kept_renewing(&self) -> Option<Wire> {
+    fn kept_renewing(&self, until: Instant) -> Option<Wire> {
         let generation = self.pool.route().generation();
         let wire = self.renewals.lock().take();
-        wire.filter(|wire| wire.generation == generation && !wire.has_unread() && !wire.is_stale())
+        let mut wire = wire.filter(|wire| {
+            wire.generation == generation && !wire.has_unread() && !wire.is_stale()
+        })?;
+        wire.has_settled(share(until, 2)).then_some(wire)
     }
 
     /// Makes the connection for renewals at the first hold: at the first renewal there may be no descriptor left for it,
-    /// or nobody who says where the server is. If it fails, renewals use another one.
-    pub(super) fn get_ready_to_renew(&self, until: Instant) {
+    /// or nobody who says where the server is. If it fails, renewals use another one. The text of `script` goes along, so
+    /// that the first renewal at a distant server costs one round trip.
+    pub(super) fn get_ready_to_renew(&self, script: &Script, until: Instant) {
         let generation = self.pool.route().generation().wrapping_add(1);
         if self.got_ready.load(Ordering::Relaxed) == generation
             || self.got_ready.swap(generation, Ordering::Relaxed) == generation
@@ -68,18 +77,28 @@ impl Node {
         {
             return;
         }
-        if let Ok(wire) = self.pool.route().connect(until)
+        self.is_getting_ready.store(true, Ordering::Release);
+        if let Ok(mut wire) = self.pool.route().connect(until)
+            && Chunk::makes_known(script, &mut wire, until)
             && self.pool.keeps()
         {
             self.renewals.lock().get_or_insert(wire);
         }
+        self.is_getting_ready.store(false, Ordering::Release);
     }
 
     /// Takes the connection for renewals out, connecting first if need be. Where that fails it is one of those for
     /// requests.
     pub(super) fn take_renewing(&self, until: Instant) -> Result<Wire, Fault> {
-        if let Some(wire) = self.kept_renewing() {
+        if let Some(wire) = self.kept_renewing(until) {
             return Ok(wire);
+        }
+        // To begin with another one would not be quicker.
+        if self.is_getting_ready.load(Ordering::Acquire)
+            && let Some(mut lent) = self.pool.lend()
+        {
+            lent.is_lent = true;
+            return Ok(lent);
         }
         let is_replaceable = self.pool.has_idle();
         let connecting = if is_replaceable {

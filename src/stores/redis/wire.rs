@@ -367,6 +367,8 @@ pub(super) struct Wire {
     pub(super) is_asking: bool,
     /// Whether it cannot be used again: a reply is still to come that nobody will read, or one came that nobody asked for.
     pub(super) is_spent: bool,
+    /// The number of a request whose answer nobody has waited for: it is to be read before anything else is asked.
+    pub(super) owes: Option<i64>,
     /// Whether it is one for requests that is lent for renewals.
     pub(super) is_lent: bool,
     /// How many connections of its pool the server had cut when this one was used last.
@@ -417,6 +419,7 @@ impl Wire {
             ahead: Offset::told(0, Moment::now(), Moment::now()),
             is_asking: false,
             is_spent: false,
+            owes: None,
             is_lent: false,
             cuts: 0,
         };
@@ -638,9 +641,16 @@ impl Wire {
         }
     }
 
+    /// Whether it is good after it was read what it owes, whatever that says.
+    pub(super) fn has_settled(&mut self, until: Instant) -> bool {
+        let owed = self.owes.take();
+        let answer = owed.map(|number| self.answer(number, until));
+        matches!(answer, None | Some(Ok(_) | Err(Fault::Server(_)))) && !self.is_spent
+    }
+
     /// Whether the server has closed the connection, or sent something nobody asked for, since it was used last.
     pub(super) fn is_stale(&self) -> bool {
-        self.last_used.elapsed() >= STALE_AFTER && self.is_cut()
+        self.owes.is_none() && self.last_used.elapsed() >= STALE_AFTER && self.is_cut()
     }
 
     /// As [`Wire::is_stale`], however short ago it was used.
