@@ -122,7 +122,6 @@ impl Entrance {
             Attempt::Granted { sent, fence, .. } => {
                 let guarded = self.core.watchdog.guarded();
                 let hold = Hold::new(&claim, me.id, me.life(), guarded, self.lease, sent);
-                let hold = hold.in_parts(self.core.store.has_parts());
                 let hold = hold.counted_by(self.core.store.timeline());
                 let hold = Arc::new(hold.with_fence(fence));
                 if !hold.is_valid() {

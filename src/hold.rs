@@ -167,8 +167,6 @@ pub(crate) struct Hold {
     owner: Weak<()>,
     /// Turns false if the watchdog's thread dies; shared by all holds of a client.
     guarded: Arc<AtomicBool>,
-    /// Whether the store has parts, of which some may run a request after the whole has answered it.
-    has_parts: bool,
     /// The clock that it is counted on.
     timeline: Timeline,
     state: Mutex<State>,
@@ -250,7 +248,6 @@ impl Hold {
             thread,
             owner,
             guarded,
-            has_parts: false,
             timeline: PROCESS.clone(),
             state: Mutex::new(State {
                 phase: Phase::Held,
@@ -274,12 +271,6 @@ impl Hold {
 
     pub(crate) fn with_fence(mut self, fence: Option<u64>) -> Hold {
         self.fence = fence;
-        self
-    }
-
-    /// Says that the store has parts.
-    pub(crate) fn in_parts(mut self, has_parts: bool) -> Hold {
-        self.has_parts = has_parts;
         self
     }
 
@@ -406,7 +397,7 @@ impl Hold {
         let id = state.next_level;
         state.next_level = state.next_level.wrapping_add(1);
         state.levels.push(Level::new(id, lease, sent));
-        state.confirm(launch, sent, claim.lease, self.has_parts || may_run_again);
+        state.confirm(launch, sent, claim.lease, may_run_again);
         Some(id)
     }
 
@@ -549,7 +540,7 @@ impl Hold {
         if let Some(InFlight { sent, lease, .. }) = request.copied() {
             let counts = matches!(state.phase, Phase::Held) && now < state.valid_until;
             if counts {
-                state.confirm(launch, sent, lease, self.has_parts || may_run_again);
+                state.confirm(launch, sent, lease, may_run_again);
             } else {
                 state.unanswered(launch);
             }

@@ -406,7 +406,8 @@ impl Shared {
             match outcome {
                 Renewal::Renewed => {
                     trace::renewed(&hold.name, &hold.visitor);
-                    hold.confirmed(launch, false, answered.moment);
+                    // A part that has not answered may renew it behind later requests.
+                    hold.confirmed(launch, self.store.has_parts(), answered.moment);
                     self.watch(hold, answered, None);
                 }
                 Renewal::Lost(cause) => self.end(hold, cause),

@@ -259,13 +259,17 @@ impl Store for All {
     fn acquire(&self, claim: &Claim, until: Instant) -> Result<Attempt> {
         let sent = self.timeline.now();
         let is_first = claim.count == 0;
+        let mut late = None;
         for (index, member) in self.members.iter().enumerate() {
             let mut doubt = self.no_doubt(claim);
             let place = doubt.not_after.get_mut(index);
             // One share is kept for giving back what was taken.
             let by = share(until, self.members.len() - index + 1);
             let outcome = match member.acquire(claim, by) {
-                Ok(Attempt::Granted { .. }) => continue,
+                Ok(Attempt::Granted { leftover, .. }) => {
+                    late = late.or(leftover);
+                    continue;
+                }
                 Ok(Attempt::Unknown { doubt: part, error }) => {
                     if let Some(place) = place {
                         *place = part.not_after.iter().copied().max().unwrap_or_default();
@@ -312,7 +316,7 @@ impl Store for All {
         Ok(Attempt::Granted {
             sent,
             fence: None,
-            leftover: None,
+            leftover: late,
         })
     }
 
@@ -381,10 +385,10 @@ impl Store for All {
 
     fn release_level(&self, claim: &Claim, until: Instant) -> Result<Release> {
         self.note_count(&claim.visitor, claim.count.saturating_sub(1));
-        let (mut lost, mut trouble) = (None, None);
+        let (mut lost, mut trouble, mut late) = (None, None, None);
         for (left, member) in (1..=self.members.len()).rev().zip(&self.members) {
             match member.release_level(claim, share(until, left)) {
-                Ok(Release::Done { .. }) => {}
+                Ok(Release::Done { leftover, .. }) => late = late.or(leftover),
                 Ok(Release::NotHeld(cause)) => lost = Some(cause),
                 Ok(Release::Unknown { error, .. }) | Err(error) => trouble = Some(error),
             }
@@ -395,7 +399,10 @@ impl Store for All {
                 doubt: claim.doubt(0),
                 error,
             }),
-            (None, None) => Ok(Release::done()),
+            (None, None) => Ok(Release::Done {
+                others_wait: false,
+                leftover: late,
+            }),
         }
     }
 

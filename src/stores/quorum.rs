@@ -627,10 +627,15 @@ impl Store for Quorum {
         let is_first = claim.count == 0;
         if tally.granted() >= self.needed {
             self.note_round_trip(begun.elapsed());
-            // What is there need not be read by whoever uses the connection next.
-            while let Some((index, answer)) = sky.next_arrived(begun) {
+            // What is there need not be read by whoever uses the connection next. And a re-entry that a node has not
+            // answered may run there behind later requests of the hold.
+            while let Some((index, answer)) = match is_first {
+                true => sky.next_arrived(begun),
+                false => sky.next(),
+            } {
                 tally.note(index, self.hear(index, answer));
             }
+            let is_open = !is_first && tally.is_in_doubt();
             let open = tally.open();
             let granted = open.iter().fold(0, |bits, (index, _)| bits | bit(*index));
             let may_have = granted | sky.bits();
@@ -644,7 +649,7 @@ impl Store for Quorum {
             return Ok(Attempt::Granted {
                 sent,
                 fence: None,
-                leftover: None,
+                leftover: is_open.then(|| claim.doubt(0)),
             });
         }
         // Whoever has not answered yet may say who is in the way.
@@ -835,10 +840,9 @@ impl Store for Quorum {
             until,
             |_, node, by| node.store.launch_release_level(claim, by),
         );
-        while !tally.is_decided(self.needed, sky.len()) {
-            let Some((index, answer)) = sky.next() else {
-                break;
-            };
+        // What a node has not answered may run there behind later requests of the hold. And where no majority can be had
+        // any more, the error says of each node what it has done.
+        while let Some((index, answer)) = sky.next() {
             let answer = match answer {
                 Ok(Release::Done { .. }) => Ok(Attempt::Granted {
                     sent: Moment::now(),
@@ -852,7 +856,10 @@ impl Store for Quorum {
             tally.note(index, self.hear(index, answer));
         }
         if tally.granted() >= self.needed {
-            return Ok(Release::done());
+            return Ok(Release::Done {
+                others_wait: false,
+                leftover: tally.is_in_doubt().then(|| claim.doubt(0)),
+            });
         }
         match tally.lacking(self.nodes.len() - self.needed) {
             Some(cause) => Ok(Release::NotHeld(cause)),
@@ -1254,6 +1261,12 @@ impl Tally {
     fn is_decided(&self, needed: usize, outstanding: usize) -> bool {
         let granted = self.granted();
         granted >= needed || granted + outstanding < needed
+    }
+
+    /// Whether a node may have granted it, or may yet do so.
+    fn is_in_doubt(&self) -> bool {
+        let mut said = self.said.iter().flatten();
+        said.any(|said| matches!(said, Said::Unknown(..)))
     }
 
     /// The nodes that have granted it or may have, with the expiry of their requests.

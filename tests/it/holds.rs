@@ -299,7 +299,10 @@ fn a_first_copy_that_comes_late_does_not_shorten_what_was_entered_since() {
     for is_entry in [true, false] {
         let (server, held) = server();
         let cut = Proxy::to(held.addr());
-        let client = Client::open(&cut.url()).unwrap();
+        let client = Client::builder()
+            .command_timeout(ms(10_000))
+            .open(&cut.url())
+            .unwrap();
         let short = client.lock("orders").with_lease_time(ms(6_000));
         let long = client.lock("orders").with_lease_time(LONG);
         let hold = short.guard().unwrap();

@@ -97,6 +97,7 @@ laws! {
         a_nested_hold_is_renewed_until_its_last_unlock
         a_shorter_inner_lease_does_not_shorten_the_outer
         a_longer_inner_lease_ends_with_its_unlock
+        a_long_level_counts_behind_a_short_one
         locking_after_a_loss_is_a_fresh_hold
         a_stale_guard_cannot_release_a_newer_hold
         guards_may_be_dropped_in_any_order
@@ -389,6 +390,18 @@ fn a_shorter_inner_lease_does_not_shorten_the_outer(place: &Place) {
     long.unlock().unwrap();
     assert!(long.remaining_lease().unwrap().unwrap() > Duration::from_secs(50));
     long.unlock().unwrap();
+}
+
+fn a_long_level_counts_behind_a_short_one(place: &Place) {
+    let lock = place.client().lock("orders");
+    let short = lock.with_lease_time(ms(5_000));
+    let outer = short.guard().unwrap();
+    short.guard().unwrap().unlock().unwrap();
+    let inner = lock.with_lease_time(Duration::from_secs(60)).guard();
+    let inner = inner.unwrap();
+    assert!(inner.remaining_validity() > Duration::from_secs(50));
+    inner.unlock().unwrap();
+    outer.unlock().unwrap();
 }
 
 fn a_longer_inner_lease_ends_with_its_unlock(place: &Place) {
