@@ -165,7 +165,7 @@ impl Client {
     ///
     /// [`Error::Unreachable`], [`Error::Permission`], … if the server cannot be asked.
     pub fn check(&self) -> Result<Vec<HealthWarning>> {
-        self.core.store.check(self.core.until())
+        self.core.check()
     }
 
     /// Ends every wait with [`Error::Closed`], stops renewing, and joins the threads.

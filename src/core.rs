@@ -9,7 +9,7 @@ use crate::claim::Kind;
 use crate::error::{Error, Result};
 use crate::hold::{Hold, Lease};
 use crate::line::Lines;
-use crate::store::Store;
+use crate::store::{HealthWarning, Store};
 #[cfg(feature = "mysql")]
 use crate::stores::mysql::MySql;
 use crate::thread::ThreadToken;
@@ -135,6 +135,16 @@ impl Core {
 
     pub(crate) fn is_forked(&self) -> bool {
         std::process::id() != self.pid
+    }
+
+    /// Looks at the server, on connections that are this process's own.
+    pub(crate) fn check(&self) -> Result<Vec<HealthWarning>> {
+        if self.is_forked() {
+            return Err(Error::Forked {
+                lock: "(client)".into(),
+            });
+        }
+        self.store.check(self.until())
     }
 
     pub(crate) fn shut_down(&self) {

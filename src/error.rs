@@ -90,7 +90,7 @@ pub enum Error {
     },
     /// All connections that the client may make to the server were in use for the whole time. Nothing was sent.
     #[error(
-        "lock {lock:?}: all {connections} connections to {node} were in use for the whole time; allow more with pool_size(), or let fewer threads ask at once (one that waits for a lock has no connection)"
+        "lock {lock:?}: all {connections} connections to {node} were in use for the whole time; allow more with pool_size(), or let fewer threads ask at once (one that waits for a lock has no connection, but a row lock has one while it waits and holds, and a transaction while it is open)"
     )]
     #[non_exhaustive]
     Exhausted {

@@ -102,7 +102,7 @@ impl Redlock {
     ///
     /// None in this version: a node that cannot be looked at is a warning.
     pub fn check(&self) -> Result<Vec<HealthWarning>> {
-        self.core.store.check(self.core.until())
+        self.core.check()
     }
 
     /// Ends every wait with [`Error::Closed`], stops renewing, and joins the threads. See [`Client::shutdown`].

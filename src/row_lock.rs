@@ -159,7 +159,8 @@ impl RowLock {
     /// [`Error::WaitTimeout`] if somebody else had it for the whole wait; [`Error::RowNotFound`] if there is none;
     /// [`Error::Schema`] if the table is not as [`RowTarget::table`] said, or cannot lock rows; [`Error::Deadlock`];
     /// [`Error::Unreachable`] at once if the server cannot be reached; [`Error::Closed`] within about a second if the
-    /// client is shut down; [`Error::Permission`], … Nothing is held then.
+    /// client is shut down; [`Error::Exhausted`] if no connection became free for the whole wait, which begins with the
+    /// wait for one; [`Error::Permission`], … Nothing is held then.
     pub fn lock(&self, wait: Wait) -> Result<RowGuard> {
         self.lock_until(wait, None)
     }
@@ -223,7 +224,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`RowLock::lock`]; all rows or none are locked.
+    /// As [`RowLock::lock`]; all rows or none are locked. [`Error::Unsupported`] if there is no key among `keys`.
     ///
     /// # Examples
     ///

@@ -21,6 +21,10 @@ pub(crate) const IDLE_LIMIT: Duration = Duration::from_secs(60);
 /// closure. Its session has the server's time zone and `sql_mode`, the latter made strict: a value that does not fit is
 /// an error and is not cut. After a [`Error::Deadlock`] or [`Error::WaitTimeout`] the server may have undone it, so every
 /// later statement and the commit fail with the same error.
+///
+/// Only tables that know transactions (InnoDB) are written under the lock or not at all: what is written to a MyISAM or
+/// Aria table stays written after a rollback. User variables and named locks (`GET_LOCK`) of its statements end with it,
+/// unless a stored function or a trigger sets them: those may stay in the session for the next transaction.
 pub struct Tx<'a> {
     session: &'a mut Session,
     subject: Arc<str>,
@@ -33,7 +37,7 @@ impl<'a> Tx<'a> {
 
     /// Sets how long each following statement may take.
     ///
-    /// Defaults to [`command_timeout`](crate::Builder::command_timeout).
+    /// Defaults to [`command_timeout`](crate::Builder::command_timeout). `Duration::MAX` is no limit.
     pub fn statement_timeout(&mut self, timeout: Duration) {
         self.session.statement_timeout = timeout;
     }
@@ -92,9 +96,14 @@ impl<'a> Tx<'a> {
         Ok(self.query(statement, params)?.into_iter().next())
     }
 
-    fn allow(&self, statement: &str) -> Result<()> {
+    fn allow(&mut self, statement: &str) -> Result<()> {
         match first_word(statement) {
-            Some(word) if ALLOWED.contains(&&*word) => Ok(()),
+            Some(word) if ALLOWED.contains(&&*word) => {
+                if outlives(statement) {
+                    self.session.taint();
+                }
+                Ok(())
+            }
             word => Err(Error::Unsupported {
                 lock: Arc::clone(&self.subject),
                 reason: format!(
@@ -113,6 +122,17 @@ impl fmt::Debug for Tx<'_> {
             .field("lock", &self.subject)
             .finish_non_exhaustive()
     }
+}
+
+/// Whether a statement may leave something in the session that the transaction's end does not undo: a variable, or a
+/// lock by name. At worst this costs a connection.
+fn outlives(statement: &str) -> bool {
+    const GET_LOCK: &[u8] = b"GET_LOCK";
+    let bytes = statement.as_bytes();
+    bytes.contains(&b'@')
+        || bytes
+            .windows(GET_LOCK.len())
+            .any(|word| word.eq_ignore_ascii_case(GET_LOCK))
 }
 
 /// What never commits. A list of what does would miss what the next version of a server adds.
@@ -271,6 +291,10 @@ impl<'a> Pinned<'a> {
 
 impl Drop for Unpin<'_> {
     fn drop(&mut self) {
+        // The hold, and the thread that renews it, are those of the parent.
+        if self.core.is_forked() {
+            return;
+        }
         self.store.note_pinned(&self.hold.visitor, false);
         self.hold.unpin(self.committed);
         // Renewals were left out meanwhile.

@@ -11,5 +11,7 @@ fn entry() {
         || crate::crowd::play(&role)
         || crate::holds::play(&role)
         || crate::redlock::play(&role);
+    #[cfg(feature = "mysql")]
+    let known = known || crate::mysql::play(&role);
     assert!(known, "no role {role}");
 }

@@ -210,7 +210,8 @@ impl Fault {
         self.into_reason().into_words()
     }
 
-    /// Puts the fault into words for `subject`, a lock or a row. `advice` is what to do about a wrong schema.
+    /// Puts the fault into words for `subject`, a lock or a row. `advice` is what to do about a wrong
+    /// schema, if that is for this library to say.
     pub(crate) fn into_error(self, subject: &Arc<str>, node: &Arc<str>, advice: &str) -> Error {
         let (lock, node) = (Arc::clone(subject), Arc::clone(node));
         let class = self.class();
@@ -244,7 +245,10 @@ impl Fault {
                     Class::Schema => Error::Schema {
                         lock,
                         node,
-                        reason: format!("{reason}; {advice}"),
+                        reason: match advice {
+                            "" => reason,
+                            advice => format!("{reason}; {advice}"),
+                        },
                     },
                     Class::ReadOnly => Error::Unavailable {
                         lock,

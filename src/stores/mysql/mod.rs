@@ -148,6 +148,11 @@ impl MySql {
         fault.into_error(lock, self.node(), &self.tables.advice())
     }
 
+    /// As [`MySql::error`], for a statement on a table of the user's: making the tables of the locks does not help it.
+    pub(crate) fn error_of_users(&self, subject: &Arc<str>, fault: Fault) -> Error {
+        fault.into_error(subject, self.node(), "")
+    }
+
     /// As [`MySql::error`], for a lock: that a row is locked for a moment is nothing its user knows of.
     fn lock_error(&self, lock: &Arc<str>, fault: Fault) -> Error {
         if fault.is_busy() {
@@ -418,7 +423,9 @@ impl MySql {
     pub(crate) fn pin(&self, claim: &Claim, idle_limit: Duration) -> Result<Option<Session>> {
         // Without transactions in the table's engine a pin holds nothing.
         self.check_lock_table(&claim.name, self.until())?;
-        let mut session = Session::begin(self, &claim.name, None, Some(idle_limit))?;
+        let slot = self.pool.transaction_slot(self.until());
+        let slot = slot.map_err(|fault| self.error(&claim.name, fault))?;
+        let mut session = Session::begin(self, &claim.name, None, Some(idle_limit), slot)?;
         let params = params! { "r" => &*claim.name, "o" => claim.visitor.as_str() };
         let rows = session.select(&self.statements.pin, params)?;
         Ok((!rows.is_empty()).then_some(session))

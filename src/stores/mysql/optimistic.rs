@@ -40,7 +40,7 @@ impl MySql {
         );
         let rows = self
             .rows(&statement, Params::Positional(vec![key]), self.until())
-            .map_err(|fault| self.error(lookup.subject, fault))?;
+            .map_err(|fault| self.error_of_users(lookup.subject, fault))?;
         Ok(rows.into_iter().next().map(|row| {
             // Not the `unwrap` that panics: it takes a row apart.
             let mut values = Row::unwrap(row);
@@ -83,7 +83,7 @@ impl MySql {
                         lookup.check.as_str()
                     ),
                 )),
-            Err(fault) => Err(self.error(lookup.subject, fault)),
+            Err(fault) => Err(self.error_of_users(lookup.subject, fault)),
         }
     }
 

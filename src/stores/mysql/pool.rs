@@ -372,13 +372,34 @@ pub(super) struct Lent {
     /// `None` once its state is in doubt.
     pub(super) link: Option<Link>,
     lane: Arc<Lane>,
-    _slot: Slot,
+    /// `None` only once it is over.
+    slot: Option<Slot>,
+    pid: u32,
 }
 
 impl Lent {
+    /// Whether this process is a fork of the one that it was lent to.
+    pub(super) fn is_forked(&self) -> bool {
+        self.pid != std::process::id()
+    }
+
+    /// The right to a connection, for another one than this, which is closed.
+    pub(super) fn take_slot(&mut self) -> Option<Slot> {
+        self.slot.take()
+    }
+
     /// Gives the connection back, outside of any transaction.
     pub(super) fn give_back(&self, link: Link) {
         self.lane.keep(Some(link));
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // A thread that a fork lacks may have been at the slots at that moment, and would never let go of them.
+        if self.is_forked() {
+            std::mem::forget(self.slot.take());
+        }
     }
 }
 
@@ -472,9 +493,13 @@ impl Pool {
         outcome
     }
 
+    /// The right to a connection for a transaction.
+    pub(super) fn transaction_slot(&self, until: Instant) -> Result<Slot, Fault> {
+        self.transactions.slot(until)
+    }
+
     /// A connection for a transaction. Nothing gives it back but the transaction's good end.
-    pub(super) fn lend(&self, until: Instant) -> Result<Lent, Fault> {
-        let slot = self.transactions.slot(until)?;
+    pub(super) fn lend(&self, slot: Option<Slot>, until: Instant) -> Result<Lent, Fault> {
         let mut idle = self.transactions.pop(Link::has_ended);
         if idle.as_mut().is_some_and(|link| !link.tune(until)) && has_second_handles() {
             idle = None;
@@ -486,7 +511,8 @@ impl Pool {
         Ok(Lent {
             link: Some(link),
             lane: Arc::clone(&self.transactions),
-            _slot: slot,
+            slot,
+            pid: std::process::id(),
         })
     }
 }

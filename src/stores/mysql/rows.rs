@@ -15,6 +15,7 @@ use super::schema::Keyed;
 use super::{LONGEST_NAME, MySql, Session};
 use crate::error::{Error, Result};
 use crate::signals::{Parker, Wake};
+use crate::stores::slots::Slot;
 use crate::wait::Interrupt;
 
 const NOWAIT_PAUSE: Duration = Duration::from_millis(20);
@@ -22,6 +23,9 @@ const NOWAIT_PAUSE: Duration = Duration::from_millis(20);
 /// One statement waits for a row this long at most, in seconds; then it queues up again. So long it may take until an
 /// interrupt, or the end of the client, is heard.
 const LONGEST_ROW_WAIT: u64 = 1;
+
+/// So long a wait for a connection lasts before interrupts and the end of the client are heard again.
+const SLOT_PAUSE: Duration = Duration::from_millis(250);
 
 /// What a row lock is to be like.
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +51,12 @@ impl MySql {
             interrupt.attach(&parker);
         }
         rest(&parker, Instant::now(), subject)?;
+        if keys.is_empty() {
+            return Err(Error::Unsupported {
+                lock: Arc::clone(subject),
+                reason: "no key was given, so there is no row to lock".to_owned(),
+            });
+        }
         let deadline = match wish.wait {
             Some(wait) => {
                 Some(
@@ -88,7 +98,9 @@ impl MySql {
             [_] => keys,
             _ => self.in_order(target, &keys, subject)?,
         };
-        let mut session = Session::begin(self, subject, Some(wish.isolation), wish.idle_limit)?;
+        let slot = self.slot_for_rows(&parker, deadline, subject)?;
+        let isolation = Some(wish.isolation);
+        let mut session = Session::begin(self, subject, isolation, wish.idle_limit, slot)?;
         while let Some(refusal) = lock_each(&mut session, target, &keys, deadline)? {
             if deadline.is_some_and(|end| Instant::now() >= end) {
                 return Err(refusal.error);
@@ -106,6 +118,28 @@ impl MySql {
         Ok(session)
     }
 
+    /// The right to a connection, for which a row lock waits as it waits for the row: others may keep theirs for as long
+    /// as they like.
+    fn slot_for_rows(
+        &self,
+        parker: &Parker,
+        deadline: Option<Instant>,
+        subject: &Arc<str>,
+    ) -> Result<Slot> {
+        loop {
+            let now = Instant::now();
+            let pause_ends = now + SLOT_PAUSE;
+            let until = deadline.map_or(pause_ends, |end| end.min(pause_ends));
+            match self.pool.transaction_slot(until) {
+                Ok(slot) => return Ok(slot),
+                Err(fault) if deadline.is_some_and(|end| Instant::now() >= end) => {
+                    return Err(self.error(subject, fault));
+                }
+                Err(_) => rest(parker, Instant::now(), subject)?,
+            }
+        }
+    }
+
     /// The keys as they stand in the table, each once, in one order for everybody: whether two ways to write a key mean
     /// the same row depends on the column's collation.
     fn in_order(&self, target: &Keyed, keys: &[Value], subject: &Arc<str>) -> Result<Vec<Value>> {
@@ -120,7 +154,7 @@ impl MySql {
                     Params::Positional(vec![wanted.clone()]),
                     self.until(),
                 )
-                .map_err(|fault| self.error(subject, fault))?;
+                .map_err(|fault| self.error_of_users(subject, fault))?;
             let row = rows
                 .into_iter()
                 .next()

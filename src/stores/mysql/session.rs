@@ -9,6 +9,7 @@ use super::MySql;
 use super::fault::{Class, Fault, unknown};
 use super::pool::{Lent, Link};
 use crate::error::{Error, Reason, Result};
+use crate::stores::slots::Slot;
 
 /// A transaction that was begun. It is rolled back when it is dropped.
 pub(crate) struct Session {
@@ -18,11 +19,15 @@ pub(crate) struct Session {
     isolation: Option<&'static str>,
     /// How long statements wait for rows at present, in whole seconds.
     row_wait: u64,
+    /// Whether something may be left in the session when the transaction is over; then nobody else gets it.
+    is_tainted: bool,
     subject: Arc<str>,
     node: Arc<str>,
-    advice: String,
     pub(crate) statement_timeout: Duration,
 }
+
+/// No transaction is open for so long; where a time-out would be beyond all time, this is none.
+const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Stands at the beginning of a transaction, and is gone as soon as that was rolled back or ended otherwise.
 const MARK: &str = "redlatch_begun";
@@ -31,11 +36,12 @@ impl Session {
     /// Begins a transaction, in the server's isolation level if none is given.
     ///
     /// If it lies idle for `idle_limit` the server ends it, so that a holder that hangs does not block others for ever.
-    pub(crate) fn begin(
+    pub(super) fn begin(
         store: &MySql,
         subject: &Arc<str>,
         isolation: Option<&'static str>,
         idle_limit: Option<Duration>,
+        slot: Slot,
     ) -> Result<Session> {
         let until = store.until();
         let idle = idle_limit.map_or("DEFAULT".to_owned(), |limit| {
@@ -47,20 +53,23 @@ impl Session {
             "SET SESSION autocommit = 0, innodb_lock_wait_timeout = {wait}, \
              lock_wait_timeout = {wait}, wait_timeout = {idle}, time_zone = DEFAULT"
         );
-        let mut begin = |link: &mut Link| {
-            link.say(&settings, until)?;
-            start(link, isolation, until)
+        let begun = |slot: &mut Option<Slot>| -> Result<Lent, Fault> {
+            let mut lent = store.pool.lend(slot.take(), until)?;
+            let begun = lent.link.as_mut().map_or(Ok(()), |link| {
+                link.say(&settings, until)?;
+                start(link, isolation, until)
+            });
+            if begun.is_err() {
+                *slot = lent.take_slot();
+            }
+            begun.map(|()| lent)
         };
-        let lend = || store.pool.lend(until);
-        let mut begun = |mut lent: Lent| match lent.link.as_mut().map(&mut begin) {
-            Some(Err(fault)) => Err(fault),
-            _ => Ok(lent),
-        };
-        let lent = match lend().and_then(&mut begun) {
+        let mut slot = Some(slot);
+        let lent = match begun(&mut slot) {
             // The server had closed a connection that lay idle; nothing has been done yet.
             Err(Fault::NoReply {
                 timed_out: false, ..
-            }) => lend().and_then(&mut begun),
+            }) => begun(&mut slot),
             outcome => outcome,
         };
         Ok(Session {
@@ -68,15 +77,34 @@ impl Session {
             over: None,
             isolation,
             row_wait: wait,
+            is_tainted: false,
             subject: Arc::clone(subject),
             node: Arc::clone(store.node()),
-            advice: store.tables.advice(),
             statement_timeout: store.command_timeout,
         })
     }
 
+    /// A fork has a copy of the connection, but the transaction is its parent's.
+    fn owned(&self) -> Result<()> {
+        if self.lent.is_forked() {
+            return Err(Error::Forked {
+                lock: Arc::clone(&self.subject),
+            });
+        }
+        Ok(())
+    }
+
+    /// When a statement that starts now has to be over.
+    fn until(&self) -> Instant {
+        let now = Instant::now();
+        now.checked_add(self.statement_timeout)
+            .unwrap_or(now + NO_LIMIT)
+    }
+
     /// Runs one thing on the connection, and notes if the transaction did not survive it.
     fn talk<T>(&mut self, talk: impl FnOnce(&mut Link, Instant) -> Result<T, Fault>) -> Result<T> {
+        self.owned()?;
+        let until = self.until();
         if let Some(error) = &self.over {
             return Err(error.clone());
         }
@@ -90,7 +118,7 @@ impl Session {
             );
             return Err(self.give_up(error));
         }
-        let fault = match talk(link, Instant::now() + self.statement_timeout) {
+        let fault = match talk(link, until) {
             Ok(value) => return Ok(value),
             Err(fault) => fault,
         };
@@ -102,7 +130,7 @@ impl Session {
                 self.give_up(error)
             }
             fault => {
-                let error = fault.into_error(&self.subject, &self.node, &self.advice);
+                let error = fault.into_error(&self.subject, &self.node, "");
                 // After a deadlock the transaction is gone, and after a time-out it may be (innodb_rollback_on_timeout).
                 // A later statement would stand alone, without the lock.
                 if matches!(class, Some(Class::Deadlock | Class::WaitTimeout)) {
@@ -135,6 +163,18 @@ impl Session {
         self.lent.link = None;
         self.over = Some(error.clone());
         error
+    }
+
+    /// Notes that a statement may leave something in the session that outlives the transaction.
+    pub(crate) fn taint(&mut self) {
+        self.is_tainted = true;
+    }
+
+    /// Gives the connection back for the next transaction, unless that would find something of this one.
+    fn give_back(&self, link: Link) {
+        if !self.is_tainted {
+            self.lent.give_back(link);
+        }
     }
 
     /// Runs a statement, and returns what it put into `LAST_INSERT_ID` and how many rows it touched.
@@ -191,6 +231,7 @@ impl Session {
 
     /// Commits. After an error nothing was written, unless it is [`Error::Unknown`].
     pub(crate) fn commit(mut self) -> Result<()> {
+        self.owned()?;
         if let Some(error) = self.over.take() {
             return Err(error);
         }
@@ -203,7 +244,7 @@ impl Session {
                     .to_owned(),
             ));
         }
-        let until = Instant::now() + self.statement_timeout;
+        let until = self.until();
         match link.say(&format!("RELEASE SAVEPOINT {MARK}"), until) {
             Ok(()) => {}
             Err(fault @ Fault::Server { .. }) => {
@@ -218,7 +259,7 @@ impl Session {
         }
         match link.say("COMMIT", until) {
             Ok(()) => {
-                self.lent.give_back(link);
+                self.give_back(link);
                 Ok(())
             }
             Err(Fault::NotSent(reason)) => Err(self.lost(reason)),
@@ -226,7 +267,7 @@ impl Session {
                 Err(unknown(&self.subject, &self.node, "commit", None, reason))
             }
             Err(fault) => {
-                let error = fault.into_error(&self.subject, &self.node, &self.advice);
+                let error = fault.into_error(&self.subject, &self.node, "");
                 self.lent.link = Some(link);
                 Err(error)
             }
@@ -239,12 +280,13 @@ impl Session {
     }
 
     fn end(&mut self) -> Result<()> {
+        self.owned()?;
         let Some(mut link) = self.lent.link.take() else {
             return self.over.take().map_or(Ok(()), Err);
         };
-        match link.say("ROLLBACK", Instant::now() + self.statement_timeout) {
+        match link.say("ROLLBACK", self.until()) {
             Ok(()) => {
-                self.lent.give_back(link);
+                self.give_back(link);
                 Ok(())
             }
             Err(fault) => Err(self.lost(fault.into_reason())),

@@ -5,12 +5,14 @@
 )]
 
 mod errors;
+mod fork;
 mod rows;
 mod statements;
 mod table_lock;
 mod transaction;
 mod versioned;
 
+pub(crate) use fork::play;
 use redlatch::{Builder, Client};
 
 use crate::kit::{Database, MariaDb, ms};

@@ -10,7 +10,7 @@ use redlatch::mysql::{Isolation, RowGuard, RowTarget, Wait};
 use redlatch::{Client, Error, Interrupt};
 
 use super::{client, client_with, database_on};
-use crate::kit::{Database, MariaDb, ms};
+use crate::kit::{Database, MariaDb, eventually, ms};
 
 macro_rules! on_both_servers {
     ($($law:ident)*) => {
@@ -48,6 +48,10 @@ on_both_servers! {
     an_interrupt_and_a_shutdown_end_a_wait
     a_refused_wait_leaves_no_statement_outside_of_a_transaction
     a_savepoint_tells_whether_its_transaction_still_stands
+    a_wait_for_a_connection_ends_as_any_other
+    a_statement_without_limit_is_no_panic
+    no_rows_are_no_lock
+    what_a_transaction_leaves_in_its_session_ends_with_it
 }
 
 /// A server that rolls back the whole transaction when a wait for a row is over.
@@ -555,4 +559,126 @@ fn a_savepoint_tells_whether_its_transaction_still_stands(server: &'static Maria
     let stands = conn.query_drop("RELEASE SAVEPOINT begun").is_ok();
     assert_eq!(stands, !undoes_all);
     drop(held);
+}
+
+fn a_wait_for_a_connection_ends_as_any_other(server: &'static MariaDb) {
+    let (database, accounts) = with_accounts(server);
+    let few = Client::builder()
+        .command_timeout(Duration::from_secs(30))
+        .pool_size(1);
+    let client = client_with(&database, few);
+    let guard = client.row_lock(&accounts, 1).lock(Wait::Never).unwrap();
+    let other = client.row_lock(&accounts, 2);
+    for wait in [Wait::Never, Wait::For(ms(500))] {
+        let start = Instant::now();
+        let error = other.lock(wait).unwrap_err();
+        assert!(
+            matches!(error, Error::Exhausted { connections: 1, .. }),
+            "{error}"
+        );
+        assert!(error.to_string().contains("row lock"), "{error}");
+        let took = start.elapsed();
+        assert!(took < ms(6000), "{took:?}");
+        assert!(wait == Wait::Never || took >= ms(500), "{took:?}");
+    }
+    let interrupt = Interrupt::new();
+    thread::scope(|scope| {
+        let (other, interrupt) = (&other, &interrupt);
+        let waiter = scope.spawn(move || other.lock_interruptibly(Wait::Forever, interrupt));
+        let closed = scope.spawn(move || other.lock(Wait::Forever).map(drop));
+        thread::sleep(ms(300));
+        let start = Instant::now();
+        interrupt.raise();
+        let error = waiter.join().unwrap().unwrap_err();
+        assert!(matches!(error, Error::Interrupted { .. }), "{error}");
+        assert!(!closed.is_finished());
+        // It goes on as soon as there is a connection.
+        let next = scope.spawn(move || other.lock(Wait::For(Duration::from_secs(20))).map(drop));
+        guard.commit().unwrap();
+        next.join().unwrap().unwrap();
+        closed.join().unwrap().unwrap();
+        let guard = other.lock(Wait::Never).unwrap();
+        let closed = scope.spawn(move || other.lock(Wait::Forever));
+        thread::sleep(ms(300));
+        client.shutdown();
+        let error = closed.join().unwrap().unwrap_err();
+        assert!(matches!(error, Error::Closed { .. }), "{error}");
+        assert!(start.elapsed() < ms(15_000), "{:?}", start.elapsed());
+        drop(guard);
+    });
+}
+
+fn a_statement_without_limit_is_no_panic(server: &'static MariaDb) {
+    let (database, accounts) = with_accounts(server);
+    let client = client(&database);
+    for ending in 0..3 {
+        let mut guard = client.row_lock(&accounts, 1).lock(Wait::Never).unwrap();
+        let mut tx = guard.tx();
+        for limit in [Duration::from_secs(u64::MAX / 4), Duration::MAX] {
+            tx.statement_timeout(limit);
+            assert_eq!(tx.query::<i64>("SELECT 1", ()).unwrap(), [1]);
+        }
+        match ending {
+            0 => guard.commit().unwrap(),
+            1 => guard.rollback().unwrap(),
+            _ => drop(guard),
+        }
+    }
+    let guard = client.lock("without limit").guard().unwrap();
+    let done = guard.transaction(|tx| {
+        tx.statement_timeout(Duration::MAX);
+        tx.exec("UPDATE accounts SET balance = 5 WHERE id = 1", ())
+    });
+    assert_eq!(done.unwrap(), 1);
+}
+
+fn no_rows_are_no_lock(server: &'static MariaDb) {
+    let (database, accounts) = with_accounts(server);
+    let client = client(&database);
+    for target in [accounts, RowTarget::named()] {
+        let error = client
+            .lock_many(&target, Vec::<i64>::new(), Wait::Never)
+            .unwrap_err();
+        assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+        assert!(error.to_string().contains("no key"), "{error}");
+    }
+}
+
+fn what_a_transaction_leaves_in_its_session_ends_with_it(server: &'static MariaDb) {
+    let (database, accounts) = with_accounts(server);
+    let client = client(&database);
+    let lock = client.row_lock(&accounts, 1);
+    for ending in 0..3 {
+        let name = format!("{}.{ending}", database.name);
+        let mut guard = lock.lock(Wait::Never).unwrap();
+        let mut tx = guard.tx();
+        let got: Vec<i64> = tx.query("SELECT GET_LOCK(?, 0)", (&*name,)).unwrap();
+        assert_eq!(got, [1]);
+        tx.exec("SELECT @secret := 'of the first'", ()).unwrap();
+        match ending {
+            0 => guard.commit().unwrap(),
+            1 => guard.rollback().unwrap(),
+            _ => drop(guard),
+        }
+        eventually(ms(5000), "the lock is free", || {
+            database.first(&format!("SELECT IS_FREE_LOCK('{name}')"))
+        });
+        let mut guard = lock.lock(Wait::Never).unwrap();
+        let seen: Vec<Option<String>> = guard.tx().query("SELECT @secret", ()).unwrap();
+        assert_eq!(seen, [None]);
+        guard.commit().unwrap();
+    }
+    // Another transaction costs no other connection.
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        let mut guard = lock.lock(Wait::Never).unwrap();
+        ids.extend(
+            guard
+                .tx()
+                .query::<u64>("SELECT CONNECTION_ID()", ())
+                .unwrap(),
+        );
+        guard.commit().unwrap();
+    }
+    assert_eq!(ids[0], ids[1]);
 }

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::mysql::{DateTime, Params, Row, Span, Value};
+use redlatch::mysql::{Check, DateTime, Params, Row, Span, Value};
 use redlatch::{Client, Error, LossCause};
 
 use super::{client, client_with, database};
@@ -332,4 +332,24 @@ fn values_of_every_type_come_back() {
             Ok::<_, Error>(())
         })
         .unwrap();
+}
+
+#[test]
+fn a_mistake_in_a_statement_brings_no_advice_about_other_tables() {
+    let database = with_stock();
+    let client = client(&database);
+    let guard = client.lock("stock:1").guard().unwrap();
+    for statement in ["SELECT nosuch FROM stock", "SELECT 1 FROM nosuch"] {
+        let error = guard
+            .transaction(|tx| tx.query::<i64>(statement, ()))
+            .unwrap_err();
+        assert!(matches!(error, Error::Schema { .. }), "{error}");
+        assert!(!error.to_string().contains("create_tables"), "{error}");
+        assert!(error.to_string().contains("nosuch"), "{error}");
+    }
+    let check = Check::Version("qty".into());
+    let stock = client.versioned("stock", "id", &["nosuch"], check).unwrap();
+    let error = stock.get(1).unwrap_err();
+    assert!(matches!(error, Error::Schema { .. }), "{error}");
+    assert!(!error.to_string().contains("create_tables"), "{error}");
 }
