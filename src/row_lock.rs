@@ -157,7 +157,8 @@ impl RowLock {
     /// # Errors
     ///
     /// [`Error::WaitTimeout`] if somebody else had it for the whole wait; [`Error::RowNotFound`] if there is none;
-    /// [`Error::Schema`] if the table is not as [`RowTarget::table`] said, or cannot lock rows; [`Error::Deadlock`];
+    /// [`Error::Schema`] if the table is not as [`RowTarget::table`] said, or cannot lock rows; [`Error::Unsupported`] if
+    /// the key is of another kind than the primary key, as text for a number; [`Error::Deadlock`];
     /// [`Error::Unreachable`] at once if the server cannot be reached; [`Error::Closed`] within about a second if the
     /// client is shut down; [`Error::Exhausted`] if no connection became free for the whole wait, which begins with the
     /// wait for one; [`Error::Permission`], … Nothing is held then.

@@ -31,7 +31,7 @@ pub enum Value {
     Bytes(Vec<u8>),
     /// A signed integer.
     Int(i64),
-    /// An unsigned integer.
+    /// An unsigned integer, or a BIT.
     UInt(u64),
     /// A FLOAT.
     Float(f32),
@@ -148,6 +148,10 @@ macro_rules! from_integers {
                 };
                 number.ok_or(value)
             }
+
+            fn from_binary(value: Value) -> std::result::Result<$number, Value> {
+                Err(value)
+            }
         }
     };
 }
@@ -249,6 +253,25 @@ pub trait FromValue: Sized {
     ///
     /// The value.
     fn from_value(value: Value) -> std::result::Result<Self, Value>;
+
+    /// As [`FromValue::from_value`], for a value of a column of bytes (BINARY, BLOB), which are no digits of a number.
+    ///
+    /// # Errors
+    ///
+    /// The value.
+    #[doc(hidden)]
+    fn from_binary(value: Value) -> std::result::Result<Self, Value> {
+        Self::from_value(value)
+    }
+}
+
+/// The value of a column, of bytes or not.
+fn converted<T: FromValue>(value: Value, is_binary: bool) -> std::result::Result<T, Value> {
+    if is_binary {
+        T::from_binary(value)
+    } else {
+        T::from_value(value)
+    }
 }
 
 impl FromValue for Value {
@@ -262,6 +285,13 @@ impl<T: FromValue> FromValue for Option<T> {
         match value {
             Value::Null => Ok(None),
             value => T::from_value(value).map(Some),
+        }
+    }
+
+    fn from_binary(value: Value) -> std::result::Result<Option<T>, Value> {
+        match value {
+            Value::Null => Ok(None),
+            value => T::from_binary(value).map(Some),
         }
     }
 }
@@ -280,9 +310,15 @@ impl FromValue for f32 {
     fn from_value(value: Value) -> std::result::Result<f32, Value> {
         match &value {
             Value::Float(number) => Ok(*number),
-            Value::Bytes(text) => parsed(text).ok_or(value),
+            Value::Bytes(text) => parsed(text)
+                .filter(|number: &f32| number.is_finite())
+                .ok_or(value),
             _ => Err(value),
         }
+    }
+
+    fn from_binary(value: Value) -> std::result::Result<f32, Value> {
+        Err(value)
     }
 }
 
@@ -291,9 +327,15 @@ impl FromValue for f64 {
         match &value {
             Value::Float(number) => Ok(f64::from(*number)),
             Value::Double(number) => Ok(*number),
-            Value::Bytes(text) => parsed(text).ok_or(value),
+            Value::Bytes(text) => parsed(text)
+                .filter(|number: &f64| number.is_finite())
+                .ok_or(value),
             _ => Err(value),
         }
+    }
+
+    fn from_binary(value: Value) -> std::result::Result<f64, Value> {
+        Err(value)
     }
 }
 
@@ -416,6 +458,8 @@ impl<V: Into<Value>, const N: usize> From<[V; N]> for Params {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     pub(crate) columns: Arc<[String]>,
+    /// Which of the columns are bytes, not text.
+    pub(crate) binary: Arc<[bool]>,
     pub(crate) values: Vec<Value>,
 }
 
@@ -427,8 +471,8 @@ impl Row {
     /// [`Error::Unsupported`] if there is no such column, or its value is not of this type.
     pub fn get<T: FromValue>(&self, column: &str) -> Result<T> {
         let is_it = |name: &String| name.eq_ignore_ascii_case(column);
-        let value = self.columns.iter().position(is_it);
-        typed(value.and_then(|at| self.values.get(at)), column)
+        let at = self.columns.iter().position(is_it);
+        typed(at, &self.values, &self.binary, column)
     }
 
     /// Returns the names of the columns, in the order of the statement.
@@ -447,14 +491,22 @@ impl Row {
     }
 }
 
-/// The value of a column as another type.
-pub(crate) fn typed<T: FromValue>(value: Option<&Value>, column: &str) -> Result<T> {
+/// The value at a place of a row as another type.
+pub(crate) fn typed<T: FromValue>(
+    at: Option<usize>,
+    values: &[Value],
+    binary: &[bool],
+    column: &str,
+) -> Result<T> {
     let unsupported = |reason| Error::Unsupported {
         lock: column.into(),
         reason,
     };
-    let value = value.ok_or_else(|| unsupported(format!("the row has no column {column:?}")))?;
-    T::from_value(value.clone()).map_err(|_| {
+    let value = at
+        .and_then(|at| Some((values.get(at)?, *binary.get(at)?)))
+        .ok_or_else(|| unsupported(format!("the row has no column {column:?}")));
+    let (value, is_binary) = value?;
+    converted(value.clone(), is_binary).map_err(|_| {
         unsupported(format!(
             "the value of the column {column:?} is not of the type asked for; one that may be NULL is an Option"
         ))
@@ -479,8 +531,8 @@ impl FromRow for Row {
 
 impl<T: FromValue> FromRow for T {
     fn from_row(row: Row) -> std::result::Result<T, Row> {
-        match &*row.values {
-            [value] => T::from_value(value.clone()).map_err(|_| row),
+        match (&*row.values, &*row.binary) {
+            ([value], [is_binary]) => converted(value.clone(), *is_binary).map_err(|_| row),
             _ => Err(row),
         }
     }
@@ -499,7 +551,8 @@ macro_rules! tuples {
                 let [$($name),+] = &*row.values else {
                     return Err(row);
                 };
-                match ($($kind::from_value($name.clone()),)+) {
+                let mut binary = row.binary.iter().copied();
+                match ($(converted::<$kind>($name.clone(), binary.next().unwrap_or(false)),)+) {
                     ($(Ok($name),)+) => Ok(($($name,)+)),
                     _ => Err(row),
                 }
@@ -534,6 +587,10 @@ mod tests {
         assert_eq!(i64::from_value(Value::from("-12")), Ok(-12));
         assert_eq!(i64::from_value(Value::from("x")), Err(Value::from("x")));
         assert_eq!(f64::from_value(Value::from("1.50")), Ok(1.5));
+        for text in ["nan", "inf", "-infinity", "1e999"] {
+            assert_eq!(f64::from_value(Value::from(text)), Err(Value::from(text)));
+            assert_eq!(f32::from_value(Value::from(text)), Err(Value::from(text)));
+        }
         assert_eq!(bool::from_value(Value::Int(2)), Err(Value::Int(2)));
         assert_eq!(String::from_value(Value::Int(1)), Err(Value::Int(1)));
         assert_eq!(Option::<u8>::from_value(Value::Null), Ok(None));
@@ -544,6 +601,7 @@ mod tests {
     fn a_row_is_a_tuple_of_its_length() {
         let row = Row {
             columns: ["id".to_owned(), "Note".to_owned()].into(),
+            binary: [false, false].into(),
             values: vec![Value::Int(7), Value::Null],
         };
         let pair: (u32, Option<String>) = FromRow::from_row(row.clone()).unwrap();

@@ -72,7 +72,11 @@ pub struct VersionedRow {
     key: Value,
     columns: Arc<[Ident]>,
     values: Vec<Value>,
+    /// Which of the values are bytes, not text.
+    binary: Vec<bool>,
     seen: Value,
+    /// The decimals of a second of what was seen, if it is a time.
+    decimals: u8,
 }
 
 /// New values for some of the columns of a row.
@@ -171,7 +175,8 @@ impl Versioned {
     ///
     /// # Errors
     ///
-    /// [`Error::Schema`] if the table is not as it was said; [`Error::Unreachable`], [`Error::Permission`], …
+    /// [`Error::Schema`] if the table is not as it was said; [`Error::Unsupported`] if the key is of another kind than the
+    /// primary key, as text for a number; [`Error::Unreachable`], [`Error::Permission`], …
     pub fn get(&self, key: impl Into<Value>) -> Result<Option<VersionedRow>> {
         let key = key.into();
         let subject = self.subject(&key);
@@ -273,11 +278,13 @@ impl Versioned {
             check: &self.check_column,
             subject,
         })?;
-        Ok(found.map(|(values, seen)| VersionedRow {
+        Ok(found.map(|found| VersionedRow {
             key: key.clone(),
             columns: Arc::clone(&self.columns),
-            values: values.into_iter().map(from_driver).collect(),
-            seen: from_driver(seen),
+            values: found.values.into_iter().map(from_driver).collect(),
+            binary: found.binary,
+            seen: from_driver(found.check),
+            decimals: found.decimals,
         }))
     }
 
@@ -306,6 +313,7 @@ impl Versioned {
             },
             set: &set,
             seen: &to_driver(seen.seen.clone()),
+            decimals: seen.decimals,
             is_time: matches!(self.check, Check::UpdatedAt(_)),
         })
     }
@@ -320,7 +328,7 @@ impl VersionedRow {
     /// NULL is an `Option`.
     pub fn get<T: FromValue>(&self, column: &str) -> Result<T> {
         let at = self.columns.iter().position(|known| known.is(column));
-        typed(at.and_then(|at| self.values.get(at)), column)
+        typed(at, &self.values, &self.binary, column)
     }
 
     /// Returns the key.

@@ -350,10 +350,18 @@ impl MySql {
         let outcome = self.pool.once(until, |link| {
             if is_short {
                 // A row that a transaction has pinned is waited for longer than there is time; a plain read is not.
-                let found = MySql::look(link, &self.statements, &claim.name, until)?;
-                if let Some(left) = found.and_then(|found| found.left) {
-                    let left = u64::try_from(left.as_micros()).unwrap_or(u64::MAX);
-                    return Ok((BUSY.saturating_add(left), Moment::now()));
+                if let Some(found) = MySql::look(link, &self.statements, &claim.name, until)? {
+                    if let Some(left) = found.left {
+                        let left = u64::try_from(left.as_micros()).unwrap_or(u64::MAX);
+                        return Ok((BUSY.saturating_add(left), Moment::now()));
+                    }
+                    // Its lease is over, but a transaction may have pinned it, which only asking without a wait tells.
+                    let params = params! { "r" => &*claim.name };
+                    match link.rows(&self.statements.probe, params, until) {
+                        // A server without NOWAIT.
+                        Ok(_) | Err(Fault::Server { code: 1064, .. }) => {}
+                        Err(fault) => return Err(fault),
+                    }
                 }
             }
             self.run_timed(

@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
-use ::mysql::{Params, Row, Value};
+use ::mysql::{Column, Params, Row, Value};
 
 use super::MySql;
 use super::fault::{Fault, unknown};
 use super::schema::{Ident, Keyed};
+use super::values::{bits_as_number, is_binary};
 use crate::error::Result;
+
+/// How long a time without decimals is as text.
+const TIME_LENGTH: usize = "2026-01-01 00:00:00".len();
 
 /// One row, and which of its columns matter.
 pub(crate) struct Lookup<'a> {
@@ -23,13 +27,25 @@ pub(crate) struct Update<'a> {
     pub(crate) lookup: Lookup<'a>,
     pub(crate) set: &'a [(&'a Ident, Value)],
     pub(crate) seen: &'a Value,
+    /// The decimals of a second that the check had when it was seen, if it is a time.
+    pub(crate) decimals: u8,
     /// Whether the check is a time, not a number.
     pub(crate) is_time: bool,
 }
 
+/// A row as it was read.
+pub(crate) struct Seen {
+    pub(crate) values: Vec<Value>,
+    /// Which of the values are bytes, not text.
+    pub(crate) binary: Vec<bool>,
+    pub(crate) check: Value,
+    /// The decimals of a second of the check, if it is a time.
+    pub(crate) decimals: u8,
+}
+
 impl MySql {
     /// The values of the columns and that of the check; `None` if there is no such row.
-    pub(crate) fn read_row(&self, lookup: &Lookup<'_>) -> Result<Option<(Vec<Value>, Value)>> {
+    pub(crate) fn read_row(&self, lookup: &Lookup<'_>) -> Result<Option<Seen>> {
         let key = self.fitting_key(lookup.target, lookup.key.clone(), lookup.subject)?;
         let (table, key_column) = lookup.target.quoted();
         let mut columns: Vec<String> = lookup.columns.iter().map(Ident::quoted).collect();
@@ -42,10 +58,22 @@ impl MySql {
             .rows(&statement, Params::Positional(vec![key]), self.until())
             .map_err(|fault| self.error_of_users(lookup.subject, fault))?;
         Ok(rows.into_iter().next().map(|row| {
+            let columns = row.columns();
+            let binary = columns.iter().map(is_binary).collect();
+            let decimals = columns.last().map_or(0, Column::decimals);
             // Not the `unwrap` that panics: it takes a row apart.
-            let mut values = Row::unwrap(row);
-            let seen = values.pop().unwrap_or(Value::NULL);
-            (values, seen)
+            let mut values: Vec<Value> = Row::unwrap(row)
+                .into_iter()
+                .zip(&*columns)
+                .map(|(value, column)| bits_as_number(value, column))
+                .collect();
+            let check = values.pop().unwrap_or(Value::NULL);
+            Seen {
+                values,
+                binary,
+                check,
+                decimals,
+            }
         }))
     }
 
@@ -65,8 +93,17 @@ impl MySql {
         params.extend([key, update.seen.clone()]);
         // A time may be NULL before the first update. The check always changes, so the count of rows can be trusted
         // whatever it counts.
+        // If the column was altered since, the step may be rounded away or be NULL: then it is not as it was seen. A time
+        // is as long as its precision makes it.
+        let still = if update.is_time {
+            let point = usize::from(update.decimals > 0);
+            let length = TIME_LENGTH + point + usize::from(update.decimals);
+            format!("({check} IS NULL OR CHAR_LENGTH({check}) = {length})")
+        } else {
+            format!("{check} IS NOT NULL")
+        };
         let statement = format!(
-            "UPDATE {table} SET {} WHERE {key_column} = ? AND {check} <=> ?",
+            "UPDATE {table} SET {} WHERE {key_column} = ? AND {check} <=> ? AND {still}",
             assignments.join(", ")
         );
         match self.run_once(&statement, Params::Positional(params), self.until()) {
@@ -111,9 +148,9 @@ impl MySql {
         if !column.is_time() {
             return flaw("is the time of the last update, so it has to be a DATETIME or TIMESTAMP");
         }
-        let decimals = column.decimals.unwrap_or(0).min(6);
+        let decimals = update.decimals.min(6);
         // One unit of its own precision: less would be rounded away.
-        let unit = 10u64.pow(6 - u32::try_from(decimals).unwrap_or(6));
+        let unit = 10u64.pow(6 - u32::from(decimals));
         let now = format!("UTC_TIMESTAMP({decimals})");
         Ok(format!(
             "{check} = GREATEST({now}, COALESCE({check} + INTERVAL {unit} MICROSECOND, {now}))"

@@ -104,30 +104,85 @@ impl Tables {
     }
 }
 
-/// Whether a value can find a row by an index over a column.
+/// What kind of column a primary key is, which decides the values that find a row there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyKind {
     Text,
+    Integer,
+    /// A decimal number, which comes and goes as text, or one with a floating point.
+    Number,
+    /// A date, with or without the time of day.
+    Date,
+    /// A time of day, or a span.
+    Time,
     Other,
 }
 
 impl KeyKind {
-    /// The key in a form with which the server uses the index: for a number it would read every row of a text column.
+    fn of(column: &Column) -> KeyKind {
+        match &*column.kind {
+            "year" | "bit" => KeyKind::Integer,
+            "decimal" | "float" | "double" => KeyKind::Number,
+            "date" | "datetime" | "timestamp" => KeyKind::Date,
+            "time" => KeyKind::Time,
+            _ if column.is_integer() => KeyKind::Integer,
+            _ if column.is_text() => KeyKind::Text,
+            _ => KeyKind::Other,
+        }
+    }
+
+    /// The key in a form with which the server uses the index and finds no other row: for a number it would read every
+    /// row of a text column, and to a number it would make 0 of any text.
     pub(super) fn fitting(self, key: Value, subject: &Arc<str>) -> Result<Value> {
-        match (self, key) {
-            (_, Value::NULL) => Err(Error::Unsupported {
+        let refused = |reason: &str| {
+            Err(Error::Unsupported {
                 lock: Arc::clone(subject),
-                reason: "NULL is no key of a row".to_owned(),
-            }),
+                reason: reason.to_owned(),
+            })
+        };
+        match (self, key) {
+            (_, Value::NULL) => refused("NULL is no key of a row"),
             (KeyKind::Text, Value::Int(key)) => Ok(Value::Bytes(key.to_string().into_bytes())),
             (KeyKind::Text, Value::UInt(key)) => Ok(Value::Bytes(key.to_string().into_bytes())),
-            (_, Value::Float(_) | Value::Double(_)) => Err(Error::Unsupported {
-                lock: Arc::clone(subject),
-                reason: "a key that is a floating point number finds no row for certain".to_owned(),
-            }),
+            (_, Value::Float(_) | Value::Double(_)) => {
+                refused("a key that is a floating point number finds no row for certain")
+            }
+            (KeyKind::Integer, Value::Bytes(_)) => refused(
+                "the key is text and the primary key a number: give a number, as the server would take text for any",
+            ),
+            (KeyKind::Number, Value::Bytes(key)) if !is_number(&key) => {
+                refused("the key is text that is no number, and the primary key is one")
+            }
+            (KeyKind::Date | KeyKind::Time, Value::Bytes(key)) if !is_date_or_time(&key) => {
+                refused("the key is text that is no date or time, and the primary key is one")
+            }
+            (
+                KeyKind::Text | KeyKind::Integer | KeyKind::Number | KeyKind::Time,
+                Value::Date(..),
+            ) => refused("the key is a date, and the primary key is none"),
+            (
+                KeyKind::Text | KeyKind::Integer | KeyKind::Number | KeyKind::Date,
+                Value::Time(..),
+            ) => refused("the key is a time, and the primary key is none"),
             (_, key) => Ok(key),
         }
     }
+}
+
+/// Whether it is a decimal number and nothing else.
+fn is_number(text: &[u8]) -> bool {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    let mut parts = digits.split(|byte| *byte == b'.');
+    let is_part = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
+    parts.next().is_some_and(is_part) && parts.next().is_none_or(is_part) && parts.next().is_none()
+}
+
+/// Whether it has nothing in it but what dates and times are written with.
+fn is_date_or_time(text: &[u8]) -> bool {
+    text.iter().any(u8::is_ascii_digit)
+        && text
+            .iter()
+            .all(|byte| byte.is_ascii_digit() || b"-:. ".contains(byte))
 }
 
 /// What was found out about tables, so that it is asked once per client.
@@ -294,11 +349,7 @@ impl MySql {
                 ),
             ));
         };
-        let kind = if column.is_text() {
-            KeyKind::Text
-        } else {
-            KeyKind::Other
-        };
+        let kind = KeyKind::of(column);
         self.known.keys.lock().insert(target.clone(), kind);
         Ok(kind)
     }
@@ -503,9 +554,19 @@ mod tests {
         let subject: Arc<str> = "rows".into();
         let text = KeyKind::Text.fitting(Value::Int(5), &subject).unwrap();
         assert_eq!(text, Value::Bytes(b"5".to_vec()));
-        let number = KeyKind::Other.fitting(Value::Int(5), &subject).unwrap();
+        let number = KeyKind::Integer.fitting(Value::Int(5), &subject).unwrap();
         assert_eq!(number, Value::Int(5));
         assert!(KeyKind::Other.fitting(Value::NULL, &subject).is_err());
         assert!(KeyKind::Text.fitting(Value::Double(1.0), &subject).is_err());
+        let text = |text: &str| Value::Bytes(text.into());
+        for key in ["", "7", "7x", "abc"] {
+            assert!(KeyKind::Integer.fitting(text(key), &subject).is_err());
+        }
+        for key in ["", "-", ".5", "5.", "1.2.3", "1e3", "7x", " 7"] {
+            assert!(KeyKind::Number.fitting(text(key), &subject).is_err());
+        }
+        for key in ["0", "-7.50", "7"] {
+            assert!(KeyKind::Number.fitting(text(key), &subject).is_ok());
+        }
     }
 }

@@ -39,6 +39,8 @@ pub(crate) struct Statements {
     pub(crate) force_release: String,
     /// `:r`. A row of owner, count and remaining lease in microseconds, if there is an owner.
     pub(crate) inspect: String,
+    /// `:r`. Refused at once if a transaction has the row. Not every server knows it.
+    pub(crate) probe: String,
     /// `:r`, `:o`. The fencing number, if the lease has not ended; the row stays locked until the transaction ends.
     pub(crate) pin: String,
     /// `:r`, `:o`, `:us`. Only under a pin: nobody can have taken the row, so the lease may even be over.
@@ -118,6 +120,7 @@ impl Statements {
                 "SELECT owner, holds, TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), expires_at) \
                  FROM {table} WHERE resource = :r AND owner IS NOT NULL"
             ),
+            probe: format!("SELECT 1 FROM {table} WHERE resource = :r FOR UPDATE NOWAIT"),
             pin: format!(
                 "SELECT fence FROM {table} \
                  WHERE resource = :r AND owner = :o AND expires_at > UTC_TIMESTAMP(6) FOR UPDATE"

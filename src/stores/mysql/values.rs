@@ -3,9 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::mysql::{Params as DriverParams, Row as DriverRow, Value as DriverValue};
+use ::mysql::consts::ColumnType;
+use ::mysql::{Column, Params as DriverParams, Row as DriverRow, Value as DriverValue};
 
 use crate::value::{DateTime, Given, Params, Row, Span, Value};
+
+/// The number of the character set that is none.
+const BINARY: u16 = 63;
 
 pub(crate) fn to_driver(value: Value) -> DriverValue {
     match value {
@@ -80,23 +84,61 @@ pub(crate) fn params_to_driver(params: Params) -> DriverParams {
     }
 }
 
+/// Whether the values of a column are bytes: a digit among them is none.
+pub(super) fn is_binary(column: &Column) -> bool {
+    use ColumnType::{
+        MYSQL_TYPE_BLOB, MYSQL_TYPE_GEOMETRY, MYSQL_TYPE_LONG_BLOB, MYSQL_TYPE_MEDIUM_BLOB,
+        MYSQL_TYPE_STRING, MYSQL_TYPE_TINY_BLOB, MYSQL_TYPE_VAR_STRING, MYSQL_TYPE_VARCHAR,
+    };
+    column.character_set() == BINARY
+        && matches!(
+            column.column_type(),
+            MYSQL_TYPE_BLOB
+                | MYSQL_TYPE_GEOMETRY
+                | MYSQL_TYPE_LONG_BLOB
+                | MYSQL_TYPE_MEDIUM_BLOB
+                | MYSQL_TYPE_STRING
+                | MYSQL_TYPE_TINY_BLOB
+                | MYSQL_TYPE_VAR_STRING
+                | MYSQL_TYPE_VARCHAR
+        )
+}
+
+/// The number that a BIT is, which comes as its bytes; any other value as it is.
+pub(super) fn bits_as_number(value: DriverValue, column: &Column) -> DriverValue {
+    match value {
+        DriverValue::Bytes(bytes)
+            if column.column_type() == ColumnType::MYSQL_TYPE_BIT && bytes.len() <= 8 =>
+        {
+            let number = bytes
+                .iter()
+                .fold(0, |number: u64, byte| number << 8 | u64::from(*byte));
+            DriverValue::UInt(number)
+        }
+        value => value,
+    }
+}
+
 /// The rows of one answer.
 pub(crate) fn rows_from_driver(rows: Vec<DriverRow>) -> Vec<Row> {
-    let columns: Arc<[String]> = match rows.first() {
-        Some(row) => row
-            .columns_ref()
-            .iter()
-            .map(|column| column.name_str().into_owned())
-            .collect(),
-        None => Arc::default(),
+    let Some(first) = rows.first() else {
+        return Vec::new();
     };
+    let described = first.columns();
+    let columns: Arc<[String]> = described
+        .iter()
+        .map(|column| column.name_str().into_owned())
+        .collect();
+    let binary: Arc<[bool]> = described.iter().map(is_binary).collect();
     rows.into_iter()
         .map(|row| Row {
             columns: Arc::clone(&columns),
+            binary: Arc::clone(&binary),
             // Not the `unwrap` that panics: it takes a row apart.
             values: DriverRow::unwrap(row)
                 .into_iter()
-                .map(from_driver)
+                .zip(&*described)
+                .map(|(value, column)| from_driver(bits_as_number(value, column)))
                 .collect(),
         })
         .collect()

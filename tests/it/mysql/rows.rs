@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
-use redlatch::mysql::{Isolation, RowGuard, RowTarget, Wait};
+use redlatch::mysql::{Check, DateTime, Isolation, RowGuard, RowTarget, Value, Wait};
 use redlatch::{Client, Error, Interrupt};
 
 use super::{client, client_with, database_on};
@@ -49,6 +49,7 @@ on_both_servers! {
     a_refused_wait_leaves_no_statement_outside_of_a_transaction
     a_savepoint_tells_whether_its_transaction_still_stands
     a_wait_for_a_connection_ends_as_any_other
+    a_key_of_another_kind_is_refused_and_locks_nothing
     a_statement_without_limit_is_no_panic
     no_rows_are_no_lock
     what_a_transaction_leaves_in_its_session_ends_with_it
@@ -606,6 +607,75 @@ fn a_wait_for_a_connection_ends_as_any_other(server: &'static MariaDb) {
         assert!(start.elapsed() < ms(15_000), "{:?}", start.elapsed());
         drop(guard);
     });
+}
+
+fn a_key_of_another_kind_is_refused_and_locks_nothing(server: &'static MariaDb) {
+    let (database, accounts) = with_accounts(server);
+    database.run(
+        "CREATE TABLE days (id DATE PRIMARY KEY);\n\
+         INSERT INTO days VALUES ('2026-01-01'), ('2026-01-02');\n\
+         CREATE TABLE prices (id DECIMAL(9, 2) PRIMARY KEY);\n\
+         INSERT INTO prices VALUES (0), (7.50);\n\
+         INSERT INTO accounts VALUES (0, 'z', 0), (7, 'y', 0);\n\
+         INSERT INTO texts VALUES ('2026-01-01'), ('20260101')",
+    );
+    let client = client(&database);
+    let of = |table, key| RowTarget::table(table, key).unwrap();
+    let (texts, days, prices) = (of("texts", "name"), of("days", "id"), of("prices", "id"));
+    let day = DateTime {
+        year: 2026,
+        month: 1,
+        day: 1,
+        ..DateTime::default()
+    };
+    let span = Value::from(ms(7000));
+    let refused = [
+        (&accounts, Value::from("abc")),
+        (&accounts, Value::from("7x")),
+        (&accounts, Value::from("7")),
+        (&accounts, Value::from("")),
+        (&accounts, Value::from(day)),
+        (&accounts, span.clone()),
+        (&prices, Value::from("7.50x")),
+        (&texts, Value::from(day)),
+        (&texts, span.clone()),
+        (&days, Value::from("x")),
+        (&days, Value::from("")),
+        (&days, span),
+    ];
+    for (target, key) in refused {
+        for error in [
+            client.row_lock(target, key.clone()).try_lock().unwrap_err(),
+            client
+                .lock_many(target, [&key, &key], Wait::Never)
+                .unwrap_err(),
+        ] {
+            assert!(matches!(error, Error::Unsupported { .. }), "{key}: {error}");
+        }
+    }
+    let stock = client
+        .versioned(
+            "accounts",
+            "id",
+            &["code"],
+            Check::Version("balance".into()),
+        )
+        .unwrap();
+    for key in ["abc", "7x", ""] {
+        let error = stock.get(key).unwrap_err();
+        assert!(matches!(error, Error::Unsupported { .. }), "{key}: {error}");
+    }
+    for (target, key) in [
+        (&accounts, Value::from(7)),
+        (&prices, Value::from("7.50")),
+        (&prices, Value::from(0)),
+        (&texts, Value::from("2026-01-01")),
+        (&days, Value::from(day)),
+        (&days, Value::from("2026-01-01")),
+    ] {
+        let guard = client.row_lock(target, key.clone()).try_lock();
+        assert!(guard.unwrap().is_some(), "{key}");
+    }
 }
 
 fn a_statement_without_limit_is_no_panic(server: &'static MariaDb) {

@@ -335,6 +335,54 @@ fn values_of_every_type_come_back() {
 }
 
 #[test]
+fn bits_and_bytes_are_not_read_as_digits() {
+    let database = with_stock();
+    let client = client(&database);
+    database.run(
+        "CREATE TABLE bits (id INT PRIMARY KEY, v INT NOT NULL, a BIT(8), b BIT(1), c BIT(64), d BINARY(2), \
+         e VARBINARY(9), f BLOB, g VARCHAR(9), h TEXT, i DECIMAL(9, 2));\n\
+         INSERT INTO bits VALUES (1, 0, 49, 1, 3472328296227680304, '49', '49', '49', '49', 'nan', 4.5)",
+    );
+    let guard = client.lock("stock:1").guard().unwrap();
+    guard
+        .transaction(|tx| {
+            let row: Row = tx.query_first("SELECT * FROM bits", ())?.unwrap();
+            assert_eq!(row.get::<i64>("a")?, 49);
+            assert_eq!(row.get::<u8>("a")?, 49);
+            assert!(row.get::<bool>("b")?);
+            assert_eq!(row.get::<u64>("c")?, 3_472_328_296_227_680_304);
+            for column in ["d", "e", "f"] {
+                assert!(row.get::<i64>(column).is_err(), "{column}");
+                assert!(row.get::<Option<u8>>(column).is_err(), "{column}");
+                assert!(row.get::<f64>(column).is_err(), "{column}");
+                assert!(row.get::<f32>(column).is_err(), "{column}");
+                assert_eq!(row.get::<Vec<u8>>(column)?, b"49", "{column}");
+                let alone = format!("SELECT {column} FROM bits");
+                assert!(tx.query::<i64>(&alone, ()).is_err(), "{column}");
+                let pair = format!("SELECT id, {column} FROM bits");
+                assert!(tx.query::<(i64, i64)>(&pair, ()).is_err(), "{column}");
+            }
+            assert_eq!(row.get::<i64>("g")?, 49);
+            assert!(row.get::<f64>("h").is_err() && row.get::<f32>("h").is_err());
+            assert_eq!(row.get::<f64>("i")?, 4.5);
+            // What came can be sent as it is.
+            let bits = row.values()[4].clone();
+            let same: u64 = tx
+                .query_first("SELECT COUNT(*) FROM bits WHERE c = ?", (bits,))?
+                .unwrap();
+            assert_eq!(same, 1);
+            assert_eq!(tx.query::<i64>("SELECT SUM(id) FROM bits", ())?, [1]);
+            Ok::<_, Error>(())
+        })
+        .unwrap();
+    let check = Check::Version("v".into());
+    let bits = client.versioned("bits", "id", &["a", "e"], check).unwrap();
+    let row = bits.get(1).unwrap().unwrap();
+    assert_eq!(row.get::<u8>("a").unwrap(), 49);
+    assert!(row.get::<i64>("e").is_err());
+}
+
+#[test]
 fn a_mistake_in_a_statement_brings_no_advice_about_other_tables() {
     let database = with_stock();
     let client = client(&database);
@@ -352,4 +400,29 @@ fn a_mistake_in_a_statement_brings_no_advice_about_other_tables() {
     let error = stock.get(1).unwrap_err();
     assert!(matches!(error, Error::Schema { .. }), "{error}");
     assert!(!error.to_string().contains("create_tables"), "{error}");
+}
+
+#[test]
+fn a_row_that_is_pinned_past_its_lease_is_refused_in_time() {
+    let database = with_stock();
+    let (mine, theirs) = (client(&database), client(&database));
+    let guard = mine
+        .lock("stock:1")
+        .with_lease_time(ms(300))
+        .guard()
+        .unwrap();
+    guard
+        .transaction(|_| {
+            thread::sleep(ms(500));
+            for wait in [0, 50, 300, 800, 1100, 1300, 1900] {
+                let start = Instant::now();
+                let got = theirs.lock("stock:1").try_lock_for(ms(wait));
+                assert!(matches!(got, Ok(false)), "{wait} ms: {got:?}");
+                assert!(start.elapsed() >= ms(wait));
+                assert!(start.elapsed() < ms(wait + 5000), "{:?}", start.elapsed());
+            }
+            Ok::<_, Error>(())
+        })
+        .unwrap();
+    assert!(theirs.lock("stock:1").try_lock_for(ms(300)).unwrap());
 }

@@ -271,3 +271,47 @@ fn a_check_that_cannot_work_is_refused() {
         assert!(matches!(error, Err(Error::InvalidConfig { .. })));
     }
 }
+
+#[test]
+fn no_update_is_lost_when_the_column_of_the_check_is_altered() {
+    let database = with_stock();
+    let stock = versioned(&database, Check::UpdatedAt("at6".into()));
+    let raise = || {
+        stock.update_with(1, |row| {
+            let qty: i64 = row.get("qty")?;
+            Ok::<_, Error>(Step::Set(Changes::new().set("qty", qty + 1), ()))
+        })
+    };
+    raise().unwrap();
+    // As it was seen before the column was made coarser: a step of a microsecond would be none.
+    database.run("UPDATE stock SET at6 = '2037-01-01 00:00:00'");
+    let seen = stock.get(1).unwrap().unwrap();
+    database.run("ALTER TABLE stock MODIFY at6 TIMESTAMP NULL");
+    let wrote = [7, 8].map(|qty| {
+        let changes = Changes::new().set("qty", qty);
+        stock.try_update(&seen, &changes).unwrap()
+    });
+    assert!(wrote != [true, true]);
+    database.run("UPDATE stock SET at6 = NULL, qty = 0");
+    thread::scope(|scope| {
+        for _ in 0..WRITERS {
+            scope.spawn(|| {
+                for _ in 0..5 {
+                    assert!(raise().unwrap().written);
+                }
+            });
+        }
+    });
+    assert_eq!(qty(&database), WRITERS * 5);
+    // A version that may be NULL by now would stay NULL.
+    let stock = versioned(&database, Check::Version("version".into()));
+    let seen = stock.get(1).unwrap().unwrap();
+    assert!(stock.try_update(&seen, &Changes::new()).unwrap());
+    database.run("ALTER TABLE stock MODIFY version INT NULL;\nUPDATE stock SET version = NULL");
+    let seen = stock.get(1).unwrap().unwrap();
+    let wrote = [1, 2].map(|qty| {
+        let changes = Changes::new().set("qty", qty);
+        stock.try_update(&seen, &changes).is_ok_and(|wrote| wrote)
+    });
+    assert!(wrote != [true, true]);
+}
