@@ -296,7 +296,8 @@ impl Builder {
 
     /// Sets how many requests may be under way at once; more of them queue up. A connection is made when one is needed.
     ///
-    /// A thread that waits for a lock has no connection. Defaults to 32.
+    /// A thread that waits for a lock has no connection. In a database row locks and transactions have as many again, which
+    /// each keeps until it is over, a row lock while it waits, too. Defaults to 32.
     pub fn pool_size(mut self, connections: u32) -> Builder {
         self.pool_size = connections;
         self

@@ -181,7 +181,8 @@ impl Guard {
     ///
     /// Whatever `work` returns; [`Error::Lost`] if the lock was lost before, and nothing was run;
     /// [`Error::TransactionLost`] if the transaction was lost, and nothing was written; [`Error::Unknown`] if the
-    /// commit got no answer; [`Error::Unsupported`] if the lock is not in a database.
+    /// commit got no answer; [`Error::Exhausted`] if no connection became free within the
+    /// [`command_timeout`](crate::Builder::command_timeout); [`Error::Unsupported`] if the lock is not in a database.
     ///
     /// # Examples
     ///
