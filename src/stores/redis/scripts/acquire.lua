@@ -20,6 +20,36 @@
 --
 -- Keeps: a key of ours never lacks a time to live; a count above 1 comes only onto the visitor's own field.
 
+local number = ARGV[#ARGV] + 0
+local call, key, visitor, known = redis.call, KEYS[1], ARGV[1], ARGV[3]
+local time = call('TIME')
+local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+if now > ARGV[5] + 0 then
+    return {number, {3, now}}
+end
+if ARGV[7] then
+    local replication = call('INFO', 'replication')
+    if
+        not string.find(replication, 'role:master', 1, true)
+        or not string.find(replication, 'master_replid:' .. ARGV[6], 1, true)
+    then
+        return {number, {6, now}}
+    end
+end
+
+if known == '0' and call('EXISTS', key) == 0 then
+    call('HSET', key, visitor, ARGV[4])
+    local expires = redis.pcall('PEXPIRE', key, ARGV[2])
+    if expires ~= 1 then
+        -- A user without the right to the one may have the right to the other.
+        if redis.pcall('HDEL', key, visitor) ~= 1 then
+            redis.pcall('DEL', key)
+        end
+        return expires
+    end
+    return number * 4194304 + math.min(ARGV[5] - now, 4194303)
+end
+
 -- Who has the lock: the start of the field, nil and the field; '' for nobody; nil and an error for what is no lock. A lock
 -- is a hash of one field, `text:number` and perhaps more, and a count. A field longer than any visitor is not looked into.
 local function holder_of(key)
@@ -39,40 +69,10 @@ local function holder_of(key)
     return nil, redis.error_reply('WRONGTYPE this hash is no lock, or one of another kind')
 end
 
-local number = ARGV[#ARGV] + 0
-local call, key, visitor, known = redis.call, KEYS[1], ARGV[1], ARGV[3]
-local time = call('TIME')
-local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-if now > ARGV[5] + 0 then
-    return {number, {3, now}}
-end
-if ARGV[7] then
-    local replication = call('INFO', 'replication')
-    if
-        not string.find(replication, 'role:master', 1, true)
-        or not string.find(replication, 'master_replid:' .. ARGV[6], 1, true)
-    then
-        return {number, {6, now}}
-    end
-end
-
 if known == '0' then
-    if call('EXISTS', key) == 1 then
-        local holder, flaw = holder_of(key)
-        return flaw or {number, {0, now, call('PTTL', key), holder}}
-    end
-    call('HSET', key, visitor, ARGV[4])
-    local expires = redis.pcall('PEXPIRE', key, ARGV[2])
-    if expires ~= 1 then
-        -- A user without the right to the one may have the right to the other.
-        if redis.pcall('HDEL', key, visitor) ~= 1 then
-            redis.pcall('DEL', key)
-        end
-        return expires
-    end
-    return number * 4194304 + math.min(ARGV[5] - now, 4194303)
+    local holder, flaw = holder_of(key)
+    return flaw or {number, {0, now, call('PTTL', key), holder}}
 end
-
 local count = redis.pcall('HGET', key, visitor)
 if type(count) == 'table' then
     return string.find(count.err, 'WRONGTYPE', 1, true) and {number, {2, now, 'a key of another type'}} or count

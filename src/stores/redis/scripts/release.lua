@@ -11,6 +11,21 @@
 --
 -- Keeps: only the visitor's own field goes. Needs no memory, so it works on a server that is full.
 
+local number = ARGV[3] + 0
+local key = KEYS[1]
+local freed = redis.pcall('HDEL', key, ARGV[1])
+if freed == 1 then
+    -- A cluster node whose slot is on the move does not answer for a key that is gone.
+    if redis.pcall('EXISTS', key) == 1 then
+        return number * 4194304
+    end
+    local heard = redis.pcall('PUBLISH', ARGV[2], '0')
+    if type(heard) == 'table' then
+        return {number, {1, heard.err}}
+    end
+    return number * 4194304 + math.min(heard, 4194303)
+end
+
 -- Who has the lock: the start of the field, nil and the field; '' for nobody; nil and an error for what is no lock. A lock
 -- is a hash of one field, `text:number` and perhaps more, and a count. A field longer than any visitor is not looked into.
 local function holder_of(key)
@@ -30,20 +45,7 @@ local function holder_of(key)
     return nil, redis.error_reply('WRONGTYPE this hash is no lock, or one of another kind')
 end
 
-local number = ARGV[3] + 0
-local key = KEYS[1]
-local freed = redis.pcall('HDEL', key, ARGV[1])
 if type(freed) == 'table' then
     return string.find(freed.err, 'WRONGTYPE', 1, true) and {number, {0, 'a key of another type'}} or freed
-elseif freed == 0 then
-    return {number, {0, holder_of(key) or 'a key of another type'}}
 end
--- A cluster node whose slot is on the move does not answer for a key that is gone.
-if redis.pcall('EXISTS', key) == 1 then
-    return number * 4194304
-end
-local heard = redis.pcall('PUBLISH', ARGV[2], '0')
-if type(heard) == 'table' then
-    return {number, {1, heard.err}}
-end
-return number * 4194304 + math.min(heard, 4194303)
+return {number, {0, holder_of(key) or 'a key of another type'}}
