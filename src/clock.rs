@@ -238,6 +238,9 @@ impl Timeline {
 pub(crate) trait Moved: Send + Sync {
     /// Looks at the clock again.
     fn clock_moved(&self);
+
+    /// Waits, but not longer than until `until`, for what fell due by that and is done by other threads.
+    fn catch_up(&self, _until: Instant) {}
 }
 
 #[cfg(feature = "test-util")]
@@ -253,10 +256,13 @@ mod shift {
     use std::fmt;
     use std::sync::Weak;
     use std::sync::atomic::{AtomicU64, Ordering};
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use super::Moved;
     use crate::sync::Mutex;
+
+    /// Renewals in memory take no time, but the thread that makes them may have to wait for a processor.
+    const LONGEST_CATCH_UP: Duration = Duration::from_secs(10);
 
     static AHEAD_MS: AtomicU64 = AtomicU64::new(0);
 
@@ -298,6 +304,10 @@ mod shift {
             let listeners = self.listeners.lock().clone();
             for listener in listeners.iter().filter_map(Weak::upgrade) {
                 listener.clock_moved();
+            }
+            let until = Instant::now() + LONGEST_CATCH_UP;
+            for listener in listeners.iter().filter_map(Weak::upgrade) {
+                listener.catch_up(until);
             }
         }
     }

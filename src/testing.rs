@@ -139,8 +139,8 @@ impl Controls<'_> {
     ///
     /// When it returns, every hold whose validity has ended by then is lost, and that is told
     /// ([`Guard::lost`](crate::Guard::lost); the hook of [`Builder::on_lost`](crate::Builder::on_lost) is called
-    /// by its thread soon after). Renewals fall due and are made at once by the renewal thread. Whoever waits looks
-    /// again: it gets a lock whose lease has ended, or finds that its own time is over. It cannot be set back.
+    /// by its thread soon after). Renewals that fell due have been made by the renewal threads of all clients of the
+    /// world, so that steps may follow one another at once. Whoever waits looks again: it gets a lock whose lease has ended, or finds that its own time is over. It cannot be set back.
     ///
     /// Other worlds, and clients of servers, have clocks of their own. A [`MultiLock`](crate::MultiLock) of locks of
     /// this world alone counts on its clock, too. The time-outs of requests and outages are not counted on it.

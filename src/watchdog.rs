@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "test-util")]
+use crossbeam_channel::RecvTimeoutError;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use crate::clearing::Clearing;
@@ -39,10 +41,13 @@ pub(crate) type OnLost = Arc<dyn Fn(&Loss) + Send + Sync>;
 /// After this time it is tried again to start a thread for which there was no room.
 const ROOM_AGAIN: Duration = Duration::from_millis(200);
 
+/// Whoever waits for renewals looks so often whether there is still somebody who makes them.
+#[cfg(feature = "test-util")]
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
 pub(crate) struct Watchdog {
     shared: Arc<Shared>,
     threads: Mutex<Threads>,
-    running: AtomicBool,
     on_lost: Option<OnLost>,
 }
 
@@ -58,6 +63,8 @@ struct Shared {
     lines: Arc<Lines<Offer, Arc<Hold>>>,
     command_timeout: Duration,
     timer: Timer<Job>,
+    /// Whether there are threads.
+    running: AtomicBool,
     clearing: Arc<Clearing>,
     /// False once a thread has died: nothing is renewed any more, so nothing is valid.
     guarded: Arc<AtomicBool>,
@@ -83,13 +90,48 @@ enum Job {
     End(Arc<Hold>),
     /// Threads are to be started for which there was no room.
     Staff,
+    /// What fell due before this is to be done; the sender is dropped when it is.
+    #[cfg(feature = "test-util")]
+    Mark(Sender<Never>),
 }
+
+/// What the thread that looks at the timer hands to the one that renews.
+#[derive(Default)]
+struct Batch {
+    holds: Vec<Arc<Hold>>,
+    /// Dropped when these and all batches before are renewed.
+    #[cfg(feature = "test-util")]
+    marks: Vec<Sender<Never>>,
+}
+
+impl Batch {
+    fn is_empty(&self) -> bool {
+        #[cfg(feature = "test-util")]
+        if !self.marks.is_empty() {
+            return false;
+        }
+        self.holds.is_empty()
+    }
+
+    fn append(&mut self, more: Batch) {
+        self.holds.extend(more.holds);
+        #[cfg(feature = "test-util")]
+        self.marks.extend(more.marks);
+    }
+}
+
+/// Is never sent: a channel of these tells its end alone.
+#[cfg(feature = "test-util")]
+#[derive(Debug)]
+enum Never {}
 
 impl Timed for Job {
     fn is_due_at(&self, due: Instant) -> bool {
         match self {
             Job::Renew(hold) | Job::End(hold) => hold.is_due_at(due),
             Job::Staff => true,
+            #[cfg(feature = "test-util")]
+            Job::Mark(_) => true,
         }
     }
 }
@@ -108,13 +150,13 @@ impl Watchdog {
                 lines,
                 command_timeout,
                 timer: Timer::default(),
+                running: AtomicBool::new(false),
                 guarded: Arc::new(AtomicBool::new(true)),
                 news: Mutex::default(),
                 #[cfg(feature = "test-util")]
                 die: AtomicBool::new(false),
             }),
             threads: Mutex::default(),
-            running: AtomicBool::new(false),
             on_lost,
         }
     }
@@ -129,7 +171,7 @@ impl Watchdog {
         if !self.shared.guarded.load(Ordering::Acquire) {
             return Err(died("it panicked; make a new client".to_owned()));
         }
-        if self.running.load(Ordering::Acquire) {
+        if self.shared.running.load(Ordering::Acquire) {
             return Ok(());
         }
         let mut threads = self.threads.lock();
@@ -138,7 +180,7 @@ impl Watchdog {
                 lock: Arc::clone(lock),
             });
         }
-        if self.running.load(Ordering::Acquire) {
+        if self.shared.running.load(Ordering::Acquire) {
             return Ok(());
         }
         let mut spawn = |name: &str, run: Box<dyn FnOnce() + Send>| -> Result<()> {
@@ -176,7 +218,7 @@ impl Watchdog {
             // It is only worth asking if somebody hears the answer, and not worth an error.
             let _ = spawn("redlatch-check", Box::new(move || shared.preflight()));
         }
-        self.running.store(true, Ordering::Release);
+        self.shared.running.store(true, Ordering::Release);
         Ok(())
     }
 
@@ -263,7 +305,7 @@ impl Watchdog {
             threads.stopped = true;
             std::mem::take(&mut threads.handles)
         };
-        self.running.store(false, Ordering::Release);
+        self.shared.running.store(false, Ordering::Release);
         self.shared.timer.close();
         handles.extend(self.shared.clearing.close());
         // Nothing is added from now on: whatever comes to be watched hears of the end by itself.
@@ -316,7 +358,7 @@ fn tell(on_lost: &OnLost, loss: &Loss) {
 
 impl Shared {
     /// Tells holders when a validity ends, and hands on what is to be renewed. Waits for nothing but the timer.
-    fn watch_all(&self, renewals: &Sender<Vec<Arc<Hold>>>) {
+    fn watch_all(&self, renewals: &Sender<Batch>) {
         let _sentinel = Sentinel(self);
         while let Some(jobs) = self.timer.next_due() {
             #[cfg(feature = "test-util")]
@@ -324,13 +366,13 @@ impl Shared {
                 panic!("the renewal thread was told to die");
             }
             let now = self.now();
-            let mut due = Vec::new();
+            let mut due = Batch::default();
             for job in jobs {
                 match job {
                     Job::Renew(hold) => match hold.duty(now) {
                         Duty::Renew => {
                             self.watch_for_the_end(&hold, now);
-                            due.push(hold);
+                            due.holds.push(hold);
                         }
                         Duty::Waits => self.watch_for_the_end(&hold, now),
                         Duty::Lapsed(cause) => self.end(&hold, cause),
@@ -345,6 +387,8 @@ impl Shared {
                         }
                     },
                     Job::Staff => self.staff(),
+                    #[cfg(feature = "test-util")]
+                    Job::Mark(mark) => due.marks.push(mark),
                 }
             }
             if !due.is_empty() {
@@ -355,15 +399,15 @@ impl Shared {
     }
 
     /// Renews what falls due, in batches.
-    fn renew_all(&self, due: &Receiver<Vec<Arc<Hold>>>) {
+    fn renew_all(&self, due: &Receiver<Batch>) {
         let _sentinel = Sentinel(self);
-        while let Ok(mut holds) = due.recv() {
+        while let Ok(mut batch) = due.recv() {
             // What fell due meanwhile goes along.
-            due.try_iter().for_each(|more| holds.extend(more));
+            due.try_iter().for_each(|more| batch.append(more));
             if self.timer.is_closed() {
                 return;
             }
-            self.renew(&holds);
+            self.renew(&batch.holds);
         }
     }
 
@@ -555,6 +599,24 @@ impl Moved for Shared {
                 self.timer.schedule(due, Job::Renew(hold));
             } else {
                 self.rewatch(&hold);
+            }
+        }
+    }
+
+    fn catch_up(&self, until: Instant) {
+        // A renewal that was under way when the clock moved plans the next one itself, behind the first mark.
+        for _ in 0..2 {
+            let (mark, done) = unbounded();
+            let is_looked_after =
+                || self.running.load(Ordering::Acquire) && self.guarded.load(Ordering::Acquire);
+            if !is_looked_after() {
+                return;
+            }
+            self.timer.schedule(Instant::now(), Job::Mark(mark));
+            while let Err(RecvTimeoutError::Timeout) = done.recv_timeout(LOOK_AGAIN) {
+                if !is_looked_after() || Instant::now() >= until {
+                    return;
+                }
             }
         }
     }

@@ -123,6 +123,46 @@ fn renewals_fall_due_by_the_clock_of_their_world() {
 }
 
 #[test]
+fn steps_that_follow_one_another_leave_renewals_their_time() {
+    let seconds = Duration::from_secs;
+    let client = Client::in_memory();
+    let elsewhere = client.another().unwrap();
+    // One whose threads never ran has no part in it.
+    let _idle = client.another().unwrap();
+    let both = MultiLock::of([&client.lock("from"), &client.lock("to")]).unwrap();
+    let guards = [
+        client.lock("orders").guard().unwrap(),
+        elsewhere.lock("invoices").guard().unwrap(),
+        both.guard().unwrap(),
+    ];
+    let began = Instant::now();
+    // Of a lease of 30 s.
+    for (steps, by) in [(100, seconds(9)), (50, seconds(19)), (20, seconds(28))] {
+        for step in 0..steps {
+            Controls::of(&client).advance(by);
+            for guard in &guards {
+                let left = guard.remaining_validity();
+                assert!(
+                    left > seconds(19),
+                    "{left:?} after step {step} of {by:?}: {guard:?}"
+                );
+            }
+        }
+    }
+    for guard in guards {
+        guard.unlock().unwrap();
+    }
+    // Where nobody renews any more, nobody waits for it.
+    let kept = client.lock("orders").guard().unwrap();
+    Controls::of(&client).kill_watchdog();
+    Controls::of(&client).advance(seconds(9));
+    elsewhere.shutdown();
+    Controls::of(&client).advance(seconds(9));
+    assert!(kept.unlock().is_err());
+    assert!(began.elapsed() < seconds(30));
+}
+
+#[test]
 fn locks_of_one_world_that_are_one_go_by_its_clock() {
     let client = Client::in_memory();
     let (from, to) = (client.lock("from"), client.lock("to"));
