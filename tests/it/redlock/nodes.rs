@@ -106,6 +106,25 @@ fn a_minority_is_in_a_black_hole() {
 }
 
 #[test]
+fn the_error_of_an_inner_unlock_says_what_each_node_did() {
+    for failure in [Failure::Killed, Failure::Frozen, Failure::BlackHoled] {
+        let nodes = Nodes::start();
+        let redlock = nodes.redlock(ms(1000));
+        let lock = redlock.lock("a");
+        lock.lock().unwrap();
+        lock.lock().unwrap();
+        all_have(&nodes.servers, "a");
+        nodes.fail(3, failure);
+        let error = lock.unlock().unwrap_err();
+        let (counts, answers) = no_quorum(&error);
+        assert_eq!(counts, [2, 0, 3], "{failure:?}: {error}");
+        let done: Vec<bool> = answers.iter().map(|(_, it)| it == "granted").collect();
+        assert_eq!(done, [false, false, false, true, true], "{error}");
+        nodes.mend(3, failure);
+    }
+}
+
+#[test]
 fn nodes_that_are_silent_from_the_start_take_no_time_of_the_others() {
     let servers = servers(5);
     servers[0].freeze();
