@@ -62,6 +62,10 @@ const WITHDRAWN_AT_ONCE: usize = 100;
 /// How often a request is sent anew because its clock or its count turned out to be wrong.
 const CORRECTIONS: u32 = 3;
 
+/// How often a request is sent anew because its connection was cut. A server that goes away cuts all of them, and not in
+/// one instant.
+const REPEATS: u32 = 2;
+
 const RUNAWAY_CLOCK: &str =
     "TRYAGAIN the server's clock runs away from ours, or others write to this key";
 
@@ -313,7 +317,8 @@ impl Redis {
     ) -> Result<Step, Fault> {
         let lease = claim.lease.as_millis().to_string();
         // A hash that stands there already may be of a copy or of anybody else of this client, a token cannot.
-        let mut may_repeat = known > 0 || claim.kind == Kind::Token;
+        let may_repeat = known > 0 || claim.kind == Kind::Token;
+        let mut repeats = 0;
         let wanted = wanted.to_string();
         let mut known = known.to_string();
         let mut corrections = 0;
@@ -324,7 +329,10 @@ impl Redis {
                 // the hold reckons with it.
                 Err(Fault::NoReply {
                     timed_out: false, ..
-                }) if std::mem::take(&mut may_repeat) => continue,
+                }) if may_repeat && repeats < REPEATS => {
+                    repeats += 1;
+                    continue;
+                }
                 Err(Fault::NoReply { reason, .. }) => {
                     let not_after = copies.not_after;
                     return Ok(Step::Unknown { reason, not_after });
