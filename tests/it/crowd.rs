@@ -132,7 +132,7 @@ fn a_crowd_under_faults_never_overlaps_and_loses_no_waiter() {
         }
     }
     // And now the faults are over, everybody gets it again.
-    thread::sleep(Duration::from_secs(2));
+    thread::sleep(Duration::from_secs(5));
     for child in &mut crowd {
         child.tell("enough");
     }
@@ -146,7 +146,7 @@ fn a_crowd_under_faults_never_overlaps_and_loses_no_waiter() {
         assert!(least >= 2, "a thread had it {least} times: {told}");
         // 64 threads wait for one another, and through the faults; a lost waiter would wait to the end.
         assert!(
-            longest < 8000 || is_long,
+            longest < 10_000 || is_long,
             "a thread waited for {longest} ms"
         );
         assert!(child.wait(Duration::from_secs(30)).success());
