@@ -125,6 +125,15 @@ impl Batch {
 #[derive(Debug)]
 enum Never {}
 
+impl Job {
+    fn hold(&self) -> Option<Arc<Hold>> {
+        match self {
+            Job::Renew(hold) | Job::End(hold) => Some(Arc::clone(hold)),
+            _ => None,
+        }
+    }
+}
+
 impl Timed for Job {
     fn is_due_at(&self, due: Instant) -> bool {
         match self {
@@ -359,8 +368,10 @@ fn tell(on_lost: &OnLost, loss: &Loss) {
 impl Shared {
     /// Tells holders when a validity ends, and hands on what is to be renewed. Waits for nothing but the timer.
     fn watch_all(&self, renewals: &Sender<Batch>) {
-        let _sentinel = Sentinel(self);
+        let mut sentinel = Sentinel::new(self);
         while let Some(jobs) = self.timer.next_due() {
+            sentinel.in_hand.clear();
+            sentinel.in_hand.extend(jobs.iter().filter_map(Job::hold));
             #[cfg(feature = "test-util")]
             if self.die.load(Ordering::Acquire) {
                 panic!("the renewal thread was told to die");
@@ -400,7 +411,7 @@ impl Shared {
 
     /// Renews what falls due, in batches.
     fn renew_all(&self, due: &Receiver<Batch>) {
-        let _sentinel = Sentinel(self);
+        let _sentinel = Sentinel::new(self);
         while let Ok(mut batch) = due.recv() {
             // What fell due meanwhile goes along.
             due.try_iter().for_each(|more| batch.append(more));
@@ -623,22 +634,31 @@ impl Moved for Shared {
 }
 
 /// Tells every holder if the thread dies of a panic: never "no renewal, and still valid".
-struct Sentinel<'a>(&'a Shared);
+struct Sentinel<'a> {
+    shared: &'a Shared,
+    /// The holds that were taken out of the timer and are not back there yet.
+    in_hand: Vec<Arc<Hold>>,
+}
+
+impl<'a> Sentinel<'a> {
+    fn new(shared: &'a Shared) -> Self {
+        Sentinel {
+            shared,
+            in_hand: Vec::new(),
+        }
+    }
+}
 
 impl Drop for Sentinel<'_> {
     fn drop(&mut self) {
         if !thread::panicking() {
             return;
         }
-        self.0.guarded.store(false, Ordering::Release);
-        let mut holds = Vec::new();
-        self.0.timer.each(|job| {
-            if let Job::Renew(hold) | Job::End(hold) = job {
-                holds.push(Arc::clone(hold));
-            }
-        });
+        self.shared.guarded.store(false, Ordering::Release);
+        let mut holds = std::mem::take(&mut self.in_hand);
+        self.shared.timer.each(|job| holds.extend(job.hold()));
         for hold in holds {
-            self.0.lose(&hold, LossCause::WatchdogDied);
+            self.shared.lose(&hold, LossCause::WatchdogDied);
         }
     }
 }

@@ -158,6 +158,8 @@ fn steps_that_follow_one_another_leave_renewals_their_time() {
     Controls::of(&client).advance(seconds(9));
     elsewhere.shutdown();
     Controls::of(&client).advance(seconds(9));
+    let loss = kept.lost().recv_timeout(SLACK).unwrap();
+    assert_eq!(loss.cause, LossCause::WatchdogDied);
     assert!(kept.unlock().is_err());
     assert!(began.elapsed() < seconds(30));
 }

@@ -55,7 +55,8 @@ fn no_update_is_lost_by_any_check() {
                         let outcome = stock
                             .update_with(1, |row| {
                                 let qty: i64 = row.get("qty")?;
-                                thread::yield_now();
+                                // So long that others write meanwhile.
+                                thread::sleep(ms(1));
                                 Ok::<_, Error>(Step::Set(Changes::new().set("qty", qty + 1), ()))
                             })
                             .unwrap();
