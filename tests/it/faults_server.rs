@@ -818,9 +818,9 @@ fn a_large_hash_is_told_from_a_lock_by_its_length() {
     let guard = lock.guard().unwrap();
     let again = lock.guard().unwrap();
     let lost = guard.lost();
-    server.cmd(&["CONFIG", "RESETSTAT"]);
     server.cmd(&["DEL", "orders"]);
     server.cmd(&["EVAL", fill, "1", "orders"]);
+    server.cmd(&["CONFIG", "RESETSTAT"]);
     fails(again.unlock(), Class::Lost);
     told(&lost, SHORT / 3 + TIMEOUT);
     fails(guard.unlock(), Class::Lost);

@@ -136,7 +136,7 @@ fn a_release_that_overtakes_its_acquisition_is_followed_by_another() {
             thread::sleep(ms(1));
             servers[2].int(&["EXISTS", "a"]) == 1
         }));
-        eventually(SLACK, "nothing is left", || kept(&servers, "a") == 0);
+        eventually(SLACK * 4, "nothing is left", || kept(&servers, "a") == 0);
         assert!(other.try_lock_for(SLACK).unwrap());
         other.unlock().unwrap();
         if overtaken > 0 {
