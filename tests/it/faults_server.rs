@@ -818,6 +818,11 @@ fn a_large_hash_is_told_from_a_lock_by_its_length() {
     let guard = lock.guard().unwrap();
     let again = lock.guard().unwrap();
     let lost = guard.lost();
+    if cfg!(feature = "tracing") {
+        // It tries each right, this one on a key of its own.
+        let is_over = || server.info("cmdstat_hkeys").is_some();
+        eventually(SLACK, "the look at the settings is over", is_over);
+    }
     server.cmd(&["DEL", "orders"]);
     server.cmd(&["EVAL", fill, "1", "orders"]);
     server.cmd(&["CONFIG", "RESETSTAT"]);
