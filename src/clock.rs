@@ -29,7 +29,7 @@ impl Moment {
         ))
     }
 
-    /// Elsewhere `Instant` has to do; on macOS it stops in suspend, which the README says.
+    /// Elsewhere `Instant` has to do; on macOS it stops in suspend, which docs/failures.md says.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     fn of_system() -> Moment {
         use std::sync::OnceLock;

@@ -2,12 +2,12 @@
 //!
 //! Threads of many processes share a [`Lock`] by its name. It belongs to the thread that took it, is renewed while it
 //! is held, and wakes its waiters when it is unlocked. On the wire it is Redisson's `RLock`: Rust and Java processes
-//! exclude and wake each other; the page [`redisson`] has what was tested, and how to move.
+//! exclude and wake each other.
 //!
 //! **It is a lease, not a mutex.** If the server is silent for too long, or loses its data, a hold is lost while its
-//! thread still works; the holder is told as soon as it can be known, with the cause: [`Guard::is_valid`],
-//! [`Guard::lost`], [`Builder::on_lost`], and the result of [`Lock::unlock`]. Between any check and what is done next
-//! time passes; a resource that must never see two holders has to check a fencing token itself.
+//! thread still works. The holder learns of it as soon as it can be known, with the cause: [`Guard::is_valid`],
+//! [`Guard::lost`], [`Builder::on_lost`], and the result of [`Lock::unlock`]. Time passes between any check and the next
+//! step; a resource that must never see two holders has to check a fencing token itself.
 //!
 //! ```
 //! use redlatch::Client;
@@ -27,19 +27,22 @@
 //! | [`Client::token_lock`] | the plain lock of the Redis documentation, shared with other languages |
 //! | [`MultiLock::of`] | several locks taken as one |
 //!
+//! The README has the promises, and the pages in `docs/` of the repository answer one question each: guarantees,
+//! failures, configuration, rights, Redisson, Redlock, databases, benchmarks, testing, and how to move from Redisson, from
+//! `SET NX` scripts and from other crates.
+//!
 //! # Features
 //!
-//! | feature | what it adds |
+//! | feature | adds |
 //! |---|---|
 //! | `tracing` | spans for waits, events for acquired, contended, renewed, lost, unknown outcomes and reconnects (target `redlatch`) |
-//! | `tls` | `rediss://`: TLS to Redis, with rustls, authorities of your own and client certificates |
-//! | `mysql` | locks in a MySQL or MariaDB database: the same [`Lock`], with fencing numbers and transactions under it; row locks; optimistic updates (module `mysql`) |
-//! | `test-util` | the module `testing`: how to test a program that uses locks, with control of in-memory locks and their clock |
+//! | `tls` | `rediss://`: TLS to Redis with rustls, authorities of your own and client certificates |
+//! | `mysql` | locks in a MySQL or MariaDB database: the same [`Lock`], with fencing tokens and transactions under it; row locks; optimistic updates (module `mysql`) |
+//! | `test-util` | the module `testing`: control of in-memory locks and their clock |
 
 #[cfg(not(unix))]
 compile_error!("redlatch runs on Unix systems only");
 
-pub mod acl;
 mod ballot;
 mod claim;
 mod clearing;
@@ -58,7 +61,6 @@ mod loss;
 mod multi_lock;
 #[cfg(feature = "mysql")]
 pub mod mysql;
-pub mod redisson;
 mod redlock;
 #[cfg(feature = "mysql")]
 mod row_lock;
@@ -91,3 +93,50 @@ pub use redlock::{Redlock, RedlockBuilder};
 pub use store::HealthWarning;
 pub use thread::current_thread_id;
 pub use wait::Interrupt;
+
+/// The code in the README and in the pages of `docs/`, which runs as doctests.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../README.md")]
+    mod readme {}
+
+    #[doc = include_str!("../docs/guarantees.md")]
+    mod guarantees {}
+
+    #[doc = include_str!("../docs/failures.md")]
+    mod failures {}
+
+    #[doc = include_str!("../docs/configuration.md")]
+    mod configuration {}
+
+    #[doc = include_str!("../docs/rights.md")]
+    mod rights {}
+
+    #[doc = include_str!("../docs/redisson.md")]
+    mod redisson {}
+
+    #[doc = include_str!("../docs/redlock.md")]
+    mod redlock {}
+
+    #[cfg(feature = "mysql")]
+    #[doc = include_str!("../docs/database.md")]
+    mod database {}
+
+    #[doc = include_str!("../docs/benchmarks.md")]
+    mod benchmarks {}
+
+    #[cfg(feature = "test-util")]
+    #[doc = include_str!("../docs/testing.md")]
+    mod testing {}
+
+    mod migrate {
+        #[doc = include_str!("../docs/migrate/redisson.md")]
+        mod redisson {}
+
+        #[doc = include_str!("../docs/migrate/set-nx.md")]
+        mod set_nx {}
+
+        #[doc = include_str!("../docs/migrate/rslock-redlock.md")]
+        mod rslock_redlock {}
+    }
+}

@@ -1,47 +1,9 @@
-//! Controls for tests, and how to test a program that uses locks. Feature `test-util`.
+//! Controls for the tests of a program that uses locks. Feature `test-util`.
 //!
-//! # Testing a program that uses locks
-//!
-//! Let the code under test get its [`Client`], or its [`Lock`](crate::Lock), from outside. In the program that is
-//! [`Client::open`]; in a test it is [`Client::in_memory`], which obeys the same laws and needs no server. In
-//! `Cargo.toml`:
-//!
-//! ```toml
-//! [dev-dependencies]
-//! redlatch = { version = "0.1", features = ["test-util"] }
-//! ```
-//!
-//! Each in-memory client is a world of its own, so tests that run in parallel do not meet. All that is set here counts
-//! for that world alone, its clock included.
-//!
-//! ## The lock is taken
-//!
-//! [`Client::another`] makes a second client of the same world, as if it were another process:
-//!
-//! ```
-//! use redlatch::{Client, Lock};
-//!
-//! /// The code under test.
-//! fn send_the_report(lock: &Lock) -> redlatch::Result<&'static str> {
-//!     let Some(_guard) = lock.try_guard()? else {
-//!         return Ok("somebody else sends it");
-//!     };
-//!     Ok("sent")
-//! }
-//!
-//! let client = Client::in_memory();
-//! let elsewhere = client.another().unwrap();
-//! elsewhere.lock("lock:report").lock()?;
-//! assert_eq!(send_the_report(&client.lock("lock:report"))?, "somebody else sends it");
-//! elsewhere.lock("lock:report").unlock()?;
-//! assert_eq!(send_the_report(&client.lock("lock:report"))?, "sent");
-//! # Ok::<(), redlatch::Error>(())
-//! ```
-//!
-//! ## Time passes
-//!
-//! [`Controls::advance`] sets the clock of the world ahead: leases end, waits are over, and whoever waited for the end of
-//! a lease gets the lock. A test of an hour takes no time:
+//! The code under test gets its [`Client`] from outside: in the program from [`Client::open`], in a test from
+//! [`Client::in_memory`], which obeys the same laws and needs no server. [`Client::another`] plays another process, and
+//! [`Controls`] let time pass and make things fail. Each in-memory client is a world of its own, so tests that run in
+//! parallel do not meet.
 //!
 //! ```
 //! use std::time::Duration;
@@ -50,71 +12,13 @@
 //! let client = Client::in_memory();
 //! let lock = client.lock("lock:report").with_lease_time(Duration::from_secs(3600));
 //! let guard = lock.guard()?;
-//! Controls::of(&client).advance(Duration::from_secs(3600));
+//! Controls::of(&client).advance(Duration::from_secs(3600)); // takes no time
 //! assert!(!guard.is_valid());
 //! assert_eq!(guard.lost().try_recv()?.cause, LossCause::LeaseEnded);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A lock that is renewed survives steps that are shorter than what is left of its lease, because its renewal falls due
-//! and is made; after a longer one it is lost, as after a suspend of the machine or a pause of the process.
-//!
-//! ## The lock is lost while the work goes on
-//!
-//! Either by such a step, or because the store has lost it, with [`Controls::expire`]. The code under test is right if it
-//! notices before it does what cannot be undone:
-//!
-//! ```
-//! use redlatch::{Client, Guard, testing::Controls};
-//!
-//! /// The code under test.
-//! fn write_if_still_alone(guard: &Guard) -> Result<(), &'static str> {
-//!     if !guard.is_valid() {
-//!         return Err("the lock was lost");
-//!     }
-//!     // … write, in small steps, or with guard.fencing_token() …
-//!     Ok(())
-//! }
-//!
-//! let client = Client::in_memory();
-//! let controls = Controls::of(&client);
-//! let guard = client.lock("lock:orders:42").guard()?;
-//! assert!(write_if_still_alone(&guard).is_ok());
-//! controls.expire("lock:orders:42");
-//! controls.advance(std::time::Duration::from_secs(10)); // its next renewal finds out
-//! guard.lost().recv()?;
-//! assert!(write_if_still_alone(&guard).is_err());
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
-//!
-//! ## The server is silent
-//!
-//! [`Controls::set_silent`] refuses every request before it is sent, which is [`Error::Unreachable`]: nothing was done,
-//! and to try again later is right. [`Controls::lose_answers`] lets requests be done and loses their answers, which is
-//! [`Error::Unknown`]; what was done under the lock by then was done:
-//!
-//! ```
-//! use redlatch::{Client, RunError, testing::Controls};
-//!
-//! let client = Client::in_memory();
-//! let lock = client.lock("lock:orders:42");
-//! let mut charged = 0;
-//! let outcome = lock.run(|_| {
-//!     charged += 1;
-//!     Controls::of(&client).lose_answers(1); // that to the unlock
-//! });
-//! assert!(matches!(outcome, Err(RunError::Ran { error, .. }) if error.is_ambiguous()));
-//! assert_eq!(charged, 1);
-//! ```
-//!
-//! ## What is better tested with a server
-//!
-//! Scripts, rights, failovers and time-outs are those of real servers. A test of a few seconds with a private
-//! `redis-server` and a client with a short [`Builder::watchdog_timeout`](crate::Builder::watchdog_timeout) says more
-//! about them than any model.
-//!
-//! [`Error::Unreachable`]: crate::Error::Unreachable
-//! [`Error::Unknown`]: crate::Error::Unknown
+//! The page `docs/testing.md` of the repository has an example for each kind of test.
 
 use std::fmt;
 use std::time::Duration;

@@ -15,6 +15,7 @@ mod borrowed_servers;
 mod chaos;
 mod children;
 mod crowd;
+mod documents;
 mod errors;
 mod examples;
 mod faults_process;

@@ -1,0 +1,164 @@
+//! The README and the pages in `docs/`: length, links, words, and that their code runs.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const README_LINES: usize = 160;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every document of the repository's root and of `docs/`, as a path from the root.
+fn documents() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for folder in ["", "docs", "docs/migrate"] {
+        for entry in fs::read_dir(root().join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "md") {
+                found.push(path.strip_prefix(root()).unwrap().to_owned());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(root().join(path)).unwrap()
+}
+
+/// The numbered lines outside of code blocks.
+fn prose(text: &str) -> Vec<(usize, &str)> {
+    let mut is_code = false;
+    let mut lines = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            is_code = !is_code;
+        } else if !is_code {
+            lines.push((at + 1, line));
+        }
+    }
+    lines
+}
+
+/// The targets of the links in a line.
+fn links(line: &str) -> impl Iterator<Item = &str> {
+    line.split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next())
+}
+
+/// The anchor that a heading has on the usual hosts.
+fn anchor(heading: &str) -> String {
+    let kept = heading
+        .chars()
+        .filter(|sign| sign.is_alphanumeric() || matches!(sign, ' ' | '-' | '_'));
+    kept.collect::<String>().to_lowercase().replace(' ', "-")
+}
+
+fn anchors(text: &str) -> BTreeSet<String> {
+    prose(text)
+        .into_iter()
+        .filter(|(_, line)| line.starts_with('#'))
+        .map(|(_, line)| anchor(line.trim_start_matches('#').trim()))
+        .collect()
+}
+
+/// The sentences of prose that open with one of these words; a cell of a table opens one, too.
+fn openings(line: &str) -> impl Iterator<Item = &str> {
+    const BARRED: [&str; 4] = ["Who", "Whoever", "What", "Whatever"];
+    line.split(". ")
+        .flat_map(|part| part.split("| "))
+        .flat_map(|part| part.split("! "))
+        .map(|part| part.trim_start_matches(['-', '*', ' ', '_']))
+        .filter(|part| {
+            let first = part.split([' ', ',']).next().unwrap_or_default();
+            BARRED.contains(&first) && !part.contains('?')
+        })
+}
+
+#[test]
+fn the_readme_is_read_in_one_go() {
+    let lines = read(Path::new("README.md")).lines().count();
+    assert!(lines <= README_LINES, "{lines} lines");
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut broken = Vec::new();
+    for document in documents() {
+        let text = read(&document);
+        for (number, line) in prose(&text) {
+            for link in links(line).filter(|link| !link.contains("://")) {
+                let (file, wanted) = link.split_once('#').unwrap_or((link, ""));
+                let target = match file {
+                    "" => document.clone(),
+                    file => document.parent().unwrap().join(file),
+                };
+                let there = root().join(&target);
+                let is_there = there.exists()
+                    && (wanted.is_empty() || anchors(&read(&target)).contains(wanted));
+                if !is_there {
+                    broken.push(format!("{}:{number}: {link}", document.display()));
+                }
+            }
+        }
+    }
+    assert!(broken.is_empty(), "\n{}", broken.join("\n"));
+}
+
+#[test]
+fn every_page_is_reached_from_the_readme() {
+    let readme = read(Path::new("README.md"));
+    for page in documents() {
+        let path = page.to_str().unwrap();
+        let is_page = path.starts_with("docs");
+        assert!(
+            !is_page || readme.contains(&format!("]({path})")),
+            "{path} is not linked"
+        );
+    }
+}
+
+#[test]
+fn the_code_of_every_page_runs() {
+    let source = read(Path::new("src/lib.rs"));
+    for page in documents() {
+        let is_run = source.contains(&format!("include_str!(\"../{}\")", page.display()));
+        let has_code = read(&page).contains("```rust");
+        assert!(is_run || !has_code, "{} is no doctest", page.display());
+        let text = read(&page);
+        let skipped = text.contains("rust,ignore") || text.contains("rust,text");
+        assert!(!skipped, "code of {} is skipped", page.display());
+    }
+}
+
+#[test]
+fn sentences_have_a_subject() {
+    let mut found = Vec::new();
+    for document in documents() {
+        for (number, line) in prose(&read(&document)) {
+            for opening in openings(line) {
+                found.push(format!("{}:{number}: {opening}", document.display()));
+            }
+        }
+    }
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
+#[test]
+fn the_rules_see_what_they_are_for() {
+    assert_eq!(openings("- Who asks first gets it").count(), 1);
+    assert_eq!(openings("It waits. What is left | Whoever").count(), 2);
+    assert_eq!(openings("What does it cost?").count(), 0);
+    assert_eq!(anchor("Side by side, `x`"), "side-by-side-x");
+    assert_eq!(
+        links("[a](b.md#c) and [d](e)").collect::<Vec<_>>(),
+        ["b.md#c", "e"]
+    );
+    let text = "# A\n```text\n# B\n```\nc";
+    assert_eq!(prose(text), [(1, "# A"), (5, "c")]);
+}
