@@ -18,37 +18,17 @@ use crate::wait::{Interrupt, Patience};
 
 /// A reentrant lock that threads of many processes share by its name.
 ///
-/// It keeps the contract of `java.util.concurrent.locks.Lock`: it belongs to the thread that took it, that thread may
-/// take it again, and must unlock it as often. It is a **lease, not a mutex**: if the server cannot be reached for
-/// long enough, or loses its data, the hold is lost, and the holder is told so ([`Lock::is_valid`], [`Lock::lost`],
-/// [`Guard`]).
+/// It keeps the contract of `java.util.concurrent.locks.Lock`: it belongs to the thread that took it, and that thread may
+/// take it again and must unlock it as often. It is a **lease, not a mutex**: if the server cannot be reached for long
+/// enough, or loses its data, the hold is lost, which [`Lock::is_valid`], [`Lock::lost`] and [`Guard`] tell the holder.
 ///
-/// Making one costs no I/O; clones and locks of the same client and name are the same lock.
+/// [`Client::lock`](crate::Client::lock) and its siblings make a lock without I/O; clones, and locks of the same client
+/// and name, are the same lock.
 ///
-/// The threads of one client that wait for it get it in the order in which they came, and hand it on in one request; a
-/// re-entry and a [`try_lock`](Lock::try_lock) pass the line by. Among processes there is no order.
+/// The threads of one client that wait for the lock queue up, get it in the order in which they came, and hand it off in
+/// one request. A re-entry and a [`try_lock`](Lock::try_lock) bypass the queue. Among processes there is no order.
 ///
-/// # The methods beside those of Java
-///
-/// | `j.u.c.Lock` / Redisson `RLock` | here | what differs |
-/// |---|---|---|
-/// | `lock()` | [`lock`](Lock::lock), [`guard`](Lock::guard) | returns an error after [`outage_timeout`](crate::Builder::outage_timeout) without a usable answer |
-/// | `lock(lease, unit)` | `with_lease_time(lease)` then `lock()` | the lease never shortens an outer hold of the same thread |
-/// | `lockInterruptibly()` | [`lock_interruptibly`](Lock::lock_interruptibly), [`guard_interruptibly`](Lock::guard_interruptibly) | the [`Interrupt`] is a value, not a property of the thread |
-/// | `tryLock()` | [`try_lock`](Lock::try_lock), [`try_guard`](Lock::try_guard) | |
-/// | `tryLock(wait, unit)` | [`try_lock_for`](Lock::try_lock_for), [`try_guard_for`](Lock::try_guard_for), [`try_lock_for_interruptibly`](Lock::try_lock_for_interruptibly), [`try_guard_for_interruptibly`](Lock::try_guard_for_interruptibly) | |
-/// | `tryLock(wait, lease, unit)` | `with_lease_time(lease)` then `try_lock_for(wait)` | |
-/// | `unlock()` | [`unlock`](Lock::unlock), [`Guard::unlock`] | `IllegalMonitorStateException` is [`Error::NotHeld`], or [`Error::Lost`] with the cause if it was held and lost |
-/// | `forceUnlock()` | [`force_unlock`](Lock::force_unlock) | |
-/// | `isLocked()` | [`is_locked`](Lock::is_locked) | asks the master |
-/// | `isHeldByCurrentThread()` | [`is_held_by_current_thread`](Lock::is_held_by_current_thread) | [`is_valid`](Lock::is_valid) answers without I/O |
-/// | `isHeldByThread(id)` | [`is_held_by_thread`](Lock::is_held_by_thread) | ids are those of [`current_thread_id`](crate::current_thread_id) |
-/// | `getHoldCount()` | [`hold_count`](Lock::hold_count) | |
-/// | `remainTimeToLive()` | [`remaining_lease`](Lock::remaining_lease) | `None` for -2, [`Error::NoTtl`] for -1 |
-/// | `getName()` | [`name`](Lock::name) | |
-/// | `newCondition()` | – | wait for a state, not for a signal: put the state into the store, and check it under the lock after each [`try_lock_for`](Lock::try_lock_for); or use a queue (`BLPOP`) for hand-overs |
-/// | the `…Async` twins | – | it is a blocking library: spawn a thread |
-/// | `addListener` (expired) | [`lost`](Lock::lost), [`on_lost`](crate::Builder::on_lost) | the holder is told, with the cause |
+/// The methods are those of Java in snake case; `docs/migrate/redisson.md` of the repository puts them side by side.
 ///
 /// # Examples
 ///
@@ -109,9 +89,10 @@ impl Lock {
 
     /// Returns the same lock with a fixed lease time for the acquisitions made through it.
     ///
-    /// A hold with a fixed lease is not renewed: it ends after `lease`, unlocked or not. 10 ms ..= 365 days; anything
-    /// else is an error at the first acquisition. In a nested acquisition the latest end that any of them counts on is
-    /// kept. Defaults to no fixed lease: the watchdog renews the hold.
+    /// A hold with a fixed lease is not renewed: it ends after `lease`, unlocked or not. The range is 10 ms ..= 365 days,
+    /// for a [`Redlock`](crate::Redlock) up to its [`max_lease`](crate::RedlockBuilder::max_lease); anything else is
+    /// [`Error::InvalidLease`] at the acquisition. A nested acquisition shortens nothing: the hold lasts until the latest
+    /// end that any of its levels counts on. Defaults to no fixed lease: the watchdog renews the hold.
     ///
     /// # Examples
     ///
@@ -131,61 +112,88 @@ impl Lock {
         lock
     }
 
-    /// Returns the name, prefix included.
+    /// Returns the name of the lock, key prefix included.
     pub fn name(&self) -> &str {
         &self.entrance.key.name
     }
 
-    /// Takes the lock, waiting for it as long as it takes.
+    /// Takes the lock, and waits for it as long as it takes.
     ///
     /// # Errors
     ///
-    /// [`Error::Unreachable`], [`Error::Unknown`] or [`Error::Unavailable`] if no usable answer came for the
-    /// [`outage_timeout`](crate::Builder::outage_timeout); [`Error::NoTtl`] if the lock is held for that long by a key
-    /// that never expires; at once for what waiting cannot mend: [`Error::InvalidName`], [`Error::InvalidLease`],
-    /// [`Error::Permission`], [`Error::WrongType`], [`Error::Closed`], … In all cases nothing is held.
+    /// After every error nothing was taken: a first acquisition holds nothing, a re-entry leaves the outer levels as they
+    /// are.
+    ///
+    /// After [`outage_timeout`](crate::Builder::outage_timeout) without a usable answer:
+    ///
+    /// - [`Error::Unreachable`]: the server was not reached, and nothing was sent;
+    /// - [`Error::Exhausted`]: the client had no connection free, and nothing was sent;
+    /// - [`Error::Unavailable`]: the server answered that it cannot serve now;
+    /// - [`Error::Unknown`]: a request got no answer; if it was executed, its hold is released in the background;
+    /// - [`Error::NotReplicated`]: too few replicas acknowledged the hold, which was undone (only with
+    ///   [`wait_replicas`](crate::Builder::wait_replicas));
+    /// - [`Error::NoQuorum`]: too few nodes could be asked (only of a [`Redlock`](crate::Redlock));
+    /// - [`Error::NoTtl`]: the lock is held by a key that never expires.
+    ///
+    /// At once, because waiting cannot help:
+    ///
+    /// - [`Error::InvalidName`], [`Error::InvalidLease`]: the name or the fixed lease cannot be used;
+    /// - [`Error::NotReentrant`]: the thread holds this [`token_lock`](crate::Client::token_lock) already;
+    /// - [`Error::Overlap`]: the thread holds another lock with a part in common (only with a
+    ///   [`MultiLock`](crate::MultiLock));
+    /// - [`Error::InvalidConfig`]: two parts of a [`MultiLock`](crate::MultiLock) turned out to be one lock;
+    /// - [`Error::WrongType`], [`Error::CorruptCount`]: something else is kept under the name, or has written to the hold;
+    /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or TLS does not trust the other side;
+    /// - [`Error::Unsupported`]: the server or the place of the call does not allow it, as its text says;
+    /// - [`Error::Unexpected`], [`Error::Schema`], [`Error::Sql`]: the server answered something unexpected; the last two
+    ///   only from a database, for its lock table and for an error without a name here;
+    /// - [`Error::Closed`], [`Error::WatchdogDied`]: the client was shut down, or its renewal thread is not running;
+    /// - [`Error::Forked`]: the client was made before this process was forked.
     pub fn lock(&self) -> Result<()> {
         self.entrance.enter(Patience::forever(None))?;
         Ok(())
     }
 
-    /// Takes the lock, waiting until it has it or `interrupt` is raised.
+    /// Takes the lock, and waits until it has the lock or `interrupt` is raised.
     ///
     /// # Errors
     ///
-    /// [`Error::Interrupted`], and as [`Lock::lock`].
+    /// [`Error::Interrupted`] once `interrupt` is raised, and those of [`Lock::lock`].
     pub fn lock_interruptibly(&self, interrupt: &Interrupt) -> Result<()> {
         self.entrance.enter(Patience::forever(Some(interrupt)))?;
         Ok(())
     }
 
-    /// Takes the lock if it is free now. Returns whether it did.
+    /// Takes the lock if it is free now, and returns whether it did.
+    ///
+    /// It sends one attempt, which ends within [`command_timeout`](crate::Builder::command_timeout), and bypasses the queue
+    /// of this client's waiters.
     ///
     /// # Errors
     ///
-    /// As [`Lock::lock`], each at once.
+    /// Those of [`Lock::lock`], each after one attempt.
     pub fn try_lock(&self) -> Result<bool> {
         Ok(self.entrance.enter(Patience::once())?.is_some())
     }
 
-    /// Takes the lock, waiting for it at most `wait`. Returns whether it did.
+    /// Takes the lock, waits for it at most `wait`, and returns whether it did.
     ///
-    /// The call may take up to 250 ms more than `wait` if the server is slow. With a `wait` of zero it tries once. In the
-    /// end the server need not be asked again if others of this client stand before it and were refused a moment ago.
+    /// The call takes up to 250 ms more than `wait` if the server is slow. With a `wait` of zero it tries once. When the
+    /// wait is over, the server is not asked again if earlier waiters of this client were refused a moment ago.
     ///
     /// # Errors
     ///
-    /// As [`Lock::lock`], with the end of the wait in place of the outage time-out; [`Error::InvalidWait`] if the end
-    /// of the wait cannot be expressed.
+    /// [`Error::InvalidWait`] if the end of the wait cannot be expressed as an instant, and those of [`Lock::lock`], with
+    /// the end of the wait in place of the outage timeout.
     pub fn try_lock_for(&self, wait: Duration) -> Result<bool> {
         Ok(self.entrance.enter(self.patience(wait, None)?)?.is_some())
     }
 
-    /// Takes the lock, waiting for it at most `wait` or until `interrupt` is raised. Returns whether it did.
+    /// Takes the lock, waits for it at most `wait` or until `interrupt` is raised, and returns whether it did.
     ///
     /// # Errors
     ///
-    /// [`Error::Interrupted`], and as [`Lock::try_lock_for`].
+    /// [`Error::Interrupted`] once `interrupt` is raised, and those of [`Lock::try_lock_for`].
     pub fn try_lock_for_interruptibly(
         &self,
         wait: Duration,
@@ -201,7 +209,7 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// As [`Lock::lock`].
+    /// Those of [`Lock::lock`].
     pub fn guard(&self) -> Result<Guard> {
         self.guarded_forever(None)
     }
@@ -210,7 +218,7 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::Interrupted`], and as [`Lock::lock`].
+    /// [`Error::Interrupted`] once `interrupt` is raised, and those of [`Lock::lock`].
     ///
     /// # Examples
     ///
@@ -234,26 +242,26 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// As [`Lock::try_lock`].
+    /// Those of [`Lock::try_lock`].
     pub fn try_guard(&self) -> Result<Option<Guard>> {
         self.guarded(Patience::once())
     }
 
-    /// Takes the lock, waiting for it at most `wait`, and returns a guard; `None` if the wait is over.
+    /// Takes the lock, waits for it at most `wait`, and returns a guard; `None` if the wait is over.
     ///
     /// # Errors
     ///
-    /// As [`Lock::try_lock_for`].
+    /// Those of [`Lock::try_lock_for`].
     pub fn try_guard_for(&self, wait: Duration) -> Result<Option<Guard>> {
         self.guarded(self.patience(wait, None)?)
     }
 
-    /// Takes the lock, waiting for it at most `wait` or until `interrupt` is raised, and returns a guard; `None` if the
-    /// wait is over.
+    /// Takes the lock, waits for it at most `wait` or until `interrupt` is raised, and returns a guard; `None` if the wait
+    /// is over.
     ///
     /// # Errors
     ///
-    /// [`Error::Interrupted`], and as [`Lock::try_lock_for`].
+    /// [`Error::Interrupted`] once `interrupt` is raised, and those of [`Lock::try_lock_for`].
     pub fn try_guard_for_interruptibly(
         &self,
         wait: Duration,
@@ -262,15 +270,15 @@ impl Lock {
         self.guarded(self.patience(wait, Some(interrupt))?)
     }
 
-    /// Runs `work` under the lock, which is unlocked when it returns, with an error or not, or panics.
+    /// Runs `work` under the lock, and unlocks when `work` returns or panics.
     ///
-    /// What `work` returns comes back in any case: beside the error if there is one. `?` turns a [`RunError`] into an
+    /// The value of `work` comes back in any case, beside the error if there is one. `?` turns a [`RunError`] into an
     /// [`Error`] only where `work` returns nothing.
     ///
     /// # Errors
     ///
-    /// [`RunError::NotRun`] if the lock was not obtained, as [`Lock::lock`]; [`RunError::Ran`] with the value of `work`
-    /// if the hold was lost meanwhile or its release is in doubt.
+    /// [`RunError::NotRun`] with an error of [`Lock::lock`] if the lock was not obtained; [`RunError::Ran`] with the value
+    /// of `work` and an error of [`Lock::unlock`] if the hold was lost meanwhile or its release is in doubt.
     ///
     /// # Examples
     ///
@@ -288,15 +296,15 @@ impl Lock {
         run(guard, work)
     }
 
-    /// Runs `work` under the lock if it can be had within `wait`; `Ok(None)` if it cannot.
+    /// Runs `work` under the lock if the lock can be had within `wait`; `Ok(None)` if it cannot.
     ///
-    /// The lock is free as soon as `work` is done, and the next one that comes runs it again. So `work` has to find out
+    /// The lock is free as soon as `work` is done, and the next caller runs its work again. So `work` has to find out
     /// under the lock whether there is something to do. (A job that several machines start at about the same time, and
     /// one of them is to run, needs a lock that lasts longer than their clocks are apart, as in the example `nightly`.)
     ///
     /// # Errors
     ///
-    /// As [`Lock::run`].
+    /// [`RunError::NotRun`] with an error of [`Lock::try_lock_for`]; [`RunError::Ran`] as for [`Lock::run`].
     ///
     /// # Examples
     ///
@@ -330,20 +338,34 @@ impl Lock {
 
     /// Unlocks: the last of as many calls as there were acquisitions frees the lock.
     ///
-    /// What a [`Guard`] has is left to the guard, as long as there is something else; then the guard has nothing to give
-    /// back any more.
+    /// The levels of [`Guard`]s are left to them as long as there is another one; after that the unlock takes the level of
+    /// a guard, which then has nothing left to give back.
     ///
-    /// It ends within one [`command_timeout`](crate::Builder::command_timeout). After any error of the last unlock the
-    /// hold is over here and no longer renewed; what may be left of it in the store is released in the background.
+    /// The call ends within one [`command_timeout`](crate::Builder::command_timeout). After any error the level is given
+    /// back, so an unlock is not to be repeated. After an error of the last unlock the hold is over for this thread and no
+    /// longer renewed; if it is still in the store, it is released in the background.
     ///
-    /// If the answer does not come, it asks once more, and takes it for done if the hold is no longer there then. So a
-    /// hold that was lost unnoticed just before such an unlock is not told of: the unlock returns `Ok`.
+    /// An unlock without an answer is sent once more, and counts as done if the hold is no longer there by then. So the
+    /// unlock returns `Ok` even if the hold was lost, unnoticed, just before.
     ///
     /// # Errors
     ///
-    /// [`Error::NotHeld`] if this thread does not hold the lock; [`Error::Lost`] with the cause if it was lost (a thread
-    /// that loses one lock after the other and unlocks none remembers the last 256);
-    /// [`Error::Unknown`], [`Error::Unreachable`] or [`Error::Unavailable`] if the store could not be told.
+    /// - [`Error::NotHeld`]: this thread does not hold the lock;
+    /// - [`Error::Lost`] with the cause: this thread held the lock and lost it (a thread that loses one lock after the
+    ///   other and unlocks none remembers the last 256);
+    /// - [`Error::Unreachable`], [`Error::Exhausted`]: the request was not sent;
+    /// - [`Error::Unknown`]: the request got no answer;
+    /// - [`Error::Unavailable`]: the server answered that it cannot serve now;
+    /// - [`Error::NotReplicated`]: too few replicas acknowledged an inner unlock (only with
+    ///   [`wait_replicas`](crate::Builder::wait_replicas));
+    /// - [`Error::NoQuorum`]: too few nodes could be told (only of a [`Redlock`](crate::Redlock));
+    /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or TLS does not trust the other side;
+    /// - [`Error::WrongType`], [`Error::CorruptCount`], [`Error::Unexpected`]: something else has written to the key, or the
+    ///   server answered something unexpected;
+    /// - [`Error::Schema`], [`Error::Sql`]: the lock table is not as it was, or the database has another error;
+    /// - [`Error::Unsupported`]: inside a transaction of this lock in a database, or while the thread is ending;
+    /// - [`Error::InvalidName`]: the name cannot be used, so nobody holds it;
+    /// - [`Error::Forked`]: the client was made before this process was forked.
     pub fn unlock(&self) -> Result<()> {
         self.entrance.ready()?;
         let me = self.entrance.core.thread(&self.entrance.key.name)?;
@@ -361,14 +383,16 @@ impl Lock {
         }
     }
 
-    /// Frees the lock whoever holds it. Returns whether somebody did.
+    /// Frees the lock, whichever thread of whichever process holds it, and returns whether it was held.
     ///
-    /// The holder is told at its next renewal, or when it unlocks; holders of this client at once. What cannot be a lock is
-    /// left alone ([`Error::WrongType`]). A token may be any text, so a token lock is freed whatever string is its key.
+    /// A holder of another client learns of it at its next renewal, or when it unlocks; holders of this client learn of it
+    /// at once. A key that cannot be a lock is left alone ([`Error::WrongType`]). A token may be any text, so a token lock
+    /// is freed whatever string is under its name.
     ///
     /// # Errors
     ///
-    /// As [`Lock::is_locked`].
+    /// [`Error::Unknown`] if a request got no answer, so that the lock may be freed or not, and those of
+    /// [`Lock::is_locked`].
     pub fn force_unlock(&self) -> Result<bool> {
         self.entrance.ready()?;
         let Entrance { core, key, .. } = &self.entrance;
@@ -384,7 +408,16 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::Unreachable`], [`Error::Unavailable`], [`Error::Permission`], [`Error::WrongType`], …
+    /// After [`command_timeout`](crate::Builder::command_timeout) at the latest:
+    ///
+    /// - [`Error::Unreachable`], [`Error::Exhausted`]: the server gave no answer, or the client had no connection free;
+    /// - [`Error::Unavailable`], [`Error::NoQuorum`]: the server, or a majority of the nodes, cannot serve now;
+    /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or TLS does not trust the other side;
+    /// - [`Error::WrongType`], [`Error::CorruptCount`], [`Error::Unexpected`]: the key is no lock of this kind, or the
+    ///   server answered something unexpected;
+    /// - [`Error::Schema`], [`Error::Sql`]: the lock table is missing or not right, or the database has another error;
+    /// - [`Error::InvalidName`], [`Error::Unsupported`]: the name, or this kind of lock, cannot be used here;
+    /// - [`Error::Forked`]: the client was made before this process was forked.
     pub fn is_locked(&self) -> Result<bool> {
         Ok(self.inspect(None)?.is_locked)
     }
@@ -393,37 +426,38 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// As [`Lock::is_locked`].
+    /// Those of [`Lock::is_locked`].
     pub fn is_held_by_current_thread(&self) -> Result<bool> {
         Ok(self.hold_count()? > 0)
     }
 
-    /// Asks the store whether the thread with this number holds the lock; a thread of this process, through this client.
+    /// Asks the store whether a thread of this process holds the lock through this client; its number is that of
+    /// [`current_thread_id`](crate::current_thread_id).
     ///
     /// # Errors
     ///
-    /// As [`Lock::is_locked`].
+    /// Those of [`Lock::is_locked`].
     pub fn is_held_by_thread(&self, thread: u64) -> Result<bool> {
         self.entrance.ready()?;
         Ok(self.count_of(self.entrance.core.thread_of(thread))? > 0)
     }
 
-    /// Asks the store how often the current thread holds the lock; 0 if it does not.
+    /// Asks the store how many times the current thread holds the lock; 0 if it does not.
     ///
     /// # Errors
     ///
-    /// As [`Lock::is_locked`].
+    /// Those of [`Lock::is_locked`].
     pub fn hold_count(&self) -> Result<u32> {
         self.entrance.ready()?;
         let me = self.entrance.core.thread(&self.entrance.key.name)?;
         self.count_of(Some(me))
     }
 
-    /// Asks the store how long the present hold, whoever's it is, lasts if it is not renewed; `None` if there is none.
+    /// Asks the store how long the present hold of any thread lasts if it is not renewed; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// [`Error::NoTtl`] if it has no end, and as [`Lock::is_locked`].
+    /// [`Error::NoTtl`] if the hold has no end, and those of [`Lock::is_locked`].
     pub fn remaining_lease(&self) -> Result<Option<Duration>> {
         let holding = self.inspect(None)?;
         if holding.is_locked && holding.remaining.is_none() {
@@ -434,7 +468,7 @@ impl Lock {
         Ok(holding.remaining)
     }
 
-    /// Returns whether the current thread certainly holds the lock at this moment, without I/O. See [`Guard::is_valid`].
+    /// Returns whether the current thread certainly holds the lock at this moment, without I/O; see [`Guard::is_valid`].
     pub fn is_valid(&self) -> bool {
         let Entrance { core, key, .. } = &self.entrance;
         if core.is_forked() {
@@ -445,11 +479,12 @@ impl Lock {
         held.is_some_and(|hold| hold.is_valid())
     }
 
-    /// Returns where the loss of the current thread's hold is told. See [`Guard::lost`].
+    /// Returns the [`Losses`] of the current thread's hold, on which its loss arrives; see [`Guard::lost`].
     ///
     /// # Errors
     ///
-    /// [`Error::NotHeld`] if the current thread does not hold the lock.
+    /// [`Error::NotHeld`] if the current thread does not hold the lock; [`Error::InvalidName`], [`Error::Unsupported`] or
+    /// [`Error::Forked`] if it cannot.
     pub fn lost(&self) -> Result<Losses> {
         self.entrance.ready()?;
         let me = self.entrance.core.thread(&self.entrance.key.name)?;
