@@ -18,10 +18,12 @@ use crate::stores::mysql::MySql;
 use crate::stores::redis::{Access, Redis, Replication, Settings, Trust};
 use crate::watchdog::OnLost;
 
-/// A connection to where the locks are kept, shared by all its clones, locks and guards.
+/// A connection to the place of the locks, shared by all its clones, locks and guards.
 ///
-/// It has a random uuid, a pool of connections, threads that look after holds and renew them, and one that listens for
-/// unlock messages; all start when they are first needed. [`Builder`] makes one of sentinels, of a cluster, or of a master and its replicas. Dropping the last clone, lock and guard does what [`Client::shutdown`] does.
+/// A client has a random uuid, a pool of connections, threads that watch over holds and renew them, and a thread that
+/// listens for unlock messages; all start when they are first needed. [`Builder`] also makes clients of sentinels, of a
+/// cluster, and of a master with its replicas. Dropping the last clone, lock and guard does what [`Client::shutdown`]
+/// does.
 ///
 /// # Examples
 ///
@@ -48,35 +50,36 @@ enum Home {
 }
 
 impl Client {
-    /// Makes a client of the Redis server at `url`, with the default settings.
+    /// Makes a client of the server at `url`, with the default settings.
     ///
-    /// `redis://[user:password@]host[:port][/database]`, or `redis+unix:///path?db=1&user=…&pass=…`. With the feature
-    /// `tls` also `rediss://…`, for TLS: the server's certificate and that it is for this host are always checked. With
-    /// the feature `mysql` also `mysql://user:password@host[:port]/database`. Connections are made when they are
-    /// needed, so the server need not be up yet.
+    /// The URL is `redis://[user:password@]host[:port][/database]` or `redis+unix:///path?db=1&user=…&pass=…`; with the
+    /// feature `tls` also `rediss://…`, where the certificate of the server and its host are always checked; with the
+    /// feature `mysql` also `mysql://user:password@host[:port]/database`. Connections are made when they are needed, so the
+    /// server need not be up yet.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] if the URL cannot be used.
+    /// [`Error::InvalidConfig`] if the URL cannot be used, or needs a feature that is not built in.
     pub fn open(url: &str) -> Result<Client> {
         Client::builder().open(url)
     }
 
-    /// Starts with the default settings.
+    /// Returns the default settings, to be changed before a client is made.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// Makes a client whose locks live in this process alone: for a first look, for doc examples, for unit tests.
+    /// Makes a client whose locks live in this process alone: for a first look, for examples, for unit tests.
     ///
-    /// It is a world of its own; clones share it, and [`Client::another`] makes a second client of it, as if it were
-    /// another process. It obeys the same laws as Redis and is chosen by name only, never as a fallback.
+    /// Each call makes a world of its own. Clones share that world, and [`Client::another`] makes a second client of it, as
+    /// if it were another process. The locks obey the same laws as those in Redis. No other method falls back to memory.
     pub fn in_memory() -> Client {
         Client::builder().in_memory_unchecked()
     }
 
-    /// Makes a second client of the same in-memory world, with the same settings and the same hook of
-    /// [`Builder::on_lost`]; `None` for a client of Redis, where [`Client::open`] does.
+    /// Makes a second client of the same in-memory world, with the same settings and the same [`Builder::on_lost`] hook.
+    ///
+    /// `None` for a client of a server, where [`Client::open`] makes a second one.
     pub fn another(&self) -> Option<Client> {
         let Home::Memory(world) = &self.home else {
             return None;
@@ -92,31 +95,32 @@ impl Client {
         Some(settings.of_world(Arc::clone(world)))
     }
 
-    /// Returns the lock of this name. No I/O.
+    /// Returns the lock of this name, without I/O.
     ///
-    /// The name is 1 ..= 512 bytes of UTF-8 without control characters; every client and every Redisson that uses the
-    /// same name (and key prefix) on the same server and database has the same lock. A name that cannot be used is an
-    /// error of the first operation.
+    /// The name is 1 ..= 512 bytes of UTF-8 without control characters, key prefix included; in a database at most 255
+    /// bytes. Every client and every Redisson that uses the same name and prefix on the same server and database has the
+    /// same lock. A name that cannot be used is [`Error::InvalidName`] at the first operation.
     ///
-    /// In Redis the name is a key. Give locks names of their own, such as `lock:orders:42`, beside what an application keeps
-    /// under `orders:42`: a key that cannot be a lock is left as it is, and every operation on it is
-    /// [`Error::WrongType`]. A hash can be one if it has one field, of the form `text:number`, and that is a number.
+    /// In Redis the name is a key. Give locks names of their own, such as `lock:orders:42`, beside the data under
+    /// `orders:42`: a key that cannot be a lock is left as it is, and every operation on it is [`Error::WrongType`]. A hash
+    /// can be a lock if it has one field, of the form `text:number`, whose value is a number.
     pub fn lock(&self, name: &str) -> Lock {
         self.lock_of(Kind::Reentrant, name)
     }
 
-    /// Returns the plain token lock of this name: the single-instance lock of the
-    /// [Redis documentation](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). No I/O.
+    /// Returns the plain token lock of this name, without I/O: the single-instance lock of the
+    /// [Redis documentation](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/).
     ///
-    /// The string key `name` holds a random token of 20 bytes with the lease as its time to live, which is what
-    /// `SET name token NX PX lease` leaves: programs in other languages that do so (redis-py's `Lock`, redsync, …) and
-    /// this lock exclude each other. It has all that a [`Lock`] has, the watchdog and the loss of a hold included, with
-    /// two differences. It is **not reentrant**: a second acquisition by the thread that holds it is
-    /// [`Error::NotReentrant`]. And nobody sends messages, so a waiter asks now and then, at most every 100 ms and by
-    /// chance. A name is one kind of lock or the other: what else is kept under it is [`Error::WrongType`].
+    /// The string key `name` has a random token of 20 bytes as its value and the lease as its time to live, as
+    /// `SET name token NX PX lease` makes it. Programs in other languages that do the same (redis-py's `Lock`, redsync, …)
+    /// and this lock exclude each other. It has all that a [`Lock`] has, the watchdog and the loss of a hold included, with
+    /// two differences. It is **not reentrant**: a second acquisition by the thread that holds the lock is
+    /// [`Error::NotReentrant`]. And nobody sends messages, so a waiter asks every 5 to 100 ms. A name is one kind of lock or
+    /// the other; the other kind, or other data under the name, is [`Error::WrongType`]. In a database a token lock is
+    /// [`Error::Unsupported`].
     ///
-    /// Let the others set a lease, too (redis-py's `Lock` does so only with `timeout=…`): a lock that is held without one
-    /// is [`Error::NoTtl`] here once the wait is over, because nobody can tell whether its holder still lives.
+    /// Let the other programs set a lease, too (redis-py's `Lock` does so only with `timeout=…`): a lock that is held
+    /// without one is [`Error::NoTtl`] here once the wait is over, because nobody can tell whether its holder still lives.
     ///
     /// # Examples
     ///
@@ -150,33 +154,35 @@ impl Client {
         Lock::new(Arc::clone(&self.core), kind, full, flaw)
     }
 
-    /// Returns the uuid under which this client's threads stand in the store.
+    /// Returns the uuid of this client, with which the ids of its holds in the store begin.
     pub fn id(&self) -> &str {
         &self.core.id
     }
 
-    /// Looks at the server for what endangers locks: evictions, replication without `min-replicas-to-write`, a
-    /// missing right, a server that is not the master, an old version; in a cluster at each master. It changes nothing
-    /// there and wakes nobody who waits for a lock.
+    /// Looks at the server for settings that endanger locks, and returns a warning for each.
     ///
-    /// With the feature `tracing` the same is done once by itself, and the findings are logged.
+    /// In Redis these are eviction, replication without `min-replicas-to-write`, a missing right, a server that is not the
+    /// master, and an old version; in a cluster at each master. In a database they are those of the lock table. The check
+    /// changes nothing on the server and wakes no waiter. With the feature `tracing` it runs once by itself, and the
+    /// warnings are logged.
     ///
     /// # Errors
     ///
-    /// [`Error::Unreachable`], [`Error::Permission`], … if the server cannot be asked.
+    /// After [`command_timeout`](Builder::command_timeout) at the latest, if the server cannot be asked:
+    /// [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`], [`Error::Permission`], [`Error::Untrusted`],
+    /// [`Error::Unexpected`] or [`Error::Sql`]; [`Error::Forked`] in a forked child.
     pub fn check(&self) -> Result<Vec<HealthWarning>> {
         self.core.check()
     }
 
     /// Ends every wait with [`Error::Closed`], stops renewing, and joins the threads.
     ///
-    /// It returns within one [`command_timeout`](Builder::command_timeout) and 250 ms, whatever the server or a hook does:
-    /// a call that hangs is left to itself, losses that the [`on_lost`](Builder::on_lost) hook was not told of by then are
-    /// not told any more, nor are releases in doubt sent on. The drop of the last handle keeps to the same.
+    /// The call returns within one [`command_timeout`](Builder::command_timeout) and 250 ms, whatever the server or a hook
+    /// does. A hook that hangs is abandoned; the [`on_lost`](Builder::on_lost) hook gets no further losses, and releases in
+    /// doubt are no longer sent. The drop of the last handle does the same.
     ///
-    /// Holds are not freed under the feet of threads that still work: `unlock` goes on working, what is not unlocked
-    /// ends with its lease. Listeners of a loss hear [`LossCause::Closed`](crate::LossCause::Closed), those that come later,
-    /// too.
+    /// Threads that hold locks may go on working: `unlock` still works, and a hold that is not unlocked ends with its lease.
+    /// Every [`Losses`](crate::Losses) reports [`LossCause::Closed`](crate::LossCause::Closed), now and later.
     pub fn shutdown(&self) {
         self.core.shut_down();
     }
@@ -207,7 +213,10 @@ impl fmt::Debug for Client {
     }
 }
 
-/// The settings of a client.
+/// The settings of a client, each with its default until it is set.
+///
+/// Timeouts are 1 ms ..= 1 day unless a method says otherwise. A setting out of its range is
+/// [`Error::InvalidConfig`] when the client is made.
 ///
 /// # Examples
 ///
@@ -263,8 +272,8 @@ impl Default for Builder {
 impl Builder {
     /// Sets the lease time of locks without a fixed one; they are renewed at a third of it.
     ///
-    /// It is also how long a lock stays taken when its holder dies. 10 ms ..= 365 days. Defaults to 30 s, as in Redisson.
-    /// A renewal has to be answered within a quarter of it, so it should be ten round trips to the server or more.
+    /// It is also how long a lock stays taken after its holder died. A renewal has to be answered within a quarter of it,
+    /// so it should be at least ten round trips to the server. 10 ms ..= 365 days. Defaults to 30 s, as in Redisson.
     pub fn watchdog_timeout(mut self, timeout: Duration) -> Builder {
         self.watchdog_timeout = timeout;
         self
@@ -272,15 +281,15 @@ impl Builder {
 
     /// Sets how long one request may take in all, connecting and authenticating included.
     ///
-    /// Defaults to 2 s.
+    /// 1 ms ..= 1 day. Defaults to 2 s.
     pub fn command_timeout(mut self, timeout: Duration) -> Builder {
         self.command_timeout = timeout;
         self
     }
 
-    /// Sets how long connecting and authenticating may take, within the time of the request that needs it.
+    /// Sets how long connecting and authenticating may take, within the time of the request that needs the connection.
     ///
-    /// Defaults to 1 s.
+    /// 1 ms ..= 1 day. Defaults to 1 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Builder {
         self.connect_timeout = timeout;
         self
@@ -288,22 +297,23 @@ impl Builder {
 
     /// Sets how long a wait without a deadline goes on while the server gives no usable answer.
     ///
-    /// Defaults to 30 s.
+    /// 1 ms ..= 1 day. Defaults to 30 s.
     pub fn outage_timeout(mut self, timeout: Duration) -> Builder {
         self.outage_timeout = timeout;
         self
     }
 
-    /// Sets how many requests may be under way at once; more of them queue up. A connection is made when one is needed.
+    /// Sets how many requests may be under way at once; further ones queue up.
     ///
-    /// A thread that waits for a lock has no connection. In a database row locks and transactions have as many again, which
-    /// each keeps until it is over, a row lock while it waits, too. Defaults to 32.
+    /// A connection is made when it is needed. A thread that waits for a lock uses none. In a database, row locks and
+    /// transactions have a second pool of the same size: each keeps its connection until it is over, a row lock also while
+    /// it waits. 1 ..= 5000. Defaults to 32.
     pub fn pool_size(mut self, connections: u32) -> Builder {
         self.pool_size = connections;
         self
     }
 
-    /// Puts a prefix before every name. Redisson's `nameMapper` does the same.
+    /// Sets a prefix of every name, as Redisson's `nameMapper` does.
     ///
     /// Defaults to none.
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Builder {
@@ -311,20 +321,20 @@ impl Builder {
         self
     }
 
-    /// Trusts the certificate authorities in `pem`, one or several, and no others.
+    /// Sets the certificate authorities that are trusted, one or several in PEM form, and no others.
     ///
-    /// For `rediss://` alone; another URL is refused then. Defaults to the authorities that the system trusts.
+    /// Only for `rediss://`; other URLs are refused with this setting. Defaults to the authorities that the system trusts.
     #[cfg(feature = "tls")]
     pub fn ca_certificate(mut self, pem: impl AsRef<[u8]>) -> Builder {
         self.trust.set_authorities(pem.as_ref());
         self
     }
 
-    /// Shows the server this certificate, which may be followed by those of its authorities, and uses this private key;
-    /// both in PEM form.
+    /// Sets the certificate of the client, which may be followed by those of its authorities, and its private key, both in
+    /// PEM form.
     ///
-    /// For `rediss://` alone; another URL is refused then. Defaults to none: a server with `tls-auth-clients yes`, which
-    /// is its default, asks for one.
+    /// Only for `rediss://`; other URLs are refused with this setting. A server with `tls-auth-clients yes`, which is its
+    /// default, asks for a certificate. Defaults to none.
     #[cfg(feature = "tls")]
     pub fn client_certificate(
         mut self,
@@ -336,10 +346,10 @@ impl Builder {
         self
     }
 
-    /// Sets as whom to talk to the master that the sentinels name; `""` is the default user.
+    /// Sets the user and the password at the master that the sentinels name; `""` is the default user.
     ///
-    /// The user and the password in the URLs of the sentinels are for the sentinels alone. Everywhere else these stand in
-    /// the URLs. Defaults to none.
+    /// The user and the password in the URLs of sentinels are for the sentinels alone. Without sentinels the URLs have both,
+    /// and this setting is refused. Defaults to none.
     pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Builder {
         self.credentials = Some(Access {
             user: user.into(),
@@ -348,9 +358,9 @@ impl Builder {
         self
     }
 
-    /// Sets the number of the database on the master that the sentinels name. Everywhere else it stands in the URL.
+    /// Sets the number of the database on the master that the sentinels name.
     ///
-    /// Defaults to 0.
+    /// Without sentinels the URL has the number, and this setting is refused. Defaults to 0.
     pub fn database(mut self, number: u32) -> Builder {
         self.database = Some(i64::from(number));
         self
@@ -358,63 +368,63 @@ impl Builder {
 
     /// Sets whether unlock messages in a cluster are sharded (`SPUBLISH`, `SSUBSCRIBE`).
     ///
-    /// All clients of a cluster have to do the same, or they wake each other only by chance, once a second; they exclude
-    /// each other all the same. Defaults to what Redisson does by default: sharded if the server answers
-    /// `PUBSUB SHARDNUMSUB`, that is on Redis 7 and later.
+    /// All clients of a cluster have to agree. Otherwise they still exclude each other, but an unlock does not wake the
+    /// other side, which looks again within about a second. Defaults to what Redisson does by default: sharded if the
+    /// server answers `PUBSUB SHARDNUMSUB`, that is on Redis 7 and later.
     pub fn sharded_pubsub(mut self, sharded: bool) -> Builder {
         self.sharded_pubsub = Some(sharded);
         self
     }
 
-    /// Has every hold acknowledged by this many replicas before it counts, waiting for them with `WAIT` until `timeout`.
+    /// Sets how many replicas have to acknowledge a hold before it counts, and how long `WAIT` waits for them.
     ///
-    /// Redis tells its replicas afterwards, so a lock that a master has granted is lost if it fails before they know,
-    /// and the next one grants it again. With this setting
+    /// Redis replicates afterwards: if a master fails before its replicas know a lock that it granted, the next master
+    /// grants the lock again. With this setting
     ///
-    /// - an acquisition that too few replicas acknowledge in time is undone and is [`Error::NotReplicated`]; calls that
-    ///   wait try again until their deadline;
+    /// - an acquisition that too few replicas acknowledge in time is undone and is [`Error::NotReplicated`]; waiting calls
+    ///   try again until their deadline;
     /// - a re-entry is put back to the old count, with the same error. An inner `unlock` has the same error, although the
     ///   level is given back;
     /// - a renewal that they do not acknowledge is not undone, but it extends no validity: it is tried again, and the
     ///   hold is lost when the last acknowledged lease ends.
     ///
-    /// With as many replicas as there are, a lock is **very unlikely to be lost** in a failover; with fewer, one that has
-    /// not heard of it may be the next master. It is never safe: a replica may acknowledge and restart empty, `WAIT`
-    /// says nothing of disks, and two servers may think they are the master for a while. What must never be done twice
-    /// has to be fenced.
+    /// With as many replicas as there are, a lock is **very unlikely to be lost** in a failover; with fewer, a replica
+    /// without the lock may become the master. It is never safe: a replica may acknowledge and restart empty, `WAIT`
+    /// says nothing of disks, and two servers may take themselves for the master for a while. Work that must never be done
+    /// twice has to be fenced.
     ///
-    /// Every acquisition takes a round trip to the replicas longer. `timeout` is at least 1 ms and shorter than the
-    /// command time-out; 0 replicas switch it off. A server that does not know `WAIT` is [`Error::Unsupported`].
-    /// Defaults to off.
+    /// Every acquisition takes a round trip to the replicas longer. `timeout` is at least 1 ms and shorter than
+    /// [`command_timeout`](Builder::command_timeout); 0 replicas switch it off. A server that does not know `WAIT` is
+    /// [`Error::Unsupported`]. Defaults to off.
     pub fn wait_replicas(mut self, replicas: u32, timeout: Duration) -> Builder {
         self.wait_replicas = (replicas > 0).then_some(Replication { replicas, timeout });
         self
     }
 
-    /// Sets the name of the lock table in a database; that of the named rows is the same with `_rows` behind it.
+    /// Sets the name of the lock table in a database; the table of the named rows has the same name and `_rows` after it.
     ///
-    /// Letters, digits, `_` and `$`. Defaults to `redlatch`.
+    /// A letter or `_`, then letters, digits, `_` and `$`. Defaults to `redlatch`.
     #[cfg(feature = "mysql")]
     pub fn lock_table(mut self, table: impl Into<String>) -> Builder {
         self.lock_table = table.into();
         self
     }
 
-    /// Sets what is called when a hold of this client is lost.
+    /// Sets the hook that is called when a hold of this client is lost.
     ///
-    /// It runs on a thread of its own, with no lock of this library held; a panic in it is contained, and a slow one
-    /// delays only the next call. After the end of the client it is called no more, see [`Client::shutdown`]. Defaults to
-    /// nothing.
+    /// The hook runs on a thread of its own, with no mutex of this library locked. A panic in it is contained, and a slow
+    /// call delays only the next one. After the end of the client it is not called any more, see [`Client::shutdown`].
+    /// Defaults to nothing.
     pub fn on_lost(mut self, hook: impl Fn(&Loss) + Send + Sync + 'static) -> Builder {
         self.on_lost = Some(Arc::new(hook));
         self
     }
 
-    /// Makes a client of the Redis server at `url`. See [`Client::open`].
+    /// Makes a client of the server at `url`; see [`Client::open`] for its forms.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] if a setting or the URL cannot be used.
+    /// [`Error::InvalidConfig`] if a setting or the URL cannot be used, or needs a feature that is not built in.
     pub fn open(self, url: &str) -> Result<Client> {
         self.validate()?;
         let id = new_id();
@@ -429,14 +439,14 @@ impl Builder {
 
     /// Makes a client of a Redis master with replicas, at fixed addresses in any order.
     ///
-    /// Whichever of them calls itself master (`ROLE`) has the locks. It is asked on every new connection, so that after a
-    /// failover by hand or by a service the promoted one is found: when a server answers `READONLY`, when a connection
-    /// breaks, when the master turns into a replica. A request that was not executed is tried again within its time. Of
-    /// two servers that both call themselves master the one that has replicas is taken; only
-    /// [`sentinel`](Builder::sentinel) knows which one is right, and leaves a master that still answers but was replaced.
+    /// The server that calls itself master (`ROLE`) has the locks. Servers are asked on every new connection, so that the
+    /// client finds the new master after a failover by hand or by a service: when a server answers `READONLY`, when a
+    /// connection breaks, when the master turns into a replica. A request that was not executed is repeated within its time.
+    /// Of two servers that both call themselves master the one with replicas is taken; only
+    /// [`sentinel`](Builder::sentinel) knows which one is right, and abandons a master that was replaced and still answers.
     ///
-    /// A failover loses what the master had not yet told its replicas: locks that it had just granted are granted again.
-    /// Their holders are told when they are renewed next. See [`wait_replicas`](Builder::wait_replicas).
+    /// A failover loses locks that the master had granted and not yet replicated: they are granted again, and their holders
+    /// learn of it at their next renewal. See [`wait_replicas`](Builder::wait_replicas).
     ///
     /// # Errors
     ///
@@ -453,18 +463,19 @@ impl Builder {
 
     /// Makes a client of the Redis master that the sentinels at `urls` call `master_name`.
     ///
-    /// A sentinel is asked before every connection, and the server that it names has to call itself master. The latest
-    /// failover that was heard of is kept: with three sentinels or more it takes two to tell of a later one, and always
-    /// most of those given here to go back to an earlier one. From its first use on the client listens for `+switch-master`, on a thread of its own, and checks the master once in a third of `watchdog_timeout`, so that
-    /// one which was replaced and still answers is left. A sentinel that is dead, or names a server that is no master,
-    /// costs a share of the time of one request and is asked last from then on. While no sentinel can be reached, the
-    /// master known last goes on being used as long as it calls itself master; a new client has none to go on with.
+    /// A sentinel is asked before every connection, and the server that it names has to call itself master. The client
+    /// keeps to the latest failover that it heard of: with three sentinels or more it takes two to announce a later one, and
+    /// always a majority of those given here to go back to an earlier one. From its first use on, a thread of the client
+    /// listens for `+switch-master` and checks the master three times per `watchdog_timeout`, so that a master that was
+    /// replaced and still answers is abandoned. A sentinel that is dead, or names a server that is no master, costs a share
+    /// of the time of one request and is asked last from then on. While no sentinel can be reached, the client goes on with
+    /// the last known master as long as that calls itself master; a new client has none to go on with.
     ///
     /// The user and the password in these URLs are those of the sentinels; the master has
     /// [`credentials`](Builder::credentials) and [`database`](Builder::database) of its own.
     ///
-    /// A failover loses what the master had not yet told its replicas: locks that it had just granted are granted again.
-    /// Their holders are told when they are renewed next. See [`wait_replicas`](Builder::wait_replicas).
+    /// A failover loses locks that the master had granted and not yet replicated: they are granted again, and their holders
+    /// learn of it at their next renewal. See [`wait_replicas`](Builder::wait_replicas).
     ///
     /// # Errors
     ///
@@ -493,17 +504,17 @@ impl Builder {
 
     /// Makes a client of the Redis Cluster that the servers at `urls` belong to; one that answers is enough.
     ///
-    /// Every request goes to the master of the slot of its name, and follows the slot: redirections, a slot on the move
-    /// and a failover are dealt with within the time of the request. Renewals go to all masters at the same time, and a
-    /// shard that is silent delays those of no other. All keys and the channel of a name are in one slot. Nodes that are
-    /// not in `urls` are talked to with the user and password of the first URL.
+    /// Every request goes to the master of the slot of its name. Redirections, a slot on the move and a failover are followed
+    /// within the time of the request. Renewals go to all masters at the same time, so a silent shard delays those of no
+    /// other. All keys and the channel of a name are in one slot. Nodes that are not in `urls` get the user and the password
+    /// of the first URL.
     ///
-    /// With TLS the certificate of every node has to be for the host that the cluster tells, which is an IP address unless
-    /// each node has `cluster-announce-hostname` and `cluster-preferred-endpoint-type hostname` (Redis 7 or later).
+    /// With TLS the certificate of every node has to be for the host that the cluster announces, which is an IP address
+    /// unless each node has `cluster-announce-hostname` and `cluster-preferred-endpoint-type hostname` (Redis 7 or later).
     ///
-    /// A failover loses what the master had not yet told its replica: locks that it had just granted are granted again.
-    /// Their holders are told when they are renewed next. See [`wait_replicas`](Builder::wait_replicas), which counts the
-    /// replicas of one shard.
+    /// A failover loses locks that the master had granted and not yet replicated: they are granted again, and their holders
+    /// learn of it at their next renewal. See [`wait_replicas`](Builder::wait_replicas), which counts the replicas of one
+    /// shard.
     ///
     /// # Errors
     ///
@@ -598,7 +609,7 @@ impl Builder {
         })
     }
 
-    /// Makes a client whose locks live in this process alone. See [`Client::in_memory`].
+    /// Makes a client whose locks live in this process alone; see [`Client::in_memory`].
     ///
     /// # Errors
     ///

@@ -14,9 +14,10 @@ use crate::trace;
 
 /// A lock that is held by the current thread until the guard is dropped.
 ///
-/// It stays on its thread, which is the owner, so it is not `Send`. Dropping it unlocks; an error is then only logged
-/// (feature `tracing`), so who needs to know calls [`Guard::unlock`]. A guard that was forgotten (`mem::forget`) is
-/// renewed until its thread or its client ends.
+/// The thread is the owner, so a guard stays on its thread and is not `Send`. Dropping it unlocks within one
+/// [`command_timeout`](crate::Builder::command_timeout) and only logs an error (feature `tracing`); [`Guard::unlock`]
+/// returns the error. The hold of a guard that was forgotten (`mem::forget`) is renewed until its thread or its client
+/// ends.
 ///
 /// # Examples
 ///
@@ -62,16 +63,16 @@ impl Guard {
 
     /// Returns whether the hold is certain at this moment, by local knowledge alone and without I/O.
     ///
-    /// It turns false for good when the store said that the hold is gone, or when the validity has ended: the lease
-    /// time since *before* the last confirmed request was sent, minus 1 % and 2 ms for clocks that differ. It is a
-    /// lease: between this check and what you do next, time passes. (In a transaction under the lock, see the feature
-    /// `mysql`, it may turn true again with the commit.)
+    /// The result turns false for good when the store has said that the hold is gone, or when the validity has ended: the
+    /// lease time since *before* the last confirmed request was sent, minus 1 % and 2 ms for clocks that differ. Time
+    /// passes between this check and the next step, because a lock is a lease. (In `Guard::transaction` of the feature
+    /// `mysql` the result may turn true again with the commit.)
     pub fn is_valid(&self) -> bool {
         // First the fork: in the child the mutex of the hold may be locked by a thread that is not there.
         !self.entrance.core.is_forked() && self.hold.is_valid()
     }
 
-    /// Returns how long the hold stays valid if no renewal is confirmed any more; zero once it is not.
+    /// Returns how long the hold stays valid if no further renewal is confirmed; zero if it is not valid. No I/O.
     pub fn remaining_validity(&self) -> Duration {
         if self.entrance.core.is_forked() {
             return Duration::ZERO;
@@ -79,9 +80,9 @@ impl Guard {
         self.hold.remaining_validity()
     }
 
-    /// Returns where the loss of this hold is told, to wait for or to select on.
+    /// Returns the [`Losses`] of this hold, on which its loss arrives, to wait for or to select on.
     ///
-    /// It says once and for all if the hold has ended well instead.
+    /// If the hold ends well instead, [`Losses`] says so from then on.
     ///
     /// # Examples
     ///
@@ -102,15 +103,15 @@ impl Guard {
         Losses::of(Arc::clone(&self.hold), self.entrance.core.pid())
     }
 
-    /// Returns the visitor id under which this hold stands in the store.
+    /// Returns the id of this hold in the store.
     pub fn visitor(&self) -> &VisitorId {
         &self.hold.visitor
     }
 
-    /// Returns the fencing number of this hold, which is larger than that of every hold of this lock before it.
+    /// Returns the fencing token of this hold, a number larger than that of every earlier hold of this lock.
     ///
-    /// A resource that keeps the largest number it has seen can refuse a holder that has lost its lock and does not know
-    /// it yet. `None` where the store draws none: in this version databases do.
+    /// A resource that keeps the largest number it has seen can refuse a holder that has lost its lock and has not noticed
+    /// yet. `None` where the store draws none: in this version only databases do.
     pub fn fencing_token(&self) -> Option<u64> {
         self.hold.fence
     }
@@ -120,12 +121,14 @@ impl Guard {
         (&self.entrance, &self.hold)
     }
 
-    /// Unlocks, and tells how it went.
+    /// Unlocks, and returns the error that a drop would only log.
+    ///
+    /// The guard is gone in any case; see [`Lock::unlock`](crate::Lock::unlock) for the state of the hold after an error.
     ///
     /// # Errors
     ///
-    /// As [`Lock::unlock`](crate::Lock::unlock); [`Error::NotHeld`] if that has unlocked it before. The guard is gone in
-    /// any case.
+    /// Those of [`Lock::unlock`](crate::Lock::unlock); [`Error::NotHeld`] if that has given back the level of this guard
+    /// before.
     pub fn unlock(mut self) -> Result<()> {
         self.released = true;
         self.give_back()

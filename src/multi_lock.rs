@@ -12,14 +12,14 @@ use crate::stores::all::{All, Member};
 
 /// Several locks that are taken all together or not at all.
 ///
-/// The locks may be of any clients and kinds: two names on one server, names on several servers, a
-/// [`Redlock`](crate::Redlock) and a row of a lock table. What [`MultiLock::of`] returns is a [`Lock`] like any other.
+/// The parts may be locks of any clients and kinds: two names on one server, names on several servers, a
+/// [`Redlock`](crate::Redlock) and a row of a lock table. [`MultiLock::of`] returns a [`Lock`] like any other.
 ///
-/// It never waits while it holds: an attempt that one of the locks refuses gives back what it has taken, waits until
-/// something changes there, and starts over; so two of them can never wait for each other. One wait time is meant for
-/// all of them together. The hold is valid as long as every part of it is, and lost with the first part that is.
+/// The lock never waits while it holds a part: an attempt that one part refuses gives the others back, waits until
+/// something changes there, and starts over. So two such locks can never wait for each other. A wait time is for all parts
+/// together. The hold is valid as long as every part is, and lost with the first part that is lost.
 ///
-/// It is a hold of its own: a thread that holds one of the locks by itself cannot take them together, nor the other way
+/// The hold is one of its own: a thread that holds a part by itself cannot take the parts together, nor the other way
 /// round. Both would wait for themselves, so both are [`Error::Overlap`]. (Redisson's `RedissonMultiLock` enters the
 /// single locks again instead.)
 ///
@@ -41,15 +41,15 @@ use crate::stores::all::{All, Member};
 pub struct MultiLock(());
 
 impl MultiLock {
-    /// Makes one lock of several. No I/O.
+    /// Makes one lock of several, without I/O.
     ///
-    /// Its name is made of theirs. The lease is the shortest of their clients' watchdog time-outs, or what
-    /// [`Lock::with_lease_time`] says of the whole; a fixed lease of a single one does not count here.
+    /// Its name is made of theirs. Its lease is the shortest `watchdog_timeout` of their clients, or the fixed lease that
+    /// [`Lock::with_lease_time`] gives the whole; a fixed lease of a single part does not count.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] if there are none, or if one is named twice. If one server is reached by two addresses that
-    /// cannot be seen before it is asked: then locking says so.
+    /// [`Error::InvalidConfig`] if there are no locks, or if one is named twice. Two addresses of one server are noticed
+    /// only by asking it, so then the first [`Lock::lock`] returns that error.
     pub fn of<'a>(locks: impl IntoIterator<Item = &'a Lock>) -> Result<Lock> {
         let entrances: Vec<_> = locks.into_iter().map(Lock::entrance).collect();
         let invalid = |reason: String| {
