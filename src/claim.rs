@@ -4,11 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The identity under which one hold stands in the store: `client uuid:thread number:hold number`; for a token lock
-/// its random token.
+/// The id of one hold in the store: `client uuid:thread number:hold number`; for a token lock its random token.
 ///
-/// A visitor id belongs to one hold, never to a second one, so that a request which arrives late can only ever touch
-/// the hold it was sent for. Redisson uses the same field for `uuid:thread id` and compares it as text.
+/// An id belongs to one hold and never to a second one, so that a request that arrives late can only touch the hold it
+/// was sent for. Redisson uses the same field for `uuid:thread id` and compares it as text.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct VisitorId {
     field: Arc<str>,
@@ -48,7 +47,7 @@ impl VisitorId {
         }
     }
 
-    /// Returns the id as it stands in the store.
+    /// Returns the id in the form that it has in the store.
     pub fn as_str(&self) -> &str {
         &self.field
     }

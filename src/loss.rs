@@ -12,32 +12,32 @@ use crate::claim::VisitorId;
 use crate::hold::Hold;
 use crate::sync::{Clock, Condvar, Mutex};
 
-/// Why a hold was lost.
+/// The reason for which a hold was lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LossCause {
-    /// The store has no hold of anybody under this name: it expired there, or was flushed, evicted, deleted or force-unlocked.
+    /// The store has no hold under this name: it expired there, or was flushed, evicted, deleted or force-unlocked.
     Gone,
-    /// The store has the hold of somebody else under this name: how the other is written there, shortened if it is long,
-    /// with control characters spelled out.
+    /// The store has another hold under this name, with this id; a long one is shortened, and control characters are
+    /// spelled out.
     HeldBy(String),
     /// The validity ended before a renewal was confirmed: the server was silent or refused, or this process was paused.
     #[non_exhaustive]
     Unreachable {
-        /// What the last renewal met with.
+        /// The outcome of the last renewal.
         reason: String,
     },
     /// The fixed lease time is over.
     LeaseEnded,
-    /// The thread that held the lock has ended without unlocking it, so it was no longer renewed.
+    /// The thread that held the lock ended without unlocking it, so the hold was no longer renewed.
     ThreadEnded,
     /// The renewal thread died, so nothing keeps the hold alive any more.
     WatchdogDied,
     /// This process was forked from the one that holds the lock.
     Forked,
-    /// The client was shut down: the hold is no longer renewed, but lasts until its lease ends or it is unlocked.
+    /// The client was shut down: the hold is no longer renewed, and lasts until its lease ends or it is unlocked.
     Closed,
-    /// The [`Losses`] that a channel belonged to was dropped: what becomes of the hold is not told there any more.
+    /// The [`Losses`] of a channel was dropped: the channel does not report what becomes of the hold.
     Unheard,
 }
 
@@ -100,9 +100,9 @@ pub struct Loss {
     pub lock: Arc<str>,
     /// The visitor that held it.
     pub visitor: VisitorId,
-    /// The number of the thread that held it, see [`current_thread_id`](crate::current_thread_id).
+    /// The number of the thread that held it; see [`current_thread_id`](crate::current_thread_id).
     pub thread: u64,
-    /// Why it was lost.
+    /// The reason.
     pub cause: LossCause,
 }
 
@@ -128,11 +128,11 @@ mod tests {
     }
 }
 
-/// Where the loss of one hold is told, by [`Guard::lost`](crate::Guard::lost) and [`Lock::lost`](crate::Lock::lost).
+/// The receiver of the loss of one hold, made by [`Guard::lost`](crate::Guard::lost) and [`Lock::lost`](crate::Lock::lost).
 ///
-/// It can be sent to other threads and shared among them, and outlives the guard. A loss is not used up: every call
-/// returns it, now and later, on every thread and on every clone. So what it is silent about has not happened: the hold
-/// was not lost as long as it says [`NoLoss::NotYet`], and has ended well where it says [`NoLoss::Ended`].
+/// A receiver can be sent to other threads and shared among them, and outlives the guard. A loss is not used up: every
+/// call returns it, now and later, on every thread and on every clone. So [`NoLoss::NotYet`] means that the hold was not
+/// lost until now, and [`NoLoss::Ended`] that it ended well.
 ///
 /// # Examples
 ///
@@ -188,7 +188,7 @@ struct Channel {
     receiver: Receiver<Loss>,
 }
 
-/// Why there is no loss to tell of.
+/// The reason for which there is no loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoLoss {
@@ -226,7 +226,9 @@ impl Losses {
         self.wait(None)
     }
 
-    /// Waits until the hold is lost, at most this long, and returns the loss.
+    /// Waits until the hold is lost, at most for `timeout`, and returns the loss.
+    ///
+    /// A `timeout` without an end that can be expressed is for ever.
     ///
     /// # Errors
     ///
@@ -236,35 +238,34 @@ impl Losses {
         self.wait(Instant::now().checked_add(timeout))
     }
 
-    /// Waits until the hold is lost, at most until then, and returns the loss.
+    /// Waits until the hold is lost, at most until `deadline`, and returns the loss.
     ///
     /// # Errors
     ///
-    /// As [`Losses::recv_timeout`].
+    /// Those of [`Losses::recv_timeout`].
     pub fn recv_deadline(&self, deadline: Instant) -> Result<Loss, NoLoss> {
         self.wait(Some(deadline))
     }
 
-    /// Returns the loss if the hold was lost.
+    /// Returns the loss if the hold was lost, without waiting.
     ///
     /// # Errors
     ///
-    /// [`NoLoss::NotYet`], or [`NoLoss::Ended`] once the hold has ended well.
+    /// [`NoLoss::NotYet`] if it was not lost until now; [`NoLoss::Ended`] once the hold has ended well.
     pub fn try_recv(&self) -> Result<Loss, NoLoss> {
         self.wait(Some(Instant::now()))
     }
 
-    /// Returns whether the hold is certain at this moment, without I/O. See [`Guard::is_valid`](crate::Guard::is_valid).
+    /// Returns whether the hold is certain at this moment, without I/O; see [`Guard::is_valid`](crate::Guard::is_valid).
     pub fn is_valid(&self) -> bool {
         !self.is_forked() && self.hold.is_valid()
     }
 
     /// Returns a channel on which the loss arrives, for `select!` of [`crossbeam_channel`].
     ///
-    /// It is closed without an event when the hold ends well, and only then. An event that was taken from it is there
-    /// again at the next call of this method. Two threads that select at the same time need a [`Losses`] each, which
-    /// [`Clone`] makes; a clone of the channel shares its one event, and hears [`LossCause::Unheard`] when the
-    /// [`Losses`] is dropped.
+    /// The channel is closed without an event when the hold ends well, and only then. The next call of this method puts an
+    /// event back that was taken. Two threads that select at the same time need a clone of the [`Losses`] each; a clone of
+    /// the channel shares its one event, and receives [`LossCause::Unheard`] when the [`Losses`] is dropped.
     pub fn as_receiver(&self) -> &Receiver<Loss> {
         if let Some(loss) = self.forked() {
             let (sender, receiver) = self.over.get_or_init(|| bounded(1));
@@ -294,7 +295,7 @@ impl Losses {
 }
 
 impl Clone for Losses {
-    /// Listens to the same hold. Whatever one of the two is told or has taken, the other is told as well.
+    /// Makes another receiver of the same hold; each of the two gets every report.
     fn clone(&self) -> Losses {
         Losses {
             hold: Arc::clone(&self.hold),

@@ -20,44 +20,46 @@ use crate::watchdog::OnLost;
 
 /// Locks on several independent Redis masters, of which a majority decides.
 ///
-/// A lock on one server ends with that server, and one that a replica takes over from may be granted twice, because
+/// A lock on one server ends with that server, and may be granted twice after a failover to a replica, because
 /// replication is asynchronous. Redlock asks `n` masters that know nothing of each other, and has the lock when at
-/// least `n/2 + 1` of them have granted it in good time: it survives the end of a minority. It is the algorithm of the
-/// [Redis documentation](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/), with its drift, its
-/// delayed restarts and its extension by a majority.
+/// least `n/2 + 1` of them have granted it in good time, so the lock survives the end of a minority. It is the algorithm
+/// of the [Redis documentation](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/), with its
+/// drift, its delayed restarts and its extension by a majority.
 ///
-/// [`Redlock::lock`] gives the same [`Lock`] as a client does: every method, guard, interrupt and event of a loss works
-/// on it.
+/// [`Redlock::lock`] returns the same [`Lock`] as a client does, with every method, guard, interrupt and report of a loss.
 ///
 /// # What is promised
 ///
-/// Two holds of one name are never valid at the same time, as long as no node loses a key it granted, other than by a
-/// restart, after which it has no vote, no node's clock runs away by more than the drift (1 % of the lease and 2 ms), and
-/// nobody calls [`Lock::force_unlock`]. One node that loses a granted key while it keeps its vote is enough to break it,
-/// by eviction, `FLUSHALL` or `DEL`, because two majorities may have no more than one node in common.
+/// Two holds of one name are never valid at the same time, as long as
 ///
-/// These have no vote for one `max_lease`, because they may lack what was granted there:
+/// * no node loses a key that it granted, other than by a restart, after which it has no vote,
+/// * no node's clock runs ahead or is set ahead by more than the drift, 1 % of the lease and 2 ms, and
+/// * nobody calls [`Lock::force_unlock`].
+///
+/// One node that loses a granted key by eviction, `FLUSHALL` or `DEL`, and keeps its vote, is enough to break this,
+/// because two majorities may have no more than one node in common.
+///
+/// These have no vote for one [`max_lease`](RedlockBuilder::max_lease), because they may lack what was granted there:
 ///
 /// * a server that was started again or in place of another one, unless it was and is run with `appendonly yes`,
 ///   `appendfsync always` and `no-appendfsync-on-rewrite no`;
-/// * a server that was started less than one `max_lease` before it is seen first;
+/// * a server that was started less than one `max_lease` before it is first seen;
 /// * a server that has followed another one, by its replication id, from when that is seen;
-/// * a server behind sentinels, or among replicas, from when it is seen first.
+/// * a server behind sentinels, or among replicas, from when it is first seen.
 ///
-/// Masters that nothing replaces are the better nodes; a cluster is none. [`Redlock::check`] says what it sees of all this.
-/// All clients of the same nodes have to use the same `max_lease`.
+/// Masters that nothing replaces are the better nodes; a cluster is refused. [`Redlock::check`] reports what it sees of all
+/// this. All clients of the same nodes have to use the same `max_lease`.
 ///
-/// It remains a lease, as on one server: a thread that is paused after it has looked does not know that time has
-/// passed. There is **no fencing token**: how numbers that rise with every grant could be drawn by a quorum without one
-/// of its nodes deciding alone is an open problem. A resource that must never see two holders needs a number from
-/// elsewhere, such as the version of the row that is written.
+/// It remains a lease, as on one server: a thread that is paused after a check does not know that time has passed. There
+/// is **no fencing token**: no way is known for a quorum to draw numbers that rise with every grant. A resource that must
+/// never see two holders needs a number from elsewhere, such as the version of the row that is written.
 ///
 /// # Examples
 ///
 /// ```
 /// use redlatch::{Client, Redlock};
 ///
-/// // In earnest: Client::open("redis://one:6379")?, …, each a server of its own.
+/// // In production: Client::open("redis://one:6379")?, …, each a server of its own.
 /// let redlock = Redlock::new([Client::in_memory(), Client::in_memory(), Client::in_memory()])?;
 /// let lock = redlock.lock("lock:orders:42");
 /// lock.lock()?;
@@ -76,36 +78,36 @@ impl Redlock {
     ///
     /// # Errors
     ///
-    /// As [`RedlockBuilder::build`].
+    /// Those of [`RedlockBuilder::build`].
     pub fn new(nodes: impl IntoIterator<Item = Client>) -> Result<Redlock> {
         Redlock::builder().nodes(nodes).build()
     }
 
-    /// Starts with the default settings.
+    /// Returns the default settings, to be changed before the quorum is made.
     pub fn builder() -> RedlockBuilder {
         RedlockBuilder::default()
     }
 
-    /// Returns the lock of this name. No I/O. See [`Client::lock`].
+    /// Returns the lock of this name, without I/O; see [`Client::lock`] for names.
     pub fn lock(&self, name: &str) -> Lock {
         let full: Arc<str> = format!("{}{name}", self.core.key_prefix).into();
         let flaw = crate::stores::redis::flaw(name, &full).map(Box::new);
         Lock::new(Arc::clone(&self.core), self.kind, full, flaw)
     }
 
-    /// Looks at all nodes for what endangers locks, and at their number. See [`Client::check`].
+    /// Looks at all nodes, and at their number, for what endangers locks, and returns a warning for each finding.
     ///
-    /// Besides that it tells which nodes have no vote at present and why, which ones another server may take over, and
-    /// where this user may flush the keys.
+    /// Besides the findings of [`Client::check`] these are nodes that have no vote at present, with the reason, nodes that
+    /// another server may take over, and nodes where this user may flush the keys. A node that cannot be asked is a warning.
     ///
     /// # Errors
     ///
-    /// None in this version: a node that cannot be looked at is a warning.
+    /// [`Error::Forked`] in a forked child.
     pub fn check(&self) -> Result<Vec<HealthWarning>> {
         self.core.check()
     }
 
-    /// Ends every wait with [`Error::Closed`], stops renewing, and joins the threads. See [`Client::shutdown`].
+    /// Ends every wait with [`Error::Closed`], stops renewing, and joins the threads; see [`Client::shutdown`].
     ///
     /// The clients of the nodes go on.
     pub fn shutdown(&self) {
@@ -126,7 +128,7 @@ impl fmt::Debug for Redlock {
     }
 }
 
-/// The settings of a quorum.
+/// The settings of a quorum, each with its default until it is set.
 ///
 /// # Examples
 ///
@@ -172,10 +174,11 @@ impl Default for RedlockBuilder {
 }
 
 impl RedlockBuilder {
-    /// Adds nodes, each the client of another server. At most 64; 3 or 5 are usual.
+    /// Adds nodes, each the client of another server.
     ///
-    /// What a client was set to for its connections and its time-outs counts for its node, and its key prefix for all
-    /// names. Its watchdog and its `on_lost` have nothing to do with the locks of the quorum.
+    /// The connections and timeouts of a client count for its node, and its key prefix, which has to be the same in all
+    /// clients, for the names of the quorum. Its watchdog and its `on_lost` do not concern locks of the quorum. 1 ..= 64
+    /// nodes; 3 or 5 are usual. Defaults to none.
     pub fn nodes(mut self, nodes: impl IntoIterator<Item = Client>) -> RedlockBuilder {
         self.nodes.extend(nodes);
         self
@@ -191,7 +194,7 @@ impl RedlockBuilder {
 
     /// Sets how long a wait without a deadline goes on while no majority of the nodes answers.
     ///
-    /// Defaults to 30 s.
+    /// 1 ms ..= 1 day. Defaults to 30 s.
     pub fn outage_timeout(mut self, timeout: Duration) -> RedlockBuilder {
         self.outage_timeout = timeout;
         self
@@ -199,35 +202,35 @@ impl RedlockBuilder {
 
     /// Sets how long one node may take for one request before it counts as silent.
     ///
-    /// It should be well above a round trip and small against the lease, because what a silent node costs is taken off
-    /// the validity. Defaults to 1/200 of the lease, at least 5 ms and at most 150 ms.
+    /// It should be well above a round trip and small against the lease, because the time that a silent node costs is taken
+    /// off the validity. 1 ms ..= 1 day. Defaults to 1/200 of the lease, at least 5 ms and at most 150 ms.
     pub fn node_timeout(mut self, timeout: Duration) -> RedlockBuilder {
         self.node_timeout = Some(timeout);
         self
     }
 
-    /// Sets the longest lease that any client asks of these nodes; longer ones are refused here. It is also how long a
-    /// node has no vote after a restart.
+    /// Sets the longest lease that any client asks of these nodes.
     ///
-    /// All clients of the same nodes have to agree on it. 10 ms ..= 365 days. Defaults to 30 s.
+    /// Longer leases are [`Error::InvalidLease`]. It is also how long a node has no vote after a restart. All clients of the
+    /// same nodes have to agree on it. 10 ms ..= 365 days. Defaults to 30 s.
     pub fn max_lease(mut self, lease: Duration) -> RedlockBuilder {
         self.max_lease = lease;
         self
     }
 
-    /// Sets how often a hold may be extended; after that it ends with its lease, and is lost if it is not unlocked.
+    /// Sets how often the watchdog extends a hold.
     ///
-    /// Defaults to no limit.
+    /// After that the hold ends with its lease, and is lost unless it is unlocked before. Defaults to no limit.
     pub fn max_extensions(mut self, extensions: u32) -> RedlockBuilder {
         self.max_extensions = Some(extensions);
         self
     }
 
-    /// Lets servers vote that were started less than one `max_lease` before they are seen first, or behind which there
-    /// may have been another one before.
+    /// Lets servers vote that were started less than one `max_lease` before they are first seen, or that may have replaced
+    /// another one.
     ///
     /// Only for servers that are known to be new, as in tests and examples. A server that restarts or takes over later,
-    /// or that has followed another one, has no vote for one `max_lease` all the same.
+    /// or that has followed another one, still has no vote for one `max_lease`. Defaults to off.
     pub fn trust_new_nodes(mut self) -> RedlockBuilder {
         self.trusts_new_nodes = true;
         self
@@ -235,15 +238,17 @@ impl RedlockBuilder {
 
     /// Uses the layout of the Redis documentation at the nodes: a string key with a random token.
     ///
-    /// It is what Redlock means in other languages (redlock-py, pottery, redsync, …), so their programs and this lock
-    /// exclude each other. Such a lock is not reentrant, and its waiters ask now and then; see [`Client::token_lock`].
-    /// Defaults to the hash of Redisson, which is reentrant.
+    /// Redlock libraries of other languages (redlock-py, pottery, redsync, …) have this layout, so their programs and this
+    /// lock exclude each other. Such a lock is not reentrant, and its waiters poll; see [`Client::token_lock`]. Defaults to
+    /// the hash of Redisson, which is reentrant.
     pub fn canonical(mut self) -> RedlockBuilder {
         self.kind = Kind::Token;
         self
     }
 
-    /// Sets what is called when a hold is lost. See [`Builder::on_lost`](crate::Builder::on_lost).
+    /// Sets the hook that is called when a hold of the quorum is lost; see [`Builder::on_lost`](crate::Builder::on_lost).
+    ///
+    /// Defaults to nothing.
     pub fn on_lost(mut self, hook: impl Fn(&Loss) + Send + Sync + 'static) -> RedlockBuilder {
         self.on_lost = Some(Arc::new(hook));
         self
@@ -251,13 +256,13 @@ impl RedlockBuilder {
 
     /// Makes the quorum.
     ///
-    /// Each node is asked who it is, so that no server has two votes; one that cannot be reached is asked later. An
-    /// even number of nodes, or fewer than three, is a warning (feature `tracing`, and [`Redlock::check`]).
+    /// Each node is asked for its identity, so that no server has two votes; a node that cannot be reached is asked later.
+    /// An even number of nodes, or fewer than three, is a warning (feature `tracing`, and [`Redlock::check`]).
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] if a setting cannot be used, if there are no nodes or more than 64, if two of them are
-    /// the same server, or one is a database, a cluster or a server of one.
+    /// [`Error::InvalidConfig`] if a setting cannot be used, if there are no nodes or more than 64, if their clients have
+    /// different key prefixes, if two of them are the same server, or if one is a database, a cluster or a server of one.
     pub fn build(self) -> Result<Redlock> {
         let invalid = |setting, reason: String| Err(Error::InvalidConfig { setting, reason });
         let nodes = self.nodes.len();

@@ -87,10 +87,10 @@ fn new_number() -> u64 {
     number
 }
 
-/// Returns the number under which this library knows the calling thread.
+/// Returns the number that this library has given the calling thread.
 ///
-/// Numbers start at 1 and are never used twice in a process. [`Lock::is_held_by_thread`](crate::Lock::is_held_by_thread)
-/// takes one.
+/// Numbers start at 1 and are never used twice in a process.
+/// [`Lock::is_held_by_thread`](crate::Lock::is_held_by_thread) takes such a number.
 ///
 /// # Examples
 ///

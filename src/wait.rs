@@ -30,7 +30,7 @@ const BURST_SPAN: Duration = Duration::from_millis(100);
 
 /// A one-shot signal that ends the waits it was given to, from any thread.
 ///
-/// Rust has no thread interruption; this is what stands in for it. Clones share the signal. Once raised it stays
+/// It replaces the thread interruption of Java, which Rust does not have. Clones share the signal. Once raised it stays
 /// raised, and every later wait with it ends at once.
 ///
 /// # Examples
@@ -90,12 +90,12 @@ impl Interrupt {
         }
     }
 
-    /// Returns whether it was raised.
+    /// Returns whether the interrupt was raised.
     pub fn is_raised(&self) -> bool {
         self.inner.raised.lock().is_raised
     }
 
-    /// Waits until it is raised.
+    /// Waits until the interrupt is raised.
     ///
     /// # Examples
     ///
@@ -119,7 +119,9 @@ impl Interrupt {
         self.wait_until(None);
     }
 
-    /// Waits until it is raised, at most this long. Returns whether it was raised.
+    /// Waits until the interrupt is raised, at most for `timeout`, and returns whether it was raised.
+    ///
+    /// A `timeout` without an end that can be expressed is for ever.
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
         // What cannot be expressed is for ever.
         self.wait_until(Instant::now().checked_add(timeout))
