@@ -12,12 +12,12 @@ use crate::loss::LossCause;
 /// The result of a lock operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong.
+/// The error of a lock operation, with the lock and the server concerned.
 ///
 /// *Refused* (somebody else holds the lock) is no error but `Ok(false)` or `Ok(None)`. *Lost*, *unknown* and
-/// *unreachable* are different things and are never turned into one another.
+/// *unreachable* are different errors, and none is ever turned into another.
 ///
-/// There may be more variants and more fields in a later version, so a pattern has to leave room for them:
+/// A later version may have more variants and more fields, so a pattern has to leave room for them:
 ///
 /// ```
 /// # use redlatch::Error;
@@ -41,7 +41,7 @@ pub enum Error {
     InvalidName {
         /// The name as it was given, shortened if it is very long.
         name: String,
-        /// What is wrong with it.
+        /// The rule that it breaks.
         reason: &'static str,
     },
     /// The lease time is shorter than 10 ms or longer than is allowed: 365 days, in a quorum its `max_lease`.
@@ -55,7 +55,7 @@ pub enum Error {
         /// The longest one allowed.
         longest: Duration,
     },
-    /// The wait time is so long that its end cannot be expressed. `lock()` waits for ever.
+    /// The wait time is so long that its end cannot be expressed; `lock()` waits for ever.
     #[error(
         "lock {lock:?}: a wait of {wait:?} has no end that can be expressed; use lock() to wait for ever"
     )]
@@ -70,9 +70,9 @@ pub enum Error {
     #[error("{setting} cannot be used: {reason}")]
     #[non_exhaustive]
     InvalidConfig {
-        /// Which one.
+        /// The name of the setting.
         setting: &'static str,
-        /// What is wrong with it; never a secret.
+        /// The reason; never a secret.
         reason: String,
     },
     /// The server could not be reached, or gave no answer before the request was sent. Nothing was changed.
@@ -103,8 +103,8 @@ pub enum Error {
     },
     /// A request was sent and no answer came: whether it took effect is not known.
     ///
-    /// What this means for the hold is said at the operation; whatever the request may have left behind is released in
-    /// the background, and dies with its lease at the latest.
+    /// The documentation of each operation says what this means for the hold. A hold that the request may have left
+    /// behind is released in the background, and ends with its lease at the latest.
     #[error(
         "lock {lock:?}: {node} did not answer the {operation}{}, its outcome is unknown: {reason}",
         Of(visitor)
@@ -137,8 +137,8 @@ pub enum Error {
     },
     /// Too few replicas acknowledged in time. What was asked for was undone; an inner `unlock` was not.
     ///
-    /// Only with [`Builder::wait_replicas`](crate::Builder::wait_replicas). If undoing it got no answer, it is released
-    /// in the background, and dies with its lease at the latest.
+    /// Only with [`Builder::wait_replicas`](crate::Builder::wait_replicas). If the undoing got no answer, the hold is
+    /// released in the background, and ends with its lease at the latest.
     #[error(
         "lock {lock:?}: {acknowledged} of the {wanted} replicas wanted have acknowledged it to {node}; look at its replicas, or ask for fewer"
     )]
@@ -171,10 +171,10 @@ pub enum Error {
         unreachable: usize,
         /// How many nodes have to grant it.
         needed: usize,
-        /// What each node said.
+        /// The answer of each node.
         nodes: Vec<NodeAnswer>,
     },
-    /// The server does not let this user in, or not do what the lock needs.
+    /// The server does not let this user in, or refuses a command that the lock needs.
     #[error(
         "lock {lock:?}: {node} does not permit it: {reason}{}",
         Missing(missing)
@@ -190,8 +190,8 @@ pub enum Error {
         /// The commands and channels that the user was found to lack, in the form of ACL rules.
         missing: Vec<String>,
     },
-    /// TLS lets the two not talk to each other: a certificate is missing or is not trusted, on either side, or the server
-    /// speaks no TLS. Nothing was sent.
+    /// TLS refuses the connection: a certificate is missing or not trusted, on either side, or the server speaks no TLS.
+    /// Nothing was sent.
     #[error("lock {lock:?}: no trusted connection to {node}: {reason}")]
     #[non_exhaustive]
     Untrusted {
@@ -199,7 +199,7 @@ pub enum Error {
         lock: Arc<str>,
         /// The server.
         node: Arc<str>,
-        /// What is wrong, and what to do; never a secret.
+        /// The reason, and what to do; never a secret.
         reason: String,
         /// The error of the operating system behind it, which `source()` returns.
         source: Option<IoSource>,
@@ -214,10 +214,10 @@ pub enum Error {
         lock: Arc<str>,
         /// The server.
         node: Arc<str>,
-        /// What is there.
+        /// A description of what is there.
         reason: String,
     },
-    /// The hold in the store has a count that is no number; somebody else has written to it.
+    /// The hold in the store has a count that is not the one of this library; something else has written to it.
     #[error(
         "lock {lock:?}: the hold count of {visitor} on {node} is not a number, something else writes to this key"
     )]
@@ -250,7 +250,7 @@ pub enum Error {
         /// The answer, shortened.
         reason: String,
     },
-    /// The calling thread does not hold the lock. The `IllegalMonitorStateException` of Java.
+    /// The calling thread does not hold the lock; the `IllegalMonitorStateException` of Java.
     #[error("lock {lock:?} is not held by the current thread ({client}:{thread})")]
     #[non_exhaustive]
     NotHeld {
@@ -261,7 +261,7 @@ pub enum Error {
         /// The number of the calling thread.
         thread: u64,
     },
-    /// The calling thread holds the lock already, and it is one that is not entered twice.
+    /// The calling thread holds the lock already, and the lock is not reentrant.
     #[error(
         "lock {lock:?} is held by the current thread already, and a token lock is not reentrant: waiting for it would never end"
     )]
@@ -270,7 +270,7 @@ pub enum Error {
         /// The lock.
         lock: Arc<str>,
     },
-    /// The calling thread holds another lock that has a part in common with this one, see
+    /// The calling thread holds another lock that has a part in common with this one; see
     /// [`MultiLock`](crate::MultiLock).
     #[error(
         "lock {lock:?} has a part in common with {held:?}, which the current thread holds: waiting for it would never end; unlock that first, or take all in one MultiLock"
@@ -290,7 +290,7 @@ pub enum Error {
         lock: Arc<str>,
         /// The visitor that held it.
         visitor: VisitorId,
-        /// Why.
+        /// The reason.
         cause: LossCause,
     },
     /// The wait was ended by its [`Interrupt`](crate::Interrupt); nothing is held.
@@ -316,7 +316,7 @@ pub enum Error {
         /// The lock.
         lock: Arc<str>,
     },
-    /// A row that is to be locked or changed was locked by somebody else until the wait was over.
+    /// Somebody else had the row locked until the wait was over.
     #[error(
         "row {lock:?}: {node} has it locked for somebody else ({reason}); wait longer, or look for a transaction that was left open"
     )]
@@ -329,7 +329,7 @@ pub enum Error {
         /// The server's words.
         reason: String,
     },
-    /// Two transactions waited for each other and the server has undone this one; it may be run again from its start.
+    /// Two transactions waited for each other, and the server has rolled this one back; it may be run again from its start.
     #[error(
         "row {lock:?}: {node} undid the transaction because of a deadlock ({reason}); run it again, and lock rows in one order or with lock_many()"
     )]
@@ -365,10 +365,10 @@ pub enum Error {
         lock: Arc<str>,
         /// The server.
         node: Arc<str>,
-        /// How often it was tried.
+        /// The number of attempts.
         attempts: u32,
     },
-    /// A table is missing or is not what a lock can rely on.
+    /// A table is missing, or lacks what a lock relies on.
     #[error("lock {lock:?}: {node} lacks what it needs: {reason}")]
     #[non_exhaustive]
     Schema {
@@ -376,10 +376,10 @@ pub enum Error {
         lock: Arc<str>,
         /// The server.
         node: Arc<str>,
-        /// What is missing, and how to get it.
+        /// The part that is missing, and how to get it.
         reason: String,
     },
-    /// The transaction is gone and with it the lock on its rows: nothing of it was written.
+    /// The transaction is gone, and with it the lock on its rows; nothing of it was written.
     #[error("lock {lock:?}: {node} has rolled the transaction back, nothing was written: {reason}")]
     #[non_exhaustive]
     TransactionLost {
@@ -392,13 +392,13 @@ pub enum Error {
         /// The error of the operating system behind it, which `source()` returns.
         source: Option<IoSource>,
     },
-    /// What was asked for cannot be done here.
+    /// The operation cannot be done here.
     #[error("lock {lock:?}: {reason}")]
     #[non_exhaustive]
     Unsupported {
         /// The lock, or the table and the key.
         lock: Arc<str>,
-        /// What cannot be done, and what can be done instead.
+        /// The operation, and what can be done instead.
         reason: String,
     },
     /// The server answered a statement with an error that this library has no name for.
@@ -417,11 +417,11 @@ pub enum Error {
     /// The work under the lock was done, but the hold was lost meanwhile or its release is in doubt: others may have
     /// worked beside it.
     ///
-    /// What [`Lock::run`](crate::Lock::run) says is turned into this by `?`, if its closure returns nothing.
+    /// `?` turns a [`RunError::Ran`] of [`Lock::run`](crate::Lock::run) into this error if the closure returns nothing.
     #[error("the work under the lock was done, but {error}")]
     #[non_exhaustive]
     Ran {
-        /// What happened to the hold.
+        /// The error of the unlock.
         error: Box<Error>,
     },
     /// The renewal thread could not be started or has died: no lock can be kept, so none is taken.
@@ -430,7 +430,7 @@ pub enum Error {
     WatchdogDied {
         /// The lock.
         lock: Arc<str>,
-        /// What is known about it.
+        /// The reason, as far as known.
         reason: String,
     },
 }
@@ -475,18 +475,18 @@ impl Error {
         }
     }
 
-    /// Returns whether the same call may succeed later without anybody changing anything but the server's health.
+    /// Returns whether the same call may succeed later, once the server is well again.
     ///
-    /// Nothing was done then, so nothing is done twice: an outcome that is not known ([`Error::is_ambiguous`]) is not
-    /// retryable, and neither is what went wrong after the work under the lock was done ([`Error::Ran`]). It is meant for
-    /// what takes a lock. An `unlock` is not to be repeated after any error: the level is given back.
+    /// True only if nothing was done, so that a retry does nothing twice: an unknown outcome ([`Error::is_ambiguous`]) is
+    /// not retryable, and neither is an error after the work under the lock was done ([`Error::Ran`]). The result is meant
+    /// for calls that take a lock. An `unlock` is not to be repeated after any error: the level is given back.
     ///
-    /// Waiting calls try again by themselves until their deadline.
+    /// Waiting calls retry by themselves until their deadline.
     pub fn is_retryable(&self) -> bool {
         self.may_pass() && !self.is_ambiguous()
     }
 
-    /// Returns whether it is unknown if the request took effect.
+    /// Returns whether it is unknown if the request was executed.
     pub fn is_ambiguous(&self) -> bool {
         match self {
             Error::Unknown { .. } => true,
@@ -519,7 +519,7 @@ impl Error {
     }
 }
 
-/// What one node of a quorum said.
+/// The answer of one node of a quorum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeAnswer {
@@ -529,9 +529,9 @@ pub struct NodeAnswer {
     pub answer: String,
 }
 
-/// The error of the operating system that an [`Error`] came from, shared by the clones of that.
+/// The error of the operating system behind an [`Error`], shared by the clones of that error.
 ///
-/// [`std::error::Error::source`] returns the [`io::Error`] itself. Its words are in those of the [`Error`], too.
+/// [`std::error::Error::source`] returns the [`io::Error`] itself. Its text is part of the text of the [`Error`].
 ///
 /// # Examples
 ///
@@ -692,12 +692,12 @@ impl fmt::Display for Missing<'_> {
     }
 }
 
-/// Why [`Lock::run`](crate::Lock::run) did not simply return the closure's value.
+/// The error of [`Lock::run`](crate::Lock::run), which keeps the value of the closure if the closure ran.
 ///
-/// Its words are those of its [`Error`]; that is not its `source()` as well, so that a printed chain says it once.
+/// Its text contains that of its [`Error`], which is not its `source()` as well, so that a printed chain says it once.
 ///
-/// In a function that returns [`Error`], `?` does for a closure that returns nothing: what went wrong behind it is
-/// [`Error::Ran`]. There is no conversion that drops the value of a closure which returns one.
+/// In a function that returns [`Error`], `?` works for a closure that returns nothing: [`RunError::Ran`] becomes
+/// [`Error::Ran`]. No conversion drops the value of a closure that returns one.
 ///
 /// # Examples
 ///
@@ -727,15 +727,15 @@ pub enum RunError<T> {
     /// The closure ran, but the hold was lost meanwhile or its release is in doubt: others may have run beside it.
     #[non_exhaustive]
     Ran {
-        /// What the closure returned.
+        /// The value that the closure returned.
         value: T,
-        /// What happened to the hold.
+        /// The error of the unlock.
         error: Error,
     },
 }
 
 impl<T> RunError<T> {
-    /// Returns what happened.
+    /// Returns the error.
     pub fn error(&self) -> &Error {
         match self {
             RunError::NotRun(error) | RunError::Ran { error, .. } => error,
@@ -747,7 +747,7 @@ impl<T> RunError<T> {
         self.into_parts().0
     }
 
-    /// Returns the closure's value if it ran, and what happened.
+    /// Returns the closure's value if it ran, and the error.
     pub fn into_parts(self) -> (Option<T>, Error) {
         match self {
             RunError::NotRun(error) => (None, error),
@@ -755,7 +755,7 @@ impl<T> RunError<T> {
         }
     }
 
-    /// Returns whether the same call may succeed later, as [`Error::is_retryable`]. Never if the closure ran.
+    /// Returns whether the same call may succeed later, as [`Error::is_retryable`]; never if the closure ran.
     pub fn is_retryable(&self) -> bool {
         match self {
             RunError::NotRun(error) => error.is_retryable(),

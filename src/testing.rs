@@ -27,8 +27,8 @@ use crate::client::Client;
 
 /// Control over the in-memory world of a client.
 ///
-/// What is set here counts for all clients of the world. For a client that is not in memory nothing is changed, except
-/// by [`Controls::kill_watchdog`].
+/// Every control counts for all clients of the world. For a client of a server only [`Controls::kill_watchdog`] does
+/// anything.
 pub struct Controls<'a> {
     client: &'a Client,
 }
@@ -41,13 +41,14 @@ impl Controls<'_> {
 
     /// Sets the clock of the world ahead, as if all of its clients had been paused for so long.
     ///
-    /// When it returns, every hold whose validity has ended by then is lost, and that is told
-    /// ([`Guard::lost`](crate::Guard::lost); the hook of [`Builder::on_lost`](crate::Builder::on_lost) is called
-    /// by its thread soon after). Renewals that fell due have been made by the renewal threads of all clients of the
-    /// world, so that steps may follow one another at once. Whoever waits looks again: it gets a lock whose lease has ended, or finds that its own time is over. It cannot be set back.
+    /// When the call returns, every hold whose validity has ended by then is lost and reported so
+    /// ([`Guard::lost`](crate::Guard::lost); the thread of the [`Builder::on_lost`](crate::Builder::on_lost) hook calls it
+    /// soon after). The renewal threads of all clients of the world have made the renewals that fell due, so that steps may
+    /// follow one another at once. Waiters look again: they get a lock whose lease has ended, or find that their own time
+    /// is over. The clock cannot be set back.
     ///
     /// Other worlds, and clients of servers, have clocks of their own. A [`MultiLock`](crate::MultiLock) of locks of
-    /// this world alone counts on its clock, too. The time-outs of requests and outages are not counted on it.
+    /// this world alone counts on its clock, too. Timeouts of requests and outages do not count on it.
     ///
     /// # Examples
     ///
@@ -70,18 +71,17 @@ impl Controls<'_> {
         }
     }
 
-    /// Takes the hold of this name out of the store before its time, as an eviction or a flushed database does. Returns
+    /// Takes the hold of this name out of the store before its time, as an eviction or a flushed database does, and returns
     /// whether there was one.
     ///
-    /// The name is that given to [`Client::lock`], the key prefix of this client is put before it; the whole name of
-    /// [`Lock::name`](crate::Lock::name) does, too.
+    /// The name is the one given to [`Client::lock`], or the whole name of [`Lock::name`](crate::Lock::name), which has the
+    /// key prefix.
     ///
-    /// Nobody is told. The **holder** goes on as before, and `is_valid` is true, until it asks the store: that is
-    /// at its next renewal, or when it unlocks; a hold with a fixed lease is not renewed, so it learns it from its
-    /// `unlock` alone. The loss has the cause [`LossCause::Gone`](crate::LossCause::Gone), or
-    /// [`LossCause::HeldBy`](crate::LossCause::HeldBy) if somebody took the lock meanwhile. **Others** can take the lock
-    /// from now on; one that waits already asks again within about a second. For a lease that ends in its time, which
-    /// both sides know, there is [`Controls::advance`].
+    /// No side is notified. The **holder** goes on as before, with a true `is_valid`, until it asks the store: at its next
+    /// renewal, or when it unlocks. A hold with a fixed lease is not renewed and learns of the loss from its `unlock`. The
+    /// cause is [`LossCause::Gone`](crate::LossCause::Gone), or [`LossCause::HeldBy`](crate::LossCause::HeldBy) if somebody
+    /// took the lock meanwhile. **Others** can take the lock from now on; a waiter asks again within about a second. For a
+    /// lease that ends in its time, as both sides know, there is [`Controls::advance`].
     ///
     /// # Examples
     ///
@@ -103,14 +103,14 @@ impl Controls<'_> {
             .is_some_and(|world| world.expire([&full, name]))
     }
 
-    /// Lets the next `count` renewals get no answer; they are not made.
+    /// Drops the next `count` renewals: they are not made and get no answer.
     pub fn drop_renewals(&self, count: u32) {
         if let Some(world) = self.client.world() {
             world.drop_renewals(count);
         }
     }
 
-    /// Loses the next `count` unlock messages, so that waiters have to find out by themselves.
+    /// Loses the next `count` unlock messages, so that waiters have to look for themselves.
     pub fn lose_messages(&self, count: u32) {
         if let Some(world) = self.client.world() {
             world.lose_messages(count);
@@ -119,10 +119,10 @@ impl Controls<'_> {
 
     /// Executes the next `count` requests, and loses the answers to them.
     ///
-    /// Such a request is [`Error::Unknown`](crate::Error::Unknown), at once; a mere question is
-    /// [`Error::Unreachable`](crate::Error::Unreachable). An acquisition counts, a re-entry, an unlock, a forced one and a
-    /// question; a waiting call goes on in spite of it, and uses one up for each of its attempts. Renewals and what is
-    /// cleared up in the background do not count.
+    /// Such a request is [`Error::Unknown`](crate::Error::Unknown) at once; a request that only asks is
+    /// [`Error::Unreachable`](crate::Error::Unreachable). Acquisitions, re-entries, unlocks, forced unlocks and questions
+    /// count; a waiting call goes on after a lost answer, and uses one up per attempt. Renewals and releases in the
+    /// background do not count.
     ///
     /// # Examples
     ///
@@ -134,7 +134,7 @@ impl Controls<'_> {
     /// let lock = client.lock("lock:orders:42");
     /// Controls::of(&client).lose_answers(1);
     /// assert!(lock.try_lock().unwrap_err().is_ambiguous());
-    /// // What it has left is freed in the background.
+    /// // The hold that it may have left is released in the background.
     /// assert!(lock.try_lock_for(Duration::from_secs(5))?);
     /// # Ok::<(), redlatch::Error>(())
     /// ```
@@ -144,14 +144,14 @@ impl Controls<'_> {
         }
     }
 
-    /// Makes the store refuse every request as if it could not be reached, or lets it answer again.
+    /// Makes the store unreachable for every request, or lets it answer again.
     pub fn set_silent(&self, is_silent: bool) {
         if let Some(world) = self.client.world() {
             world.set_silent(is_silent);
         }
     }
 
-    /// Kills the renewal thread of the client by a panic, whatever its store is.
+    /// Kills the renewal thread of the client by a panic, also of a client of a server.
     pub fn kill_watchdog(&self) {
         self.client.core().watchdog.die();
     }
@@ -167,9 +167,9 @@ impl fmt::Debug for Controls<'_> {
 
 /// Sets the clock ahead on which this process counts the validity of holds on servers, as a suspend of the machine does.
 ///
-/// It is that of all clients of servers in this process, so it is for a process that runs one test. Worlds in memory have
-/// clocks of their own, see [`Controls::advance`]. As after a suspend, what sleeps is not woken: a hold is not valid from
-/// now on, and its loss is told when its renewal is due. It cannot be set back.
+/// All clients of servers in this process share that clock, so the function is for a process that runs one test. Worlds in
+/// memory have clocks of their own, see [`Controls::advance`]. As after a suspend, sleeping threads are not woken: a hold
+/// is not valid from now on, and its loss is reported when its renewal is due. The clock cannot be set back.
 pub fn advance_clock(by: Duration) {
     crate::clock::advance_process(by);
 }
