@@ -217,7 +217,7 @@ pub enum Error {
         /// A description of what is there.
         reason: String,
     },
-    /// The hold in the store has a count that is not the one of this library; something else has written to it.
+    /// The hold in the store has a count that this library did not write.
     #[error(
         "lock {lock:?}: the hold count of {visitor} on {node} is not a number, something else writes to this key"
     )]

@@ -1,9 +1,9 @@
-//! The locks in a database beside [`Lock`](crate::Lock): on rows, and optimistic ones; and values, rows, transactions.
+//! Row locks, optimistic updates and transactions in MySQL and MariaDB, beside [`Lock`](crate::Lock). Feature `mysql`.
 //!
-//! A client opened with a `mysql://` URL hands them out: [`Client::row_lock`](crate::Client::row_lock),
+//! A client opened with a `mysql://` URL makes them: [`Client::row_lock`](crate::Client::row_lock),
 //! [`Client::lock_many`](crate::Client::lock_many), [`Client::versioned`](crate::Client::versioned) and
-//! [`Guard::transaction`](crate::Guard::transaction). No type of a database driver is in sight: statements take
-//! [`Params`], which tuples turn into, and rows come as tuples, single values or a [`Row`].
+//! [`Guard::transaction`](crate::Guard::transaction). Types of the database driver are not exposed: statements take
+//! [`Params`], into which tuples convert, and rows come as tuples, single values or a [`Row`].
 //!
 //! ```no_run
 //! use redlatch::Client;

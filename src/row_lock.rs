@@ -12,20 +12,21 @@ use crate::transaction::{IDLE_LIMIT, Tx};
 use crate::value::Value;
 use crate::wait::Interrupt;
 
-/// Which rows are locked: those of a table by its primary key, or rows that are nothing but a name.
+/// The rows that can be locked: those of a table by its primary key, or rows that are nothing but a name.
 #[derive(Clone, Debug)]
 pub struct RowTarget {
     keyed: Option<Keyed>,
 }
 
 impl RowTarget {
-    /// Rows of `table`, whose primary key is the one column `key`.
+    /// Returns the rows of `table`, whose primary key is the one column `key`.
     ///
-    /// Any other column is refused at the first lock: without its index the server would lock every row on the way.
+    /// The first lock refuses any other column ([`Error::Schema`]): without an index the server would lock every row on the
+    /// way.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] if a name is more than letters, digits, `_` and `$`.
+    /// [`Error::InvalidConfig`] if a name is not a letter or `_`, followed by letters, digits, `_` and `$`, at most 64 in all.
     pub fn table(table: &str, key: &str) -> Result<RowTarget> {
         Ok(RowTarget {
             keyed: Some(Keyed {
@@ -35,9 +36,9 @@ impl RowTarget {
         })
     }
 
-    /// Rows of a table of this library that have only a name; they are made when they are first locked, and stay.
+    /// Returns the rows of a table of this library that have only a name, of at most 255 bytes.
     ///
-    /// [`Client::create_tables`] makes the table.
+    /// A row is made when it is first locked, and stays. [`Client::create_tables`] makes the table.
     pub fn named() -> RowTarget {
         RowTarget { keyed: None }
     }
@@ -52,15 +53,15 @@ impl RowTarget {
     }
 }
 
-/// How long to wait for a row.
+/// The longest wait for a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wait {
     /// As long as it takes.
     Forever,
-    /// This long.
+    /// At most this long.
     For(Duration),
-    /// Not at all.
+    /// No wait.
     Never,
 }
 
@@ -98,10 +99,11 @@ impl Isolation {
 
 /// A lock on one row of a database, made by [`Client::row_lock`].
 ///
-/// The guard it gives is an open transaction: the row is locked until it is committed, rolled back or dropped. There is
-/// no lease. A holder that dies frees the row as soon as the server notices that its connection is gone; one that hangs
-/// is ended after the [idle limit](RowLock::with_idle_limit). The queue for a row is the server's own, which is fair
-/// across processes; a waiter joins it again once a second, to hear interrupts and the client's end. Each holder and each waiter takes a connection, so this is for low contention and short work.
+/// Its guard is an open transaction: the row is locked until the transaction is committed, rolled back or dropped. There is
+/// no lease. The row of a holder that dies is free as soon as the server notices that its connection is gone; the
+/// transaction of a holder that hangs is ended after the [idle limit](RowLock::with_idle_limit). The queue for a row is the
+/// server's own, which is fair across processes; a waiter joins it again once a second, to notice interrupts and the end
+/// of the client. Each holder and each waiter uses a connection, so a row lock is for low contention and short work.
 ///
 /// On Galera and group replication rows are locked on one node only: let all writers use the same node.
 ///
@@ -140,10 +142,10 @@ impl RowLock {
         }
     }
 
-    /// Returns the same lock with another limit of how long its transaction may lie idle, in whole seconds; `None` means
-    /// what the server is set to, by default eight hours.
+    /// Returns the same lock with another limit of how long its transaction may lie idle, in whole seconds.
     ///
-    /// Beyond it the server ends the transaction, and the holder gets [`Error::TransactionLost`]. Defaults to 60 s.
+    /// Beyond the limit the server ends the transaction, and the holder gets [`Error::TransactionLost`]. `None` means the
+    /// limit of the server, by default eight hours. Defaults to 60 s.
     #[must_use = "the lock itself is left as it is"]
     pub fn with_idle_limit(&self, limit: Option<Duration>) -> RowLock {
         RowLock {
@@ -152,25 +154,36 @@ impl RowLock {
         }
     }
 
-    /// Locks the row.
+    /// Locks the row, and waits for it at most as long as `wait` says.
     ///
     /// # Errors
     ///
-    /// [`Error::WaitTimeout`] if somebody else had it for the whole wait; [`Error::RowNotFound`] if there is none;
-    /// [`Error::Schema`] if the table is not as [`RowTarget::table`] said, or cannot lock rows; [`Error::Unsupported`] if
-    /// the key is of another kind than the primary key, as text for a number; [`Error::Deadlock`];
-    /// [`Error::Unreachable`] at once if the server cannot be reached; [`Error::Closed`] within about a second if the
-    /// client is shut down; [`Error::Exhausted`] if no connection became free for the whole wait, which begins with the
-    /// wait for one; [`Error::Permission`], … Nothing is held then.
+    /// After an error nothing is locked:
+    ///
+    /// - [`Error::WaitTimeout`]: somebody else had the row for the whole wait;
+    /// - [`Error::Exhausted`]: no connection became free for the whole wait, which begins with the wait for one;
+    /// - [`Error::RowNotFound`]: there is no row with this key;
+    /// - [`Error::Deadlock`]: the server rolled the transaction back so that another one can go on;
+    /// - [`Error::Schema`]: the table is not as [`RowTarget::table`] said, or cannot lock rows;
+    /// - [`Error::Unsupported`]: the key is of another kind than the primary key, such as text for a number, or the client
+    ///   is not one of a database;
+    /// - [`Error::InvalidName`], [`Error::InvalidWait`]: the name of a named row is no text of at most 255 bytes, or the end
+    ///   of the wait cannot be expressed;
+    /// - [`Error::Unreachable`], [`Error::Unavailable`], [`Error::TransactionLost`]: the server cannot be reached, cannot
+    ///   serve now, or closed the connection; none of them is waited out;
+    /// - [`Error::Permission`], [`Error::Sql`], [`Error::Unexpected`]: the user lacks a right, or the server has an error
+    ///   or an answer without a name here;
+    /// - [`Error::Closed`]: the client was shut down, about a second ago at most;
+    /// - [`Error::Forked`]: the client was made before this process was forked.
     pub fn lock(&self, wait: Wait) -> Result<RowGuard> {
         self.lock_until(wait, None)
     }
 
-    /// Locks the row, unless the wait is ended by `interrupt`, which takes about a second.
+    /// Locks the row, unless `interrupt` ends the wait, which takes up to about a second.
     ///
     /// # Errors
     ///
-    /// [`Error::Interrupted`]; and as [`RowLock::lock`].
+    /// [`Error::Interrupted`] once `interrupt` is raised, and those of [`RowLock::lock`].
     pub fn lock_interruptibly(&self, wait: Wait, interrupt: &Interrupt) -> Result<RowGuard> {
         self.lock_until(wait, Some(interrupt))
     }
@@ -189,7 +202,7 @@ impl RowLock {
     ///
     /// # Errors
     ///
-    /// As [`RowLock::lock`].
+    /// Those of [`RowLock::lock`], except for [`Error::WaitTimeout`].
     pub fn try_lock(&self) -> Result<Option<RowGuard>> {
         match self.lock(Wait::Never) {
             Ok(guard) => Ok(Some(guard)),
@@ -210,7 +223,7 @@ impl fmt::Debug for RowLock {
 }
 
 impl Client {
-    /// Returns the lock of the row with this key. No I/O.
+    /// Returns the lock of the row with this key, without I/O.
     pub fn row_lock(&self, target: &RowTarget, key: impl Into<Value>) -> RowLock {
         RowLock {
             core: Arc::clone(self.core()),
@@ -223,9 +236,11 @@ impl Client {
 
     /// Locks several rows in one transaction, in one order for all callers, so that two of them never deadlock.
     ///
+    /// All rows are locked or none. The transaction has the isolation [`Isolation::ReadCommitted`] and an idle limit of 60 s.
+    ///
     /// # Errors
     ///
-    /// As [`RowLock::lock`]; all rows or none are locked. [`Error::Unsupported`] if there is no key among `keys`.
+    /// Those of [`RowLock::lock`]; [`Error::Unsupported`] if `keys` is empty.
     ///
     /// # Examples
     ///
@@ -249,11 +264,11 @@ impl Client {
         lock(self.core(), target, values(keys), many(wait, None))
     }
 
-    /// Locks several rows, as [`Client::lock_many`], unless the wait is ended by `interrupt`, which takes about a second.
+    /// Locks several rows as [`Client::lock_many`] does, unless `interrupt` ends the wait, which takes up to about a second.
     ///
     /// # Errors
     ///
-    /// [`Error::Interrupted`]; and as [`Client::lock_many`].
+    /// [`Error::Interrupted`] once `interrupt` is raised, and those of [`Client::lock_many`].
     pub fn lock_many_interruptibly<K: Into<Value>>(
         &self,
         target: &RowTarget,
@@ -309,9 +324,9 @@ pub(crate) fn store<'a>(core: &'a Core, subject: &Arc<str>) -> Result<&'a MySql>
     })
 }
 
-/// One or more rows that are locked, which is an open transaction. Dropping it rolls back.
+/// One or more locked rows, which are an open transaction; dropping the guard rolls back.
 ///
-/// It belongs to whoever has it, not to a thread, and may be sent to another one.
+/// The guard is not bound to a thread, and may be sent to another one.
 #[must_use = "the rows are unlocked, and what was written is rolled back, as soon as the guard is dropped"]
 pub struct RowGuard {
     session: Session,
@@ -321,22 +336,24 @@ pub struct RowGuard {
 }
 
 impl RowGuard {
-    /// Returns the transaction, to run statements in.
+    /// Returns the transaction, to run statements in it.
     pub fn tx(&mut self) -> Tx<'_> {
         Tx::new(&mut self.session, Arc::clone(&self.subject))
     }
 
-    /// Commits what was written, and unlocks the rows.
+    /// Commits the transaction, and unlocks the rows.
     ///
     /// # Errors
     ///
-    /// [`Error::TransactionLost`] if the transaction was lost, the error that ended it before, or the server's refusal:
-    /// nothing was written. [`Error::Unknown`] if the commit got no answer.
+    /// [`Error::Unknown`] if the commit got no answer. After every other error nothing was written:
+    /// [`Error::TransactionLost`] if the transaction was lost, the error of the statement that ended it, or the refusal of
+    /// the server ([`Error::Deadlock`], [`Error::WaitTimeout`], [`Error::Unavailable`], [`Error::Sql`]); [`Error::Forked`]
+    /// in a forked child.
     pub fn commit(self) -> Result<()> {
         self.session.commit()
     }
 
-    /// Rolls back what was written, and unlocks the rows, as dropping the guard does.
+    /// Rolls the transaction back, and unlocks the rows, as dropping the guard does.
     ///
     /// # Errors
     ///

@@ -17,14 +17,14 @@ pub(crate) const IDLE_LIMIT: Duration = Duration::from_secs(60);
 
 /// The open transaction of a lock, in which the holder's own statements run.
 ///
-/// Statements that would end it, or change its session, are refused ([`Error::Unsupported`]): it ends with its guard or
-/// closure. Its session has the server's time zone and `sql_mode`, the latter made strict: a value that does not fit is
-/// an error and is not cut. After a [`Error::Deadlock`] or [`Error::WaitTimeout`] the server may have undone it, so every
-/// later statement and the commit fail with the same error.
+/// The transaction ends with its guard or closure: statements that would end it, or change its session, are refused
+/// ([`Error::Unsupported`]). Its session has the server's time zone and `sql_mode`, made strict: a value that does not fit
+/// is an error and is not cut. After an [`Error::Deadlock`] or [`Error::WaitTimeout`] the server may have rolled it back, so
+/// every later statement and the commit fail with the same error.
 ///
-/// Only tables that know transactions (InnoDB) are written under the lock or not at all: what is written to a MyISAM or
-/// Aria table stays written after a rollback. User variables and named locks (`GET_LOCK`) of its statements end with it,
-/// unless a stored function or a trigger sets them: those may stay in the session for the next transaction.
+/// Only writes to tables with transactions (InnoDB) happen under the lock or not at all: writes to a MyISAM or Aria table
+/// survive a rollback. User variables and named locks (`GET_LOCK`) of its statements end with the transaction, unless a
+/// stored function or a trigger sets them: those may stay in the session for the next transaction.
 pub struct Tx<'a> {
     session: &'a mut Session,
     subject: Arc<str>,
@@ -35,9 +35,9 @@ impl<'a> Tx<'a> {
         Tx { session, subject }
     }
 
-    /// Sets how long each following statement may take.
+    /// Sets how long each following statement may take; `Duration::MAX` is no limit.
     ///
-    /// Defaults to [`command_timeout`](crate::Builder::command_timeout). `Duration::MAX` is no limit.
+    /// Defaults to [`command_timeout`](crate::Builder::command_timeout).
     pub fn statement_timeout(&mut self, timeout: Duration) {
         self.session.statement_timeout = timeout;
     }
@@ -47,9 +47,11 @@ impl<'a> Tx<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] for a statement that would end the transaction; [`Error::WaitTimeout`],
-    /// [`Error::Deadlock`]; [`Error::TransactionLost`] if the connection was lost; [`Error::Permission`],
-    /// [`Error::Schema`] or [`Error::Sql`] with the server's words.
+    /// - [`Error::Unsupported`]: the statement might end the transaction, or the parameters do not fit it;
+    /// - [`Error::WaitTimeout`], [`Error::Deadlock`]: another transaction was in the way;
+    /// - [`Error::TransactionLost`]: the connection was lost, and the transaction is rolled back;
+    /// - [`Error::Unavailable`], [`Error::Permission`], [`Error::Schema`], [`Error::Sql`]: the server refused, with its words;
+    /// - [`Error::Forked`]: in a forked child.
     pub fn exec(&mut self, statement: &str, params: impl Into<Params>) -> Result<u64> {
         self.allow(statement)?;
         Ok(self
@@ -62,7 +64,7 @@ impl<'a> Tx<'a> {
     ///
     /// # Errors
     ///
-    /// As [`Tx::exec`]; [`Error::Unsupported`] if a row is not of the type asked for.
+    /// Those of [`Tx::exec`]; [`Error::Unsupported`] if a row is not of the type asked for.
     pub fn query<T: FromRow>(
         &mut self,
         statement: &str,
@@ -87,7 +89,7 @@ impl<'a> Tx<'a> {
     ///
     /// # Errors
     ///
-    /// As [`Tx::query`].
+    /// Those of [`Tx::query`].
     pub fn query_first<T: FromRow>(
         &mut self,
         statement: &str,
@@ -168,21 +170,28 @@ fn first_word(statement: &str) -> Option<String> {
 impl Guard {
     /// Runs `work` in a transaction that commits only if this lock is still held at that moment.
     ///
-    /// The row of the lock is locked first, in the same transaction: until it ends nobody can take the lock, even if its
-    /// lease runs out meanwhile, so what `work` writes is written under the lock or not at all. It is committed if
-    /// `work` returns `Ok`, and rolled back if it returns `Err` or panics. The row must be in the same database as the
-    /// data: the lock of a client opened with a `mysql://` URL.
+    /// The row of the lock is locked first, in the same transaction. Until that ends nobody can take the lock, even if its
+    /// lease ends meanwhile, so the writes of `work` happen under the lock or not at all. The transaction is committed if
+    /// `work` returns `Ok`, and rolled back if `work` returns `Err` or panics. The lock must be in the same database as the
+    /// data: a lock of a client opened with a `mysql://` URL.
     ///
     /// Meanwhile the hold is not renewed; a lease that is renewed starts anew with the commit. [`Guard::is_valid`] may
-    /// turn false when the lease would have ended, and true again after the commit. Locking, re-entering and unlocking
-    /// the same lock belong outside. A transaction that lies idle for a minute is ended by the server.
+    /// turn false when the lease would have ended, and true again after the commit. Lock, re-enter and unlock the same lock
+    /// outside of `work`. The server ends a transaction that lies idle for a minute.
     ///
     /// # Errors
     ///
-    /// Whatever `work` returns; [`Error::Lost`] if the lock was lost before, and nothing was run;
-    /// [`Error::TransactionLost`] if the transaction was lost, and nothing was written; [`Error::Unknown`] if the
-    /// commit got no answer; [`Error::Exhausted`] if no connection became free within the
-    /// [`command_timeout`](crate::Builder::command_timeout); [`Error::Unsupported`] if the lock is not in a database.
+    /// The error of `work`, after which nothing was written. Besides:
+    ///
+    /// - [`Error::Lost`]: the lock was lost before, and `work` did not run;
+    /// - [`Error::TransactionLost`]: the transaction was lost, and nothing was written;
+    /// - [`Error::Unknown`]: the commit got no answer;
+    /// - [`Error::Exhausted`]: no connection became free within the
+    ///   [`command_timeout`](crate::Builder::command_timeout), and `work` did not run;
+    /// - [`Error::Unsupported`]: the lock is not in a database, or another transaction of this hold is open;
+    /// - [`Error::Unreachable`], [`Error::Unavailable`], [`Error::WaitTimeout`], [`Error::Deadlock`], [`Error::Permission`],
+    ///   [`Error::Schema`], [`Error::Sql`]: the server could not be reached or refused, and nothing was written;
+    /// - [`Error::Forked`]: in a forked child.
     ///
     /// # Examples
     ///

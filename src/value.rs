@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 
 /// A value of a column or of a parameter.
 ///
-/// Numbers, text, bytes, `bool`, `Option`, [`Duration`] and [`DateTime`] turn into one, and one turns back by
-/// [`FromValue`]. A decimal number comes and goes as text.
+/// Numbers, text, bytes, `bool`, `Option`, [`Duration`] and [`DateTime`] convert into a value, and [`FromValue`] converts
+/// back. A decimal number is text in both directions.
 ///
 /// # Examples
 ///
@@ -65,14 +65,14 @@ pub struct DateTime {
 /// A TIME: a span of up to 838 hours, or its opposite.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Span {
-    /// Whether it goes back in time.
+    /// Whether the span is negative.
     pub is_negative: bool,
-    /// How long it is.
+    /// Its length.
     pub length: Duration,
 }
 
 impl fmt::Display for Value {
-    /// Writes it as SQL would, text on one line.
+    /// Writes the value as a literal of SQL, text on one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Value::Null => f.write_str("NULL"),
@@ -245,20 +245,20 @@ impl From<&Value> for Value {
     }
 }
 
-/// What a [`Value`] can turn into. A column that may be `NULL` is an `Option`.
+/// A type that a [`Value`] can be converted into; a column that may be `NULL` is an `Option`.
 pub trait FromValue: Sized {
-    /// Turns the value into this type, or gives it back if it is not one.
+    /// Converts the value into this type.
     ///
     /// # Errors
     ///
-    /// The value.
+    /// The value itself, if it is not of this type.
     fn from_value(value: Value) -> std::result::Result<Self, Value>;
 
-    /// As [`FromValue::from_value`], for a value of a column of bytes (BINARY, BLOB), which are no digits of a number.
+    /// Converts a value of a column of bytes (BINARY, BLOB), which are no digits of a number.
     ///
     /// # Errors
     ///
-    /// The value.
+    /// The value itself, if it is not of this type.
     #[doc(hidden)]
     fn from_binary(value: Value) -> std::result::Result<Self, Value> {
         Self::from_value(value)
@@ -406,7 +406,7 @@ pub(crate) enum Given {
 }
 
 impl Params {
-    /// Makes parameters that the statement names; it may name each more than once.
+    /// Makes parameters with names, each of which the statement may use more than once.
     ///
     /// # Examples
     ///
@@ -464,7 +464,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Returns the value of the first column of this name, whatever its case.
+    /// Returns the value of the first column of this name, upper and lower case alike.
     ///
     /// # Errors
     ///
@@ -485,7 +485,7 @@ impl Row {
         &self.values
     }
 
-    /// Takes the row apart.
+    /// Returns the values and drops the names.
     pub fn into_values(self) -> Vec<Value> {
         self.values
     }
@@ -513,13 +513,13 @@ pub(crate) fn typed<T: FromValue>(
     })
 }
 
-/// What a row can turn into: a tuple of as many values as it has columns, one value, or a [`Row`].
+/// A type that a row can be converted into: a tuple of as many values as it has columns, one value, or a [`Row`].
 pub trait FromRow: Sized {
-    /// Turns the row into this type, or gives back what is left of it if it is not one.
+    /// Converts the row into this type.
     ///
     /// # Errors
     ///
-    /// The row.
+    /// The rest of the row, if it is not of this type.
     fn from_row(row: Row) -> std::result::Result<Self, Row>;
 }
 

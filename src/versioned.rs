@@ -12,29 +12,29 @@ use crate::store::Store;
 use crate::stores::mysql::{Ident, Keyed, Lookup, MySql, Update, from_driver, rest, to_driver};
 use crate::value::{FromValue, Value, typed};
 
-/// How an update notices that somebody else was faster.
+/// The column by which an update notices that somebody else was faster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Check {
-    /// An integer column that each update raises by one. The better choice where there is a choice.
+    /// An integer column that each update raises by one; the better choice where there is one.
     Version(String),
-    /// A DATETIME or TIMESTAMP column that each update sets to the server's time, in UTC, and always to more than it was
-    /// before: by one unit of its own precision at least. So it is a version, whatever that precision is.
+    /// A DATETIME or TIMESTAMP column that each update sets to the server's time in UTC, and raises by at least one unit of
+    /// its precision, so that any precision makes a version.
     ///
-    /// With whole seconds it runs ahead of the clock while a row is changed more than once a second. Whoever else
-    /// writes the column must not set it back.
+    /// With whole seconds it runs ahead of the clock while a row is changed more than once a second. Other writers must not
+    /// set the column back.
     UpdatedAt(String),
 }
 
 /// Optimistic updates of the rows of one table, made by [`Client::versioned`].
 ///
-/// A row is read, changed by a closure, and written only if it is still as it was read; else all of it is done again.
-/// Every writer has to go through the same check.
+/// A row is read, changed by a closure, and written only if it is still as it was read; otherwise all three are repeated.
+/// Every writer has to use the same check.
 ///
 /// **A pure calculation needs none of this**: `UPDATE stock SET qty = qty - 1 WHERE id = ? AND qty >= 1` is one atomic
-/// statement, and on a row that many want it was measured at three times the speed. Use this when the new value takes
-/// code that SQL has no words for, or a look at something else; use a [`RowLock`](crate::mysql::RowLock) if a second try is
-/// dear.
+/// statement, and was measured at three times the speed on a contended row. Use `Versioned` when the new value takes
+/// code that SQL cannot express, or data from elsewhere; use a [`RowLock`](crate::mysql::RowLock) if a second attempt is
+/// expensive.
 ///
 /// # Examples
 ///
@@ -66,7 +66,7 @@ pub struct Versioned {
     wait: Option<Duration>,
 }
 
-/// A row as it was read.
+/// A row in the state in which it was read.
 #[derive(Clone)]
 pub struct VersionedRow {
     key: Value,
@@ -83,33 +83,34 @@ pub struct VersionedRow {
 #[derive(Clone, Default)]
 pub struct Changes(Vec<(String, Value)>);
 
-/// What a closure wants done with the row it was shown.
+/// The decision of a closure about the row that it was shown.
 #[derive(Clone, Debug)]
 pub enum Step<T> {
-    /// Write these values, and return this.
+    /// Writes these values, and returns the second field.
     Set(Changes, T),
-    /// Leave the row as it is, and return this.
+    /// Leaves the row as it is, and returns the field.
     Stop(T),
 }
 
-/// What became of an update.
+/// The result of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outcome<T> {
-    /// What the closure returned in the last attempt.
+    /// The value of the closure in the last attempt.
     pub value: T,
-    /// How often it was tried.
+    /// The number of attempts.
     pub attempts: u32,
     /// Whether the row was written.
     pub written: bool,
 }
 
 impl Client {
-    /// Returns optimistic updates of `columns` of `table`, whose primary key is the one column `key`. No I/O.
+    /// Returns optimistic updates of `columns` of `table`, whose primary key is the one column `key`, without I/O.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] if a name is more than letters, digits, `_` and `$`, or a column is named twice.
+    /// [`Error::InvalidConfig`] if a name is not a letter or `_`, followed by letters, digits, `_` and `$`, at most 64 in
+    /// all, or if a column is named twice.
     pub fn versioned(
         &self,
         table: &str,
@@ -149,9 +150,9 @@ impl Client {
 }
 
 impl Versioned {
-    /// Returns the same with another limit of how often [`Versioned::update_with`] tries; at least once.
+    /// Returns the same with another limit of the attempts of [`Versioned::update_with`], at least 1.
     ///
-    /// Defaults to 50. With 16 writers on one row the mean was 3 and the worst 28.
+    /// With 16 writers on one row the mean was 3 attempts and the worst 28. Defaults to 50.
     #[must_use = "the original is left as it is"]
     pub fn with_attempts(&self, attempts: u32) -> Versioned {
         Versioned {
@@ -160,9 +161,9 @@ impl Versioned {
         }
     }
 
-    /// Returns the same with a limit of how long [`Versioned::update_with`] goes on trying.
+    /// Returns the same with a limit of the time that [`Versioned::update_with`] goes on trying.
     ///
-    /// Defaults to none but the number of attempts.
+    /// Defaults to no limit besides the number of attempts.
     #[must_use = "the original is left as it is"]
     pub fn with_wait(&self, wait: Duration) -> Versioned {
         Versioned {
@@ -171,40 +172,48 @@ impl Versioned {
         }
     }
 
-    /// Reads a row; `None` if there is none.
+    /// Reads a row; `None` if there is none with this key.
     ///
     /// # Errors
     ///
-    /// [`Error::Schema`] if the table is not as it was said; [`Error::Unsupported`] if the key is of another kind than the
-    /// primary key, as text for a number; [`Error::Unreachable`], [`Error::Permission`], …
+    /// - [`Error::Schema`]: the table has not the key or the columns that [`Client::versioned`] named;
+    /// - [`Error::Unsupported`]: the key is of another kind than the primary key, such as text for a number, or the client
+    ///   is not one of a database;
+    /// - [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`]: the server cannot be reached, the client had
+    ///   no connection free, or the server cannot serve now;
+    /// - [`Error::Permission`], [`Error::Sql`], [`Error::Unexpected`]: the user lacks a right, or the server has an error
+    ///   or an answer without a name here;
+    /// - [`Error::Forked`]: the client was made before this process was forked.
     pub fn get(&self, key: impl Into<Value>) -> Result<Option<VersionedRow>> {
         let key = key.into();
         let subject = self.subject(&key);
         self.read(&key, &subject)
     }
 
-    /// Writes `changes` if the row is still as it was `seen`. Returns whether it was.
+    /// Writes `changes` if the row is still as it was `seen`, and returns whether it was.
     ///
-    /// A row that was deleted meanwhile is not as it was seen either.
+    /// A row that was deleted meanwhile is not as it was seen.
     ///
     /// # Errors
     ///
-    /// As [`Versioned::get`]; [`Error::WaitTimeout`] or [`Error::Deadlock`] if a transaction has the row: nothing was
-    /// changed; [`Error::Unknown`] if there was no answer; [`Error::Unsupported`] if a column was not named before.
+    /// [`Error::WaitTimeout`] or [`Error::Deadlock`] if a transaction has the row, so that nothing was changed;
+    /// [`Error::Unknown`] if there was no answer; [`Error::Unsupported`] if `changes` has a column that
+    /// [`Client::versioned`] did not name; and those of [`Versioned::get`].
     pub fn try_update(&self, seen: &VersionedRow, changes: &Changes) -> Result<bool> {
         let subject = self.subject(&seen.key);
         self.write(seen, changes, &subject)
     }
 
-    /// Reads the row, lets `work` say what to change, and writes that; all of it again if somebody else was faster.
+    /// Reads the row, lets `work` decide on the changes, and writes them; repeats all three if somebody else was faster.
     ///
-    /// `work` may run many times and should do nothing but look and calculate. Between attempts there is a pause of 1 to
-    /// 20 ms, from the second conflict on. It runs outside of any transaction: in one, it would read the same again.
+    /// `work` may run many times and should only look and calculate. From the second conflict on there is a pause of 1 to
+    /// 20 ms between attempts. The attempts run outside of any transaction, inside of which each would read the same again.
     ///
     /// # Errors
     ///
-    /// Whatever `work` returns; [`Error::Conflict`] after the last attempt; [`Error::RowNotFound`]; [`Error::Closed`] if
-    /// the client is shut down meanwhile; and as [`Versioned::try_update`] except for the first two there.
+    /// The error of `work`; [`Error::Conflict`] after the last attempt; [`Error::RowNotFound`] if there is no row with this
+    /// key; [`Error::Closed`] if the client is shut down meanwhile; and those of [`Versioned::try_update`] except for
+    /// [`Error::WaitTimeout`] and [`Error::Deadlock`], after which it tries again.
     pub fn update_with<T, E: From<Error>>(
         &self,
         key: impl Into<Value>,
@@ -324,8 +333,8 @@ impl VersionedRow {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] if the column was not asked for, or its value is not of this type; a column that may be
-    /// NULL is an `Option`.
+    /// [`Error::Unsupported`] if [`Client::versioned`] did not name the column, or its value is not of this type; a column
+    /// that may be NULL is an `Option`.
     pub fn get<T: FromValue>(&self, column: &str) -> Result<T> {
         let at = self.columns.iter().position(|known| known.is(column));
         typed(at, &self.values, &self.binary, column)
@@ -338,7 +347,7 @@ impl VersionedRow {
 }
 
 impl Changes {
-    /// Makes a list without changes. Written, it still counts as an update.
+    /// Makes a list without changes, which still counts as an update when it is written.
     pub fn new() -> Changes {
         Changes::default()
     }
