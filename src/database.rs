@@ -1,4 +1,4 @@
-//! What a client of a database can do beside locking: look after its tables.
+//! The tables of a client of a database: making, checking and purging them.
 
 use std::time::Duration;
 

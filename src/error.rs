@@ -1,4 +1,4 @@
-//! What can go wrong, in words for the person who reads the log at night: the lock, the node, what to do.
+//! The errors, worded for the person who reads the log at night: the lock, the node, what to do.
 
 use std::fmt;
 use std::io;
@@ -83,7 +83,7 @@ pub enum Error {
         lock: Arc<str>,
         /// The server.
         node: Arc<str>,
-        /// What happened.
+        /// The reason.
         reason: String,
         /// The error of the operating system behind it, which `source()` returns.
         source: Option<IoSource>,
@@ -119,7 +119,7 @@ pub enum Error {
         operation: &'static str,
         /// The visitor the request was for; `None` for a forced release.
         visitor: Option<VisitorId>,
-        /// What happened.
+        /// The reason.
         reason: String,
         /// The error of the operating system behind it, which `source()` returns.
         source: Option<IoSource>,
@@ -135,7 +135,7 @@ pub enum Error {
         /// The server's words.
         reason: String,
     },
-    /// Too few replicas acknowledged in time. What was asked for was undone; an inner `unlock` was not.
+    /// Too few replicas acknowledged in time. The request was undone, except for an inner `unlock`.
     ///
     /// Only with [`Builder::wait_replicas`](crate::Builder::wait_replicas). If the undoing got no answer, the hold is
     /// released in the background, and ends with its lease at the latest.
@@ -387,7 +387,7 @@ pub enum Error {
         lock: Arc<str>,
         /// The server.
         node: Arc<str>,
-        /// What happened.
+        /// The reason.
         reason: String,
         /// The error of the operating system behind it, which `source()` returns.
         source: Option<IoSource>,

@@ -1,4 +1,4 @@
-//! What a holder is told when it can no longer be sure of its lock.
+//! Lost holds: the cause, the event and its receiver.
 
 use std::collections::BTreeMap;
 use std::fmt;

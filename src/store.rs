@@ -490,7 +490,7 @@ impl fmt::Debug for Subscription {
 pub struct HealthWarning {
     /// The server.
     pub node: Arc<str>,
-    /// What was found and what to do about it.
+    /// The finding, and what to do about it.
     pub message: String,
 }
 

@@ -1,4 +1,4 @@
-//! What statements take and rows give, in types of this library.
+//! Parameters, values and rows of statements, in types of this library.
 
 use std::fmt;
 use std::sync::Arc;
