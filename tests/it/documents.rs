@@ -136,6 +136,53 @@ fn the_code_of_every_page_runs() {
     }
 }
 
+/// The word behind each occurrence of `command` where a command stands: at the start of a line or of a code span.
+fn arguments<'a>(text: &'a str, command: &str) -> BTreeSet<&'a str> {
+    let mut found = BTreeSet::new();
+    for line in text.lines() {
+        let spans = line.split('`').skip(1).step_by(2);
+        for span in spans.chain([line]) {
+            if let Some(rest) = span.strip_prefix(command)
+                && let Some(word) = rest.split(&[' ', '|'][..]).next()
+                && word
+                    .chars()
+                    .all(|sign| sign.is_alphanumeric() || sign == '-')
+            {
+                found.insert(word);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn the_commands_of_the_documents_exist() {
+    let makefile = read(Path::new("Makefile"));
+    let mut seen = 0;
+    for document in documents() {
+        let text = read(&document);
+        for target in arguments(&text, "make ") {
+            let is_there = makefile
+                .lines()
+                .any(|line| line.starts_with(&format!("{target}:")));
+            assert!(is_there, "{}: make {target}", document.display());
+            seen += 1;
+        }
+        for (command, folder) in [
+            ("cargo run --example ", "examples"),
+            ("cargo bench --bench ", "benches"),
+        ] {
+            for name in arguments(&text, command) {
+                let path = root().join(folder).join(name);
+                let is_there = path.with_extension("rs").exists() || path.join("main.rs").exists();
+                assert!(is_there, "{}: {command}{name}", document.display());
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 5, "only {seen} commands were found");
+}
+
 #[test]
 fn sentences_have_a_subject() {
     let mut found = Vec::new();
@@ -154,6 +201,8 @@ fn the_rules_see_what_they_are_for() {
     assert_eq!(openings("- Who asks first gets it").count(), 1);
     assert_eq!(openings("It waits. What is left | Whoever").count(), 2);
     assert_eq!(openings("What does it cost?").count(), 0);
+    let text = "```sh\nmake demo    # a\n```\nsee `make test` and make no `make …`";
+    assert_eq!(arguments(text, "make "), ["demo", "test"].into());
     assert_eq!(anchor("Side by side, `x`"), "side-by-side-x");
     assert_eq!(
         links("[a](b.md#c) and [d](e)").collect::<Vec<_>>(),
