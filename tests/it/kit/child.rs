@@ -16,7 +16,12 @@ const ENTRY: &str = "children::entry";
 pub struct Child {
     process: std::process::Child,
     lines: Receiver<String>,
+    /// Whether it has ended by itself: then no more is to come than is on its way.
+    has_ended: bool,
 }
+
+/// How long what a child has said may take to come through after its end.
+const REST: Duration = Duration::from_secs(10);
 
 impl Child {
     /// Starts a child in `role`, with environment variables which it reads with [`arg`].
@@ -47,7 +52,11 @@ impl Child {
                 }
             }
         });
-        Self { process, lines }
+        Self {
+            process,
+            lines,
+            has_ended: false,
+        }
     }
 
     /// The next line the child says that starts with `prefix`, others before it are dropped; panics after `limit` or at
@@ -72,9 +81,25 @@ impl Child {
         }
     }
 
-    /// The lines the child has said and nobody has taken yet.
+    /// The lines the child has said and nobody has taken yet; all that are left after [`Child::wait`].
+    #[track_caller]
     pub fn said(&self) -> Vec<String> {
-        self.lines.try_iter().collect()
+        if !self.has_ended {
+            return self.lines.try_iter().collect();
+        }
+        // The thread that reads them may be behind.
+        let end = Instant::now() + REST;
+        let mut said = Vec::new();
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                Ok(line) => said.push(line),
+                Err(RecvTimeoutError::Disconnected) => return said,
+                Err(RecvTimeoutError::Timeout) => {
+                    panic!("somebody still has the output of a child that has ended: {said:?}")
+                }
+            }
+        }
     }
 
     /// Sends a line to the child, which gets it from [`listen`].
@@ -119,6 +144,7 @@ impl Child {
                 .expect("the state of the child is known");
             status.is_some()
         });
+        self.has_ended = true;
         status.expect("set when the wait is over")
     }
 }

@@ -355,6 +355,9 @@ fn entry() {
             child::say(&format!("heard {line}"));
         }
     }
+    if child::role().as_deref() == Some("talk") {
+        (0..500).for_each(|number| child::say(&number.to_string()));
+    }
     if child::role().as_deref() == Some("lends servers") {
         let server = RedisServer::start();
         let child = Child::spawn_at("kit::selftest::entry", "echo", &[("KIT_WORD", "now")]);
@@ -411,6 +414,15 @@ fn a_child_speaks_listens_freezes_and_ends() {
     child.expect_line("ready", ms(5000));
     child.freeze();
     child.kill();
+}
+
+#[test]
+fn all_that_a_child_said_is_there_when_it_has_ended() {
+    for _ in 0..20 {
+        let mut child = Child::spawn_at("kit::selftest::entry", "talk", &[]);
+        assert!(child.wait(ms(10_000)).success());
+        assert_eq!(child.said().len(), 500);
+    }
 }
 
 fn verdict(records: &[&str]) -> Result<Summary, Overlap> {
