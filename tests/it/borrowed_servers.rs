@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::kit::{eventually, keeper, ms, runs};
+use crate::kit::{eventually, hears_no_hangup, hears_signals, keeper, ms, runs};
 
 /// A script at work, and what its command says.
 struct Script {
@@ -23,7 +23,11 @@ struct Script {
 impl Script {
     /// The script `name`, running `command` in a shell.
     fn start(name: &str, command: &str) -> Script {
-        let mut process = Command::new(script(name))
+        Script::start_as(hears_signals(script(name)), command)
+    }
+
+    fn start_as(mut script: Command, command: &str) -> Script {
+        let mut process = script
             .args(["sh", "-c", command])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -47,9 +51,13 @@ impl Script {
         self.code()
     }
 
+    fn send(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).expect("the script runs");
+    }
+
     /// Sends the script a signal, and returns its exit code; it has ten seconds.
     fn signal(mut self, signal: Signal) -> Option<i32> {
-        kill_process(Pid::from_child(&self.process), signal).expect("the script runs");
+        self.send(signal);
         let mut code = None;
         eventually(ms(10_000), "the script ends", || {
             let status = self.process.try_wait().expect("a child");
@@ -98,16 +106,36 @@ fn leave_nothing_behind(name: &str) {
         (Signal::HUP, Some(129)),
         (Signal::KILL, None),
     ] {
-        let command = "echo $REDIS_URL$MYSQL_URL; echo $$; exec sleep 60";
-        let mut script = Script::start(name, command);
-        let served = address(&script.next_line());
-        let command = script.next_line().parse().expect("a process id");
+        let (script, served, command) = start_to_sleep(hears_signals(self::script(name)));
         assert_eq!(script.signal(signal), code, "{signal:?}");
-        eventually(ms(10_000), "the server ends", || {
-            TcpStream::connect(&served).is_err()
-        });
-        eventually(ms(10_000), "the command ends", || !runs(command));
+        end(&served, command);
     }
+    // As behind `nohup`, or in the background of a script: those who told it to ignore them want it to go on.
+    for (signal, code) in [(Signal::TERM, Some(143)), (Signal::KILL, None)] {
+        let (script, served, command) = start_to_sleep(hears_no_hangup(self::script(name)));
+        script.send(Signal::INT);
+        script.send(Signal::HUP);
+        thread::sleep(ms(300));
+        assert!(TcpStream::connect(&served).is_ok() && runs(command));
+        assert_eq!(script.signal(signal), code, "{signal:?}");
+        end(&served, command);
+    }
+}
+
+/// A script whose command sleeps, the address of its server, and the process of the command.
+fn start_to_sleep(script: Command) -> (Script, String, u32) {
+    let mut script = Script::start_as(script, "echo $REDIS_URL$MYSQL_URL; echo $$; exec sleep 60");
+    let served = address(&script.next_line());
+    let command = script.next_line().parse().expect("a process id");
+    (script, served, command)
+}
+
+#[track_caller]
+fn end(served: &str, command: u32) {
+    eventually(ms(10_000), "the server ends", || {
+        TcpStream::connect(served).is_err()
+    });
+    eventually(ms(10_000), "the command ends", || !runs(command));
 }
 
 #[test]
@@ -164,6 +192,9 @@ fn left(mark: &str) -> Vec<PathBuf> {
 
 #[cfg(feature = "mysql")]
 mod database {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
     use mysql::prelude::Queryable;
     use mysql::{Conn, Opts, OptsBuilder};
 
@@ -191,16 +222,22 @@ mod database {
         assert!(of("root", None).is_err());
         assert!(of("redlatch", Some("redlatch")).is_err());
         let mut conn = of("redlatch", options.get_pass()).expect("a connection");
+        let place = tempfile::tempdir().expect("a directory");
+        // The server may run as another user, whom only its own settings are to keep out.
+        fs::set_permissions(place.path(), Permissions::from_mode(0o777)).expect("it is ours");
+        let file = place.path().join("written");
+        let outfile = format!("SELECT 1 INTO OUTFILE '{}'", file.display());
         conn.query_drop("CREATE TABLE redlatch.t (a INT)")
             .expect("a right");
         for refused in [
             "CREATE DATABASE other",
             "SELECT * FROM mysql.user",
-            "SELECT 1 INTO OUTFILE '/tmp/redlatch-was-here'",
+            &outfile,
             "SET GLOBAL init_connect = ''",
         ] {
             assert!(conn.query_drop(refused).is_err(), "{refused}");
         }
+        assert!(!file.exists());
         let files: String = conn
             .query_first("SELECT @@secure_file_priv")
             .expect("an answer")
