@@ -5,18 +5,18 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::claim::Kind;
-use crate::core::{Core, Times};
-use crate::error::{Error, Result};
-use crate::hold::SHORTEST_LEASE;
+use crate::engine::client_inner::{Core, Times};
+use crate::engine::watchdog::OnLost;
+use crate::ground::claim::Kind;
+use crate::ground::clock::SHORTEST_LEASE;
+use crate::ground::error::{Error, Result};
+use crate::ground::loss::Loss;
 use crate::lock::Lock;
-use crate::loss::Loss;
 use crate::store::{HealthWarning, LONGEST_LEASE, Store};
 use crate::stores::memory::{Memory, World};
 #[cfg(feature = "mysql")]
 use crate::stores::mysql::MySql;
 use crate::stores::redis::{Access, Redis, Replication, Settings, Trust};
-use crate::watchdog::OnLost;
 
 /// A connection to the place of the locks, shared by all its clones, locks and guards.
 ///

@@ -5,12 +5,12 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::claim::VisitorId;
-use crate::entrance::Entrance;
-use crate::error::{Error, Result};
-use crate::hold::{Hold, LevelId};
-use crate::loss::Losses;
-use crate::trace;
+use crate::engine::hold::{Hold, LevelId};
+use crate::engine::raw_lock::Entrance;
+use crate::ground::claim::VisitorId;
+use crate::ground::error::{Error, Result};
+use crate::ground::events;
+use crate::losses::Losses;
 
 /// A lock that is held by the current thread until the guard is dropped.
 ///
@@ -148,7 +148,7 @@ impl Drop for Guard {
         match self.give_back() {
             // `Lock::unlock` has given it back before.
             Ok(()) | Err(Error::NotHeld { .. }) => {}
-            Err(error) => trace::unlock_failed(&self.hold.name, &error),
+            Err(error) => events::unlock_failed(&self.hold.name, &error),
         }
     }
 }

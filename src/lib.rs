@@ -43,56 +43,33 @@
 #[cfg(not(unix))]
 compile_error!("redlatch runs on Unix systems only");
 
-mod ballot;
-mod claim;
-mod clearing;
 mod client;
-mod clock;
-mod core;
-#[cfg(feature = "mysql")]
-mod database;
-mod entrance;
-mod error;
+mod engine;
+mod ground;
 mod guard;
-mod hold;
-mod line;
 mod lock;
-mod loss;
+mod losses;
 mod multi_lock;
 #[cfg(feature = "mysql")]
 pub mod mysql;
 mod redlock;
-#[cfg(feature = "mysql")]
-mod row_lock;
-mod signals;
 mod store;
 mod stores;
-mod sync;
 #[cfg(feature = "test-util")]
 pub mod testing;
-mod thread;
-mod timer;
-mod trace;
-#[cfg(feature = "mysql")]
-mod transaction;
-#[cfg(feature = "mysql")]
-mod value;
-#[cfg(feature = "mysql")]
-mod versioned;
-mod wait;
-mod watchdog;
 
-pub use claim::VisitorId;
 pub use client::{Builder, Client};
-pub use error::{Error, IoSource, NodeAnswer, Result, RunError};
+pub use engine::owner::current_thread_id;
+pub use ground::claim::VisitorId;
+pub use ground::error::{Error, IoSource, NodeAnswer, Result, RunError};
+pub use ground::interrupt::Interrupt;
+pub use ground::loss::{Loss, LossCause, NoLoss};
 pub use guard::Guard;
 pub use lock::Lock;
-pub use loss::{Loss, LossCause, Losses, NoLoss};
+pub use losses::Losses;
 pub use multi_lock::MultiLock;
 pub use redlock::{Redlock, RedlockBuilder};
 pub use store::HealthWarning;
-pub use thread::current_thread_id;
-pub use wait::Interrupt;
 
 /// The code in the README and in the pages of `docs/`, which runs as doctests.
 #[cfg(doctest)]

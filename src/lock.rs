@@ -5,16 +5,16 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::claim::{Kind, VisitorId};
-use crate::core::Core;
-use crate::entrance::Entrance;
-use crate::error::{Error, Result, RunError};
+use crate::engine::client_inner::Core;
+use crate::engine::hold::Lease;
+use crate::engine::owner::{StackKey, ThreadToken};
+use crate::engine::raw_lock::Entrance;
+use crate::ground::claim::{Kind, VisitorId};
+use crate::ground::error::{Error, Result, RunError};
 use crate::guard::Guard;
-use crate::hold::Lease;
-use crate::loss::{LossCause, Losses};
 use crate::store::Holding;
-use crate::thread::{StackKey, ThreadToken};
-use crate::wait::{Interrupt, Patience};
+use crate::{engine::wait_loop::Patience, ground::interrupt::Interrupt};
+use crate::{ground::loss::LossCause, losses::Losses};
 
 /// A reentrant lock that threads of many processes share by its name.
 ///

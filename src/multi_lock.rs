@@ -3,12 +3,12 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use crate::claim::Kind;
-use crate::core::{Core, Times};
-use crate::error::{Error, Result};
+use crate::engine::client_inner::{Core, Times};
+use crate::ground::claim::Kind;
+use crate::ground::error::{Error, Result};
 use crate::lock::Lock;
 use crate::store::Store;
-use crate::stores::all::{All, Member};
+use crate::stores::multi::{All, Member};
 
 /// Several locks that are taken all together or not at all.
 ///

@@ -6,17 +6,17 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::claim::Kind;
 use crate::client::{Client, LEAST_TIMEOUT, MOST_TIMEOUT};
-use crate::core::{Core, Times};
-use crate::error::{Error, Result};
-use crate::hold::SHORTEST_LEASE;
+use crate::engine::client_inner::{Core, Times};
+use crate::engine::watchdog::OnLost;
+use crate::ground::claim::Kind;
+use crate::ground::clock::SHORTEST_LEASE;
+use crate::ground::error::{Error, Result};
+use crate::ground::events;
+use crate::ground::loss::Loss;
 use crate::lock::Lock;
-use crate::loss::Loss;
 use crate::store::{HealthWarning, LONGEST_LEASE, Store};
 use crate::stores::quorum::{MOST_NODES, Quorum, Settings};
-use crate::trace;
-use crate::watchdog::OnLost;
 
 /// Locks on several independent Redis masters, of which a majority decides.
 ///
@@ -331,7 +331,7 @@ impl RedlockBuilder {
         };
         let quorum = Quorum::new(stores, settings, Instant::now() + times.command_timeout)?;
         if let Some(warning) = quorum.flaws() {
-            trace::preflight(&warning);
+            events::preflight(&warning);
         }
         let store: Arc<dyn Store> = Arc::new(quorum);
         Ok(Redlock {

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::ballot::{Abstention, Identity, Voter};
-use crate::claim::{Claim, Kind, VisitorId};
-use crate::clock::{Moment, PROCESS, Timeline};
-use crate::error::{Error, Result};
-use crate::loss::LossCause;
-use crate::signals::{Parker, Signals, Ticket};
+use crate::ground::claim::{Claim, Kind, VisitorId};
+use crate::ground::clock::{Moment, PROCESS, Timeline};
+use crate::ground::error::{Error, Result};
+use crate::ground::loss::LossCause;
+use crate::ground::notify::{Parker, Signals, Ticket};
+use crate::stores::quorum::quarantine::{Abstention, Identity, Voter};
 
 /// Longer leases are refused, so that sums of times cannot overflow.
 pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 60);

@@ -171,5 +171,5 @@ impl fmt::Debug for Controls<'_> {
 /// memory have clocks of their own, see [`Controls::advance`]. As after a suspend, sleeping threads are not woken: a hold
 /// is not valid from now on, and its loss is reported when its renewal is due. The clock cannot be set back.
 pub fn advance_clock(by: Duration) {
-    crate::clock::advance_process(by);
+    crate::ground::clock::advance_process(by);
 }

@@ -5,17 +5,17 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use crate::ballot::{Identity, Voter};
-use crate::claim::{Claim, Kind, VisitorId};
-use crate::clock::{Moment, Timeline};
-use crate::error::{Error, Result};
-use crate::loss::LossCause;
-use crate::signals::{Parker, Signals};
+use crate::ground::claim::{Claim, Kind, VisitorId};
+use crate::ground::clock::{Moment, Timeline};
+use crate::ground::error::{Error, Result};
+use crate::ground::loss::LossCause;
+use crate::ground::notify::{Parker, Signals};
+use crate::ground::sync::Mutex;
 use crate::store::{
     Attempt, Doubt, Flight, HealthWarning, Hearing, Holding, Refusal, Release, Renewal, Store,
     Subscription, Transfer,
 };
-use crate::sync::Mutex;
+use crate::stores::quorum::quarantine::{Identity, Voter};
 
 const NODE: &str = "in memory";
 

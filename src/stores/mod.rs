@@ -1,9 +1,9 @@
 //! Where locks can be kept. Stores know nothing of waiting.
 
-pub(crate) mod all;
 pub(crate) mod memory;
+pub(crate) mod multi;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
+mod permits;
 pub(crate) mod quorum;
 pub(crate) mod redis;
-mod slots;

@@ -47,7 +47,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         words: &["rustls::"],
-        only_in: &["stores/redis/tls.rs"],
+        only_in: &["stores/redis/transport/tls.rs"],
         why: "only this file knows the crate",
     },
     Rule {
@@ -63,11 +63,11 @@ const RULES: &[Rule] = &[
     Rule {
         words: &["thread::Builder", "spawn"],
         only_in: &[
-            "watchdog.rs",
-            "clearing.rs",
-            "core.rs",
+            "engine/watchdog.rs",
+            "engine/in_doubt.rs",
+            "engine/client_inner.rs",
             "stores/redis/subscriber.rs",
-            "stores/quorum.rs",
+            "stores/quorum/mod.rs",
         ],
         why: "the threads of a client have names and an end, and a quorum connects to several nodes at a time",
     },

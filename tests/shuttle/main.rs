@@ -1,6 +1,6 @@
 //! The waiting code of the library under shuttle, which tries many interleavings of its threads.
 //!
-//! `signals.rs` and `timer.rs` are compiled here as they are, against `sync.rs` of this folder. Each scenario is also
+//! The wait queue, the notifier and the timer are compiled here as they are, against `sync.rs` of this folder. Each scenario is also
 //! run with a bug planted, which it has to find.
 #![allow(
     dead_code,
@@ -8,13 +8,17 @@
     reason = "not every part of the files is driven here"
 )]
 
-#[path = "../../src/line.rs"]
-mod line;
-#[path = "../../src/signals.rs"]
-mod signals;
-mod sync;
-#[path = "../../src/timer.rs"]
+#[path = "."]
+mod ground {
+    #[path = "../../src/ground/notify.rs"]
+    pub(crate) mod notify;
+    #[path = "sync.rs"]
+    pub(crate) mod sync;
+}
+#[path = "../../src/engine/timer.rs"]
 mod timer;
+#[path = "../../src/engine/wait_queue.rs"]
+mod wait_queue;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,10 +26,10 @@ use std::time::Instant;
 
 use shuttle::thread;
 
-use line::{Chosen, Lines, Turn};
-use signals::{Signals, Wake};
-use sync::Mutex;
+use ground::notify::{Signals, Wake};
+use ground::sync::{self, Mutex};
 use timer::{Timed, Timer};
+use wait_queue::{Chosen, Lines, Turn};
 
 /// Runs `scenario` in many schedules, random ones and those with few well-placed switches.
 fn explore(scenario: fn()) {
@@ -40,9 +44,9 @@ fn explore(scenario: fn()) {
 
 /// Runs `scenario` with a bug planted, and demands that it be found.
 fn finds(bug: &'static str, scenario: fn()) {
-    sync::plant(bug);
+    ground::sync::plant(bug);
     let found = std::panic::catch_unwind(|| explore(scenario)).is_err();
-    sync::plant("");
+    ground::sync::plant("");
     assert!(found, "nobody noticed: {bug}");
 }
 
@@ -75,7 +79,7 @@ impl Latch {
     fn lock(
         &self,
         deadline: Option<Instant>,
-        interrupter: Option<&Mutex<Option<Arc<signals::Parker>>>>,
+        interrupter: Option<&Mutex<Option<Arc<ground::notify::Parker>>>>,
     ) -> bool {
         if self.attempt() {
             return true;
@@ -158,7 +162,7 @@ fn patient_and_interrupted() {
         }
     });
     let interrupter = thread::spawn(move || {
-        let parker: Option<Arc<signals::Parker>> = place.lock().clone();
+        let parker: Option<Arc<ground::notify::Parker>> = place.lock().clone();
         if let Some(parker) = parker {
             parker.interrupt();
         }

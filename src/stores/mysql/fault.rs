@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ::mysql::{DriverError, Error as Cause};
 
-use crate::error::{Error, Reason};
+use crate::ground::error::{Error, Reason};
 
 /// Why a request got no answer that it could use.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -288,7 +288,7 @@ pub(crate) fn unknown(
     subject: &Arc<str>,
     node: &Arc<str>,
     operation: &'static str,
-    visitor: Option<&crate::claim::VisitorId>,
+    visitor: Option<&crate::ground::claim::VisitorId>,
     reason: Reason,
 ) -> Error {
     let (reason, source) = reason.into_parts();

@@ -11,6 +11,7 @@ mod rows;
 mod schema;
 mod session;
 mod sql;
+pub(crate) mod value;
 mod values;
 
 use std::collections::HashSet;
@@ -18,17 +19,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::ballot::{Abstention, Voter};
-use crate::claim::{Claim, Kind, VisitorId};
-use crate::clock::Moment;
-use crate::error::{Error, Reason, Result};
-use crate::loss::LossCause;
-use crate::signals::{Parker, Signals};
+use crate::ground::claim::{Claim, Kind, VisitorId};
+use crate::ground::clock::Moment;
+use crate::ground::error::{Error, Reason, Result};
+use crate::ground::loss::LossCause;
+use crate::ground::notify::{Parker, Signals};
+use crate::ground::sync::Mutex;
 use crate::store::{
     Attempt, Doubt, HealthWarning, Hearing, Holding, Purpose, Refusal, Release, Renewal, Store,
     Subscription, Transfer,
 };
-use crate::sync::Mutex;
+use crate::stores::quorum::quarantine::{Abstention, Voter};
 
 use fault::Class;
 pub(crate) use fault::Fault;

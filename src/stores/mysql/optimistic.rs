@@ -8,7 +8,7 @@ use super::MySql;
 use super::fault::{Fault, unknown};
 use super::schema::{Ident, Keyed};
 use super::values::{bits_as_number, is_binary};
-use crate::error::Result;
+use crate::ground::error::Result;
 
 /// How long a time without decimals is as text.
 const TIME_LENGTH: usize = "2026-01-01 00:00:00".len();

@@ -17,12 +17,12 @@ use socket2::SockRef;
 use super::LATEST_EFFECT;
 use super::fault::Fault;
 use super::sql::NOW;
-use crate::clock::{Moment, Offset};
-use crate::error::{Error, Result};
+use crate::ground::clock::{Moment, Offset};
+use crate::ground::error::{Error, Result};
+use crate::ground::events;
+use crate::ground::sync::Mutex;
 use crate::store::{EXPIRY_DRIFT, EXPIRY_SLACK};
-use crate::stores::slots::{Slot, SlotMaker, Slots};
-use crate::sync::Mutex;
-use crate::trace;
+use crate::stores::permits::{Slot, SlotMaker, Slots};
 
 /// A connection unused for this long is looked at before it is used: the server may have closed it meanwhile.
 const STALE_AFTER: Duration = Duration::from_secs(1);
@@ -164,7 +164,7 @@ impl Link {
             .and_then(|conn| conn.query_drop(SESSION).map_err(Fault::of))
             .map_err(Fault::before_sending)?;
         link.learn_time().map_err(Fault::before_sending)?;
-        trace::connected(&address.node);
+        events::connected(&address.node);
         Ok(link)
     }
 

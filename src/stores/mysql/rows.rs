@@ -13,10 +13,10 @@ use ::mysql::{Params, Value, params};
 
 use super::schema::Keyed;
 use super::{LONGEST_NAME, MySql, Session};
-use crate::error::{Error, Result};
-use crate::signals::{Parker, Wake};
-use crate::stores::slots::Slot;
-use crate::wait::Interrupt;
+use crate::ground::error::{Error, Result};
+use crate::ground::interrupt::Interrupt;
+use crate::ground::notify::{Parker, Wake};
+use crate::stores::permits::Slot;
 
 const NOWAIT_PAUSE: Duration = Duration::from_millis(20);
 

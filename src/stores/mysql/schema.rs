@@ -10,9 +10,9 @@ use ::mysql::prelude::FromRow;
 use ::mysql::{Params, Value, params};
 
 use super::MySql;
-use crate::error::{Error, Result};
+use crate::ground::error::{Error, Result};
+use crate::ground::sync::Mutex;
 use crate::store::HealthWarning;
-use crate::sync::Mutex;
 
 /// The name of a table or column, which can stand in a statement as it is.
 #[derive(Clone, PartialEq, Eq, Hash)]

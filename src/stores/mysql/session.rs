@@ -8,8 +8,8 @@ use ::mysql::{Params, Row, Value};
 use super::MySql;
 use super::fault::{Class, Fault, unknown};
 use super::pool::{Lent, Link};
-use crate::error::{Error, Reason, Result};
-use crate::stores::slots::Slot;
+use crate::ground::error::{Error, Reason, Result};
+use crate::stores::permits::Slot;
 
 /// A transaction that was begun. It is rolled back when it is dropped.
 pub(crate) struct Session {

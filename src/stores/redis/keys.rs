@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::error::Error;
+use crate::ground::error::Error;
 
 const LONGEST_NAME: usize = 512;
 

@@ -1,23 +1,15 @@
-//! Locks on Redis, in Redisson's format: on one server, or behind the topologies of `home.rs` and `route.rs`.
+//! Locks on Redis, in Redisson's format: on one server, or behind the topologies of `topology`.
 
-mod cluster;
-mod flight;
-mod home;
 mod keys;
 mod node;
-mod pool;
 mod preflight;
 mod renewals;
-mod replicas;
-mod replication;
-mod route;
 mod scripts;
-mod sentinel;
+mod server;
 mod subscriber;
-#[cfg_attr(feature = "tls", path = "tls.rs")]
-#[cfg_attr(not(feature = "tls"), path = "tls_off.rs")]
-mod tls;
-mod wire;
+mod topology;
+mod transport;
+mod wait_replicas;
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,33 +17,33 @@ use std::time::{Duration, Instant};
 
 use ::redis::Value;
 
-use crate::ballot::{Abstention, Identity, Voter};
-use crate::claim::{Claim, Kind, VisitorId};
-use crate::clock::Moment;
-use crate::error::{Error, Reason, Result};
-use crate::loss::{LossCause, printable};
-use crate::signals::{Parker, Signals};
+use crate::ground::claim::{Claim, Kind, VisitorId};
+use crate::ground::clock::Moment;
+use crate::ground::error::{Error, Reason, Result};
+use crate::ground::events;
+use crate::ground::loss::{LossCause, printable};
+use crate::ground::notify::{Parker, Signals};
+use crate::ground::sync::Mutex;
 use crate::store::{
     Attempt, Doubt, Flight, HealthWarning, Hearing, Holding, Purpose, Refusal, Release, Renewal,
     Store, Subscription, Transfer,
 };
-use crate::stores::slots::SlotMaker;
-use crate::sync::Mutex;
-use crate::trace;
+use crate::stores::permits::SlotMaker;
+use crate::stores::quorum::quarantine::{Abstention, Identity, Voter};
 
-use cluster::Cluster;
-use flight::Alone;
-use home::Home;
 pub(crate) use keys::flaw;
-use node::Node;
-use replicas::Replicas;
-use replication::Acknowledged;
-pub(crate) use replication::Replication;
-use route::Route;
+use node::Alone;
 use scripts::{Script, Scripts};
-use sentinel::Sentinels;
-pub(crate) use tls::Trust;
-use wire::{Address, EXHAUSTED, Fault, STRANGER, Wire, brief};
+use server::Node;
+use topology::Home;
+use topology::cluster::Cluster;
+use topology::connector::Route;
+use topology::replicas::Replicas;
+use topology::sentinel::Sentinels;
+use transport::connection::{Address, EXHAUSTED, Fault, STRANGER, Wire, brief};
+pub(crate) use transport::tls::Trust;
+use wait_replicas::Acknowledged;
+pub(crate) use wait_replicas::Replication;
 
 /// How many holds one call of the renewal script renews, so that it keeps the server for less than a millisecond.
 const RENEWED_AT_ONCE: usize = 100;
@@ -238,7 +230,7 @@ impl Redis {
         self.home.with(key, until, |node, wire| {
             // On the connection that the request takes, for another one may lead to another server.
             let voting = match copies.voter {
-                Some(voter) => Some(flight::vote_on(wire, voter, until)?),
+                Some(voter) => Some(node::vote_on(wire, voter, until)?),
                 None => None,
             };
             let sent = Moment::now();
@@ -603,7 +595,7 @@ impl Redis {
                 leftover: self.late_copy_of(claim),
             }),
             (_, Some(1), Some(error)) => {
-                trace::waiters_not_told(&claim.name, &text_of(error));
+                events::waiters_not_told(&claim.name, &text_of(error));
                 Ok(Release::done())
             }
             (_, Some(0), Some(holder)) => Ok(Release::NotHeld(cause_of(holder))),
@@ -740,10 +732,10 @@ impl Redis {
                 wire.answer(chunk.number, until)
             };
             if let Err(Fault::Server(text)) = &reply {
-                if pool::lacks_evalsha(text) {
+                if transport::pool::lacks_evalsha(text) {
                     node.pool.note_evalsha_is_off();
                 }
-                if pool::lacks_script(text) {
+                if transport::pool::lacks_script(text) {
                     if !by_text {
                         // The replies to the chunks behind this one say the same, and have to be read first.
                         for _ in chunks.iter().skip(index + 1) {
@@ -867,7 +859,7 @@ impl Redis {
                 match wire.answer(chunk.number, until) {
                     Ok(reply) => chunk.read(&reply, &mut outcome),
                     Err(Fault::Server(text)) => {
-                        if pool::lacks_script(&text) && !by_text {
+                        if transport::pool::lacks_script(&text) && !by_text {
                             left.push(index);
                         }
                         outcome.push(Renewal::Unknown(plain(&text)));
@@ -1450,13 +1442,13 @@ impl Store for Redis {
         node.pool.serve_a_quorum();
         let vote = match purpose {
             Purpose::Renewal => node.take_renewing(until).and_then(|mut wire| {
-                let vote = flight::vote_of(&mut wire, voter, until)?;
+                let vote = node::vote_of(&mut wire, voter, until)?;
                 node.put_renewing(wire);
                 Ok(vote)
             }),
             Purpose::Request(_) | Purpose::Vote(_) => node
                 .pool
-                .with(until, |wire| flight::vote_of(wire, voter, until)),
+                .with(until, |wire| node::vote_of(wire, voter, until)),
         };
         vote.map(|vote| vote.map(drop))
             .map_err(|fault| self.error(&"".into(), fault))

@@ -1,183 +1,654 @@
-//! One node: the connections for requests, the one for renewals, and the one that listens.
+//! Requests of a quorum: sent now, answered later, so that all nodes work at the same time.
+//!
+//! An answer that nobody waits for any more is read by whoever uses the connection next; until then only requests of
+//! the same hold may go behind it, which keeps them in order. What turns out to need more than one request (a script
+//! that the server does not know, a clock that was off) is done the blocking way.
 
+use std::ops::Deref;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::Chunk;
-use super::pool::{Pool, on_wire};
-use super::route::{Route, share};
-use super::scripts::Script;
-use super::subscriber::{Shards, Subscriber};
-use super::wire::{Fault, Wire};
-use crate::signals::Signals;
-use crate::stores::slots::Slots;
-use crate::sync::Mutex;
-use crate::wait::Backoff;
+use redis::Value;
 
-pub(super) struct Node {
-    pub(super) pool: Pool,
-    /// The renewal thread's own connection; renewals never queue up behind other requests.
-    renewals: Mutex<Option<Wire>>,
-    /// For which generation of servers it was made, or was tried to make, before it was needed; one more.
-    got_ready: AtomicU64,
-    /// Whether it is being made just now.
-    is_getting_ready: AtomicBool,
-    pub(super) subscriber: Subscriber,
-    signals: Arc<Signals>,
+use crate::ground::claim::{Claim, Kind, VisitorId};
+use crate::ground::clock::Moment;
+use crate::ground::error::{Error, Result};
+use crate::store::{Aloft, Attempt, Doubt, Flight, Holding, Release, Renewal, SETTLED, Store};
+use crate::stores::quorum::quarantine::{Abstention, Identity, Voter};
+use crate::stores::redis::scripts::Script;
+use crate::stores::redis::server::Node;
+use crate::stores::redis::transport::connection::{Fault, Wire};
+use crate::stores::redis::transport::pool::{Boarded, lacks_eval, lacks_script};
+use crate::stores::redis::wait_replicas::{Acknowledged, Replication};
+use crate::stores::redis::{
+    Chunk, Copies, Heard, Redis, came_too_late, chunks_of, discount, hear, history_of, integer_at,
+    is_another_history, keys, reason_of,
+};
+
+/// A late answer may come this much after the request has expired, because our idea of the server's clock may be off.
+const LATENESS: Duration = Duration::from_millis(20);
+
+/// A store on one node, whose requests need nothing behind them.
+#[derive(Clone, Copy)]
+pub(super) struct Alone<'a> {
+    pub(super) redis: &'a Redis,
+    pub(super) node: &'a Node,
 }
 
-impl Node {
-    pub(super) fn new(
-        route: &Arc<dyn Route>,
-        slots: Slots,
-        command_timeout: Duration,
-        signals: &Arc<Signals>,
-    ) -> Node {
-        Node::with_shards(route, slots, command_timeout, signals, None)
+impl Deref for Alone<'_> {
+    type Target = Redis;
+
+    fn deref(&self) -> &Redis {
+        self.redis
+    }
+}
+
+/// What is asked about one key.
+struct Request<'r> {
+    script: &'r Script,
+    key: &'r str,
+    visitor: &'r VisitorId,
+    args: &'r [&'r [u8]],
+    /// Whether the server time after which it is refused is its last argument, and its answer tells the time.
+    expires: bool,
+    /// Which server was found to have a vote, which is true of this connection alone; its history is the argument
+    /// behind the last.
+    voting: Option<Arc<Identity>>,
+    /// How many replicas have to have what it did.
+    replication: Option<Replication>,
+}
+
+/// One request under way on a connection of the pool.
+struct Flying<'a, F> {
+    alone: Alone<'a>,
+    /// `None` once it has landed.
+    boarded: Option<Boarded>,
+    visitor: VisitorId,
+    copies: Copies<'a>,
+    /// The number of the request, which its answer repeats.
+    number: i64,
+    tells_time: bool,
+    by_text: bool,
+    until: Instant,
+    finish: Option<F>,
+}
+
+impl<T, F: FnOnce(Result<Value, Fault>, &Copies<'_>) -> T> Aloft<T> for Flying<'_, F> {
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        let wire = &self.boarded.as_ref()?.wire;
+        (!wire.has_buffered()).then(|| wire.fd())
     }
 
-    /// A node whose unlock messages may be sharded.
-    pub(super) fn with_shards(
-        route: &Arc<dyn Route>,
-        slots: Slots,
-        command_timeout: Duration,
-        signals: &Arc<Signals>,
-        shards: Option<Shards>,
-    ) -> Node {
-        let (route, signals) = (Arc::clone(route), Arc::clone(signals));
-        Node {
-            pool: Pool::new(Arc::clone(&route), slots, shards.is_some()),
-            renewals: Mutex::default(),
-            got_ready: AtomicU64::new(0),
-            is_getting_ready: AtomicBool::new(false),
-            subscriber: Subscriber::new(route, command_timeout, Arc::clone(&signals), shards),
-            signals,
-        }
+    fn not_after(&self) -> i64 {
+        Flying::not_after(self)
     }
 
-    /// Takes the connection for renewals out of its place, if there is one that is still good.
-    fn kept_renewing(&self, until: Instant) -> Option<Wire> {
-        let generation = self.pool.route().generation();
-        let wire = self.renewals.lock().take();
-        let mut wire = wire.filter(|wire| {
-            wire.generation == generation && !wire.has_unread() && !wire.is_stale()
-        })?;
-        wire.has_settled(share(until, 2)).then_some(wire)
+    fn land(mut self: Box<Self>, until: Instant) -> Option<T> {
+        let Boarded {
+            mut wire,
+            slot,
+            owed,
+            ..
+        } = self.boarded.take()?;
+        let mut reply = Ok(Value::Nil);
+        for _ in 0..owed {
+            reply = wire.receive(until);
+            if let Err(Fault::NoReply { .. }) = reply {
+                break;
+            }
+        }
+        if !matches!(reply, Err(Fault::NoReply { .. })) {
+            reply = wire.answer(self.number, until);
+        }
+        if let (Some(wanted), Ok(_) | Err(Fault::Server(_))) = (self.copies.replication, &reply) {
+            self.copies.acknowledged = Acknowledged::of(wire.receive(until), wanted);
+            // The answer of the script stands, but the one behind it may still come.
+            wire.is_spent |= self.copies.acknowledged == Acknowledged::NoAnswer;
+        }
+        if let (Ok(reply), Some(sent), true) = (&reply, self.copies.first_sent, self.tells_time) {
+            wire.note_time_in(reply, self.copies.not_after, sent);
+            if is_another_history(reply) {
+                wire.forget_identity();
+            }
+        }
+        match &reply {
+            Err(Fault::Server(text)) if lacks_script(text) => wire.has_forgotten_scripts(),
+            // Who may not send scripts may call those that others have.
+            Err(Fault::Server(text)) if self.by_text && lacks_eval(text) => {
+                reply = Err(Fault::Server("NOSCRIPT".to_owned()));
+            }
+            _ => {}
+        }
+        if !wire.is_spent {
+            self.alone.node.pool.give_back(wire, &reply);
+        }
+        // What follows may need a connection again.
+        drop(slot);
+        let finish = self.finish.take()?;
+        Some(finish(reply, &self.copies))
     }
+}
 
-    /// Makes the connection for renewals at the first hold: at the first renewal there may be no descriptor left for it,
-    /// or nobody who says where the server is. If it fails, renewals use another one. The text of `script` goes along, so
-    /// that the first renewal at a distant server costs one round trip.
-    pub(super) fn get_ready_to_renew(&self, script: &Script, until: Instant) {
-        let generation = self.pool.route().generation().wrapping_add(1);
-        if self.got_ready.load(Ordering::Relaxed) == generation
-            || self.got_ready.swap(generation, Ordering::Relaxed) == generation
-            || self.has_renewing()
-        {
-            return;
-        }
-        self.is_getting_ready.store(true, Ordering::Release);
-        if let Ok(mut wire) = self.pool.route().connect(until)
-            && Chunk::makes_known(script, &mut wire, until)
-            && self.pool.keeps()
-        {
-            self.renewals.lock().get_or_insert(wire);
-        }
-        self.is_getting_ready.store(false, Ordering::Release);
-    }
-
-    /// Takes the connection for renewals out, connecting first if need be. Where that fails it is one of those for
-    /// requests.
-    pub(super) fn take_renewing(&self, until: Instant) -> Result<Wire, Fault> {
-        if let Some(wire) = self.kept_renewing(until) {
-            return Ok(wire);
-        }
-        // To begin with another one would not be quicker.
-        if self.is_getting_ready.load(Ordering::Acquire)
-            && let Some(mut lent) = self.pool.lend()
-        {
-            lent.is_lent = true;
-            return Ok(lent);
-        }
-        let is_replaceable = self.pool.has_idle();
-        let connecting = if is_replaceable {
-            share(until, 2)
+impl<F> Flying<'_, F> {
+    fn not_after(&self) -> i64 {
+        if self.tells_time {
+            self.copies.not_after
         } else {
-            until
-        };
-        self.pool.route().connect(connecting).or_else(|fault| {
-            let mut lent = self.pool.lend().ok_or(fault)?;
-            lent.is_lent = true;
-            Ok(lent)
-        })
-    }
-
-    /// Whether the connection for renewals is there, and the server behind it is known.
-    pub(super) fn is_ready_to_renew(&self) -> bool {
-        let generation = self.pool.route().generation();
-        let wire = self.renewals.lock();
-        wire.as_ref().is_some_and(|wire| {
-            wire.generation == generation && wire.is_identified() && !wire.is_stale()
-        })
-    }
-
-    /// Puts the connection for renewals back, unless it is spent.
-    pub(super) fn put_renewing(&self, mut wire: Wire) {
-        if std::mem::take(&mut wire.is_lent) {
-            return self.pool.keep(wire);
+            SETTLED
         }
-        *self.renewals.lock() = Some(wire).filter(|wire| !wire.is_spent);
+    }
+}
+
+impl<F> Drop for Flying<'_, F> {
+    fn drop(&mut self) {
+        if let Some(Boarded { wire, owed, .. }) = self.boarded.take() {
+            let pool = &self.alone.node.pool;
+            let owed = owed + 1 + u32::from(self.copies.replication.is_some());
+            let until = self.until + LATENESS;
+            pool.leave(wire, owed, self.visitor.clone(), self.not_after(), until);
+        }
+    }
+}
+
+/// The renewals of one node under way, on the connection that it has for them.
+struct Renewing<'a> {
+    alone: Alone<'a>,
+    wire: Option<Wire>,
+    claims: &'a [Claim],
+    chunks: Vec<Chunk<'a>>,
+    sent: Moment,
+}
+
+impl Aloft<Vec<Renewal>> for Renewing<'_> {
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        let wire = self.wire.as_ref()?;
+        (!wire.has_buffered()).then(|| wire.fd())
     }
 
-    /// Whether there is a connection for renewals, good or not.
-    pub(super) fn has_renewing(&self) -> bool {
-        self.renewals.lock().is_some()
+    fn land(mut self: Box<Self>, until: Instant) -> Option<Vec<Renewal>> {
+        let mut wire = self.wire.take()?;
+        let mut outcomes = Vec::with_capacity(self.claims.len());
+        let redis = self.alone;
+        let read = match redis.replication {
+            Some(wanted) => self.read_replicated(&mut wire, wanted, until, &mut outcomes),
+            None => redis.read_renewals(
+                redis.node,
+                &mut wire,
+                &self.chunks,
+                self.sent,
+                false,
+                until,
+                &mut outcomes,
+            ),
+        };
+        match read {
+            Ok(()) if !wire.is_spent => redis.node.put_renewing(wire),
+            Ok(()) => {}
+            Err(fault) => {
+                let reason = reason_of(fault).into_words();
+                if redis.replication.is_some() {
+                    discount(&mut outcomes, &reason);
+                }
+                outcomes.resize(self.claims.len(), Renewal::Unknown(reason));
+            }
+        }
+        Some(outcomes)
     }
+}
 
-    /// The node's name in messages.
-    pub(super) fn name(&self) -> Arc<str> {
-        self.pool.route().node()
-    }
-
-    /// Runs `talk` on a connection of the pool. Where another server may take over, what was not executed is tried
-    /// again until then.
-    pub(super) fn with<T>(
+impl Renewing<'_> {
+    /// Reads the answers to all batches, and the one that says how many replicas have them.
+    fn read_replicated(
         &self,
+        wire: &mut Wire,
+        wanted: Replication,
         until: Instant,
-        mut talk: impl FnMut(&mut Wire) -> Result<T, Fault>,
-    ) -> Result<T, Fault> {
-        let mut backoff: Option<Backoff> = None;
-        loop {
-            match self.pool.with(until, &mut talk) {
-                Err(fault)
-                    if self.pool.route().may_move()
-                        && fault.is_passing()
-                        && backoff.get_or_insert_default().pause(until, &self.signals) => {}
-                outcome => return outcome,
+        outcomes: &mut Vec<Renewal>,
+    ) -> Result<(), Fault> {
+        let mut late = Vec::new();
+        for chunk in &self.chunks {
+            match wire.answer(chunk.number, until) {
+                Ok(reply) => {
+                    if came_too_late(&reply) {
+                        late.push((outcomes.len(), chunk.claims));
+                    }
+                    if let Some(now) = integer_at(&reply, 0) {
+                        wire.note_time(now, self.sent);
+                    }
+                    chunk.read(&reply, outcomes);
+                }
+                Err(Fault::Server(text)) if !text.starts_with("READONLY") => {
+                    if lacks_script(&text) {
+                        // It goes with its text the next time.
+                        wire.has_forgotten_scripts();
+                    }
+                    outcomes.extend(chunk.claims.iter().map(|_| Renewal::Unknown(text.clone())));
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+        let acknowledged = Acknowledged::of(wire.receive(until), wanted);
+        wire.is_spent |= acknowledged == Acknowledged::NoAnswer;
+        if let Some(flaw) = acknowledged.flaw(wanted) {
+            discount(outcomes, &flaw);
+        }
+        if !late.is_empty() && !wire.is_spent {
+            let by_text = self.alone.node.pool.uses_text();
+            self.alone
+                .renew_late(wire, &late, by_text, until, outcomes)?;
+            self.alone.count_replicas(wire, until, outcomes);
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Alone<'a> {
+    fn launch<T: 'a>(
+        self,
+        mut boarded: Boarded,
+        request: &Request<'_>,
+        until: Instant,
+        finish: impl FnOnce(Result<Value, Fault>, &Copies<'_>) -> T + 'a,
+    ) -> Flight<'a, T> {
+        let mut copies = Copies::replicated(request.replication);
+        let mut number = 0;
+        let mut by_text = false;
+        let sent = (|| {
+            let mut is_second = false;
+            loop {
+                let sent = Moment::now();
+                let expiry = boarded.wire.expiry(until, sent);
+                let text = expiry.to_string();
+                let args = match history_of(&request.voting) {
+                    Some(history) => &[request.args, &[text.as_bytes(), history]].concat(),
+                    None if request.expires => &[request.args, &[text.as_bytes()]].concat(),
+                    None => request.args,
+                };
+                copies.first_sent = Some(sent);
+                copies.not_after = expiry;
+                // Nobody may be there any more to send it again if the server does not know it.
+                by_text = self.node.pool.uses_text() || !boarded.wire.knows(request.script);
+                number = boarded.wire.number();
+                let mut packed = request.script.pack(by_text, &[request.key], args, number);
+                if let Some(wanted) = request.replication {
+                    packed.extend(wanted.question(until));
+                }
+                boarded.wire.teach(request.script);
+                match boarded.wire.send(&packed, until) {
+                    // The server had closed a connection that lay idle. Nothing was sent.
+                    Err(Fault::NotSent(_))
+                        if boarded.owed == 0 && request.voting.is_none() && !is_second =>
+                    {
+                        is_second = true;
+                        boarded.wire = self.node.pool.route().connect(until)?;
+                    }
+                    outcome => return outcome,
+                }
+            }
+        })();
+        match sent {
+            Ok(()) => Flight::Aloft(Box::new(Flying {
+                alone: self,
+                boarded: Some(boarded),
+                visitor: request.visitor.clone(),
+                copies,
+                number,
+                tells_time: request.expires,
+                by_text,
+                until,
+                finish: Some(finish),
+            })),
+            Err(fault) => {
+                let reply = Err(fault);
+                if boarded.owed == 0 {
+                    self.node.pool.give_back(boarded.wire, &reply);
+                }
+                drop(boarded.slot);
+                Flight::Landed(finish(reply, &copies))
             }
         }
     }
 
-    /// Runs `talk` on the connection for renewals. After a fault that leaves its state in doubt it is closed.
-    pub(super) fn renewing(
-        &self,
+    /// A connection that leads to a server which may vote for `voter`; else why it may not.
+    fn board_voting(
+        self,
+        claim: &Claim,
+        voter: &Voter,
         until: Instant,
-        mut talk: impl FnMut(&mut Wire) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
-        // Taken out, not locked, while it is in use.
-        let mut place = Some(self.take_renewing(until)?);
-        let talked = on_wire(&mut place, self.pool.route(), until, &mut talk);
-        if let Some(wire) = place {
-            self.put_renewing(wire);
+    ) -> Result<(Boarded, Arc<Identity>)> {
+        let pool = &self.node.pool;
+        let fault = |fault| self.error(&claim.name, fault);
+        let mut boarded = pool
+            .board(&claim.visitor, Wire::is_identified, until)
+            .map_err(fault)?;
+        while boarded.owed > 0 && !is_known(&mut boarded.wire, voter) {
+            // The answer to the question who it is would come behind these.
+            match boarded.wire.receive(until) {
+                Err(error @ Fault::NoReply { .. }) => return Err(fault(error)),
+                _ => boarded.owed -= 1,
+            }
         }
-        talked
+        match vote_on(&mut boarded.wire, voter, until) {
+            Ok(identity) => Ok((boarded, identity)),
+            Err(error) => {
+                if boarded.owed == 0 && matches!(error, Fault::NoVote(_)) {
+                    pool.give_back(boarded.wire, &Ok(Value::Nil));
+                }
+                Err(fault(error))
+            }
+        }
     }
 
-    pub(super) fn close(&self) {
-        self.pool.route().close();
-        self.subscriber.close();
-        *self.renewals.lock() = None;
-        self.pool.close();
+    pub(super) fn fly_acquire(
+        self,
+        claim: &'a Claim,
+        restored: bool,
+        voter: &'a Voter,
+        until: Instant,
+    ) -> Flight<'a, Result<Attempt>> {
+        let (boarded, identity) = match self.board_voting(claim, voter, until) {
+            Ok(boarded) => boarded,
+            Err(error) => return Flight::Landed(Err(error)),
+        };
+        let counts = if restored {
+            [0, claim.count]
+        } else {
+            [claim.count, claim.count.saturating_add(1)]
+        };
+        let script = &self.redis.scripts.of(claim.kind).acquire;
+        let voting = Some((voter, identity));
+        self.fly_count(boarded, claim, script, counts, voting, until, move |step| {
+            self.acquired(claim, counts, step, until)
+        })
+    }
+
+    /// Sends the request that [`Redis::set_count`] sends.
+    #[allow(clippy::too_many_arguments, reason = "it is one request, spelled out")]
+    fn fly_count<T: 'a>(
+        self,
+        boarded: Boarded,
+        claim: &'a Claim,
+        script: &'a Script,
+        counts: [u32; 2],
+        voting: Option<(&'a Voter, Arc<Identity>)>,
+        until: Instant,
+        finish: impl FnOnce(Result<super::Step, Fault>) -> T + 'a,
+    ) -> Flight<'a, T> {
+        let [known, wanted] = counts;
+        let lease = claim.lease.as_millis().to_string();
+        let (known_text, wanted_text) = (known.to_string(), wanted.to_string());
+        let args = [claim.visitor.as_str(), &lease, &known_text, &wanted_text].map(str::as_bytes);
+        let request = Request {
+            script,
+            key: &claim.name,
+            visitor: &claim.visitor,
+            args: &args,
+            expires: true,
+            voting: voting.as_ref().map(|(_, identity)| Arc::clone(identity)),
+            replication: self.replication,
+        };
+        let voter = voting.as_ref().map(|(voter, _)| *voter);
+        self.launch(boarded, &request, until, move |reply, copies| {
+            let again = || self.set_count(claim, script, counts, voter, until);
+            finish(match reply {
+                Ok(reply) => match hear(&reply, copies.first_sent) {
+                    Ok(Heard::Step(step)) => Ok(self.replicated(step, copies)),
+                    Ok(Heard::TooLate | Heard::Counts(_) | Heard::AnotherHistory) => again(),
+                    Err(fault) => Err(fault),
+                },
+                Err(Fault::Server(text)) if lacks_script(&text) => again(),
+                Err(Fault::NoReply { reason, .. }) => Ok(super::Step::Unknown {
+                    reason,
+                    not_after: copies.not_after,
+                }),
+                Err(fault) => Err(fault),
+            })
+        })
+    }
+
+    pub(super) fn fly_release_level(
+        self,
+        claim: &'a Claim,
+        until: Instant,
+    ) -> Flight<'a, Result<Release>> {
+        let boarded = match self.node.pool.board(&claim.visitor, |_| true, until) {
+            Ok(boarded) => boarded,
+            Err(fault) => return Flight::Landed(Err(self.error(&claim.name, fault))),
+        };
+        let script = &self.redis.scripts.release_level;
+        let (known, wanted) = (claim.count, claim.count.saturating_sub(1).max(1));
+        let counts = [known, wanted];
+        self.fly_count(boarded, claim, script, counts, None, until, move |step| {
+            self.level_of(claim, step)
+        })
+    }
+
+    pub(super) fn fly_release(
+        self,
+        claim: &'a Claim,
+        until: Instant,
+    ) -> Flight<'a, Result<Release>> {
+        let boarded = match self.node.pool.board(&claim.visitor, |_| true, until) {
+            Ok(boarded) => boarded,
+            Err(fault) => return Flight::Landed(Err(self.error(&claim.name, fault))),
+        };
+        let not_after = boarded.not_after;
+        let channel = keys::channel(&claim.name);
+        let request = Request {
+            script: &self.scripts.of(claim.kind).release,
+            key: &claim.name,
+            visitor: &claim.visitor,
+            args: &[claim.visitor.as_str().as_bytes(), channel.as_bytes()],
+            expires: false,
+            voting: None,
+            replication: None,
+        };
+        let channel = Arc::clone(&channel);
+        self.launch(boarded, &request, until, move |reply, _| match reply {
+            Ok(reply) => match self.release_of(claim, &channel, &reply) {
+                // It is not there yet.
+                Ok(Release::NotHeld(_)) if not_after != SETTLED => Ok(Release::Unknown {
+                    doubt: claim.doubt(not_after),
+                    error: Error::Unavailable {
+                        lock: Arc::clone(&claim.name),
+                        node: self.node.name(),
+                        reason: "an earlier request of this hold may still be on its way"
+                            .to_owned(),
+                    },
+                }),
+                release => release.map_err(|fault| self.error(&claim.name, fault)),
+            },
+            Err(Fault::Server(text)) if lacks_script(&text) => self.release(claim, until),
+            Err(Fault::NoReply { reason, .. }) => Ok(Release::Unknown {
+                doubt: claim.doubt(0),
+                error: self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
+            }),
+            Err(fault) => Err(self.error(&claim.name, fault)),
+        })
+    }
+
+    pub(super) fn fly_withdraw(self, mut doubt: Doubt, until: Instant) -> Flight<'a, Result<bool>> {
+        let boarded = match self.node.pool.board(&doubt.visitor, |_| true, until) {
+            Ok(boarded) => boarded,
+            Err(fault) => return Flight::Landed(Err(self.error(&doubt.name, fault))),
+        };
+        // Behind the request in doubt on the same connection it comes after it.
+        let is_behind = boarded.owed > 0;
+        let not_after = boarded.not_after;
+        let channel = keys::channel(&doubt.name);
+        let name = Arc::clone(&doubt.name);
+        let visitor = doubt.visitor.clone();
+        let request = Request {
+            script: &self.scripts.of(doubt.kind).withdraw,
+            key: &name,
+            visitor: &visitor,
+            args: &[visitor.as_str().as_bytes(), channel.as_bytes()],
+            expires: false,
+            voting: None,
+            replication: None,
+        };
+        self.launch(boarded, &request, until, move |reply, _| match reply {
+            Ok(Value::Int(now)) => Ok(is_behind || now > doubt.not_after(0).max(not_after)),
+            Ok(reply) => Err(self.unexpected(&doubt.name, &reply)),
+            Err(Fault::Server(text)) if lacks_script(&text) => self.withdraw(&mut doubt, until),
+            Err(fault) => Err(self.error(&doubt.name, fault)),
+        })
+    }
+
+    pub(super) fn fly_force_release(
+        self,
+        kind: Kind,
+        name: &'a Arc<str>,
+        until: Instant,
+    ) -> Flight<'a, Result<bool>> {
+        // No hold has this visitor, so it goes behind nobody's request.
+        let nobody = Kind::Reentrant.visitor("", 0, 0);
+        let boarded = match self.node.pool.board(&nobody, |_| true, until) {
+            Ok(boarded) => boarded,
+            Err(fault) => return Flight::Landed(Err(self.error(name, fault))),
+        };
+        let channel = keys::channel(name);
+        let request = Request {
+            script: &self.scripts.of(kind).force_release,
+            key: name,
+            visitor: &nobody,
+            args: &[channel.as_bytes()],
+            expires: true,
+            voting: None,
+            replication: None,
+        };
+        self.launch(boarded, &request, until, move |reply, _| match reply {
+            Ok(reply) => match super::integer_at(&reply, 0) {
+                Some(3) => self.force_release(kind, name, until),
+                Some(freed) => Ok(freed == 1),
+                None => Err(self.unexpected(name, &reply)),
+            },
+            Err(Fault::Server(text)) if lacks_script(&text) => {
+                self.force_release(kind, name, until)
+            }
+            Err(Fault::NoReply { reason, .. }) => {
+                Err(self.unknown(name, None, "forced release", reason))
+            }
+            Err(fault) => Err(self.error(name, fault)),
+        })
+    }
+
+    pub(super) fn fly_inspect(
+        self,
+        kind: Kind,
+        name: &'a Arc<str>,
+        visitor: Option<&'a VisitorId>,
+        until: Instant,
+    ) -> Flight<'a, Result<Holding>> {
+        let nobody = Kind::Reentrant.visitor("", 0, 0);
+        let boarded = match self
+            .node
+            .pool
+            .board(visitor.unwrap_or(&nobody), |_| true, until)
+        {
+            Ok(boarded) => boarded,
+            Err(fault) => return Flight::Landed(Err(self.error(name, fault))),
+        };
+        let field = visitor.map_or("", VisitorId::as_str);
+        let request = Request {
+            script: &self.scripts.of(kind).inspect,
+            key: name,
+            visitor: visitor.unwrap_or(&nobody),
+            args: &[field.as_bytes()],
+            expires: false,
+            voting: None,
+            replication: None,
+        };
+        self.launch(boarded, &request, until, move |reply, _| match reply {
+            Ok(reply) => self.holding_of(name, visitor, &reply),
+            Err(Fault::Server(text)) if lacks_script(&text) => {
+                self.inspect(kind, name, visitor, until)
+            }
+            Err(fault) => Err(self.error(name, fault)),
+        })
+    }
+
+    pub(super) fn fly_renew(
+        self,
+        claims: &'a [Claim],
+        voter: &Voter,
+        until: Instant,
+    ) -> Flight<'a, Vec<Renewal>> {
+        let unknown = |reason: String| Flight::Landed(vec![Renewal::Unknown(reason); claims.len()]);
+        let mut wire = match self.node.take_renewing(until) {
+            Ok(wire) => wire,
+            Err(fault) => return unknown(reason_of(fault).into_words()),
+        };
+        match vote_on(&mut wire, voter, until) {
+            Ok(_) => {}
+            Err(Fault::NoVote(abstention)) => {
+                self.node.put_renewing(wire);
+                return unknown(abstention);
+            }
+            Err(fault) => return unknown(reason_of(fault).into_words()),
+        }
+        let sent = Moment::now();
+        let chunks = chunks_of(claims, &mut wire, until, sent);
+        let script = &self.scripts.renew;
+        // What is asked behind the renewals has its answer behind theirs, so none of them may be asked again.
+        let is_unknown = self.replication.is_some() && !wire.knows(script);
+        let by_text = self.node.pool.uses_text() || is_unknown;
+        let mut packed = Vec::new();
+        for chunk in &chunks {
+            chunk.pack(script, by_text, &mut packed);
+        }
+        if let Some(wanted) = self.replication {
+            wire.teach(script);
+            packed.extend(wanted.question(until));
+        }
+        match wire.send(&packed, until) {
+            Ok(()) => Flight::Aloft(Box::new(Renewing {
+                alone: self,
+                wire: Some(wire),
+                claims,
+                chunks,
+                sent,
+            })),
+            Err(fault) => unknown(reason_of(fault).into_words()),
+        }
+    }
+}
+
+/// Asks a server who it is, and whether it may vote.
+pub(super) fn vote_of(
+    wire: &mut Wire,
+    voter: &Voter,
+    until: Instant,
+) -> Result<Result<Arc<Identity>, Abstention>, Fault> {
+    let identity = wire.identify(until)?;
+    match voter.admit(&identity) {
+        Err(Abstention::Outdated) => {
+            wire.forget_identity();
+            let identity = wire.identify(until)?;
+            Ok(voter.admit(&identity).map(|()| identity))
+        }
+        vote => Ok(vote.map(|()| identity)),
+    }
+}
+
+/// Which server it is, if it may vote.
+pub(super) fn vote_on(
+    wire: &mut Wire,
+    voter: &Voter,
+    until: Instant,
+) -> Result<Arc<Identity>, Fault> {
+    vote_of(wire, voter, until)?.map_err(|abstention| Fault::NoVote(abstention.to_string()))
+}
+
+/// Whether the server need not be asked who it is to know whether it may vote.
+fn is_known(wire: &mut Wire, voter: &Voter) -> bool {
+    let admitted = wire.identity().map(|identity| voter.admit(identity));
+    match admitted {
+        Some(Err(Abstention::Outdated)) => {
+            wire.forget_identity();
+            false
+        }
+        admitted => admitted.is_some(),
     }
 }

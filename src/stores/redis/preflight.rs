@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use redis::Value;
 
-use super::node::Node;
-use super::scripts::Script;
-use super::wire::{Fault, Wire};
-use super::{Redis, keys, missing_in, reason_of, text_of};
-use crate::error::Result;
+use crate::ground::error::Result;
 use crate::store::HealthWarning;
+use crate::stores::redis::scripts::Script;
+use crate::stores::redis::server::Node;
+use crate::stores::redis::transport::connection::{Fault, Wire};
+use crate::stores::redis::{Redis, keys, missing_in, reason_of, text_of};
 
 /// Of the servers before this, some have no TIME in scripts that write.
 const OLDEST_MAJOR: u32 = 5;

@@ -11,18 +11,17 @@ use std::time::{Duration, Instant};
 use redis::Value;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::cluster::{Cluster, Member, Redirection};
-use super::replication::{Acknowledged, Replication};
-use super::route::share;
-use super::scripts::Script;
-use super::wire::{Fault, Wire, asking};
-use super::{
-    Chunk, RENEWED_AT_ONCE, came_too_late, integer_at, keys, may_be_for_one_key, plain, pool,
-    reason_of,
-};
-use crate::claim::Claim;
-use crate::clock::Moment;
+use crate::ground::claim::Claim;
+use crate::ground::clock::Moment;
 use crate::store::Renewal;
+use crate::stores::redis::scripts::Script;
+use crate::stores::redis::topology::cluster::{Cluster, Member, Redirection};
+use crate::stores::redis::topology::connector::share;
+use crate::stores::redis::transport::connection::{Fault, Wire, asking};
+use crate::stores::redis::wait_replicas::{Acknowledged, Replication};
+use crate::stores::redis::{
+    Chunk, RENEWED_AT_ONCE, came_too_late, integer_at, keys, may_be_for_one_key, plain, reason_of,
+};
 
 /// What was redirected, or has to be sent with the text of the script, is sent again at most this often.
 const ROUNDS: u32 = 6;
@@ -360,7 +359,7 @@ impl Call<'_> {
                     Fault::Server(text) => text,
                     fault => reason_of(fault).into_words(),
                 };
-                let is_off = pool::lacks_evalsha(&text);
+                let is_off = crate::stores::redis::transport::pool::lacks_evalsha(&text);
                 if is_off {
                     member.node.pool.note_evalsha_is_off();
                 }

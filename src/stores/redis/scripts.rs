@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use redis::Cmd;
 
-use crate::claim::Kind;
+use crate::ground::claim::Kind;
 
 /// One script, with its hash.
 pub(super) struct Script {

@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use super::keys;
-use super::route::{Hook, Route};
-use super::wire::{Fault, Wire, Writer};
-use crate::signals::Signals;
-use crate::sync::{Condvar, Mutex};
-use crate::trace;
-use crate::wait::Backoff;
+use crate::ground::backoff::Backoff;
+use crate::ground::events;
+use crate::ground::notify::Signals;
+use crate::ground::sync::{Condvar, Mutex};
+use crate::stores::redis::keys;
+use crate::stores::redis::topology::connector::{Hook, Route};
+use crate::stores::redis::transport::connection::{Fault, Wire, Writer};
 
 /// A connection this long without a word is asked whether it lives.
 const PING_AFTER: Duration = Duration::from_secs(5);
@@ -51,7 +51,7 @@ impl Ear {
         match thread::Builder::new().name(name.to_owned()).spawn(run) {
             Ok(handle) => *thread = Some(handle),
             // Waiters then look for themselves, once a second.
-            Err(error) => trace::subscriber_cannot_start(&error),
+            Err(error) => events::subscriber_cannot_start(&error),
         }
     }
 
@@ -269,10 +269,10 @@ impl Shared {
                 Ok(mut wire) => {
                     backoff = Backoff::default();
                     let reason = self.listen(&mut wire);
-                    trace::subscriber_disconnected(&self.route.node(), &reason);
+                    events::subscriber_disconnected(&self.route.node(), &reason);
                 }
                 Err(reason) => {
-                    trace::subscriber_cannot_connect(&self.route.node(), &reason);
+                    events::subscriber_cannot_connect(&self.route.node(), &reason);
                     let state = self.state.lock();
                     if !state.is_closed {
                         let again_at = Instant::now() + backoff.next();
@@ -367,7 +367,7 @@ impl Shared {
                 }) if part < until => {}
                 // A user without the right to a channel still hears the others, and looks for itself meanwhile.
                 Err(Fault::Server(text)) => {
-                    trace::subscriber_refused(&self.route.node(), &text);
+                    events::subscriber_refused(&self.route.node(), &text);
                     self.refused(&text);
                     pinged = false;
                     until = Instant::now() + PING_AFTER;

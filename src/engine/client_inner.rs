@@ -1,0 +1,172 @@
+//! What a client, its locks and its guards share.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::engine::hold::{Hold, Lease};
+use crate::engine::owner::ThreadToken;
+use crate::engine::wait_queue::Lines;
+use crate::engine::watchdog::{OnLost, Watchdog, join};
+use crate::ground::claim::Kind;
+use crate::ground::error::{Error, Result};
+use crate::store::{HealthWarning, Store};
+#[cfg(feature = "mysql")]
+use crate::stores::mysql::MySql;
+
+/// The end of a client may take this much longer than one command.
+const GRACE: Duration = Duration::from_millis(250);
+
+/// One client. It ends with the last of its handles.
+pub(crate) struct Core {
+    /// The client's uuid, as it stands in visitor ids.
+    pub(crate) id: Arc<str>,
+    /// The client's number in this process.
+    pub(crate) number: u64,
+    pub(crate) store: Arc<dyn Store>,
+    /// The same store, if it is a database: transactions and row locks are nothing the others have.
+    #[cfg(feature = "mysql")]
+    pub(crate) database: Option<Arc<MySql>>,
+    pub(crate) watchdog: Watchdog,
+    pub(crate) times: Times,
+    /// The threads that wait, by name of lock.
+    pub(crate) lines: Arc<Lines<Offer, Arc<Hold>>>,
+    pub(crate) key_prefix: String,
+    pid: u32,
+    holds: AtomicU64,
+    is_shut_down: AtomicBool,
+}
+
+/// The times that a client is set to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub(crate) watchdog_timeout: Duration,
+    pub(crate) command_timeout: Duration,
+    pub(crate) outage_timeout: Duration,
+}
+
+impl Times {
+    /// How long one request may take, so that the call is back within `command_timeout`.
+    pub(crate) fn request(&self) -> Duration {
+        let margin = (self.command_timeout / 16).max(LEAST_MARGIN);
+        self.command_timeout - margin.min(self.command_timeout / 4)
+    }
+}
+
+/// What a socket time-out, a thread that wakes and the clearing up after a request take on a busy machine.
+const LEAST_MARGIN: Duration = Duration::from_millis(50);
+
+/// What a waiting thread offers to be handed a hold by.
+#[derive(Debug)]
+pub(crate) struct Offer {
+    pub(crate) kind: Kind,
+    pub(crate) thread: u64,
+    /// Lives as long as the thread.
+    pub(crate) life: Weak<()>,
+    pub(crate) lease: Lease,
+}
+
+impl Core {
+    pub(crate) fn new(
+        id: Arc<str>,
+        store: Arc<dyn Store>,
+        times: Times,
+        key_prefix: String,
+        on_lost: Option<OnLost>,
+    ) -> Core {
+        static CLIENTS: AtomicU64 = AtomicU64::new(0);
+        let lines = Arc::<Lines<_, _>>::default();
+        let watchdog = Watchdog::new(
+            Arc::clone(&store),
+            Arc::clone(&lines),
+            times.command_timeout,
+            on_lost,
+        );
+        #[cfg(feature = "test-util")]
+        {
+            watchdog.follow(store.timeline());
+            store.timeline().attach(store.signals());
+        }
+        Core {
+            id,
+            number: CLIENTS.fetch_add(1, Ordering::Relaxed),
+            watchdog,
+            store,
+            #[cfg(feature = "mysql")]
+            database: None,
+            times,
+            lines,
+            key_prefix,
+            pid: std::process::id(),
+            holds: AtomicU64::new(0),
+            is_shut_down: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn next_hold(&self) -> u64 {
+        self.holds.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// When a request that starts now has to be over.
+    pub(crate) fn until(&self) -> Instant {
+        Instant::now() + self.times.request()
+    }
+
+    /// The calling thread.
+    pub(crate) fn thread(&self, lock: &Arc<str>) -> Result<Arc<ThreadToken>> {
+        ThreadToken::current(self.pid).ok_or_else(|| Error::Unsupported {
+            lock: Arc::clone(lock),
+            reason: "the thread is ending and its thread-local values are gone, so no hold can be known to be its own; \
+                     lock and unlock before that, or keep a guard"
+                .to_owned(),
+        })
+    }
+
+    /// The thread of this process with this number.
+    pub(crate) fn thread_of(&self, number: u64) -> Option<Arc<ThreadToken>> {
+        ThreadToken::find(self.pid, number)
+    }
+
+    /// The process that this client belongs to.
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    pub(crate) fn is_forked(&self) -> bool {
+        std::process::id() != self.pid
+    }
+
+    /// Looks at the server, on connections that are this process's own.
+    pub(crate) fn check(&self) -> Result<Vec<HealthWarning>> {
+        if self.is_forked() {
+            return Err(Error::Forked {
+                lock: "(client)".into(),
+            });
+        }
+        self.store.check(self.until())
+    }
+
+    pub(crate) fn shut_down(&self) {
+        if self.is_forked() || self.is_shut_down.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let until = self.until();
+        let at_last = until + GRACE;
+        self.store.signals().close();
+        self.watchdog.stop(until, at_last);
+        let store = Arc::clone(&self.store);
+        // It waits for threads that may look a name up, which nothing can end.
+        let named = thread::Builder::new().name("redlatch-close".to_owned());
+        match named.spawn(move || store.close()) {
+            Ok(closing) => join(closing, at_last),
+            Err(_) => self.store.close(),
+        }
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.shut_down();
+    }
+}

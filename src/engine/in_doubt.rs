@@ -1,0 +1,205 @@
+//! Releases in the background: what requests without an answer may have left is freed as soon as the store can be told.
+//!
+//! Each place that keeps locks has a thread of its own for it, while there is something to do, so that a silent one
+//! delays neither a renewal nor what is to be released elsewhere. What is due at one place goes in one call.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::ground::backoff::{Backoff, Waiting};
+use crate::ground::clock::Moment;
+use crate::ground::events;
+use crate::ground::sync::{Condvar, Mutex};
+use crate::store::{Doubt, Store};
+
+/// How many are released in one call.
+const RELEASED_AT_ONCE: usize = 500;
+
+pub(crate) struct Clearing {
+    store: Arc<dyn Store>,
+    command_timeout: Duration,
+    state: Mutex<State>,
+    /// Something is due earlier, or it is all over.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// By the place that keeps the locks.
+    desks: HashMap<Arc<str>, Desk>,
+    threads: Vec<JoinHandle<()>>,
+    is_closed: bool,
+}
+
+/// What is to be released at one place.
+#[derive(Default)]
+struct Desk {
+    open: Vec<Open>,
+    /// Whether a thread looks after it.
+    is_staffed: bool,
+    /// After a call without an answer: nothing is asked before this.
+    rests_until: Option<Instant>,
+    backoff: Backoff,
+}
+
+/// A doubt, and when it is worth asking about.
+struct Open {
+    doubt: Doubt,
+    due: Instant,
+    backoff: Backoff,
+}
+
+impl Clearing {
+    pub(crate) fn new(store: Arc<dyn Store>, command_timeout: Duration) -> Clearing {
+        Clearing {
+            store,
+            command_timeout,
+            state: Mutex::default(),
+            changed: Condvar::default(),
+        }
+    }
+
+    /// Releases in the background what `doubt` is about, now and as long as it may stand. Returns false if there is no
+    /// thread for it yet, so that [`Clearing::staff`] is to be called again.
+    pub(crate) fn settle(self: &Arc<Self>, doubt: Doubt) -> bool {
+        let open = Open {
+            doubt,
+            due: Instant::now(),
+            backoff: Backoff::default(),
+        };
+        let mut state = self.state.lock();
+        if state.is_closed {
+            return true;
+        }
+        let is_resting = self.file(&mut state, open);
+        let is_staffed = self.staff_all(&mut state);
+        drop(state);
+        if !is_resting {
+            self.changed.notify_all();
+        }
+        is_staffed
+    }
+
+    /// Returns whether nothing is asked there at present.
+    fn file(&self, state: &mut State, open: Open) -> bool {
+        let keeper = self.store.keeper(&open.doubt.name);
+        let desk = state.desks.entry(keeper).or_default();
+        desk.open.push(open);
+        desk.rests_until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Starts the threads that are missing. Returns whether none is any more.
+    pub(crate) fn staff(self: &Arc<Self>) -> bool {
+        self.staff_all(&mut self.state.lock())
+    }
+
+    fn staff_all(self: &Arc<Self>, state: &mut State) -> bool {
+        let State {
+            desks,
+            threads,
+            is_closed,
+        } = state;
+        if *is_closed {
+            return true;
+        }
+        threads.retain(|thread| !thread.is_finished());
+        for (keeper, desk) in desks.iter_mut().filter(|(_, desk)| !desk.is_staffed) {
+            let (clearing, keeper) = (Arc::clone(self), Arc::clone(keeper));
+            let named = thread::Builder::new().name("redlatch-release".to_owned());
+            match named.spawn(move || {
+                let _waiting = Waiting::begin(None);
+                clearing.run(&keeper);
+            }) {
+                Ok(thread) => {
+                    desk.is_staffed = true;
+                    threads.push(thread);
+                }
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    /// Has the threads end after the call they are in, and returns them.
+    pub(crate) fn close(&self) -> Vec<JoinHandle<()>> {
+        let mut state = self.state.lock();
+        state.is_closed = true;
+        state.desks.clear();
+        self.changed.notify_all();
+        std::mem::take(&mut state.threads)
+    }
+
+    fn run(self: Arc<Self>, keeper: &Arc<str>) {
+        while let Some(mut batch) = self.next(keeper) {
+            let until = Instant::now() + self.command_timeout;
+            let mut doubts: Vec<&mut Doubt> = batch.iter_mut().map(|it| &mut it.doubt).collect();
+            let outcomes = self.store.withdraw_all(&mut doubts, until);
+            let mut outcomes = outcomes.into_iter();
+            let (mut is_silent, mut has_answered) = (false, false);
+            let mut state = self.state.lock();
+            if state.is_closed {
+                return;
+            }
+            for mut open in batch {
+                match outcomes.next() {
+                    Some(Ok(true)) => {
+                        has_answered = true;
+                        continue;
+                    }
+                    Some(Ok(false)) => {
+                        has_answered = true;
+                        open.due = Instant::now() + open.backoff.next();
+                    }
+                    Some(Err(error)) => {
+                        events::not_settled(&open.doubt.name, &error);
+                        is_silent |= error.may_pass();
+                        open.due = Instant::now() + open.backoff.next();
+                    }
+                    // It was not asked for, because one before it had no answer or there was no time left.
+                    None => open.due = Instant::now(),
+                }
+                self.file(&mut state, open);
+            }
+            if let Some(desk) = state.desks.get_mut(keeper) {
+                if is_silent {
+                    desk.rests_until = Some(Instant::now() + desk.backoff.next());
+                } else if has_answered {
+                    desk.backoff = Backoff::default();
+                }
+            }
+            // Some may belong elsewhere by now.
+            if !self.staff_all(&mut state) {
+                let elsewhere = state.desks.extract_if(|_, desk| !desk.is_staffed);
+                let homeless: Vec<Open> = elsewhere.flat_map(|(_, desk)| desk.open).collect();
+                if let Some(desk) = state.desks.get_mut(keeper) {
+                    desk.open.extend(homeless);
+                }
+            }
+            drop(state);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits for what is due at this place next; `None` if there is nothing left to do.
+    fn next(&self, keeper: &Arc<str>) -> Option<Vec<Open>> {
+        let mut state = self.state.lock();
+        loop {
+            let desk = state.desks.get_mut(keeper)?;
+            let (moment, now) = (Moment::now(), Instant::now());
+            desk.open.retain(|it| moment < it.doubt.ends);
+            let rests_until = desk.rests_until.filter(|until| now < *until);
+            let due = |it: &Open| rests_until.unwrap_or(it.due).max(it.due);
+            let Some(next) = desk.open.iter().map(due).min() else {
+                state.desks.remove(keeper);
+                return None;
+            };
+            if next <= now {
+                let batch = desk.open.extract_if(.., |it| it.due <= now);
+                return Some(batch.take(RELEASED_AT_ONCE).collect());
+            }
+            state = self.changed.wait(state, Some(next));
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! The rules of holding and waiting, over any store.
+
+pub(crate) mod client_inner;
+pub(crate) mod hold;
+mod in_doubt;
+pub(crate) mod loss_notice;
+pub(crate) mod owner;
+pub(crate) mod raw_lock;
+mod timer;
+pub(crate) mod wait_loop;
+pub(crate) mod wait_queue;
+pub(crate) mod watchdog;

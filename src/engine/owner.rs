@@ -1,0 +1,343 @@
+//! The threads of this process: their numbers, and what each of them holds.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use crate::engine::hold::Hold;
+use crate::ground::claim::Kind;
+use crate::ground::sync::Mutex;
+
+/// One thread of this process: its number and what it holds.
+///
+/// Its holds keep a `Weak` to its life, so that those of a thread that ended stop being renewed. Numbers come from a counter
+/// and are never used twice, unlike the operating system's thread ids.
+#[derive(Debug)]
+pub(crate) struct ThreadToken {
+    pub(crate) id: u64,
+    /// The process that the thread belongs to.
+    pid: u32,
+    alive: Arc<()>,
+    pub(crate) held: Stacks,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Arc<ThreadToken>>> = const { RefCell::new(None) };
+    /// Outlives the thread's other values: a thread that ends keeps its number.
+    static NUMBER: Cell<u64> = const { Cell::new(0) };
+}
+
+impl ThreadToken {
+    /// Returns the token of the calling thread, which belongs to process `pid`; `None` once the thread is past its
+    /// thread-local destructors, where nothing can be known to be its own any more.
+    pub(crate) fn current(pid: u32) -> Option<Arc<ThreadToken>> {
+        let current = |current: &RefCell<Option<Arc<ThreadToken>>>| {
+            let mut current = current.borrow_mut();
+            match &*current {
+                Some(token) if token.pid == pid => Arc::clone(token),
+                _ => {
+                    let token = ThreadToken::register(pid);
+                    // What a forked thread brings along stays untouched: others may have been busy with it.
+                    std::mem::forget(current.replace(Arc::clone(&token)));
+                    token
+                }
+            }
+        };
+        CURRENT.try_with(current).ok()
+    }
+
+    fn register(pid: u32) -> Arc<ThreadToken> {
+        let token = Arc::new(ThreadToken {
+            id: new_number(),
+            pid,
+            alive: Arc::default(),
+            held: Stacks::default(),
+        });
+        registry::insert(&token);
+        token
+    }
+
+    /// What lives as long as this thread.
+    pub(crate) fn life(&self) -> Weak<()> {
+        Arc::downgrade(&self.alive)
+    }
+
+    /// Returns the token of the living thread of process `pid` with this number.
+    pub(crate) fn find(pid: u32, id: u64) -> Option<Arc<ThreadToken>> {
+        registry::find(pid, id)
+    }
+}
+
+impl Drop for ThreadToken {
+    fn drop(&mut self) {
+        if self.pid == std::process::id() {
+            registry::remove(self.pid, self.id);
+        } else {
+            // In a forked child: other threads may have been busy with it at the fork.
+            std::mem::forget(std::mem::take(&mut self.held));
+        }
+    }
+}
+
+fn new_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    NUMBER.set(number);
+    number
+}
+
+/// Returns the number that this library has given the calling thread.
+///
+/// Numbers start at 1 and are never used twice in a process.
+/// [`Lock::is_held_by_thread`](crate::Lock::is_held_by_thread) takes such a number.
+///
+/// # Examples
+///
+/// ```
+/// let here = redlatch::current_thread_id();
+/// let there = std::thread::spawn(redlatch::current_thread_id).join().unwrap();
+/// assert_ne!(here, there);
+/// ```
+pub fn current_thread_id() -> u64 {
+    match ThreadToken::current(std::process::id()) {
+        Some(token) => token.id,
+        None => match NUMBER.get() {
+            0 => new_number(),
+            number => number,
+        },
+    }
+}
+
+/// What one thread holds and has lost, by client and name.
+#[derive(Debug, Default)]
+pub(crate) struct Stacks {
+    stacks: Mutex<ByName>,
+    /// The locks made of others that this thread has held, by each of their parts.
+    parts: Mutex<HashMap<StackKey, StackKey>>,
+}
+
+#[derive(Debug, Default)]
+struct ByName {
+    stacks: HashMap<StackKey, Stack>,
+    /// How many holds began on this thread.
+    begun: u64,
+    /// With so many names it is time to forget some.
+    sweep_at: usize,
+}
+
+/// So many names with nothing but a loss that was never unlocked are remembered, those of the latest holds.
+const LOSSES_KEPT: usize = 256;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct StackKey {
+    /// The number of the client in this process.
+    pub(crate) client: u64,
+    pub(crate) kind: Kind,
+    pub(crate) name: Arc<str>,
+}
+
+#[derive(Debug, Default)]
+struct Stack {
+    /// Which of the holds that began on this thread the last one was.
+    began: u64,
+    /// The hold that counts: what `lock()` re-enters and `unlock()` leaves.
+    current: Option<Arc<Hold>>,
+    /// Levels of holds that were lost and never unlocked, and the last of them; an `unlock()` without a current hold
+    /// uses one up. Only a count, so that a program which lets every lease run out does not pile up memory.
+    lapsed: u32,
+    last_lost: Option<Arc<Hold>>,
+}
+
+impl Stacks {
+    pub(crate) fn current(&self, key: &StackKey) -> Option<Arc<Hold>> {
+        self.stacks.lock().stacks.get(key)?.current.clone()
+    }
+
+    /// The name of a lock that is held here and has a part in common with `key`, which is made of `parts`.
+    pub(crate) fn overlapping(
+        &self,
+        key: &StackKey,
+        parts: Option<&[StackKey]>,
+    ) -> Option<Arc<str>> {
+        let is_held = |key: &StackKey| self.current(key).is_some_and(|hold| hold.is_held());
+        let mut whole = self.parts.lock();
+        if parts.is_none() && whole.is_empty() {
+            return None;
+        }
+        whole.retain(|_, whole| is_held(whole));
+        let mine = parts.unwrap_or(std::slice::from_ref(key)).iter();
+        let mut held = mine.filter_map(|part| match whole.get(part) {
+            Some(whole) if whole != key => Some(Arc::clone(&whole.name)),
+            _ if part != key && is_held(part) => Some(Arc::clone(&part.name)),
+            _ => None,
+        });
+        held.next()
+    }
+
+    /// The name of the lock that this thread holds as `visitor`, through whichever client.
+    pub(crate) fn held_as(&self, visitor: &str) -> Option<Arc<str>> {
+        let by_name = self.stacks.lock();
+        let mut held = by_name.stacks.iter().filter_map(|(key, stack)| {
+            let hold = stack.current.as_ref()?;
+            (hold.visitor.as_str() == visitor && hold.is_held()).then(|| Arc::clone(&key.name))
+        });
+        held.next()
+    }
+
+    /// Puts a new hold in place, of a lock made of `parts`; the one before it, if any, was lost.
+    pub(crate) fn push(&self, key: &StackKey, parts: Option<&Arc<[StackKey]>>, hold: Arc<Hold>) {
+        for part in parts.into_iter().flat_map(|parts| parts.iter()) {
+            self.parts.lock().insert(part.clone(), key.clone());
+        }
+        let mut by_name = self.stacks.lock();
+        by_name.begun += 1;
+        let began = by_name.begun;
+        if by_name.stacks.len() >= by_name.sweep_at {
+            by_name.sweep();
+        }
+        let stack = by_name.stacks.entry(key.clone()).or_default();
+        stack.began = began;
+        if let Some(lost) = stack.current.replace(hold) {
+            stack.lapsed = stack.lapsed.saturating_add(lost.count());
+            stack.last_lost = Some(lost);
+        }
+    }
+
+    /// Takes `hold` out if it has no level left.
+    pub(crate) fn settle(&self, key: &StackKey, hold: &Arc<Hold>) {
+        let stacks = &mut self.stacks.lock().stacks;
+        if let Some(stack) = stacks.get_mut(key) {
+            if stack
+                .current
+                .as_ref()
+                .is_some_and(|current| Arc::ptr_eq(current, hold))
+                && hold.count() == 0
+            {
+                stack.current = None;
+            }
+            if stack.current.is_none() && stack.lapsed == 0 {
+                stacks.remove(key);
+            }
+        }
+    }
+
+    /// Takes a level out of those that lapsed, because the guard of a hold that was lost has given it back.
+    pub(crate) fn leave_lapsed(&self, key: &StackKey, hold: &Arc<Hold>) {
+        let stacks = &mut self.stacks.lock().stacks;
+        if let Some(stack) = stacks.get_mut(key)
+            && !stack
+                .current
+                .as_ref()
+                .is_some_and(|current| Arc::ptr_eq(current, hold))
+        {
+            stack.lapsed = stack.lapsed.saturating_sub(1);
+            if stack.current.is_none() && stack.lapsed == 0 {
+                stacks.remove(key);
+            }
+        }
+    }
+
+    /// Uses up one lapsed level. Returns the hold that was lost.
+    pub(crate) fn take_lapsed(&self, key: &StackKey) -> Option<Arc<Hold>> {
+        let stacks = &mut self.stacks.lock().stacks;
+        let stack = stacks.get_mut(key)?;
+        stack.lapsed = stack.lapsed.checked_sub(1)?;
+        let lost = stack.last_lost.clone();
+        if let Some(lost) = &lost {
+            lost.forget_level();
+        }
+        if stack.current.is_none() && stack.lapsed == 0 {
+            stacks.remove(key);
+        }
+        lost
+    }
+}
+
+impl ByName {
+    /// Forgets the oldest losses that nobody has unlocked. Amortised: until the next time the names have to double.
+    fn sweep(&mut self) {
+        let is_over = |stack: &Stack| !stack.current.as_ref().is_some_and(|hold| hold.is_held());
+        let over = self.stacks.values().filter(|stack| is_over(stack));
+        let mut over: Vec<u64> = over.map(|stack| stack.began).collect();
+        if let Some(surplus) = over.len().checked_sub(LOSSES_KEPT + 1) {
+            let (_, last_forgotten, _) = over.select_nth_unstable(surplus);
+            let last_forgotten = *last_forgotten;
+            self.stacks
+                .retain(|_, stack| stack.began > last_forgotten || !is_over(stack));
+        }
+        self.sweep_at = (self.stacks.len() * 2).max(LOSSES_KEPT * 2);
+        self.stacks.shrink_to(self.sweep_at);
+    }
+}
+
+/// The living threads that ever used a lock, by number.
+///
+/// A fork may catch a mutex locked by a thread that the child does not have. So there are several registries; a process
+/// uses those that it found open, and leaves the others alone.
+mod registry {
+    use std::collections::BTreeMap;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+
+    use super::ThreadToken;
+
+    type Threads = BTreeMap<u64, Weak<ThreadToken>>;
+
+    struct Registry {
+        /// The process that uses it; 0 for none yet.
+        pid: AtomicU32,
+        threads: Mutex<Threads>,
+    }
+
+    /// A child that was caught with one of them locked has one less for itself and its own children.
+    static REGISTRIES: [Registry; 16] = [const {
+        Registry {
+            pid: AtomicU32::new(0),
+            threads: Mutex::new(BTreeMap::new()),
+        }
+    }; 16];
+
+    /// The registries of process `pid`, open: more than one if several threads came first at once.
+    fn open(pid: u32) -> impl Iterator<Item = MutexGuard<'static, Threads>> {
+        let mine = REGISTRIES
+            .iter()
+            .filter(move |registry| registry.pid.load(Ordering::Acquire) == pid);
+        mine.map(|registry| registry.threads.lock())
+            .map(|threads| threads.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn insert(token: &Arc<ThreadToken>) {
+        let mut threads = open(token.pid).next().or_else(|| adopt(token.pid));
+        // Without any a thread is only not found by its number.
+        if let Some(threads) = &mut threads {
+            threads.insert(token.id, Arc::downgrade(token));
+        }
+    }
+
+    /// Makes one the registry of `pid` that nobody had locked.
+    fn adopt(pid: u32) -> Option<MutexGuard<'static, Threads>> {
+        REGISTRIES.iter().find_map(|registry| {
+            let mut threads = match registry.threads.try_lock() {
+                Ok(threads) => threads,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return None,
+            };
+            if registry.pid.swap(pid, Ordering::AcqRel) != pid {
+                // They are of another process.
+                std::mem::forget(std::mem::take(&mut *threads));
+            }
+            Some(threads)
+        })
+    }
+
+    pub(super) fn find(pid: u32, id: u64) -> Option<Arc<ThreadToken>> {
+        open(pid).find_map(|threads| threads.get(&id)?.upgrade())
+    }
+
+    pub(super) fn remove(pid: u32, id: u64) {
+        for mut threads in open(pid) {
+            threads.remove(&id);
+        }
+    }
+}

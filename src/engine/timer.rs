@@ -1,0 +1,144 @@
+//! The timer heap: things that fall due, and the one thread that sleeps until the first of them does.
+//!
+//! Thousands of holds fall due at one instant, because they are renewed in batches. So the heap is an ordered map of
+//! instants, each with all that is due then, and a batch is taken out at one blow.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use smallvec::SmallVec;
+
+use crate::ground::sync::{Clock, Condvar, Mutex, planted};
+
+/// Entries are cancelled by their owner, and swept when they outnumber the living.
+#[derive(Debug)]
+pub(crate) struct Timer<T> {
+    inner: Mutex<Inner<T>>,
+    changed: Condvar,
+}
+
+type Entries<T> = BTreeMap<Instant, SmallVec<[T; 1]>>;
+
+#[derive(Debug)]
+struct Inner<T> {
+    entries: Entries<T>,
+    len: usize,
+    /// How many entries were cancelled and still lie there.
+    stale: usize,
+    /// When the thread will look again by itself; `None` while it is awake or sleeps without an end.
+    alarm: Option<Instant>,
+    asleep: bool,
+    closed: bool,
+}
+
+/// What a timer can hold.
+pub(crate) trait Timed {
+    /// Whether an entry that was made for `due` still counts.
+    fn is_due_at(&self, due: Instant) -> bool;
+}
+
+impl<T> Default for Timer<T> {
+    fn default() -> Self {
+        Timer {
+            inner: Mutex::new(Inner {
+                entries: Entries::new(),
+                len: 0,
+                stale: 0,
+                alarm: None,
+                asleep: false,
+                closed: false,
+            }),
+            changed: Condvar::default(),
+        }
+    }
+}
+
+impl<T: Timed> Timer<T> {
+    /// Below this many cancelled entries a sweep is not worth its while.
+    const SWEEP_FROM: usize = 64;
+
+    /// Adds an entry. The thread is woken only if it would sleep past it, so that a lock which is taken and freed
+    /// within its renewal period costs no wake-up. Returns false, and adds nothing, after [`Timer::close`].
+    pub(crate) fn schedule(&self, due: Instant, item: T) -> bool {
+        let mut inner = self.inner.lock();
+        if inner.closed {
+            return false;
+        }
+        inner.len += 1;
+        inner.entries.entry(due).or_default().push(item);
+        let oversleeps = inner.asleep && inner.alarm.is_none_or(|alarm| due < alarm);
+        if oversleeps && !planted("an earlier entry wakes nobody") {
+            self.changed.notify_one();
+        }
+        true
+    }
+
+    /// Notes that one entry no longer counts (its `is_due_at` is false from now on).
+    pub(crate) fn cancelled(&self) {
+        let mut inner = self.inner.lock();
+        inner.stale += 1;
+        if inner.stale > Self::SWEEP_FROM && inner.stale > inner.len / 2 {
+            let inner = &mut *inner;
+            let mut left = 0;
+            inner.entries.retain(|due, items| {
+                items.retain(|item| item.is_due_at(*due));
+                left += items.len();
+                !items.is_empty()
+            });
+            inner.len = left;
+            inner.stale = 0;
+        }
+    }
+
+    /// Sleeps until something is due, then returns all that is; `None` after [`Timer::close`].
+    ///
+    /// For the one thread that owns the timer.
+    pub(crate) fn next_due(&self) -> Option<Vec<T>> {
+        let mut inner = self.inner.lock();
+        loop {
+            if inner.closed {
+                return None;
+            }
+            let clock = Clock::look();
+            let mut due = Vec::new();
+            let state = &mut *inner;
+            while let Some(first) = state.entries.first_entry()
+                && clock.has_passed(*first.key())
+            {
+                let (at, items) = first.remove_entry();
+                state.len -= items.len();
+                let before = due.len() + items.len();
+                due.extend(items.into_iter().filter(|item| item.is_due_at(at)));
+                state.stale = state.stale.saturating_sub(before - due.len());
+            }
+            if !due.is_empty() {
+                return Some(due);
+            }
+            let next = inner.entries.keys().next().copied();
+            inner.alarm = next;
+            inner.asleep = true;
+            inner = self.changed.wait(inner, next);
+            inner.asleep = false;
+        }
+    }
+
+    /// Visits every entry that still counts.
+    pub(crate) fn each(&self, mut visit: impl FnMut(&T)) {
+        let inner = self.inner.lock();
+        for (due, items) in &inner.entries {
+            for item in items.iter().filter(|item| item.is_due_at(*due)) {
+                visit(item);
+            }
+        }
+    }
+
+    /// Ends the owner's thread at its next look.
+    pub(crate) fn close(&self) {
+        self.inner.lock().closed = true;
+        self.changed.notify_one();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.inner.lock().closed
+    }
+}

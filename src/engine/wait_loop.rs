@@ -1,0 +1,481 @@
+//! The wait loop, once: how a visitor that was refused comes to another try, and when it gives up.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::engine::wait_queue::Turn;
+use crate::ground::backoff::{Backoff, Waiting, jitter};
+use crate::ground::clock::{PROCESS, Timeline};
+use crate::ground::error::{Error, Result};
+use crate::ground::interrupt::Interrupt;
+use crate::ground::notify::{Parker, Signals, Ticket, Wake};
+use crate::store::{Hearing, Subscription};
+
+/// An attempt may take this much longer than the wait time, so that a wait of zero still allows one round trip.
+const GRACE: Duration = Duration::from_millis(250);
+
+/// This much of it is left for the way back.
+const MARGIN: Duration = Duration::from_millis(70);
+
+/// A waiter looks again after this time at the latest, so a lost unlock message costs no more.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// So old may the news be by which those behind in a line are refused: the first of them asks about as often.
+const FRESH: Duration = LONGEST_SLEEP.saturating_add(GRACE);
+
+/// Forged or useless messages wake a waiter at most this often in [`BURST_SPAN`].
+const BURST: u32 = 100;
+const BURST_SPAN: Duration = Duration::from_millis(100);
+
+/// How long a caller is willing to wait, and what ends its wait early.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience<'a> {
+    limit: Limit,
+    timeline: &'a Timeline,
+    interrupt: Option<&'a Interrupt>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Limit {
+    /// One attempt.
+    Once,
+    /// Until this instant, which a test brings nearer that sets the clock further ahead than it was.
+    Until {
+        end: Instant,
+        ahead: Duration,
+    },
+    Forever,
+}
+
+impl<'a> Patience<'a> {
+    pub(crate) fn once() -> Patience<'a> {
+        Patience {
+            limit: Limit::Once,
+            timeline: &PROCESS,
+            interrupt: None,
+        }
+    }
+
+    pub(crate) fn forever(interrupt: Option<&'a Interrupt>) -> Patience<'a> {
+        Patience {
+            limit: Limit::Forever,
+            timeline: &PROCESS,
+            interrupt,
+        }
+    }
+
+    /// `None` if the end of the wait cannot be expressed.
+    pub(crate) fn lasting(
+        wait: Duration,
+        timeline: &'a Timeline,
+        interrupt: Option<&'a Interrupt>,
+    ) -> Option<Patience<'a>> {
+        let ahead = timeline.ahead();
+        let end = Instant::now().checked_add(wait)?;
+        end.checked_add(GRACE)?;
+        Some(Patience {
+            limit: Limit::Until { end, ahead },
+            timeline,
+            interrupt,
+        })
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match self.limit {
+            Limit::Until { end, ahead } => Some(self.timeline.instant_of(end, ahead)),
+            Limit::Once | Limit::Forever => None,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        match self.limit {
+            Limit::Once => true,
+            Limit::Until { .. } | Limit::Forever => {
+                self.deadline().is_some_and(|end| Instant::now() >= end)
+            }
+        }
+    }
+
+    fn is_raised(&self) -> bool {
+        self.interrupt.is_some_and(Interrupt::is_raised)
+    }
+}
+
+/// The answer to one attempt.
+#[derive(Debug)]
+pub(crate) enum Verdict<T> {
+    Done(T),
+    Refused {
+        /// Somebody else has it, for this long as far as known; `None` if for ever.
+        retry_after: Option<Duration>,
+        /// Nobody has it, but several ask at once: how long a round trip takes.
+        split: Option<Duration>,
+    },
+}
+
+/// What a wait needs to know of its client.
+#[derive(Debug)]
+pub(crate) struct Room<'a> {
+    pub(crate) lock: &'a Arc<str>,
+    pub(crate) signals: &'a Signals,
+    /// The longest that one attempt may take.
+    pub(crate) request: Duration,
+    /// How long a wait without a deadline goes on without a usable answer.
+    pub(crate) outage_timeout: Duration,
+    /// Whether others of this client stand in line for the lock.
+    pub(crate) is_busy: bool,
+}
+
+/// A place in a line of waiters, of which only the first asks.
+pub(crate) trait Queue<T> {
+    fn turn(&self) -> Turn;
+
+    /// Takes what was handed to this waiter, if it was.
+    fn take(&mut self) -> Option<T>;
+
+    /// Notes that the store has refused the lock.
+    fn note_usable(&self);
+
+    /// As [`Queue::note_usable`], of the answer that led here.
+    fn note_news(&self);
+
+    /// Notes that the store gave no usable answer.
+    fn note_trouble(&self);
+
+    /// When the lock was last known to be somebody else's, unless that is in doubt.
+    fn last_news(&self) -> Option<Instant>;
+
+    /// When the store gave a usable answer to anybody in the line last.
+    fn last_usable(&self) -> Option<Instant>;
+
+    /// Leaves the line; what this waiter was handed at the last moment comes with it.
+    fn leave(self, has_the_lock: bool) -> Option<T>;
+}
+
+/// Tries until it is done, the patience is over, or an error says that trying is of no use.
+///
+/// `Ok(None)` means that it was refused until the patience was over. Attempt, subscribe, attempt again, sleep: so no
+/// release can slip through between a refusal and the sleep. After waking it tries first and looks at the clock
+/// second. An error that may pass is ridden out; without a deadline for `outage_timeout`.
+///
+/// Who is refused, or finds others in line (`room.is_busy`), joins them, if `join` lets it, and sleeps until it is first
+/// or is handed the lock. Whoever leaves the line without it has asked the store once more, or
+/// has others before it who were refused just now.
+pub(crate) fn wait<T, Q: Queue<T>>(
+    room: &Room<'_>,
+    patience: Patience<'_>,
+    attempt: impl FnMut(Instant) -> Result<Verdict<T>>,
+    subscribe: impl Fn(&Arc<Parker>) -> Subscription,
+    join: impl Fn(&Arc<Parker>) -> Option<Q>,
+) -> Result<Option<T>> {
+    if patience.is_raised() {
+        return Err(interrupted(room));
+    }
+    let _waiting = Waiting::begin(patience.interrupt);
+    let mut bed = None;
+    let mut place = None;
+    if room.is_busy && !matches!(patience.limit, Limit::Once) {
+        let bed = bed.insert(Bed::new(room, patience));
+        place = join(&bed.parker);
+    }
+    let outcome = wait_in_line(
+        room, patience, &mut bed, &mut place, attempt, subscribe, join,
+    );
+    let has_the_lock = matches!(outcome, Ok(Some(_)));
+    match place.and_then(|place| place.leave(has_the_lock)) {
+        Some(handed) if !has_the_lock => Ok(Some(handed)),
+        _ => outcome,
+    }
+}
+
+fn wait_in_line<T, Q: Queue<T>>(
+    room: &Room<'_>,
+    patience: Patience<'_>,
+    bed: &mut Option<Bed>,
+    place: &mut Option<Q>,
+    mut attempt: impl FnMut(Instant) -> Result<Verdict<T>>,
+    subscribe: impl Fn(&Arc<Parker>) -> Subscription,
+    join: impl Fn(&Arc<Parker>) -> Option<Q>,
+) -> Result<Option<T>> {
+    let mut backoff = Backoff::default();
+    let mut polls = Backoff::of_polls();
+    let mut splits: Option<Backoff> = None;
+    let mut now = Instant::now();
+    let began = now;
+    let mut last_usable = now;
+    let mut asks_anyway = false;
+    let mut in_doubt = None;
+    loop {
+        if let (Some(bed), Some(place)) = (bed.as_mut(), place.as_mut()) {
+            if let Some(handed) = place.take() {
+                return Ok(Some(handed));
+            }
+            last_usable = place
+                .last_usable()
+                .map_or(last_usable, |at| at.max(last_usable));
+            let turn = place.turn();
+            // A holder of this client may have died with the lock, and the lock may be gone unheard.
+            let is_overdue = matches!(turn, Turn::HeldHere(heard)
+                if heard.is_none_or(|heard| now >= heard + LONGEST_SLEEP));
+            if turn != Turn::Ask && !is_overdue && !asks_anyway {
+                let outage = last_usable.checked_add(room.outage_timeout);
+                let mut wake_at = now + longest_sleep();
+                match turn {
+                    Turn::StandBack(until) => wake_at = wake_at.min(until),
+                    Turn::HeldHere(Some(heard)) => wake_at = wake_at.min(heard + longest_sleep()),
+                    Turn::Ask | Turn::Later | Turn::HeldHere(None) => {}
+                }
+                let ends = patience.deadline().or(outage);
+                wake_at = ends.map_or(wake_at, |ends| ends.min(wake_at));
+                let woken = bed.sleep(room, wake_at)?;
+                now = Instant::now();
+                // Nobody is told of an outage that it has not seen, nor refused unasked without fresh news.
+                asks_anyway = !woken && ends.is_some_and(|ends| now >= ends);
+                let has_waited = patience
+                    .deadline()
+                    .is_some_and(|end| began < end && end <= now);
+                let is_behind = matches!(turn, Turn::Later | Turn::HeldHere(_));
+                if asks_anyway && is_behind && has_waited && has_fresh_news(place, now) {
+                    return Ok(place.take());
+                }
+                continue;
+            }
+        }
+        if let (Some(bed), Some(_), false) = (bed.as_mut(), place.as_ref(), asks_anyway) {
+            // It is contended, so the first question is not the last: who listens before it need not ask twice.
+            bed.listen(&subscribe);
+        }
+        asks_anyway = false;
+        let budget = match patience.deadline() {
+            Some(end) => room
+                .request
+                .min(end.saturating_duration_since(now) + GRACE - MARGIN),
+            None => room.request,
+        };
+        let answer = attempt(now + budget);
+        let mut split = None;
+        if let (Some(ticket), Ok(_)) = (bed.as_mut().and_then(|bed| bed.ticket.as_mut()), &answer) {
+            ticket.settle();
+        }
+        let (pause, trouble) = match answer {
+            Ok(Verdict::Done(value)) => return Ok(Some(value)),
+            Ok(Verdict::Refused {
+                retry_after,
+                split: round_trip,
+            }) => {
+                split = round_trip.map(|round_trip| {
+                    // Longer than a round trip, and longer each time, so that soon one of them asks alone.
+                    let splits = splits.get_or_insert_with(|| Backoff::of_splits(round_trip));
+                    round_trip + splits.next()
+                });
+                backoff = Backoff::default();
+                let trouble = match retry_after {
+                    Some(_) => {
+                        last_usable = Instant::now();
+                        in_doubt = None;
+                        if let Some(place) = place.as_ref() {
+                            place.note_usable();
+                        }
+                        None
+                    }
+                    None => Some(Error::NoTtl {
+                        lock: Arc::clone(room.lock),
+                    }),
+                };
+                (sleep_for(retry_after), trouble)
+            }
+            Err(error) if error.may_pass() => {
+                // What keeps this client from asking says nothing of the lock.
+                let is_exhausted = matches!(error, Error::Exhausted { .. });
+                if let Some(place) = place.as_ref().filter(|_| !is_exhausted) {
+                    place.note_trouble();
+                }
+                if error.is_ambiguous() {
+                    in_doubt = Some(error.clone());
+                }
+                (backoff.next(), Some(error))
+            }
+            Err(error) => return Err(error),
+        };
+        if patience.is_over()
+            || (patience.deadline().is_none()
+                && trouble.is_some()
+                && last_usable.elapsed() >= room.outage_timeout)
+        {
+            let has_waited = patience.deadline().is_some_and(|end| began < end);
+            if has_waited && matches!(trouble, Some(Error::Exhausted { .. })) {
+                // It could not ask; the others in line may know.
+                let bed = bed.get_or_insert_with(|| Bed::new(room, patience));
+                if place.is_none() {
+                    *place = join(&bed.parker);
+                }
+                if let Some(place) = place.as_mut()
+                    && has_fresh_news(place, Instant::now())
+                {
+                    return Ok(place.take());
+                }
+            }
+            return match trouble {
+                // What an attempt may have left is still in doubt, though the last one left nothing.
+                Some(error) if error.may_pass() => Err(in_doubt.unwrap_or(error)),
+                Some(error) => Err(error),
+                None => Ok(None),
+            };
+        }
+        let bed = bed.get_or_insert_with(|| Bed::new(room, patience));
+        if place.is_none() {
+            *place = join(&bed.parker);
+            if let (Some(place), None) = (&place, &trouble) {
+                place.note_news();
+            }
+            if place
+                .as_ref()
+                .is_some_and(|place| place.turn() != Turn::Ask)
+            {
+                now = Instant::now();
+                continue;
+            }
+        }
+        let is_answered = !matches!(trouble, Some(ref error) if error.may_pass());
+        if let Some(pause) = split {
+            let wake_at = Instant::now() + pause;
+            let wake_at = patience.deadline().map_or(wake_at, |end| end.min(wake_at));
+            bed.rest(room, wake_at)?;
+            now = Instant::now();
+            continue;
+        }
+        splits = None;
+        if is_answered && bed.listen(&subscribe) {
+            now = Instant::now();
+            continue;
+        }
+        let pause = match bed.hearing {
+            Hearing::Never => pause.min(polls.next()),
+            Hearing::Live | Hearing::Soon => pause,
+        };
+        let wake_at = Instant::now() + pause;
+        let wake_at = patience.deadline().map_or(wake_at, |end| end.min(wake_at));
+        bed.sleep(room, wake_at)?;
+        now = Instant::now();
+    }
+}
+
+fn has_fresh_news<T>(place: &impl Queue<T>, now: Instant) -> bool {
+    let news = place.last_news();
+    news.is_some_and(|at| now.saturating_duration_since(at) < FRESH)
+}
+
+fn ended_by(wake: Wake, room: &Room<'_>) -> Error {
+    match wake {
+        Wake::Closed => Error::Closed {
+            lock: Arc::clone(room.lock),
+        },
+        _ => interrupted(room),
+    }
+}
+
+fn interrupted(room: &Room<'_>) -> Error {
+    Error::Interrupted {
+        lock: Arc::clone(room.lock),
+    }
+}
+
+/// Until the holder's lease ends, but never longer than a lost message may cost.
+fn sleep_for(retry_after: Option<Duration>) -> Duration {
+    let longest = longest_sleep();
+    retry_after.map_or(longest, |left| longest.min(left + Duration::from_millis(1)))
+}
+
+fn longest_sleep() -> Duration {
+    // The jitter keeps waiters whose messages were lost together from coming back together.
+    LONGEST_SLEEP + jitter(LONGEST_SLEEP / 10)
+}
+
+/// Where one waiting thread sleeps, and how often it was woken for nothing.
+struct Bed {
+    parker: Arc<Parker>,
+    ticket: Option<Ticket>,
+    keep: Option<Box<dyn Send>>,
+    hearing: Hearing,
+    jitter: Duration,
+    burst_began: Instant,
+    burst: u32,
+}
+
+impl Bed {
+    fn new(room: &Room<'_>, patience: Patience<'_>) -> Bed {
+        let parker = room.signals.parker();
+        if let Some(interrupt) = patience.interrupt {
+            interrupt.attach(&parker);
+        }
+        Bed {
+            parker,
+            ticket: None,
+            keep: None,
+            hearing: Hearing::Soon,
+            jitter: Duration::ZERO,
+            burst_began: Instant::now(),
+            burst: 0,
+        }
+    }
+
+    /// Joins those who listen. Returns whether messages arrive from this moment on, so that it is worth asking again.
+    fn listen(&mut self, subscribe: &impl Fn(&Arc<Parker>) -> Subscription) -> bool {
+        if self.ticket.is_some() {
+            return false;
+        }
+        let subscription = subscribe(&self.parker);
+        self.keep = subscription.keep;
+        self.ticket = Some(subscription.ticket);
+        self.hearing = subscription.hearing;
+        self.jitter = subscription.jitter;
+        self.hearing == Hearing::Live
+    }
+
+    /// Sleeps until it is woken, which is true, or until `until`. An interrupt and the client's end are errors.
+    fn sleep(&mut self, room: &Room<'_>, until: Instant) -> Result<bool> {
+        let wake = match &mut self.ticket {
+            Some(ticket) => ticket.park(Some(until)),
+            None => self.parker.park(Some(until)),
+        };
+        if wake == Wake::Permit && self.is_in_a_burst() {
+            // A message is only a hint. Whoever sends them by the thousand gets no more attempts out of us than this.
+            self.rest(room, until.min(self.burst_began + BURST_SPAN))?;
+        } else if wake == Wake::Permit && !self.jitter.is_zero() {
+            self.rest(room, until.min(Instant::now() + jitter(self.jitter)))?;
+        }
+        match wake {
+            Wake::Permit => Ok(true),
+            Wake::TimedOut => Ok(false),
+            ended => Err(ended_by(ended, room)),
+        }
+    }
+
+    /// Sleeps until `until`, whatever messages come. An interrupt and the client's end are errors.
+    fn rest(&self, room: &Room<'_>, until: Instant) -> Result<()> {
+        loop {
+            match self.parker.park(Some(until)) {
+                Wake::Permit => {}
+                Wake::TimedOut => return Ok(()),
+                ended => return Err(ended_by(ended, room)),
+            }
+        }
+    }
+
+    fn is_in_a_burst(&mut self) -> bool {
+        if self.burst_began.elapsed() > BURST_SPAN {
+            self.burst_began = Instant::now();
+            self.burst = 0;
+        }
+        self.burst += 1;
+        self.burst > BURST
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        // The place in the queue goes before the subscription that feeds it.
+        self.ticket = None;
+        self.keep = None;
+    }
+}

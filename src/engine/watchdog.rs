@@ -1,0 +1,664 @@
+//! What looks after the holds of one client: one timer heap of them, and the threads around it.
+//!
+//! | thread | does | waits for |
+//! |---|---|---|
+//! | `redlatch-watch` | notices when a validity ends and tells it, says what is to be renewed | the timer alone |
+//! | `redlatch-renew` | renews, at a third of the lease | the store |
+//! | `redlatch-release` | releases what requests without an answer may have left, see `in_doubt.rs` | the store |
+//! | `redlatch-check` | looks once at the server's settings, with the feature `tracing` | the store |
+//! | `redlatch-on-lost` | runs the user's hook | the hook |
+//!
+//! None waits for another, so news of an end come when it comes, and nothing but renewals delays renewals. Nothing here
+//! knows what a store is made of.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+#[cfg(feature = "test-util")]
+use crossbeam_channel::RecvTimeoutError;
+use crossbeam_channel::{Receiver, Sender, unbounded};
+
+use crate::engine::client_inner::Offer;
+use crate::engine::hold::{Begun, Duty, Hold, Look};
+use crate::engine::in_doubt::Clearing;
+use crate::engine::timer::{Timed, Timer};
+use crate::engine::wait_queue::Lines;
+use crate::ground::backoff::Waiting;
+use crate::ground::clock::Now;
+#[cfg(feature = "test-util")]
+use crate::ground::clock::{Moved, Timeline};
+use crate::ground::error::{Error, Result};
+use crate::ground::events;
+use crate::ground::loss::{Loss, LossCause};
+use crate::ground::sync::Mutex;
+use crate::store::{Doubt, Renewal, Store};
+
+/// What is called when a hold is lost.
+pub(crate) type OnLost = Arc<dyn Fn(&Loss) + Send + Sync>;
+
+/// After this time it is tried again to start a thread for which there was no room.
+const ROOM_AGAIN: Duration = Duration::from_millis(200);
+
+/// Whoever waits for renewals looks so often whether there is still somebody who makes them.
+#[cfg(feature = "test-util")]
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+pub(crate) struct Watchdog {
+    shared: Arc<Shared>,
+    threads: Mutex<Threads>,
+    on_lost: Option<OnLost>,
+}
+
+#[derive(Default)]
+struct Threads {
+    handles: Vec<JoinHandle<()>>,
+    stopped: bool,
+}
+
+struct Shared {
+    store: Arc<dyn Store>,
+    /// The waiters of this client, who have to hear that one of it has the lock no longer.
+    lines: Arc<Lines<Offer, Arc<Hold>>>,
+    command_timeout: Duration,
+    timer: Timer<Job>,
+    /// Whether there are threads.
+    running: AtomicBool,
+    clearing: Arc<Clearing>,
+    /// False once a thread has died: nothing is renewed any more, so nothing is valid.
+    guarded: Arc<AtomicBool>,
+    news: Mutex<Hook>,
+    #[cfg(feature = "test-util")]
+    die: AtomicBool,
+}
+
+/// The way to the user's hook.
+#[derive(Default)]
+struct Hook {
+    sender: Option<Sender<Loss>>,
+    /// After the client's end the hook is called until then.
+    until: Option<Instant>,
+}
+
+/// What the timer holds.
+#[derive(Debug)]
+enum Job {
+    /// A hold is to be renewed.
+    Renew(Arc<Hold>),
+    /// The validity of a hold ends.
+    End(Arc<Hold>),
+    /// Threads are to be started for which there was no room.
+    Staff,
+    /// What fell due before this is to be done; the sender is dropped when it is.
+    #[cfg(feature = "test-util")]
+    Mark(Sender<Never>),
+}
+
+/// What the thread that looks at the timer hands to the one that renews.
+#[derive(Default)]
+struct Batch {
+    holds: Vec<Arc<Hold>>,
+    /// Dropped when these and all batches before are renewed.
+    #[cfg(feature = "test-util")]
+    marks: Vec<Sender<Never>>,
+}
+
+impl Batch {
+    fn is_empty(&self) -> bool {
+        #[cfg(feature = "test-util")]
+        if !self.marks.is_empty() {
+            return false;
+        }
+        self.holds.is_empty()
+    }
+
+    fn append(&mut self, more: Batch) {
+        self.holds.extend(more.holds);
+        #[cfg(feature = "test-util")]
+        self.marks.extend(more.marks);
+    }
+}
+
+/// Is never sent: a channel of these tells its end alone.
+#[cfg(feature = "test-util")]
+#[derive(Debug)]
+enum Never {}
+
+impl Job {
+    fn hold(&self) -> Option<Arc<Hold>> {
+        match self {
+            Job::Renew(hold) | Job::End(hold) => Some(Arc::clone(hold)),
+            _ => None,
+        }
+    }
+}
+
+impl Timed for Job {
+    fn is_due_at(&self, due: Instant) -> bool {
+        match self {
+            Job::Renew(hold) | Job::End(hold) => hold.is_due_at(due),
+            Job::Staff => true,
+            #[cfg(feature = "test-util")]
+            Job::Mark(_) => true,
+        }
+    }
+}
+
+impl Watchdog {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        lines: Arc<Lines<Offer, Arc<Hold>>>,
+        command_timeout: Duration,
+        on_lost: Option<OnLost>,
+    ) -> Watchdog {
+        Watchdog {
+            shared: Arc::new(Shared {
+                clearing: Arc::new(Clearing::new(Arc::clone(&store), command_timeout)),
+                store,
+                lines,
+                command_timeout,
+                timer: Timer::default(),
+                running: AtomicBool::new(false),
+                guarded: Arc::new(AtomicBool::new(true)),
+                news: Mutex::default(),
+                #[cfg(feature = "test-util")]
+                die: AtomicBool::new(false),
+            }),
+            threads: Mutex::default(),
+            on_lost,
+        }
+    }
+
+    /// Starts the threads if they do not run yet. Called before a lock is asked for, so that none is taken that could
+    /// not be kept.
+    pub(crate) fn ensure_running(&self, lock: &Arc<str>) -> Result<()> {
+        let died = |reason: String| Error::WatchdogDied {
+            lock: Arc::clone(lock),
+            reason,
+        };
+        if !self.shared.guarded.load(Ordering::Acquire) {
+            return Err(died("it panicked; make a new client".to_owned()));
+        }
+        if self.shared.running.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut threads = self.threads.lock();
+        if threads.stopped {
+            return Err(Error::Closed {
+                lock: Arc::clone(lock),
+            });
+        }
+        if self.shared.running.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut spawn = |name: &str, run: Box<dyn FnOnce() + Send>| -> Result<()> {
+            let named = thread::Builder::new().name(name.to_owned());
+            let started = named.spawn(run);
+            threads
+                .handles
+                .push(started.map_err(|error| died(error.to_string()))?);
+            Ok(())
+        };
+        // If there is no room for one, those before it end at once, because what they wait at is closed.
+        if let Some(on_lost) = &self.on_lost {
+            let (on_lost, shared) = (Arc::clone(on_lost), Arc::clone(&self.shared));
+            let (sender, receiver) = unbounded::<Loss>();
+            // A thread of its own, so that a slow hook delays no renewal.
+            spawn(
+                "redlatch-on-lost",
+                Box::new(move || shared.tell(&on_lost, &receiver)),
+            )?;
+            self.shared.news.lock().sender = Some(sender);
+        }
+        let (sender, receiver) = unbounded();
+        let shared = Arc::clone(&self.shared);
+        spawn(
+            "redlatch-renew",
+            Box::new(move || shared.renew_all(&receiver)),
+        )?;
+        let shared = Arc::clone(&self.shared);
+        spawn(
+            "redlatch-watch",
+            Box::new(move || shared.watch_all(&sender)),
+        )?;
+        if cfg!(feature = "tracing") {
+            let shared = Arc::clone(&self.shared);
+            // It is only worth asking if somebody hears the answer, and not worth an error.
+            let _ = spawn("redlatch-check", Box::new(move || shared.preflight()));
+        }
+        self.shared.running.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Hears from now on that the clock of its world was set ahead.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn follow(&self, timeline: &Timeline) {
+        timeline.attach(&self.shared);
+    }
+
+    /// What is called when a hold is lost.
+    pub(crate) fn on_lost(&self) -> Option<OnLost> {
+        self.on_lost.clone()
+    }
+
+    /// The flag that all holds of this client share: false once nobody renews them any more.
+    pub(crate) fn guarded(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.shared.guarded)
+    }
+
+    /// Looks after a hold from now on.
+    pub(crate) fn watch(&self, hold: &Arc<Hold>) {
+        self.shared.watch(hold, self.shared.now(), None);
+    }
+
+    /// Looks after a hold that was watched before and may have to be looked at earlier now.
+    pub(crate) fn rewatch(&self, hold: &Arc<Hold>) {
+        self.shared.rewatch(hold);
+    }
+
+    /// Looks after a hold no longer.
+    pub(crate) fn unwatch(&self, hold: &Hold) {
+        if hold.set_due(None) {
+            self.shared.timer.cancelled();
+        }
+    }
+
+    /// Asks the store at once about the holds of this name.
+    pub(crate) fn check_now(&self, name: &str) {
+        let mut holds = Vec::new();
+        self.shared.timer.each(|job| match job {
+            Job::Renew(hold) | Job::End(hold) if *hold.name == *name => {
+                holds.push(Arc::clone(hold))
+            }
+            _ => {}
+        });
+        for hold in holds {
+            let due = Instant::now();
+            if hold.set_due(Some(due)) {
+                self.shared.timer.cancelled();
+            }
+            self.shared.timer.schedule(due, Job::Renew(hold));
+        }
+    }
+
+    /// Turns a hold lost, and tells who wants to know.
+    pub(crate) fn lose(&self, hold: &Hold, cause: LossCause) {
+        self.unwatch(hold);
+        self.shared.lose(hold, cause);
+    }
+
+    /// Tells of the loss that a release has found.
+    pub(crate) fn lost_in_release(&self, hold: &Hold, cause: LossCause) {
+        if let Some(loss) = hold.lose_in_release(cause) {
+            self.shared.publish(loss);
+        }
+    }
+
+    /// Turns a hold lost whose validity has ended by the clock.
+    pub(crate) fn end(&self, hold: &Hold, cause: LossCause) {
+        self.unwatch(hold);
+        self.shared.end(hold, cause);
+    }
+
+    /// Clears up in the background after a request that got no answer.
+    pub(crate) fn settle(&self, doubt: Doubt) {
+        self.shared.settle(doubt);
+    }
+
+    /// Ends the threads, and waits for them until `until`, for calls of the hook until `hook_until`. Holds are not freed; their listeners hear that nobody renews
+    /// them any more.
+    pub(crate) fn stop(&self, hook_until: Instant, until: Instant) {
+        let mut handles = {
+            let mut threads = self.threads.lock();
+            threads.stopped = true;
+            std::mem::take(&mut threads.handles)
+        };
+        self.shared.running.store(false, Ordering::Release);
+        self.shared.timer.close();
+        handles.extend(self.shared.clearing.close());
+        // Nothing is added from now on: whatever comes to be watched hears of the end by itself.
+        self.shared.timer.each(|job| {
+            if let Job::Renew(hold) | Job::End(hold) = job {
+                hold.abandon();
+            }
+        });
+        *self.shared.news.lock() = Hook {
+            sender: None,
+            until: Some(hook_until),
+        };
+        for handle in handles {
+            join(handle, until);
+        }
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(crate) fn die(&self) {
+        self.shared.die.store(true, Ordering::Release);
+        self.shared.timer.schedule(Instant::now(), Job::Staff);
+    }
+}
+
+/// Waits for the end of a thread until `until`. What hangs in a call of the user or of the system is left to itself.
+pub(crate) fn join(handle: JoinHandle<()>, until: Instant) {
+    // The last handle of a client may be dropped by its own hook.
+    if handle.thread().id() == thread::current().id() {
+        return;
+    }
+    let mut pause = Duration::from_micros(20);
+    while !handle.is_finished() {
+        if Instant::now() >= until {
+            return;
+        }
+        thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(2));
+    }
+    // A panic was already turned into losses.
+    let _ = handle.join();
+}
+
+/// Runs the user's hook. What it does wrong stays its own affair.
+fn tell(on_lost: &OnLost, loss: &Loss) {
+    let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| on_lost(loss)));
+    if told.is_err() {
+        events::hook_panicked(&loss.lock);
+    }
+}
+
+impl Shared {
+    /// Tells holders when a validity ends, and hands on what is to be renewed. Waits for nothing but the timer.
+    fn watch_all(&self, renewals: &Sender<Batch>) {
+        let mut sentinel = Sentinel::new(self);
+        while let Some(jobs) = self.timer.next_due() {
+            sentinel.in_hand.clear();
+            sentinel.in_hand.extend(jobs.iter().filter_map(Job::hold));
+            #[cfg(feature = "test-util")]
+            if self.die.load(Ordering::Acquire) {
+                panic!("the renewal thread was told to die");
+            }
+            let now = self.now();
+            let mut due = Batch::default();
+            for job in jobs {
+                match job {
+                    Job::Renew(hold) => match hold.duty(now) {
+                        Duty::Renew => {
+                            self.watch_for_the_end(&hold, now);
+                            due.holds.push(hold);
+                        }
+                        Duty::Waits => self.watch_for_the_end(&hold, now),
+                        Duty::Lapsed(cause) => self.end(&hold, cause),
+                        Duty::Idle => self.watch(&hold, now, None),
+                        Duty::Over => {}
+                    },
+                    Job::End(hold) => match hold.lapse() {
+                        Some(cause) => self.end(&hold, cause),
+                        None => {
+                            hold.set_due(None);
+                            self.watch(&hold, self.now(), None);
+                        }
+                    },
+                    Job::Staff => self.staff(),
+                    #[cfg(feature = "test-util")]
+                    Job::Mark(mark) => due.marks.push(mark),
+                }
+            }
+            if !due.is_empty() {
+                // Fails only if the other thread died, which has told everybody.
+                let _ = renewals.send(due);
+            }
+        }
+    }
+
+    /// Renews what falls due, in batches.
+    fn renew_all(&self, due: &Receiver<Batch>) {
+        let _sentinel = Sentinel::new(self);
+        while let Ok(mut batch) = due.recv() {
+            // What fell due meanwhile goes along.
+            due.try_iter().for_each(|more| batch.append(more));
+            if self.timer.is_closed() {
+                return;
+            }
+            self.renew(&batch.holds);
+        }
+    }
+
+    fn renew(&self, due: &[Arc<Hold>]) {
+        let begun = self.now();
+        let expires = begun.moment + self.command_timeout;
+        let mut batch = Vec::with_capacity(due.len());
+        let mut claims = Vec::with_capacity(due.len());
+        let (mut budget, mut last_end) = (self.command_timeout, begun.moment);
+        for hold in due {
+            match hold.begin_renewal(begun, expires) {
+                Begun::Renewal {
+                    claim,
+                    launch,
+                    valid_until,
+                    pace,
+                } => {
+                    // A quarter: one that falls due just now waits for this one, and has to come back in time itself.
+                    budget = budget.min(pace / 4);
+                    last_end = last_end.max(valid_until);
+                    claims.push(claim);
+                    batch.push((hold, launch));
+                }
+                Begun::Lapsed(cause) => self.end(hold, cause),
+                Begun::Unowned => self.watch(hold, begun, None),
+                Begun::Over => {}
+            }
+        }
+        if claims.is_empty() {
+            return;
+        }
+        // What is confirmed after the last end extends nothing.
+        let until = (begun.instant + budget).min(begun.instant_of(last_end));
+        let outcomes = self.store.renew(&claims, until);
+        let answered = self.now();
+        for leftover in self.store.leftovers() {
+            self.settle(leftover);
+        }
+        for (((hold, launch), claim), outcome) in batch.into_iter().zip(&claims).zip(outcomes) {
+            match outcome {
+                Renewal::Renewed => {
+                    events::renewed(&hold.name, &hold.visitor);
+                    // A part that has not answered may renew it behind later requests.
+                    hold.confirmed(launch, self.store.has_parts(), answered.moment);
+                    self.watch(hold, answered, None);
+                }
+                Renewal::Lost(cause) => self.end(hold, cause),
+                Renewal::Unknown(reason) => {
+                    events::renewal_unknown(&hold.name, &hold.visitor, &reason);
+                    hold.renewal_unknown(launch, &reason);
+                    let again_in =
+                        (claim.lease / 20).clamp(Duration::from_millis(10), Duration::from_secs(1));
+                    self.watch(hold, answered, Some(again_in));
+                }
+            }
+        }
+    }
+
+    fn settle(&self, doubt: Doubt) {
+        events::outcome_unknown(&doubt.name, &doubt.visitor);
+        if !self.clearing.settle(doubt) {
+            self.timer.schedule(Instant::now() + ROOM_AGAIN, Job::Staff);
+        }
+    }
+
+    fn staff(&self) {
+        if !self.clearing.staff() {
+            self.timer.schedule(Instant::now() + ROOM_AGAIN, Job::Staff);
+        }
+    }
+
+    /// Calls the hook for each loss, after the client's end for as long as that waits for it.
+    fn tell(&self, on_lost: &OnLost, losses: &Receiver<Loss>) {
+        for loss in losses {
+            let until = self.news.lock().until;
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return;
+            }
+            tell(on_lost, &loss);
+        }
+    }
+
+    fn watch_for_the_end(&self, hold: &Arc<Hold>, now: Now) {
+        let look = hold.plan_end(now);
+        self.plan(hold, &look);
+        self.follow(hold, now);
+    }
+
+    fn watch(&self, hold: &Arc<Hold>, now: Now, again_in: Option<Duration>) {
+        if let Some(look) = hold.plan(now, again_in) {
+            self.plan(hold, &look);
+            self.follow(hold, now);
+        }
+    }
+
+    fn rewatch(&self, hold: &Arc<Hold>) {
+        let now = self.now();
+        if hold.is_due_earlier(now) {
+            self.watch(hold, now, None);
+        }
+    }
+
+    /// Looks again at what was planned by a look at the clock, if that was set ahead meanwhile.
+    fn follow(&self, hold: &Arc<Hold>, now: Now) {
+        if self.store.timeline().was_moved_since(now) {
+            self.rewatch(hold);
+        }
+    }
+
+    fn now(&self) -> Now {
+        self.store.timeline().read()
+    }
+
+    fn plan(&self, hold: &Arc<Hold>, look: &Look) {
+        if look.replaces_another {
+            self.timer.cancelled();
+        }
+        let job = if look.is_end {
+            Job::End(Arc::clone(hold))
+        } else {
+            Job::Renew(Arc::clone(hold))
+        };
+        if !self.timer.schedule(look.due, job) {
+            hold.abandon();
+        }
+    }
+
+    /// Turns a hold lost. If the store may still have it, others need not wait until its lease ends there.
+    fn end(&self, hold: &Hold, cause: LossCause) {
+        let may_still_stand = matches!(cause, LossCause::Unreachable { .. })
+            || hold.may_outlast()
+            || self.store.has_parts();
+        let doubt = may_still_stand.then(|| hold.doubt());
+        let is_lost_now = self.lose(hold, cause);
+        if let Some(doubt) = doubt.filter(|_| is_lost_now) {
+            self.settle(doubt);
+        }
+    }
+
+    /// Returns whether it was not lost before.
+    fn lose(&self, hold: &Hold, cause: LossCause) -> bool {
+        let loss = hold.lose(cause);
+        let is_lost_now = loss.is_some();
+        if let Some(loss) = loss {
+            self.lines.freed(&hold.name, None);
+            self.publish(loss);
+        }
+        is_lost_now
+    }
+
+    fn publish(&self, loss: Loss) {
+        events::lost(&loss.lock, &loss.visitor, &loss.cause);
+        if let Some(news) = &self.news.lock().sender {
+            // Fails only if the hook's thread is gone, which ends with the client.
+            let _ = news.send(loss);
+        }
+    }
+
+    /// Says once what endangers locks on this server. It is only worth asking if somebody hears the answer.
+    fn preflight(&self) {
+        let _waiting = Waiting::begin(None);
+        let findings = self.store.check(Instant::now() + self.command_timeout);
+        for warning in findings.into_iter().flatten() {
+            events::preflight(&warning);
+        }
+    }
+}
+
+#[cfg(feature = "test-util")]
+impl Moved for Shared {
+    fn clock_moved(&self) {
+        let mut holds = Vec::new();
+        self.timer.each(|job| {
+            if let Job::Renew(hold) | Job::End(hold) = job {
+                holds.push(Arc::clone(hold));
+            }
+        });
+        for hold in holds {
+            if let Some(cause) = hold.lapse() {
+                if hold.set_due(None) {
+                    self.timer.cancelled();
+                }
+                self.end(&hold, cause);
+            } else if hold.is_renewed() {
+                let due = Instant::now();
+                if hold.set_due(Some(due)) {
+                    self.timer.cancelled();
+                }
+                self.timer.schedule(due, Job::Renew(hold));
+            } else {
+                self.rewatch(&hold);
+            }
+        }
+    }
+
+    fn catch_up(&self, until: Instant) {
+        // A renewal that was under way when the clock moved plans the next one itself, behind the first mark.
+        for _ in 0..2 {
+            let (mark, done) = unbounded();
+            let is_looked_after =
+                || self.running.load(Ordering::Acquire) && self.guarded.load(Ordering::Acquire);
+            if !is_looked_after() {
+                return;
+            }
+            self.timer.schedule(Instant::now(), Job::Mark(mark));
+            while let Err(RecvTimeoutError::Timeout) = done.recv_timeout(LOOK_AGAIN) {
+                if !is_looked_after() || Instant::now() >= until {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Tells every holder if the thread dies of a panic: never "no renewal, and still valid".
+struct Sentinel<'a> {
+    shared: &'a Shared,
+    /// The holds that were taken out of the timer and are not back there yet.
+    in_hand: Vec<Arc<Hold>>,
+}
+
+impl<'a> Sentinel<'a> {
+    fn new(shared: &'a Shared) -> Self {
+        Sentinel {
+            shared,
+            in_hand: Vec::new(),
+        }
+    }
+}
+
+impl Drop for Sentinel<'_> {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            return;
+        }
+        self.shared.guarded.store(false, Ordering::Release);
+        let mut holds = std::mem::take(&mut self.in_hand);
+        self.shared.timer.each(|job| holds.extend(job.hold()));
+        for hold in holds {
+            self.shared.lose(&hold, LossCause::WatchdogDied);
+        }
+    }
+}

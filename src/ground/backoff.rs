@@ -1,0 +1,99 @@
+//! Growing pauses between attempts, which whatever ends the wait around them ends, too.
+
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
+
+use crate::ground::interrupt::Interrupt;
+use crate::ground::notify::{Signals, Wake};
+
+/// Growing pauses between attempts, jittered so that clients do not come back in step.
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    next: Duration,
+    longest: Duration,
+}
+
+impl Default for Backoff {
+    /// After attempts that got no usable answer.
+    fn default() -> Backoff {
+        Backoff {
+            next: Duration::from_millis(10),
+            longest: Duration::from_millis(500),
+        }
+    }
+}
+
+impl Backoff {
+    /// Between questions to a store that sends no messages.
+    pub(crate) fn of_polls() -> Backoff {
+        Backoff {
+            next: Duration::from_millis(5),
+            longest: Duration::from_millis(100),
+        }
+    }
+
+    /// Between attempts of several that ask at once.
+    pub(crate) fn of_splits(round_trip: Duration) -> Backoff {
+        Backoff {
+            next: round_trip * 2,
+            longest: round_trip * 64,
+        }
+    }
+
+    /// Sleeps for the next pause within a request, unless that would last until `until`; returns whether it did.
+    ///
+    /// An attempt of a wait hears what ends the wait: its interrupt, and the end of the client of `signals`.
+    pub(crate) fn pause(&mut self, until: Instant, signals: &Signals) -> bool {
+        let ends = Instant::now() + self.next();
+        if ends >= until {
+            return false;
+        }
+        let Some(interrupt) = Waiting::interrupt() else {
+            // Nobody may end what is no wait: an unlock goes on while the client is shut down.
+            std::thread::sleep(ends.saturating_duration_since(Instant::now()));
+            return true;
+        };
+        let parker = signals.parker();
+        if let Some(interrupt) = interrupt {
+            interrupt.attach(&parker);
+        }
+        parker.park(Some(ends)) == Wake::TimedOut
+    }
+
+    pub(crate) fn next(&mut self) -> Duration {
+        let pause = self.next / 2 + jitter(self.next);
+        self.next = (self.next * 2).min(self.longest);
+        pause
+    }
+}
+
+pub(crate) fn jitter(up_to: Duration) -> Duration {
+    up_to.mul_f64(fastrand::f64())
+}
+
+thread_local! {
+    /// Whether this thread waits, and what may interrupt it.
+    static WAITING: RefCell<Option<Option<Interrupt>>> = const { RefCell::new(None) };
+}
+
+/// The time during which the calling thread works at what its client's end ends, and perhaps an interrupt: for the stores
+/// below, which know nothing of waits.
+pub(crate) struct Waiting;
+
+impl Waiting {
+    pub(crate) fn begin(interrupt: Option<&Interrupt>) -> Waiting {
+        // A thread whose thread-local values are gone has been refused before.
+        let _ = WAITING.try_with(|waiting| waiting.replace(Some(interrupt.cloned())));
+        Waiting
+    }
+
+    fn interrupt() -> Option<Option<Interrupt>> {
+        WAITING.try_with(|waiting| waiting.borrow().clone()).ok()?
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let _ = WAITING.try_with(|waiting| waiting.replace(None));
+    }
+}

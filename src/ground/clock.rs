@@ -1,0 +1,375 @@
+//! The clock that validity is counted on: it goes on while the machine is suspended.
+//!
+//! `std::time::Instant` stops in suspend on Linux (rust-lang/rust#79462), which would keep a lease alive that Redis
+//! let go of an hour ago. Waits for other reasons (deadlines of calls) use `Instant`.
+
+use std::ops::Add;
+#[cfg(feature = "test-util")]
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(10);
+
+/// The share of a lease that is not counted on, for clocks that differ in rate (1 %) and in resolution (2 ms).
+pub(crate) fn drift(lease: Duration) -> Duration {
+    lease / 100 + Duration::from_millis(2)
+}
+
+/// A point in time on the suspend-counting clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment(Duration);
+
+impl Moment {
+    /// The moment on the clock of this process, which all count on that live in no world of their own.
+    pub(crate) fn now() -> Moment {
+        Moment::of_system() + shift::current()
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn of_system() -> Moment {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        Moment(Duration::new(
+            u64::try_from(time.tv_sec).unwrap_or_default(),
+            u32::try_from(time.tv_nsec).unwrap_or_default(),
+        ))
+    }
+
+    /// Elsewhere `Instant` has to do; on macOS it stops in suspend, which docs/failures.md says.
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    fn of_system() -> Moment {
+        use std::sync::OnceLock;
+        static START: OnceLock<Instant> = OnceLock::new();
+        Moment(START.get_or_init(Instant::now).elapsed())
+    }
+
+    pub(crate) fn has_passed(self) -> bool {
+        Moment::now() >= self
+    }
+
+    /// How long before `later` this moment lies; zero if it does not.
+    pub(crate) fn until(self, later: Moment) -> Duration {
+        later.0.saturating_sub(self.0)
+    }
+
+    /// This long before this moment.
+    pub(crate) fn earlier(self, span: Duration) -> Moment {
+        Moment(self.0.saturating_sub(span))
+    }
+
+    /// The last moment before this one, or this one, that is a multiple of `grid` (a whole number of ms) since boot.
+    pub(crate) fn floor(self, grid: Duration) -> Moment {
+        let grid = grid.as_millis().max(1);
+        let floored = self.0.as_millis() / grid * grid;
+        Moment(Duration::from_millis(
+            u64::try_from(floored).unwrap_or(u64::MAX),
+        ))
+    }
+
+    pub(crate) fn as_micros(self) -> i64 {
+        micros(self.0)
+    }
+}
+
+pub(crate) fn micros(span: Duration) -> i64 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// What is known of a server's clock: how far it is ahead of ours, between two bounds that part as time goes by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offset {
+    /// In microseconds.
+    least: i64,
+    most: i64,
+    /// When they were right, or before.
+    noted: Moment,
+}
+
+impl Offset {
+    /// By an answer that told `now`, in microseconds, to a request sent at `sent` and answered by `received`.
+    pub(crate) fn told(now: i64, sent: Moment, received: Moment) -> Offset {
+        Offset {
+            least: now.saturating_sub(received.as_micros()),
+            most: now.saturating_sub(sent.as_micros()),
+            noted: sent,
+        }
+    }
+
+    /// The time of that clock, in microseconds, after which it is to refuse a request that has to arrive by `at`.
+    ///
+    /// In any case it is refused from `slack` behind `at` on by our clock. Before `at` it is refused only if the offset
+    /// is uncertain by more than `slack`.
+    pub(crate) fn expiry(self, at: Moment, slack: Duration) -> i64 {
+        let aged = micros(drift(self.noted.until(at)));
+        let most = self.most.saturating_add(aged);
+        let least = self.least.saturating_sub(aged);
+        at.as_micros()
+            .saturating_add(most.min(least.saturating_add(micros(slack))))
+    }
+}
+
+impl Add<Duration> for Moment {
+    type Output = Moment;
+
+    fn add(self, span: Duration) -> Moment {
+        Moment(self.0.saturating_add(span))
+    }
+}
+
+/// One reading of both clocks, to tell a moment on the one from an instant on the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Now {
+    pub(crate) moment: Moment,
+    pub(crate) instant: Instant,
+    /// How far the clock was set ahead.
+    pub(crate) ahead: Duration,
+}
+
+impl Now {
+    /// When the clock that threads sleep on will show `moment`; now if that has passed.
+    pub(crate) fn instant_of(self, moment: Moment) -> Instant {
+        let left = self.moment.until(moment);
+        self.instant.checked_add(left).unwrap_or(self.instant)
+    }
+
+    /// When the clock of validity will show `instant`; now if that has passed.
+    pub(crate) fn moment_of(self, instant: Instant) -> Moment {
+        self.moment + instant.saturating_duration_since(self.instant)
+    }
+}
+
+/// The clock that the holds of a client are counted on: that of the process, or of an in-memory world, which a test can
+/// set ahead.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Timeline {
+    #[cfg(feature = "test-util")]
+    world: Option<Arc<shift::World>>,
+}
+
+/// The clock of the process.
+pub(crate) static PROCESS: Timeline = Timeline {
+    #[cfg(feature = "test-util")]
+    world: None,
+};
+
+#[cfg(feature = "test-util")]
+impl Timeline {
+    pub(crate) fn of_a_world() -> Timeline {
+        Timeline {
+            world: Some(Arc::default()),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        match &self.world {
+            Some(world) => Moment::of_system() + world.ahead(),
+            None => Moment::now(),
+        }
+    }
+
+    /// How far it was set ahead until now.
+    pub(crate) fn ahead(&self) -> Duration {
+        self.world.as_ref().map_or(Duration::ZERO, |it| it.ahead())
+    }
+
+    /// Whether two count on the same clock.
+    pub(crate) fn is(&self, other: &Timeline) -> bool {
+        match (&self.world, &other.world) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        }
+    }
+
+    /// Notes somebody who is to hear that the clock was set ahead.
+    pub(crate) fn attach<M: Moved + 'static>(&self, listener: &Arc<M>) {
+        if let Some(world) = &self.world {
+            world.attach(Arc::downgrade(listener) as std::sync::Weak<dyn Moved>);
+        }
+    }
+
+    /// Sets the clock of a world ahead, and lets all that falls due by it happen.
+    pub(crate) fn advance(&self, by: Duration) {
+        if let Some(world) = &self.world {
+            world.advance(by);
+        }
+    }
+}
+
+#[cfg(not(feature = "test-util"))]
+impl Timeline {
+    pub(crate) fn of_a_world() -> Timeline {
+        Timeline {}
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        Moment::now()
+    }
+
+    pub(crate) fn ahead(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    pub(crate) fn is(&self, _: &Timeline) -> bool {
+        true
+    }
+}
+
+impl Timeline {
+    /// Whether the clock was set ahead since it was looked at.
+    pub(crate) fn was_moved_since(&self, now: Now) -> bool {
+        self.ahead() != now.ahead
+    }
+
+    /// When the instant comes that was fixed when the clock had been set ahead by `ahead`.
+    pub(crate) fn instant_of(&self, fixed: Instant, ahead: Duration) -> Instant {
+        let moved = self.ahead().saturating_sub(ahead);
+        if moved.is_zero() {
+            return fixed;
+        }
+        fixed.checked_sub(moved).unwrap_or_else(Instant::now)
+    }
+
+    pub(crate) fn read(&self) -> Now {
+        Now {
+            // First, so that it is out of date rather than too new.
+            ahead: self.ahead(),
+            moment: self.now(),
+            instant: Instant::now(),
+        }
+    }
+}
+
+/// What sleeps until a moment on the clock of a world.
+#[cfg(feature = "test-util")]
+pub(crate) trait Moved: Send + Sync {
+    /// Looks at the clock again.
+    fn clock_moved(&self);
+
+    /// Waits, but not longer than until `until`, for what fell due by that and is done by other threads.
+    fn catch_up(&self, _until: Instant) {}
+}
+
+#[cfg(feature = "test-util")]
+impl Moved for crate::ground::notify::Signals {
+    fn clock_moved(&self) {
+        self.wake_all();
+    }
+}
+
+/// The shifts of clocks that tests set; compiled away without `test-util`.
+#[cfg(feature = "test-util")]
+mod shift {
+    use std::fmt;
+    use std::sync::Weak;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::{Duration, Instant};
+
+    use super::Moved;
+    use crate::ground::sync::Mutex;
+
+    /// Renewals in memory take no time, but the thread that makes them may have to wait for a processor.
+    const LONGEST_CATCH_UP: Duration = Duration::from_secs(10);
+
+    static AHEAD_MS: AtomicU64 = AtomicU64::new(0);
+
+    pub(super) fn current() -> Duration {
+        Duration::from_millis(AHEAD_MS.load(Ordering::SeqCst))
+    }
+
+    pub(super) fn advance_process(by: Duration) {
+        add(&AHEAD_MS, by);
+    }
+
+    fn add(ahead: &AtomicU64, by: Duration) {
+        let by = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
+        let add = |ahead: u64| Some(ahead.saturating_add(by));
+        // It always adds.
+        let _ = ahead.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add);
+    }
+
+    /// The clock of one world.
+    #[derive(Default)]
+    pub(super) struct World {
+        ahead_ms: AtomicU64,
+        listeners: Mutex<Vec<Weak<dyn Moved>>>,
+    }
+
+    impl World {
+        pub(super) fn ahead(&self) -> Duration {
+            Duration::from_millis(self.ahead_ms.load(Ordering::SeqCst))
+        }
+
+        pub(super) fn attach(&self, listener: Weak<dyn Moved>) {
+            let mut listeners = self.listeners.lock();
+            listeners.retain(|listener| listener.strong_count() > 0);
+            listeners.push(listener);
+        }
+
+        pub(super) fn advance(&self, by: Duration) {
+            add(&self.ahead_ms, by);
+            let listeners = self.listeners.lock().clone();
+            for listener in listeners.iter().filter_map(Weak::upgrade) {
+                listener.clock_moved();
+            }
+            let until = Instant::now() + LONGEST_CATCH_UP;
+            for listener in listeners.iter().filter_map(Weak::upgrade) {
+                listener.catch_up(until);
+            }
+        }
+    }
+
+    impl fmt::Debug for World {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.debug_struct("World")
+                .field("ahead", &self.ahead())
+                .finish_non_exhaustive()
+        }
+    }
+}
+
+/// Sets the clock of the process ahead.
+#[cfg(feature = "test-util")]
+pub(crate) fn advance_process(by: Duration) {
+    shift::advance_process(by);
+}
+
+#[cfg(not(feature = "test-util"))]
+mod shift {
+    use std::time::Duration;
+
+    pub(super) fn current() -> Duration {
+        Duration::ZERO
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_runs_neither_long_after_its_time_nor_is_it_refused_before_without_need() {
+        let mut draw = fastrand::Rng::with_seed(7);
+        for _ in 0..10_000 {
+            // The other clock runs wrong by 1 % at most.
+            let wrong = draw.i64(-100..=100);
+            let begin = draw.i64(-1_000_000_000..1_000_000_000_000);
+            let there = |moment: Moment| {
+                let ours = moment.as_micros();
+                begin + ours + ours * wrong / 10_000
+            };
+            let millis = |upto: u64, draw: &mut fastrand::Rng| {
+                Duration::from_millis(draw.u64(..upto.max(1)))
+            };
+            let sent = Moment(millis(1_000_000, &mut draw));
+            let read = sent + millis(8_000, &mut draw);
+            let received = read + millis(8_000, &mut draw);
+            let offset = Offset::told(there(read), sent, received);
+            let asked = received + millis(draw.clone().u64(..1_000_000), &mut draw);
+            let at = asked + millis(5_000, &mut draw);
+            let slack = Duration::from_millis(draw.u64(500..5_000));
+            let expiry = offset.expiry(at, slack);
+            assert!(expiry <= there(at + slack) + micros(slack) / 100);
+            let uncertain = sent.until(received) + drift(sent.until(at)) * 2;
+            assert!(uncertain > slack || expiry >= there(at));
+        }
+    }
+}

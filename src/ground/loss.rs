@@ -1,0 +1,134 @@
+//! A lost hold: which one, and why.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::ground::claim::VisitorId;
+
+/// The reason for which a hold was lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LossCause {
+    /// The store has no hold under this name: it expired there, or was flushed, evicted, deleted or force-unlocked.
+    Gone,
+    /// The store has another hold under this name, with this id; a long one is shortened, and control characters are
+    /// spelled out.
+    HeldBy(String),
+    /// The validity ended before a renewal was confirmed: the server was silent or refused, or this process was paused.
+    #[non_exhaustive]
+    Unreachable {
+        /// The outcome of the last renewal.
+        reason: String,
+    },
+    /// The fixed lease time is over.
+    LeaseEnded,
+    /// The thread that held the lock ended without unlocking it, so the hold was no longer renewed.
+    ThreadEnded,
+    /// The renewal thread died, so nothing keeps the hold alive any more.
+    WatchdogDied,
+    /// This process was forked from the one that holds the lock.
+    Forked,
+    /// The client was shut down: the hold is no longer renewed, and lasts until its lease ends or it is unlocked.
+    Closed,
+    /// The [`Losses`](crate::Losses) of a channel was dropped: the channel does not report what becomes of the hold.
+    Unheard,
+}
+
+impl LossCause {
+    /// The hold of `holder`, a text that anybody may have written.
+    pub(crate) fn held_by(holder: &str) -> LossCause {
+        LossCause::HeldBy(printable(holder))
+    }
+}
+
+/// A text of somebody else with its control characters spelled out, so that it forges no line of a log.
+pub(crate) fn printable(text: &str) -> String {
+    let mut printable = String::with_capacity(text.len());
+    for sign in text.chars() {
+        match sign {
+            // Separators of lines and paragraphs, and what turns the direction of a line.
+            '\u{61c}'
+            | '\u{200e}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}' => {
+                printable.extend(sign.escape_unicode());
+            }
+            sign if sign.is_control() => printable.extend(sign.escape_default()),
+            sign => printable.push(sign),
+        }
+    }
+    printable
+}
+
+impl fmt::Display for LossCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LossCause::Gone => f.write_str(
+                "it is gone from the store (expired, deleted, evicted or force-unlocked)",
+            ),
+            LossCause::HeldBy(visitor) => write!(f, "{visitor} holds it now"),
+            LossCause::Unreachable { reason } => {
+                write!(
+                    f,
+                    "its validity ended before a renewal was confirmed ({reason})"
+                )
+            }
+            LossCause::LeaseEnded => f.write_str("its lease time is over"),
+            LossCause::ThreadEnded => f.write_str("the thread that held it has ended"),
+            LossCause::WatchdogDied => f.write_str("the renewal thread died"),
+            LossCause::Forked => f.write_str("this process is a fork of the one that holds it"),
+            LossCause::Unheard => {
+                f.write_str("nobody is told any more what becomes of it, its `Losses` was dropped")
+            }
+            LossCause::Closed => f.write_str("the client was shut down, it is no longer renewed"),
+        }
+    }
+}
+
+/// The event that a hold was lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Loss {
+    /// The name of the lock, prefix included.
+    pub lock: Arc<str>,
+    /// The visitor that held it.
+    pub visitor: VisitorId,
+    /// The number of the thread that held it; see [`current_thread_id`](crate::current_thread_id).
+    pub thread: u64,
+    /// The reason.
+    pub cause: LossCause,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "lock {:?}: the hold of {} was lost: {}",
+            self.lock, self.visitor, self.cause
+        )
+    }
+}
+
+/// The reason for which there is no loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoLoss {
+    /// The hold was not lost until now.
+    #[error("the hold was not lost until now")]
+    NotYet,
+    /// The hold has ended well: it was unlocked before it could be lost.
+    #[error("the hold has ended well")]
+    Ended,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_write_forges_no_line() {
+        assert_eq!(printable("uuid:1 ünï \\ \""), "uuid:1 ünï \\ \"");
+        let said = LossCause::held_by("a\r\n\u{1b}[2J\u{2029}b\u{202e}\0").to_string();
+        assert_eq!(said, r"a\r\n\u{1b}[2J\u{2029}b\u{202e}\u{0} holds it now");
+    }
+}

@@ -1,0 +1,252 @@
+//! How a sleeping visitor hears that another try is worth it: a zero-permit semaphore per channel.
+//!
+//! Permits go to the waiters of a channel in the order in which they came, one permit per waiter at most. A waiter
+//! that leaves without having used its permit passes it on to the next, so no wake-up is lost with it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use crate::ground::sync::{Clock, Condvar, Mutex, planted};
+
+/// Why a parked thread goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wake {
+    /// It was handed a permit.
+    Permit,
+    /// Its time is over.
+    TimedOut,
+    Interrupted,
+    /// The client was shut down.
+    Closed,
+}
+
+/// The place where one waiting thread sleeps.
+#[derive(Debug, Default)]
+pub(crate) struct Parker {
+    state: Mutex<Parked>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Parked {
+    permit: bool,
+    /// From which sources there was word since the last permit, a bit each; so many of them make a permit.
+    heard: u64,
+    needed: u32,
+    interrupted: bool,
+    closed: bool,
+}
+
+impl Parker {
+    /// Sleeps until there is a permit, an interrupt or the end, at most until `deadline`. Takes the permit.
+    pub(crate) fn park(&self, deadline: Option<Instant>) -> Wake {
+        let mut state = self.state.lock();
+        loop {
+            if state.closed {
+                return Wake::Closed;
+            }
+            if state.interrupted {
+                return Wake::Interrupted;
+            }
+            if state.permit {
+                state.permit = false;
+                return Wake::Permit;
+            }
+            if deadline.is_some_and(|deadline| Clock::look().has_passed(deadline)) {
+                return Wake::TimedOut;
+            }
+            state = self.changed.wait(state, deadline);
+        }
+    }
+
+    /// From now on word from so many sources makes a permit.
+    pub(crate) fn need(&self, sources: u32) {
+        self.state.lock().needed = sources;
+    }
+
+    /// Notes word from a source. Returns whether it was news.
+    fn hear(&self, source: u32) -> bool {
+        let mut state = self.state.lock();
+        let bit = 1 << source;
+        if (state.permit || state.heard & bit != 0) && !planted("a second permit for one waiter") {
+            return false;
+        }
+        state.heard |= bit;
+        if state.heard.count_ones() >= state.needed {
+            state.heard = 0;
+            state.permit = true;
+            self.changed.notify_one();
+        }
+        true
+    }
+
+    /// Returns whether this waiter had none yet.
+    pub(crate) fn give_permit(&self) -> bool {
+        let mut state = self.state.lock();
+        let given = !state.permit || planted("a second permit for one waiter");
+        state.permit = true;
+        self.changed.notify_one();
+        given
+    }
+
+    fn take_permit(&self) -> bool {
+        std::mem::take(&mut self.state.lock().permit)
+    }
+
+    pub(crate) fn interrupt(&self) {
+        self.state.lock().interrupted = true;
+        self.changed.notify_one();
+    }
+
+    fn close(&self) {
+        self.state.lock().closed = true;
+        self.changed.notify_one();
+    }
+}
+
+/// All channels of one store that somebody in this process waits on.
+#[derive(Debug, Default)]
+pub(crate) struct Signals {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    queues: HashMap<Arc<str>, VecDeque<Waiter>>,
+    /// Everybody who may be asleep, to be told of the end.
+    parked: Vec<Weak<Parker>>,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    parker: Arc<Parker>,
+    /// Which of the sources that the parker listens to this queue is.
+    source: u32,
+}
+
+impl Signals {
+    /// Makes a place to sleep that ends with the client.
+    pub(crate) fn parker(&self) -> Arc<Parker> {
+        let parker = Arc::new(Parker::default());
+        let mut inner = self.inner.lock();
+        if inner.closed {
+            parker.close();
+        } else {
+            // Amortised: the list is swept when it has doubled, so it stays within twice the living.
+            if inner.parked.len() == inner.parked.capacity() {
+                inner.parked.retain(|parked| parked.strong_count() > 0);
+            }
+            inner.parked.push(Arc::downgrade(&parker));
+        }
+        parker
+    }
+
+    /// Puts `parker` at the end of the queue of `channel` until the ticket is dropped.
+    pub(crate) fn join(self: &Arc<Self>, channel: &Arc<str>, parker: &Arc<Parker>) -> Ticket {
+        self.join_as(0, channel, parker)
+    }
+
+    /// As [`Signals::join`], as one of several sources (at most 64) that the parker listens to.
+    pub(crate) fn join_as(
+        self: &Arc<Self>,
+        source: u32,
+        channel: &Arc<str>,
+        parker: &Arc<Parker>,
+    ) -> Ticket {
+        let mut inner = self.inner.lock();
+        let waiter = Waiter {
+            parker: Arc::clone(parker),
+            source,
+        };
+        let queue = inner.queues.entry(Arc::clone(channel)).or_default();
+        queue.push_back(waiter);
+        Ticket {
+            signals: Arc::clone(self),
+            channel: Arc::clone(channel),
+            parker: Arc::clone(parker),
+            owes: false,
+        }
+    }
+
+    /// Hands one permit to the first waiter of `channel` that has none: word, if it listens to several sources.
+    pub(crate) fn release(&self, channel: &str) {
+        let inner = self.inner.lock();
+        if let Some(queue) = inner.queues.get(channel) {
+            queue.iter().any(|waiter| waiter.parker.hear(waiter.source));
+        }
+    }
+
+    /// Whether anybody waits on `channel`.
+    pub(crate) fn has_waiters(&self, channel: &str) -> bool {
+        self.inner.lock().queues.contains_key(channel)
+    }
+
+    /// Hands a permit to every waiter of `channel`.
+    pub(crate) fn release_all(&self, channel: &str) {
+        let inner = self.inner.lock();
+        for waiter in inner.queues.get(channel).into_iter().flatten() {
+            waiter.parker.hear(waiter.source);
+        }
+    }
+
+    /// Wakes everybody who sleeps.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn wake_all(&self) {
+        let parked = &self.inner.lock().parked;
+        for parker in parked.iter().filter_map(|parked| parked.upgrade()) {
+            parker.give_permit();
+        }
+    }
+
+    /// Ends every wait, now and later.
+    pub(crate) fn close(&self) {
+        let mut inner = self.inner.lock();
+        inner.closed = true;
+        for parked in inner.parked.drain(..).filter_map(|parked| parked.upgrade()) {
+            parked.close();
+        }
+    }
+}
+
+/// A place in the queue of a channel.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    signals: Arc<Signals>,
+    channel: Arc<str>,
+    parker: Arc<Parker>,
+    /// A permit was taken and no attempt was answered since: it must not be lost if this waiter leaves.
+    owes: bool,
+}
+
+impl Ticket {
+    /// Sleeps as [`Parker::park`] does.
+    pub(crate) fn park(&mut self, deadline: Option<Instant>) -> Wake {
+        let wake = self.parker.park(deadline);
+        self.owes |= wake == Wake::Permit;
+        wake
+    }
+
+    /// Notes that the store has answered an attempt, so the permit that led to it is spent.
+    pub(crate) fn settle(&mut self) {
+        self.owes = false;
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let mut inner = self.signals.inner.lock();
+        if let Some(queue) = inner.queues.get_mut(&self.channel) {
+            queue.retain(|waiter| !Arc::ptr_eq(&waiter.parker, &self.parker));
+            // Taken under the same lock that givers hold: nobody can hand us another one behind this line.
+            let is_unspent = self.parker.take_permit() || self.owes;
+            if is_unspent && !planted("a leaving waiter keeps its permit") {
+                queue.iter().any(|waiter| waiter.parker.give_permit());
+            }
+            if queue.is_empty() {
+                inner.queues.remove(&self.channel);
+            }
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Where a holder is told of a loss.
+
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+use crate::engine::hold::Hold;
+use crate::engine::loss_notice::{Channel, News};
+use crate::ground::loss::{Loss, LossCause, NoLoss};
+
+/// The receiver of the loss of one hold, made by [`Guard::lost`](crate::Guard::lost) and [`Lock::lost`](crate::Lock::lost).
+///
+/// A receiver can be sent to other threads and shared among them, and outlives the guard. A loss is not used up: every
+/// call returns it, now and later, on every thread and on every clone. So [`NoLoss::NotYet`] means that the hold was not
+/// lost until now, and [`NoLoss::Ended`] that it ended well.
+///
+/// # Examples
+///
+/// ```
+/// use redlatch::{Client, LossCause, NoLoss};
+///
+/// let client = Client::in_memory();
+/// let lock = client.lock("lock:orders:42");
+/// let guard = lock.guard()?;
+/// let losses = guard.lost();
+/// assert_eq!(losses.try_recv(), Err(NoLoss::NotYet));
+///
+/// let watcher = std::thread::spawn({
+///     let losses = losses.clone();
+///     move || losses.recv().map(|loss| loss.cause)
+/// });
+/// lock.force_unlock()?;
+/// assert_eq!(watcher.join().unwrap(), Ok(LossCause::Gone));
+/// assert_eq!(losses.recv()?.cause, LossCause::Gone);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// In a `select!` of [`crossbeam_channel`] beside other work:
+///
+/// ```
+/// use crossbeam_channel::{bounded, select};
+///
+/// # let client = redlatch::Client::in_memory();
+/// let guard = client.lock("lock:orders:42").guard()?;
+/// let losses = guard.lost();
+/// let (work, results) = bounded(1);
+/// work.send("done").unwrap();
+/// select! {
+///     recv(losses.as_receiver()) -> loss => panic!("stop working: {}", loss.unwrap()),
+///     recv(results) -> result => assert_eq!(result, Ok("done")),
+/// }
+/// guard.unlock()?;
+/// # Ok::<(), redlatch::Error>(())
+/// ```
+pub struct Losses {
+    hold: Arc<Hold>,
+    news: Arc<News>,
+    /// In a forked child nobody tells anything.
+    pid: u32,
+    channel: OnceLock<Channel>,
+    /// The channel of a forked child, where all is over from the start.
+    over: OnceLock<(Sender<Loss>, Receiver<Loss>)>,
+}
+
+impl Losses {
+    pub(crate) fn of(hold: Arc<Hold>, pid: u32) -> Losses {
+        let news = if std::process::id() == pid {
+            hold.news()
+        } else {
+            // The mutex of the hold may be locked by a thread that is not there.
+            Arc::default()
+        };
+        Losses {
+            hold,
+            news,
+            pid,
+            channel: OnceLock::new(),
+            over: OnceLock::new(),
+        }
+    }
+
+    /// Waits until the hold is lost, and returns the loss.
+    ///
+    /// # Errors
+    ///
+    /// [`NoLoss::Ended`] once the hold has ended well.
+    pub fn recv(&self) -> Result<Loss, NoLoss> {
+        self.wait(None)
+    }
+
+    /// Waits until the hold is lost, at most for `timeout`, and returns the loss.
+    ///
+    /// A `timeout` without an end that can be expressed is for ever.
+    ///
+    /// # Errors
+    ///
+    /// [`NoLoss::NotYet`] if the time is over; [`NoLoss::Ended`] once the hold has ended well.
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<Loss, NoLoss> {
+        // What cannot be expressed is for ever.
+        self.wait(Instant::now().checked_add(timeout))
+    }
+
+    /// Waits until the hold is lost, at most until `deadline`, and returns the loss.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Losses::recv_timeout`].
+    pub fn recv_deadline(&self, deadline: Instant) -> Result<Loss, NoLoss> {
+        self.wait(Some(deadline))
+    }
+
+    /// Returns the loss if the hold was lost, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// [`NoLoss::NotYet`] if it was not lost until now; [`NoLoss::Ended`] once the hold has ended well.
+    pub fn try_recv(&self) -> Result<Loss, NoLoss> {
+        self.wait(Some(Instant::now()))
+    }
+
+    /// Returns whether the hold is certain at this moment, without I/O; see [`Guard::is_valid`](crate::Guard::is_valid).
+    pub fn is_valid(&self) -> bool {
+        !self.is_forked() && self.hold.is_valid()
+    }
+
+    /// Returns a channel on which the loss arrives, for `select!` of [`crossbeam_channel`].
+    ///
+    /// The channel is closed without an event when the hold ends well, and only then. The next call of this method puts an
+    /// event back that was taken. Two threads that select at the same time need a clone of the [`Losses`] each; a clone of
+    /// the channel shares its one event, and receives [`LossCause::Unheard`] when the [`Losses`] is dropped.
+    pub fn as_receiver(&self) -> &Receiver<Loss> {
+        if let Some(loss) = self.forked() {
+            let (sender, receiver) = self.over.get_or_init(|| bounded(1));
+            // One that is full still has it.
+            let _ = sender.try_send(loss);
+            return receiver;
+        }
+        let channel = self.channel.get_or_init(|| self.news.open());
+        self.news.refill(channel.number);
+        &channel.receiver
+    }
+
+    fn wait(&self, deadline: Option<Instant>) -> Result<Loss, NoLoss> {
+        match self.forked() {
+            Some(loss) => Ok(loss),
+            None => self.news.wait(deadline),
+        }
+    }
+
+    fn is_forked(&self) -> bool {
+        std::process::id() != self.pid
+    }
+
+    fn forked(&self) -> Option<Loss> {
+        self.is_forked().then(|| self.hold.loss(LossCause::Forked))
+    }
+}
+
+impl Clone for Losses {
+    /// Makes another receiver of the same hold; each of the two gets every report.
+    fn clone(&self) -> Losses {
+        Losses {
+            hold: Arc::clone(&self.hold),
+            news: Arc::clone(&self.news),
+            pid: self.pid,
+            channel: OnceLock::new(),
+            over: OnceLock::new(),
+        }
+    }
+}
+
+impl Drop for Losses {
+    fn drop(&mut self) {
+        if let Some(channel) = self.channel.get()
+            && !self.is_forked()
+        {
+            let unheard = self.hold.loss(LossCause::Unheard);
+            self.news.close(channel.number, unheard);
+        }
+    }
+}
+
+impl AsRef<Receiver<Loss>> for Losses {
+    fn as_ref(&self) -> &Receiver<Loss> {
+        self.as_receiver()
+    }
+}
+
+// As for `Client`.
+impl UnwindSafe for Losses {}
+impl RefUnwindSafe for Losses {}
+
+impl fmt::Debug for Losses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Losses")
+            .field("lock", &self.hold.name)
+            .field("visitor", &self.hold.visitor)
+            .field("heard", &self.try_recv())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,67 @@
+//! The tables of a client of a database: making, checking and purging them.
+
+use std::time::Duration;
+
+use crate::client::Client;
+use crate::ground::error::Result;
+use crate::mysql::row_lock::store;
+use crate::stores::mysql::MySql;
+
+impl Client {
+    /// Makes the tables of the locks, [`lock_table`](crate::Builder::lock_table) and the one of the named rows, unless they
+    /// exist.
+    ///
+    /// No other call makes them, and each client checks the lock table before its first lock. This call needs the right
+    /// `CREATE`; locking needs `SELECT`, `INSERT` and `UPDATE`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Permission`](crate::Error::Permission) without the right `CREATE`, and those of [`Client::check_schema`].
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// let client = redlatch::Client::open("mysql://app:secret@127.0.0.1/shop")?;
+    /// client.create_tables()?;
+    /// client.lock("lock:orders:42").run(|_| println!("alone"))?;
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
+    pub fn create_tables(&self) -> Result<()> {
+        self.database()?.create_tables()
+    }
+
+    /// Checks that the tables of the locks exist and have the engine, primary key and columns that the locks rely on.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Schema`](crate::Error::Schema): a table is missing or wrong, with the reason;
+    /// - [`Error::Unsupported`](crate::Error::Unsupported): the client is not one of a database;
+    /// - [`Error::Unreachable`](crate::Error::Unreachable), [`Error::Exhausted`](crate::Error::Exhausted),
+    ///   [`Error::Unavailable`](crate::Error::Unavailable), [`Error::Permission`](crate::Error::Permission),
+    ///   [`Error::Sql`](crate::Error::Sql), [`Error::Unexpected`](crate::Error::Unexpected): the server could not be asked;
+    /// - [`Error::Forked`](crate::Error::Forked): the client was made before this process was forked.
+    pub fn check_schema(&self) -> Result<()> {
+        self.database()?.check_schema()
+    }
+
+    /// Deletes the rows of locks that have been free for `free_for`, at most `limit` of them, and returns how many.
+    ///
+    /// The row of a lock stays when the lock is unlocked, for its fencing token, so countless names (one per order, say)
+    /// would fill the table. This call needs the right `DELETE`.
+    ///
+    /// A name that comes back starts with the server's time as its token. So tokens go on rising, unless the server's clock
+    /// is set back by more than `free_for` afterwards, or another server takes over whose clock is that far behind. An hour
+    /// leaves room for both.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WaitTimeout`](crate::Error::WaitTimeout) or [`Error::Deadlock`](crate::Error::Deadlock) if a transaction has
+    /// one of the rows, and those of [`Client::check_schema`]. Some rows may have been deleted before an error.
+    pub fn purge(&self, free_for: Duration, limit: u32) -> Result<u64> {
+        self.database()?.purge(free_for, limit)
+    }
+
+    fn database(&self) -> Result<&MySql> {
+        store(self.core(), &"(client)".into())
+    }
+}

@@ -1,0 +1,29 @@
+//! Row locks, optimistic updates and transactions in MySQL and MariaDB, beside [`Lock`](crate::Lock). Feature `mysql`.
+//!
+//! A client opened with a `mysql://` URL makes them: [`Client::row_lock`](crate::Client::row_lock),
+//! [`Client::lock_many`](crate::Client::lock_many), [`Client::versioned`](crate::Client::versioned) and
+//! [`Guard::transaction`](crate::Guard::transaction). Types of the database driver are not exposed: statements take
+//! [`Params`], into which tuples convert, and rows come as tuples, single values or a [`Row`].
+//!
+//! ```no_run
+//! use redlatch::Client;
+//! use redlatch::mysql::{RowTarget, Wait};
+//!
+//! let client = Client::open("mysql://app:secret@127.0.0.1/shop")?;
+//! let accounts = RowTarget::table("accounts", "id")?;
+//! let mut guard = client.row_lock(&accounts, 42).lock(Wait::Forever)?;
+//! let found: Option<(String, i64)> = guard
+//!     .tx()
+//!     .query_first("SELECT owner, balance FROM accounts WHERE id = ?", (42,))?;
+//! # Ok::<(), redlatch::Error>(())
+//! ```
+
+pub(crate) mod database;
+pub(crate) mod row_lock;
+pub(crate) mod transaction;
+pub(crate) mod versioned;
+
+pub use crate::stores::mysql::value::{DateTime, FromRow, FromValue, Params, Row, Span, Value};
+pub use row_lock::{Isolation, RowGuard, RowLock, RowTarget, Wait};
+pub use transaction::Tx;
+pub use versioned::{Changes, Check, Outcome, Step, Versioned, VersionedRow};

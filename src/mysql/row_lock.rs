@@ -1,0 +1,372 @@
+//! Pessimistic locks on rows of the user's own tables: `SELECT … FOR UPDATE` by primary key.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::client::Client;
+use crate::engine::client_inner::Core;
+use crate::ground::error::{Error, Result};
+use crate::ground::interrupt::Interrupt;
+use crate::mysql::transaction::{IDLE_LIMIT, Tx};
+use crate::stores::mysql::value::Value;
+use crate::stores::mysql::{Ident, Keyed, MySql, Session, Wish, to_driver};
+
+/// The rows that can be locked: those of a table by its primary key, or rows that are nothing but a name.
+#[derive(Clone, Debug)]
+pub struct RowTarget {
+    keyed: Option<Keyed>,
+}
+
+impl RowTarget {
+    /// Returns the rows of `table`, whose primary key is the one column `key`.
+    ///
+    /// The first lock refuses any other column ([`Error::Schema`]): without an index the server would lock every row on the
+    /// way.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] if a name is not a letter or `_`, followed by letters, digits, `_` and `$`, at most 64 in all.
+    pub fn table(table: &str, key: &str) -> Result<RowTarget> {
+        Ok(RowTarget {
+            keyed: Some(Keyed {
+                table: Ident::new(table)?,
+                key: Ident::new(key)?,
+            }),
+        })
+    }
+
+    /// Returns the rows of a table of this library that have only a name, of at most 255 bytes.
+    ///
+    /// A row is made when it is first locked, and stays. [`Client::create_tables`] makes the table.
+    pub fn named() -> RowTarget {
+        RowTarget { keyed: None }
+    }
+
+    fn subject(&self, key: &str) -> Arc<str> {
+        let table = self
+            .keyed
+            .as_ref()
+            .map_or("name", |keyed| keyed.table.as_str());
+        let key: String = key.chars().take(64).collect();
+        format!("{table}[{key}]").into()
+    }
+}
+
+/// The longest wait for a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Wait {
+    /// As long as it takes.
+    Forever,
+    /// At most this long.
+    For(Duration),
+    /// No wait.
+    Never,
+}
+
+impl Wait {
+    fn limit(self) -> Option<Duration> {
+        match self {
+            Wait::Forever => None,
+            Wait::For(wait) => Some(wait),
+            Wait::Never => Some(Duration::ZERO),
+        }
+    }
+}
+
+/// The isolation level of the transaction that holds a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Isolation {
+    /// Each statement sees what is committed; only rows that are found are locked. The default here.
+    ReadCommitted,
+    /// Reads see one snapshot; gaps between rows are locked, too. For servers with `binlog_format=STATEMENT`.
+    RepeatableRead,
+    /// Reads lock what they read.
+    Serializable,
+}
+
+impl Isolation {
+    fn as_sql(self) -> &'static str {
+        match self {
+            Isolation::ReadCommitted => "READ COMMITTED",
+            Isolation::RepeatableRead => "REPEATABLE READ",
+            Isolation::Serializable => "SERIALIZABLE",
+        }
+    }
+}
+
+/// A lock on one row of a database, made by [`Client::row_lock`].
+///
+/// Its guard is an open transaction: the row is locked until the transaction is committed, rolled back or dropped. There is
+/// no lease. The row of a holder that dies is free as soon as the server notices that its connection is gone; the
+/// transaction of a holder that hangs is ended after the [idle limit](RowLock::with_idle_limit). The queue for a row is the
+/// server's own, which is fair across processes; a waiter joins it again once a second, to notice interrupts and the end
+/// of the client. Each holder and each waiter uses a connection, so a row lock is for low contention and short work.
+///
+/// On Galera and group replication rows are locked on one node only: let all writers use the same node.
+///
+/// # Examples
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use redlatch::Client;
+/// use redlatch::mysql::{RowTarget, Wait};
+///
+/// let client = Client::open("mysql://app:secret@127.0.0.1/shop")?;
+/// let accounts = RowTarget::table("accounts", "id")?;
+/// let mut guard = client.row_lock(&accounts, 42).lock(Wait::For(Duration::from_secs(5)))?;
+/// guard.tx().exec("UPDATE accounts SET balance = balance - 10 WHERE id = ?", (42,))?;
+/// guard.commit()?;
+/// # Ok::<(), redlatch::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct RowLock {
+    core: Arc<Core>,
+    target: RowTarget,
+    key: Value,
+    isolation: Isolation,
+    idle_limit: Option<Duration>,
+}
+
+impl RowLock {
+    /// Returns the same lock with another isolation level of its transactions.
+    ///
+    /// Defaults to [`Isolation::ReadCommitted`].
+    #[must_use = "the lock itself is left as it is"]
+    pub fn with_isolation(&self, isolation: Isolation) -> RowLock {
+        RowLock {
+            isolation,
+            ..self.clone()
+        }
+    }
+
+    /// Returns the same lock with another limit of how long its transaction may lie idle, in whole seconds.
+    ///
+    /// Beyond the limit the server ends the transaction, and the holder gets [`Error::TransactionLost`]. `None` means the
+    /// limit of the server, by default eight hours. Defaults to 60 s.
+    #[must_use = "the lock itself is left as it is"]
+    pub fn with_idle_limit(&self, limit: Option<Duration>) -> RowLock {
+        RowLock {
+            idle_limit: limit,
+            ..self.clone()
+        }
+    }
+
+    /// Locks the row, and waits for it at most as long as `wait` says.
+    ///
+    /// # Errors
+    ///
+    /// After an error nothing is locked:
+    ///
+    /// - [`Error::WaitTimeout`]: somebody else had the row for the whole wait;
+    /// - [`Error::Exhausted`]: no connection became free for the whole wait, which begins with the wait for one;
+    /// - [`Error::RowNotFound`]: there is no row with this key;
+    /// - [`Error::Deadlock`]: the server rolled the transaction back so that another one can go on;
+    /// - [`Error::Schema`]: the table is not as [`RowTarget::table`] said, or cannot lock rows;
+    /// - [`Error::Unsupported`]: the key is of another kind than the primary key, such as text for a number, or the client
+    ///   is not one of a database;
+    /// - [`Error::InvalidName`], [`Error::InvalidWait`]: the name of a named row is no text of at most 255 bytes, or the end
+    ///   of the wait cannot be expressed;
+    /// - [`Error::Unreachable`], [`Error::Unavailable`], [`Error::TransactionLost`]: the server cannot be reached, cannot
+    ///   serve now, or closed the connection; none of them is waited out;
+    /// - [`Error::Permission`], [`Error::Sql`], [`Error::Unexpected`]: the user lacks a right, or the server has an error
+    ///   or an answer without a name here;
+    /// - [`Error::Closed`]: the client was shut down, about a second ago at most;
+    /// - [`Error::Forked`]: the client was made before this process was forked.
+    pub fn lock(&self, wait: Wait) -> Result<RowGuard> {
+        self.lock_until(wait, None)
+    }
+
+    /// Locks the row, unless `interrupt` ends the wait, which takes up to about a second.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Interrupted`] once `interrupt` is raised, and those of [`RowLock::lock`].
+    pub fn lock_interruptibly(&self, wait: Wait, interrupt: &Interrupt) -> Result<RowGuard> {
+        self.lock_until(wait, Some(interrupt))
+    }
+
+    fn lock_until(&self, wait: Wait, interrupt: Option<&Interrupt>) -> Result<RowGuard> {
+        let wish = Wish {
+            isolation: self.isolation.as_sql(),
+            idle_limit: self.idle_limit,
+            wait: wait.limit(),
+            interrupt,
+        };
+        lock(&self.core, &self.target, vec![self.key.clone()], wish)
+    }
+
+    /// Locks the row if it is free now; `None` if it is not.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`RowLock::lock`], except for [`Error::WaitTimeout`].
+    pub fn try_lock(&self) -> Result<Option<RowGuard>> {
+        match self.lock(Wait::Never) {
+            Ok(guard) => Ok(Some(guard)),
+            Err(Error::WaitTimeout { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl fmt::Debug for RowLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RowLock")
+            .field("row", &self.target.subject(&self.key.to_string()))
+            .field("isolation", &self.isolation)
+            .field("idle_limit", &self.idle_limit)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Returns the lock of the row with this key, without I/O.
+    pub fn row_lock(&self, target: &RowTarget, key: impl Into<Value>) -> RowLock {
+        RowLock {
+            core: Arc::clone(self.core()),
+            target: target.clone(),
+            key: key.into(),
+            isolation: Isolation::ReadCommitted,
+            idle_limit: Some(IDLE_LIMIT),
+        }
+    }
+
+    /// Locks several rows in one transaction, in one order for all callers, so that two of them never deadlock.
+    ///
+    /// All rows are locked or none. The transaction has the isolation [`Isolation::ReadCommitted`] and an idle limit of 60 s.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`RowLock::lock`]; [`Error::Unsupported`] if `keys` is empty.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use redlatch::Client;
+    /// # use redlatch::mysql::{RowTarget, Wait};
+    /// # let client = Client::open("mysql://app:secret@127.0.0.1/shop")?;
+    /// let accounts = RowTarget::table("accounts", "id")?;
+    /// let mut guard = client.lock_many(&accounts, [7, 3], Wait::Forever)?;
+    /// guard.tx().exec("UPDATE accounts SET balance = balance - 10 WHERE id = ?", (7,))?;
+    /// guard.tx().exec("UPDATE accounts SET balance = balance + 10 WHERE id = ?", (3,))?;
+    /// guard.commit()?;
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
+    pub fn lock_many<K: Into<Value>>(
+        &self,
+        target: &RowTarget,
+        keys: impl IntoIterator<Item = K>,
+        wait: Wait,
+    ) -> Result<RowGuard> {
+        lock(self.core(), target, values(keys), many(wait, None))
+    }
+
+    /// Locks several rows as [`Client::lock_many`] does, unless `interrupt` ends the wait, which takes up to about a second.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Interrupted`] once `interrupt` is raised, and those of [`Client::lock_many`].
+    pub fn lock_many_interruptibly<K: Into<Value>>(
+        &self,
+        target: &RowTarget,
+        keys: impl IntoIterator<Item = K>,
+        wait: Wait,
+        interrupt: &Interrupt,
+    ) -> Result<RowGuard> {
+        let wish = many(wait, Some(interrupt));
+        lock(self.core(), target, values(keys), wish)
+    }
+}
+
+fn values<K: Into<Value>>(keys: impl IntoIterator<Item = K>) -> Vec<Value> {
+    keys.into_iter().map(Into::into).collect()
+}
+
+fn many(wait: Wait, interrupt: Option<&Interrupt>) -> Wish<'_> {
+    Wish {
+        isolation: Isolation::ReadCommitted.as_sql(),
+        idle_limit: Some(IDLE_LIMIT),
+        wait: wait.limit(),
+        interrupt,
+    }
+}
+
+fn lock(
+    core: &Arc<Core>,
+    target: &RowTarget,
+    keys: Vec<Value>,
+    wish: Wish<'_>,
+) -> Result<RowGuard> {
+    let names: Vec<String> = keys.iter().map(Value::to_string).collect();
+    let subject = target.subject(&names.join(", "));
+    let keys = keys.into_iter().map(to_driver).collect();
+    let session = store(core, &subject)?.lock_rows(target.keyed.as_ref(), keys, &subject, wish)?;
+    Ok(RowGuard {
+        session,
+        subject,
+        _core: Arc::clone(core),
+    })
+}
+
+/// The store of a client, if it is a database and this process made the client.
+pub(crate) fn store<'a>(core: &'a Core, subject: &Arc<str>) -> Result<&'a MySql> {
+    if core.is_forked() {
+        return Err(Error::Forked {
+            lock: Arc::clone(subject),
+        });
+    }
+    core.database.as_deref().ok_or_else(|| Error::Unsupported {
+        lock: Arc::clone(subject),
+        reason: "it is for a database: open the client with a mysql:// URL".to_owned(),
+    })
+}
+
+/// One or more locked rows, which are an open transaction; dropping the guard rolls back.
+///
+/// The guard is not bound to a thread, and may be sent to another one.
+#[must_use = "the rows are unlocked, and what was written is rolled back, as soon as the guard is dropped"]
+pub struct RowGuard {
+    session: Session,
+    subject: Arc<str>,
+    /// The connection's pool ends with the client.
+    _core: Arc<Core>,
+}
+
+impl RowGuard {
+    /// Returns the transaction, to run statements in it.
+    pub fn tx(&mut self) -> Tx<'_> {
+        Tx::new(&mut self.session, Arc::clone(&self.subject))
+    }
+
+    /// Commits the transaction, and unlocks the rows.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unknown`] if the commit got no answer. After every other error nothing was written:
+    /// [`Error::TransactionLost`] if the transaction was lost, the error of the statement that ended it, or the refusal of
+    /// the server ([`Error::Deadlock`], [`Error::WaitTimeout`], [`Error::Unavailable`], [`Error::Sql`]); [`Error::Forked`]
+    /// in a forked child.
+    pub fn commit(self) -> Result<()> {
+        self.session.commit()
+    }
+
+    /// Rolls the transaction back, and unlocks the rows, as dropping the guard does.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TransactionLost`] if the transaction was lost before; it is rolled back in any case.
+    pub fn rollback(self) -> Result<()> {
+        self.session.rollback()
+    }
+}
+
+impl fmt::Debug for RowGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RowGuard")
+            .field("row", &self.subject)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,359 @@
+//! Transactions that hold a lock while they run, and the statements that may run in them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::client_inner::Core;
+use crate::engine::hold::Hold;
+use crate::ground::clock::Moment;
+use crate::ground::error::{Error, Result};
+use crate::guard::Guard;
+use crate::stores::mysql::value::{FromRow, Params};
+use crate::stores::mysql::{MySql, Session, params_to_driver, rows_from_driver};
+
+/// A transaction that lies idle for this long is ended by the server, so that a holder that hangs does not block others.
+pub(crate) const IDLE_LIMIT: Duration = Duration::from_secs(60);
+
+/// The open transaction of a lock, in which the holder's own statements run.
+///
+/// The transaction ends with its guard or closure: statements that would end it, or change its session, are refused
+/// ([`Error::Unsupported`]). Its session has the server's time zone and `sql_mode`, made strict: a value that does not fit
+/// is an error and is not cut. After an [`Error::Deadlock`] or [`Error::WaitTimeout`] the server may have rolled it back, so
+/// every later statement and the commit fail with the same error.
+///
+/// Only writes to tables with transactions (InnoDB) happen under the lock or not at all: writes to a MyISAM or Aria table
+/// survive a rollback. User variables and named locks (`GET_LOCK`) of its statements end with the transaction, unless a
+/// stored function or a trigger sets them: those may stay in the session for the next transaction.
+pub struct Tx<'a> {
+    session: &'a mut Session,
+    subject: Arc<str>,
+}
+
+impl<'a> Tx<'a> {
+    pub(crate) fn new(session: &'a mut Session, subject: Arc<str>) -> Tx<'a> {
+        Tx { session, subject }
+    }
+
+    /// Sets how long each following statement may take; `Duration::MAX` is no limit.
+    ///
+    /// Defaults to [`command_timeout`](crate::Builder::command_timeout).
+    pub fn statement_timeout(&mut self, timeout: Duration) {
+        self.session.statement_timeout = timeout;
+    }
+
+    /// Runs a statement with its parameters (`?`, or `:name` with [`Params::named`]), and returns how many rows it
+    /// touched.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Unsupported`]: the statement might end the transaction, or the parameters do not fit it;
+    /// - [`Error::WaitTimeout`], [`Error::Deadlock`]: another transaction was in the way;
+    /// - [`Error::TransactionLost`]: the connection was lost, and the transaction is rolled back;
+    /// - [`Error::Unavailable`], [`Error::Permission`], [`Error::Schema`], [`Error::Sql`]: the server refused, with its words;
+    /// - [`Error::Forked`]: in a forked child.
+    pub fn exec(&mut self, statement: &str, params: impl Into<Params>) -> Result<u64> {
+        self.allow(statement)?;
+        Ok(self
+            .session
+            .change(statement, params_to_driver(params.into()))?
+            .1)
+    }
+
+    /// Runs a query and returns its rows, each as one value, a tuple or a [`Row`](crate::mysql::Row).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Tx::exec`]; [`Error::Unsupported`] if a row is not of the type asked for.
+    pub fn query<T: FromRow>(
+        &mut self,
+        statement: &str,
+        params: impl Into<Params>,
+    ) -> Result<Vec<T>> {
+        self.allow(statement)?;
+        let rows = self
+            .session
+            .select(statement, params_to_driver(params.into()))?;
+        rows_from_driver(rows)
+            .into_iter()
+            .map(|row| {
+                T::from_row(row).map_err(|_| Error::Unsupported {
+                    lock: Arc::clone(&self.subject),
+                    reason: "a row of the answer is not of the type asked for".to_owned(),
+                })
+            })
+            .collect()
+    }
+
+    /// Runs a query and returns its first row; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Tx::query`].
+    pub fn query_first<T: FromRow>(
+        &mut self,
+        statement: &str,
+        params: impl Into<Params>,
+    ) -> Result<Option<T>> {
+        Ok(self.query(statement, params)?.into_iter().next())
+    }
+
+    fn allow(&mut self, statement: &str) -> Result<()> {
+        match first_word(statement) {
+            Some(word) if ALLOWED.contains(&&*word) => {
+                if outlives(statement) {
+                    self.session.taint();
+                }
+                Ok(())
+            }
+            word => Err(Error::Unsupported {
+                lock: Arc::clone(&self.subject),
+                reason: format!(
+                    "{} is refused in the transaction of a lock, because it may end it without a word; run it elsewhere. Allowed are {}",
+                    word.as_deref().unwrap_or("this statement"),
+                    ALLOWED.join(", ")
+                ),
+            }),
+        }
+    }
+}
+
+impl fmt::Debug for Tx<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tx")
+            .field("lock", &self.subject)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether a statement may leave something in the session that the transaction's end does not undo: a variable, or a
+/// lock by name. At worst this costs a connection.
+fn outlives(statement: &str) -> bool {
+    const GET_LOCK: &[u8] = b"GET_LOCK";
+    let bytes = statement.as_bytes();
+    bytes.contains(&b'@')
+        || bytes
+            .windows(GET_LOCK.len())
+            .any(|word| word.eq_ignore_ascii_case(GET_LOCK))
+}
+
+/// What never commits. A list of what does would miss what the next version of a server adds.
+const ALLOWED: [&str; 12] = [
+    "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH", "VALUES", "TABLE", "SHOW",
+    "EXPLAIN", "DESCRIBE", "DESC",
+];
+
+/// The first word of a statement in capitals; `None` if it begins with anything else.
+fn first_word(statement: &str) -> Option<String> {
+    let mut rest = statement;
+    loop {
+        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '(');
+        if let Some(comment) = rest.strip_prefix("/*") {
+            // A comment that begins so is run by the server.
+            if comment.starts_with('!') || comment.starts_with("M!") {
+                return None;
+            }
+            rest = comment.split_once("*/")?.1;
+        } else if rest.starts_with("-- ") || rest.starts_with("--\n") || rest.starts_with('#') {
+            rest = rest.split_once('\n')?.1;
+        } else {
+            break;
+        }
+    }
+    let word: String = rest
+        .chars()
+        .take_while(|c| c.is_ascii_alphanumeric() || *c == '_')
+        .collect();
+    (!word.is_empty()).then(|| word.to_ascii_uppercase())
+}
+
+impl Guard {
+    /// Runs `work` in a transaction that commits only if this lock is still held at that moment.
+    ///
+    /// The row of the lock is locked first, in the same transaction. Until that ends nobody can take the lock, even if its
+    /// lease ends meanwhile, so the writes of `work` happen under the lock or not at all. The transaction is committed if
+    /// `work` returns `Ok`, and rolled back if `work` returns `Err` or panics. The lock must be in the same database as the
+    /// data: a lock of a client opened with a `mysql://` URL.
+    ///
+    /// Meanwhile the hold is not renewed; a lease that is renewed starts anew with the commit. [`Guard::is_valid`] may
+    /// turn false when the lease would have ended, and true again after the commit. Lock, re-enter and unlock the same lock
+    /// outside of `work`. The server ends a transaction that lies idle for a minute.
+    ///
+    /// # Errors
+    ///
+    /// The error of `work`, after which nothing was written. Besides:
+    ///
+    /// - [`Error::Lost`]: the lock was lost before, and `work` did not run;
+    /// - [`Error::TransactionLost`]: the transaction was lost, and nothing was written;
+    /// - [`Error::Unknown`]: the commit got no answer;
+    /// - [`Error::Exhausted`]: no connection became free within the
+    ///   [`command_timeout`](crate::Builder::command_timeout), and `work` did not run;
+    /// - [`Error::Unsupported`]: the lock is not in a database, or another transaction of this hold is open;
+    /// - [`Error::Unreachable`], [`Error::Unavailable`], [`Error::WaitTimeout`], [`Error::Deadlock`], [`Error::Permission`],
+    ///   [`Error::Schema`], [`Error::Sql`]: the server could not be reached or refused, and nothing was written;
+    /// - [`Error::Forked`]: in a forked child.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use redlatch::{Client, Error};
+    /// let client = Client::open("mysql://app:secret@127.0.0.1/shop")?;
+    /// let guard = client.lock("lock:stock:42").guard()?;
+    /// guard.transaction(|tx| {
+    ///     tx.exec("UPDATE stock SET left_over = left_over - 1 WHERE id = ?", (42,))?;
+    ///     Ok::<_, Error>(())
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn transaction<T, E: From<Error>>(
+        &self,
+        work: impl FnOnce(&mut Tx<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let (entrance, hold) = self.parts();
+        entrance.ready()?;
+        let mut pinned = Pinned::begin(&entrance.core, hold)?;
+        let value = work(&mut Tx::new(&mut pinned.session, Arc::clone(&hold.name)))?;
+        pinned.commit()?;
+        Ok(value)
+    }
+}
+
+/// A hold whose row is locked by a transaction. Dropping it rolls back.
+struct Pinned<'a> {
+    session: Session,
+    /// Behind the session, so that the row is free before the hold is renewed again.
+    release: Unpin<'a>,
+}
+
+/// Gives a hold back to the watchdog.
+struct Unpin<'a> {
+    core: &'a Core,
+    store: &'a MySql,
+    hold: &'a Arc<Hold>,
+    committed: Option<(Moment, Duration)>,
+}
+
+impl<'a> Pinned<'a> {
+    fn begin(core: &'a Core, hold: &'a Arc<Hold>) -> Result<Pinned<'a>> {
+        let store = core.database.as_deref().ok_or_else(|| Error::Unsupported {
+            lock: Arc::clone(&hold.name),
+            reason: "only a lock in a database can hold a transaction: open the client with a mysql:// URL"
+                .to_owned(),
+        })?;
+        if hold.is_held()
+            && let Some(cause) = hold.lapse()
+        {
+            core.watchdog.end(hold, cause);
+        }
+        if let Some(cause) = hold.loss_cause() {
+            return Err(hold.lost_error(cause));
+        }
+        if !hold.pin() {
+            return Err(Error::Unsupported {
+                lock: Arc::clone(&hold.name),
+                reason: "another transaction of this hold is open: use that one".to_owned(),
+            });
+        }
+        store.note_pinned(&hold.visitor, true);
+        let release = Unpin {
+            core,
+            store,
+            hold,
+            committed: None,
+        };
+        match store.pin(&hold.extension(), IDLE_LIMIT)? {
+            Some(session) => Ok(Pinned { session, release }),
+            None => {
+                drop(release);
+                let cause = store.cause_of_loss(&hold.extension())?;
+                core.watchdog.lose(hold, cause.clone());
+                Err(hold.lost_error(cause))
+            }
+        }
+    }
+
+    fn commit(self) -> Result<()> {
+        // In this order, so that the row is free, whatever happens, before the hold is renewed again.
+        let Pinned {
+            mut release,
+            mut session,
+        } = self;
+        let hold = release.hold;
+        let sent = Moment::now();
+        let claim = hold.extension();
+        // A fixed lease that has run out is not extended: what was done is done, but the hold is over.
+        let is_extended = !claim.lease.is_zero();
+        if is_extended && !release.store.extend_pinned(&mut session, &claim)? {
+            return Err(Error::TransactionLost {
+                lock: Arc::clone(&hold.name),
+                node: Arc::clone(release.store.node()),
+                reason: "its row is not ours any more although it was locked".to_owned(),
+                source: None,
+            });
+        }
+        session.commit()?;
+        if is_extended {
+            release.committed = Some((sent, claim.lease));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Unpin<'_> {
+    fn drop(&mut self) {
+        // The hold, and the thread that renews it, are those of the parent.
+        if self.core.is_forked() {
+            return;
+        }
+        self.store.note_pinned(&self.hold.visitor, false);
+        self.hold.unpin(self.committed);
+        // Renewals were left out meanwhile.
+        self.core.watchdog.check_now(&self.hold.name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_commit_is_recognised() {
+        let refused = [
+            "COMMIT",
+            " commit",
+            "/* harmless */ rollback",
+            "/*! COMMIT */",
+            "/*M!100100 COMMIT */",
+            "-- a\nCREATE TABLE t (a INT)",
+            "# a\nbegin",
+            "SET autocommit = 1",
+            "LOCK TABLES t READ",
+            "CALL p()",
+            "EXECUTE s",
+            "XA COMMIT 'x'",
+            "",
+            "/* open",
+            ";COMMIT",
+        ];
+        for statement in refused {
+            let word = first_word(statement);
+            assert!(
+                !word.is_some_and(|word| ALLOWED.contains(&&*word)),
+                "{statement}"
+            );
+        }
+        for statement in [
+            "SELECT 1",
+            "(select 1)",
+            "\n/* a */ -- b\nUpdate t SET a = 1",
+            "with c as (select 1) select * from c",
+            "#\nINSERT INTO t VALUES (1)",
+        ] {
+            let word = first_word(statement);
+            assert!(
+                word.is_some_and(|word| ALLOWED.contains(&&*word)),
+                "{statement}"
+            );
+        }
+    }
+}

@@ -1,0 +1,568 @@
+//! A lock that is made of others: held when all of them are.
+//!
+//! It never waits while it holds something: what an attempt has taken is given back before the refusal is passed on.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use smallvec::smallvec;
+
+use crate::ground::claim::{Claim, Kind, VisitorId};
+use crate::ground::clock::{PROCESS, Timeline};
+use crate::ground::error::{Error, Result};
+use crate::ground::notify::{Parker, Signals};
+use crate::ground::sync::Mutex;
+use crate::store::{
+    Attempt, Doubt, HealthWarning, Hearing, Holding, Refusal, Release, Renewal, SETTLED, Store,
+    Subscription, Transfer,
+};
+
+/// Several that take the same locks in another order should not meet again and again.
+const JITTER: Duration = Duration::from_millis(2);
+
+/// One of the locks.
+pub(crate) struct Member {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) kind: Kind,
+    pub(crate) name: Arc<str>,
+    /// Whatever keeps the store open.
+    pub(crate) _keep: Arc<dyn Any + Send + Sync>,
+}
+
+/// The store of one lock that is made of others.
+pub(crate) struct All {
+    /// In the order in which they are taken, which is the same for all that name them the same.
+    members: Vec<Part>,
+    /// How often each hold was entered, where no member can count: a token is not entered twice.
+    counts: Option<Mutex<HashMap<VisitorId, u32>>>,
+    signals: Arc<Signals>,
+    /// That of the members, if they have one in common.
+    timeline: Timeline,
+}
+
+/// A member, and its place among them.
+struct Part {
+    member: Member,
+    place: usize,
+}
+
+impl Deref for Part {
+    type Target = Member;
+
+    fn deref(&self) -> &Member {
+        &self.member
+    }
+}
+
+impl Part {
+    /// As whom it is held. Members that stand as text have their own tokens, for two with the same would pass for copies
+    /// of one request where two names lead to one lock.
+    fn visitor(&self, visitor: &VisitorId) -> VisitorId {
+        match self.kind {
+            Kind::Reentrant => visitor.clone(),
+            Kind::Token => visitor.token_of_part(self.place),
+        }
+    }
+
+    fn claim(&self, claim: &Claim) -> Claim {
+        Claim {
+            kind: self.kind,
+            name: Arc::clone(&self.name),
+            visitor: self.visitor(&claim.visitor),
+            ..*claim
+        }
+    }
+
+    /// Takes it, or enters it once more. What cannot be entered twice gets the lease of the whole.
+    fn acquire(&self, claim: &Claim, until: Instant) -> Result<Attempt> {
+        let claim = self.claim(claim);
+        if claim.count == 0 || self.kind.is_reentrant() {
+            return self.store.acquire(&claim, until);
+        }
+        let sent = self.store.timeline().now();
+        match self.prolong(&claim, until) {
+            Renewal::Renewed => Ok(Attempt::Granted {
+                sent,
+                fence: None,
+                leftover: None,
+            }),
+            Renewal::Lost(cause) => Ok(Attempt::Lost(cause)),
+            Renewal::Unknown(reason) => Ok(Attempt::Unknown {
+                doubt: claim.doubt(0),
+                error: self.unknown(&claim, "acquire", reason),
+            }),
+        }
+    }
+
+    /// Gives one level back. What was not entered twice keeps the lease of the rest.
+    fn release_level(&self, claim: &Claim, until: Instant) -> Result<Release> {
+        let claim = self.claim(claim);
+        if self.kind.is_reentrant() {
+            return self.store.release_level(&claim, until);
+        }
+        match self.prolong(&claim, until) {
+            Renewal::Renewed => Ok(Release::done()),
+            Renewal::Lost(cause) => Ok(Release::NotHeld(cause)),
+            Renewal::Unknown(reason) => Ok(Release::Unknown {
+                doubt: claim.doubt(0),
+                error: self.unknown(&claim, "release", reason),
+            }),
+        }
+    }
+
+    /// Sets the lease of a hold that stands.
+    fn prolong(&self, claim: &Claim, until: Instant) -> Renewal {
+        let outcome = self.store.renew(std::slice::from_ref(claim), until).pop();
+        outcome.unwrap_or_else(|| Renewal::Unknown("there was no answer".to_owned()))
+    }
+
+    fn unknown(&self, claim: &Claim, operation: &'static str, reason: String) -> Error {
+        Error::Unknown {
+            lock: Arc::clone(&self.name),
+            node: self.store.node(),
+            operation,
+            visitor: Some(claim.visitor.clone()),
+            reason,
+            source: None,
+        }
+    }
+}
+
+impl Member {
+    /// What it is taken for: two members with the same are one lock.
+    pub(crate) fn identity(&self) -> (Arc<str>, Arc<str>) {
+        (self.store.place(), Arc::clone(&self.name))
+    }
+}
+
+/// When a step has to be over so that each of the `left` steps has its share of the time.
+fn share(until: Instant, left: usize) -> Instant {
+    let now = Instant::now();
+    let left = u32::try_from(left.max(1)).unwrap_or(u32::MAX);
+    now + until.saturating_duration_since(now) / left
+}
+
+impl All {
+    pub(crate) fn new(mut members: Vec<Member>) -> All {
+        members.sort_by_key(Member::identity);
+        let counts = members.iter().all(|member| !member.kind.is_reentrant());
+        let mut timelines = members.iter().map(|member| member.store.timeline());
+        let first = timelines.next().unwrap_or(&PROCESS);
+        let is_common = timelines.all(|timeline| timeline.is(first));
+        let timeline = if is_common { first } else { &PROCESS }.clone();
+        let parts = members.into_iter().enumerate();
+        All {
+            members: parts
+                .map(|(place, member)| Part { member, place })
+                .collect(),
+            counts: counts.then(Mutex::default),
+            timeline,
+            signals: Arc::default(),
+        }
+    }
+
+    /// Notes how often a hold is entered, if nobody else does.
+    fn note_count(&self, visitor: &VisitorId, count: u32) {
+        if let Some(counts) = &self.counts {
+            let mut counts = counts.lock();
+            match count {
+                0 => counts.remove(visitor),
+                count => counts.insert(visitor.clone(), count),
+            };
+        }
+    }
+
+    /// The member before `refused` that turns out to be the same lock, reached by another name.
+    fn twin_of(&self, refused: &Part, claim: &Claim, until: Instant) -> Option<&Part> {
+        let taken = self.members.iter().take(refused.place);
+        let mut alike = taken.filter(|part| part.name == refused.name);
+        alike.find(|part| {
+            let visitor = part.visitor(&claim.visitor);
+            let (store, kind, name) = (&refused.store, refused.kind, &refused.name);
+            let holding = store.inspect(kind, name, Some(&visitor), share(until, 2));
+            holding.is_ok_and(|holding| holding.count > 0)
+        })
+    }
+
+    /// A doubt about no member yet.
+    fn no_doubt(&self, claim: &Claim) -> Doubt {
+        Doubt {
+            not_after: smallvec![SETTLED; self.members.len()],
+            ..claim.doubt(0)
+        }
+    }
+
+    /// Frees the first `taken` members again, and what is in `doubt`. Returns what is left of that.
+    fn undo(&self, taken: usize, mut doubt: Doubt, until: Instant) -> Option<Doubt> {
+        for place in doubt.not_after.iter_mut().take(taken) {
+            *place = 0;
+        }
+        (!self.settle(&mut doubt, until)).then_some(doubt)
+    }
+
+    /// Withdraws at all members that are in doubt. Returns whether none is any more.
+    fn settle(&self, doubt: &mut Doubt, until: Instant) -> bool {
+        let not_after: Vec<i64> = (0..self.members.len())
+            .map(|index| doubt.not_after(index))
+            .collect();
+        doubt.not_after = not_after.into();
+        let members = self.members.len();
+        let mut is_settled = true;
+        for index in (0..members).rev() {
+            let (Some(member), not_after) = (self.members.get(index), doubt.not_after(index))
+            else {
+                continue;
+            };
+            if not_after == SETTLED {
+                continue;
+            }
+            let mut part = Doubt {
+                kind: member.kind,
+                name: Arc::clone(&member.name),
+                visitor: member.visitor(&doubt.visitor),
+                not_after: smallvec![not_after],
+                ..doubt.clone()
+            };
+            // An error is tried again in the background.
+            if matches!(
+                member.store.withdraw(&mut part, share(until, index + 1)),
+                Ok(true)
+            ) {
+                if let Some(place) = doubt.not_after.get_mut(index) {
+                    *place = SETTLED;
+                }
+            } else {
+                is_settled = false;
+            }
+        }
+        is_settled
+    }
+
+    /// Puts the count back that a re-entry has raised at the first `raised` members.
+    fn put_back(&self, claim: &Claim, raised: usize, until: Instant) {
+        for (left, member) in (1..=raised).rev().zip(&self.members) {
+            let claim = Claim {
+                count: claim.count.saturating_add(1),
+                ..claim.clone()
+            };
+            // A member that keeps the higher count is freed by the last release all the same.
+            let _ = member.release_level(&claim, share(until, left));
+        }
+    }
+}
+
+impl Store for All {
+    fn acquire(&self, claim: &Claim, until: Instant) -> Result<Attempt> {
+        let sent = self.timeline.now();
+        let is_first = claim.count == 0;
+        let mut late = None;
+        for (index, member) in self.members.iter().enumerate() {
+            let mut doubt = self.no_doubt(claim);
+            let place = doubt.not_after.get_mut(index);
+            // One share is kept for giving back what was taken.
+            let by = share(until, self.members.len() - index + 1);
+            let outcome = match member.acquire(claim, by) {
+                Ok(Attempt::Granted { leftover, .. }) => {
+                    late = late.or(leftover);
+                    continue;
+                }
+                Ok(Attempt::Unknown { doubt: part, error }) => {
+                    if let Some(place) = place {
+                        *place = part.not_after.iter().copied().max().unwrap_or_default();
+                    }
+                    Err(error)
+                }
+                Ok(Attempt::Refused(mut refusal)) => {
+                    if let (Some(left), Some(place)) = (refusal.leftover.take(), place) {
+                        *place = left.not_after.iter().copied().max().unwrap_or_default();
+                    }
+                    match self.twin_of(member, claim, by) {
+                        // It would be refused for ever, by itself.
+                        Some(twin) if is_first => Err(Error::InvalidConfig {
+                            setting: "the locks of a MultiLock",
+                            reason: format!(
+                                "{:?} on {} is the same lock as on {}",
+                                member.name,
+                                member.store.node(),
+                                twin.store.node()
+                            ),
+                        }),
+                        _ => Ok(Attempt::Refused(refusal)),
+                    }
+                }
+                other => other,
+            };
+            if !is_first && !matches!(outcome, Ok(Attempt::Lost(_))) {
+                self.put_back(claim, index, until);
+                return outcome;
+            }
+            // A first acquisition that is refused, or a hold that is lost: nothing of it is to stand.
+            let taken = if is_first { index } else { self.members.len() };
+            let leftover = self.undo(taken, doubt, until);
+            return match (outcome, leftover) {
+                (Ok(Attempt::Refused(refusal)), leftover) => Ok(Attempt::Refused(Refusal {
+                    leftover,
+                    ..refusal
+                })),
+                (Err(error), Some(doubt)) => Ok(Attempt::Unknown { doubt, error }),
+                (outcome, _) => outcome,
+            };
+        }
+        self.note_count(&claim.visitor, claim.count.saturating_add(1));
+        Ok(Attempt::Granted {
+            sent,
+            fence: None,
+            leftover: late,
+        })
+    }
+
+    fn renew(&self, claims: &[Claim], until: Instant) -> Vec<Renewal> {
+        let mut outcomes = vec![Renewal::Renewed; claims.len()];
+        for (index, member) in self.members.iter().enumerate() {
+            let parts: Vec<Claim> = claims.iter().map(|claim| member.claim(claim)).collect();
+            let answers = member
+                .store
+                .renew(&parts, share(until, self.members.len() - index));
+            for (outcome, answer) in outcomes.iter_mut().zip(answers) {
+                match (&*outcome, answer) {
+                    // What is lost is lost, whatever is said of the others.
+                    (Renewal::Lost(_), _) | (_, Renewal::Renewed) => {}
+                    (_, answer) => *outcome = answer,
+                }
+            }
+        }
+        outcomes
+    }
+
+    fn release(&self, claim: &Claim, until: Instant) -> Result<Release> {
+        self.note_count(&claim.visitor, 0);
+        let mut doubt = self.no_doubt(claim);
+        let mut is_open = false;
+        let (mut lost, mut trouble, mut waiting) = (None, None, false);
+        for (left, (index, member)) in (1..=self.members.len())
+            .rev()
+            .zip(self.members.iter().enumerate().rev())
+        {
+            let mut open = |not_after| {
+                is_open = true;
+                if let Some(place) = doubt.not_after.get_mut(index) {
+                    *place = not_after;
+                }
+            };
+            match member
+                .store
+                .release(&member.claim(claim), share(until, left))
+            {
+                Ok(Release::Done {
+                    others_wait,
+                    leftover,
+                }) => {
+                    waiting |= others_wait;
+                    if leftover.is_some() {
+                        open(0);
+                    }
+                }
+                Ok(Release::NotHeld(cause)) => lost = Some(cause),
+                Ok(Release::Unknown { error, .. }) | Err(error) => {
+                    open(0);
+                    trouble = Some(error);
+                }
+            }
+        }
+        match (lost, trouble) {
+            (Some(cause), _) => Ok(Release::NotHeld(cause)),
+            (None, Some(error)) => Ok(Release::Unknown { doubt, error }),
+            (None, None) => Ok(Release::Done {
+                others_wait: waiting,
+                leftover: is_open.then_some(doubt),
+            }),
+        }
+    }
+
+    fn release_level(&self, claim: &Claim, until: Instant) -> Result<Release> {
+        self.note_count(&claim.visitor, claim.count.saturating_sub(1));
+        let (mut lost, mut trouble, mut late) = (None, None, None);
+        for (left, member) in (1..=self.members.len()).rev().zip(&self.members) {
+            match member.release_level(claim, share(until, left)) {
+                Ok(Release::Done { leftover, .. }) => late = late.or(leftover),
+                Ok(Release::NotHeld(cause)) => lost = Some(cause),
+                Ok(Release::Unknown { error, .. }) | Err(error) => trouble = Some(error),
+            }
+        }
+        match (lost, trouble) {
+            (Some(cause), _) => Ok(Release::NotHeld(cause)),
+            (None, Some(error)) => Ok(Release::Unknown {
+                doubt: claim.doubt(0),
+                error,
+            }),
+            (None, None) => Ok(Release::Done {
+                others_wait: false,
+                leftover: late,
+            }),
+        }
+    }
+
+    fn hands_over(&self) -> bool {
+        false
+    }
+
+    fn transfer(&self, from: &Claim, _: &Claim, _: Instant) -> Result<Transfer> {
+        // Some of the locks might have the one and some the other.
+        Err(Error::Unsupported {
+            lock: Arc::clone(&from.name),
+            reason: "a lock made of others is not handed over".to_owned(),
+        })
+    }
+
+    fn withdraw(&self, doubt: &mut Doubt, until: Instant) -> Result<bool> {
+        self.note_count(&doubt.visitor, 0);
+        Ok(self.settle(doubt, until))
+    }
+
+    fn force_release(&self, _: Kind, _: &Arc<str>, until: Instant) -> Result<bool> {
+        let (mut was_held, mut trouble) = (false, None);
+        for (left, member) in (1..=self.members.len()).rev().zip(&self.members) {
+            let by = share(until, left);
+            match member.store.force_release(member.kind, &member.name, by) {
+                Ok(freed) => was_held |= freed,
+                Err(error) => trouble = Some(error),
+            }
+        }
+        match trouble {
+            Some(error) => Err(error),
+            None => Ok(was_held),
+        }
+    }
+
+    fn inspect(
+        &self,
+        _: Kind,
+        _: &Arc<str>,
+        visitor: Option<&VisitorId>,
+        until: Instant,
+    ) -> Result<Holding> {
+        let mut whole = Holding {
+            count: u32::MAX,
+            ..Holding::default()
+        };
+        let mut has_end = true;
+        for (left, member) in (1..=self.members.len()).rev().zip(&self.members) {
+            let by = share(until, left);
+            let holder = visitor.map(|visitor| member.visitor(visitor));
+            let part = member
+                .store
+                .inspect(member.kind, &member.name, holder.as_ref(), by)?;
+            // A token is there or not, however often the whole was entered.
+            if member.kind.is_reentrant() || part.count == 0 {
+                whole.count = whole.count.min(part.count);
+            }
+            if part.is_locked {
+                whole.is_locked = true;
+                has_end &= part.remaining.is_some();
+                // It is free when the last of them is.
+                whole.remaining = whole.remaining.max(part.remaining);
+            }
+        }
+        if !has_end {
+            whole.remaining = None;
+        }
+        if let (u32::MAX, Some(counts), Some(visitor)) = (whole.count, &self.counts, visitor) {
+            whole.count = counts.lock().get(visitor).copied().unwrap_or(1);
+        }
+        Ok(whole)
+    }
+
+    fn subscribe(
+        &self,
+        _: Kind,
+        name: &Arc<str>,
+        source: u32,
+        parker: &Arc<Parker>,
+    ) -> Subscription {
+        let ticket = self.signals.join_as(source, name, parker);
+        // Whichever is freed: it may have been the last one that was in the way.
+        let subscribe = |member: &Part| {
+            member
+                .store
+                .subscribe(member.kind, &member.name, source, parker)
+        };
+        let parts: Vec<Subscription> = self.members.iter().map(subscribe).collect();
+        // A quorum among them needs word from several nodes, the whole from any.
+        parker.need(1);
+        let hearing = if parts.iter().any(|part| part.hearing == Hearing::Never) {
+            Hearing::Never
+        } else if parts.iter().all(|part| part.hearing == Hearing::Live) {
+            Hearing::Live
+        } else {
+            Hearing::Soon
+        };
+        Subscription {
+            ticket,
+            hearing,
+            jitter: JITTER,
+            keep: Some(Box::new(parts)),
+        }
+    }
+
+    fn node(&self) -> Arc<str> {
+        let names: Vec<_> = self
+            .members
+            .iter()
+            .map(|member| member.store.node())
+            .collect();
+        names.join(" and ").into()
+    }
+
+    fn place(&self) -> Arc<str> {
+        let places: Vec<_> = self
+            .members
+            .iter()
+            .map(|member| member.store.place())
+            .collect();
+        places.join(" and ").into()
+    }
+
+    fn longest_lease(&self) -> Duration {
+        let longest = self
+            .members
+            .iter()
+            .map(|member| member.store.longest_lease());
+        longest.min().unwrap_or_default()
+    }
+
+    fn has_parts(&self) -> bool {
+        true
+    }
+
+    fn check(&self, until: Instant) -> Result<Vec<HealthWarning>> {
+        let mut warnings = Vec::new();
+        for member in &self.members {
+            warnings.extend(member.store.check(until)?);
+        }
+        Ok(warnings)
+    }
+
+    fn timeline(&self) -> &Timeline {
+        &self.timeline
+    }
+
+    fn signals(&self) -> &Arc<Signals> {
+        &self.signals
+    }
+
+    fn close(&self) {
+        // The members belong to their own clients.
+    }
+}
+
+impl fmt::Debug for All {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("All")
+            .field("members", &self.node())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,147 @@
+//! The rights to use connections, which r2d2 hands out and makes callers queue up for.
+//!
+//! A slot has no connection in it. Who has a slot takes a connection that lies idle, or makes one: within its own
+//! deadline, and its failure is its own typed error; there is neither a PING per request nor a retry behind anybody's
+//! back.
+
+use std::convert::Infallible;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
+
+use scheduled_thread_pool::ScheduledThreadPool;
+
+use crate::ground::error::{Error, Result};
+use crate::ground::sync::Mutex;
+
+/// Makes the slots of one client, and keeps r2d2's thread where it does no harm.
+pub(super) struct SlotMaker {
+    /// `None` once the client was shut down.
+    running: Mutex<Option<Running>>,
+}
+
+struct Running {
+    thread: Arc<ScheduledThreadPool>,
+    /// Its end lets the thread go.
+    retired: Option<Sender<()>>,
+}
+
+/// A number of slots; `None` once the client was shut down: what is still unlocked then is not counted.
+pub(super) struct Slots(RwLock<Option<r2d2::Pool<Rights>>>);
+
+/// The right to use one connection, given back when it is dropped.
+pub(super) struct Slot {
+    _counted: Option<r2d2::PooledConnection<Rights>>,
+}
+
+/// None of so many slots became free in time.
+pub(super) struct NoSlot {
+    pub(super) of: u32,
+}
+
+/// Slots as r2d2 sees them: connections that cost nothing and never break.
+#[derive(Debug)]
+pub(super) struct Rights;
+
+impl r2d2::ManageConnection for Rights {
+    type Connection = ();
+    type Error = Infallible;
+
+    fn connect(&self) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn is_valid(&self, (): &mut ()) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn has_broken(&self, (): &mut ()) -> bool {
+        false
+    }
+}
+
+impl SlotMaker {
+    /// Fails if r2d2's thread cannot be started.
+    pub(super) fn new() -> Result<SlotMaker> {
+        // Its own way to say so is a panic.
+        let thread = std::panic::catch_unwind(|| {
+            ScheduledThreadPool::builder()
+                .num_threads(1)
+                .thread_name_pattern("redlatch-pool-{}")
+                .build()
+        });
+        let thread = thread.map_err(|_| Error::InvalidConfig {
+            setting: "the connection pool",
+            reason: "its thread cannot be started".to_owned(),
+        })?;
+        Ok(SlotMaker {
+            running: Mutex::new(Some(Running {
+                thread: Arc::new(thread),
+                retired: None,
+            })),
+        })
+    }
+
+    /// Lets the thread end, as soon as no slots count on it.
+    pub(super) fn close(&self) {
+        *self.running.lock() = None;
+    }
+
+    pub(super) fn slots(&self, size: u32) -> Slots {
+        let mut running = self.running.lock();
+        let Some(Running { thread, retired }) = &mut *running else {
+            return Slots(RwLock::new(None));
+        };
+        *retired = None;
+        let pool = r2d2::Pool::builder()
+            .max_size(size)
+            .test_on_check_out(false)
+            // Slots live as long as the pool, so r2d2's own threads have nothing to do.
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .thread_pool(Arc::clone(thread))
+            .build_unchecked(Rights);
+        // All slots are made by jobs that are queued by now, and r2d2 has no other work for its thread. It would sleep in
+        // parking_lot for ever, which a forked child could not bear (see `ground/sync.rs`); so it sleeps in a channel.
+        let (sender, until_dropped) = channel::<()>();
+        thread.execute_after(Duration::from_millis(1), move || {
+            let _ = until_dropped.recv();
+        });
+        *retired = Some(sender);
+        Slots(RwLock::new(Some(pool)))
+    }
+}
+
+impl Slots {
+    /// Takes a slot for a request that has to be over by `until`, waiting for one for most of that time.
+    pub(super) fn take(&self, until: Instant) -> Result<Slot, NoSlot> {
+        let slot = |counted| Slot {
+            _counted: Some(counted),
+        };
+        let pool = match &*self.open() {
+            None => return Ok(Slot { _counted: None }),
+            Some(pool) => match pool.try_get() {
+                Some(counted) => return Ok(slot(counted)),
+                None => pool.clone(),
+            },
+        };
+        // A request that is sent at the last moment is only in doubt.
+        let left = until.saturating_duration_since(Instant::now()) * 4 / 5;
+        pool.get_timeout(left).map(slot).map_err(|_| NoSlot {
+            of: pool.max_size(),
+        })
+    }
+
+    fn open(&self) -> RwLockReadGuard<'_, Option<r2d2::Pool<Rights>>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts no more: whoever takes a slot from now on gets one at once.
+    pub(super) fn close(&self) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.open().is_none()
+    }
+}

@@ -1,0 +1,1567 @@
+//! Redlock: a lock on several independent servers, of which a majority decides.
+//!
+//! The algorithm is that of the [Redis documentation](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/).
+//! All nodes are asked before the first answer is read. What counts is counted from before the first request was sent,
+//! so a hold that this store grants has the validity that the engine gives it. A node that may have forgotten what it
+//! granted has no vote (`quarantine.rs`).
+
+pub(crate) mod quarantine;
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use smallvec::{SmallVec, smallvec};
+
+use crate::ground::claim::{Claim, Kind, VisitorId};
+use crate::ground::clock::Moment;
+use crate::ground::error::{Error, NodeAnswer, Nodes, Result};
+use crate::ground::loss::LossCause;
+use crate::ground::notify::{Parker, Signals};
+use crate::ground::sync::Mutex;
+use crate::store::{
+    Aloft, Attempt, Doubt, Flight, HealthWarning, Hearing, Holding, Purpose, Refusal, Release,
+    Renewal, SETTLED, Store, Subscription, Transfer,
+};
+use crate::stores::quorum::quarantine::{Abstention, Ballot, Voter};
+
+/// A bit for each in a word.
+pub(crate) const MOST_NODES: usize = 64;
+
+/// A node that does not answer is left alone for this long, then for twice as long, at most for the latter.
+const FIRST_SHUN: Duration = Duration::from_millis(250);
+const LONGEST_SHUN: Duration = Duration::from_secs(1);
+
+/// The default time-out of a node: this share of the lease, within these bounds.
+const NODE_SHARE: u32 = 200;
+const NODE_TIMEOUTS: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(150)];
+
+/// One round trip before it was measured.
+const FIRST_ROUND_TRIP: Duration = Duration::from_millis(2);
+
+/// The settings of a quorum.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// `None` for a share of the lease.
+    pub(crate) node_timeout: Option<Duration>,
+    pub(crate) max_lease: Duration,
+    pub(crate) max_extensions: Option<u32>,
+    pub(crate) trusts_new_nodes: bool,
+}
+
+/// One of the servers.
+struct Node {
+    store: Arc<dyn Store>,
+    voter: Voter,
+    shunned: Mutex<Shunned>,
+    /// Whatever keeps the store open.
+    _keep: Arc<dyn Any + Send + Sync>,
+}
+
+/// Whether a node is left alone because it did not answer.
+#[derive(Default)]
+struct Shunned {
+    until: Option<Instant>,
+    pause: Duration,
+    reason: String,
+}
+
+/// What is known of one hold of this process.
+#[derive(Clone, Debug, Default)]
+struct Spread {
+    /// The nodes that may have it, a bit each.
+    nodes: u64,
+    extensions: u32,
+    /// The nodes where a request for it may still arrive.
+    open: SmallVec<[Open; 2]>,
+}
+
+/// A request for a hold without an answer.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    node: usize,
+    /// The node refuses it after this time of its own clock, in ms.
+    not_after: i64,
+    /// Its connection was left behind, so that what follows on it comes after the request. Else that may come first.
+    is_behind: bool,
+}
+
+/// The store that is made of others.
+pub(crate) struct Quorum {
+    nodes: Vec<Arc<Node>>,
+    needed: usize,
+    settings: Settings,
+    signals: Arc<Signals>,
+    spreads: Mutex<HashMap<VisitorId, Spread>>,
+    /// What could not be freed and nobody else is told of.
+    leftovers: Mutex<Vec<Doubt>>,
+    /// How long it takes to get an answer, in ns, smoothed.
+    round_trip: AtomicU64,
+}
+
+/// What one node said to a request for the lock.
+enum Said {
+    Granted,
+    Refused(Refusal),
+    Lacks(LossCause),
+    /// It may have done it, until its own time in ms.
+    Unknown(i64, Error),
+    Failed(Error),
+}
+
+impl Quorum {
+    /// Fails if two of the stores are one server.
+    pub(crate) fn new(
+        stores: Vec<(Arc<dyn Store>, Arc<dyn Any + Send + Sync>)>,
+        settings: Settings,
+        until: Instant,
+    ) -> Result<Quorum> {
+        let ballot = Ballot::new(stores.len(), settings.max_lease, settings.trusts_new_nodes);
+        let ballot = Arc::new(ballot);
+        let nodes: Vec<Arc<Node>> = stores
+            .into_iter()
+            .enumerate()
+            .map(|(index, (store, keep))| {
+                Arc::new(Node {
+                    voter: Voter::new(&ballot, index, store.may_move()),
+                    store,
+                    shunned: Mutex::default(),
+                    _keep: keep,
+                })
+            })
+            .collect();
+        let quorum = Quorum {
+            needed: nodes.len() / 2 + 1,
+            nodes,
+            settings,
+            signals: Arc::default(),
+            spreads: Mutex::default(),
+            leftovers: Mutex::default(),
+            round_trip: AtomicU64::new(0),
+        };
+        let all: Vec<usize> = (0..quorum.nodes.len()).collect();
+        for (node, enlisted) in
+            quorum
+                .nodes
+                .iter()
+                .zip(quorum.enlist(&all, Purpose::Request(None), until))
+        {
+            match enlisted {
+                Ok(Err(Abstention::SameAs(other))) => {
+                    let other = quorum
+                        .nodes
+                        .get(other)
+                        .map(|node| node.name())
+                        .unwrap_or_default();
+                    return Err(Error::InvalidConfig {
+                        setting: "the nodes of a quorum",
+                        reason: format!(
+                            "{other} and {} are the same server, so they would have one opinion and two votes",
+                            node.name()
+                        ),
+                    });
+                }
+                Ok(Err(abstention @ Abstention::InCluster)) => {
+                    return Err(Error::InvalidConfig {
+                        setting: "the nodes of a quorum",
+                        reason: format!("{}: {abstention}", node.name()),
+                    });
+                }
+                // What cannot be asked now is asked when it can.
+                Err(error) if error.may_pass() => node.shun(&error),
+                Err(error @ Error::InvalidConfig { .. }) => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(quorum)
+    }
+
+    /// Connects to the nodes `cold`, all at the same time, and asks them who they are.
+    fn enlist(
+        &self,
+        cold: &[usize],
+        purpose: Purpose<'_>,
+        until: Instant,
+    ) -> Vec<Result<Result<(), Abstention>>> {
+        let nodes = cold.iter().filter_map(|index| self.nodes.get(*index));
+        let enlist = |node: &Arc<Node>| node.store.enlist(&node.voter, purpose, until);
+        if cold.len() < 2 {
+            return nodes.map(enlist).collect();
+        }
+        // Names are looked up and connections made by calls that block; a dead node must not take the others' time.
+        thread::scope(|scope| {
+            let started: Vec<_> = nodes
+                .map(|node| {
+                    let named = thread::Builder::new().name("redlatch-connect".to_owned());
+                    (node, named.spawn_scoped(scope, move || enlist(node)))
+                })
+                .collect();
+            started
+                .into_iter()
+                .map(|(node, thread)| match thread.map(|thread| thread.join()) {
+                    Ok(Ok(enlisted)) => enlisted,
+                    // There is no room for a thread; it does not panic.
+                    _ => enlist(node),
+                })
+                .collect()
+        })
+    }
+
+    /// Makes the nodes `cold` ready to be asked, and leaves out those that cannot be.
+    fn warm_up(&self, cold: &[usize], purpose: Purpose<'_>, by: Instant) -> Vec<usize> {
+        let enlisted = self.enlist(cold, purpose, by);
+        let mut ready = Vec::with_capacity(cold.len());
+        for (index, enlisted) in cold.iter().zip(enlisted) {
+            match (enlisted, self.nodes.get(*index)) {
+                (Err(error), Some(node)) if error.may_pass() => node.shun(&error),
+                _ => ready.push(*index),
+            }
+        }
+        ready
+    }
+
+    fn round_trip(&self) -> Duration {
+        match self.round_trip.load(Ordering::Relaxed) {
+            0 => FIRST_ROUND_TRIP,
+            nanos => Duration::from_nanos(nanos),
+        }
+    }
+
+    fn note_round_trip(&self, took: Duration) {
+        let before = self.round_trip();
+        let smoothed = (before * 7 + took) / 8;
+        let nanos = u64::try_from(smoothed.as_nanos()).unwrap_or(u64::MAX);
+        self.round_trip.store(nanos.max(1), Ordering::Relaxed);
+    }
+
+    /// When a node that has not answered a request sent now is given up.
+    fn deadline(&self, lease: Duration, until: Instant) -> Instant {
+        let timeout = self.settings.node_timeout.unwrap_or_else(|| {
+            let [least, most] = NODE_TIMEOUTS;
+            (lease / NODE_SHARE).clamp(least, most)
+        });
+        until.min(Instant::now() + timeout)
+    }
+
+    /// The nodes of `among` that are not left alone, unless there are too few others, or too few of those that have one
+    /// of the holds that it is about; those that can be asked without delay apart from the rest.
+    fn in_order(
+        &self,
+        among: u64,
+        holds: &[u64],
+        purpose: Purpose<'_>,
+    ) -> (Vec<usize>, Vec<usize>) {
+        let all = (0..self.nodes.len()).filter(|index| among & bit(*index) != 0);
+        let is_shunned = |index: &usize| {
+            let node = self.nodes.get(*index);
+            node.is_some_and(|node| node.is_shunned(purpose))
+        };
+        let (shunned, mut order): (Vec<usize>, Vec<usize>) = all.partition(is_shunned);
+        let asked = bits(&order);
+        let is_short = |hold: &&u64| ((*hold & asked).count_ones() as usize) < self.needed;
+        let short = holds.iter().filter(is_short);
+        let short = short.fold(0, |nodes, hold| nodes | hold);
+        let is_needed = |index: &usize| order.len() < self.needed || short & bit(*index) != 0;
+        let needed: Vec<usize> = shunned.into_iter().filter(is_needed).collect();
+        order.extend(needed);
+        self.warm_and_cold(order, purpose)
+    }
+
+    fn warm_and_cold(&self, order: Vec<usize>, purpose: Purpose<'_>) -> (Vec<usize>, Vec<usize>) {
+        order.into_iter().partition(|index| {
+            let node = self.nodes.get(*index);
+            node.is_some_and(|node| node.store.is_warm(purpose))
+        })
+    }
+
+    fn all(&self) -> u64 {
+        (0..self.nodes.len()).fold(0, |nodes, index| nodes | bit(index))
+    }
+
+    /// The nodes that may have the hold of this visitor.
+    fn spread(&self, visitor: &VisitorId) -> u64 {
+        let spreads = self.spreads.lock();
+        spreads
+            .get(visitor)
+            .map_or(self.all(), |spread| spread.nodes)
+    }
+
+    /// Takes out what is known of the hold of this visitor, and notes in `doubt` what of it may still arrive.
+    fn forget(&self, doubt: &mut Doubt) {
+        let spread = self.spreads.lock().remove(&doubt.visitor);
+        let not_after = (0..self.nodes.len()).map(|index| doubt.not_after(index));
+        doubt.not_after = not_after.collect();
+        for open in spread.iter().flat_map(|spread| &spread.open) {
+            if let Some(place) = doubt.not_after.get_mut(open.node) {
+                *place = (*place).max(open.not_after);
+            }
+        }
+    }
+
+    /// Keeps what may still arrive of a hold, for whoever frees it.
+    fn note_open(&self, visitor: &VisitorId, doubt: &Doubt) {
+        if let Some(spread) = self.spreads.lock().get_mut(visitor) {
+            let open = doubt.not_after.iter().enumerate();
+            let open = open.filter(|(_, not_after)| **not_after > 0);
+            for (node, not_after) in open {
+                spread.note(node, *not_after, false);
+            }
+        }
+    }
+
+    /// Says why no majority did what it was asked.
+    fn no_quorum(&self, lock: &Arc<str>, said: &[Option<Said>]) -> Error {
+        let hopeless = |said: &Said| match said {
+            Said::Failed(error) if !error.may_pass() => Some(error.clone()),
+            _ => None,
+        };
+        let mut hopeless: Vec<Error> = said.iter().flatten().filter_map(hopeless).collect();
+        if self.nodes.len() - hopeless.len() < self.needed
+            && let Some(error) = hopeless.pop()
+        {
+            // Asking again cannot mend it.
+            return error;
+        }
+        let is = |what: fn(&Said) -> bool| said.iter().flatten().filter(|said| what(said)).count();
+        let granted = is(|said| matches!(said, Said::Granted));
+        let refused = is(|said| matches!(said, Said::Refused(_) | Said::Lacks(_)));
+        Error::NoQuorum {
+            lock: Arc::clone(lock),
+            granted,
+            refused,
+            unreachable: self.nodes.len() - granted - refused,
+            needed: self.needed,
+            nodes: self.answers(said),
+        }
+    }
+
+    fn answers(&self, said: &[Option<Said>]) -> Vec<NodeAnswer> {
+        let answers = self.nodes.iter().zip(said);
+        answers
+            .map(|(node, said)| NodeAnswer {
+                node: node.name(),
+                answer: match said {
+                    Some(Said::Granted) => "granted".to_owned(),
+                    Some(Said::Refused(_)) => "refused".to_owned(),
+                    Some(Said::Lacks(_)) => "has no such hold".to_owned(),
+                    Some(Said::Unknown(_, error) | Said::Failed(error)) => reason_of(error),
+                    None => match &*node.shunned.lock().reason {
+                        "" => "no reply in time".to_owned(),
+                        reason => reason.to_owned(),
+                    },
+                },
+            })
+            .collect()
+    }
+
+    /// Frees what a refused attempt has taken at the nodes `open`, each with the expiry of its request. Returns the
+    /// doubt about those that do not answer.
+    fn undo(&self, claim: &Claim, open: &[(usize, i64)], until: Instant) -> Option<Doubt> {
+        if open.is_empty() {
+            return None;
+        }
+        let mut doubt = Doubt {
+            not_after: smallvec![SETTLED; self.nodes.len()],
+            ..claim.doubt(0)
+        };
+        for (index, not_after) in open {
+            if let Some(place) = doubt.not_after.get_mut(*index) {
+                *place = *not_after;
+            }
+        }
+        let is_settled = self.settle(&mut doubt, claim.lease, until);
+        (!is_settled).then_some(doubt)
+    }
+
+    /// Withdraws at all nodes that are in doubt. Returns whether none is any more.
+    fn settle(&self, doubt: &mut Doubt, lease: Duration, until: Instant) -> bool {
+        let not_after: Vec<i64> = (0..self.nodes.len())
+            .map(|index| doubt.not_after(index))
+            .collect();
+        doubt.not_after = not_after.into();
+        let purpose = Purpose::Request(Some(&doubt.visitor));
+        let open = doubt.not_after.iter().zip(&self.nodes).enumerate();
+        let open = open
+            .filter(|(_, (not_after, node))| **not_after != SETTLED && !node.is_shunned(purpose))
+            .map(|(index, _)| index)
+            .collect();
+        let order = self.warm_and_cold(open, purpose);
+        let mut sky = self.launch(order, purpose, lease, until, |index, node, by| {
+            let doubt = Doubt {
+                not_after: smallvec![doubt.not_after(index)],
+                ..doubt.clone()
+            };
+            node.store.launch_withdraw(doubt, by)
+        });
+        while let Some((index, answer)) = sky.next() {
+            let Some(node) = self.nodes.get(index) else {
+                continue;
+            };
+            match answer {
+                Ok(true) => {
+                    node.pardon();
+                    if let Some(place) = doubt.not_after.get_mut(index) {
+                        *place = SETTLED;
+                    }
+                }
+                Ok(false) => node.pardon(),
+                Err(error) => node.shun(&error),
+            }
+        }
+        doubt
+            .not_after
+            .iter()
+            .all(|not_after| *not_after == SETTLED)
+    }
+
+    fn hear(&self, index: usize, answer: Result<Attempt>) -> Said {
+        let said = match answer {
+            Ok(Attempt::Granted { .. }) => Said::Granted,
+            Ok(Attempt::Refused(refusal)) => Said::Refused(refusal),
+            Ok(Attempt::Lost(cause)) => Said::Lacks(cause),
+            Ok(Attempt::Unknown { doubt, error }) => Said::Unknown(doubt.not_after(0), error),
+            Err(error) => Said::Failed(error),
+        };
+        if let Some(node) = self.nodes.get(index) {
+            match &said {
+                Said::Unknown(_, error) | Said::Failed(error) => node.shun(error),
+                _ => node.pardon(),
+            }
+        }
+        said
+    }
+
+    /// Understands why too few nodes granted a first acquisition, all of which have answered or had their time.
+    fn refuse(
+        &self,
+        claim: &Claim,
+        said: &[Option<Said>],
+        leftover: Option<Doubt>,
+    ) -> Result<Attempt> {
+        let granted = said
+            .iter()
+            .filter(|said| matches!(said, Some(Said::Granted)))
+            .count();
+        let refusals: Vec<&Refusal> = said
+            .iter()
+            .filter_map(|said| match said {
+                Some(Said::Refused(refusal)) => Some(refusal),
+                _ => None,
+            })
+            .collect();
+        if granted + refusals.len() < self.needed {
+            let error = self.no_quorum(&claim.name, said);
+            return match leftover {
+                Some(doubt) => Ok(Attempt::Unknown { doubt, error }),
+                None => Err(error),
+            };
+        }
+        // When so many of the holds that are in the way have ended that the rest is no majority any more.
+        let mut ends: Vec<Duration> = refusals
+            .iter()
+            .map(|refusal| refusal.retry_after.unwrap_or(Duration::MAX))
+            .collect();
+        ends.sort_unstable();
+        let retry_after = self
+            .needed
+            .checked_sub(granted + 1)
+            .and_then(|last| ends.get(last))
+            .filter(|end| **end != Duration::MAX)
+            .copied();
+        let mut holders: HashMap<&str, usize> = HashMap::new();
+        for refusal in &refusals {
+            *holders
+                .entry(refusal.holder.as_deref().unwrap_or_default())
+                .or_default() += 1;
+        }
+        let most = holders.values().copied().max().unwrap_or_default();
+        let silent = self.nodes.len() - granted - refusals.len();
+        Ok(Attempt::Refused(Refusal {
+            retry_after,
+            holder: None,
+            split: (most + silent < self.needed).then(|| self.round_trip()),
+            leftover,
+        }))
+    }
+
+    /// Puts the count back that a re-entry has raised at these nodes.
+    fn put_back(&self, claim: &Claim, open: &[(usize, i64)], until: Instant) {
+        let raised = Claim {
+            count: claim.count.saturating_add(1),
+            ..claim.clone()
+        };
+        let raised_at = open.iter().map(|(index, _)| *index).collect();
+        let purpose = Purpose::Request(Some(&claim.visitor));
+        let order = self.warm_and_cold(raised_at, purpose);
+        let mut sky = self.launch(order, purpose, claim.lease, until, |_, node, by| {
+            node.store.launch_release_level(&raised, by)
+        });
+        // A node that does not answer keeps the higher count, which the last release frees all the same.
+        while sky.next().is_some() {}
+    }
+
+    /// Gives a hold back to nodes that lost it, now that a majority has confirmed it.
+    fn give_back(&self, claim: &Claim, nodes: &[usize], until: Instant) {
+        let may_have = nodes.iter().fold(0, |bits, index| bits | bit(*index));
+        // Before it is sent, so that a release from now on goes there, too.
+        match self.spreads.lock().get_mut(&claim.visitor) {
+            Some(spread) => spread.nodes |= may_have,
+            None => return,
+        }
+        let purpose = Purpose::Vote(&claim.visitor);
+        let order = self.warm_and_cold(nodes.to_vec(), purpose);
+        let mut sky = self.launch(order, purpose, claim.lease, until, |_, node, by| {
+            node.store.launch_acquire(claim, true, &node.voter, by)
+        });
+        let mut tally = Tally::new(self.nodes.len());
+        while let Some((index, answer)) = sky.next() {
+            tally.note(index, self.hear(index, answer));
+        }
+        let open = tally.open();
+        let mut spreads = self.spreads.lock();
+        if let Some(spread) = spreads.get_mut(&claim.visitor) {
+            spread.note_unknown(&open);
+            return;
+        }
+        drop(spreads);
+        // It was released meanwhile, maybe before this came.
+        if let Some(leftover) = self.undo(claim, &open, until) {
+            self.leftovers.lock().push(leftover);
+        }
+    }
+
+    /// Renews what may be renewed once more. The rest is not asked for.
+    fn renew_unspent(&self, claims: &[Claim], is_spent: &[bool], until: Instant) -> Vec<Renewal> {
+        let pairs = claims.iter().zip(is_spent);
+        let unspent = pairs.filter(|(_, is_spent)| !**is_spent);
+        let unspent: Vec<Claim> = unspent.map(|(claim, _)| claim.clone()).collect();
+        let mut outcomes = self.renew(&unspent, until).into_iter();
+        let outcome = |is_spent: &bool| match is_spent {
+            true => None,
+            false => outcomes.next(),
+        };
+        let outcomes = is_spent.iter().map(outcome).collect::<Vec<_>>();
+        let spent = "it was extended as often as max_extensions allows";
+        let outcomes = outcomes.into_iter();
+        let outcomes = outcomes.map(|it| it.unwrap_or_else(|| Renewal::Unknown(spent.to_owned())));
+        outcomes.collect()
+    }
+
+    /// What comes of what the nodes said to one renewal.
+    fn renewal_of(&self, renewals: &[(usize, Renewal)]) -> Renewal {
+        let renewed = renewals
+            .iter()
+            .filter(|(_, renewal)| *renewal == Renewal::Renewed)
+            .count();
+        if renewed >= self.needed {
+            return Renewal::Renewed;
+        }
+        let losses: Vec<&LossCause> = renewals
+            .iter()
+            .filter_map(|(_, renewal)| match renewal {
+                Renewal::Lost(cause) => Some(cause),
+                _ => None,
+            })
+            .collect();
+        if losses.len() > self.nodes.len() - self.needed {
+            let held = losses.iter().find(|cause| ***cause != LossCause::Gone);
+            return Renewal::Lost(held.copied().cloned().unwrap_or(LossCause::Gone));
+        }
+        let mut reason = format!(
+            "{renewed} of {} confirmed it, it takes {}",
+            Nodes(self.nodes.len()),
+            self.needed
+        );
+        for (index, renewal) in renewals {
+            if let (Some(node), Renewal::Unknown(why)) = (self.nodes.get(*index), renewal) {
+                reason.push_str(&format!("; {}: {why}", node.name()));
+            }
+        }
+        Renewal::Unknown(reason)
+    }
+}
+
+impl Store for Quorum {
+    fn acquire(&self, claim: &Claim, until: Instant) -> Result<Attempt> {
+        let sent = Moment::now();
+        let begun = Instant::now();
+        let purpose = Purpose::Vote(&claim.visitor);
+        let own = match claim.count {
+            0 => None,
+            _ => Some(self.spread(&claim.visitor)),
+        };
+        let (warm, cold) = self.in_order(self.all(), own.as_slice(), purpose);
+        let mut tally = Tally::new(self.nodes.len());
+        let mut sky = Sky::new(self.deadline(claim.lease, until));
+        for index in &warm {
+            self.ask(*index, claim, &mut sky);
+        }
+        if warm.len() >= self.needed {
+            // If some of them are silent the others are needed, and there must be time left for those.
+            let patience = sky.by.min(begun + self.round_trip() * 4 + SOON);
+            while !tally.is_decided(self.needed, sky.len() + cold.len()) {
+                let Some((index, answer)) = sky.next_within(patience) else {
+                    break;
+                };
+                tally.note(index, self.hear(index, answer));
+            }
+        }
+        // The others get it too, so that the hold survives the end of one of those that have it.
+        let ready = self.warm_up(&cold, purpose, sky.by);
+        if !ready.is_empty() {
+            // A node that did not answer may have taken all of the time.
+            sky.by = self.deadline(claim.lease, until);
+        }
+        for index in ready {
+            self.ask(index, claim, &mut sky);
+        }
+        while !tally.is_decided(self.needed, sky.len()) {
+            let Some((index, answer)) = sky.next() else {
+                break;
+            };
+            tally.note(index, self.hear(index, answer));
+        }
+        let is_first = claim.count == 0;
+        if tally.granted() >= self.needed {
+            self.note_round_trip(begun.elapsed());
+            // What is there need not be read by whoever uses the connection next. And a re-entry that a node has not
+            // answered may run there behind later requests of the hold.
+            while let Some((index, answer)) = match is_first {
+                true => sky.next_arrived(begun),
+                false => sky.next(),
+            } {
+                tally.note(index, self.hear(index, answer));
+            }
+            let is_open = !is_first && tally.is_in_doubt();
+            let open = tally.open();
+            let granted = open.iter().fold(0, |bits, (index, _)| bits | bit(*index));
+            let may_have = granted | sky.bits();
+            let mut spreads = self.spreads.lock();
+            let spread = spreads.entry(claim.visitor.clone()).or_default();
+            spread.nodes |= may_have;
+            spread.note_unknown(&open);
+            for (node, flight) in sky.aloft.iter().chain(&sky.arrived) {
+                spread.note(*node, flight.not_after(), true);
+            }
+            return Ok(Attempt::Granted {
+                sent,
+                fence: None,
+                leftover: is_open.then(|| claim.doubt(0)),
+            });
+        }
+        // Whoever has not answered yet may say who is in the way.
+        while let Some((index, answer)) = sky.next() {
+            tally.note(index, self.hear(index, answer));
+        }
+        drop(sky);
+        let open = tally.open();
+        if is_first {
+            let leftover = self.undo(claim, &open, until);
+            return self.refuse(claim, &tally.said, leftover);
+        }
+        if let Some(cause) = tally.lacking(self.nodes.len() - self.needed) {
+            // The few that still have it are in the way of whoever comes next.
+            if let Some(leftover) = self.undo(claim, &open, until) {
+                self.note_open(&claim.visitor, &leftover);
+            }
+            return Ok(Attempt::Lost(cause));
+        }
+        self.put_back(claim, &open, until);
+        Ok(Attempt::Unknown {
+            doubt: claim.doubt(0),
+            error: self.no_quorum(&claim.name, &tally.said),
+        })
+    }
+
+    fn renew(&self, claims: &[Claim], until: Instant) -> Vec<Renewal> {
+        let Some(lease) = claims.iter().map(|claim| claim.lease).min() else {
+            return Vec::new();
+        };
+        let (holds, is_spent): (Vec<u64>, Vec<bool>) = {
+            let spreads = self.spreads.lock();
+            let most = self.settings.max_extensions;
+            let of = |claim: &Claim| match spreads.get(&claim.visitor) {
+                Some(spread) => (
+                    spread.nodes,
+                    most.is_some_and(|most| spread.extensions >= most),
+                ),
+                None => (self.all(), false),
+            };
+            claims.iter().map(of).unzip()
+        };
+        if is_spent.contains(&true) {
+            return self.renew_unspent(claims, &is_spent, until);
+        }
+        let mut said: Vec<SmallVec<[(usize, Renewal); 5]>> =
+            claims.iter().map(|_| SmallVec::new()).collect();
+        let order = self.in_order(self.all(), &holds, Purpose::Renewal);
+        let mut sky = self.launch(order, Purpose::Renewal, lease, until, |_, node, by| {
+            node.store.launch_renew(claims, &node.voter, by)
+        });
+        while let Some((index, answers)) = sky.next() {
+            for (said, answer) in said.iter_mut().zip(answers) {
+                said.push((index, answer));
+            }
+        }
+        let mut outcomes = Vec::with_capacity(claims.len());
+        for (claim, said) in claims.iter().zip(&said) {
+            let outcome = self.renewal_of(said);
+            if outcome == Renewal::Renewed {
+                if let Some(spread) = self.spreads.lock().get_mut(&claim.visitor) {
+                    spread.extensions = spread.extensions.saturating_add(1);
+                }
+                let gone = Renewal::Lost(LossCause::Gone);
+                let without = said.iter().filter(|(_, renewal)| *renewal == gone);
+                let without: Vec<usize> = without.map(|(index, _)| *index).collect();
+                if !without.is_empty() {
+                    self.give_back(claim, &without, until);
+                }
+            }
+            outcomes.push(outcome);
+        }
+        outcomes
+    }
+
+    fn release(&self, claim: &Claim, until: Instant) -> Result<Release> {
+        let begun = Instant::now();
+        let known = self.spreads.lock().remove(&claim.visitor);
+        let spread = known.as_ref().map_or(self.all(), |spread| spread.nodes);
+        let may_come = |index: usize| {
+            let open = known.iter().flat_map(|spread| &spread.open);
+            let mut open = open.filter(|open| open.node == index && !open.is_behind);
+            open.next().map(|open| open.not_after)
+        };
+        let mut said: Vec<Option<Said>> = self.nodes.iter().map(|_| None).collect();
+        let mut doubt = Doubt {
+            not_after: smallvec![SETTLED; self.nodes.len()],
+            ..claim.doubt(0)
+        };
+        for (index, place) in doubt.not_after.iter_mut().enumerate() {
+            if spread & bit(index) != 0 {
+                *place = 0;
+            }
+        }
+        let lease = self.settings.max_lease;
+        let mut sky = self.launch_at(
+            spread,
+            Purpose::Request(Some(&claim.visitor)),
+            lease,
+            until,
+            |_, node, by| node.store.launch_release(claim, by),
+        );
+        let (mut done, mut others_wait) = (0, false);
+        let mut patience = sky.by;
+        while let Some((index, answer)) = sky.next_within(patience) {
+            let Some(node) = self.nodes.get(index) else {
+                continue;
+            };
+            let what = match answer {
+                Ok(Release::Done {
+                    others_wait: waiting,
+                    ..
+                }) => {
+                    others_wait |= waiting;
+                    done += 1;
+                    Said::Granted
+                }
+                Ok(Release::NotHeld(cause)) => match may_come(index) {
+                    Some(not_after) => Said::Unknown(
+                        not_after,
+                        Error::Unavailable {
+                            lock: Arc::clone(&claim.name),
+                            node: node.name(),
+                            reason: "the request for it may still be on its way".to_owned(),
+                        },
+                    ),
+                    None => Said::Lacks(cause),
+                },
+                Ok(Release::Unknown { doubt, error }) => Said::Unknown(doubt.not_after(0), error),
+                Err(error) => Said::Failed(error),
+            };
+            match &what {
+                Said::Unknown(not_after, error) => {
+                    node.shun(error);
+                    if let Some(place) = doubt.not_after.get_mut(index) {
+                        *place = *not_after;
+                    }
+                }
+                Said::Failed(error) => node.shun(error),
+                _ => {
+                    node.pardon();
+                    if let Some(place) = doubt.not_after.get_mut(index) {
+                        *place = SETTLED;
+                    }
+                }
+            }
+            if let Some(place) = said.get_mut(index) {
+                *place = Some(what);
+            }
+            if done == self.needed {
+                // The rest mostly comes at once. What does not is looked after in the background.
+                patience = patience.min(Instant::now() + begun.elapsed() / 2 + SOON);
+            }
+        }
+        drop(sky);
+        let open = doubt
+            .not_after
+            .iter()
+            .filter(|not_after| **not_after != SETTLED)
+            .count();
+        if done >= self.needed {
+            self.note_round_trip(begun.elapsed());
+            return Ok(Release::Done {
+                others_wait,
+                leftover: (open > 0).then_some(doubt),
+            });
+        }
+        let cause = said.iter().find_map(|said| match said {
+            Some(Said::Lacks(cause)) => Some(cause.clone()),
+            _ => None,
+        });
+        match cause {
+            Some(cause) if done + open < self.needed => Ok(Release::NotHeld(cause)),
+            _ => Ok(Release::Unknown {
+                error: self.no_quorum(&claim.name, &said),
+                doubt,
+            }),
+        }
+    }
+
+    fn release_level(&self, claim: &Claim, until: Instant) -> Result<Release> {
+        let mut tally = Tally::new(self.nodes.len());
+        let spread = self.spread(&claim.visitor);
+        let mut sky = self.launch_at(
+            spread,
+            Purpose::Request(Some(&claim.visitor)),
+            claim.lease,
+            until,
+            |_, node, by| node.store.launch_release_level(claim, by),
+        );
+        // What a node has not answered may run there behind later requests of the hold. And where no majority can be had
+        // any more, the error says of each node what it has done.
+        while let Some((index, answer)) = sky.next() {
+            let answer = match answer {
+                Ok(Release::Done { .. }) => Ok(Attempt::Granted {
+                    sent: Moment::now(),
+                    fence: None,
+                    leftover: None,
+                }),
+                Ok(Release::NotHeld(cause)) => Ok(Attempt::Lost(cause)),
+                Ok(Release::Unknown { doubt, error }) => Ok(Attempt::Unknown { doubt, error }),
+                Err(error) => Err(error),
+            };
+            tally.note(index, self.hear(index, answer));
+        }
+        if tally.granted() >= self.needed {
+            return Ok(Release::Done {
+                others_wait: false,
+                leftover: tally.is_in_doubt().then(|| claim.doubt(0)),
+            });
+        }
+        match tally.lacking(self.nodes.len() - self.needed) {
+            Some(cause) => Ok(Release::NotHeld(cause)),
+            None => Ok(Release::Unknown {
+                doubt: claim.doubt(0),
+                error: self.no_quorum(&claim.name, &tally.said),
+            }),
+        }
+    }
+
+    fn leftovers(&self) -> Vec<Doubt> {
+        std::mem::take(&mut *self.leftovers.lock())
+    }
+
+    fn hands_over(&self) -> bool {
+        false
+    }
+
+    fn transfer(&self, from: &Claim, _: &Claim, _: Instant) -> Result<Transfer> {
+        // Half of the nodes might have the one and half the other.
+        Err(Error::Unsupported {
+            lock: Arc::clone(&from.name),
+            reason: "a quorum hands no hold over".to_owned(),
+        })
+    }
+
+    fn withdraw(&self, doubt: &mut Doubt, until: Instant) -> Result<bool> {
+        self.forget(doubt);
+        Ok(self.settle(doubt, self.settings.max_lease, until))
+    }
+
+    fn withdraw_all(&self, doubts: &mut [&mut Doubt], until: Instant) -> Vec<Result<bool>> {
+        if let [doubt] = doubts {
+            return vec![self.withdraw(doubt, until)];
+        }
+        for doubt in doubts.iter_mut() {
+            self.forget(doubt);
+        }
+        let by = self.deadline(self.settings.max_lease, until);
+        // Each node at the same time, so that a silent one keeps nobody waiting but for its own time-out.
+        let answers = thread::scope(|scope| {
+            let started: Vec<_> = (0..)
+                .zip(&self.nodes)
+                .filter_map(|(index, node)| {
+                    let mut parts = parts_at(doubts, index);
+                    if parts.is_empty() || node.is_shunned(Purpose::Request(None)) {
+                        return None;
+                    }
+                    let withdraw = move || {
+                        let mut of_node: Vec<&mut Doubt> =
+                            parts.iter_mut().map(|(_, part)| part).collect();
+                        let outcomes = node.store.withdraw_all(&mut of_node, by);
+                        let places = parts.iter().map(|(place, _)| *place);
+                        places.zip(outcomes).collect::<Vec<_>>()
+                    };
+                    let named = thread::Builder::new().name("redlatch-release".to_owned());
+                    Some((index, node, named.spawn_scoped(scope, withdraw)))
+                })
+                .collect();
+            let joined = started.into_iter().map(|(index, node, thread)| {
+                // Where there is no room for a thread, or it died, it is tried again later.
+                let answers = thread.ok().and_then(|thread| thread.join().ok());
+                (index, node, answers.unwrap_or_default())
+            });
+            joined.collect::<Vec<_>>()
+        });
+        for (index, node, answers) in answers {
+            for (place, answer) in answers {
+                match answer {
+                    Err(error) => node.shun(&error),
+                    Ok(is_settled) => {
+                        node.pardon();
+                        let doubt = doubts.get_mut(place).filter(|_| is_settled);
+                        if let Some(at) = doubt.and_then(|doubt| doubt.not_after.get_mut(index)) {
+                            *at = SETTLED;
+                        }
+                    }
+                }
+            }
+        }
+        let is_settled = |doubt: &&mut Doubt| doubt.not_after.iter().all(|it| *it == SETTLED);
+        doubts.iter().map(|doubt| Ok(is_settled(doubt))).collect()
+    }
+
+    fn force_release(&self, kind: Kind, name: &Arc<str>, until: Instant) -> Result<bool> {
+        let lease = self.settings.max_lease;
+        let mut said: Vec<Option<Said>> = self.nodes.iter().map(|_| None).collect();
+        let mut sky = self.launch_at(
+            self.all(),
+            Purpose::Request(None),
+            lease,
+            until,
+            |_, node, by| node.store.launch_force_release(kind, name, by),
+        );
+        let (mut answered, mut was_held) = (0, false);
+        while let Some((index, answer)) = sky.next() {
+            let what = match answer {
+                Ok(freed) => {
+                    answered += 1;
+                    was_held |= freed;
+                    Said::Granted
+                }
+                Err(error) => Said::Failed(error),
+            };
+            if let Some(place) = said.get_mut(index) {
+                *place = Some(what);
+            }
+        }
+        if answered >= self.needed {
+            Ok(was_held)
+        } else {
+            Err(self.no_quorum(name, &said))
+        }
+    }
+
+    fn inspect(
+        &self,
+        kind: Kind,
+        name: &Arc<str>,
+        visitor: Option<&VisitorId>,
+        until: Instant,
+    ) -> Result<Holding> {
+        let lease = self.settings.max_lease;
+        let mut said: Vec<Option<Said>> = self.nodes.iter().map(|_| None).collect();
+        let mut sky = self.launch_at(
+            self.all(),
+            Purpose::Request(visitor),
+            lease,
+            until,
+            |_, node, by| node.store.launch_inspect(kind, name, visitor, by),
+        );
+        let mut holdings = Vec::with_capacity(self.nodes.len());
+        while let Some((index, answer)) = sky.next() {
+            let what = match answer {
+                Ok(holding) => {
+                    holdings.push(holding);
+                    Said::Granted
+                }
+                Err(error) => Said::Failed(error),
+            };
+            if let Some(place) = said.get_mut(index) {
+                *place = Some(what);
+            }
+            let locked = holdings.iter().filter(|holding| holding.is_locked).count();
+            let free = holdings.len() - locked;
+            if visitor.is_none() && free > self.nodes.len() - self.needed {
+                return Ok(Holding::default());
+            }
+        }
+        if holdings.len() < self.needed {
+            return Err(self.no_quorum(name, &said));
+        }
+        // What a majority has at least.
+        let last = self.needed - 1;
+        let mut counts: Vec<u32> = holdings.iter().map(|holding| holding.count).collect();
+        counts.sort_unstable_by(|one, other| other.cmp(one));
+        let mut locked: Vec<Option<Duration>> = holdings
+            .iter()
+            .filter(|holding| holding.is_locked)
+            .map(|holding| holding.remaining)
+            .collect();
+        // The longest first, and for ever before all.
+        locked.sort_unstable_by_key(|remaining| {
+            std::cmp::Reverse(remaining.unwrap_or(Duration::MAX))
+        });
+        Ok(Holding {
+            is_locked: locked.len() >= self.needed,
+            count: counts.get(last).copied().unwrap_or_default(),
+            remaining: locked.get(last).copied().flatten(),
+        })
+    }
+
+    fn subscribe(&self, kind: Kind, name: &Arc<str>, _: u32, parker: &Arc<Parker>) -> Subscription {
+        parker.need(u32::try_from(self.needed).unwrap_or(u32::MAX));
+        let ticket = self.signals.join(name, parker);
+        let parts: Vec<Subscription> = (0..)
+            .zip(&self.nodes)
+            .map(|(source, node)| node.store.subscribe(kind, name, source, parker))
+            .collect();
+        let hears = |what| parts.iter().filter(|part| part.hearing == what).count();
+        let hearing = if hears(Hearing::Live) >= self.needed {
+            Hearing::Live
+        } else if hears(Hearing::Never) > self.nodes.len() - self.needed {
+            Hearing::Never
+        } else {
+            Hearing::Soon
+        };
+        Subscription {
+            ticket,
+            hearing,
+            jitter: self.round_trip(),
+            keep: Some(Box::new(parts)),
+        }
+    }
+
+    fn node(&self) -> Arc<str> {
+        let names: Vec<_> = self.nodes.iter().map(|node| node.name()).collect();
+        names.join(", ").into()
+    }
+
+    fn place(&self) -> Arc<str> {
+        let places: Vec<_> = self.nodes.iter().map(|node| node.store.place()).collect();
+        places.join(", ").into()
+    }
+
+    fn longest_lease(&self) -> Duration {
+        self.settings.max_lease
+    }
+
+    fn has_parts(&self) -> bool {
+        true
+    }
+
+    fn check(&self, until: Instant) -> Result<Vec<HealthWarning>> {
+        let mut warnings: Vec<HealthWarning> = self.flaws().into_iter().collect();
+        for (looked_at, node) in self.nodes.iter().enumerate() {
+            // One that is silent must leave time for those behind it.
+            let now = Instant::now();
+            let left = u32::try_from(self.nodes.len() - looked_at).unwrap_or(u32::MAX);
+            let until = now + until.saturating_duration_since(now) / left;
+            match node.store.check_as_node(&node.voter, until) {
+                Ok(found) => warnings.extend(found),
+                Err(error) => warnings.push(HealthWarning {
+                    node: node.name(),
+                    message: format!("it could not be looked at: {error}"),
+                }),
+            }
+        }
+        Ok(warnings)
+    }
+
+    fn signals(&self) -> &Arc<Signals> {
+        &self.signals
+    }
+
+    fn close(&self) {
+        // The nodes belong to their own clients.
+    }
+}
+
+/// What comes behind the quorum is waited for this much longer than half of the time that the quorum took.
+const SOON: Duration = Duration::from_micros(300);
+
+impl Quorum {
+    /// Sends a request to all nodes of `among` that can be reached.
+    fn launch_at<'a, T>(
+        &'a self,
+        among: u64,
+        purpose: Purpose<'_>,
+        lease: Duration,
+        until: Instant,
+        launch: impl Fn(usize, &'a Node, Instant) -> Flight<'a, T>,
+    ) -> Sky<'a, T> {
+        let order = self.in_order(among, &[], purpose);
+        self.launch(order, purpose, lease, until, launch)
+    }
+
+    /// Sends a request to the warm nodes at once, and to the cold ones that can be reached as soon as they are.
+    fn launch<'a, T>(
+        &'a self,
+        (warm, cold): (Vec<usize>, Vec<usize>),
+        purpose: Purpose<'_>,
+        lease: Duration,
+        until: Instant,
+        launch: impl Fn(usize, &'a Node, Instant) -> Flight<'a, T>,
+    ) -> Sky<'a, T> {
+        let mut sky = Sky::new(self.deadline(lease, until));
+        for index in warm {
+            if let Some(node) = self.nodes.get(index) {
+                sky.add(index, launch(index, node, sky.by));
+            }
+        }
+        let ready = self.warm_up(&cold, purpose, sky.by);
+        if !ready.is_empty() {
+            // A node that did not answer may have taken all of the time.
+            sky.by = self.deadline(lease, until);
+        }
+        for index in ready {
+            if let Some(node) = self.nodes.get(index) {
+                sky.add(index, launch(index, node, sky.by));
+            }
+        }
+        sky
+    }
+
+    fn ask<'a>(&'a self, index: usize, claim: &'a Claim, sky: &mut Sky<'a, Result<Attempt>>) {
+        if let Some(node) = self.nodes.get(index) {
+            let flight = node.store.launch_acquire(claim, false, &node.voter, sky.by);
+            sky.add(index, flight);
+        }
+    }
+
+    /// What makes a poor quorum of the number of its nodes.
+    pub(crate) fn flaws(&self) -> Option<HealthWarning> {
+        let nodes = self.nodes.len();
+        let message = match nodes {
+            0..=2 => format!(
+                "{nodes} nodes are no quorum that survives the end of one; take 3 or 5 independent ones"
+            ),
+            even if even % 2 == 0 => format!(
+                "of {even} nodes {} have to agree, so they survive no more failures than {} would",
+                self.needed,
+                even - 1
+            ),
+            _ => return None,
+        };
+        Some(HealthWarning {
+            node: self.node(),
+            message,
+        })
+    }
+}
+
+impl Node {
+    fn name(&self) -> Arc<str> {
+        self.store.node()
+    }
+
+    /// Whether it is to be left alone.
+    fn is_shunned(self: &Arc<Node>, purpose: Purpose<'_>) -> bool {
+        let until = {
+            let mut shunned = self.shunned.lock();
+            let now = Instant::now();
+            match shunned.until {
+                Some(until) if now < until => return true,
+                Some(_) => {
+                    // Whoever comes first tries it; until that has an answer the others leave it alone.
+                    let until = now + shunned.pause;
+                    shunned.until = Some(until);
+                    until
+                }
+                None => return false,
+            }
+        };
+        !self.store.is_warm(purpose) && self.connect_aside(purpose, until)
+    }
+
+    /// Connects to it on a thread of its own, because it may still be silent and nobody is to wait for that. Returns
+    /// whether there is room for a thread.
+    fn connect_aside(self: &Arc<Node>, purpose: Purpose<'_>, until: Instant) -> bool {
+        let node = Arc::clone(self);
+        let purpose = match purpose {
+            Purpose::Renewal => Purpose::Renewal,
+            Purpose::Request(_) | Purpose::Vote(_) => Purpose::Request(None),
+        };
+        let named = thread::Builder::new().name("redlatch-connect".to_owned());
+        let started = named.spawn(
+            move || match node.store.enlist(&node.voter, purpose, until) {
+                Err(error) if error.may_pass() => node.shun(&error),
+                _ => node.pardon(),
+            },
+        );
+        started.is_ok()
+    }
+
+    /// Leaves it alone for a while, after an error that means that asking it costs its time-out.
+    fn shun(&self, error: &Error) {
+        if !matches!(error, Error::Unreachable { .. } | Error::Unknown { .. }) {
+            return;
+        }
+        let mut shunned = self.shunned.lock();
+        shunned.pause = (shunned.pause * 2).clamp(FIRST_SHUN, LONGEST_SHUN);
+        shunned.until = Some(Instant::now() + shunned.pause);
+        shunned.reason = reason_of(error);
+    }
+
+    fn pardon(&self) {
+        let mut shunned = self.shunned.lock();
+        if shunned.until.is_some() {
+            *shunned = Shunned::default();
+        }
+    }
+}
+
+/// What all nodes said.
+struct Tally {
+    said: Vec<Option<Said>>,
+}
+
+impl Tally {
+    fn new(nodes: usize) -> Tally {
+        Tally {
+            said: (0..nodes).map(|_| None).collect(),
+        }
+    }
+
+    fn note(&mut self, index: usize, said: Said) {
+        if let Some(place) = self.said.get_mut(index) {
+            *place = Some(said);
+        }
+    }
+
+    fn granted(&self) -> usize {
+        let granted = |said: &&Option<Said>| matches!(said, Some(Said::Granted));
+        self.said.iter().filter(granted).count()
+    }
+
+    /// Whether enough have granted it, or not enough can any more with `outstanding` answers to come.
+    fn is_decided(&self, needed: usize, outstanding: usize) -> bool {
+        let granted = self.granted();
+        granted >= needed || granted + outstanding < needed
+    }
+
+    /// Whether a node may have granted it, or may yet do so.
+    fn is_in_doubt(&self) -> bool {
+        let mut said = self.said.iter().flatten();
+        said.any(|said| matches!(said, Said::Unknown(..)))
+    }
+
+    /// The nodes that have granted it or may have, with the expiry of their requests.
+    fn open(&self) -> Vec<(usize, i64)> {
+        let said = self.said.iter().enumerate();
+        said.filter_map(|(index, said)| match said {
+            Some(Said::Granted) => Some((index, 0)),
+            Some(Said::Unknown(not_after, _)) => Some((index, *not_after)),
+            _ => None,
+        })
+        .collect()
+    }
+
+    /// Why a hold is lost, if more than `spare` nodes lack it.
+    fn lacking(&self, spare: usize) -> Option<LossCause> {
+        let causes: Vec<&LossCause> = self
+            .said
+            .iter()
+            .filter_map(|said| match said {
+                Some(Said::Lacks(cause)) => Some(cause),
+                _ => None,
+            })
+            .collect();
+        let held = causes.iter().find(|cause| ***cause != LossCause::Gone);
+        let cause = held.or(causes.first())?;
+        (causes.len() > spare).then(|| (*cause).clone())
+    }
+}
+
+/// Requests that are under way, each to another node.
+struct Sky<'a, T> {
+    /// When those without an answer are given up.
+    by: Instant,
+    landed: Vec<(usize, T)>,
+    /// Those for which something has arrived.
+    arrived: Vec<(usize, Box<dyn Aloft<T> + 'a>)>,
+    aloft: Vec<(usize, Box<dyn Aloft<T> + 'a>)>,
+}
+
+impl<'a, T> Sky<'a, T> {
+    fn new(by: Instant) -> Sky<'a, T> {
+        Sky {
+            by,
+            landed: Vec::new(),
+            arrived: Vec::new(),
+            aloft: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, index: usize, flight: Flight<'a, T>) {
+        match flight {
+            Flight::Landed(answer) => self.landed.push((index, answer)),
+            Flight::Aloft(aloft) => self.aloft.push((index, aloft)),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.landed.len() + self.arrived.len() + self.aloft.len()
+    }
+
+    /// The nodes whose answers are still to come.
+    fn bits(&self) -> u64 {
+        let unread = self.aloft.iter().chain(&self.arrived);
+        let unread = unread.map(|(index, _)| *index);
+        let landed = self.landed.iter().map(|(index, _)| *index);
+        unread
+            .chain(landed)
+            .fold(0, |bits, index| bits | bit(index))
+    }
+
+    /// The next answer; when the time is over each says that it had none. `None` after the last.
+    fn next(&mut self) -> Option<(usize, T)> {
+        loop {
+            if self.len() == 0 {
+                return None;
+            }
+            if let Some(next) = self.next_within(self.by) {
+                return Some(next);
+            }
+            let (index, flight) = self.aloft.pop()?;
+            if let Some(answer) = flight.land(self.by) {
+                return Some((index, answer));
+            }
+        }
+    }
+
+    /// The next answer that comes until `until`.
+    fn next_within(&mut self, until: Instant) -> Option<(usize, T)> {
+        loop {
+            if let Some(next) = self.next_arrived(until) {
+                return Some(next);
+            }
+            self.wait(until)?;
+        }
+    }
+
+    /// The next answer that is there. One that has come in part has until `until` for the rest, but a little in any case.
+    fn next_arrived(&mut self, until: Instant) -> Option<(usize, T)> {
+        if let Some(next) = self.landed.pop() {
+            return Some(next);
+        }
+        while let Some((index, flight)) = self.arrived.pop() {
+            let whole_by = until.max(Instant::now() + Duration::from_millis(5));
+            if let Some(answer) = flight.land(whole_by) {
+                return Some((index, answer));
+            }
+        }
+        None
+    }
+
+    /// Waits until something arrives for some of the flights.
+    fn wait(&mut self, until: Instant) -> Option<()> {
+        let arrived = self.poll(until)?;
+        for at in (0..self.aloft.len()).rev() {
+            if arrived & bit(at) != 0 {
+                let flight = self.aloft.swap_remove(at);
+                self.arrived.push(flight);
+            }
+        }
+        Some(())
+    }
+
+    /// The flights for which something has arrived, by their places, a bit each.
+    fn poll(&self, until: Instant) -> Option<u64> {
+        if self.aloft.is_empty() {
+            return None;
+        }
+        let mut fds: SmallVec<[PollFd<'_>; 8]> = SmallVec::new();
+        for (at, (_, flight)) in self.aloft.iter().enumerate() {
+            match flight.fd() {
+                Some(fd) => fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN)),
+                None => return Some(bit(at)),
+            }
+        }
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let timeout = Timespec::try_from(left).unwrap_or(Timespec {
+                tv_sec: 1,
+                tv_nsec: 0,
+            });
+            match rustix::event::poll(&mut fds, Some(&timeout)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) if Instant::now() < until => {}
+                Ok(0) => return None,
+                Ok(_) => {
+                    let arrived = fds.iter().enumerate();
+                    let arrived = arrived.filter(|(_, fd)| !fd.revents().is_empty());
+                    return Some(arrived.fold(0, |bits, (at, _)| bits | bit(at)));
+                }
+                // There is no memory to wait with: reading waits, too.
+                Err(_) => return Some(bit(0)),
+            }
+        }
+    }
+}
+
+/// What of these doubts concerns node `index`, each with its place among them.
+fn parts_at(doubts: &[&mut Doubt], index: usize) -> Vec<(usize, Doubt)> {
+    let open = doubts.iter().enumerate().filter_map(|(place, doubt)| {
+        let not_after = doubt.not_after(index);
+        let part = Doubt {
+            not_after: smallvec![not_after],
+            ..(**doubt).clone()
+        };
+        (not_after != SETTLED).then_some((place, part))
+    });
+    open.collect()
+}
+
+impl Spread {
+    /// Notes the nodes that did not answer a request, with its expiry.
+    fn note_unknown(&mut self, open: &[(usize, i64)]) {
+        for (node, not_after) in open.iter().filter(|(_, not_after)| *not_after > 0) {
+            self.note(*node, *not_after, false);
+        }
+    }
+
+    /// Notes that a request may still arrive at the node. The latest one counts.
+    fn note(&mut self, node: usize, not_after: i64, is_behind: bool) {
+        let mut open = self.open.iter_mut();
+        match open.find(|open| open.node == node && open.is_behind == is_behind) {
+            Some(open) => open.not_after = open.not_after.max(not_after),
+            None => self.open.push(Open {
+                node,
+                not_after,
+                is_behind,
+            }),
+        }
+    }
+}
+
+fn bits(nodes: &[usize]) -> u64 {
+    nodes.iter().fold(0, |bits, index| bits | bit(*index))
+}
+
+fn bit(index: usize) -> u64 {
+    1 << (index % MOST_NODES)
+}
+
+/// What is wrong with a node, without its name.
+fn reason_of(error: &Error) -> String {
+    match error {
+        Error::Unreachable { reason, .. }
+        | Error::Unknown { reason, .. }
+        | Error::Unavailable { reason, .. } => reason.clone(),
+        error => error.to_string(),
+    }
+}
+
+impl fmt::Debug for Quorum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Quorum")
+            .field("nodes", &self.node())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use super::*;
+    use crate::stores::memory::{Memory, World};
+
+    const LEASE: Duration = Duration::from_secs(10);
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(2)
+    }
+
+    fn claim(visitor: &str, count: u32) -> Claim {
+        Claim {
+            kind: Kind::Reentrant,
+            name: "a".into(),
+            visitor: VisitorId::new(visitor, 1, 1),
+            count,
+            lease: LEASE,
+        }
+    }
+
+    /// Three nodes, of which the last one is held by somebody else.
+    fn with_one_taken() -> Quorum {
+        let settings = Settings {
+            node_timeout: None,
+            max_lease: LEASE,
+            max_extensions: None,
+            trusts_new_nodes: true,
+        };
+        let stores = (0..3).map(|_| {
+            let store = Memory::new(Arc::new(World::default()));
+            (Arc::new(store) as Arc<dyn Store>, Arc::new(()) as _)
+        });
+        let quorum = Quorum::new(stores.collect(), settings, soon()).unwrap();
+        let taken = quorum.nodes.last().unwrap();
+        let granted = taken.store.acquire(&claim("other", 0), soon()).unwrap();
+        assert!(matches!(granted, Attempt::Granted { .. }));
+        quorum
+    }
+
+    fn shun(quorum: &Quorum, index: usize) {
+        *quorum.nodes.get(index).unwrap().shunned.lock() = Shunned {
+            until: Some(Instant::now() + LEASE),
+            pause: LEASE,
+            reason: String::new(),
+        };
+    }
+
+    #[test]
+    fn the_nodes_of_a_hold_are_asked_however_many_others_there_are() {
+        let quorum = with_one_taken();
+        let granted = quorum.acquire(&claim("me", 0), soon()).unwrap();
+        assert!(matches!(granted, Attempt::Granted { .. }), "{granted:?}");
+        for index in 0..2 {
+            shun(&quorum, index);
+            let renewals = quorum.renew(&[claim("me", 1)], soon());
+            assert_eq!(renewals, [Renewal::Renewed]);
+            shun(&quorum, index);
+            let entered = quorum.acquire(&claim("me", 1), soon()).unwrap();
+            assert!(matches!(entered, Attempt::Granted { .. }), "{entered:?}");
+        }
+    }
+
+    #[test]
+    fn what_may_still_arrive_is_kept_until_the_hold_is_freed() {
+        let quorum = with_one_taken();
+        quorum.acquire(&claim("me", 0), soon()).unwrap();
+        let claim = claim("me", 1);
+        let late = Doubt {
+            not_after: smallvec![SETTLED, 7, SETTLED],
+            ..claim.doubt(0)
+        };
+        quorum.note_open(&claim.visitor, &late);
+        let mut doubt = claim.doubt(0);
+        quorum.forget(&mut doubt);
+        assert_eq!(doubt.not_after[..], [0, 7, 0]);
+        assert!(quorum.spreads.lock().is_empty());
+    }
+}

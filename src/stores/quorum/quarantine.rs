@@ -1,0 +1,417 @@
+//! Who may vote in a quorum: a node that may have forgotten what it granted keeps silent until that has run out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::ground::clock::Moment;
+use crate::ground::sync::Mutex;
+
+/// Which server it is that a connection leads to, by what the server says of itself.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    /// Changes with each start of the server.
+    pub(crate) run: Arc<str>,
+    /// Its replication id, which changes whenever its keys may have become those of another server; empty if it has
+    /// none.
+    pub(crate) history: Arc<str>,
+    /// Whether it has followed another server, as far as it still knows.
+    pub(crate) has_followed: bool,
+    /// Whether it follows another server, which may throw away what it is asked to keep.
+    pub(crate) follows: bool,
+    /// Whether it belongs to a cluster, where the keys of a slot move from server to server.
+    pub(crate) is_in_cluster: bool,
+    /// For how long it had been running at `told`, at least; `None` if it has always been there.
+    pub(crate) age: Option<Duration>,
+    /// Whether what it has granted survives its end.
+    pub(crate) remembers: bool,
+    /// When it was asked, and when it had answered.
+    pub(crate) asked: Moment,
+    pub(crate) told: Moment,
+}
+
+/// The nodes of one quorum as they are known.
+#[derive(Debug)]
+pub(crate) struct Ballot {
+    /// What any client has granted is over after this time.
+    max_lease: Duration,
+    trusts_new_nodes: bool,
+    nodes: Mutex<Vec<Option<Known>>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    run: Arc<str>,
+    history: Arc<str>,
+    /// Whether what it has granted survives its end.
+    remembers: bool,
+    /// Between these two it was this server.
+    asked: Moment,
+    told: Moment,
+    abstains: Option<(Moment, Why)>,
+}
+
+/// Why a node has no vote.
+#[derive(Debug)]
+pub(crate) enum Abstention {
+    /// It may have forgotten what it granted.
+    For(Duration, Why),
+    /// It is the same server as this other node.
+    SameAs(usize),
+    /// It follows another server.
+    Follows,
+    /// It belongs to a cluster.
+    InCluster,
+    /// The identity is not what was heard of the node last: the server has to be asked again.
+    Outdated,
+}
+
+/// Why a server may lack what was granted before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// It was started a short while ago, and nothing is known of what it had before.
+    IsNew,
+    /// It, or another one in its place, was started since it was seen last.
+    Restarted,
+    /// Its keys were once those of another server, which may have granted more than it passed on.
+    Followed,
+    /// Another server may have been the node before it.
+    MayMove,
+}
+
+impl Ballot {
+    pub(crate) fn new(nodes: usize, max_lease: Duration, trusts_new_nodes: bool) -> Ballot {
+        Ballot {
+            max_lease,
+            trusts_new_nodes,
+            nodes: Mutex::new((0..nodes).map(|_| None).collect()),
+        }
+    }
+
+    /// Notes which server node `index` is, and says whether it may vote. If the node may `move`, it need not always
+    /// have been that server.
+    fn admit(&self, index: usize, may_move: bool, identity: &Identity) -> Result<(), Abstention> {
+        if identity.is_in_cluster {
+            return Err(Abstention::InCluster);
+        }
+        if identity.follows {
+            return Err(Abstention::Follows);
+        }
+        let now = Moment::now();
+        let mut nodes = self.nodes.lock();
+        let Some(place) = nodes.get_mut(index) else {
+            return Ok(());
+        };
+        if let Some(known) = place {
+            if known.run == identity.run && known.history == identity.history {
+                known.asked = known.asked.max(identity.asked);
+                known.told = known.told.max(identity.told);
+                known.remembers &= identity.remembers;
+                return known.vote(now);
+            }
+            if identity.asked <= known.told {
+                // Of two answers that cross nobody can say which one is the later.
+                return Err(Abstention::Outdated);
+            }
+        }
+        let twin = nodes.iter().enumerate().find(|(other, known)| {
+            *other != index
+                && known
+                    .as_ref()
+                    .is_some_and(|known| known.run == identity.run)
+        });
+        if let Some((twin, _)) = twin {
+            return Err(Abstention::SameAs(twin));
+        }
+        let Some(place) = nodes.get_mut(index) else {
+            return Ok(());
+        };
+        let known = Known {
+            run: Arc::clone(&identity.run),
+            history: Arc::clone(&identity.history),
+            remembers: identity.remembers,
+            asked: identity.asked,
+            told: identity.told,
+            abstains: self.quarantine(place.as_ref(), may_move, identity, now),
+        };
+        place.insert(known).vote(now)
+    }
+
+    /// Until when a server has no vote that was not the node until now, or was it with other keys.
+    ///
+    /// | the server | what was granted there before | has no vote for one `max_lease` from |
+    /// |---|---|---|
+    /// | has followed another one | may be unknown to it | now |
+    /// | is the first one seen, and is trusted | is nothing | – |
+    /// | is the first one seen, where the node may move | may be unknown to it | now |
+    /// | is the first one seen, and remembers | is known to it | – |
+    /// | is the first one seen | is over, or is known to it if it had started before | its start |
+    /// | is the one before, started again, and remembers | is known to it | as before |
+    /// | is any other one than before | is unknown to it | now |
+    fn quarantine(
+        &self,
+        before: Option<&Known>,
+        may_move: bool,
+        identity: &Identity,
+        now: Moment,
+    ) -> Option<(Moment, Why)> {
+        let all_of_it = |why| Some((now + self.max_lease, why));
+        match before {
+            _ if identity.has_followed => all_of_it(Why::Followed),
+            None if self.trusts_new_nodes => None,
+            None if may_move => all_of_it(Why::MayMove),
+            None if identity.remembers => None,
+            None => identity.age.map(|age| {
+                let left = self.max_lease.saturating_sub(age);
+                (identity.told + left, Why::IsNew)
+            }),
+            Some(before) if before.run == identity.run => all_of_it(Why::Followed),
+            Some(before)
+                if identity.remembers
+                    && before.remembers
+                    && !may_move
+                    && !identity.ran_at(before.asked) =>
+            {
+                before.abstains
+            }
+            Some(_) => all_of_it(Why::Restarted),
+        }
+    }
+}
+
+impl Known {
+    fn vote(&self, now: Moment) -> Result<(), Abstention> {
+        match self.abstains.map(|(until, why)| (now.until(until), why)) {
+            Some((left, why)) if !left.is_zero() => Err(Abstention::For(left, why)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Identity {
+    /// Whether it surely ran already at that moment.
+    fn ran_at(&self, moment: Moment) -> bool {
+        self.age.is_none_or(|age| moment + age > self.told)
+    }
+}
+
+/// The right of one node to vote.
+#[derive(Clone, Debug)]
+pub(crate) struct Voter {
+    ballot: Arc<Ballot>,
+    index: usize,
+    /// Whether another server may become the node.
+    may_move: bool,
+}
+
+impl Voter {
+    pub(crate) fn new(ballot: &Arc<Ballot>, index: usize, may_move: bool) -> Voter {
+        Voter {
+            ballot: Arc::clone(ballot),
+            index,
+            may_move,
+        }
+    }
+
+    /// Says whether the server of this identity may vote for this node.
+    pub(crate) fn admit(&self, identity: &Identity) -> Result<(), Abstention> {
+        self.ballot.admit(self.index, self.may_move, identity)
+    }
+}
+
+impl std::fmt::Display for Abstention {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Abstention::For(left, why) => {
+                let because = match why {
+                    Why::IsNew => "was started less than one max_lease ago",
+                    Why::Restarted => "has restarted, or another server has taken its place,",
+                    Why::Followed => "has followed another server",
+                    Why::MayMove => "may have taken over from another server",
+                };
+                write!(
+                    f,
+                    "it {because} and may not know what was granted there before, so it has no vote for another {left:.1?}"
+                )?;
+                match why {
+                    Why::IsNew | Why::MayMove => f.write_str(
+                        "; if nobody can have used it for locks before, trust_new_nodes() lets it vote at once",
+                    ),
+                    Why::Restarted | Why::Followed => Ok(()),
+                }
+            }
+            Abstention::SameAs(other) => {
+                write!(f, "it is the same server as node {}", other + 1)
+            }
+            Abstention::Follows => f.write_str(
+                "it follows another server and so has no vote; use the address of a master",
+            ),
+            Abstention::InCluster => f.write_str(
+                "it belongs to a cluster, whose servers take over from each other without what was not replicated, so it \
+                 has no vote; take servers that stand alone, or use the cluster without Redlock",
+            ),
+            Abstention::Outdated => f.write_str("it became another server while it was asked who it is"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX: Duration = Duration::from_secs(30);
+
+    fn server(run: &str, age: Option<u64>) -> Identity {
+        Identity {
+            run: run.into(),
+            history: format!("history of {run}").into(),
+            has_followed: false,
+            follows: false,
+            is_in_cluster: false,
+            age: age.map(Duration::from_secs),
+            remembers: false,
+            asked: Moment::now(),
+            told: Moment::now(),
+        }
+    }
+
+    fn remembering(run: &str) -> Identity {
+        Identity {
+            remembers: true,
+            ..server(run, Some(0))
+        }
+    }
+
+    fn why(vote: Result<(), Abstention>) -> Option<Why> {
+        match vote {
+            Err(Abstention::For(_, why)) => Some(why),
+            Err(other) => panic!("{other}"),
+            Ok(()) => None,
+        }
+    }
+
+    #[test]
+    fn a_server_that_just_started_has_no_vote() {
+        let ballot = Ballot::new(3, MAX, false);
+        assert!(matches!(
+            ballot.admit(0, false, &server("a", Some(0))),
+            Err(Abstention::For(..))
+        ));
+        assert!(ballot.admit(1, false, &server("b", None)).is_ok());
+        let trusting = Ballot::new(3, MAX, true);
+        assert!(trusting.admit(0, false, &server("a", Some(0))).is_ok());
+    }
+
+    #[test]
+    fn another_server_in_its_place_has_no_vote_even_if_new_ones_are_trusted() {
+        let ballot = Ballot::new(3, MAX, true);
+        assert!(ballot.admit(0, false, &server("a", None)).is_ok());
+        assert!(matches!(
+            ballot.admit(0, false, &server("b", None)),
+            Err(Abstention::For(..))
+        ));
+        assert!(matches!(
+            ballot.admit(0, false, &server("b", None)),
+            Err(Abstention::For(..))
+        ));
+        // What was granted before it began to remember is forgotten, and stays so.
+        for run in ["c", "d"] {
+            assert!(matches!(
+                ballot.admit(0, false, &remembering(run)),
+                Err(Abstention::For(..))
+            ));
+        }
+        for run in ["e", "f"] {
+            assert!(ballot.admit(1, false, &remembering(run)).is_ok());
+        }
+    }
+
+    #[test]
+    fn one_server_has_one_vote() {
+        let ballot = Ballot::new(3, MAX, true);
+        assert!(ballot.admit(0, false, &server("a", None)).is_ok());
+        assert!(matches!(
+            ballot.admit(2, false, &server("a", None)),
+            Err(Abstention::SameAs(0))
+        ));
+        assert!(ballot.admit(0, false, &server("a", None)).is_ok());
+    }
+
+    #[test]
+    fn a_server_that_has_followed_another_has_no_vote_whatever_it_says_of_itself() {
+        for (trusts, may_move) in [(false, false), (true, false), (true, true)] {
+            let ballot = Ballot::new(3, MAX, trusts);
+            let promoted = Identity {
+                has_followed: true,
+                ..remembering("a")
+            };
+            let vote = ballot.admit(0, may_move, &promoted);
+            assert_eq!(why(vote), Some(Why::Followed));
+        }
+    }
+
+    #[test]
+    fn where_the_node_may_move_uptime_and_memory_do_not_count() {
+        let ballot = Ballot::new(3, MAX, false);
+        let old = Identity {
+            age: Some(MAX * 2),
+            ..remembering("a")
+        };
+        assert_eq!(why(ballot.admit(0, true, &old)), Some(Why::MayMove));
+        assert!(ballot.admit(1, false, &server("b", Some(60))).is_ok());
+        // Nor do they for whom takes over from a known one.
+        let ballot = Ballot::new(3, MAX, true);
+        assert!(ballot.admit(0, true, &remembering("a")).is_ok());
+        let vote = ballot.admit(0, true, &remembering("b"));
+        assert_eq!(why(vote), Some(Why::Restarted));
+    }
+
+    #[test]
+    fn another_history_is_another_server() {
+        let ballot = Ballot::new(3, MAX, true);
+        assert!(ballot.admit(0, false, &remembering("a")).is_ok());
+        let again = Identity {
+            history: "of another".into(),
+            ..remembering("a")
+        };
+        assert_eq!(why(ballot.admit(0, false, &again)), Some(Why::Followed));
+    }
+
+    #[test]
+    fn one_that_ran_beside_the_one_before_is_not_that_one_started_again() {
+        let ballot = Ballot::new(3, MAX, true);
+        assert!(ballot.admit(0, false, &remembering("a")).is_ok());
+        let beside = Identity {
+            age: Some(Duration::from_secs(5)),
+            ..remembering("b")
+        };
+        assert_eq!(why(ballot.admit(0, false, &beside)), Some(Why::Restarted));
+    }
+
+    #[test]
+    fn an_answer_that_crosses_a_later_one_decides_nothing() {
+        let ballot = Ballot::new(3, MAX, true);
+        let early = server("a", Some(0));
+        assert!(ballot.admit(0, false, &server("b", Some(0))).is_ok());
+        let vote = ballot.admit(0, false, &early);
+        assert!(matches!(vote, Err(Abstention::Outdated)), "{vote:?}");
+        let vote = ballot.admit(0, false, &server("a", Some(0)));
+        assert_eq!(why(vote), Some(Why::Restarted));
+    }
+
+    #[test]
+    fn a_follower_and_a_part_of_a_cluster_have_no_vote() {
+        let ballot = Ballot::new(3, MAX, true);
+        let follower = Identity {
+            follows: true,
+            ..server("a", None)
+        };
+        let vote = ballot.admit(0, false, &follower);
+        assert!(matches!(vote, Err(Abstention::Follows)), "{vote:?}");
+        let part = Identity {
+            is_in_cluster: true,
+            ..server("a", None)
+        };
+        let vote = ballot.admit(0, false, &part);
+        assert!(matches!(vote, Err(Abstention::InCluster)), "{vote:?}");
+    }
+}

@@ -1,0 +1,847 @@
+//! A Redis Cluster: every name has a slot, and every slot a master, which may be another one tomorrow.
+//!
+//! The map of the slots is read from any node, when the first request needs it and whenever a request finds it wrong: it
+//! was redirected, or its node cannot be reached. Only requests for the node that is in doubt wait for a new map; the
+//! others go on with what is known. A request that was not executed is tried again until its time is over.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use redis::Value;
+
+use crate::ground::backoff::Backoff;
+use crate::ground::events;
+use crate::ground::notify::Signals;
+use crate::ground::sync::{Condvar, Mutex};
+use crate::stores::permits::SlotMaker;
+use crate::stores::redis::keys;
+use crate::stores::redis::server::Node;
+use crate::stores::redis::subscriber::{Shards, Wish};
+use crate::stores::redis::topology::connector::{Route, share};
+use crate::stores::redis::transport::connection::{Address, Fault, Wire, name_of};
+use crate::stores::redis::{Settings, text_of};
+
+/// The map is asked for at most this often.
+const ASKED_EVERY: Duration = Duration::from_millis(100);
+
+/// So many redirections in a row are followed at once; then it is waited for the nodes to agree.
+const REDIRECTIONS: u32 = 5;
+
+/// If the map was told less than this ago and is in doubt again, somebody else may know better.
+const SOON: Duration = Duration::from_secs(5);
+
+/// No node gets less than this part of the time that is left, however many are to be asked behind it.
+const LEAST_SHARE: usize = 4;
+
+pub(crate) struct Cluster {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    seeds: Vec<Address>,
+    /// How nodes are talked to that are no seeds.
+    pattern: Address,
+    whole_name: Arc<str>,
+    settings: Settings,
+    signals: Arc<Signals>,
+    maker: SlotMaker,
+    map: Mutex<Map>,
+    refreshed: Condvar,
+    /// The channels that somebody waits on.
+    channels: Mutex<Channels>,
+    myself: Weak<Shared>,
+}
+
+#[derive(Default)]
+struct Map {
+    /// In order, and without overlaps.
+    ranges: Vec<Range>,
+    /// What a redirection has said since.
+    moved: HashMap<u16, Arc<Member>>,
+    /// All masters, by name.
+    members: HashMap<Arc<str>, Arc<Member>>,
+    /// Former ones, whose threads have still to end.
+    retired: Vec<Arc<Member>>,
+    /// Whom to ask for the next map: the seeds, and the nodes of this one.
+    sources: Vec<Source>,
+    told_at: Option<Instant>,
+    /// Whether unlock messages are sharded, once that is known.
+    is_sharded: Option<bool>,
+    is_being_refreshed: bool,
+    version: u64,
+    asked_at: Option<Instant>,
+    /// Why there is no map.
+    trouble: Option<Fault>,
+}
+
+struct Range {
+    first: u16,
+    last: u16,
+    master: Arc<Member>,
+}
+
+/// One master.
+pub(crate) struct Member {
+    pub(crate) node: Node,
+    pub(crate) address: Address,
+    /// Whether something has gone wrong with it since the map was read.
+    is_doubtful: AtomicBool,
+}
+
+/// A node that can be asked for the map.
+struct Source {
+    address: Address,
+    asked_at: Option<Instant>,
+    /// Whether it failed when it was asked last.
+    has_failed: bool,
+}
+
+/// A map as a node tells it.
+#[derive(Debug, PartialEq, Eq)]
+struct Told {
+    /// The first slot, the last one and the master of it.
+    ranges: Vec<(u16, u16, (String, u16))>,
+    replicas: Vec<(String, u16)>,
+}
+
+#[derive(Default)]
+struct Channels {
+    heard: HashMap<Arc<str>, Heard>,
+    is_closed: bool,
+}
+
+/// One channel with waiters, and where its messages are heard.
+struct Heard {
+    waiters: usize,
+    at: Option<(Arc<Member>, Wish)>,
+}
+
+/// The wish of one waiter to hear the messages of one channel, wherever its slot goes.
+pub(crate) struct Listening {
+    shared: Arc<Shared>,
+    channel: Arc<str>,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let mut channels = self.shared.channels.lock();
+        if let Some(heard) = channels.heard.get_mut(&self.channel) {
+            heard.waiters -= 1;
+            if heard.waiters == 0 {
+                channels.heard.remove(&self.channel);
+            }
+        }
+    }
+}
+
+/// Where a server sends a request that it does not serve.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Redirection {
+    /// Only this one request, because the slot is on the move.
+    pub(crate) is_ask: bool,
+    slot: u16,
+    /// Empty for the host of the one that says so.
+    host: String,
+    port: u16,
+}
+
+impl Redirection {
+    pub(crate) fn of(fault: &Fault) -> Option<Redirection> {
+        let Fault::Server(text) = fault else {
+            return None;
+        };
+        let mut words = text.split(' ');
+        let is_ask = match words.next()? {
+            "MOVED" => false,
+            "ASK" => true,
+            _ => return None,
+        };
+        let slot = words.next()?.parse().ok()?;
+        let (host, port) = words.next()?.rsplit_once(':')?;
+        Some(Redirection {
+            is_ask,
+            slot,
+            host: known_host(host.trim_matches(['[', ']'])).to_owned(),
+            port: port.parse().ok()?,
+        })
+    }
+}
+
+impl Cluster {
+    pub(crate) fn new(
+        pattern: Address,
+        seeds: Vec<Address>,
+        settings: &Settings,
+        signals: &Arc<Signals>,
+        maker: SlotMaker,
+    ) -> Cluster {
+        let names: Vec<&str> = seeds.iter().map(|seed| &*seed.node).collect();
+        let whole_name = format!("the cluster of {}", names.join(", ")).into();
+        let sources = seeds.iter().cloned().map(Source::new).collect();
+        let map = Map {
+            sources,
+            is_sharded: settings.sharded,
+            ..Map::default()
+        };
+        Cluster {
+            shared: Arc::new_cyclic(|myself| Shared {
+                whole_name,
+                seeds,
+                pattern,
+                settings: settings.clone(),
+                signals: Arc::clone(signals),
+                maker,
+                map: Mutex::new(map),
+                refreshed: Condvar::default(),
+                channels: Mutex::default(),
+                myself: Weak::clone(myself),
+            }),
+        }
+    }
+
+    /// Runs `talk` on a connection to the master of the slot of `lock`, wherever that is.
+    pub(crate) fn with<T>(
+        &self,
+        lock: &str,
+        until: Instant,
+        mut talk: impl FnMut(&Node, &mut Wire) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let slot = keys::slot(lock);
+        let mut backoff = Backoff::default();
+        let mut redirections = 0;
+        let mut asked: Option<Arc<Member>> = None;
+        loop {
+            let is_asking = asked.is_some();
+            let member = match asked.take() {
+                Some(member) => Ok(member),
+                None => self.master(slot, until),
+            };
+            let fault = match member {
+                Ok(member) => {
+                    let talked = member.node.pool.with(until, |wire| {
+                        wire.is_asking = is_asking;
+                        let talked = talk(&member.node, wire);
+                        wire.is_asking = false;
+                        talked
+                    });
+                    let fault = match talked {
+                        Err(fault) => fault,
+                        talked => return talked,
+                    };
+                    if let Some(redirection) = Redirection::of(&fault) {
+                        let target = self.follow(&redirection, &member);
+                        redirections += 1;
+                        if redirections <= REDIRECTIONS {
+                            asked = redirection.is_ask.then_some(target);
+                            continue;
+                        }
+                        redirections = 0;
+                        fault.of_a_redirection()
+                    } else {
+                        let is_well = matches!(fault, Fault::Server(_) | Fault::Exhausted(_));
+                        if !is_well || fault.is_passing() {
+                            member.doubt();
+                        }
+                        fault
+                    }
+                }
+                Err(fault) => fault,
+            };
+            if !fault.is_passing() || !backoff.pause(until, &self.shared.signals) {
+                return Err(fault);
+            }
+        }
+    }
+
+    /// Runs `talk` once for every master.
+    pub(crate) fn each<T>(
+        &self,
+        until: Instant,
+        talk: &mut impl FnMut(&Node, &mut Wire, Instant) -> Result<T, Fault>,
+    ) -> Vec<(Arc<str>, Result<T, Fault>)> {
+        if let Err(fault) = self.shared.refresh(until) {
+            return vec![(self.whole_name(), Err(fault))];
+        }
+        let mut members: Vec<Arc<Member>> =
+            self.shared.map.lock().members.values().cloned().collect();
+        members.sort_by(|a, b| a.address.node.cmp(&b.address.node));
+        let count = members.len();
+        let told = members.iter().enumerate().map(|(index, member)| {
+            let until = share(until, count - index);
+            let name = Arc::clone(&member.address.node);
+            let node = &member.node;
+            (name, node.pool.with(until, |wire| talk(node, wire, until)))
+        });
+        told.collect()
+    }
+
+    /// The master of a slot. Asks for a new map first if that one is in doubt.
+    fn master(&self, slot: u16, until: Instant) -> Result<Arc<Member>, Fault> {
+        let known = self.shared.present(slot);
+        if let Some(member) = &known
+            && !member.is_doubtful.load(Ordering::Relaxed)
+        {
+            return Ok(Arc::clone(member));
+        }
+        let refreshed = self.shared.refresh(until);
+        match (self.shared.present(slot).or(known), refreshed) {
+            (Some(member), _) => Ok(member),
+            (None, Err(fault)) => Err(fault),
+            // The server knows best how to say it.
+            (None, Ok(())) => self.shared.any().ok_or_else(|| {
+                Fault::NotSent(format!("no node of the cluster serves slot {slot}").into())
+            }),
+        }
+    }
+
+    /// The master of a slot as far as known, without asking.
+    pub(crate) fn present(&self, slot: u16) -> Option<Arc<Member>> {
+        self.shared.present(slot)
+    }
+
+    /// Asks for a new map, if that was not done a moment ago.
+    pub(crate) fn refresh(&self, until: Instant) -> Result<(), Fault> {
+        self.shared.refresh(until)
+    }
+
+    /// Notes what a redirection of `from` says, and returns the node it points to.
+    pub(crate) fn follow(&self, redirection: &Redirection, from: &Member) -> Arc<Member> {
+        let host = match &redirection.host {
+            host if host.is_empty() => from.address.host().unwrap_or("localhost"),
+            host => host,
+        };
+        let mut map = self.shared.map.lock();
+        let target = self.shared.member(&mut map, host, redirection.port);
+        if !redirection.is_ask {
+            map.moved.insert(redirection.slot, Arc::clone(&target));
+            drop(map);
+            // It may have lost more than this slot.
+            from.doubt();
+            events::slot_moved(&redirection.slot, &target.address.node);
+            self.shared.rehome();
+        }
+        target
+    }
+
+    pub(crate) fn name(&self, lock: &str) -> Arc<str> {
+        match self.shared.present(keys::slot(lock)) {
+            Some(member) => Arc::clone(&member.address.node),
+            None => self.whole_name(),
+        }
+    }
+
+    pub(crate) fn whole_name(&self) -> Arc<str> {
+        Arc::clone(&self.shared.whole_name)
+    }
+
+    pub(crate) fn hears(&self, channel: &str) -> bool {
+        let channels = self.shared.channels.lock();
+        match channels.heard.get(channel) {
+            Some(Heard {
+                at: Some((member, _)),
+                ..
+            }) => member.node.subscriber.hears(channel),
+            _ => false,
+        }
+    }
+
+    pub(crate) fn listen(&self, channel: &Arc<str>) -> (Listening, bool) {
+        let shared = &self.shared;
+        let is_live = {
+            let mut channels = shared.channels.lock();
+            let is_closed = channels.is_closed;
+            let heard = channels.heard.entry(Arc::clone(channel)).or_insert(Heard {
+                waiters: 0,
+                at: None,
+            });
+            heard.waiters += 1;
+            if !is_closed {
+                shared.hear(channel, heard);
+            }
+            match &heard.at {
+                Some((member, _)) => member.node.subscriber.hears(channel),
+                None => false,
+            }
+        };
+        let listening = Listening {
+            shared: Arc::clone(shared),
+            channel: Arc::clone(channel),
+        };
+        (listening, is_live)
+    }
+
+    pub(crate) fn close(&self) {
+        self.shared.channels.lock().is_closed = true;
+        let members: Vec<Arc<Member>> = {
+            let mut map = self.shared.map.lock();
+            let retired = std::mem::take(&mut map.retired);
+            map.members.values().cloned().chain(retired).collect()
+        };
+        // All are told first, so that they end at the same time.
+        for member in &members {
+            member.node.subscriber.dismiss();
+        }
+        for member in &members {
+            member.node.close();
+        }
+        self.shared.maker.close();
+    }
+}
+
+impl Member {
+    pub(crate) fn doubt(&self) {
+        self.is_doubtful.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.is_doubtful.load(Ordering::Relaxed)
+    }
+}
+
+impl Shared {
+    /// The master of a slot as far as known.
+    fn present(&self, slot: u16) -> Option<Arc<Member>> {
+        let map = self.map.lock();
+        if let Some(member) = map.moved.get(&slot) {
+            return Some(Arc::clone(member));
+        }
+        let index = map.ranges.partition_point(|range| range.last < slot);
+        let range = map.ranges.get(index).filter(|range| range.first <= slot);
+        range.map(|range| Arc::clone(&range.master))
+    }
+
+    fn any(&self) -> Option<Arc<Member>> {
+        self.map.lock().members.values().next().cloned()
+    }
+
+    /// The master at this address, which may be a new one.
+    fn member(&self, map: &mut Map, host: &str, port: u16) -> Arc<Member> {
+        let name = name_of(host, port);
+        if let Some(member) = map.members.get(&*name) {
+            return Arc::clone(member);
+        }
+        let address = self.address(host, port);
+        let route: Arc<dyn Route> = Arc::new(address.clone());
+        let myself = Weak::clone(&self.myself);
+        let watched = Arc::clone(&address.node);
+        let shards = map.is_sharded.unwrap_or(false).then(|| Shards {
+            on_move: Box::new(move || {
+                if let Some(shared) = myself.upgrade()
+                    && let Some(member) = shared.map.lock().members.get(&watched)
+                {
+                    member.doubt();
+                }
+            }),
+        });
+        let slots = self.maker.slots(self.settings.pool_size);
+        let timeout = self.settings.command_timeout;
+        let member = Arc::new(Member {
+            node: Node::with_shards(&route, slots, timeout, &self.signals, shards),
+            address,
+            is_doubtful: AtomicBool::new(false),
+        });
+        map.members
+            .insert(Arc::clone(&member.address.node), Arc::clone(&member));
+        member
+    }
+
+    /// How to talk to the node at this address: as to the seed there, if there is one.
+    fn address(&self, host: &str, port: u16) -> Address {
+        let name = name_of(host, port);
+        match self.seeds.iter().find(|seed| *seed.node == *name) {
+            Some(seed) => seed.clone(),
+            None => self.pattern.elsewhere(host, port),
+        }
+    }
+
+    /// Sees to it that the map is not older than this call, or than a moment ago. Nobody asks twice at the same time.
+    fn refresh(&self, until: Instant) -> Result<(), Fault> {
+        let mut map = self.map.lock();
+        let version = map.version;
+        while map.is_being_refreshed {
+            if Instant::now() >= until {
+                return Err(Fault::NotSent(
+                    "the slots of the cluster are not known yet".into(),
+                ));
+            }
+            map = self.refreshed.wait(map, Some(until));
+        }
+        if map.version != version {
+            return Ok(());
+        }
+        if map.asked_at.is_some_and(|at| at.elapsed() < ASKED_EVERY) {
+            return map.trouble.clone().map_or(Ok(()), Err);
+        }
+        map.is_being_refreshed = true;
+        map.asked_at = Some(Instant::now());
+        let is_sharded = map.is_sharded;
+        let is_soon = map.told_at.is_some_and(|at| at.elapsed() < SOON);
+        let is_doubtful = |node: &str| map.members.get(node).is_some_and(|it| it.is_doubtful());
+        let sources = in_order(&map.sources, is_doubtful, is_soon);
+        drop(map);
+        let told = self.ask(&sources, is_sharded, until);
+        let mut map = self.map.lock();
+        map.is_being_refreshed = false;
+        let outcome = match told {
+            Ok((told, is_sharded)) => {
+                map.is_sharded = Some(is_sharded);
+                map.told_at = Some(Instant::now());
+                self.adopt(&mut map, told);
+                map.trouble = None;
+                Ok(())
+            }
+            Err(fault) => {
+                map.trouble = Some(fault.clone());
+                Err(fault)
+            }
+        };
+        drop(map);
+        self.refreshed.notify_all();
+        self.rehome();
+        outcome
+    }
+
+    /// Asks one node after the other for the map.
+    fn ask(
+        &self,
+        sources: &[Address],
+        is_sharded: Option<bool>,
+        until: Instant,
+    ) -> Result<(Told, bool), Fault> {
+        let mut trouble = None;
+        for (tried, source) in sources.iter().enumerate() {
+            let rest = (sources.len() - tried).min(LEAST_SHARE);
+            let answer = ask_one(source, is_sharded, share(until, rest));
+            let mut map = self.map.lock();
+            let noted = map
+                .sources
+                .iter_mut()
+                .find(|it| it.address.node == source.node);
+            if let Some(noted) = noted {
+                noted.asked_at = Some(Instant::now());
+                noted.has_failed = answer.is_err();
+            }
+            drop(map);
+            match answer {
+                Ok(answer) => return Ok(answer),
+                Err(fault) => {
+                    let fault = fault.at(&source.node);
+                    // What a server says, such as that the password is wrong, is what somebody has to hear of.
+                    if trouble.is_none() || matches!(fault, Fault::Server(_) | Fault::Untrusted(_))
+                    {
+                        trouble = Some(fault);
+                    }
+                }
+            }
+        }
+        Err(trouble.unwrap_or_else(|| Fault::NotSent("no node to ask".into())))
+    }
+
+    /// Puts a new map in the place of the old one.
+    fn adopt(&self, map: &mut Map, told: Told) {
+        let mut ranges: Vec<Range> = told
+            .ranges
+            .iter()
+            .map(|(first, last, (host, port))| Range {
+                first: *first,
+                last: *last,
+                master: self.member(map, host, *port),
+            })
+            .collect();
+        ranges.sort_by_key(|range| range.first);
+        let is_master = |member: &Arc<Member>| {
+            ranges
+                .iter()
+                .any(|range| Arc::ptr_eq(&range.master, member))
+        };
+        let gone: Vec<Arc<Member>> = map
+            .members
+            .extract_if(|_, member| !is_master(member))
+            .map(|(_, member)| member)
+            .collect();
+        for member in &gone {
+            member.node.subscriber.dismiss();
+        }
+        map.retired
+            .retain(|member| !member.node.subscriber.is_over());
+        map.retired.extend(gone);
+        map.moved.clear();
+        for member in map.members.values() {
+            member.is_doubtful.store(false, Ordering::Relaxed);
+        }
+        let masters = told.ranges.into_iter().map(|(.., at)| at);
+        let nodes = masters.chain(told.replicas);
+        let addresses = nodes.map(|(host, port)| self.address(&host, port));
+        let addresses = self.seeds.iter().cloned().chain(addresses).collect();
+        map.sources = sources_of(addresses, &map.sources);
+        map.ranges = ranges;
+        map.version += 1;
+    }
+
+    /// Moves every wish to where the slot of its channel is now.
+    fn rehome(&self) {
+        let mut channels = self.channels.lock();
+        if channels.is_closed {
+            return;
+        }
+        for (channel, heard) in &mut channels.heard {
+            self.hear(channel, heard);
+        }
+    }
+
+    /// Sees to it that a channel is heard where its slot is.
+    fn hear(&self, channel: &Arc<str>, heard: &mut Heard) {
+        let Some(master) = self.present(keys::slot(channel)) else {
+            return;
+        };
+        match &heard.at {
+            Some((member, _)) if Arc::ptr_eq(member, &master) => {
+                member.node.subscriber.ask_again(channel);
+            }
+            _ => {
+                let (wish, _) = master.node.subscriber.listen(channel);
+                heard.at = Some((master, wish));
+            }
+        }
+    }
+}
+
+impl Source {
+    fn new(address: Address) -> Source {
+        Source {
+            address,
+            asked_at: None,
+            has_failed: false,
+        }
+    }
+}
+
+/// The nodes at these addresses, with what is known of them. What is not among them is gone.
+fn sources_of(addresses: Vec<Address>, known: &[Source]) -> Vec<Source> {
+    let mut sources: Vec<Source> = Vec::with_capacity(addresses.len());
+    for address in addresses {
+        if sources.iter().any(|it| it.address.node == address.node) {
+            continue;
+        }
+        let before = known.iter().find(|it| it.address.node == address.node);
+        sources.push(Source {
+            asked_at: before.and_then(|it| it.asked_at),
+            has_failed: before.is_some_and(|it| it.has_failed),
+            address,
+        });
+    }
+    sources
+}
+
+/// Whom to ask first: who has answered, then who was never asked, then who is in doubt or has failed; of these the one
+/// that was not asked for the longest time. Those that answered may all be cut off from the rest: if their map was of no
+/// use, one that was never asked comes first.
+fn in_order(
+    sources: &[Source],
+    is_doubtful: impl Fn(&str) -> bool,
+    was_of_no_use: bool,
+) -> Vec<Address> {
+    let mut order: Vec<(u8, &Source)> = sources
+        .iter()
+        .map(|it| match it {
+            _ if it.has_failed => (3, it),
+            _ if is_doubtful(&it.address.node) => (2, it),
+            _ if it.asked_at.is_none() => (1, it),
+            _ => (0, it),
+        })
+        .collect();
+    order.sort_by_key(|(class, it)| (*class, it.asked_at));
+    if was_of_no_use && let Some(at) = order.iter().position(|(class, _)| *class == 1) {
+        order.get_mut(..=at).unwrap_or_default().rotate_right(1);
+    }
+    let addresses = order.into_iter().map(|(_, it)| it.address.clone());
+    addresses.collect()
+}
+
+/// Asks a node for the map and, if that is not known, whether it knows sharded messages.
+fn ask_one(
+    source: &Address,
+    is_sharded: Option<bool>,
+    until: Instant,
+) -> Result<(Told, bool), Fault> {
+    let mut wire = Wire::connect(source, until)?;
+    let mut packed = Vec::new();
+    let mut slots = redis::cmd("CLUSTER");
+    slots.arg("SLOTS").write_packed_command(&mut packed);
+    if is_sharded.is_none() {
+        let mut probe = redis::cmd("PUBSUB");
+        probe.arg("SHARDNUMSUB").write_packed_command(&mut packed);
+    }
+    wire.send(&packed, until)?;
+    let slots = wire.receive(until).map_err(Fault::of_a_search)?;
+    let is_sharded = match is_sharded {
+        Some(is_sharded) => is_sharded,
+        None => match wire.receive(until).map_err(Fault::of_a_search) {
+            Ok(_) => true,
+            Err(Fault::Server(_)) => false,
+            Err(fault) => return Err(fault),
+        },
+    };
+    let told = told_in(&slots, source.host().unwrap_or("localhost"));
+    if told.ranges.is_empty() {
+        return Err(Fault::NotSent("it knows of no slots".into()));
+    }
+    Ok((told, is_sharded))
+}
+
+/// The host that a node tells, empty for its own: it does not know it, or is not to tell it.
+fn known_host(told: &str) -> &str {
+    if told == "?" { "" } else { told }
+}
+
+/// Reads the answer to CLUSTER SLOTS; a node that does not know its own host is at `asked`.
+fn told_in(slots: &Value, asked: &str) -> Told {
+    let mut told = Told {
+        ranges: Vec::new(),
+        replicas: Vec::new(),
+    };
+    let place = |node: &Value| match node {
+        Value::Array(parts) => match parts.as_slice() {
+            [host, Value::Int(port), ..] => {
+                let host = text_of(host);
+                let host = match known_host(&host) {
+                    "" => asked.to_owned(),
+                    host => host.to_owned(),
+                };
+                Some((host, u16::try_from(*port).ok()?))
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    let Value::Array(ranges) = slots else {
+        return told;
+    };
+    for range in ranges {
+        let Value::Array(parts) = range else { continue };
+        let [Value::Int(first), Value::Int(last), master, replicas @ ..] = parts.as_slice() else {
+            continue;
+        };
+        if let (Ok(first), Ok(last), Some(master)) =
+            (u16::try_from(*first), u16::try_from(*last), place(master))
+        {
+            told.ranges.push((first, last, master));
+        }
+        told.replicas.extend(replicas.iter().filter_map(place));
+    }
+    told
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redirections_are_read() {
+        let of = |text: &str| Redirection::of(&Fault::Server(text.to_owned()));
+        let to = |is_ask, slot, host: &str, port| Redirection {
+            is_ask,
+            slot,
+            host: host.to_owned(),
+            port,
+        };
+        assert_eq!(
+            of("MOVED 3999 127.0.0.1:6381"),
+            Some(to(false, 3999, "127.0.0.1", 6381))
+        );
+        assert_eq!(of("ASK 0 ::1:6381"), Some(to(true, 0, "::1", 6381)));
+        assert_eq!(of("MOVED 1 :6381"), Some(to(false, 1, "", 6381)));
+        assert_eq!(of("MOVED 1 ?:6381"), Some(to(false, 1, "", 6381)));
+        assert_eq!(of("ASK 1 ?:6381"), Some(to(true, 1, "", 6381)));
+        assert_eq!(of("MOVED 99999 h:1"), None);
+        assert_eq!(of("ERR no"), None);
+        assert_eq!(Redirection::of(&Fault::NotSent("MOVED 1 h:1".into())), None);
+    }
+
+    #[test]
+    fn the_map_is_read() {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let node = |host, port| Value::Array(vec![host, Value::Int(port), text("id")]);
+        let slots = Value::Array(vec![
+            Value::Array(vec![
+                Value::Int(0),
+                Value::Int(8191),
+                node(text("10.0.0.1"), 1),
+                node(text("10.0.0.2"), 2),
+            ]),
+            Value::Array(vec![
+                Value::Int(8192),
+                Value::Int(16383),
+                node(Value::Nil, 3),
+                node(text("?"), 4),
+                node(text(""), 5),
+            ]),
+        ]);
+        let told = told_in(&slots, "here");
+        assert_eq!(
+            told.ranges,
+            [
+                (0, 8191, ("10.0.0.1".to_owned(), 1)),
+                (8192, 16383, ("here".to_owned(), 3))
+            ]
+        );
+        let replicas = [("10.0.0.2", 2), ("here", 4), ("here", 5)];
+        let replicas = replicas.map(|(host, port)| (host.to_owned(), port));
+        assert_eq!(told.replicas, replicas);
+    }
+
+    /// A node at this port, and how it was asked: `None` if it never was, else how long ago and whether it failed.
+    fn source(port: u16, asked: Option<(u64, bool)>) -> Source {
+        let timeout = Duration::from_secs(1);
+        let url = format!("redis://h:{port}");
+        Source {
+            address: Address::parse(&url, timeout, &Default::default()).unwrap(),
+            asked_at: asked.map(|(ago, _)| Instant::now() - Duration::from_secs(ago)),
+            has_failed: asked.is_some_and(|(_, has_failed)| has_failed),
+        }
+    }
+
+    fn ports(sources: &[Address]) -> Vec<u16> {
+        let ports = sources.iter().map(|it| it.node.rsplit_once(':').unwrap().1);
+        ports.map(|port| port.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn those_that_answered_last_are_asked_first() {
+        let sources = [
+            source(1, Some((9, true))),
+            source(2, Some((1, true))),
+            source(3, None),
+            source(4, Some((1, false))),
+            source(5, Some((9, false))),
+            source(6, None),
+            source(7, Some((3, false))),
+        ];
+        let is_doubtful = |node: &str| node == "h:7";
+        let order = in_order(&sources, is_doubtful, false);
+        assert_eq!(ports(&order), [5, 4, 3, 6, 7, 1, 2]);
+        let order = in_order(&sources, is_doubtful, true);
+        assert_eq!(ports(&order), [3, 5, 4, 6, 7, 1, 2]);
+        assert!(in_order(&[], |_| false, true).is_empty());
+    }
+
+    #[test]
+    fn nodes_that_are_gone_are_asked_no_more() {
+        let known = [
+            source(1, Some((9, false))),
+            source(2, Some((1, true))),
+            source(3, None),
+        ];
+        // The seed, then the nodes of a new map, of which it is one.
+        let present = [2, 1, 4, 2].map(|port| source(port, None).address);
+        let sources = sources_of(present.to_vec(), &known);
+        let nodes: Vec<&str> = sources.iter().map(|it| &*it.address.node).collect();
+        assert_eq!(nodes, ["h:2", "h:1", "h:4"]);
+        let failed: Vec<bool> = sources.iter().map(|it| it.has_failed).collect();
+        assert_eq!(failed, [true, false, false]);
+        assert!(sources[1].asked_at.is_some() && sources[2].asked_at.is_none());
+    }
+}

@@ -1,0 +1,209 @@
+//! The way to the server that takes writes: below this seam a topology hides.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use redis::Value;
+
+use crate::ground::events;
+use crate::ground::sync::Mutex;
+use crate::stores::redis::transport::connection::{Address, Fault, Wire};
+
+/// Finds the server of one node, which may be another one tomorrow.
+pub(crate) trait Route: Send + Sync {
+    /// Connects to the server that takes writes now. The connection carries the generation that it belongs to.
+    fn connect(&self, until: Instant) -> Result<Wire, Fault>;
+
+    /// The name of the node in messages; has no secret in it.
+    fn node(&self) -> Arc<str>;
+
+    /// Rises when the server is found to be another one; connections of an earlier generation are of no use then.
+    fn generation(&self) -> u64;
+
+    /// Whether another server may take over, so that a request which was not executed is worth another try.
+    fn may_move(&self) -> bool {
+        false
+    }
+
+    /// Notes that the server of this generation was found not to take writes.
+    fn doubt(&self, _generation: u64) {}
+
+    /// Calls `hook` whenever the generation has risen.
+    fn on_change(&self, _hook: Hook) {}
+
+    /// Ends its thread, if it has one. It goes on finding the server.
+    fn close(&self) {}
+}
+
+/// What is called when the server is another one; it must not block.
+pub(crate) type Hook = Box<dyn Fn() + Send + Sync>;
+
+/// One server at one address.
+impl Route for Address {
+    fn connect(&self, until: Instant) -> Result<Wire, Fault> {
+        Wire::connect(self, until)
+    }
+
+    fn node(&self) -> Arc<str> {
+        Arc::clone(&self.node)
+    }
+
+    fn generation(&self) -> u64 {
+        0
+    }
+}
+
+/// Which server is the master, as far as known.
+pub(crate) struct Mastership {
+    /// What the servers are called together, while none is known to be the master.
+    group: Arc<str>,
+    master: Mutex<Option<Arc<str>>>,
+    generation: AtomicU64,
+    hooks: Mutex<Vec<Hook>>,
+}
+
+impl Mastership {
+    pub(crate) fn new(group: String) -> Mastership {
+        Mastership {
+            group: group.into(),
+            master: Mutex::default(),
+            generation: AtomicU64::new(0),
+            hooks: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// The name of the master, if one is known.
+    pub(crate) fn master(&self) -> Option<Arc<str>> {
+        self.master.lock().clone()
+    }
+
+    /// The name of the master, or that of the group.
+    pub(crate) fn node(&self) -> Arc<str> {
+        self.master().unwrap_or_else(|| Arc::clone(&self.group))
+    }
+
+    pub(crate) fn on_change(&self, hook: Hook) {
+        self.hooks.lock().push(hook);
+    }
+
+    /// Notes that `node` is the master, as found by a search that began in the generation `began`. Returns the
+    /// generation of its connections; `None` if somebody has found another one since.
+    pub(crate) fn found(&self, node: &Arc<str>, began: u64) -> Option<u64> {
+        let mut master = self.master.lock();
+        let generation = self.generation();
+        match &*master {
+            Some(known) if known == node => return Some(generation),
+            _ if generation != began => return None,
+            None => {
+                *master = Some(Arc::clone(node));
+                return Some(generation);
+            }
+            Some(known) => events::master_changed(known, node),
+        }
+        *master = Some(Arc::clone(node));
+        self.generation.store(generation + 1, Ordering::Release);
+        drop(master);
+        self.tell();
+        Some(generation + 1)
+    }
+
+    /// Notes that the master of this generation is none any more.
+    pub(crate) fn doubt(&self, generation: u64) {
+        let mut master = self.master.lock();
+        if generation != self.generation() {
+            return;
+        }
+        *master = None;
+        self.generation.store(generation + 1, Ordering::Release);
+        drop(master);
+        self.tell();
+    }
+
+    fn tell(&self) {
+        for hook in self.hooks.lock().iter() {
+            hook();
+        }
+    }
+}
+
+/// What a server says of itself.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Master { replicas: usize, offset: i64 },
+    Other(String),
+}
+
+/// Asks a server for its role.
+pub(crate) fn role_of(wire: &mut Wire, until: Instant) -> Result<Role, Fault> {
+    let reply = wire
+        .call(&redis::cmd("ROLE").get_packed_command(), until)
+        .map_err(Fault::of_a_search)?;
+    let Value::Array(parts) = reply else {
+        return Ok(Role::Other("of no known role".to_owned()));
+    };
+    let role = parts
+        .first()
+        .map(crate::stores::redis::text_of)
+        .unwrap_or_default();
+    if role != "master" {
+        let state = parts
+            .get(3)
+            .map(crate::stores::redis::text_of)
+            .unwrap_or_default();
+        return Ok(Role::Other(format!("a {role} ({state})")));
+    }
+    Ok(Role::Master {
+        offset: match parts.get(1) {
+            Some(Value::Int(offset)) => *offset,
+            _ => 0,
+        },
+        replicas: match parts.get(2) {
+            Some(Value::Array(replicas)) => replicas.len(),
+            _ => 0,
+        },
+    })
+}
+
+/// The end of the time for one of `rest` things that are still to be tried by `until`.
+pub(crate) fn share(until: Instant, rest: usize) -> Instant {
+    let now = Instant::now();
+    let left = until.saturating_duration_since(now);
+    now + left / u32::try_from(rest.max(1)).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+
+    #[test]
+    fn another_master_is_another_generation() {
+        let mastership = Mastership::new("a, b".to_owned());
+        let told = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&told);
+        mastership.on_change(Box::new(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        }));
+        let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
+        assert_eq!(&*mastership.node(), "a, b");
+        assert_eq!(mastership.found(&a, 0), Some(0));
+        assert_eq!(mastership.found(&a, 0), Some(0));
+        assert_eq!(mastership.found(&b, 0), Some(1));
+        // Whoever looked before does not turn it back.
+        assert_eq!(mastership.found(&a, 0), None);
+        assert_eq!(mastership.found(&b, 0), Some(1));
+        assert_eq!((&*mastership.node(), mastership.generation()), ("b", 1));
+        mastership.doubt(0);
+        assert_eq!(mastership.generation(), 1);
+        mastership.doubt(1);
+        assert_eq!((&*mastership.node(), mastership.generation()), ("a, b", 2));
+        assert_eq!(mastership.found(&b, 2), Some(2));
+        assert_eq!(told.load(Ordering::Relaxed), 2);
+    }
+}

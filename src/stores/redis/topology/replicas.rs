@@ -1,0 +1,126 @@
+//! One master and its replicas at fixed addresses, of which the servers themselves say who is the master.
+//!
+//! Nobody decides here between two servers that both call themselves master, as one does that comes back after its
+//! replica was promoted. The one that others replicate from is taken then; Sentinel knows it better.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::stores::redis::topology::connector::{Hook, Mastership, Role, Route, role_of, share};
+use crate::stores::redis::transport::connection::{Address, Fault, Wire};
+
+pub(crate) struct Replicas {
+    addresses: Vec<Address>,
+    mastership: Mastership,
+}
+
+impl Replicas {
+    pub(crate) fn new(addresses: Vec<Address>) -> Replicas {
+        let names: Vec<&str> = addresses.iter().map(|address| &*address.node).collect();
+        Replicas {
+            mastership: Mastership::new(format!("the master of {}", names.join(", "))),
+            addresses,
+        }
+    }
+
+    /// Asks all of them. Returns the best connection to one that calls itself master.
+    fn search(&self, known: Option<&Address>, until: Instant) -> Result<Found<'_>, Fault> {
+        let mut best: Option<(usize, i64, Found<'_>)> = None;
+        let mut fault = None;
+        // The one that was the master last stands behind the others: it was just found to be none.
+        let is_known = |address: &&Address| known.is_some_and(|known| known.node == address.node);
+        let mut order: Vec<&Address> = self.addresses.iter().collect();
+        order.sort_by_key(is_known);
+        for (tried, address) in order.iter().enumerate() {
+            let until = share(until, order.len() - tried);
+            match ask(address, until) {
+                Ok((wire, Role::Master { replicas, offset })) => {
+                    let is_better =
+                        |(n, at, _): &(usize, i64, Found<'_>)| (replicas, offset) > (*n, *at);
+                    if best.as_ref().is_none_or(is_better) {
+                        best = Some((replicas, offset, Found { address, wire }));
+                    }
+                    if replicas > 0 {
+                        break;
+                    }
+                }
+                Ok((_, Role::Other(role))) => {
+                    let said = format!("{} is {role}", address.node);
+                    fault.get_or_insert(Fault::NotSent(said.into()));
+                }
+                // A wrong password is the cause that somebody has to hear of.
+                Err(refusal @ (Fault::Server(_) | Fault::Untrusted(_))) => fault = Some(refusal),
+                Err(trouble) => {
+                    fault.get_or_insert(trouble.at(&address.node));
+                }
+            }
+        }
+        match (best, fault) {
+            (Some((.., found)), _) => Ok(found),
+            (None, Some(Fault::NotSent(reason))) => {
+                Err(Fault::NotSent(reason.reworded(|reason| {
+                    format!("none of the servers is a master ({reason})")
+                })))
+            }
+            (None, fault) => {
+                Err(fault.unwrap_or_else(|| Fault::NotSent("no address to try".into())))
+            }
+        }
+    }
+}
+
+struct Found<'a> {
+    address: &'a Address,
+    wire: Wire,
+}
+
+fn ask(address: &Address, until: Instant) -> Result<(Wire, Role), Fault> {
+    let mut wire = Wire::connect(address, until)?;
+    let role = role_of(&mut wire, until)?;
+    Ok((wire, role))
+}
+
+impl Route for Replicas {
+    fn connect(&self, until: Instant) -> Result<Wire, Fault> {
+        let began = self.mastership.generation();
+        let known = self.mastership.master();
+        let known = known.and_then(|known| self.addresses.iter().find(|it| it.node == known));
+        let still = known.map(|address| (address, ask(address, share(until, 2))));
+        let Found { address, mut wire } = match still {
+            // Without a replica it may be one that has come back after another took over.
+            Some((address, Ok((wire, Role::Master { replicas: 1.., .. })))) => {
+                Found { address, wire }
+            }
+            _ => self.search(known, until)?,
+        };
+        match self.mastership.found(&address.node, began) {
+            Some(generation) => {
+                wire.generation = generation;
+                Ok(wire)
+            }
+            None => Err(Fault::NotSent(
+                "the master changed while it was looked for".into(),
+            )),
+        }
+    }
+
+    fn node(&self) -> Arc<str> {
+        self.mastership.node()
+    }
+
+    fn generation(&self) -> u64 {
+        self.mastership.generation()
+    }
+
+    fn may_move(&self) -> bool {
+        true
+    }
+
+    fn doubt(&self, generation: u64) {
+        self.mastership.doubt(generation);
+    }
+
+    fn on_change(&self, hook: Hook) {
+        self.mastership.on_change(hook);
+    }
+}

@@ -1,0 +1,111 @@
+//! How many replicas have to have a hold before it counts, and how they are asked.
+
+use std::time::{Duration, Instant};
+
+use redis::Value;
+
+use crate::stores::redis::transport::connection::Fault;
+
+/// How many replicas have to have a hold, and how long they are waited for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Replication {
+    pub(crate) replicas: u32,
+    pub(crate) timeout: Duration,
+}
+
+/// What the replicas said.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) enum Acknowledged {
+    Enough,
+    TooFew(u32),
+    /// The server did not say in time how many.
+    #[default]
+    NoAnswer,
+    /// The server cannot be asked, with its words.
+    Refused(String),
+}
+
+impl Replication {
+    /// The packed question how many replicas have what the connection did so far. It leaves time to undo that.
+    pub(super) fn question(self, until: Instant) -> Vec<u8> {
+        let left = until.saturating_duration_since(Instant::now());
+        // 0 would mean for ever.
+        let timeout = self.timeout.min(left * 3 / 4).as_millis().max(1);
+        let timeout = u64::try_from(timeout).unwrap_or(u64::MAX);
+        let mut question = redis::cmd("WAIT");
+        question.arg(self.replicas).arg(timeout);
+        question.get_packed_command()
+    }
+}
+
+impl Acknowledged {
+    pub(super) fn of(answer: Result<Value, Fault>, wanted: Replication) -> Acknowledged {
+        match answer {
+            Ok(Value::Int(count)) => match u32::try_from(count).unwrap_or_default() {
+                count if count >= wanted.replicas => Acknowledged::Enough,
+                count => Acknowledged::TooFew(count),
+            },
+            Ok(other) => Acknowledged::Refused(super::brief(&other)),
+            Err(Fault::Server(text)) => Acknowledged::Refused(text),
+            Err(
+                Fault::NotSent(_)
+                | Fault::NoReply { .. }
+                | Fault::Untrusted(_)
+                | Fault::NoVote(_)
+                | Fault::Exhausted(_),
+            ) => Acknowledged::NoAnswer,
+        }
+    }
+
+    /// Why a renewal does not count; `None` if it does.
+    pub(super) fn flaw(&self, wanted: Replication) -> Option<String> {
+        let wanted = wanted.replicas;
+        match self {
+            Acknowledged::Enough => None,
+            Acknowledged::TooFew(count) => Some(format!(
+                "{count} of the {wanted} replicas wanted have acknowledged it"
+            )),
+            Acknowledged::NoAnswer => Some(format!(
+                "whether {wanted} replicas have acknowledged it was not answered in time"
+            )),
+            Acknowledged::Refused(text) => Some(format!("WAIT was refused: {text}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_replicas_are_counted() {
+        let wanted = Replication {
+            replicas: 2,
+            timeout: Duration::from_millis(50),
+        };
+        let of = |answer| Acknowledged::of(answer, wanted);
+        assert_eq!(of(Ok(Value::Int(3))), Acknowledged::Enough);
+        assert_eq!(of(Ok(Value::Int(2))).flaw(wanted), None);
+        assert_eq!(of(Ok(Value::Int(1))), Acknowledged::TooFew(1));
+        assert_eq!(of(Ok(Value::Int(-1))), Acknowledged::TooFew(0));
+        assert!(matches!(
+            of(Err(Fault::Server("ERR".to_owned()))),
+            Acknowledged::Refused(_)
+        ));
+        let late = Fault::NoReply {
+            reason: "".into(),
+            timed_out: true,
+        };
+        assert_eq!(of(Err(late)), Acknowledged::NoAnswer);
+    }
+
+    #[test]
+    fn it_is_never_waited_for_ever() {
+        let wanted = Replication {
+            replicas: 1,
+            timeout: Duration::from_millis(50),
+        };
+        let past = wanted.question(Instant::now());
+        assert!(past.ends_with(b"\r\n1\r\n"), "{past:?}");
+    }
+}
