@@ -5,7 +5,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::client_inner::{Core, Times};
+use crate::engine::client_inner::{ClientInner, Timeouts};
 use crate::engine::watchdog::OnLost;
 use crate::ground::claim::Kind;
 use crate::ground::clock::SHORTEST_LEASE;
@@ -36,7 +36,7 @@ use crate::stores::redis::{Access, Redis, Replication, Settings, Trust};
 /// ```
 #[derive(Clone)]
 pub struct Client {
-    core: Arc<Core>,
+    inner: Arc<ClientInner>,
     home: Home,
 }
 
@@ -85,11 +85,11 @@ impl Client {
             return None;
         };
         let settings = Builder {
-            watchdog_timeout: self.core.times.watchdog_timeout,
-            command_timeout: self.core.times.command_timeout,
-            outage_timeout: self.core.times.outage_timeout,
-            key_prefix: self.core.key_prefix.clone(),
-            on_lost: self.core.watchdog.on_lost(),
+            watchdog_timeout: self.inner.timeouts.watchdog_timeout,
+            command_timeout: self.inner.timeouts.command_timeout,
+            outage_timeout: self.inner.timeouts.outage_timeout,
+            key_prefix: self.inner.key_prefix.clone(),
+            on_lost: self.inner.watchdog.on_lost(),
             ..Builder::default()
         };
         Some(settings.of_world(Arc::clone(world)))
@@ -139,10 +139,10 @@ impl Client {
     }
 
     fn lock_of(&self, kind: Kind, name: &str) -> Lock {
-        let full: Arc<str> = if self.core.key_prefix.is_empty() {
+        let full: Arc<str> = if self.inner.key_prefix.is_empty() {
             name.into()
         } else {
-            format!("{}{name}", self.core.key_prefix).into()
+            format!("{}{name}", self.inner.key_prefix).into()
         };
         let flaw = crate::stores::redis::flaw(name, &full);
         #[cfg(feature = "mysql")]
@@ -151,12 +151,12 @@ impl Client {
             _ => None,
         });
         let flaw = flaw.map(Box::new);
-        Lock::new(Arc::clone(&self.core), kind, full, flaw)
+        Lock::new(Arc::clone(&self.inner), kind, full, flaw)
     }
 
     /// Returns the uuid of this client, with which the ids of its holds in the store begin.
     pub fn id(&self) -> &str {
-        &self.core.id
+        &self.inner.id
     }
 
     /// Looks at the server for settings that endanger locks, and returns a warning for each.
@@ -172,7 +172,7 @@ impl Client {
     /// [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`], [`Error::Permission`], [`Error::Untrusted`],
     /// [`Error::Unexpected`] or [`Error::Sql`]; [`Error::Forked`] in a forked child.
     pub fn check(&self) -> Result<Vec<HealthWarning>> {
-        self.core.check()
+        self.inner.check()
     }
 
     /// Ends every wait with [`Error::Closed`], stops renewing, and joins the threads.
@@ -184,11 +184,11 @@ impl Client {
     /// Threads that hold locks may go on working: `unlock` still works, and a hold that is not unlocked ends with its lease.
     /// Every [`Losses`](crate::Losses) reports [`LossCause::Closed`](crate::LossCause::Closed), now and later.
     pub fn shutdown(&self) {
-        self.core.shut_down();
+        self.inner.shut_down();
     }
 
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
+    pub(crate) fn inner(&self) -> &Arc<ClientInner> {
+        &self.inner
     }
 
     #[cfg(feature = "test-util")]
@@ -207,8 +207,8 @@ impl RefUnwindSafe for Client {}
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
-            .field("id", &self.core.id)
-            .field("store", &self.core.store)
+            .field("id", &self.inner.id)
+            .field("store", &self.inner.store)
             .finish_non_exhaustive()
     }
 }
@@ -592,10 +592,10 @@ impl Builder {
             table: self.lock_table.clone(),
         };
         let store = Arc::new(MySql::open(url, settings)?);
-        let mut core = self.core(id, Arc::clone(&store) as Arc<dyn Store>);
-        core.database = Some(store);
+        let mut inner = self.inner(id, Arc::clone(&store) as Arc<dyn Store>);
+        inner.database = Some(store);
         Ok(Client {
-            core: Arc::new(core),
+            inner: Arc::new(inner),
             home: Home::Mysql,
         })
     }
@@ -631,18 +631,18 @@ impl Builder {
 
     fn of_store(self, id: Arc<str>, store: Arc<dyn Store>, home: Home) -> Client {
         Client {
-            core: Arc::new(self.core(id, store)),
+            inner: Arc::new(self.inner(id, store)),
             home,
         }
     }
 
-    fn core(self, id: Arc<str>, store: Arc<dyn Store>) -> Core {
-        let times = Times {
+    fn inner(self, id: Arc<str>, store: Arc<dyn Store>) -> ClientInner {
+        let timeouts = Timeouts {
             watchdog_timeout: self.watchdog_timeout,
             command_timeout: self.command_timeout,
             outage_timeout: self.outage_timeout,
         };
-        Core::new(id, store, times, self.key_prefix, self.on_lost)
+        ClientInner::new(id, store, timeouts, self.key_prefix, self.on_lost)
     }
 
     fn validate(&self) -> Result<()> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::hold::{Hold, LevelId};
-use crate::engine::raw_lock::Entrance;
+use crate::engine::raw_lock::RawLock;
 use crate::ground::claim::VisitorId;
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
@@ -41,7 +41,7 @@ use crate::losses::Losses;
 /// ```
 #[must_use = "the lock is unlocked as soon as the guard is dropped"]
 pub struct Guard {
-    entrance: Entrance,
+    raw_lock: RawLock,
     hold: Arc<Hold>,
     level: LevelId,
     released: bool,
@@ -50,10 +50,10 @@ pub struct Guard {
 }
 
 impl Guard {
-    pub(crate) fn new(entrance: Entrance, hold: Arc<Hold>, level: LevelId) -> Guard {
+    pub(crate) fn new(raw_lock: RawLock, hold: Arc<Hold>, level: LevelId) -> Guard {
         hold.guard(level);
         Guard {
-            entrance,
+            raw_lock,
             hold,
             level,
             released: false,
@@ -69,12 +69,12 @@ impl Guard {
     /// `mysql` the result may turn true again with the commit.)
     pub fn is_valid(&self) -> bool {
         // First the fork: in the child the mutex of the hold may be locked by a thread that is not there.
-        !self.entrance.core.is_forked() && self.hold.is_valid()
+        !self.raw_lock.inner.is_forked() && self.hold.is_valid()
     }
 
     /// Returns how long the hold stays valid if no further renewal is confirmed; zero if it is not valid. No I/O.
     pub fn remaining_validity(&self) -> Duration {
-        if self.entrance.core.is_forked() {
+        if self.raw_lock.inner.is_forked() {
             return Duration::ZERO;
         }
         self.hold.remaining_validity()
@@ -100,7 +100,7 @@ impl Guard {
     /// # Ok::<(), redlatch::Error>(())
     /// ```
     pub fn lost(&self) -> Losses {
-        Losses::of(Arc::clone(&self.hold), self.entrance.core.pid())
+        Losses::of(Arc::clone(&self.hold), self.raw_lock.inner.pid())
     }
 
     /// Returns the id of this hold in the store.
@@ -117,8 +117,8 @@ impl Guard {
     }
 
     #[cfg(feature = "mysql")]
-    pub(crate) fn parts(&self) -> (&Entrance, &Arc<Hold>) {
-        (&self.entrance, &self.hold)
+    pub(crate) fn parts(&self) -> (&RawLock, &Arc<Hold>) {
+        (&self.raw_lock, &self.hold)
     }
 
     /// Unlocks, and returns the error that a drop would only log.
@@ -135,8 +135,8 @@ impl Guard {
     }
 
     fn give_back(&self) -> Result<()> {
-        self.entrance.ready()?;
-        self.entrance.leave(&self.hold, self.level)
+        self.raw_lock.ready()?;
+        self.raw_lock.release(&self.hold, self.level)
     }
 }
 

@@ -5,15 +5,15 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::client_inner::Core;
+use crate::engine::client_inner::ClientInner;
 use crate::engine::hold::Lease;
-use crate::engine::owner::{StackKey, ThreadToken};
-use crate::engine::raw_lock::Entrance;
+use crate::engine::owner::{LockKey, Owner};
+use crate::engine::raw_lock::RawLock;
 use crate::ground::claim::{Kind, VisitorId};
 use crate::ground::error::{Error, Result, RunError};
 use crate::guard::Guard;
 use crate::store::Holding;
-use crate::{engine::wait_loop::Patience, ground::interrupt::Interrupt};
+use crate::{engine::wait_loop::WaitLimit, ground::interrupt::Interrupt};
 use crate::{ground::loss::LossCause, losses::Losses};
 
 /// A reentrant lock that threads of many processes share by its name.
@@ -52,25 +52,25 @@ use crate::{ground::loss::LossCause, losses::Losses};
 /// ```
 #[derive(Clone)]
 pub struct Lock {
-    entrance: Entrance,
+    raw_lock: RawLock,
 }
 
 impl Lock {
     pub(crate) fn new(
-        core: Arc<Core>,
+        inner: Arc<ClientInner>,
         kind: Kind,
         name: Arc<str>,
         flaw: Option<Box<Error>>,
     ) -> Lock {
         Lock {
-            entrance: Entrance {
-                key: StackKey {
-                    client: core.number,
+            raw_lock: RawLock {
+                key: LockKey {
+                    client: inner.number,
                     kind,
                     name,
                 },
-                lease: Lease::Watchdog(core.times.watchdog_timeout),
-                core,
+                lease: Lease::Watchdog(inner.timeouts.watchdog_timeout),
+                inner,
                 flaw,
                 parts: None,
             },
@@ -78,13 +78,13 @@ impl Lock {
     }
 
     /// Says which other locks this one is made of.
-    pub(crate) fn made_of(parts: Arc<[StackKey]>, mut lock: Lock) -> Lock {
-        lock.entrance.parts = Some(parts);
+    pub(crate) fn made_of(parts: Arc<[LockKey]>, mut lock: Lock) -> Lock {
+        lock.raw_lock.parts = Some(parts);
         lock
     }
 
-    pub(crate) fn entrance(&self) -> &Entrance {
-        &self.entrance
+    pub(crate) fn raw_lock(&self) -> &RawLock {
+        &self.raw_lock
     }
 
     /// Returns the same lock with a fixed lease time for the acquisitions made through it.
@@ -108,13 +108,13 @@ impl Lock {
     #[must_use = "the lock itself is left as it is"]
     pub fn with_lease_time(&self, lease: Duration) -> Lock {
         let mut lock = self.clone();
-        lock.entrance.lease = Lease::Fixed(lease);
+        lock.raw_lock.lease = Lease::Fixed(lease);
         lock
     }
 
     /// Returns the name of the lock, key prefix included.
     pub fn name(&self) -> &str {
-        &self.entrance.key.name
+        &self.raw_lock.key.name
     }
 
     /// Takes the lock, and waits for it as long as it takes.
@@ -150,7 +150,7 @@ impl Lock {
     /// - [`Error::Closed`], [`Error::WatchdogDied`]: the client was shut down, or its renewal thread is not running;
     /// - [`Error::Forked`]: the client was made before this process was forked.
     pub fn lock(&self) -> Result<()> {
-        self.entrance.enter(Patience::forever(None))?;
+        self.raw_lock.acquire(WaitLimit::forever(None))?;
         Ok(())
     }
 
@@ -160,7 +160,7 @@ impl Lock {
     ///
     /// [`Error::Interrupted`] once `interrupt` is raised, and those of [`Lock::lock`].
     pub fn lock_interruptibly(&self, interrupt: &Interrupt) -> Result<()> {
-        self.entrance.enter(Patience::forever(Some(interrupt)))?;
+        self.raw_lock.acquire(WaitLimit::forever(Some(interrupt)))?;
         Ok(())
     }
 
@@ -173,7 +173,7 @@ impl Lock {
     ///
     /// Those of [`Lock::lock`], each after one attempt.
     pub fn try_lock(&self) -> Result<bool> {
-        Ok(self.entrance.enter(Patience::once())?.is_some())
+        Ok(self.raw_lock.acquire(WaitLimit::once())?.is_some())
     }
 
     /// Takes the lock, waits for it at most `wait`, and returns whether it did.
@@ -186,7 +186,7 @@ impl Lock {
     /// [`Error::InvalidWait`] if the end of the wait cannot be expressed as an instant, and those of [`Lock::lock`], with
     /// the end of the wait in place of the outage timeout.
     pub fn try_lock_for(&self, wait: Duration) -> Result<bool> {
-        Ok(self.entrance.enter(self.patience(wait, None)?)?.is_some())
+        Ok(self.raw_lock.acquire(self.limit(wait, None)?)?.is_some())
     }
 
     /// Takes the lock, waits for it at most `wait` or until `interrupt` is raised, and returns whether it did.
@@ -200,8 +200,8 @@ impl Lock {
         interrupt: &Interrupt,
     ) -> Result<bool> {
         Ok(self
-            .entrance
-            .enter(self.patience(wait, Some(interrupt))?)?
+            .raw_lock
+            .acquire(self.limit(wait, Some(interrupt))?)?
             .is_some())
     }
 
@@ -244,7 +244,7 @@ impl Lock {
     ///
     /// Those of [`Lock::try_lock`].
     pub fn try_guard(&self) -> Result<Option<Guard>> {
-        self.guarded(Patience::once())
+        self.guarded(WaitLimit::once())
     }
 
     /// Takes the lock, waits for it at most `wait`, and returns a guard; `None` if the wait is over.
@@ -253,7 +253,7 @@ impl Lock {
     ///
     /// Those of [`Lock::try_lock_for`].
     pub fn try_guard_for(&self, wait: Duration) -> Result<Option<Guard>> {
-        self.guarded(self.patience(wait, None)?)
+        self.guarded(self.limit(wait, None)?)
     }
 
     /// Takes the lock, waits for it at most `wait` or until `interrupt` is raised, and returns a guard; `None` if the wait
@@ -267,7 +267,7 @@ impl Lock {
         wait: Duration,
         interrupt: &Interrupt,
     ) -> Result<Option<Guard>> {
-        self.guarded(self.patience(wait, Some(interrupt))?)
+        self.guarded(self.limit(wait, Some(interrupt))?)
     }
 
     /// Runs `work` under the lock, and unlocks when `work` returns or panics.
@@ -367,16 +367,16 @@ impl Lock {
     /// - [`Error::InvalidName`]: the name cannot be used, so nobody holds it;
     /// - [`Error::Forked`]: the client was made before this process was forked.
     pub fn unlock(&self) -> Result<()> {
-        self.entrance.ready()?;
-        let me = self.entrance.core.thread(&self.entrance.key.name)?;
-        let current = me.held.current(&self.entrance.key);
+        self.raw_lock.ready()?;
+        let me = self.raw_lock.inner.thread(&self.raw_lock.key.name)?;
+        let current = me.held.current(&self.raw_lock.key);
         match current.and_then(|hold| Some((hold.top_level()?, hold))) {
-            Some((level, hold)) => self.entrance.leave(&hold, level),
-            None => match me.held.take_lapsed(&self.entrance.key) {
+            Some((level, hold)) => self.raw_lock.release(&hold, level),
+            None => match me.held.take_lapsed(&self.raw_lock.key) {
                 Some(lost) => Err(lost.lost_error(lost.loss_cause().unwrap_or(LossCause::Gone))),
                 None => Err(Error::NotHeld {
-                    lock: Arc::clone(&self.entrance.key.name),
-                    client: Arc::clone(&self.entrance.core.id),
+                    lock: Arc::clone(&self.raw_lock.key.name),
+                    client: Arc::clone(&self.raw_lock.inner.id),
                     thread: me.id,
                 }),
             },
@@ -394,13 +394,13 @@ impl Lock {
     /// [`Error::Unknown`] if a request got no answer, so that the lock may be freed or not, and those of
     /// [`Lock::is_locked`].
     pub fn force_unlock(&self) -> Result<bool> {
-        self.entrance.ready()?;
-        let Entrance { core, key, .. } = &self.entrance;
-        let freed = core
+        self.raw_lock.ready()?;
+        let RawLock { inner, key, .. } = &self.raw_lock;
+        let freed = inner
             .store
-            .force_release(key.kind, &key.name, core.until())?;
-        core.watchdog.check_now(&key.name);
-        core.lines.freed(&key.name, None);
+            .force_release(key.kind, &key.name, inner.until())?;
+        inner.watchdog.check_now(&key.name);
+        inner.wait_queues.freed(&key.name, None);
         Ok(freed)
     }
 
@@ -438,8 +438,8 @@ impl Lock {
     ///
     /// Those of [`Lock::is_locked`].
     pub fn is_held_by_thread(&self, thread: u64) -> Result<bool> {
-        self.entrance.ready()?;
-        Ok(self.count_of(self.entrance.core.thread_of(thread))? > 0)
+        self.raw_lock.ready()?;
+        Ok(self.count_of(self.raw_lock.inner.thread_of(thread))? > 0)
     }
 
     /// Asks the store how many times the current thread holds the lock; 0 if it does not.
@@ -448,8 +448,8 @@ impl Lock {
     ///
     /// Those of [`Lock::is_locked`].
     pub fn hold_count(&self) -> Result<u32> {
-        self.entrance.ready()?;
-        let me = self.entrance.core.thread(&self.entrance.key.name)?;
+        self.raw_lock.ready()?;
+        let me = self.raw_lock.inner.thread(&self.raw_lock.key.name)?;
         self.count_of(Some(me))
     }
 
@@ -462,7 +462,7 @@ impl Lock {
         let holding = self.inspect(None)?;
         if holding.is_locked && holding.remaining.is_none() {
             return Err(Error::NoTtl {
-                lock: Arc::clone(&self.entrance.key.name),
+                lock: Arc::clone(&self.raw_lock.key.name),
             });
         }
         Ok(holding.remaining)
@@ -470,11 +470,11 @@ impl Lock {
 
     /// Returns whether the current thread certainly holds the lock at this moment, without I/O; see [`Guard::is_valid`].
     pub fn is_valid(&self) -> bool {
-        let Entrance { core, key, .. } = &self.entrance;
-        if core.is_forked() {
+        let RawLock { inner, key, .. } = &self.raw_lock;
+        if inner.is_forked() {
             return false;
         }
-        let me = core.thread(&key.name).ok();
+        let me = inner.thread(&key.name).ok();
         let held = me.and_then(|me| me.held.current(key));
         held.is_some_and(|hold| hold.is_valid())
     }
@@ -486,53 +486,54 @@ impl Lock {
     /// [`Error::NotHeld`] if the current thread does not hold the lock; [`Error::InvalidName`], [`Error::Unsupported`] or
     /// [`Error::Forked`] if it cannot.
     pub fn lost(&self) -> Result<Losses> {
-        self.entrance.ready()?;
-        let me = self.entrance.core.thread(&self.entrance.key.name)?;
-        match me.held.current(&self.entrance.key) {
-            Some(hold) => Ok(Losses::of(hold, self.entrance.core.pid())),
+        self.raw_lock.ready()?;
+        let me = self.raw_lock.inner.thread(&self.raw_lock.key.name)?;
+        match me.held.current(&self.raw_lock.key) {
+            Some(hold) => Ok(Losses::of(hold, self.raw_lock.inner.pid())),
             None => Err(Error::NotHeld {
-                lock: Arc::clone(&self.entrance.key.name),
-                client: Arc::clone(&self.entrance.core.id),
+                lock: Arc::clone(&self.raw_lock.key.name),
+                client: Arc::clone(&self.raw_lock.inner.id),
                 thread: me.id,
             }),
         }
     }
 
-    fn patience<'a>(
+    fn limit<'a>(
         &'a self,
         wait: Duration,
         interrupt: Option<&'a Interrupt>,
-    ) -> Result<Patience<'a>> {
-        let timeline = self.entrance.core.store.timeline();
-        Patience::lasting(wait, timeline, interrupt).ok_or_else(|| Error::InvalidWait {
-            lock: Arc::clone(&self.entrance.key.name),
+    ) -> Result<WaitLimit<'a>> {
+        let timeline = self.raw_lock.inner.store.timeline();
+        WaitLimit::lasting(wait, timeline, interrupt).ok_or_else(|| Error::InvalidWait {
+            lock: Arc::clone(&self.raw_lock.key.name),
             wait,
         })
     }
 
     fn guarded_forever(&self, interrupt: Option<&Interrupt>) -> Result<Guard> {
         loop {
-            if let Some(guard) = self.guarded(Patience::forever(interrupt))? {
+            if let Some(guard) = self.guarded(WaitLimit::forever(interrupt))? {
                 return Ok(guard);
             }
         }
     }
 
-    fn guarded(&self, patience: Patience<'_>) -> Result<Option<Guard>> {
-        let entered = self.entrance.enter(patience)?;
-        Ok(entered.map(|entry| Guard::new(self.entrance.clone(), entry.hold, entry.level)))
+    fn guarded(&self, limit: WaitLimit<'_>) -> Result<Option<Guard>> {
+        let entered = self.raw_lock.acquire(limit)?;
+        Ok(entered.map(|entry| Guard::new(self.raw_lock.clone(), entry.hold, entry.level)))
     }
 
     fn inspect(&self, visitor: Option<&VisitorId>) -> Result<Holding> {
-        self.entrance.ready()?;
-        let Entrance { core, key, .. } = &self.entrance;
-        core.store
-            .inspect(key.kind, &key.name, visitor, core.until())
+        self.raw_lock.ready()?;
+        let RawLock { inner, key, .. } = &self.raw_lock;
+        inner
+            .store
+            .inspect(key.kind, &key.name, visitor, inner.until())
     }
 
-    fn count_of(&self, thread: Option<Arc<ThreadToken>>) -> Result<u32> {
+    fn count_of(&self, thread: Option<Arc<Owner>>) -> Result<u32> {
         // A thread without a hold here has no visitor id that could stand in the store.
-        match thread.and_then(|thread| thread.held.current(&self.entrance.key)) {
+        match thread.and_then(|thread| thread.held.current(&self.raw_lock.key)) {
             Some(hold) => Ok(self.inspect(Some(&hold.visitor))?.count),
             None => Ok(0),
         }
@@ -554,8 +555,8 @@ impl RefUnwindSafe for Lock {}
 impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lock")
-            .field("name", &self.entrance.key.name)
-            .field("lease", &self.entrance.lease)
+            .field("name", &self.raw_lock.key.name)
+            .field("lease", &self.raw_lock.lease)
             .finish_non_exhaustive()
     }
 }

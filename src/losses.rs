@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::engine::hold::Hold;
-use crate::engine::loss_notice::{Channel, News};
+use crate::engine::loss_notice::{Channel, LossNotice};
 use crate::ground::loss::{Loss, LossCause, NoLoss};
 
 /// The receiver of the loss of one hold, made by [`Guard::lost`](crate::Guard::lost) and [`Lock::lost`](crate::Lock::lost).
@@ -57,7 +57,7 @@ use crate::ground::loss::{Loss, LossCause, NoLoss};
 /// ```
 pub struct Losses {
     hold: Arc<Hold>,
-    news: Arc<News>,
+    news: Arc<LossNotice>,
     /// In a forked child nobody tells anything.
     pid: u32,
     channel: OnceLock<Channel>,

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use crate::engine::client_inner::{Core, Times};
+use crate::engine::client_inner::{ClientInner, Timeouts};
 use crate::ground::claim::Kind;
 use crate::ground::error::{Error, Result};
 use crate::lock::Lock;
@@ -51,7 +51,7 @@ impl MultiLock {
     /// [`Error::InvalidConfig`] if there are no locks, or if one is named twice. Two addresses of one server are noticed
     /// only by asking it, so then the first [`Lock::lock`] returns that error.
     pub fn of<'a>(locks: impl IntoIterator<Item = &'a Lock>) -> Result<Lock> {
-        let entrances: Vec<_> = locks.into_iter().map(Lock::entrance).collect();
+        let entrances: Vec<_> = locks.into_iter().map(Lock::raw_lock).collect();
         let invalid = |reason: String| {
             Err(Error::InvalidConfig {
                 setting: "the locks of a MultiLock",
@@ -61,15 +61,15 @@ impl MultiLock {
         let Some(first) = entrances.first() else {
             return invalid("there are none".to_owned());
         };
-        let mut times = first.core.times;
+        let mut timeouts = first.inner.timeouts;
         let mut members = Vec::with_capacity(entrances.len());
-        for entrance in &entrances {
-            let (core, key) = (&entrance.core, &entrance.key);
+        for raw_lock in &entrances {
+            let (inner, key) = (&raw_lock.inner, &raw_lock.key);
             let member = Member {
-                store: Arc::clone(&core.store),
+                store: Arc::clone(&inner.store),
                 kind: key.kind,
                 name: Arc::clone(&key.name),
-                _keep: Arc::clone(core) as Arc<dyn Any + Send + Sync>,
+                _keep: Arc::clone(inner) as Arc<dyn Any + Send + Sync>,
             };
             let identity = member.identity();
             if members
@@ -79,25 +79,33 @@ impl MultiLock {
                 return invalid(format!("{:?} is named twice", key.name));
             }
             members.push(member);
-            times = Times {
-                watchdog_timeout: times.watchdog_timeout.min(core.times.watchdog_timeout),
-                command_timeout: times.command_timeout.max(core.times.command_timeout),
-                outage_timeout: times.outage_timeout.max(core.times.outage_timeout),
+            timeouts = Timeouts {
+                watchdog_timeout: timeouts
+                    .watchdog_timeout
+                    .min(inner.timeouts.watchdog_timeout),
+                command_timeout: timeouts.command_timeout.max(inner.timeouts.command_timeout),
+                outage_timeout: timeouts.outage_timeout.max(inner.timeouts.outage_timeout),
             };
         }
         let names: Vec<&str> = entrances
             .iter()
-            .map(|entrance| &*entrance.key.name)
+            .map(|raw_lock| &*raw_lock.key.name)
             .collect();
         let name = names.join(" + ").into();
-        let flaw = entrances.iter().find_map(|entrance| entrance.flaw.clone());
-        let parts = entrances.iter().map(|entrance| entrance.key.clone());
+        let flaw = entrances.iter().find_map(|raw_lock| raw_lock.flaw.clone());
+        let parts = entrances.iter().map(|raw_lock| raw_lock.key.clone());
         let parts = parts.collect();
         let store: Arc<dyn Store> = Arc::new(All::new(members));
-        let core = Core::new(crate::client::new_id(), store, times, String::new(), None);
+        let inner = ClientInner::new(
+            crate::client::new_id(),
+            store,
+            timeouts,
+            String::new(),
+            None,
+        );
         Ok(Lock::made_of(
             parts,
-            Lock::new(Arc::new(core), Kind::Reentrant, name, flaw),
+            Lock::new(Arc::new(inner), Kind::Reentrant, name, flaw),
         ))
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::client::{Client, LEAST_TIMEOUT, MOST_TIMEOUT};
-use crate::engine::client_inner::{Core, Times};
+use crate::engine::client_inner::{ClientInner, Timeouts};
 use crate::engine::watchdog::OnLost;
 use crate::ground::claim::Kind;
 use crate::ground::clock::SHORTEST_LEASE;
@@ -69,7 +69,7 @@ use crate::stores::quorum::{MOST_NODES, Quorum, Settings};
 /// ```
 #[derive(Clone)]
 pub struct Redlock {
-    core: Arc<Core>,
+    inner: Arc<ClientInner>,
     kind: Kind,
 }
 
@@ -90,9 +90,9 @@ impl Redlock {
 
     /// Returns the lock of this name, without I/O; see [`Client::lock`] for names.
     pub fn lock(&self, name: &str) -> Lock {
-        let full: Arc<str> = format!("{}{name}", self.core.key_prefix).into();
+        let full: Arc<str> = format!("{}{name}", self.inner.key_prefix).into();
         let flaw = crate::stores::redis::flaw(name, &full).map(Box::new);
-        Lock::new(Arc::clone(&self.core), self.kind, full, flaw)
+        Lock::new(Arc::clone(&self.inner), self.kind, full, flaw)
     }
 
     /// Looks at all nodes, and at their number, for what endangers locks, and returns a warning for each finding.
@@ -104,14 +104,14 @@ impl Redlock {
     ///
     /// [`Error::Forked`] in a forked child.
     pub fn check(&self) -> Result<Vec<HealthWarning>> {
-        self.core.check()
+        self.inner.check()
     }
 
     /// Ends every wait with [`Error::Closed`], stops renewing, and joins the threads; see [`Client::shutdown`].
     ///
     /// The clients of the nodes go on.
     pub fn shutdown(&self) {
-        self.core.shut_down();
+        self.inner.shut_down();
     }
 }
 
@@ -122,8 +122,8 @@ impl RefUnwindSafe for Redlock {}
 impl fmt::Debug for Redlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Redlock")
-            .field("id", &self.core.id)
-            .field("store", &self.core.store)
+            .field("id", &self.inner.id)
+            .field("store", &self.inner.store)
             .finish_non_exhaustive()
     }
 }
@@ -296,31 +296,31 @@ impl RedlockBuilder {
                 return invalid(setting, "it is outside 1 ms ..= 1 day".to_owned());
             }
         }
-        let cores: Vec<&Arc<Core>> = self.nodes.iter().map(Client::core).collect();
-        let key_prefix = cores.first().map(|core| core.key_prefix.clone());
+        let cores: Vec<&Arc<ClientInner>> = self.nodes.iter().map(Client::inner).collect();
+        let key_prefix = cores.first().map(|inner| inner.key_prefix.clone());
         let key_prefix = key_prefix.unwrap_or_default();
-        if cores.iter().any(|core| core.key_prefix != key_prefix) {
+        if cores.iter().any(|inner| inner.key_prefix != key_prefix) {
             return invalid(
                 "the nodes of a quorum",
                 "their clients have different key prefixes".to_owned(),
             );
         }
-        let times = Times {
+        let timeouts = Timeouts {
             watchdog_timeout,
             // Each node has its own; this bounds one request to all of them.
             command_timeout: cores
                 .iter()
-                .map(|core| core.times.command_timeout)
+                .map(|inner| inner.timeouts.command_timeout)
                 .max()
                 .unwrap_or(LEAST_TIMEOUT),
             outage_timeout: self.outage_timeout,
         };
         let stores = cores
             .iter()
-            .map(|core| {
+            .map(|inner| {
                 // It keeps the thread that listens to the node.
-                let keep: Arc<dyn Any + Send + Sync> = Arc::clone(*core) as _;
-                (Arc::clone(&core.store), keep)
+                let keep: Arc<dyn Any + Send + Sync> = Arc::clone(*inner) as _;
+                (Arc::clone(&inner.store), keep)
             })
             .collect();
         let settings = Settings {
@@ -329,16 +329,16 @@ impl RedlockBuilder {
             max_extensions: self.max_extensions,
             trusts_new_nodes: self.trusts_new_nodes,
         };
-        let quorum = Quorum::new(stores, settings, Instant::now() + times.command_timeout)?;
+        let quorum = Quorum::new(stores, settings, Instant::now() + timeouts.command_timeout)?;
         if let Some(warning) = quorum.flaws() {
             events::preflight(&warning);
         }
         let store: Arc<dyn Store> = Arc::new(quorum);
         Ok(Redlock {
-            core: Arc::new(Core::new(
+            inner: Arc::new(ClientInner::new(
                 crate::client::new_id(),
                 store,
-                times,
+                timeouts,
                 key_prefix,
                 self.on_lost,
             )),

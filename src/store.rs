@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use smallvec::{SmallVec, smallvec};
 
 use crate::ground::claim::{Claim, Kind, VisitorId};
-use crate::ground::clock::{Moment, PROCESS, Timeline};
+use crate::ground::clock::{BootInstant, PROCESS, Timeline};
 use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
-use crate::ground::notify::{Parker, Signals, Ticket};
+use crate::ground::notify::{Notifier, Parker, Registration};
 use crate::stores::quorum::quarantine::{Abstention, Identity, Voter};
 
 /// Longer leases are refused, so that sums of times cannot overflow.
@@ -35,7 +35,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     fn release_level(&self, claim: &Claim, until: Instant) -> Result<Release>;
 
     /// Whether a hold can be handed over at all.
-    fn hands_over(&self) -> bool {
+    fn hands_off(&self) -> bool {
         true
     }
 
@@ -112,7 +112,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     }
 
     /// Whether a hold that is lost may stand on in some part of the store.
-    fn has_parts(&self) -> bool {
+    fn is_composite(&self) -> bool {
         false
     }
 
@@ -151,7 +151,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     }
 
     /// The place where everybody who waits for this client sleeps.
-    fn signals(&self) -> &Arc<Signals>;
+    fn notifier(&self) -> &Arc<Notifier>;
 
     /// Makes ready what the renewals of this lock need, so that its hold is not lost because that cannot be had later.
     fn get_ready_to_renew(&self, _lock: &str, _until: Instant) {}
@@ -305,7 +305,7 @@ pub(crate) trait Aloft<T> {
 pub(crate) enum Attempt {
     /// Counted from `sent`, a moment before the request was sent.
     Granted {
-        sent: Moment,
+        sent: BootInstant,
         /// The fencing number of the hold, where the store draws one.
         fence: Option<u64>,
         /// What an earlier copy of the request may yet do, which got no answer.
@@ -373,7 +373,7 @@ impl Release {
 pub(crate) enum Transfer {
     /// The hold of the other visitor stands, counted from `sent`.
     Done {
-        sent: Moment,
+        sent: BootInstant,
         /// The fencing number of the new hold, where the store draws one.
         fence: Option<u64>,
         /// Whether somebody may be waiting in another process.
@@ -397,7 +397,7 @@ pub(crate) struct Doubt {
     /// answered later settles it. [`SETTLED`] where nothing is left; a node that is not listed is as the last one.
     pub(crate) not_after: SmallVec<[i64; 1]>,
     /// When the lease that the request may have set has run out in any case.
-    pub(crate) ends: Moment,
+    pub(crate) ends: BootInstant,
 }
 
 impl Claim {
@@ -418,7 +418,7 @@ impl Doubt {
             name: Arc::clone(name),
             visitor: visitor.clone(),
             not_after: SmallVec::new(),
-            ends: Moment::now() + lease + LONGEST_WAY,
+            ends: BootInstant::now() + lease + LONGEST_WAY,
         }
     }
 
@@ -457,19 +457,19 @@ pub(crate) struct Holding {
 
 /// Whether a visitor in a queue of waiters is told when another try is worth it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hearing {
+pub(crate) enum Delivery {
     /// From now on.
     Live,
     /// Soon, and it is woken when that begins.
-    Soon,
+    Pending,
     /// Never; it has to ask now and then.
-    Never,
+    Polling,
 }
 
 /// A place in a queue of waiters, and whatever has to be kept so that wake-ups arrive there.
 pub(crate) struct Subscription {
-    pub(crate) ticket: Ticket,
-    pub(crate) hearing: Hearing,
+    pub(crate) registration: Registration,
+    pub(crate) delivery: Delivery,
     /// How long it waits at most, by chance, between being woken and asking, so that not all ask at once.
     pub(crate) jitter: Duration,
     pub(crate) keep: Option<Box<dyn Send>>,
@@ -478,8 +478,8 @@ pub(crate) struct Subscription {
 impl fmt::Debug for Subscription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Subscription")
-            .field("ticket", &self.ticket)
-            .field("hearing", &self.hearing)
+            .field("ticket", &self.registration)
+            .field("hearing", &self.delivery)
             .finish_non_exhaustive()
     }
 }

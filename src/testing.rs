@@ -97,7 +97,7 @@ impl Controls<'_> {
     /// # Ok::<(), redlatch::Error>(())
     /// ```
     pub fn expire(&self, name: &str) -> bool {
-        let full = format!("{}{name}", self.client.core().key_prefix);
+        let full = format!("{}{name}", self.client.inner().key_prefix);
         self.client
             .world()
             .is_some_and(|world| world.expire([&full, name]))
@@ -153,7 +153,7 @@ impl Controls<'_> {
 
     /// Kills the renewal thread of the client by a panic, also of a client of a server.
     pub fn kill_watchdog(&self) {
-        self.client.core().watchdog.die();
+        self.client.inner().watchdog.die();
     }
 }
 

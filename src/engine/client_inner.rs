@@ -6,8 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::engine::hold::{Hold, Lease};
-use crate::engine::owner::ThreadToken;
-use crate::engine::wait_queue::Lines;
+use crate::engine::owner::Owner;
+use crate::engine::wait_queue::WaitQueues;
 use crate::engine::watchdog::{OnLost, Watchdog, join};
 use crate::ground::claim::Kind;
 use crate::ground::error::{Error, Result};
@@ -19,7 +19,7 @@ use crate::stores::mysql::MySql;
 const GRACE: Duration = Duration::from_millis(250);
 
 /// One client. It ends with the last of its handles.
-pub(crate) struct Core {
+pub(crate) struct ClientInner {
     /// The client's uuid, as it stands in visitor ids.
     pub(crate) id: Arc<str>,
     /// The client's number in this process.
@@ -29,9 +29,9 @@ pub(crate) struct Core {
     #[cfg(feature = "mysql")]
     pub(crate) database: Option<Arc<MySql>>,
     pub(crate) watchdog: Watchdog,
-    pub(crate) times: Times,
+    pub(crate) timeouts: Timeouts,
     /// The threads that wait, by name of lock.
-    pub(crate) lines: Arc<Lines<Offer, Arc<Hold>>>,
+    pub(crate) wait_queues: Arc<WaitQueues<HandOffOffer, Arc<Hold>>>,
     pub(crate) key_prefix: String,
     pid: u32,
     holds: AtomicU64,
@@ -40,13 +40,13 @@ pub(crate) struct Core {
 
 /// The times that a client is set to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Times {
+pub(crate) struct Timeouts {
     pub(crate) watchdog_timeout: Duration,
     pub(crate) command_timeout: Duration,
     pub(crate) outage_timeout: Duration,
 }
 
-impl Times {
+impl Timeouts {
     /// How long one request may take, so that the call is back within `command_timeout`.
     pub(crate) fn request(&self) -> Duration {
         let margin = (self.command_timeout / 16).max(LEAST_MARGIN);
@@ -59,44 +59,44 @@ const LEAST_MARGIN: Duration = Duration::from_millis(50);
 
 /// What a waiting thread offers to be handed a hold by.
 #[derive(Debug)]
-pub(crate) struct Offer {
+pub(crate) struct HandOffOffer {
     pub(crate) kind: Kind,
     pub(crate) thread: u64,
     /// Lives as long as the thread.
-    pub(crate) life: Weak<()>,
+    pub(crate) liveness: Weak<()>,
     pub(crate) lease: Lease,
 }
 
-impl Core {
+impl ClientInner {
     pub(crate) fn new(
         id: Arc<str>,
         store: Arc<dyn Store>,
-        times: Times,
+        timeouts: Timeouts,
         key_prefix: String,
         on_lost: Option<OnLost>,
-    ) -> Core {
+    ) -> ClientInner {
         static CLIENTS: AtomicU64 = AtomicU64::new(0);
-        let lines = Arc::<Lines<_, _>>::default();
+        let wait_queues = Arc::<WaitQueues<_, _>>::default();
         let watchdog = Watchdog::new(
             Arc::clone(&store),
-            Arc::clone(&lines),
-            times.command_timeout,
+            Arc::clone(&wait_queues),
+            timeouts.command_timeout,
             on_lost,
         );
         #[cfg(feature = "test-util")]
         {
             watchdog.follow(store.timeline());
-            store.timeline().attach(store.signals());
+            store.timeline().attach(store.notifier());
         }
-        Core {
+        ClientInner {
             id,
             number: CLIENTS.fetch_add(1, Ordering::Relaxed),
             watchdog,
             store,
             #[cfg(feature = "mysql")]
             database: None,
-            times,
-            lines,
+            timeouts,
+            wait_queues,
             key_prefix,
             pid: std::process::id(),
             holds: AtomicU64::new(0),
@@ -110,12 +110,12 @@ impl Core {
 
     /// When a request that starts now has to be over.
     pub(crate) fn until(&self) -> Instant {
-        Instant::now() + self.times.request()
+        Instant::now() + self.timeouts.request()
     }
 
     /// The calling thread.
-    pub(crate) fn thread(&self, lock: &Arc<str>) -> Result<Arc<ThreadToken>> {
-        ThreadToken::current(self.pid).ok_or_else(|| Error::Unsupported {
+    pub(crate) fn thread(&self, lock: &Arc<str>) -> Result<Arc<Owner>> {
+        Owner::current(self.pid).ok_or_else(|| Error::Unsupported {
             lock: Arc::clone(lock),
             reason: "the thread is ending and its thread-local values are gone, so no hold can be known to be its own; \
                      lock and unlock before that, or keep a guard"
@@ -124,8 +124,8 @@ impl Core {
     }
 
     /// The thread of this process with this number.
-    pub(crate) fn thread_of(&self, number: u64) -> Option<Arc<ThreadToken>> {
-        ThreadToken::find(self.pid, number)
+    pub(crate) fn thread_of(&self, number: u64) -> Option<Arc<Owner>> {
+        Owner::find(self.pid, number)
     }
 
     /// The process that this client belongs to.
@@ -153,7 +153,7 @@ impl Core {
         }
         let until = self.until();
         let at_last = until + GRACE;
-        self.store.signals().close();
+        self.store.notifier().close();
         self.watchdog.stop(until, at_last);
         let store = Arc::clone(&self.store);
         // It waits for threads that may look a name up, which nothing can end.
@@ -165,7 +165,7 @@ impl Core {
     }
 }
 
-impl Drop for Core {
+impl Drop for ClientInner {
     fn drop(&mut self) {
         self.shut_down();
     }

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::engine::loss_notice::News;
+use crate::engine::loss_notice::LossNotice;
 use crate::ground::claim::{Claim, Kind, VisitorId};
-use crate::ground::clock::{Moment, Now, PROCESS, Timeline, drift};
+use crate::ground::clock::{BootInstant, ClockPair, PROCESS, Timeline, drift};
 use crate::ground::error::Error;
 use crate::ground::events::HoldSpan;
 use crate::ground::loss::{Loss, LossCause};
@@ -45,7 +45,7 @@ struct Level {
     id: LevelId,
     lease: Lease,
     /// The end of a fixed lease.
-    ends: Option<Moment>,
+    ends: Option<BootInstant>,
     /// Whether a guard gives it back.
     is_guards: bool,
 }
@@ -79,12 +79,12 @@ enum Phase {
 struct InFlight {
     id: u32,
     by: By,
-    sent: Moment,
+    sent: BootInstant,
     lease: Duration,
     /// The most that its own confirmation may count, for those that may run after it.
-    most: Option<Moment>,
+    most: Option<BootInstant>,
     /// From here on the server refuses it.
-    expires: Moment,
+    expires: BootInstant,
     state: Flying,
 }
 
@@ -108,7 +108,7 @@ enum By {
 
 /// Identifies a request of a hold that sets the lease.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Launch {
+pub(crate) struct InFlightId {
     id: u32,
 }
 
@@ -126,21 +126,21 @@ struct State {
     phase: Phase,
     levels: SmallVec<[Level; 1]>,
     next_level: LevelId,
-    valid_until: Moment,
+    valid_until: BootInstant,
     /// When the request was sent from which that is counted.
-    counted_from: Moment,
+    counted_from: BootInstant,
     in_flight: SmallVec<[InFlight; 1]>,
-    next_launch: u32,
+    next_in_flight_id: u32,
     /// The longest lease that any request may have set.
     longest: Duration,
     /// Since when a renewal that fell due waits for the one before it.
-    waits_since: Option<Moment>,
+    waits_since: Option<BootInstant>,
     /// What the last renewal met with, for the cause of a later loss.
     last_trouble: Option<String>,
     /// When the watchdog looks at this hold next; an entry of its heap made for another instant is void.
     due: Option<Instant>,
     /// Made for the first one who wants to hear of a loss.
-    news: Option<Arc<News>>,
+    news: Option<Arc<LossNotice>>,
     /// A re-entry without an answer may have set a longer lease in the store than is counted on here.
     may_outlast: bool,
     /// A transaction has locked its row: nobody can take it, nor can it be renewed, until that ends.
@@ -183,11 +183,11 @@ pub(crate) enum Duty {
 
 /// What comes of a renewal that is due.
 #[derive(Debug)]
-pub(crate) enum Begun {
+pub(crate) enum RenewalStart {
     Renewal {
         claim: Claim,
-        launch: Launch,
-        valid_until: Moment,
+        in_flight_id: InFlightId,
+        valid_until: BootInstant,
         /// The lease that the watchdog renews it by, which may be shorter than that of its claim.
         pace: Duration,
     },
@@ -202,7 +202,7 @@ pub(crate) enum Begun {
 
 /// When the watchdog is to look at a hold.
 #[derive(Debug)]
-pub(crate) struct Look {
+pub(crate) struct NextCheck {
     pub(crate) due: Instant,
     /// Whether that is the end of its validity.
     pub(crate) is_end: bool,
@@ -212,7 +212,7 @@ pub(crate) struct Look {
 
 /// What is to be sent to give one level back.
 #[derive(Debug)]
-pub(crate) enum Return {
+pub(crate) enum ReleasePlan {
     /// The hold was lost before; nothing is to be sent. The level may have been given back before, too.
     Lost { cause: LossCause, had_level: bool },
     /// The level was given back before; nothing is to be sent.
@@ -220,7 +220,7 @@ pub(crate) enum Return {
     /// It was the last level: the whole hold is to be released.
     Whole(Claim),
     /// The claim's lease is what the remaining levels count on.
-    Part(Claim, Launch),
+    Part(Claim, InFlightId),
     /// What remains has no lease left; the whole hold is to be released and the remaining levels are lost.
     Expired(Claim),
 }
@@ -232,7 +232,7 @@ impl Hold {
         owner: Weak<()>,
         guarded: Arc<AtomicBool>,
         lease: Lease,
-        sent: Moment,
+        sent: BootInstant,
     ) -> Hold {
         Hold {
             kind: claim.kind,
@@ -250,7 +250,7 @@ impl Hold {
                 valid_until: end_of_validity(sent, claim.lease),
                 counted_from: sent,
                 in_flight: SmallVec::new(),
-                next_launch: 0,
+                next_in_flight_id: 0,
                 longest: claim.lease,
                 waits_since: None,
                 last_trouble: None,
@@ -287,13 +287,13 @@ impl Hold {
     /// Ends what [`Hold::pin`] began. `committed` is the lease that the transaction has set, and from when it counts:
     /// it holds even if the one before it had run out meanwhile, because nobody could take the row.
     #[cfg(feature = "mysql")]
-    pub(crate) fn unpin(&self, committed: Option<(Moment, Duration)>) {
+    pub(crate) fn unpin(&self, committed: Option<(BootInstant, Duration)>) {
         let mut state = self.state.lock();
         state.is_pinned = false;
         if let (Phase::Held, Some((sent, lease))) = (&state.phase, committed) {
             // A renewal that was sent before may have waited for the row.
-            let launch = state.launch(By::Holder, sent, lease, sent);
-            state.confirm(launch, sent, lease, false);
+            let in_flight_id = state.note_in_flight(By::Holder, sent, lease, sent);
+            state.confirm(in_flight_id, sent, lease, false);
         }
     }
 
@@ -355,14 +355,14 @@ impl Hold {
     }
 
     /// The claim that enters this hold once more, by a request that is about to be sent and expires at `until`.
-    pub(crate) fn reentry(&self, lease: Lease, until: Instant) -> (Claim, Launch) {
+    pub(crate) fn reentry(&self, lease: Lease, until: Instant) -> (Claim, InFlightId) {
         let now = self.timeline.read();
         let mut state = self.state.lock();
         let rest = state.rest(now.moment).unwrap_or_default();
         let claim = self.claim(&state, rest.max(lease.duration()));
         let expires = now.moment_of(until);
-        let launch = state.launch(By::Holder, now.moment, claim.lease, expires);
-        (claim, launch)
+        let in_flight_id = state.note_in_flight(By::Holder, now.moment, claim.lease, expires);
+        (claim, in_flight_id)
     }
 
     fn claim(&self, state: &State, lease: Duration) -> Claim {
@@ -379,9 +379,9 @@ impl Hold {
     pub(crate) fn entered(
         &self,
         claim: &Claim,
-        launch: Launch,
+        in_flight_id: InFlightId,
         lease: Lease,
-        sent: Moment,
+        sent: BootInstant,
         may_run_again: bool,
     ) -> Option<LevelId> {
         let mut state = self.state.lock();
@@ -391,26 +391,28 @@ impl Hold {
         let id = state.next_level;
         state.next_level = state.next_level.wrapping_add(1);
         state.levels.push(Level::new(id, lease, sent));
-        state.confirm(launch, sent, claim.lease, may_run_again);
+        state.confirm(in_flight_id, sent, claim.lease, may_run_again);
         Some(id)
     }
 
     /// Notes that a request had no outcome, for a re-entry. The hold goes on as it was.
-    pub(crate) fn reentry_unknown(&self, launch: Launch) {
+    pub(crate) fn reentry_unknown(&self, in_flight_id: InFlightId) {
         let mut state = self.state.lock();
         state.may_outlast = true;
-        state.unanswered(launch);
+        state.unanswered(in_flight_id);
     }
 
     /// Notes that a request was not sent, or changed nothing.
-    pub(crate) fn not_done(&self, launch: Launch) {
+    pub(crate) fn not_done(&self, in_flight_id: InFlightId) {
         let mut state = self.state.lock();
-        state.in_flight.retain(|request| request.id != launch.id);
+        state
+            .in_flight
+            .retain(|request| request.id != in_flight_id.id);
     }
 
     /// Notes that a request had no outcome. It extends nothing, and what it shortens was noted when it was sent.
-    pub(crate) fn unanswered(&self, launch: Launch) {
-        self.state.lock().unanswered(launch);
+    pub(crate) fn unanswered(&self, in_flight_id: InFlightId) {
+        self.state.lock().unanswered(in_flight_id);
     }
 
     /// Whether the store may still keep the hold after it has ended here.
@@ -419,7 +421,7 @@ impl Hold {
     }
 
     /// Takes level `id` away, before anything is sent, and says what to send.
-    pub(crate) fn leave(&self, id: LevelId, until: Instant) -> Return {
+    pub(crate) fn leave(&self, id: LevelId, until: Instant) -> ReleasePlan {
         // Whatever hears of the end of the span is not to be called under the lock.
         let _span;
         let mut state = self.state.lock();
@@ -427,31 +429,31 @@ impl Hold {
         let before = state.levels.len();
         state.levels.retain(|level| level.id != id);
         if let Phase::Lost(cause) = &state.phase {
-            return Return::Lost {
+            return ReleasePlan::Lost {
                 cause: cause.clone(),
                 had_level: state.levels.len() < before,
             };
         }
         if state.levels.len() == before {
-            return Return::Before;
+            return ReleasePlan::Before;
         }
         if state.levels.is_empty() {
             // From here on nobody renews it: the last release ends the hold here, whatever becomes of the request.
             state.phase = Phase::Released;
             _span = state.span.take();
             claim.lease = state.may_stand(&self.timeline);
-            return Return::Whole(claim);
+            return ReleasePlan::Whole(claim);
         }
         let now = self.timeline.read();
         match state.rest(now.moment) {
             Some(lease) => {
                 let expires = now.moment_of(until);
-                let launch = state.launch(By::Holder, now.moment, lease, expires);
-                Return::Part(Claim { lease, ..claim }, launch)
+                let in_flight_id = state.note_in_flight(By::Holder, now.moment, lease, expires);
+                ReleasePlan::Part(Claim { lease, ..claim }, in_flight_id)
             }
             None => {
                 claim.lease = state.may_stand(&self.timeline);
-                Return::Expired(claim)
+                ReleasePlan::Expired(claim)
             }
         }
     }
@@ -468,7 +470,7 @@ impl Hold {
     }
 
     /// Looks what is to be done about a hold that has come out of the timer.
-    pub(crate) fn duty(&self, now: Now) -> Duty {
+    pub(crate) fn duty(&self, now: ClockPair) -> Duty {
         let mut state = self.state.lock();
         if !matches!(state.phase, Phase::Held) {
             return Duty::Over;
@@ -495,64 +497,69 @@ impl Hold {
     }
 
     /// Starts a renewal.
-    pub(crate) fn begin_renewal(&self, begun: Now, expires: Moment) -> Begun {
+    pub(crate) fn begin_renewal(&self, begun: ClockPair, expires: BootInstant) -> RenewalStart {
         let now = begun.moment;
         let mut state = self.state.lock();
         if !matches!(state.phase, Phase::Held) {
-            return Begun::Over;
+            return RenewalStart::Over;
         }
         let waits_since = state.waits_since.take();
         if state.is_pinned {
-            return Begun::Unowned;
+            return RenewalStart::Unowned;
         }
         // What a loss says is said with what it waited for.
         state.waits_since = waits_since;
         let owner_lives = self.owner.strong_count() > 0;
         if let Some(cause) = state.lapse(begun, owner_lives) {
-            return Begun::Lapsed(cause);
+            return RenewalStart::Lapsed(cause);
         }
         state.waits_since = None;
         match state.rest(now) {
             Some(lease) if owner_lives => {
-                let launch = state.launch(By::Watchdog, now, lease, expires);
-                Begun::Renewal {
+                let in_flight_id = state.note_in_flight(By::Watchdog, now, lease, expires);
+                RenewalStart::Renewal {
                     claim: self.claim(&state, lease),
-                    launch,
+                    in_flight_id,
                     valid_until: state.valid_until,
                     pace: state.pace(),
                 }
             }
-            _ => Begun::Unowned,
+            _ => RenewalStart::Unowned,
         }
     }
 
     /// Notes that a renewal or a level given back has set its lease, unless the hold ended meanwhile.
-    pub(crate) fn confirmed(&self, launch: Launch, may_run_again: bool, now: Moment) {
+    pub(crate) fn confirmed(
+        &self,
+        in_flight_id: InFlightId,
+        may_run_again: bool,
+        now: BootInstant,
+    ) {
         let mut state = self.state.lock();
         state.last_trouble = None;
-        let request = state.in_flight.iter().find(|it| it.id == launch.id);
+        let request = state.in_flight.iter().find(|it| it.id == in_flight_id.id);
         if let Some(InFlight { sent, lease, .. }) = request.copied() {
             let counts = matches!(state.phase, Phase::Held) && now < state.valid_until;
             if counts {
-                state.confirm(launch, sent, lease, may_run_again);
+                state.confirm(in_flight_id, sent, lease, may_run_again);
             } else {
-                state.unanswered(launch);
+                state.unanswered(in_flight_id);
             }
         }
     }
 
     /// Notes that a renewal had no outcome. It extends nothing.
-    pub(crate) fn renewal_unknown(&self, launch: Launch, trouble: &str) {
+    pub(crate) fn renewal_unknown(&self, in_flight_id: InFlightId, trouble: &str) {
         let mut state = self.state.lock();
-        state.unanswered(launch);
+        state.unanswered(in_flight_id);
         state.last_trouble = Some(trouble.to_owned());
     }
 
     /// Says that the watchdog should look at this hold when its validity ends, which is noted as due.
-    pub(crate) fn plan_end(&self, now: Now) -> Look {
+    pub(crate) fn plan_end(&self, now: ClockPair) -> NextCheck {
         let mut state = self.state.lock();
         let due = now.instant_of(state.valid_until);
-        Look {
+        NextCheck {
             due,
             is_end: true,
             replaces_another: state.due.replace(due).is_some(),
@@ -560,14 +567,14 @@ impl Hold {
     }
 
     /// Says when the watchdog should look at this hold again, which is noted as due; `None` once it is over.
-    pub(crate) fn plan(&self, now: Now, again_in: Option<Duration>) -> Option<Look> {
+    pub(crate) fn plan(&self, now: ClockPair, again_in: Option<Duration>) -> Option<NextCheck> {
         let mut state = self.state.lock();
         if !matches!(state.phase, Phase::Held) {
             return None;
         }
         let (at, is_end) = self.next_look(&state, now.moment, again_in);
         let due = now.instant_of(at);
-        Some(Look {
+        Some(NextCheck {
             due,
             is_end,
             replaces_another: state.due.replace(due).is_some(),
@@ -575,7 +582,7 @@ impl Hold {
     }
 
     /// Whether it should be looked at before what is noted as due.
-    pub(crate) fn is_due_earlier(&self, now: Now) -> bool {
+    pub(crate) fn is_due_earlier(&self, now: ClockPair) -> bool {
         let state = self.state.lock();
         if !matches!(state.phase, Phase::Held) {
             return false;
@@ -585,7 +592,12 @@ impl Hold {
     }
 
     /// A third of the lease from when it was set, or when the validity ends, and whether it is the latter.
-    fn next_look(&self, state: &State, now: Moment, again_in: Option<Duration>) -> (Moment, bool) {
+    fn next_look(
+        &self,
+        state: &State,
+        now: BootInstant,
+        again_in: Option<Duration>,
+    ) -> (BootInstant, bool) {
         if state.is_pinned {
             return (now + PINNED_LOOK, false);
         }
@@ -681,12 +693,12 @@ impl Hold {
     }
 
     /// Where a loss is told, and that the hold ended well.
-    pub(crate) fn news(&self) -> Arc<News> {
+    pub(crate) fn news(&self) -> Arc<LossNotice> {
         let mut state = self.state.lock();
         if let Some(news) = &state.news {
             return Arc::clone(news);
         }
-        let news: Arc<News> = Arc::default();
+        let news: Arc<LossNotice> = Arc::default();
         match &state.phase {
             Phase::Held => {}
             Phase::Lost(cause) => news.tell(self.loss(cause.clone())),
@@ -705,7 +717,7 @@ impl Hold {
     }
 
     /// Tells those who listen to a released hold that it ended well, unless the release found it lost.
-    pub(crate) fn hush(&self) {
+    pub(crate) fn close_listeners(&self) {
         if let Some(news) = &self.state.lock().news {
             news.end();
         }
@@ -713,7 +725,7 @@ impl Hold {
 }
 
 impl Level {
-    fn new(id: LevelId, lease: Lease, sent: Moment) -> Level {
+    fn new(id: LevelId, lease: Lease, sent: BootInstant) -> Level {
         Level {
             id,
             lease,
@@ -727,7 +739,7 @@ impl Level {
 }
 
 impl State {
-    fn lapse(&self, now: Now, owner_lives: bool) -> Option<LossCause> {
+    fn lapse(&self, now: ClockPair, owner_lives: bool) -> Option<LossCause> {
         let is_held = matches!(self.phase, Phase::Held);
         if now.moment < self.valid_until || self.is_pinned || !is_held {
             return None;
@@ -744,8 +756,8 @@ impl State {
     }
 
     /// Why no renewal was confirmed in time.
-    fn trouble(&self, now: Now) -> String {
-        let in_ms = |since: Moment| since.until(now.moment).as_millis();
+    fn trouble(&self, now: ClockPair) -> String {
+        let in_ms = |since: BootInstant| since.until(now.moment).as_millis();
         let asked = |it: &&InFlight| it.by == By::Watchdog && it.state == Flying::Awaited;
         let what = if let Some(trouble) = &self.last_trouble {
             trouble.clone()
@@ -827,7 +839,7 @@ impl State {
     }
 
     /// How long from `now` the levels count on the hold; `None` if no level counts on it any more.
-    fn rest(&self, now: Moment) -> Option<Duration> {
+    fn rest(&self, now: BootInstant) -> Option<Duration> {
         let fixed = self
             .levels
             .iter()
@@ -839,7 +851,13 @@ impl State {
     }
 
     /// Notes a request that is about to be sent and is refused from `expires` on.
-    fn launch(&mut self, by: By, sent: Moment, lease: Duration, expires: Moment) -> Launch {
+    fn note_in_flight(
+        &mut self,
+        by: By,
+        sent: BootInstant,
+        lease: Duration,
+        expires: BootInstant,
+    ) -> InFlightId {
         self.in_flight.retain(|request| sent < request.expires);
         self.merge();
         // The store may be about to shorten the lease, whether we hear of it or not.
@@ -850,10 +868,10 @@ impl State {
         for other in &mut self.in_flight {
             other.most = Some(other.most.map_or(end, |most| most.min(end)));
             let behind = end_of_validity(sent, other.lease);
-            most = Some(most.map_or(behind, |most: Moment| most.min(behind)));
+            most = Some(most.map_or(behind, |most: BootInstant| most.min(behind)));
         }
-        let id = self.next_launch;
-        self.next_launch = id.wrapping_add(1);
+        let id = self.next_in_flight_id;
+        self.next_in_flight_id = id.wrapping_add(1);
         self.in_flight.push(InFlight {
             id,
             by,
@@ -863,7 +881,7 @@ impl State {
             expires: expires + EXPIRY_SLACK,
             state: Flying::Awaited,
         });
-        Launch { id }
+        InFlightId { id }
     }
 
     /// Makes one of many requests that nobody waits for any more, which promises no more than any of them.
@@ -886,16 +904,29 @@ impl State {
     }
 
     /// Notes that nobody waits for the answer any more.
-    fn unanswered(&mut self, launch: Launch) {
-        let request = self.in_flight.iter_mut().find(|it| it.id == launch.id);
+    fn unanswered(&mut self, in_flight_id: InFlightId) {
+        let request = self
+            .in_flight
+            .iter_mut()
+            .find(|it| it.id == in_flight_id.id);
         if let Some(request) = request {
             request.state = Flying::Unanswered;
         }
     }
 
     /// Counts a confirmed lease, from before its request was sent.
-    fn confirm(&mut self, launch: Launch, sent: Moment, lease: Duration, may_run_again: bool) {
-        let Some(at) = self.in_flight.iter().position(|it| it.id == launch.id) else {
+    fn confirm(
+        &mut self,
+        in_flight_id: InFlightId,
+        sent: BootInstant,
+        lease: Duration,
+        may_run_again: bool,
+    ) {
+        let Some(at) = self
+            .in_flight
+            .iter()
+            .position(|it| it.id == in_flight_id.id)
+        else {
             return;
         };
         let mut end = end_of_validity(sent, lease);
@@ -917,7 +948,7 @@ fn count(levels: &[Level]) -> u32 {
     u32::try_from(levels.len()).unwrap_or(u32::MAX)
 }
 
-fn end_of_validity(sent: Moment, lease: Duration) -> Moment {
+fn end_of_validity(sent: BootInstant, lease: Duration) -> BootInstant {
     sent + lease.saturating_sub(drift(lease))
 }
 
@@ -927,11 +958,11 @@ mod tests {
 
     /// A request in the model, as the servers see it.
     struct Request {
-        launch: Launch,
+        in_flight_id: InFlightId,
         by: By,
-        sent: Moment,
+        sent: BootInstant,
         lease: Duration,
-        expires: Moment,
+        expires: BootInstant,
         /// Where it is still under way.
         pending: Vec<usize>,
         ran_at: usize,
@@ -984,24 +1015,24 @@ mod tests {
                     Some(request) if request.ran_at >= needed && draw.bool() => {
                         request.state = Flying::Answered;
                         let Request {
-                            launch,
+                            in_flight_id,
                             sent,
                             lease,
                             ..
                         } = *request;
                         let may_run_again = servers > 1 || !request.pending.is_empty();
-                        state.confirm(launch, sent, lease, may_run_again);
+                        state.confirm(in_flight_id, sent, lease, may_run_again);
                     }
                     Some(request) if draw.u8(..8) == 0 => {
                         request.state = Flying::Unanswered;
-                        state.unanswered(request.launch);
+                        state.unanswered(request.in_flight_id);
                     }
                     Some(_) => {}
                     None if draw.bool() => {
                         let lease = millis([6_000, 60_000, 600_000][draw.usize(..3)]);
                         let expires = now + millis(draw.u64(1..2_000));
                         requests.push(Request {
-                            launch: state.launch(by, now, lease, expires),
+                            in_flight_id: state.note_in_flight(by, now, lease, expires),
                             by,
                             sent: now,
                             lease,
@@ -1060,7 +1091,7 @@ mod tests {
             hold.state.lock().due = Some(sent.instant + span);
             hold
         };
-        let later = |moment, instant| Now {
+        let later = |moment, instant| ClockPair {
             moment: sent.moment + moment,
             instant: sent.instant + instant,
             ..sent
@@ -1075,16 +1106,17 @@ mod tests {
         };
         let renewed = hold(lease);
         let expires = sent.moment + lease;
-        let launch = renewed
-            .state
-            .lock()
-            .launch(By::Watchdog, sent.moment, lease, expires);
+        let in_flight_id =
+            renewed
+                .state
+                .lock()
+                .note_in_flight(By::Watchdog, sent.moment, lease, expires);
         let reason = cause(&renewed, later(in_time, in_time));
         assert!(
             reason.contains("no answer") && !reason.contains("paused"),
             "{reason}"
         );
-        renewed.renewal_unknown(launch, "the port refuses");
+        renewed.renewal_unknown(in_flight_id, "the port refuses");
         let reason = cause(&renewed, later(in_time, in_time));
         assert_eq!(reason, "the port refuses");
         let reason = cause(&renewed, later(late, late));

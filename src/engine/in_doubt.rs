@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::ground::backoff::{Backoff, Waiting};
-use crate::ground::clock::Moment;
+use crate::ground::clock::BootInstant;
 use crate::ground::events;
 use crate::ground::sync::{Condvar, Mutex};
 use crate::store::{Doubt, Store};
@@ -187,7 +187,7 @@ impl Clearing {
         let mut state = self.state.lock();
         loop {
             let desk = state.desks.get_mut(keeper)?;
-            let (moment, now) = (Moment::now(), Instant::now());
+            let (moment, now) = (BootInstant::now(), Instant::now());
             desk.open.retain(|it| moment < it.doubt.ends);
             let rests_until = desk.rests_until.filter(|until| now < *until);
             let due = |it: &Open| rests_until.unwrap_or(it.due).max(it.due);

@@ -16,7 +16,7 @@ pub(crate) struct Channel {
 
 /// What became of one hold, for everybody who listens to it.
 #[derive(Debug, Default)]
-pub(crate) struct News {
+pub(crate) struct LossNotice {
     heard: Mutex<Heard>,
     changed: Condvar,
 }
@@ -36,7 +36,7 @@ struct Heard {
     next_channel: u64,
 }
 
-impl News {
+impl LossNotice {
     /// Tells of a loss, unless something was told before.
     pub(crate) fn tell(&self, loss: Loss) {
         let mut heard = self.heard.lock();

@@ -14,30 +14,30 @@ use crate::ground::sync::Mutex;
 /// Its holds keep a `Weak` to its life, so that those of a thread that ended stop being renewed. Numbers come from a counter
 /// and are never used twice, unlike the operating system's thread ids.
 #[derive(Debug)]
-pub(crate) struct ThreadToken {
+pub(crate) struct Owner {
     pub(crate) id: u64,
     /// The process that the thread belongs to.
     pid: u32,
     alive: Arc<()>,
-    pub(crate) held: Stacks,
+    pub(crate) held: OwnerHolds,
 }
 
 thread_local! {
-    static CURRENT: RefCell<Option<Arc<ThreadToken>>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<Arc<Owner>>> = const { RefCell::new(None) };
     /// Outlives the thread's other values: a thread that ends keeps its number.
     static NUMBER: Cell<u64> = const { Cell::new(0) };
 }
 
-impl ThreadToken {
+impl Owner {
     /// Returns the token of the calling thread, which belongs to process `pid`; `None` once the thread is past its
     /// thread-local destructors, where nothing can be known to be its own any more.
-    pub(crate) fn current(pid: u32) -> Option<Arc<ThreadToken>> {
-        let current = |current: &RefCell<Option<Arc<ThreadToken>>>| {
+    pub(crate) fn current(pid: u32) -> Option<Arc<Owner>> {
+        let current = |current: &RefCell<Option<Arc<Owner>>>| {
             let mut current = current.borrow_mut();
             match &*current {
                 Some(token) if token.pid == pid => Arc::clone(token),
                 _ => {
-                    let token = ThreadToken::register(pid);
+                    let token = Owner::register(pid);
                     // What a forked thread brings along stays untouched: others may have been busy with it.
                     std::mem::forget(current.replace(Arc::clone(&token)));
                     token
@@ -47,29 +47,29 @@ impl ThreadToken {
         CURRENT.try_with(current).ok()
     }
 
-    fn register(pid: u32) -> Arc<ThreadToken> {
-        let token = Arc::new(ThreadToken {
+    fn register(pid: u32) -> Arc<Owner> {
+        let token = Arc::new(Owner {
             id: new_number(),
             pid,
             alive: Arc::default(),
-            held: Stacks::default(),
+            held: OwnerHolds::default(),
         });
         registry::insert(&token);
         token
     }
 
     /// What lives as long as this thread.
-    pub(crate) fn life(&self) -> Weak<()> {
+    pub(crate) fn liveness(&self) -> Weak<()> {
         Arc::downgrade(&self.alive)
     }
 
     /// Returns the token of the living thread of process `pid` with this number.
-    pub(crate) fn find(pid: u32, id: u64) -> Option<Arc<ThreadToken>> {
+    pub(crate) fn find(pid: u32, id: u64) -> Option<Arc<Owner>> {
         registry::find(pid, id)
     }
 }
 
-impl Drop for ThreadToken {
+impl Drop for Owner {
     fn drop(&mut self) {
         if self.pid == std::process::id() {
             registry::remove(self.pid, self.id);
@@ -100,7 +100,7 @@ fn new_number() -> u64 {
 /// assert_ne!(here, there);
 /// ```
 pub fn current_thread_id() -> u64 {
-    match ThreadToken::current(std::process::id()) {
+    match Owner::current(std::process::id()) {
         Some(token) => token.id,
         None => match NUMBER.get() {
             0 => new_number(),
@@ -111,15 +111,15 @@ pub fn current_thread_id() -> u64 {
 
 /// What one thread holds and has lost, by client and name.
 #[derive(Debug, Default)]
-pub(crate) struct Stacks {
+pub(crate) struct OwnerHolds {
     stacks: Mutex<ByName>,
     /// The locks made of others that this thread has held, by each of their parts.
-    parts: Mutex<HashMap<StackKey, StackKey>>,
+    parts: Mutex<HashMap<LockKey, LockKey>>,
 }
 
 #[derive(Debug, Default)]
 struct ByName {
-    stacks: HashMap<StackKey, Stack>,
+    stacks: HashMap<LockKey, Stack>,
     /// How many holds began on this thread.
     begun: u64,
     /// With so many names it is time to forget some.
@@ -130,7 +130,7 @@ struct ByName {
 const LOSSES_KEPT: usize = 256;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct StackKey {
+pub(crate) struct LockKey {
     /// The number of the client in this process.
     pub(crate) client: u64,
     pub(crate) kind: Kind,
@@ -149,18 +149,14 @@ struct Stack {
     last_lost: Option<Arc<Hold>>,
 }
 
-impl Stacks {
-    pub(crate) fn current(&self, key: &StackKey) -> Option<Arc<Hold>> {
+impl OwnerHolds {
+    pub(crate) fn current(&self, key: &LockKey) -> Option<Arc<Hold>> {
         self.stacks.lock().stacks.get(key)?.current.clone()
     }
 
     /// The name of a lock that is held here and has a part in common with `key`, which is made of `parts`.
-    pub(crate) fn overlapping(
-        &self,
-        key: &StackKey,
-        parts: Option<&[StackKey]>,
-    ) -> Option<Arc<str>> {
-        let is_held = |key: &StackKey| self.current(key).is_some_and(|hold| hold.is_held());
+    pub(crate) fn overlapping(&self, key: &LockKey, parts: Option<&[LockKey]>) -> Option<Arc<str>> {
+        let is_held = |key: &LockKey| self.current(key).is_some_and(|hold| hold.is_held());
         let mut whole = self.parts.lock();
         if parts.is_none() && whole.is_empty() {
             return None;
@@ -186,7 +182,7 @@ impl Stacks {
     }
 
     /// Puts a new hold in place, of a lock made of `parts`; the one before it, if any, was lost.
-    pub(crate) fn push(&self, key: &StackKey, parts: Option<&Arc<[StackKey]>>, hold: Arc<Hold>) {
+    pub(crate) fn push(&self, key: &LockKey, parts: Option<&Arc<[LockKey]>>, hold: Arc<Hold>) {
         for part in parts.into_iter().flat_map(|parts| parts.iter()) {
             self.parts.lock().insert(part.clone(), key.clone());
         }
@@ -205,7 +201,7 @@ impl Stacks {
     }
 
     /// Takes `hold` out if it has no level left.
-    pub(crate) fn settle(&self, key: &StackKey, hold: &Arc<Hold>) {
+    pub(crate) fn settle(&self, key: &LockKey, hold: &Arc<Hold>) {
         let stacks = &mut self.stacks.lock().stacks;
         if let Some(stack) = stacks.get_mut(key) {
             if stack
@@ -223,7 +219,7 @@ impl Stacks {
     }
 
     /// Takes a level out of those that lapsed, because the guard of a hold that was lost has given it back.
-    pub(crate) fn leave_lapsed(&self, key: &StackKey, hold: &Arc<Hold>) {
+    pub(crate) fn leave_lapsed(&self, key: &LockKey, hold: &Arc<Hold>) {
         let stacks = &mut self.stacks.lock().stacks;
         if let Some(stack) = stacks.get_mut(key)
             && !stack
@@ -239,7 +235,7 @@ impl Stacks {
     }
 
     /// Uses up one lapsed level. Returns the hold that was lost.
-    pub(crate) fn take_lapsed(&self, key: &StackKey) -> Option<Arc<Hold>> {
+    pub(crate) fn take_lapsed(&self, key: &LockKey) -> Option<Arc<Hold>> {
         let stacks = &mut self.stacks.lock().stacks;
         let stack = stacks.get_mut(key)?;
         stack.lapsed = stack.lapsed.checked_sub(1)?;
@@ -280,9 +276,9 @@ mod registry {
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
-    use super::ThreadToken;
+    use super::Owner;
 
-    type Threads = BTreeMap<u64, Weak<ThreadToken>>;
+    type Threads = BTreeMap<u64, Weak<Owner>>;
 
     struct Registry {
         /// The process that uses it; 0 for none yet.
@@ -307,7 +303,7 @@ mod registry {
             .map(|threads| threads.unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(super) fn insert(token: &Arc<ThreadToken>) {
+    pub(super) fn insert(token: &Arc<Owner>) {
         let mut threads = open(token.pid).next().or_else(|| adopt(token.pid));
         // Without any a thread is only not found by its number.
         if let Some(threads) = &mut threads {
@@ -331,7 +327,7 @@ mod registry {
         })
     }
 
-    pub(super) fn find(pid: u32, id: u64) -> Option<Arc<ThreadToken>> {
+    pub(super) fn find(pid: u32, id: u64) -> Option<Arc<Owner>> {
         open(pid).find_map(|threads| threads.get(&id)?.upgrade())
     }
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::engine::client_inner::{Core, Offer};
-use crate::engine::hold::{Hold, Launch, Lease, LevelId, Return};
-use crate::engine::owner::{StackKey, ThreadToken, current_thread_id};
-use crate::engine::wait_loop::{self, Patience, Queue, Room, Verdict};
-use crate::engine::wait_queue::{Place, Turn};
+use crate::engine::client_inner::{ClientInner, HandOffOffer};
+use crate::engine::hold::{Hold, InFlightId, Lease, LevelId, ReleasePlan};
+use crate::engine::owner::{LockKey, Owner, current_thread_id};
+use crate::engine::wait_loop::{self, Queue, Verdict, WaitContext, WaitLimit};
+use crate::engine::wait_queue::{QueueNode, Turn};
 use crate::ground::claim::Claim;
 use crate::ground::clock::SHORTEST_LEASE;
 use crate::ground::error::{Error, Result};
@@ -18,14 +18,14 @@ use crate::store::{Attempt, Release, Transfer};
 
 /// The way into one lock, with one lease.
 #[derive(Clone)]
-pub(crate) struct Entrance {
-    pub(crate) core: Arc<Core>,
-    pub(crate) key: StackKey,
+pub(crate) struct RawLock {
+    pub(crate) inner: Arc<ClientInner>,
+    pub(crate) key: LockKey,
     pub(crate) lease: Lease,
     /// What is wrong with the name, kept for the first operation.
     pub(crate) flaw: Option<Box<Error>>,
     /// The locks that this one is made of, if it is.
-    pub(crate) parts: Option<Arc<[StackKey]>>,
+    pub(crate) parts: Option<Arc<[LockKey]>>,
 }
 
 /// A level of a hold that was entered.
@@ -34,14 +34,14 @@ pub(crate) struct Entry {
     pub(crate) level: LevelId,
 }
 
-impl Entrance {
+impl RawLock {
     /// Says what is wrong with this lock or its client before anything is sent.
     pub(crate) fn ready(&self) -> Result<()> {
         if let Some(flaw) = &self.flaw {
             return Err((**flaw).clone());
         }
         // A forked child has a copy of everything but owns nothing, and other threads' mutexes may be locked for good.
-        if self.core.is_forked() {
+        if self.inner.is_forked() {
             return Err(Error::Forked {
                 lock: Arc::clone(&self.key.name),
             });
@@ -50,18 +50,18 @@ impl Entrance {
     }
 
     /// Takes the lock or enters it once more; `None` if it was refused until the patience was over.
-    pub(crate) fn enter(&self, patience: Patience<'_>) -> Result<Option<Entry>> {
+    pub(crate) fn acquire(&self, limit: WaitLimit<'_>) -> Result<Option<Entry>> {
         self.ready()?;
         if let Lease::Fixed(lease) = self.lease
-            && !(SHORTEST_LEASE..=self.core.store.longest_lease()).contains(&lease)
+            && !(SHORTEST_LEASE..=self.inner.store.longest_lease()).contains(&lease)
         {
             return Err(Error::InvalidLease {
                 lock: Arc::clone(&self.key.name),
                 lease,
-                longest: self.core.store.longest_lease(),
+                longest: self.inner.store.longest_lease(),
             });
         }
-        let me = self.core.thread(&self.key.name)?;
+        let me = self.inner.thread(&self.key.name)?;
         if let Some(held) = me.held.overlapping(&self.key, self.parts.as_deref()) {
             return Err(Error::Overlap {
                 lock: Arc::clone(&self.key.name),
@@ -74,17 +74,17 @@ impl Entrance {
             current.is_some_and(|hold| hold.is_held())
         };
         let _span = WaitSpan::enter(&self.key.name, me.id);
-        let room = Room {
+        let context = WaitContext {
             lock: &self.key.name,
-            signals: self.core.store.signals(),
-            request: self.core.times.request(),
-            outage_timeout: self.core.times.outage_timeout,
-            is_busy: self.core.lines.is_busy(&self.key.name) && !is_inside(),
+            notifier: self.inner.store.notifier(),
+            request: self.inner.timeouts.request(),
+            outage_timeout: self.inner.timeouts.outage_timeout,
+            is_busy: self.inner.wait_queues.is_busy(&self.key.name) && !is_inside(),
         };
         let mut is_first_refusal = true;
         let entry = wait_loop::wait(
-            &room,
-            patience,
+            &context,
+            limit,
             |until| {
                 let verdict = self.attempt(&me, until)?;
                 if matches!(verdict, Verdict::Refused { .. })
@@ -95,17 +95,17 @@ impl Entrance {
                 Ok(verdict)
             },
             |parker| {
-                let Entrance { core, key, .. } = self;
-                core.store.subscribe(key.kind, &key.name, 0, parker)
+                let RawLock { inner, key, .. } = self;
+                inner.store.subscribe(key.kind, &key.name, 0, parker)
             },
-            |parker| (!is_inside()).then(|| Standing::join(self, &me, parker)),
+            |parker| (!is_inside()).then(|| QueuedThread::join(self, &me, parker)),
         )?;
         Ok(entry)
     }
 
-    fn attempt(&self, me: &Arc<ThreadToken>, until: Instant) -> Result<Verdict<Entry>> {
+    fn attempt(&self, me: &Arc<Owner>, until: Instant) -> Result<Verdict<Entry>> {
         // At each attempt: the thread that renews may die while we wait.
-        self.core.watchdog.ensure_running(&self.key.name)?;
+        self.inner.watchdog.ensure_running(&self.key.name)?;
         if let Some(hold) = me.held.current(&self.key)
             && let Some(entry) = self.reenter(&hold, until)?
         {
@@ -115,33 +115,33 @@ impl Entrance {
         let claim = Claim {
             kind,
             name: Arc::clone(&self.key.name),
-            visitor: kind.visitor(&self.core.id, me.id, self.core.next_hold()),
+            visitor: kind.visitor(&self.inner.id, me.id, self.inner.next_hold()),
             count: 0,
             lease: self.lease.duration(),
         };
-        match self.core.store.acquire(&claim, until)? {
+        match self.inner.store.acquire(&claim, until)? {
             Attempt::Granted { sent, fence, .. } => {
-                let guarded = self.core.watchdog.guarded();
-                let hold = Hold::new(&claim, me.id, me.life(), guarded, self.lease, sent);
-                let hold = hold.counted_by(self.core.store.timeline());
+                let guarded = self.inner.watchdog.guarded();
+                let hold = Hold::new(&claim, me.id, me.liveness(), guarded, self.lease, sent);
+                let hold = hold.counted_by(self.inner.store.timeline());
                 let hold = Arc::new(hold.with_fence(fence));
                 if !hold.is_valid() {
                     // The answer came after all that it could have been good for.
-                    self.core.watchdog.settle(claim.doubt(0));
+                    self.inner.watchdog.settle(claim.doubt(0));
                     return Err(self.late(&claim));
                 }
                 events::acquired(&claim.name, &claim.visitor);
                 me.held
                     .push(&self.key, self.parts.as_ref(), Arc::clone(&hold));
-                self.core.watchdog.watch(&hold);
+                self.inner.watchdog.watch(&hold);
                 if let Lease::Watchdog(_) = self.lease {
-                    self.core.store.get_ready_to_renew(&claim.name, until);
+                    self.inner.store.get_ready_to_renew(&claim.name, until);
                 }
                 Ok(Verdict::Done(Entry { hold, level: 0 }))
             }
             Attempt::Refused(refusal) => {
                 if let Some(leftover) = refusal.leftover {
-                    self.core.watchdog.settle(leftover);
+                    self.inner.watchdog.settle(leftover);
                 }
                 // A part that this thread holds through another client is not given up while it waits.
                 if self.parts.is_some()
@@ -163,7 +163,7 @@ impl Entrance {
                 split: None,
             }),
             Attempt::Unknown { doubt, error } => {
-                self.core.watchdog.settle(doubt);
+                self.inner.watchdog.settle(doubt);
                 Err(error)
             }
         }
@@ -175,7 +175,7 @@ impl Entrance {
             return Ok(None);
         }
         if let Some(cause) = hold.lapse() {
-            self.core.watchdog.end(hold, cause);
+            self.inner.watchdog.end(hold, cause);
             return Ok(None);
         }
         if !self.key.kind.is_reentrant() {
@@ -183,41 +183,41 @@ impl Entrance {
                 lock: Arc::clone(&self.key.name),
             });
         }
-        let (claim, launch) = hold.reentry(self.lease, until);
-        let attempt = self.core.store.acquire(&claim, until);
+        let (claim, in_flight_id) = hold.reentry(self.lease, until);
+        let attempt = self.inner.store.acquire(&claim, until);
         let attempt = attempt.inspect_err(|error| {
             if error.is_ambiguous() {
-                hold.unanswered(launch);
+                hold.unanswered(in_flight_id);
             } else {
-                hold.not_done(launch);
+                hold.not_done(in_flight_id);
             }
         });
         match attempt? {
             Attempt::Granted { sent, leftover, .. } => {
                 let may_run_again = leftover.is_some();
-                let entered = hold.entered(&claim, launch, self.lease, sent, may_run_again);
+                let entered = hold.entered(&claim, in_flight_id, self.lease, sent, may_run_again);
                 let Some(level) = entered else {
                     // It has ended here while the request was under way, and must not last on in the store.
-                    self.core.watchdog.settle(claim.doubt(0));
+                    self.inner.watchdog.settle(claim.doubt(0));
                     return Ok(None);
                 };
-                self.core.watchdog.rewatch(hold);
+                self.inner.watchdog.rewatch(hold);
                 Ok(Some(Entry {
                     hold: Arc::clone(hold),
                     level,
                 }))
             }
             Attempt::Lost(cause) => {
-                self.core.watchdog.end(hold, cause);
+                self.inner.watchdog.end(hold, cause);
                 Ok(None)
             }
             Attempt::Refused(_) => {
-                self.core.watchdog.lose(hold, LossCause::Gone);
+                self.inner.watchdog.lose(hold, LossCause::Gone);
                 Ok(None)
             }
             // The outer hold goes on with the count it has; the request, if it ran, changed no more than that count.
             Attempt::Unknown { error, .. } => {
-                hold.reentry_unknown(launch);
+                hold.reentry_unknown(in_flight_id);
                 Err(error)
             }
         }
@@ -234,40 +234,40 @@ impl Entrance {
         }
     }
 
-    /// Gives level `level` of `hold` back, by the thread that holds it and after [`Entrance::ready`].
-    pub(crate) fn leave(&self, hold: &Arc<Hold>, level: LevelId) -> Result<()> {
+    /// Gives level `level` of `hold` back, by the thread that holds it and after [`RawLock::ready`].
+    pub(crate) fn release(&self, hold: &Arc<Hold>, level: LevelId) -> Result<()> {
         if hold.is_held()
             && let Some(cause) = hold.lapse()
         {
-            self.core.watchdog.end(hold, cause);
+            self.inner.watchdog.end(hold, cause);
         }
-        let until = self.core.until();
+        let until = self.inner.until();
         let outcome = match hold.leave(level, until) {
-            Return::Lost { cause, had_level } => {
-                if had_level && let Ok(me) = self.core.thread(&self.key.name) {
+            ReleasePlan::Lost { cause, had_level } => {
+                if had_level && let Ok(me) = self.inner.thread(&self.key.name) {
                     me.held.leave_lapsed(&self.key, hold);
                 }
                 Err(hold.lost_error(cause))
             }
-            Return::Before => Err(Error::NotHeld {
+            ReleasePlan::Before => Err(Error::NotHeld {
                 lock: Arc::clone(&self.key.name),
-                client: Arc::clone(&self.core.id),
+                client: Arc::clone(&self.inner.id),
                 thread: current_thread_id(),
             }),
-            Return::Whole(claim) => self.release(hold, &claim, until),
-            Return::Part(claim, launch) => {
+            ReleasePlan::Whole(claim) => self.release_whole(hold, &claim, until),
+            ReleasePlan::Part(claim, in_flight_id) => {
                 // Its validity may end while the answer is waited for.
-                self.core.watchdog.rewatch(hold);
-                self.give_level_back(hold, &claim, launch, until)
+                self.inner.watchdog.rewatch(hold);
+                self.give_level_back(hold, &claim, in_flight_id, until)
             }
-            Return::Expired(claim) => {
+            ReleasePlan::Expired(claim) => {
                 // The remaining levels had leases that are over: they learn it now, and others need not wait.
-                self.core.watchdog.lose(hold, LossCause::LeaseEnded);
-                self.release(hold, &claim, until)
+                self.inner.watchdog.lose(hold, LossCause::LeaseEnded);
+                self.release_whole(hold, &claim, until)
             }
         };
         // A guard may outlive the rest of its thread.
-        if let Ok(me) = self.core.thread(&self.key.name) {
+        if let Ok(me) = self.inner.thread(&self.key.name) {
             me.held.settle(&self.key, hold);
         }
         outcome
@@ -277,155 +277,160 @@ impl Entrance {
         &self,
         hold: &Arc<Hold>,
         claim: &Claim,
-        launch: Launch,
+        in_flight_id: InFlightId,
         until: Instant,
     ) -> Result<()> {
-        match self.core.store.release_level(claim, until) {
+        match self.inner.store.release_level(claim, until) {
             Ok(Release::Done { leftover, .. }) => {
-                hold.confirmed(launch, leftover.is_some(), self.core.store.timeline().now());
-                self.core.watchdog.rewatch(hold);
+                hold.confirmed(
+                    in_flight_id,
+                    leftover.is_some(),
+                    self.inner.store.timeline().now(),
+                );
+                self.inner.watchdog.rewatch(hold);
                 Ok(())
             }
             Ok(Release::NotHeld(cause)) => {
-                self.core.watchdog.lose(hold, cause.clone());
+                self.inner.watchdog.lose(hold, cause.clone());
                 Err(hold.lost_error(cause))
             }
             Ok(Release::Unknown { error, .. }) | Err(error) => {
-                hold.unanswered(launch);
-                self.core.watchdog.rewatch(hold);
+                hold.unanswered(in_flight_id);
+                self.inner.watchdog.rewatch(hold);
                 Err(error)
             }
         }
     }
 
-    fn release(&self, hold: &Hold, claim: &Claim, until: Instant) -> Result<()> {
-        self.core.watchdog.unwatch(hold);
-        let outcome = match self.hand_over(hold, claim, until) {
+    fn release_whole(&self, hold: &Hold, claim: &Claim, until: Instant) -> Result<()> {
+        self.inner.watchdog.unwatch(hold);
+        let outcome = match self.hand_off(hold, claim, until) {
             Some(outcome) => outcome,
-            None => match self.set_free(claim, until) {
+            None => match self.free(claim, until) {
                 Ok(None) => Ok(()),
                 Ok(Some(cause)) => {
-                    self.core.watchdog.lost_in_release(hold, cause.clone());
+                    self.inner.watchdog.lost_in_release(hold, cause.clone());
                     Err(hold.lost_error(cause))
                 }
                 Err(error) => Err(error),
             },
         };
-        hold.hush();
+        hold.close_listeners();
         events::unlocked(&claim.name, &claim.visitor);
         outcome
     }
 
     /// Frees the lock, and wakes the next. Returns why the hold was not there, if it was not.
-    fn set_free(&self, claim: &Claim, until: Instant) -> Result<Option<LossCause>> {
-        let mut stand_back = None;
-        let outcome = match self.core.store.release(claim, until) {
+    fn free(&self, claim: &Claim, until: Instant) -> Result<Option<LossCause>> {
+        let mut yield_for = None;
+        let outcome = match self.inner.store.release(claim, until) {
             Ok(Release::Done {
                 others_wait,
                 leftover,
             }) => {
                 if let Some(leftover) = leftover {
-                    self.core.watchdog.settle(leftover);
+                    self.inner.watchdog.settle(leftover);
                 }
                 // Two round trips: that long another process takes to hear of it and to ask.
                 let rest = || {
                     let left = until.saturating_duration_since(Instant::now());
-                    let took = self.core.times.request().saturating_sub(left);
-                    (took * 2).min(LONGEST_STAND_BACK)
+                    let took = self.inner.timeouts.request().saturating_sub(left);
+                    (took * 2).min(LONGEST_YIELD)
                 };
-                stand_back = others_wait.then(rest);
+                yield_for = others_wait.then(rest);
                 Ok(None)
             }
             Ok(Release::NotHeld(cause)) => {
-                if self.core.store.has_parts() {
-                    self.core.watchdog.settle(claim.doubt(0));
+                if self.inner.store.is_composite() {
+                    self.inner.watchdog.settle(claim.doubt(0));
                 }
                 Ok(Some(cause))
             }
             Ok(Release::Unknown { doubt, error }) => {
-                self.core.watchdog.settle(doubt);
+                self.inner.watchdog.settle(doubt);
                 Err(error)
             }
             Err(error) => {
-                self.core.watchdog.settle(claim.doubt(0));
+                self.inner.watchdog.settle(claim.doubt(0));
                 Err(error)
             }
         };
-        self.core.lines.freed(&claim.name, stand_back);
+        self.inner.wait_queues.freed(&claim.name, yield_for);
         outcome
     }
 
     /// Hands the hold to the first in line; `None` if nobody is there to take it, or it did not come to that.
-    fn hand_over(&self, hold: &Hold, claim: &Claim, until: Instant) -> Option<Result<()>> {
-        if !self.core.store.hands_over() {
+    fn hand_off(&self, hold: &Hold, claim: &Claim, until: Instant) -> Option<Result<()>> {
+        if !self.inner.store.hands_off() {
             return None;
         }
-        let chosen = self.core.lines.choose(&claim.name)?;
-        let Offer {
+        let successor = self.inner.wait_queues.choose(&claim.name)?;
+        let HandOffOffer {
             kind,
             thread,
-            life,
+            liveness,
             lease,
-        } = chosen.offer();
+        } = successor.offer();
         if *kind != claim.kind {
             return None;
         }
         let next = Claim {
             kind: *kind,
             name: Arc::clone(&claim.name),
-            visitor: kind.visitor(&self.core.id, *thread, self.core.next_hold()),
+            visitor: kind.visitor(&self.inner.id, *thread, self.inner.next_hold()),
             count: 0,
             lease: lease.duration(),
         };
-        let outcome = match self.core.store.transfer(claim, &next, until) {
+        let outcome = match self.inner.store.transfer(claim, &next, until) {
             Ok(Transfer::Done {
                 sent,
                 fence,
                 others_wait,
             }) => {
-                let guarded = self.core.watchdog.guarded();
-                let heir = Hold::new(&next, *thread, life.clone(), guarded, *lease, sent);
-                let heir = heir.counted_by(self.core.store.timeline());
-                let heir = Arc::new(heir.with_fence(fence));
-                self.core.watchdog.watch(&heir);
+                let guarded = self.inner.watchdog.guarded();
+                let successor_hold =
+                    Hold::new(&next, *thread, liveness.clone(), guarded, *lease, sent);
+                let successor_hold = successor_hold.counted_by(self.inner.store.timeline());
+                let successor_hold = Arc::new(successor_hold.with_fence(fence));
+                self.inner.watchdog.watch(&successor_hold);
                 events::acquired(&next.name, &next.visitor);
-                if let Err(heir) = chosen.grant(heir, others_wait) {
-                    self.take_back(&heir, next, until);
+                if let Err(successor_hold) = successor.grant(successor_hold, others_wait) {
+                    self.take_back(&successor_hold, next, until);
                 }
                 return Some(Ok(()));
             }
             Ok(Transfer::NotHeld(cause)) => {
-                self.core.watchdog.lost_in_release(hold, cause.clone());
+                self.inner.watchdog.lost_in_release(hold, cause.clone());
                 Err(hold.lost_error(cause))
             }
             Ok(Transfer::Unknown { doubts, error }) => {
                 for doubt in *doubts {
-                    self.core.watchdog.settle(doubt);
+                    self.inner.watchdog.settle(doubt);
                 }
                 Err(error)
             }
             // Nothing was changed; the plain release may do, or says what is wrong.
             Err(_) => return None,
         };
-        drop(chosen);
-        self.core.lines.freed(&claim.name, None);
+        drop(successor);
+        self.inner.wait_queues.freed(&claim.name, None);
         Some(outcome)
     }
 }
 
-impl Entrance {
-    fn line_up(&self, me: &ThreadToken, parker: &Arc<Parker>) -> Place<Offer, Arc<Hold>> {
-        let offer = Offer {
+impl RawLock {
+    fn join_queue(&self, me: &Owner, parker: &Arc<Parker>) -> QueueNode<HandOffOffer, Arc<Hold>> {
+        let offer = HandOffOffer {
             kind: self.key.kind,
             thread: me.id,
-            life: me.life(),
+            liveness: me.liveness(),
             lease: self.lease,
         };
-        self.core.lines.join(&self.key.name, parker, offer)
+        self.inner.wait_queues.join(&self.key.name, parker, offer)
     }
 
     /// Makes the hold that was handed over the current one of the thread, if it is still worth it.
-    fn accept(&self, me: &ThreadToken, hold: Arc<Hold>) -> Option<Entry> {
+    fn accept(&self, me: &Owner, hold: Arc<Hold>) -> Option<Entry> {
         if !hold.is_valid() {
             self.discard(&hold);
             return None;
@@ -438,87 +443,87 @@ impl Entrance {
     /// Frees in the background what was granted to the calling thread and is of no use to it.
     fn discard(&self, hold: &Hold) {
         let doubt = hold.doubt();
-        hold.leave(0, self.core.until());
-        self.core.watchdog.unwatch(hold);
-        self.core.watchdog.settle(doubt);
+        hold.leave(0, self.inner.until());
+        self.inner.watchdog.unwatch(hold);
+        self.inner.watchdog.settle(doubt);
     }
 
     /// Frees a hold whose heir had left the line before it was granted.
-    fn take_back(&self, heir: &Hold, granted: Claim, until: Instant) {
-        heir.leave(0, until);
-        self.core.watchdog.unwatch(heir);
+    fn take_back(&self, successor_hold: &Hold, granted: Claim, until: Instant) {
+        successor_hold.leave(0, until);
+        self.inner.watchdog.unwatch(successor_hold);
         let claim = Claim {
             count: 1,
             ..granted
         };
         // The releaser's own hold is given back in any case, and this one in the background if it was not now.
-        if let Err(error) = self.set_free(&claim, until) {
+        if let Err(error) = self.free(&claim, until) {
             events::unlock_failed(&claim.name, &error);
         }
     }
 }
 
-const LONGEST_STAND_BACK: Duration = Duration::from_millis(10);
+const LONGEST_YIELD: Duration = Duration::from_millis(10);
 
 /// The place of a thread in the line for one lock.
-struct Standing<'a> {
-    entrance: &'a Entrance,
-    me: &'a Arc<ThreadToken>,
+struct QueuedThread<'a> {
+    raw_lock: &'a RawLock,
+    me: &'a Arc<Owner>,
     parker: Arc<Parker>,
-    place: Place<Offer, Arc<Hold>>,
+    node: QueueNode<HandOffOffer, Arc<Hold>>,
 }
 
-impl<'a> Standing<'a> {
-    fn join(entrance: &'a Entrance, me: &'a Arc<ThreadToken>, parker: &Arc<Parker>) -> Self {
-        Standing {
-            entrance,
+impl<'a> QueuedThread<'a> {
+    fn join(raw_lock: &'a RawLock, me: &'a Arc<Owner>, parker: &Arc<Parker>) -> Self {
+        QueuedThread {
+            raw_lock,
             me,
             parker: Arc::clone(parker),
-            place: entrance.line_up(me, parker),
+            node: raw_lock.join_queue(me, parker),
         }
     }
 }
 
-impl Queue<Entry> for Standing<'_> {
+impl Queue<Entry> for QueuedThread<'_> {
     fn turn(&self) -> Turn {
-        self.place.turn()
+        self.node.turn()
     }
 
     fn take(&mut self) -> Option<Entry> {
-        let entry = self.entrance.accept(self.me, self.place.take()?);
+        let entry = self.raw_lock.accept(self.me, self.node.take()?);
         if entry.is_none() {
-            self.place = self.entrance.line_up(self.me, &self.parker);
+            self.node = self.raw_lock.join_queue(self.me, &self.parker);
         }
         entry
     }
 
     fn note_usable(&self) {
-        self.place.note_usable();
+        self.node.note_usable();
     }
 
     fn note_news(&self) {
-        self.place.note_news();
+        self.node.note_news();
     }
 
     fn note_trouble(&self) {
-        self.place.note_trouble();
+        self.node.note_trouble();
     }
 
     fn last_news(&self) -> Option<Instant> {
-        self.place.last_news()
+        self.node.last_news()
     }
 
     fn last_usable(&self) -> Option<Instant> {
-        self.place.last_usable()
+        self.node.last_usable()
     }
 
     fn leave(self, has_the_lock: bool) -> Option<Entry> {
-        let handed = self.place.leave(has_the_lock)?;
+        let handed = self.node.leave(has_the_lock)?;
         if has_the_lock {
             // The store has granted it twice, which it may only if one of the two is over.
-            self.entrance.discard(&handed);
+            self.raw_lock.discard(&handed);
             return None;
         }
-        self.entrance.accept(self.me, handed)
+        self.raw_lock.accept(self.me, handed)
     }
 }

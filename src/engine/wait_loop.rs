@@ -8,8 +8,8 @@ use crate::ground::backoff::{Backoff, Waiting, jitter};
 use crate::ground::clock::{PROCESS, Timeline};
 use crate::ground::error::{Error, Result};
 use crate::ground::interrupt::Interrupt;
-use crate::ground::notify::{Parker, Signals, Ticket, Wake};
-use crate::store::{Hearing, Subscription};
+use crate::ground::notify::{Notifier, Parker, Registration, Wake};
+use crate::store::{Delivery, Subscription};
 
 /// An attempt may take this much longer than the wait time, so that a wait of zero still allows one round trip.
 const GRACE: Duration = Duration::from_millis(250);
@@ -29,14 +29,14 @@ const BURST_SPAN: Duration = Duration::from_millis(100);
 
 /// How long a caller is willing to wait, and what ends its wait early.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience<'a> {
-    limit: Limit,
+pub(crate) struct WaitLimit<'a> {
+    bound: Bound,
     timeline: &'a Timeline,
     interrupt: Option<&'a Interrupt>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Limit {
+enum Bound {
     /// One attempt.
     Once,
     /// Until this instant, which a test brings nearer that sets the clock further ahead than it was.
@@ -47,18 +47,18 @@ enum Limit {
     Forever,
 }
 
-impl<'a> Patience<'a> {
-    pub(crate) fn once() -> Patience<'a> {
-        Patience {
-            limit: Limit::Once,
+impl<'a> WaitLimit<'a> {
+    pub(crate) fn once() -> WaitLimit<'a> {
+        WaitLimit {
+            bound: Bound::Once,
             timeline: &PROCESS,
             interrupt: None,
         }
     }
 
-    pub(crate) fn forever(interrupt: Option<&'a Interrupt>) -> Patience<'a> {
-        Patience {
-            limit: Limit::Forever,
+    pub(crate) fn forever(interrupt: Option<&'a Interrupt>) -> WaitLimit<'a> {
+        WaitLimit {
+            bound: Bound::Forever,
             timeline: &PROCESS,
             interrupt,
         }
@@ -69,28 +69,28 @@ impl<'a> Patience<'a> {
         wait: Duration,
         timeline: &'a Timeline,
         interrupt: Option<&'a Interrupt>,
-    ) -> Option<Patience<'a>> {
+    ) -> Option<WaitLimit<'a>> {
         let ahead = timeline.ahead();
         let end = Instant::now().checked_add(wait)?;
         end.checked_add(GRACE)?;
-        Some(Patience {
-            limit: Limit::Until { end, ahead },
+        Some(WaitLimit {
+            bound: Bound::Until { end, ahead },
             timeline,
             interrupt,
         })
     }
 
     fn deadline(&self) -> Option<Instant> {
-        match self.limit {
-            Limit::Until { end, ahead } => Some(self.timeline.instant_of(end, ahead)),
-            Limit::Once | Limit::Forever => None,
+        match self.bound {
+            Bound::Until { end, ahead } => Some(self.timeline.instant_of(end, ahead)),
+            Bound::Once | Bound::Forever => None,
         }
     }
 
     fn is_over(&self) -> bool {
-        match self.limit {
-            Limit::Once => true,
-            Limit::Until { .. } | Limit::Forever => {
+        match self.bound {
+            Bound::Once => true,
+            Bound::Until { .. } | Bound::Forever => {
                 self.deadline().is_some_and(|end| Instant::now() >= end)
             }
         }
@@ -115,9 +115,9 @@ pub(crate) enum Verdict<T> {
 
 /// What a wait needs to know of its client.
 #[derive(Debug)]
-pub(crate) struct Room<'a> {
+pub(crate) struct WaitContext<'a> {
     pub(crate) lock: &'a Arc<str>,
-    pub(crate) signals: &'a Signals,
+    pub(crate) notifier: &'a Notifier,
     /// The longest that one attempt may take.
     pub(crate) request: Duration,
     /// How long a wait without a deadline goes on without a usable answer.
@@ -158,104 +158,117 @@ pub(crate) trait Queue<T> {
 /// release can slip through between a refusal and the sleep. After waking it tries first and looks at the clock
 /// second. An error that may pass is ridden out; without a deadline for `outage_timeout`.
 ///
-/// Who is refused, or finds others in line (`room.is_busy`), joins them, if `join` lets it, and sleeps until it is first
+/// Who is refused, or finds others in line (`context.is_busy`), joins them, if `join` lets it, and sleeps until it is first
 /// or is handed the lock. Whoever leaves the line without it has asked the store once more, or
 /// has others before it who were refused just now.
 pub(crate) fn wait<T, Q: Queue<T>>(
-    room: &Room<'_>,
-    patience: Patience<'_>,
+    context: &WaitContext<'_>,
+    limit: WaitLimit<'_>,
     attempt: impl FnMut(Instant) -> Result<Verdict<T>>,
     subscribe: impl Fn(&Arc<Parker>) -> Subscription,
     join: impl Fn(&Arc<Parker>) -> Option<Q>,
 ) -> Result<Option<T>> {
-    if patience.is_raised() {
-        return Err(interrupted(room));
+    if limit.is_raised() {
+        return Err(interrupted(context));
     }
-    let _waiting = Waiting::begin(patience.interrupt);
-    let mut bed = None;
-    let mut place = None;
-    if room.is_busy && !matches!(patience.limit, Limit::Once) {
-        let bed = bed.insert(Bed::new(room, patience));
-        place = join(&bed.parker);
+    let _waiting = Waiting::begin(limit.interrupt);
+    let mut sleeper = None;
+    let mut node = None;
+    if context.is_busy && !matches!(limit.bound, Bound::Once) {
+        let sleeper = sleeper.insert(Sleeper::new(context, limit));
+        node = join(&sleeper.parker);
     }
     let outcome = wait_in_line(
-        room, patience, &mut bed, &mut place, attempt, subscribe, join,
+        context,
+        limit,
+        &mut sleeper,
+        &mut node,
+        attempt,
+        subscribe,
+        join,
     );
     let has_the_lock = matches!(outcome, Ok(Some(_)));
-    match place.and_then(|place| place.leave(has_the_lock)) {
+    match node.and_then(|node| node.leave(has_the_lock)) {
         Some(handed) if !has_the_lock => Ok(Some(handed)),
         _ => outcome,
     }
 }
 
 fn wait_in_line<T, Q: Queue<T>>(
-    room: &Room<'_>,
-    patience: Patience<'_>,
-    bed: &mut Option<Bed>,
-    place: &mut Option<Q>,
+    context: &WaitContext<'_>,
+    limit: WaitLimit<'_>,
+    sleeper: &mut Option<Sleeper>,
+    node: &mut Option<Q>,
     mut attempt: impl FnMut(Instant) -> Result<Verdict<T>>,
     subscribe: impl Fn(&Arc<Parker>) -> Subscription,
     join: impl Fn(&Arc<Parker>) -> Option<Q>,
 ) -> Result<Option<T>> {
     let mut backoff = Backoff::default();
-    let mut polls = Backoff::of_polls();
-    let mut splits: Option<Backoff> = None;
+    let mut poll_backoff = Backoff::of_polls();
+    let mut split_backoff: Option<Backoff> = None;
     let mut now = Instant::now();
     let began = now;
     let mut last_usable = now;
     let mut asks_anyway = false;
     let mut in_doubt = None;
     loop {
-        if let (Some(bed), Some(place)) = (bed.as_mut(), place.as_mut()) {
-            if let Some(handed) = place.take() {
+        if let (Some(sleeper), Some(node)) = (sleeper.as_mut(), node.as_mut()) {
+            if let Some(handed) = node.take() {
                 return Ok(Some(handed));
             }
-            last_usable = place
+            last_usable = node
                 .last_usable()
                 .map_or(last_usable, |at| at.max(last_usable));
-            let turn = place.turn();
+            let turn = node.turn();
             // A holder of this client may have died with the lock, and the lock may be gone unheard.
-            let is_overdue = matches!(turn, Turn::HeldHere(heard)
+            let is_overdue = matches!(turn, Turn::HeldLocally(heard)
                 if heard.is_none_or(|heard| now >= heard + LONGEST_SLEEP));
-            if turn != Turn::Ask && !is_overdue && !asks_anyway {
-                let outage = last_usable.checked_add(room.outage_timeout);
+            if turn != Turn::Attempt && !is_overdue && !asks_anyway {
+                let outage = last_usable.checked_add(context.outage_timeout);
                 let mut wake_at = now + longest_sleep();
                 match turn {
-                    Turn::StandBack(until) => wake_at = wake_at.min(until),
-                    Turn::HeldHere(Some(heard)) => wake_at = wake_at.min(heard + longest_sleep()),
-                    Turn::Ask | Turn::Later | Turn::HeldHere(None) => {}
+                    Turn::Yield(until) => wake_at = wake_at.min(until),
+                    Turn::HeldLocally(Some(heard)) => {
+                        wake_at = wake_at.min(heard + longest_sleep())
+                    }
+                    Turn::Attempt | Turn::NotFirst | Turn::HeldLocally(None) => {}
                 }
-                let ends = patience.deadline().or(outage);
+                let ends = limit.deadline().or(outage);
                 wake_at = ends.map_or(wake_at, |ends| ends.min(wake_at));
-                let woken = bed.sleep(room, wake_at)?;
+                let woken = sleeper.sleep(context, wake_at)?;
                 now = Instant::now();
                 // Nobody is told of an outage that it has not seen, nor refused unasked without fresh news.
                 asks_anyway = !woken && ends.is_some_and(|ends| now >= ends);
-                let has_waited = patience
+                let has_waited = limit
                     .deadline()
                     .is_some_and(|end| began < end && end <= now);
-                let is_behind = matches!(turn, Turn::Later | Turn::HeldHere(_));
-                if asks_anyway && is_behind && has_waited && has_fresh_news(place, now) {
-                    return Ok(place.take());
+                let is_behind = matches!(turn, Turn::NotFirst | Turn::HeldLocally(_));
+                if asks_anyway && is_behind && has_waited && has_fresh_news(node, now) {
+                    return Ok(node.take());
                 }
                 continue;
             }
         }
-        if let (Some(bed), Some(_), false) = (bed.as_mut(), place.as_ref(), asks_anyway) {
+        if let (Some(sleeper), Some(_), false) = (sleeper.as_mut(), node.as_ref(), asks_anyway) {
             // It is contended, so the first question is not the last: who listens before it need not ask twice.
-            bed.listen(&subscribe);
+            sleeper.listen(&subscribe);
         }
         asks_anyway = false;
-        let budget = match patience.deadline() {
-            Some(end) => room
+        let budget = match limit.deadline() {
+            Some(end) => context
                 .request
                 .min(end.saturating_duration_since(now) + GRACE - MARGIN),
-            None => room.request,
+            None => context.request,
         };
         let answer = attempt(now + budget);
         let mut split = None;
-        if let (Some(ticket), Ok(_)) = (bed.as_mut().and_then(|bed| bed.ticket.as_mut()), &answer) {
-            ticket.settle();
+        if let (Some(registration), Ok(_)) = (
+            sleeper
+                .as_mut()
+                .and_then(|sleeper| sleeper.registration.as_mut()),
+            &answer,
+        ) {
+            registration.spend();
         }
         let (pause, trouble) = match answer {
             Ok(Verdict::Done(value)) => return Ok(Some(value)),
@@ -265,21 +278,22 @@ fn wait_in_line<T, Q: Queue<T>>(
             }) => {
                 split = round_trip.map(|round_trip| {
                     // Longer than a round trip, and longer each time, so that soon one of them asks alone.
-                    let splits = splits.get_or_insert_with(|| Backoff::of_splits(round_trip));
-                    round_trip + splits.next()
+                    let split_backoff =
+                        split_backoff.get_or_insert_with(|| Backoff::of_splits(round_trip));
+                    round_trip + split_backoff.next()
                 });
                 backoff = Backoff::default();
                 let trouble = match retry_after {
                     Some(_) => {
                         last_usable = Instant::now();
                         in_doubt = None;
-                        if let Some(place) = place.as_ref() {
-                            place.note_usable();
+                        if let Some(node) = node.as_ref() {
+                            node.note_usable();
                         }
                         None
                     }
                     None => Some(Error::NoTtl {
-                        lock: Arc::clone(room.lock),
+                        lock: Arc::clone(context.lock),
                     }),
                 };
                 (sleep_for(retry_after), trouble)
@@ -287,8 +301,8 @@ fn wait_in_line<T, Q: Queue<T>>(
             Err(error) if error.may_pass() => {
                 // What keeps this client from asking says nothing of the lock.
                 let is_exhausted = matches!(error, Error::Exhausted { .. });
-                if let Some(place) = place.as_ref().filter(|_| !is_exhausted) {
-                    place.note_trouble();
+                if let Some(node) = node.as_ref().filter(|_| !is_exhausted) {
+                    node.note_trouble();
                 }
                 if error.is_ambiguous() {
                     in_doubt = Some(error.clone());
@@ -297,22 +311,22 @@ fn wait_in_line<T, Q: Queue<T>>(
             }
             Err(error) => return Err(error),
         };
-        if patience.is_over()
-            || (patience.deadline().is_none()
+        if limit.is_over()
+            || (limit.deadline().is_none()
                 && trouble.is_some()
-                && last_usable.elapsed() >= room.outage_timeout)
+                && last_usable.elapsed() >= context.outage_timeout)
         {
-            let has_waited = patience.deadline().is_some_and(|end| began < end);
+            let has_waited = limit.deadline().is_some_and(|end| began < end);
             if has_waited && matches!(trouble, Some(Error::Exhausted { .. })) {
                 // It could not ask; the others in line may know.
-                let bed = bed.get_or_insert_with(|| Bed::new(room, patience));
-                if place.is_none() {
-                    *place = join(&bed.parker);
+                let sleeper = sleeper.get_or_insert_with(|| Sleeper::new(context, limit));
+                if node.is_none() {
+                    *node = join(&sleeper.parker);
                 }
-                if let Some(place) = place.as_mut()
-                    && has_fresh_news(place, Instant::now())
+                if let Some(node) = node.as_mut()
+                    && has_fresh_news(node, Instant::now())
                 {
-                    return Ok(place.take());
+                    return Ok(node.take());
                 }
             }
             return match trouble {
@@ -322,15 +336,15 @@ fn wait_in_line<T, Q: Queue<T>>(
                 None => Ok(None),
             };
         }
-        let bed = bed.get_or_insert_with(|| Bed::new(room, patience));
-        if place.is_none() {
-            *place = join(&bed.parker);
-            if let (Some(place), None) = (&place, &trouble) {
-                place.note_news();
+        let sleeper = sleeper.get_or_insert_with(|| Sleeper::new(context, limit));
+        if node.is_none() {
+            *node = join(&sleeper.parker);
+            if let (Some(node), None) = (&node, &trouble) {
+                node.note_news();
             }
-            if place
+            if node
                 .as_ref()
-                .is_some_and(|place| place.turn() != Turn::Ask)
+                .is_some_and(|node| node.turn() != Turn::Attempt)
             {
                 now = Instant::now();
                 continue;
@@ -339,44 +353,44 @@ fn wait_in_line<T, Q: Queue<T>>(
         let is_answered = !matches!(trouble, Some(ref error) if error.may_pass());
         if let Some(pause) = split {
             let wake_at = Instant::now() + pause;
-            let wake_at = patience.deadline().map_or(wake_at, |end| end.min(wake_at));
-            bed.rest(room, wake_at)?;
+            let wake_at = limit.deadline().map_or(wake_at, |end| end.min(wake_at));
+            sleeper.rest(context, wake_at)?;
             now = Instant::now();
             continue;
         }
-        splits = None;
-        if is_answered && bed.listen(&subscribe) {
+        split_backoff = None;
+        if is_answered && sleeper.listen(&subscribe) {
             now = Instant::now();
             continue;
         }
-        let pause = match bed.hearing {
-            Hearing::Never => pause.min(polls.next()),
-            Hearing::Live | Hearing::Soon => pause,
+        let pause = match sleeper.delivery {
+            Delivery::Polling => pause.min(poll_backoff.next()),
+            Delivery::Live | Delivery::Pending => pause,
         };
         let wake_at = Instant::now() + pause;
-        let wake_at = patience.deadline().map_or(wake_at, |end| end.min(wake_at));
-        bed.sleep(room, wake_at)?;
+        let wake_at = limit.deadline().map_or(wake_at, |end| end.min(wake_at));
+        sleeper.sleep(context, wake_at)?;
         now = Instant::now();
     }
 }
 
-fn has_fresh_news<T>(place: &impl Queue<T>, now: Instant) -> bool {
-    let news = place.last_news();
+fn has_fresh_news<T>(node: &impl Queue<T>, now: Instant) -> bool {
+    let news = node.last_news();
     news.is_some_and(|at| now.saturating_duration_since(at) < FRESH)
 }
 
-fn ended_by(wake: Wake, room: &Room<'_>) -> Error {
+fn ended_by(wake: Wake, context: &WaitContext<'_>) -> Error {
     match wake {
         Wake::Closed => Error::Closed {
-            lock: Arc::clone(room.lock),
+            lock: Arc::clone(context.lock),
         },
-        _ => interrupted(room),
+        _ => interrupted(context),
     }
 }
 
-fn interrupted(room: &Room<'_>) -> Error {
+fn interrupted(context: &WaitContext<'_>) -> Error {
     Error::Interrupted {
-        lock: Arc::clone(room.lock),
+        lock: Arc::clone(context.lock),
     }
 }
 
@@ -392,27 +406,27 @@ fn longest_sleep() -> Duration {
 }
 
 /// Where one waiting thread sleeps, and how often it was woken for nothing.
-struct Bed {
+struct Sleeper {
     parker: Arc<Parker>,
-    ticket: Option<Ticket>,
+    registration: Option<Registration>,
     keep: Option<Box<dyn Send>>,
-    hearing: Hearing,
+    delivery: Delivery,
     jitter: Duration,
     burst_began: Instant,
     burst: u32,
 }
 
-impl Bed {
-    fn new(room: &Room<'_>, patience: Patience<'_>) -> Bed {
-        let parker = room.signals.parker();
-        if let Some(interrupt) = patience.interrupt {
+impl Sleeper {
+    fn new(context: &WaitContext<'_>, limit: WaitLimit<'_>) -> Sleeper {
+        let parker = context.notifier.parker();
+        if let Some(interrupt) = limit.interrupt {
             interrupt.attach(&parker);
         }
-        Bed {
+        Sleeper {
             parker,
-            ticket: None,
+            registration: None,
             keep: None,
-            hearing: Hearing::Soon,
+            delivery: Delivery::Pending,
             jitter: Duration::ZERO,
             burst_began: Instant::now(),
             burst: 0,
@@ -421,43 +435,43 @@ impl Bed {
 
     /// Joins those who listen. Returns whether messages arrive from this moment on, so that it is worth asking again.
     fn listen(&mut self, subscribe: &impl Fn(&Arc<Parker>) -> Subscription) -> bool {
-        if self.ticket.is_some() {
+        if self.registration.is_some() {
             return false;
         }
         let subscription = subscribe(&self.parker);
         self.keep = subscription.keep;
-        self.ticket = Some(subscription.ticket);
-        self.hearing = subscription.hearing;
+        self.registration = Some(subscription.registration);
+        self.delivery = subscription.delivery;
         self.jitter = subscription.jitter;
-        self.hearing == Hearing::Live
+        self.delivery == Delivery::Live
     }
 
     /// Sleeps until it is woken, which is true, or until `until`. An interrupt and the client's end are errors.
-    fn sleep(&mut self, room: &Room<'_>, until: Instant) -> Result<bool> {
-        let wake = match &mut self.ticket {
-            Some(ticket) => ticket.park(Some(until)),
+    fn sleep(&mut self, context: &WaitContext<'_>, until: Instant) -> Result<bool> {
+        let wake = match &mut self.registration {
+            Some(registration) => registration.park(Some(until)),
             None => self.parker.park(Some(until)),
         };
         if wake == Wake::Permit && self.is_in_a_burst() {
             // A message is only a hint. Whoever sends them by the thousand gets no more attempts out of us than this.
-            self.rest(room, until.min(self.burst_began + BURST_SPAN))?;
+            self.rest(context, until.min(self.burst_began + BURST_SPAN))?;
         } else if wake == Wake::Permit && !self.jitter.is_zero() {
-            self.rest(room, until.min(Instant::now() + jitter(self.jitter)))?;
+            self.rest(context, until.min(Instant::now() + jitter(self.jitter)))?;
         }
         match wake {
             Wake::Permit => Ok(true),
             Wake::TimedOut => Ok(false),
-            ended => Err(ended_by(ended, room)),
+            ended => Err(ended_by(ended, context)),
         }
     }
 
     /// Sleeps until `until`, whatever messages come. An interrupt and the client's end are errors.
-    fn rest(&self, room: &Room<'_>, until: Instant) -> Result<()> {
+    fn rest(&self, context: &WaitContext<'_>, until: Instant) -> Result<()> {
         loop {
             match self.parker.park(Some(until)) {
                 Wake::Permit => {}
                 Wake::TimedOut => return Ok(()),
-                ended => return Err(ended_by(ended, room)),
+                ended => return Err(ended_by(ended, context)),
             }
         }
     }
@@ -472,10 +486,10 @@ impl Bed {
     }
 }
 
-impl Drop for Bed {
+impl Drop for Sleeper {
     fn drop(&mut self) {
         // The place in the queue goes before the subscription that feeds it.
-        self.ticket = None;
+        self.registration = None;
         self.keep = None;
     }
 }

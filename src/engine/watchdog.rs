@@ -20,13 +20,13 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::RecvTimeoutError;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use crate::engine::client_inner::Offer;
-use crate::engine::hold::{Begun, Duty, Hold, Look};
+use crate::engine::client_inner::HandOffOffer;
+use crate::engine::hold::{Duty, Hold, NextCheck, RenewalStart};
 use crate::engine::in_doubt::Clearing;
 use crate::engine::timer::{Timed, Timer};
-use crate::engine::wait_queue::Lines;
+use crate::engine::wait_queue::WaitQueues;
 use crate::ground::backoff::Waiting;
-use crate::ground::clock::Now;
+use crate::ground::clock::ClockPair;
 #[cfg(feature = "test-util")]
 use crate::ground::clock::{Moved, Timeline};
 use crate::ground::error::{Error, Result};
@@ -60,7 +60,7 @@ struct Threads {
 struct Shared {
     store: Arc<dyn Store>,
     /// The waiters of this client, who have to hear that one of it has the lock no longer.
-    lines: Arc<Lines<Offer, Arc<Hold>>>,
+    wait_queues: Arc<WaitQueues<HandOffOffer, Arc<Hold>>>,
     command_timeout: Duration,
     timer: Timer<Job>,
     /// Whether there are threads.
@@ -148,7 +148,7 @@ impl Timed for Job {
 impl Watchdog {
     pub(crate) fn new(
         store: Arc<dyn Store>,
-        lines: Arc<Lines<Offer, Arc<Hold>>>,
+        wait_queues: Arc<WaitQueues<HandOffOffer, Arc<Hold>>>,
         command_timeout: Duration,
         on_lost: Option<OnLost>,
     ) -> Watchdog {
@@ -156,7 +156,7 @@ impl Watchdog {
             shared: Arc::new(Shared {
                 clearing: Arc::new(Clearing::new(Arc::clone(&store), command_timeout)),
                 store,
-                lines,
+                wait_queues,
                 command_timeout,
                 timer: Timer::default(),
                 running: AtomicBool::new(false),
@@ -430,9 +430,9 @@ impl Shared {
         let (mut budget, mut last_end) = (self.command_timeout, begun.moment);
         for hold in due {
             match hold.begin_renewal(begun, expires) {
-                Begun::Renewal {
+                RenewalStart::Renewal {
                     claim,
-                    launch,
+                    in_flight_id,
                     valid_until,
                     pace,
                 } => {
@@ -440,11 +440,11 @@ impl Shared {
                     budget = budget.min(pace / 4);
                     last_end = last_end.max(valid_until);
                     claims.push(claim);
-                    batch.push((hold, launch));
+                    batch.push((hold, in_flight_id));
                 }
-                Begun::Lapsed(cause) => self.end(hold, cause),
-                Begun::Unowned => self.watch(hold, begun, None),
-                Begun::Over => {}
+                RenewalStart::Lapsed(cause) => self.end(hold, cause),
+                RenewalStart::Unowned => self.watch(hold, begun, None),
+                RenewalStart::Over => {}
             }
         }
         if claims.is_empty() {
@@ -457,18 +457,19 @@ impl Shared {
         for leftover in self.store.leftovers() {
             self.settle(leftover);
         }
-        for (((hold, launch), claim), outcome) in batch.into_iter().zip(&claims).zip(outcomes) {
+        for (((hold, in_flight_id), claim), outcome) in batch.into_iter().zip(&claims).zip(outcomes)
+        {
             match outcome {
                 Renewal::Renewed => {
                     events::renewed(&hold.name, &hold.visitor);
                     // A part that has not answered may renew it behind later requests.
-                    hold.confirmed(launch, self.store.has_parts(), answered.moment);
+                    hold.confirmed(in_flight_id, self.store.is_composite(), answered.moment);
                     self.watch(hold, answered, None);
                 }
                 Renewal::Lost(cause) => self.end(hold, cause),
                 Renewal::Unknown(reason) => {
                     events::renewal_unknown(&hold.name, &hold.visitor, &reason);
-                    hold.renewal_unknown(launch, &reason);
+                    hold.renewal_unknown(in_flight_id, &reason);
                     let again_in =
                         (claim.lease / 20).clamp(Duration::from_millis(10), Duration::from_secs(1));
                     self.watch(hold, answered, Some(again_in));
@@ -501,13 +502,13 @@ impl Shared {
         }
     }
 
-    fn watch_for_the_end(&self, hold: &Arc<Hold>, now: Now) {
+    fn watch_for_the_end(&self, hold: &Arc<Hold>, now: ClockPair) {
         let look = hold.plan_end(now);
         self.plan(hold, &look);
         self.follow(hold, now);
     }
 
-    fn watch(&self, hold: &Arc<Hold>, now: Now, again_in: Option<Duration>) {
+    fn watch(&self, hold: &Arc<Hold>, now: ClockPair, again_in: Option<Duration>) {
         if let Some(look) = hold.plan(now, again_in) {
             self.plan(hold, &look);
             self.follow(hold, now);
@@ -522,17 +523,17 @@ impl Shared {
     }
 
     /// Looks again at what was planned by a look at the clock, if that was set ahead meanwhile.
-    fn follow(&self, hold: &Arc<Hold>, now: Now) {
+    fn follow(&self, hold: &Arc<Hold>, now: ClockPair) {
         if self.store.timeline().was_moved_since(now) {
             self.rewatch(hold);
         }
     }
 
-    fn now(&self) -> Now {
+    fn now(&self) -> ClockPair {
         self.store.timeline().read()
     }
 
-    fn plan(&self, hold: &Arc<Hold>, look: &Look) {
+    fn plan(&self, hold: &Arc<Hold>, look: &NextCheck) {
         if look.replaces_another {
             self.timer.cancelled();
         }
@@ -550,7 +551,7 @@ impl Shared {
     fn end(&self, hold: &Hold, cause: LossCause) {
         let may_still_stand = matches!(cause, LossCause::Unreachable { .. })
             || hold.may_outlast()
-            || self.store.has_parts();
+            || self.store.is_composite();
         let doubt = may_still_stand.then(|| hold.doubt());
         let is_lost_now = self.lose(hold, cause);
         if let Some(doubt) = doubt.filter(|_| is_lost_now) {
@@ -563,7 +564,7 @@ impl Shared {
         let loss = hold.lose(cause);
         let is_lost_now = loss.is_some();
         if let Some(loss) = loss {
-            self.lines.freed(&hold.name, None);
+            self.wait_queues.freed(&hold.name, None);
             self.publish(loss);
         }
         is_lost_now

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use crate::ground::interrupt::Interrupt;
-use crate::ground::notify::{Signals, Wake};
+use crate::ground::notify::{Notifier, Wake};
 
 /// Growing pauses between attempts, jittered so that clients do not come back in step.
 #[derive(Debug)]
@@ -42,8 +42,8 @@ impl Backoff {
 
     /// Sleeps for the next pause within a request, unless that would last until `until`; returns whether it did.
     ///
-    /// An attempt of a wait hears what ends the wait: its interrupt, and the end of the client of `signals`.
-    pub(crate) fn pause(&mut self, until: Instant, signals: &Signals) -> bool {
+    /// An attempt of a wait hears what ends the wait: its interrupt, and the end of the client of `notifier`.
+    pub(crate) fn pause(&mut self, until: Instant, notifier: &Notifier) -> bool {
         let ends = Instant::now() + self.next();
         if ends >= until {
             return false;
@@ -53,7 +53,7 @@ impl Backoff {
             std::thread::sleep(ends.saturating_duration_since(Instant::now()));
             return true;
         };
-        let parker = signals.parker();
+        let parker = notifier.parker();
         if let Some(interrupt) = interrupt {
             interrupt.attach(&parker);
         }

@@ -17,18 +17,18 @@ pub(crate) fn drift(lease: Duration) -> Duration {
 
 /// A point in time on the suspend-counting clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Moment(Duration);
+pub(crate) struct BootInstant(Duration);
 
-impl Moment {
+impl BootInstant {
     /// The moment on the clock of this process, which all count on that live in no world of their own.
-    pub(crate) fn now() -> Moment {
-        Moment::of_system() + shift::current()
+    pub(crate) fn now() -> BootInstant {
+        BootInstant::of_system() + shift::current()
     }
 
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    fn of_system() -> Moment {
+    fn of_system() -> BootInstant {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-        Moment(Duration::new(
+        BootInstant(Duration::new(
             u64::try_from(time.tv_sec).unwrap_or_default(),
             u32::try_from(time.tv_nsec).unwrap_or_default(),
         ))
@@ -36,31 +36,31 @@ impl Moment {
 
     /// Elsewhere `Instant` has to do; on macOS it stops in suspend, which docs/failures.md says.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    fn of_system() -> Moment {
+    fn of_system() -> BootInstant {
         use std::sync::OnceLock;
         static START: OnceLock<Instant> = OnceLock::new();
-        Moment(START.get_or_init(Instant::now).elapsed())
+        BootInstant(START.get_or_init(Instant::now).elapsed())
     }
 
     pub(crate) fn has_passed(self) -> bool {
-        Moment::now() >= self
+        BootInstant::now() >= self
     }
 
     /// How long before `later` this moment lies; zero if it does not.
-    pub(crate) fn until(self, later: Moment) -> Duration {
+    pub(crate) fn until(self, later: BootInstant) -> Duration {
         later.0.saturating_sub(self.0)
     }
 
     /// This long before this moment.
-    pub(crate) fn earlier(self, span: Duration) -> Moment {
-        Moment(self.0.saturating_sub(span))
+    pub(crate) fn earlier(self, span: Duration) -> BootInstant {
+        BootInstant(self.0.saturating_sub(span))
     }
 
     /// The last moment before this one, or this one, that is a multiple of `grid` (a whole number of ms) since boot.
-    pub(crate) fn floor(self, grid: Duration) -> Moment {
+    pub(crate) fn floor(self, grid: Duration) -> BootInstant {
         let grid = grid.as_millis().max(1);
         let floored = self.0.as_millis() / grid * grid;
-        Moment(Duration::from_millis(
+        BootInstant(Duration::from_millis(
             u64::try_from(floored).unwrap_or(u64::MAX),
         ))
     }
@@ -81,12 +81,12 @@ pub(crate) struct Offset {
     least: i64,
     most: i64,
     /// When they were right, or before.
-    noted: Moment,
+    noted: BootInstant,
 }
 
 impl Offset {
     /// By an answer that told `now`, in microseconds, to a request sent at `sent` and answered by `received`.
-    pub(crate) fn told(now: i64, sent: Moment, received: Moment) -> Offset {
+    pub(crate) fn told(now: i64, sent: BootInstant, received: BootInstant) -> Offset {
         Offset {
             least: now.saturating_sub(received.as_micros()),
             most: now.saturating_sub(sent.as_micros()),
@@ -98,7 +98,7 @@ impl Offset {
     ///
     /// In any case it is refused from `slack` behind `at` on by our clock. Before `at` it is refused only if the offset
     /// is uncertain by more than `slack`.
-    pub(crate) fn expiry(self, at: Moment, slack: Duration) -> i64 {
+    pub(crate) fn expiry(self, at: BootInstant, slack: Duration) -> i64 {
         let aged = micros(drift(self.noted.until(at)));
         let most = self.most.saturating_add(aged);
         let least = self.least.saturating_sub(aged);
@@ -107,32 +107,32 @@ impl Offset {
     }
 }
 
-impl Add<Duration> for Moment {
-    type Output = Moment;
+impl Add<Duration> for BootInstant {
+    type Output = BootInstant;
 
-    fn add(self, span: Duration) -> Moment {
-        Moment(self.0.saturating_add(span))
+    fn add(self, span: Duration) -> BootInstant {
+        BootInstant(self.0.saturating_add(span))
     }
 }
 
 /// One reading of both clocks, to tell a moment on the one from an instant on the other.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Now {
-    pub(crate) moment: Moment,
+pub(crate) struct ClockPair {
+    pub(crate) moment: BootInstant,
     pub(crate) instant: Instant,
     /// How far the clock was set ahead.
     pub(crate) ahead: Duration,
 }
 
-impl Now {
+impl ClockPair {
     /// When the clock that threads sleep on will show `moment`; now if that has passed.
-    pub(crate) fn instant_of(self, moment: Moment) -> Instant {
+    pub(crate) fn instant_of(self, moment: BootInstant) -> Instant {
         let left = self.moment.until(moment);
         self.instant.checked_add(left).unwrap_or(self.instant)
     }
 
     /// When the clock of validity will show `instant`; now if that has passed.
-    pub(crate) fn moment_of(self, instant: Instant) -> Moment {
+    pub(crate) fn moment_of(self, instant: Instant) -> BootInstant {
         self.moment + instant.saturating_duration_since(self.instant)
     }
 }
@@ -159,10 +159,10 @@ impl Timeline {
         }
     }
 
-    pub(crate) fn now(&self) -> Moment {
+    pub(crate) fn now(&self) -> BootInstant {
         match &self.world {
-            Some(world) => Moment::of_system() + world.ahead(),
-            None => Moment::now(),
+            Some(world) => BootInstant::of_system() + world.ahead(),
+            None => BootInstant::now(),
         }
     }
 
@@ -200,8 +200,8 @@ impl Timeline {
         Timeline {}
     }
 
-    pub(crate) fn now(&self) -> Moment {
-        Moment::now()
+    pub(crate) fn now(&self) -> BootInstant {
+        BootInstant::now()
     }
 
     pub(crate) fn ahead(&self) -> Duration {
@@ -215,7 +215,7 @@ impl Timeline {
 
 impl Timeline {
     /// Whether the clock was set ahead since it was looked at.
-    pub(crate) fn was_moved_since(&self, now: Now) -> bool {
+    pub(crate) fn was_moved_since(&self, now: ClockPair) -> bool {
         self.ahead() != now.ahead
     }
 
@@ -228,8 +228,8 @@ impl Timeline {
         fixed.checked_sub(moved).unwrap_or_else(Instant::now)
     }
 
-    pub(crate) fn read(&self) -> Now {
-        Now {
+    pub(crate) fn read(&self) -> ClockPair {
+        ClockPair {
             // First, so that it is out of date rather than too new.
             ahead: self.ahead(),
             moment: self.now(),
@@ -249,7 +249,7 @@ pub(crate) trait Moved: Send + Sync {
 }
 
 #[cfg(feature = "test-util")]
-impl Moved for crate::ground::notify::Signals {
+impl Moved for crate::ground::notify::Notifier {
     fn clock_moved(&self) {
         self.wake_all();
     }
@@ -352,14 +352,14 @@ mod tests {
             // The other clock runs wrong by 1 % at most.
             let wrong = draw.i64(-100..=100);
             let begin = draw.i64(-1_000_000_000..1_000_000_000_000);
-            let there = |moment: Moment| {
+            let there = |moment: BootInstant| {
                 let ours = moment.as_micros();
                 begin + ours + ours * wrong / 10_000
             };
             let millis = |upto: u64, draw: &mut fastrand::Rng| {
                 Duration::from_millis(draw.u64(..upto.max(1)))
             };
-            let sent = Moment(millis(1_000_000, &mut draw));
+            let sent = BootInstant(millis(1_000_000, &mut draw));
             let read = sent + millis(8_000, &mut draw);
             let received = read + millis(8_000, &mut draw);
             let offset = Offset::told(there(read), sent, received);

@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use crate::ground::sync::{Clock, Condvar, Mutex, planted};
+use crate::ground::sync::{Clock, Condvar, Mutex, mutant};
 
 /// Why a parked thread goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl Parker {
     fn hear(&self, source: u32) -> bool {
         let mut state = self.state.lock();
         let bit = 1 << source;
-        if (state.permit || state.heard & bit != 0) && !planted("a second permit for one waiter") {
+        if (state.permit || state.heard & bit != 0) && !mutant("a second permit for one waiter") {
             return false;
         }
         state.heard |= bit;
@@ -84,7 +84,7 @@ impl Parker {
     /// Returns whether this waiter had none yet.
     pub(crate) fn give_permit(&self) -> bool {
         let mut state = self.state.lock();
-        let given = !state.permit || planted("a second permit for one waiter");
+        let given = !state.permit || mutant("a second permit for one waiter");
         state.permit = true;
         self.changed.notify_one();
         given
@@ -107,7 +107,7 @@ impl Parker {
 
 /// All channels of one store that somebody in this process waits on.
 #[derive(Debug, Default)]
-pub(crate) struct Signals {
+pub(crate) struct Notifier {
     inner: Mutex<Inner>,
 }
 
@@ -126,7 +126,7 @@ struct Waiter {
     source: u32,
 }
 
-impl Signals {
+impl Notifier {
     /// Makes a place to sleep that ends with the client.
     pub(crate) fn parker(&self) -> Arc<Parker> {
         let parker = Arc::new(Parker::default());
@@ -144,17 +144,17 @@ impl Signals {
     }
 
     /// Puts `parker` at the end of the queue of `channel` until the ticket is dropped.
-    pub(crate) fn join(self: &Arc<Self>, channel: &Arc<str>, parker: &Arc<Parker>) -> Ticket {
+    pub(crate) fn join(self: &Arc<Self>, channel: &Arc<str>, parker: &Arc<Parker>) -> Registration {
         self.join_as(0, channel, parker)
     }
 
-    /// As [`Signals::join`], as one of several sources (at most 64) that the parker listens to.
+    /// As [`Notifier::join`], as one of several sources (at most 64) that the parker listens to.
     pub(crate) fn join_as(
         self: &Arc<Self>,
         source: u32,
         channel: &Arc<str>,
         parker: &Arc<Parker>,
-    ) -> Ticket {
+    ) -> Registration {
         let mut inner = self.inner.lock();
         let waiter = Waiter {
             parker: Arc::clone(parker),
@@ -162,8 +162,8 @@ impl Signals {
         };
         let queue = inner.queues.entry(Arc::clone(channel)).or_default();
         queue.push_back(waiter);
-        Ticket {
-            signals: Arc::clone(self),
+        Registration {
+            notifier: Arc::clone(self),
             channel: Arc::clone(channel),
             parker: Arc::clone(parker),
             owes: false,
@@ -212,15 +212,15 @@ impl Signals {
 
 /// A place in the queue of a channel.
 #[derive(Debug)]
-pub(crate) struct Ticket {
-    signals: Arc<Signals>,
+pub(crate) struct Registration {
+    notifier: Arc<Notifier>,
     channel: Arc<str>,
     parker: Arc<Parker>,
     /// A permit was taken and no attempt was answered since: it must not be lost if this waiter leaves.
     owes: bool,
 }
 
-impl Ticket {
+impl Registration {
     /// Sleeps as [`Parker::park`] does.
     pub(crate) fn park(&mut self, deadline: Option<Instant>) -> Wake {
         let wake = self.parker.park(deadline);
@@ -229,19 +229,19 @@ impl Ticket {
     }
 
     /// Notes that the store has answered an attempt, so the permit that led to it is spent.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn spend(&mut self) {
         self.owes = false;
     }
 }
 
-impl Drop for Ticket {
+impl Drop for Registration {
     fn drop(&mut self) {
-        let mut inner = self.signals.inner.lock();
+        let mut inner = self.notifier.inner.lock();
         if let Some(queue) = inner.queues.get_mut(&self.channel) {
             queue.retain(|waiter| !Arc::ptr_eq(&waiter.parker, &self.parker));
             // Taken under the same lock that givers hold: nobody can hand us another one behind this line.
             let is_unspent = self.parker.take_permit() || self.owes;
-            if is_unspent && !planted("a leaving waiter keeps its permit") {
+            if is_unspent && !mutant("a leaving waiter keeps its permit") {
                 queue.iter().any(|waiter| waiter.parker.give_permit());
             }
             if queue.is_empty() {

@@ -68,6 +68,6 @@ impl Clock {
 }
 
 /// Whether a test has planted this bug, to prove that it would be found. Never, in the library itself.
-pub(crate) const fn planted(_bug: &str) -> bool {
+pub(crate) const fn mutant(_bug: &str) -> bool {
     false
 }

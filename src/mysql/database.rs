@@ -62,6 +62,6 @@ impl Client {
     }
 
     fn database(&self) -> Result<&MySql> {
-        store(self.core(), &"(client)".into())
+        store(self.inner(), &"(client)".into())
     }
 }

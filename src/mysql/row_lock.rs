@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::Client;
-use crate::engine::client_inner::Core;
+use crate::engine::client_inner::ClientInner;
 use crate::ground::error::{Error, Result};
 use crate::ground::interrupt::Interrupt;
 use crate::mysql::transaction::{IDLE_LIMIT, Tx};
@@ -123,7 +123,7 @@ impl Isolation {
 /// ```
 #[derive(Clone)]
 pub struct RowLock {
-    core: Arc<Core>,
+    inner: Arc<ClientInner>,
     target: RowTarget,
     key: Value,
     isolation: Isolation,
@@ -195,7 +195,7 @@ impl RowLock {
             wait: wait.limit(),
             interrupt,
         };
-        lock(&self.core, &self.target, vec![self.key.clone()], wish)
+        lock(&self.inner, &self.target, vec![self.key.clone()], wish)
     }
 
     /// Locks the row if it is free now; `None` if it is not.
@@ -226,7 +226,7 @@ impl Client {
     /// Returns the lock of the row with this key, without I/O.
     pub fn row_lock(&self, target: &RowTarget, key: impl Into<Value>) -> RowLock {
         RowLock {
-            core: Arc::clone(self.core()),
+            inner: Arc::clone(self.inner()),
             target: target.clone(),
             key: key.into(),
             isolation: Isolation::ReadCommitted,
@@ -261,7 +261,7 @@ impl Client {
         keys: impl IntoIterator<Item = K>,
         wait: Wait,
     ) -> Result<RowGuard> {
-        lock(self.core(), target, values(keys), many(wait, None))
+        lock(self.inner(), target, values(keys), many(wait, None))
     }
 
     /// Locks several rows as [`Client::lock_many`] does, unless `interrupt` ends the wait, which takes up to about a second.
@@ -277,7 +277,7 @@ impl Client {
         interrupt: &Interrupt,
     ) -> Result<RowGuard> {
         let wish = many(wait, Some(interrupt));
-        lock(self.core(), target, values(keys), wish)
+        lock(self.inner(), target, values(keys), wish)
     }
 }
 
@@ -295,7 +295,7 @@ fn many(wait: Wait, interrupt: Option<&Interrupt>) -> Wish<'_> {
 }
 
 fn lock(
-    core: &Arc<Core>,
+    inner: &Arc<ClientInner>,
     target: &RowTarget,
     keys: Vec<Value>,
     wish: Wish<'_>,
@@ -303,22 +303,22 @@ fn lock(
     let names: Vec<String> = keys.iter().map(Value::to_string).collect();
     let subject = target.subject(&names.join(", "));
     let keys = keys.into_iter().map(to_driver).collect();
-    let session = store(core, &subject)?.lock_rows(target.keyed.as_ref(), keys, &subject, wish)?;
+    let session = store(inner, &subject)?.lock_rows(target.keyed.as_ref(), keys, &subject, wish)?;
     Ok(RowGuard {
         session,
         subject,
-        _core: Arc::clone(core),
+        _inner: Arc::clone(inner),
     })
 }
 
 /// The store of a client, if it is a database and this process made the client.
-pub(crate) fn store<'a>(core: &'a Core, subject: &Arc<str>) -> Result<&'a MySql> {
-    if core.is_forked() {
+pub(crate) fn store<'a>(inner: &'a ClientInner, subject: &Arc<str>) -> Result<&'a MySql> {
+    if inner.is_forked() {
         return Err(Error::Forked {
             lock: Arc::clone(subject),
         });
     }
-    core.database.as_deref().ok_or_else(|| Error::Unsupported {
+    inner.database.as_deref().ok_or_else(|| Error::Unsupported {
         lock: Arc::clone(subject),
         reason: "it is for a database: open the client with a mysql:// URL".to_owned(),
     })
@@ -332,7 +332,7 @@ pub struct RowGuard {
     session: Session,
     subject: Arc<str>,
     /// The connection's pool ends with the client.
-    _core: Arc<Core>,
+    _inner: Arc<ClientInner>,
 }
 
 impl RowGuard {

@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::client_inner::Core;
+use crate::engine::client_inner::ClientInner;
 use crate::engine::hold::Hold;
-use crate::ground::clock::Moment;
+use crate::ground::clock::BootInstant;
 use crate::ground::error::{Error, Result};
 use crate::guard::Guard;
 use crate::stores::mysql::value::{FromRow, Params};
@@ -209,9 +209,9 @@ impl Guard {
         &self,
         work: impl FnOnce(&mut Tx<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let (entrance, hold) = self.parts();
-        entrance.ready()?;
-        let mut pinned = Pinned::begin(&entrance.core, hold)?;
+        let (raw_lock, hold) = self.parts();
+        raw_lock.ready()?;
+        let mut pinned = Pinned::begin(&raw_lock.inner, hold)?;
         let value = work(&mut Tx::new(&mut pinned.session, Arc::clone(&hold.name)))?;
         pinned.commit()?;
         Ok(value)
@@ -227,15 +227,15 @@ struct Pinned<'a> {
 
 /// Gives a hold back to the watchdog.
 struct Unpin<'a> {
-    core: &'a Core,
+    inner: &'a ClientInner,
     store: &'a MySql,
     hold: &'a Arc<Hold>,
-    committed: Option<(Moment, Duration)>,
+    committed: Option<(BootInstant, Duration)>,
 }
 
 impl<'a> Pinned<'a> {
-    fn begin(core: &'a Core, hold: &'a Arc<Hold>) -> Result<Pinned<'a>> {
-        let store = core.database.as_deref().ok_or_else(|| Error::Unsupported {
+    fn begin(inner: &'a ClientInner, hold: &'a Arc<Hold>) -> Result<Pinned<'a>> {
+        let store = inner.database.as_deref().ok_or_else(|| Error::Unsupported {
             lock: Arc::clone(&hold.name),
             reason: "only a lock in a database can hold a transaction: open the client with a mysql:// URL"
                 .to_owned(),
@@ -243,7 +243,7 @@ impl<'a> Pinned<'a> {
         if hold.is_held()
             && let Some(cause) = hold.lapse()
         {
-            core.watchdog.end(hold, cause);
+            inner.watchdog.end(hold, cause);
         }
         if let Some(cause) = hold.loss_cause() {
             return Err(hold.lost_error(cause));
@@ -256,7 +256,7 @@ impl<'a> Pinned<'a> {
         }
         store.note_pinned(&hold.visitor, true);
         let release = Unpin {
-            core,
+            inner,
             store,
             hold,
             committed: None,
@@ -266,7 +266,7 @@ impl<'a> Pinned<'a> {
             None => {
                 drop(release);
                 let cause = store.cause_of_loss(&hold.extension())?;
-                core.watchdog.lose(hold, cause.clone());
+                inner.watchdog.lose(hold, cause.clone());
                 Err(hold.lost_error(cause))
             }
         }
@@ -279,7 +279,7 @@ impl<'a> Pinned<'a> {
             mut session,
         } = self;
         let hold = release.hold;
-        let sent = Moment::now();
+        let sent = BootInstant::now();
         let claim = hold.extension();
         // A fixed lease that has run out is not extended: what was done is done, but the hold is over.
         let is_extended = !claim.lease.is_zero();
@@ -302,13 +302,13 @@ impl<'a> Pinned<'a> {
 impl Drop for Unpin<'_> {
     fn drop(&mut self) {
         // The hold, and the thread that renews it, are those of the parent.
-        if self.core.is_forked() {
+        if self.inner.is_forked() {
             return;
         }
         self.store.note_pinned(&self.hold.visitor, false);
         self.hold.unpin(self.committed);
         // Renewals were left out meanwhile.
-        self.core.watchdog.check_now(&self.hold.name);
+        self.inner.watchdog.check_now(&self.hold.name);
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::client::Client;
-use crate::engine::client_inner::Core;
+use crate::engine::client_inner::ClientInner;
 use crate::ground::error::{Error, Result};
 use crate::mysql::row_lock::store;
 use crate::store::Store;
@@ -57,7 +57,7 @@ pub enum Check {
 /// ```
 #[derive(Clone)]
 pub struct Versioned {
-    core: Arc<Core>,
+    inner: Arc<ClientInner>,
     target: Keyed,
     columns: Arc<[Ident]>,
     check: Check,
@@ -135,7 +135,7 @@ impl Client {
             });
         }
         Ok(Versioned {
-            core: Arc::clone(self.core()),
+            inner: Arc::clone(self.inner()),
             target: Keyed {
                 table: Ident::new(table)?,
                 key: Ident::new(key)?,
@@ -264,14 +264,14 @@ impl Versioned {
             if attempts > 1 {
                 let pause =
                     Duration::from_millis(1) + Duration::from_millis(19).mul_f64(fastrand::f64());
-                let parker = self.store(&subject)?.signals().parker();
+                let parker = self.store(&subject)?.notifier().parker();
                 rest(&parker, Instant::now() + pause, &subject)?;
             }
         }
     }
 
     fn store(&self, subject: &Arc<str>) -> Result<&MySql> {
-        store(&self.core, subject)
+        store(&self.inner, subject)
     }
 
     fn subject(&self, key: &Value) -> Arc<str> {

@@ -6,13 +6,13 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use crate::ground::claim::{Claim, Kind, VisitorId};
-use crate::ground::clock::{Moment, Timeline};
+use crate::ground::clock::{BootInstant, Timeline};
 use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
-use crate::ground::notify::{Parker, Signals};
+use crate::ground::notify::{Notifier, Parker};
 use crate::ground::sync::Mutex;
 use crate::store::{
-    Attempt, Doubt, Flight, HealthWarning, Hearing, Holding, Refusal, Release, Renewal, Store,
+    Attempt, Delivery, Doubt, Flight, HealthWarning, Holding, Refusal, Release, Renewal, Store,
     Subscription, Transfer,
 };
 use crate::stores::quorum::quarantine::{Identity, Voter};
@@ -42,7 +42,7 @@ struct State {
     holds: HashMap<Arc<str>, Entry>,
     /// With so many holds it is time to look for those that have ended.
     sweep_at: usize,
-    clients: Vec<Weak<Signals>>,
+    clients: Vec<Weak<Notifier>>,
     faults: Faults,
 }
 
@@ -50,7 +50,7 @@ struct Entry {
     kind: Kind,
     visitor: VisitorId,
     count: u32,
-    ends: Moment,
+    ends: BootInstant,
 }
 
 /// What a test has asked for.
@@ -165,7 +165,7 @@ impl State {
         }
     }
 
-    fn put(&mut self, name: &Arc<str>, entry: Entry, now: Moment) {
+    fn put(&mut self, name: &Arc<str>, entry: Entry, now: BootInstant) {
         // Amortised: until the next time they have to double.
         if self.holds.len() >= self.sweep_at {
             self.holds.retain(|_, entry| now < entry.ends);
@@ -192,14 +192,14 @@ impl State {
 /// One client's view of a world.
 pub(crate) struct Memory {
     world: Arc<World>,
-    signals: Arc<Signals>,
+    notifier: Arc<Notifier>,
 }
 
 impl Memory {
     pub(crate) fn new(world: Arc<World>) -> Memory {
-        let signals = Arc::new(Signals::default());
-        world.state.lock().clients.push(Arc::downgrade(&signals));
-        Memory { world, signals }
+        let notifier = Arc::new(Notifier::default());
+        world.state.lock().clients.push(Arc::downgrade(&notifier));
+        Memory { world, notifier }
     }
 }
 
@@ -287,7 +287,7 @@ impl Memory {
 
     fn others_wait(&self, state: &State, name: &str) -> bool {
         let others = state.clients.iter().filter_map(Weak::upgrade);
-        let mut others = others.filter(|client| !Arc::ptr_eq(client, &self.signals));
+        let mut others = others.filter(|client| !Arc::ptr_eq(client, &self.notifier));
         others.any(|client| client.has_waiters(name))
     }
 }
@@ -392,7 +392,7 @@ impl Store for Memory {
                             .iter()
                             .filter_map(Weak::upgrade)
                             .any(|client| {
-                                !Arc::ptr_eq(&client, &self.signals)
+                                !Arc::ptr_eq(&client, &self.notifier)
                                     && client.has_waiters(&from.name)
                             });
                     Transfer::Done {
@@ -461,8 +461,8 @@ impl Store for Memory {
         parker: &Arc<Parker>,
     ) -> Subscription {
         Subscription {
-            ticket: self.signals.join_as(source, name, parker),
-            hearing: Hearing::Live,
+            registration: self.notifier.join_as(source, name, parker),
+            delivery: Delivery::Live,
             jitter: Duration::ZERO,
             keep: None,
         }
@@ -472,8 +472,8 @@ impl Store for Memory {
         Ok(Vec::new())
     }
 
-    fn signals(&self) -> &Arc<Signals> {
-        &self.signals
+    fn notifier(&self) -> &Arc<Notifier> {
+        &self.notifier
     }
 
     fn close(&self) {}
@@ -487,7 +487,7 @@ impl Store for Memory {
     }
 
     fn identity(&self) -> Option<Identity> {
-        let now = Moment::now();
+        let now = BootInstant::now();
         Some(Identity {
             run: self.place(),
             history: "".into(),

@@ -14,10 +14,10 @@ use smallvec::smallvec;
 use crate::ground::claim::{Claim, Kind, VisitorId};
 use crate::ground::clock::{PROCESS, Timeline};
 use crate::ground::error::{Error, Result};
-use crate::ground::notify::{Parker, Signals};
+use crate::ground::notify::{Notifier, Parker};
 use crate::ground::sync::Mutex;
 use crate::store::{
-    Attempt, Doubt, HealthWarning, Hearing, Holding, Refusal, Release, Renewal, SETTLED, Store,
+    Attempt, Delivery, Doubt, HealthWarning, Holding, Refusal, Release, Renewal, SETTLED, Store,
     Subscription, Transfer,
 };
 
@@ -39,7 +39,7 @@ pub(crate) struct All {
     members: Vec<Part>,
     /// How often each hold was entered, where no member can count: a token is not entered twice.
     counts: Option<Mutex<HashMap<VisitorId, u32>>>,
-    signals: Arc<Signals>,
+    notifier: Arc<Notifier>,
     /// That of the members, if they have one in common.
     timeline: Timeline,
 }
@@ -161,7 +161,7 @@ impl All {
                 .collect(),
             counts: counts.then(Mutex::default),
             timeline,
-            signals: Arc::default(),
+            notifier: Arc::default(),
         }
     }
 
@@ -406,7 +406,7 @@ impl Store for All {
         }
     }
 
-    fn hands_over(&self) -> bool {
+    fn hands_off(&self) -> bool {
         false
     }
 
@@ -483,7 +483,7 @@ impl Store for All {
         source: u32,
         parker: &Arc<Parker>,
     ) -> Subscription {
-        let ticket = self.signals.join_as(source, name, parker);
+        let registration = self.notifier.join_as(source, name, parker);
         // Whichever is freed: it may have been the last one that was in the way.
         let subscribe = |member: &Part| {
             member
@@ -493,16 +493,16 @@ impl Store for All {
         let parts: Vec<Subscription> = self.members.iter().map(subscribe).collect();
         // A quorum among them needs word from several nodes, the whole from any.
         parker.need(1);
-        let hearing = if parts.iter().any(|part| part.hearing == Hearing::Never) {
-            Hearing::Never
-        } else if parts.iter().all(|part| part.hearing == Hearing::Live) {
-            Hearing::Live
+        let delivery = if parts.iter().any(|part| part.delivery == Delivery::Polling) {
+            Delivery::Polling
+        } else if parts.iter().all(|part| part.delivery == Delivery::Live) {
+            Delivery::Live
         } else {
-            Hearing::Soon
+            Delivery::Pending
         };
         Subscription {
-            ticket,
-            hearing,
+            registration,
+            delivery,
             jitter: JITTER,
             keep: Some(Box::new(parts)),
         }
@@ -534,7 +534,7 @@ impl Store for All {
         longest.min().unwrap_or_default()
     }
 
-    fn has_parts(&self) -> bool {
+    fn is_composite(&self) -> bool {
         true
     }
 
@@ -550,8 +550,8 @@ impl Store for All {
         &self.timeline
     }
 
-    fn signals(&self) -> &Arc<Signals> {
-        &self.signals
+    fn notifier(&self) -> &Arc<Notifier> {
+        &self.notifier
     }
 
     fn close(&self) {

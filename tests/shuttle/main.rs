@@ -26,10 +26,10 @@ use std::time::Instant;
 
 use shuttle::thread;
 
-use ground::notify::{Signals, Wake};
+use ground::notify::{Notifier, Wake};
 use ground::sync::{self, Mutex};
 use timer::{Timed, Timer};
-use wait_queue::{Chosen, Lines, Turn};
+use wait_queue::{Successor, Turn, WaitQueues};
 
 /// Runs `scenario` in many schedules, random ones and those with few well-placed switches.
 fn explore(scenario: fn()) {
@@ -54,7 +54,7 @@ fn finds(bug: &'static str, scenario: fn()) {
 struct Latch {
     name: Arc<str>,
     held: Mutex<bool>,
-    signals: Arc<Signals>,
+    notifier: Arc<Notifier>,
 }
 
 impl Latch {
@@ -62,7 +62,7 @@ impl Latch {
         Arc::new(Latch {
             name: "orders".into(),
             held: Mutex::new(false),
-            signals: Arc::default(),
+            notifier: Arc::default(),
         })
     }
 
@@ -72,7 +72,7 @@ impl Latch {
 
     fn unlock(&self) {
         *self.held.lock() = false;
-        self.signals.release(&self.name);
+        self.notifier.release(&self.name);
     }
 
     /// Takes the latch; false if the deadline passes or it is interrupted first.
@@ -84,19 +84,19 @@ impl Latch {
         if self.attempt() {
             return true;
         }
-        let parker = self.signals.parker();
-        if let Some(place) = interrupter {
-            *place.lock() = Some(Arc::clone(&parker));
+        let parker = self.notifier.parker();
+        if let Some(node) = interrupter {
+            *node.lock() = Some(Arc::clone(&parker));
         }
-        let mut ticket = self.signals.join(&self.name, &parker);
-        if !sync::planted("no attempt after joining") {
+        let mut registration = self.notifier.join(&self.name, &parker);
+        if !sync::mutant("no attempt after joining") {
             if self.attempt() {
                 return true;
             }
-            ticket.settle();
+            registration.spend();
         }
         loop {
-            match ticket.park(deadline) {
+            match registration.park(deadline) {
                 Wake::Permit => {
                     // It may leave with the permit in its hand: the deadline is looked at by the caller's clock too.
                     if deadline.is_some_and(|deadline| sync::Clock::look().has_passed(deadline)) {
@@ -105,7 +105,7 @@ impl Latch {
                     if self.attempt() {
                         return true;
                     }
-                    ticket.settle();
+                    registration.spend();
                 }
                 Wake::TimedOut | Wake::Interrupted | Wake::Closed => return false,
             }
@@ -144,12 +144,12 @@ fn patient_and_impatient() {
 /// An interrupted waiter must not take a wake-up with it.
 fn patient_and_interrupted() {
     let latch = Latch::new();
-    let place = Arc::new(Mutex::new(None));
+    let node = Arc::new(Mutex::new(None));
     assert!(latch.attempt());
     let interrupted = thread::spawn({
-        let (latch, place) = (Arc::clone(&latch), Arc::clone(&place));
+        let (latch, node) = (Arc::clone(&latch), Arc::clone(&node));
         move || {
-            if latch.lock(None, Some(&place)) {
+            if latch.lock(None, Some(&node)) {
                 latch.unlock();
             }
         }
@@ -162,7 +162,7 @@ fn patient_and_interrupted() {
         }
     });
     let interrupter = thread::spawn(move || {
-        let parker: Option<Arc<ground::notify::Parker>> = place.lock().clone();
+        let parker: Option<Arc<ground::notify::Parker>> = node.lock().clone();
         if let Some(parker) = parker {
             parker.interrupt();
         }
@@ -175,25 +175,25 @@ fn patient_and_interrupted() {
 
 /// Two messages wake two waiters, though the first has not run yet when the second comes.
 fn two_messages_for_two() {
-    let signals = Arc::new(Signals::default());
+    let notifier = Arc::new(Notifier::default());
     let name: Arc<str> = "orders".into();
-    let parkers: Vec<_> = (0..2).map(|_| signals.parker()).collect();
+    let parkers: Vec<_> = (0..2).map(|_| notifier.parker()).collect();
     let tickets: Vec<_> = parkers
         .iter()
-        .map(|parker| signals.join(&name, parker))
+        .map(|parker| notifier.join(&name, parker))
         .collect();
     let waiters: Vec<_> = tickets
         .into_iter()
-        .map(|mut ticket| {
+        .map(|mut registration| {
             thread::spawn(move || {
-                assert_eq!(ticket.park(None), Wake::Permit);
+                assert_eq!(registration.park(None), Wake::Permit);
                 // What it tried is settled; a permit that comes later is for somebody else.
-                ticket.settle();
+                registration.spend();
             })
         })
         .collect();
-    signals.release(&name);
-    signals.release(&name);
+    notifier.release(&name);
+    notifier.release(&name);
     for waiter in waiters {
         waiter.join().unwrap();
     }
@@ -201,19 +201,19 @@ fn two_messages_for_two() {
 
 /// A shutdown ends every wait, also of those that come to it late.
 fn everybody_ends() {
-    let signals = Arc::new(Signals::default());
+    let notifier = Arc::new(Notifier::default());
     let name: Arc<str> = "orders".into();
     let waiters: Vec<_> = (0..3)
         .map(|_| {
-            let (signals, name) = (Arc::clone(&signals), Arc::clone(&name));
+            let (notifier, name) = (Arc::clone(&notifier), Arc::clone(&name));
             thread::spawn(move || {
-                let parker = signals.parker();
-                let mut ticket = signals.join(&name, &parker);
-                assert_eq!(ticket.park(None), Wake::Closed);
+                let parker = notifier.parker();
+                let mut registration = notifier.join(&name, &parker);
+                assert_eq!(registration.park(None), Wake::Closed);
             })
         })
         .collect();
-    signals.close();
+    notifier.close();
     for waiter in waiters {
         waiter.join().unwrap();
     }
@@ -314,8 +314,8 @@ struct Counter {
     /// Who holds it, and whose turn it was; 0 for nobody.
     holder: Mutex<u32>,
     inside: AtomicU32,
-    signals: Arc<Signals>,
-    lines: Arc<Lines<u32, u32>>,
+    notifier: Arc<Notifier>,
+    wait_queues: Arc<WaitQueues<u32, u32>>,
 }
 
 impl Counter {
@@ -324,8 +324,8 @@ impl Counter {
             name: "orders".into(),
             holder: Mutex::new(0),
             inside: AtomicU32::new(0),
-            signals: Arc::default(),
-            lines: Arc::default(),
+            notifier: Arc::default(),
+            wait_queues: Arc::default(),
         })
     }
 
@@ -339,28 +339,28 @@ impl Counter {
         is_free
     }
 
-    fn set_free(&self) {
+    fn free(&self) {
         *self.holder.lock() = 0;
         // The message, and the word to the line, in the order of the library.
-        self.signals.release(&self.name);
-        self.lines.freed(&self.name, None);
+        self.notifier.release(&self.name);
+        self.wait_queues.freed(&self.name, None);
     }
 
     fn unlock(&self, fails: bool) {
         assert_eq!(self.inside.fetch_sub(1, Ordering::SeqCst), 1);
-        let chosen: Option<Chosen<u32, u32>> = self.lines.choose(&self.name);
-        match chosen {
-            Some(chosen) if !fails => {
-                let heir = *chosen.offer();
-                *self.holder.lock() = heir;
+        let successor: Option<Successor<u32, u32>> = self.wait_queues.choose(&self.name);
+        match successor {
+            Some(successor) if !fails => {
+                let successor_hold = *successor.offer();
+                *self.holder.lock() = successor_hold;
                 thread::yield_now();
-                if chosen.grant(heir, true).is_err() {
-                    self.set_free();
+                if successor.grant(successor_hold, true).is_err() {
+                    self.free();
                 }
             }
-            chosen => {
-                drop(chosen);
-                self.set_free();
+            successor => {
+                drop(successor);
+                self.free();
             }
         }
     }
@@ -375,37 +375,37 @@ impl Counter {
     }
 
     fn wait(&self, me: u32, deadline: Option<Instant>) -> bool {
-        if !self.lines.is_busy(&self.name) && self.attempt(me) {
+        if !self.wait_queues.is_busy(&self.name) && self.attempt(me) {
             return true;
         }
-        let parker = self.signals.parker();
-        let place = self.lines.join(&self.name, &parker, me);
-        let mut ticket = None;
+        let parker = self.notifier.parker();
+        let node = self.wait_queues.join(&self.name, &parker, me);
+        let mut registration = None;
         let has_it = loop {
-            if place.take().is_some() {
+            if node.take().is_some() {
                 break true;
             }
-            if place.turn() == Turn::Ask {
-                if ticket.is_none() {
-                    ticket = Some(self.signals.join(&self.name, &parker));
+            if node.turn() == Turn::Attempt {
+                if registration.is_none() {
+                    registration = Some(self.notifier.join(&self.name, &parker));
                 }
                 if self.attempt(me) {
                     break true;
                 }
-                place.note_usable();
-                if let Some(ticket) = &mut ticket {
-                    ticket.settle();
+                node.note_usable();
+                if let Some(registration) = &mut registration {
+                    registration.spend();
                 }
             }
-            let wake = match &mut ticket {
-                Some(ticket) => ticket.park(deadline),
+            let wake = match &mut registration {
+                Some(registration) => registration.park(deadline),
                 None => parker.park(deadline),
             };
             if wake != Wake::Permit {
                 break false;
             }
         };
-        match place.leave(has_it) {
+        match node.leave(has_it) {
             Some(handed) => {
                 assert_eq!(handed, me);
                 assert!(!has_it, "granted twice");

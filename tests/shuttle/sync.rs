@@ -111,6 +111,6 @@ pub(crate) fn plant(bug: &'static str) {
     PLANTED.set(bug);
 }
 
-pub(crate) fn planted(bug: &str) -> bool {
+pub(crate) fn mutant(bug: &str) -> bool {
     PLANTED.get() == bug
 }

@@ -20,13 +20,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::ground::claim::{Claim, Kind, VisitorId};
-use crate::ground::clock::Moment;
+use crate::ground::clock::BootInstant;
 use crate::ground::error::{Error, Reason, Result};
 use crate::ground::loss::LossCause;
-use crate::ground::notify::{Parker, Signals};
+use crate::ground::notify::{Notifier, Parker};
 use crate::ground::sync::Mutex;
 use crate::store::{
-    Attempt, Doubt, HealthWarning, Hearing, Holding, Purpose, Refusal, Release, Renewal, Store,
+    Attempt, Delivery, Doubt, HealthWarning, Holding, Purpose, Refusal, Release, Renewal, Store,
     Subscription, Transfer,
 };
 use crate::stores::quorum::quarantine::{Abstention, Voter};
@@ -89,7 +89,7 @@ pub(crate) struct MySql {
     tables: schema::Tables,
     /// What was found out about tables, the lock table included.
     known: schema::Known,
-    signals: Arc<Signals>,
+    notifier: Arc<Notifier>,
     /// The visitors whose rows a transaction of this process has pinned.
     pinned: Mutex<HashSet<VisitorId>>,
     pub(crate) command_timeout: Duration,
@@ -105,7 +105,7 @@ impl MySql {
             statements: Statements::new(&tables.locks.quoted()),
             tables,
             known: schema::Known::default(),
-            signals: Arc::default(),
+            notifier: Arc::default(),
             pinned: Mutex::default(),
             command_timeout: settings.command_timeout,
         })
@@ -197,10 +197,10 @@ impl MySql {
         params: impl Fn(i64) -> Params,
         until: Instant,
         copies: &mut Copies,
-    ) -> Result<(u64, Moment), Fault> {
+    ) -> Result<(u64, BootInstant), Fault> {
         let mut corrections = 0;
         loop {
-            let sent = Moment::now();
+            let sent = BootInstant::now();
             let expiry = link.expiry(until);
             copies.not_after = copies.not_after.max(expiry / 1000 + 1);
             match link.run(statement, params(expiry), until) {
@@ -354,7 +354,7 @@ impl MySql {
                 if let Some(found) = MySql::look(link, &self.statements, &claim.name, until)? {
                     if let Some(left) = found.left {
                         let left = u64::try_from(left.as_micros()).unwrap_or(u64::MAX);
-                        return Ok((BUSY.saturating_add(left), Moment::now()));
+                        return Ok((BUSY.saturating_add(left), BootInstant::now()));
                     }
                     // Its lease is over, but a transaction may have pinned it, which only asking without a wait tells.
                     let params = params! { "r" => &*claim.name };
@@ -509,12 +509,12 @@ struct Copies {
     /// The latest of the server's times from which on one of them is refused, in ms.
     not_after: i64,
     /// When the first of those was sent that got no answer: it may run later than those behind it.
-    lost: Option<Moment>,
+    lost: Option<BootInstant>,
 }
 
 /// What became of a statement on the row of a hold.
 enum Touch {
-    Done { sent: Moment, fence: u64 },
+    Done { sent: BootInstant, fence: u64 },
     Gone(LossCause),
 }
 
@@ -718,8 +718,8 @@ impl Store for MySql {
         parker: &Arc<Parker>,
     ) -> Subscription {
         Subscription {
-            ticket: self.signals.join_as(source, name, parker),
-            hearing: Hearing::Never,
+            registration: self.notifier.join_as(source, name, parker),
+            delivery: Delivery::Polling,
             jitter: Duration::ZERO,
             keep: None,
         }
@@ -729,8 +729,8 @@ impl Store for MySql {
         schema::warnings(self, until)
     }
 
-    fn signals(&self) -> &Arc<Signals> {
-        &self.signals
+    fn notifier(&self) -> &Arc<Notifier> {
+        &self.notifier
     }
 
     fn close(&self) {

@@ -17,7 +17,7 @@ use socket2::SockRef;
 use super::LATEST_EFFECT;
 use super::fault::Fault;
 use super::sql::NOW;
-use crate::ground::clock::{Moment, Offset};
+use crate::ground::clock::{BootInstant, Offset};
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::ground::sync::Mutex;
@@ -156,7 +156,7 @@ impl Link {
             socket,
             timeout: reading,
             last_used: Instant::now(),
-            ahead: Offset::told(0, Moment::now(), Moment::now()),
+            ahead: Offset::told(0, BootInstant::now(), BootInstant::now()),
             pid: std::process::id(),
         };
         link.tune(until);
@@ -176,20 +176,20 @@ impl Link {
 
     /// Asks for the server's time, from which the expiry of requests is counted.
     pub(super) fn learn_time(&mut self) -> Result<i64, Fault> {
-        let sent = Moment::now();
+        let sent = BootInstant::now();
         let now: Option<i64> = self
             .conn()?
             .query_first(format!("SELECT {NOW}"))
             .map_err(Fault::of)?;
         let now = now.unwrap_or_default();
-        self.ahead = Offset::told(now, sent, Moment::now());
+        self.ahead = Offset::told(now, sent, BootInstant::now());
         Ok(now)
     }
 
     /// When the server is to refuse a statement that has to arrive by `at`, by its clock in microseconds.
     pub(super) fn expiry(&self, at: Instant) -> i64 {
         let left = at.saturating_duration_since(Instant::now());
-        self.ahead.expiry(Moment::now() + left, LATEST)
+        self.ahead.expiry(BootInstant::now() + left, LATEST)
     }
 
     /// Sets the socket's time-outs to what is left until `until`. Returns whether they are right now.

@@ -46,7 +46,7 @@ impl MySql {
         subject: &Arc<str>,
         wish: Wish<'_>,
     ) -> Result<Session> {
-        let parker = self.signals.parker();
+        let parker = self.notifier.parker();
         if let Some(interrupt) = wish.interrupt {
             interrupt.attach(&parker);
         }

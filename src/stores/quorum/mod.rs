@@ -19,13 +19,13 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use smallvec::{SmallVec, smallvec};
 
 use crate::ground::claim::{Claim, Kind, VisitorId};
-use crate::ground::clock::Moment;
+use crate::ground::clock::BootInstant;
 use crate::ground::error::{Error, NodeAnswer, Nodes, Result};
 use crate::ground::loss::LossCause;
-use crate::ground::notify::{Parker, Signals};
+use crate::ground::notify::{Notifier, Parker};
 use crate::ground::sync::Mutex;
 use crate::store::{
-    Aloft, Attempt, Doubt, Flight, HealthWarning, Hearing, Holding, Purpose, Refusal, Release,
+    Aloft, Attempt, Delivery, Doubt, Flight, HealthWarning, Holding, Purpose, Refusal, Release,
     Renewal, SETTLED, Store, Subscription, Transfer,
 };
 use crate::stores::quorum::quarantine::{Abstention, Ballot, Voter};
@@ -96,7 +96,7 @@ pub(crate) struct Quorum {
     nodes: Vec<Arc<Node>>,
     needed: usize,
     settings: Settings,
-    signals: Arc<Signals>,
+    notifier: Arc<Notifier>,
     spreads: Mutex<HashMap<VisitorId, Spread>>,
     /// What could not be freed and nobody else is told of.
     leftovers: Mutex<Vec<Doubt>>,
@@ -139,7 +139,7 @@ impl Quorum {
             needed: nodes.len() / 2 + 1,
             nodes,
             settings,
-            signals: Arc::default(),
+            notifier: Arc::default(),
             spreads: Mutex::default(),
             leftovers: Mutex::default(),
             round_trip: AtomicU64::new(0),
@@ -588,7 +588,7 @@ impl Quorum {
 
 impl Store for Quorum {
     fn acquire(&self, claim: &Claim, until: Instant) -> Result<Attempt> {
-        let sent = Moment::now();
+        let sent = BootInstant::now();
         let begun = Instant::now();
         let purpose = Purpose::Vote(&claim.visitor);
         let own = match claim.count {
@@ -847,7 +847,7 @@ impl Store for Quorum {
         while let Some((index, answer)) = sky.next() {
             let answer = match answer {
                 Ok(Release::Done { .. }) => Ok(Attempt::Granted {
-                    sent: Moment::now(),
+                    sent: BootInstant::now(),
                     fence: None,
                     leftover: None,
                 }),
@@ -876,7 +876,7 @@ impl Store for Quorum {
         std::mem::take(&mut *self.leftovers.lock())
     }
 
-    fn hands_over(&self) -> bool {
+    fn hands_off(&self) -> bool {
         false
     }
 
@@ -1036,22 +1036,22 @@ impl Store for Quorum {
 
     fn subscribe(&self, kind: Kind, name: &Arc<str>, _: u32, parker: &Arc<Parker>) -> Subscription {
         parker.need(u32::try_from(self.needed).unwrap_or(u32::MAX));
-        let ticket = self.signals.join(name, parker);
+        let registration = self.notifier.join(name, parker);
         let parts: Vec<Subscription> = (0..)
             .zip(&self.nodes)
             .map(|(source, node)| node.store.subscribe(kind, name, source, parker))
             .collect();
-        let hears = |what| parts.iter().filter(|part| part.hearing == what).count();
-        let hearing = if hears(Hearing::Live) >= self.needed {
-            Hearing::Live
-        } else if hears(Hearing::Never) > self.nodes.len() - self.needed {
-            Hearing::Never
+        let hears = |what| parts.iter().filter(|part| part.delivery == what).count();
+        let delivery = if hears(Delivery::Live) >= self.needed {
+            Delivery::Live
+        } else if hears(Delivery::Polling) > self.nodes.len() - self.needed {
+            Delivery::Polling
         } else {
-            Hearing::Soon
+            Delivery::Pending
         };
         Subscription {
-            ticket,
-            hearing,
+            registration,
+            delivery,
             jitter: self.round_trip(),
             keep: Some(Box::new(parts)),
         }
@@ -1071,7 +1071,7 @@ impl Store for Quorum {
         self.settings.max_lease
     }
 
-    fn has_parts(&self) -> bool {
+    fn is_composite(&self) -> bool {
         true
     }
 
@@ -1093,8 +1093,8 @@ impl Store for Quorum {
         Ok(warnings)
     }
 
-    fn signals(&self) -> &Arc<Signals> {
-        &self.signals
+    fn notifier(&self) -> &Arc<Notifier> {
+        &self.notifier
     }
 
     fn close(&self) {

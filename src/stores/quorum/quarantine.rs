@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ground::clock::Moment;
+use crate::ground::clock::BootInstant;
 use crate::ground::sync::Mutex;
 
 /// Which server it is that a connection leads to, by what the server says of itself.
@@ -25,8 +25,8 @@ pub(crate) struct Identity {
     /// Whether what it has granted survives its end.
     pub(crate) remembers: bool,
     /// When it was asked, and when it had answered.
-    pub(crate) asked: Moment,
-    pub(crate) told: Moment,
+    pub(crate) asked: BootInstant,
+    pub(crate) told: BootInstant,
 }
 
 /// The nodes of one quorum as they are known.
@@ -45,9 +45,9 @@ struct Known {
     /// Whether what it has granted survives its end.
     remembers: bool,
     /// Between these two it was this server.
-    asked: Moment,
-    told: Moment,
-    abstains: Option<(Moment, Why)>,
+    asked: BootInstant,
+    told: BootInstant,
+    abstains: Option<(BootInstant, Why)>,
 }
 
 /// Why a node has no vote.
@@ -96,7 +96,7 @@ impl Ballot {
         if identity.follows {
             return Err(Abstention::Follows);
         }
-        let now = Moment::now();
+        let now = BootInstant::now();
         let mut nodes = self.nodes.lock();
         let Some(place) = nodes.get_mut(index) else {
             return Ok(());
@@ -152,8 +152,8 @@ impl Ballot {
         before: Option<&Known>,
         may_move: bool,
         identity: &Identity,
-        now: Moment,
-    ) -> Option<(Moment, Why)> {
+        now: BootInstant,
+    ) -> Option<(BootInstant, Why)> {
         let all_of_it = |why| Some((now + self.max_lease, why));
         match before {
             _ if identity.has_followed => all_of_it(Why::Followed),
@@ -179,7 +179,7 @@ impl Ballot {
 }
 
 impl Known {
-    fn vote(&self, now: Moment) -> Result<(), Abstention> {
+    fn vote(&self, now: BootInstant) -> Result<(), Abstention> {
         match self.abstains.map(|(until, why)| (now.until(until), why)) {
             Some((left, why)) if !left.is_zero() => Err(Abstention::For(left, why)),
             _ => Ok(()),
@@ -189,7 +189,7 @@ impl Known {
 
 impl Identity {
     /// Whether it surely ran already at that moment.
-    fn ran_at(&self, moment: Moment) -> bool {
+    fn ran_at(&self, moment: BootInstant) -> bool {
         self.age.is_none_or(|age| moment + age > self.told)
     }
 }
@@ -269,8 +269,8 @@ mod tests {
             is_in_cluster: false,
             age: age.map(Duration::from_secs),
             remembers: false,
-            asked: Moment::now(),
-            told: Moment::now(),
+            asked: BootInstant::now(),
+            told: BootInstant::now(),
         }
     }
 

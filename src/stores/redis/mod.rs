@@ -18,14 +18,14 @@ use std::time::{Duration, Instant};
 use ::redis::Value;
 
 use crate::ground::claim::{Claim, Kind, VisitorId};
-use crate::ground::clock::Moment;
+use crate::ground::clock::BootInstant;
 use crate::ground::error::{Error, Reason, Result};
 use crate::ground::events;
 use crate::ground::loss::{LossCause, printable};
-use crate::ground::notify::{Parker, Signals};
+use crate::ground::notify::{Notifier, Parker};
 use crate::ground::sync::Mutex;
 use crate::store::{
-    Attempt, Doubt, Flight, HealthWarning, Hearing, Holding, Purpose, Refusal, Release, Renewal,
+    Attempt, Delivery, Doubt, Flight, HealthWarning, Holding, Purpose, Refusal, Release, Renewal,
     Store, Subscription, Transfer,
 };
 use crate::stores::permits::SlotMaker;
@@ -97,7 +97,7 @@ impl fmt::Debug for Access {
 pub(crate) struct Redis {
     home: Home,
     scripts: Scripts,
-    signals: Arc<Signals>,
+    notifier: Arc<Notifier>,
     replication: Option<Replication>,
     database: i64,
     /// A cluster has its own.
@@ -153,14 +153,14 @@ impl Redis {
     }
 
     fn on(route: Arc<dyn Route>, database: i64, settings: &Settings) -> Result<Redis> {
-        let signals = Arc::new(Signals::default());
+        let notifier = Arc::new(Notifier::default());
         let maker = SlotMaker::new()?;
         let slots = maker.slots(settings.pool_size);
-        let node = Node::new(&route, slots, settings.command_timeout, &signals);
+        let node = Node::new(&route, slots, settings.command_timeout, &notifier);
         Ok(Redis {
             home: Home::One(Box::new(node)),
             scripts: Scripts::new(),
-            signals,
+            notifier,
             replication: settings.replication,
             database,
             maker: Some(maker),
@@ -183,12 +183,12 @@ impl Redis {
         let Some(pattern) = seeds.first().cloned() else {
             return invalid("there is none");
         };
-        let signals = Arc::new(Signals::default());
-        let cluster = Cluster::new(pattern, seeds, settings, &signals, SlotMaker::new()?);
+        let notifier = Arc::new(Notifier::default());
+        let cluster = Cluster::new(pattern, seeds, settings, &notifier, SlotMaker::new()?);
         Ok(Redis {
             home: Home::Cluster(cluster),
             scripts: Scripts::new(),
-            signals,
+            notifier,
             replication: settings.replication,
             database: 0,
             maker: None,
@@ -233,7 +233,7 @@ impl Redis {
                 Some(voter) => Some(node::vote_on(wire, voter, until)?),
                 None => None,
             };
-            let sent = Moment::now();
+            let sent = BootInstant::now();
             copies.unanswered = copies.first_sent;
             copies.first_sent = Some(copies.unanswered.unwrap_or(sent));
             let expiry = wire.expiry(until, sent);
@@ -679,7 +679,7 @@ impl Redis {
         until: Instant,
         outcomes: &mut Vec<Renewal>,
     ) -> Result<(), Fault> {
-        let sent = Moment::now();
+        let sent = BootInstant::now();
         let chunks = chunks_of(claims, wire, until, sent);
         let by_text = node.pool.uses_text();
         if !by_text {
@@ -712,7 +712,7 @@ impl Redis {
         node: &Node,
         wire: &mut Wire,
         chunks: &[Chunk<'_>],
-        sent: Moment,
+        sent: BootInstant,
         mut by_text: bool,
         until: Instant,
         outcomes: &mut Vec<Renewal>,
@@ -789,7 +789,7 @@ impl Redis {
         if late.is_empty() || Instant::now() >= until {
             return Ok(());
         }
-        let sent = Moment::now();
+        let sent = BootInstant::now();
         let mut packed = Vec::new();
         let mut again = Vec::with_capacity(late.len());
         for (begin, claims) in late {
@@ -884,9 +884,9 @@ struct Copies<'v> {
     /// Who has to have a vote at the server that gets one.
     voter: Option<&'v Voter>,
     /// Before the first one that may have run.
-    first_sent: Option<Moment>,
+    first_sent: Option<BootInstant>,
     /// The same of those before the last one: they got no answer.
-    unanswered: Option<Moment>,
+    unanswered: Option<BootInstant>,
     /// The server refuses all of them after this time of its clock.
     not_after: i64,
     /// How many replicas have to have it, and what they said of the last one.
@@ -916,7 +916,7 @@ impl Copies<'_> {
 /// What became of a request for a count.
 enum Step {
     Done {
-        sent: Moment,
+        sent: BootInstant,
         /// Until when an earlier copy may still run that got no answer.
         late: Option<i64>,
     },
@@ -950,7 +950,7 @@ enum Heard {
 }
 
 /// Understands the reply to a request for a count, whose first copy that may have run was sent at `sent`.
-fn hear(reply: &Value, sent: Option<Moment>) -> Result<Heard, Fault> {
+fn hear(reply: &Value, sent: Option<BootInstant>) -> Result<Heard, Fault> {
     if let (Value::Int(_), Some(sent)) = (reply, sent) {
         return Ok(Heard::Step(Step::Done { sent, late: None }));
     }
@@ -1002,7 +1002,7 @@ fn chunks_of<'a>(
     claims: &'a [Claim],
     wire: &mut Wire,
     until: Instant,
-    sent: Moment,
+    sent: BootInstant,
 ) -> Vec<Chunk<'a>> {
     let not_after = wire.expiry(until, sent);
     let chunks = claims.chunks(RENEWED_AT_ONCE).map(|claims| Chunk {
@@ -1359,21 +1359,21 @@ impl Store for Redis {
         if kind == Kind::Token {
             // Others with this layout publish nothing.
             return Subscription {
-                ticket: self.signals.join_as(source, name, parker),
-                hearing: Hearing::Never,
+                registration: self.notifier.join_as(source, name, parker),
+                delivery: Delivery::Polling,
                 jitter: Duration::ZERO,
                 keep: None,
             };
         }
         let channel = keys::channel(name);
-        let ticket = self.signals.join_as(source, &channel, parker);
+        let registration = self.notifier.join_as(source, &channel, parker);
         let (keep, is_live) = self.home.listen(&channel);
         Subscription {
-            ticket,
-            hearing: if is_live {
-                Hearing::Live
+            registration,
+            delivery: if is_live {
+                Delivery::Live
             } else {
-                Hearing::Soon
+                Delivery::Pending
             },
             jitter: Duration::ZERO,
             keep: Some(Box::new(keep)),
@@ -1388,8 +1388,8 @@ impl Store for Redis {
         preflight::flushes(self, until)
     }
 
-    fn signals(&self) -> &Arc<Signals> {
-        &self.signals
+    fn notifier(&self) -> &Arc<Notifier> {
+        &self.notifier
     }
 
     fn get_ready_to_renew(&self, lock: &str, until: Instant) {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use redis::Value;
 
 use crate::ground::claim::{Claim, Kind, VisitorId};
-use crate::ground::clock::Moment;
+use crate::ground::clock::BootInstant;
 use crate::ground::error::{Error, Result};
 use crate::store::{Aloft, Attempt, Doubt, Flight, Holding, Release, Renewal, SETTLED, Store};
 use crate::stores::quorum::quarantine::{Abstention, Identity, Voter};
@@ -157,7 +157,7 @@ struct Renewing<'a> {
     wire: Option<Wire>,
     claims: &'a [Claim],
     chunks: Vec<Chunk<'a>>,
-    sent: Moment,
+    sent: BootInstant,
 }
 
 impl Aloft<Vec<Renewal>> for Renewing<'_> {
@@ -257,7 +257,7 @@ impl<'a> Alone<'a> {
         let sent = (|| {
             let mut is_second = false;
             loop {
-                let sent = Moment::now();
+                let sent = BootInstant::now();
                 let expiry = boarded.wire.expiry(until, sent);
                 let text = expiry.to_string();
                 let args = match history_of(&request.voting) {
@@ -588,7 +588,7 @@ impl<'a> Alone<'a> {
             }
             Err(fault) => return unknown(reason_of(fault).into_words()),
         }
-        let sent = Moment::now();
+        let sent = BootInstant::now();
         let chunks = chunks_of(claims, &mut wire, until, sent);
         let script = &self.scripts.renew;
         // What is asked behind the renewals has its answer behind theirs, so none of them may be asked again.

@@ -12,7 +12,7 @@ use redis::Value;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::ground::claim::Claim;
-use crate::ground::clock::Moment;
+use crate::ground::clock::BootInstant;
 use crate::store::Renewal;
 use crate::stores::redis::scripts::Script;
 use crate::stores::redis::topology::cluster::{Cluster, Member, Redirection};
@@ -72,7 +72,7 @@ struct Part {
 struct Aloft {
     batch: Batch,
     wire: Wire,
-    sent: Moment,
+    sent: BootInstant,
     not_after: i64,
     expected: VecDeque<Expected>,
     /// What the replies said, to be believed when the replicas have it, too.
@@ -228,7 +228,7 @@ impl Call<'_> {
             Ok(wire) => wire,
             Err(fault) => return Err((batch, fault)),
         };
-        let sent = Moment::now();
+        let sent = BootInstant::now();
         let not_after = wire.expiry(self.until, sent);
         let mut packed = Vec::new();
         let mut expected = VecDeque::with_capacity(batch.parts.len() + 1);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::ground::backoff::Backoff;
-use crate::ground::notify::Signals;
+use crate::ground::notify::Notifier;
 use crate::ground::sync::Mutex;
 use crate::stores::permits::Slots;
 use crate::stores::redis::Chunk;
@@ -24,7 +24,7 @@ pub(super) struct Node {
     /// Whether it is being made just now.
     is_getting_ready: AtomicBool,
     pub(super) subscriber: Subscriber,
-    signals: Arc<Signals>,
+    notifier: Arc<Notifier>,
 }
 
 impl Node {
@@ -32,9 +32,9 @@ impl Node {
         route: &Arc<dyn Route>,
         slots: Slots,
         command_timeout: Duration,
-        signals: &Arc<Signals>,
+        notifier: &Arc<Notifier>,
     ) -> Node {
-        Node::with_shards(route, slots, command_timeout, signals, None)
+        Node::with_shards(route, slots, command_timeout, notifier, None)
     }
 
     /// A node whose unlock messages may be sharded.
@@ -42,17 +42,17 @@ impl Node {
         route: &Arc<dyn Route>,
         slots: Slots,
         command_timeout: Duration,
-        signals: &Arc<Signals>,
+        notifier: &Arc<Notifier>,
         shards: Option<Shards>,
     ) -> Node {
-        let (route, signals) = (Arc::clone(route), Arc::clone(signals));
+        let (route, notifier) = (Arc::clone(route), Arc::clone(notifier));
         Node {
             pool: Pool::new(Arc::clone(&route), slots, shards.is_some()),
             renewals: Mutex::default(),
             got_ready: AtomicU64::new(0),
             is_getting_ready: AtomicBool::new(false),
-            subscriber: Subscriber::new(route, command_timeout, Arc::clone(&signals), shards),
-            signals,
+            subscriber: Subscriber::new(route, command_timeout, Arc::clone(&notifier), shards),
+            notifier,
         }
     }
 
@@ -153,7 +153,7 @@ impl Node {
                 Err(fault)
                     if self.pool.route().may_move()
                         && fault.is_passing()
-                        && backoff.get_or_insert_default().pause(until, &self.signals) => {}
+                        && backoff.get_or_insert_default().pause(until, &self.notifier) => {}
                 outcome => return outcome,
             }
         }

@@ -17,7 +17,7 @@ use redis::Value;
 
 use crate::ground::backoff::Backoff;
 use crate::ground::events;
-use crate::ground::notify::Signals;
+use crate::ground::notify::Notifier;
 use crate::ground::sync::{Condvar, Mutex};
 use crate::stores::redis::keys;
 use crate::stores::redis::topology::connector::{Hook, Route};
@@ -78,7 +78,7 @@ pub(super) struct Subscriber {
 struct Shared {
     route: Arc<dyn Route>,
     command_timeout: Duration,
-    signals: Arc<Signals>,
+    notifier: Arc<Notifier>,
     /// `None` if messages are not sharded.
     shards: Option<Shards>,
     state: Mutex<State>,
@@ -125,13 +125,13 @@ impl Subscriber {
     pub(super) fn new(
         route: Arc<dyn Route>,
         command_timeout: Duration,
-        signals: Arc<Signals>,
+        notifier: Arc<Notifier>,
         shards: Option<Shards>,
     ) -> Subscriber {
         let shared = Arc::new(Shared {
             route,
             command_timeout,
-            signals,
+            notifier,
             shards,
             state: Mutex::default(),
             wanted: Condvar::default(),
@@ -421,8 +421,8 @@ impl Shared {
         match kind.as_str() {
             "message" | "smessage" => match parts.next().as_deref() {
                 // Redisson's "read unlock", which is for everybody.
-                Some("1") => self.signals.release_all(&channel),
-                _ => self.signals.release(&channel),
+                Some("1") => self.notifier.release_all(&channel),
+                _ => self.notifier.release(&channel),
             },
             "sunsubscribe" => self.unsubscribed(&channel),
             "subscribe" | "ssubscribe" => {
@@ -437,7 +437,7 @@ impl Shared {
                     }
                 };
                 if is_live {
-                    self.signals.release_all(&channel);
+                    self.notifier.release_all(&channel);
                 }
             }
             _ => {}
@@ -497,7 +497,7 @@ impl Shared {
             (shards.on_move)();
         }
         for channel in channels {
-            self.signals.release_all(channel);
+            self.notifier.release_all(channel);
         }
     }
 

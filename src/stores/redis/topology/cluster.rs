@@ -13,7 +13,7 @@ use redis::Value;
 
 use crate::ground::backoff::Backoff;
 use crate::ground::events;
-use crate::ground::notify::Signals;
+use crate::ground::notify::Notifier;
 use crate::ground::sync::{Condvar, Mutex};
 use crate::stores::permits::SlotMaker;
 use crate::stores::redis::keys;
@@ -45,7 +45,7 @@ struct Shared {
     pattern: Address,
     whole_name: Arc<str>,
     settings: Settings,
-    signals: Arc<Signals>,
+    notifier: Arc<Notifier>,
     maker: SlotMaker,
     map: Mutex<Map>,
     refreshed: Condvar,
@@ -174,7 +174,7 @@ impl Cluster {
         pattern: Address,
         seeds: Vec<Address>,
         settings: &Settings,
-        signals: &Arc<Signals>,
+        notifier: &Arc<Notifier>,
         maker: SlotMaker,
     ) -> Cluster {
         let names: Vec<&str> = seeds.iter().map(|seed| &*seed.node).collect();
@@ -191,7 +191,7 @@ impl Cluster {
                 seeds,
                 pattern,
                 settings: settings.clone(),
-                signals: Arc::clone(signals),
+                notifier: Arc::clone(notifier),
                 maker,
                 map: Mutex::new(map),
                 refreshed: Condvar::default(),
@@ -249,7 +249,7 @@ impl Cluster {
                 }
                 Err(fault) => fault,
             };
-            if !fault.is_passing() || !backoff.pause(until, &self.shared.signals) {
+            if !fault.is_passing() || !backoff.pause(until, &self.shared.notifier) {
                 return Err(fault);
             }
         }
@@ -438,7 +438,7 @@ impl Shared {
         let slots = self.maker.slots(self.settings.pool_size);
         let timeout = self.settings.command_timeout;
         let member = Arc::new(Member {
-            node: Node::with_shards(&route, slots, timeout, &self.signals, shards),
+            node: Node::with_shards(&route, slots, timeout, &self.notifier, shards),
             address,
             is_doubtful: AtomicBool::new(false),
         });

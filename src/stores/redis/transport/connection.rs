@@ -20,7 +20,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use smallvec::SmallVec;
 use socket2::{Domain, Protocol, SockAddr, SockRef, TcpKeepalive, Type};
 
-use crate::ground::clock::{Moment, Offset};
+use crate::ground::clock::{BootInstant, Offset};
 use crate::ground::error::{Error, Reason, Result};
 use crate::ground::events;
 use crate::store::{EXPIRY_DRIFT, EXPIRY_SLACK};
@@ -416,7 +416,7 @@ impl Wire {
             read_timeout: None,
             write_timeout: None,
             last_used: Instant::now(),
-            ahead: Offset::told(0, Moment::now(), Moment::now()),
+            ahead: Offset::told(0, BootInstant::now(), BootInstant::now()),
             is_asking: false,
             is_spent: false,
             owes: None,
@@ -476,7 +476,7 @@ impl Wire {
         for (command, _) in &commands {
             command.write_packed_command(&mut packed);
         }
-        let sent = Moment::now();
+        let sent = BootInstant::now();
         self.send(&packed, until)?;
         let mut last = Value::Nil;
         for (_, is_needed) in &commands {
@@ -726,7 +726,7 @@ impl Wire {
         let mut config = redis::cmd("CONFIG");
         config.arg("GET").arg("*appendfsync*");
         config.write_packed_command(&mut packed);
-        let asked = Moment::now();
+        let asked = BootInstant::now();
         self.ask(&packed, until)?;
         let mut next = || match self.receive(until) {
             Err(Fault::NoReply { reason, .. }) => {
@@ -742,7 +742,7 @@ impl Wire {
             persistence.ok(),
             &replication?,
             fsync.ok(),
-            [asked, Moment::now()],
+            [asked, BootInstant::now()],
         )?;
         let identity = Arc::new(identity);
         if !identity.follows {
@@ -759,7 +759,7 @@ impl Wire {
 
     /// Notes the time that the answer to a request tells, if it does. The request was sent at `sent` and was to be
     /// refused after `not_after`.
-    pub(crate) fn note_time_in(&mut self, answer: &Value, not_after: i64, sent: Moment) {
+    pub(crate) fn note_time_in(&mut self, answer: &Value, not_after: i64, sent: BootInstant) {
         let now = match answer {
             // The rest of its time, or more than can be said.
             Value::Int(left) => (*left < LARGEST_SMALL).then(|| not_after - left),
@@ -775,12 +775,12 @@ impl Wire {
     }
 
     /// Notes the server's time `now` in ms, told in the reply to a request sent at `sent`.
-    pub(crate) fn note_time(&mut self, now: i64, sent: Moment) {
-        self.ahead = Offset::told(now.saturating_mul(1000), sent, Moment::now());
+    pub(crate) fn note_time(&mut self, now: i64, sent: BootInstant) {
+        self.ahead = Offset::told(now.saturating_mul(1000), sent, BootInstant::now());
     }
 
     /// When the server is to refuse a request that has to arrive by `at`, by its clock in ms. `now` is just past.
-    pub(crate) fn expiry(&self, at: Instant, now: Moment) -> i64 {
+    pub(crate) fn expiry(&self, at: Instant, now: BootInstant) -> i64 {
         let at = now + at.saturating_duration_since(Instant::now());
         self.ahead.expiry(at, LATEST) / 1000
     }
@@ -957,7 +957,7 @@ fn identity_in(
     persistence: Option<Value>,
     replication: &Value,
     fsync: Option<Value>,
-    [asked, told]: [Moment; 2],
+    [asked, told]: [BootInstant; 2],
 ) -> Result<Identity, Fault> {
     let (server, replication) = (text_in(server), text_in(replication));
     let run = info_field(&server, "run_id");
