@@ -34,7 +34,7 @@ impl Lease {
     }
 }
 
-/// The watchdog looks this often whether a transaction has let go of a hold; whoever ends one tells it, too.
+/// The watchdog looks this often whether a transaction has let go of a hold; the end of a transaction is told to it, too.
 const PINNED_LOOK: Duration = Duration::from_secs(1);
 
 /// Identifies one acquisition within a hold.
@@ -99,7 +99,7 @@ enum Flying {
     Answered,
 }
 
-/// Who sends a request.
+/// The sender of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum By {
     Holder,

@@ -49,7 +49,7 @@ impl RawLock {
         Ok(())
     }
 
-    /// Takes the lock or enters it once more; `None` if it was refused until the patience was over.
+    /// Takes the lock or enters it once more; `None` if it was refused until the limit.
     pub(crate) fn acquire(&self, limit: WaitLimit<'_>) -> Result<Option<Entry>> {
         self.ready()?;
         if let Lease::Fixed(lease) = self.lease
@@ -68,7 +68,7 @@ impl RawLock {
                 held,
             });
         }
-        // A re-entry passes the line by.
+        // A re-entry barges past the queue.
         let is_inside = || {
             let current = me.held.current(&self.key);
             current.is_some_and(|hold| hold.is_held())
@@ -359,7 +359,7 @@ impl RawLock {
         outcome
     }
 
-    /// Hands the hold to the first in line; `None` if nobody is there to take it, or it did not come to that.
+    /// Hands the hold off to the head of the queue; `None` if nobody takes it, or nothing was changed.
     fn hand_off(&self, hold: &Hold, claim: &Claim, until: Instant) -> Option<Result<()>> {
         if !self.inner.store.hands_off() {
             return None;
@@ -429,7 +429,7 @@ impl RawLock {
         self.inner.wait_queues.join(&self.key.name, parker, offer)
     }
 
-    /// Makes the hold that was handed over the current one of the thread, if it is still worth it.
+    /// Makes the hold that was handed off the current one of the thread, if it is still valid.
     fn accept(&self, me: &Owner, hold: Arc<Hold>) -> Option<Entry> {
         if !hold.is_valid() {
             self.discard(&hold);
@@ -448,7 +448,7 @@ impl RawLock {
         self.inner.watchdog.settle(doubt);
     }
 
-    /// Frees a hold whose heir had left the line before it was granted.
+    /// Frees a hold whose successor left the queue before it was granted.
     fn take_back(&self, successor_hold: &Hold, granted: Claim, until: Instant) {
         successor_hold.leave(0, until);
         self.inner.watchdog.unwatch(successor_hold);
@@ -465,7 +465,7 @@ impl RawLock {
 
 const LONGEST_YIELD: Duration = Duration::from_millis(10);
 
-/// The place of a thread in the line for one lock.
+/// A thread in the wait queue of one lock.
 struct QueuedThread<'a> {
     raw_lock: &'a RawLock,
     me: &'a Arc<Owner>,

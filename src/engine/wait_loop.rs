@@ -20,7 +20,7 @@ const MARGIN: Duration = Duration::from_millis(70);
 /// A waiter looks again after this time at the latest, so a lost unlock message costs no more.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// So old may the news be by which those behind in a line are refused: the first of them asks about as often.
+/// The age up to which a refusal of the head counts for the waiters behind it: the head asks about as often.
 const FRESH: Duration = LONGEST_SLEEP.saturating_add(GRACE);
 
 /// Forged or useless messages wake a waiter at most this often in [`BURST_SPAN`].
@@ -122,11 +122,11 @@ pub(crate) struct WaitContext<'a> {
     pub(crate) request: Duration,
     /// How long a wait without a deadline goes on without a usable answer.
     pub(crate) outage_timeout: Duration,
-    /// Whether others of this client stand in line for the lock.
+    /// Whether other threads of this client are queued for the lock.
     pub(crate) is_busy: bool,
 }
 
-/// A place in a line of waiters, of which only the first asks.
+/// A node in a queue of waiters, of which only the head asks.
 pub(crate) trait Queue<T> {
     fn turn(&self) -> Turn;
 
@@ -145,22 +145,22 @@ pub(crate) trait Queue<T> {
     /// When the lock was last known to be somebody else's, unless that is in doubt.
     fn last_news(&self) -> Option<Instant>;
 
-    /// When the store gave a usable answer to anybody in the line last.
+    /// When the store last gave a usable answer to any waiter of the queue.
     fn last_usable(&self) -> Option<Instant>;
 
-    /// Leaves the line; what this waiter was handed at the last moment comes with it.
+    /// Leaves the queue, with what this waiter was handed at the last moment.
     fn leave(self, has_the_lock: bool) -> Option<T>;
 }
 
-/// Tries until it is done, the patience is over, or an error says that trying is of no use.
+/// Tries until it is done, the limit is reached, or an error says that trying is of no use.
 ///
-/// `Ok(None)` means that it was refused until the patience was over. Attempt, subscribe, attempt again, sleep: so no
+/// `Ok(None)` means that it was refused until the limit. Attempt, subscribe, attempt again, sleep: so no
 /// release can slip through between a refusal and the sleep. After waking it tries first and looks at the clock
 /// second. An error that may pass is ridden out; without a deadline for `outage_timeout`.
 ///
-/// Who is refused, or finds others in line (`context.is_busy`), joins them, if `join` lets it, and sleeps until it is first
-/// or is handed the lock. Whoever leaves the line without it has asked the store once more, or
-/// has others before it who were refused just now.
+/// A visitor that is refused, or finds others queued (`context.is_busy`), joins them, if `join` lets it, and sleeps until
+/// it is the head or is handed the lock. A waiter that leaves the queue without the lock has asked the store once more,
+/// or stands behind others that were refused just now.
 pub(crate) fn wait<T, Q: Queue<T>>(
     context: &WaitContext<'_>,
     limit: WaitLimit<'_>,
@@ -237,7 +237,7 @@ fn wait_in_line<T, Q: Queue<T>>(
                 wake_at = ends.map_or(wake_at, |ends| ends.min(wake_at));
                 let woken = sleeper.sleep(context, wake_at)?;
                 now = Instant::now();
-                // Nobody is told of an outage that it has not seen, nor refused unasked without fresh news.
+                // A waiter that has not asked itself neither reports an outage nor, without a fresh refusal, gives up.
                 asks_anyway = !woken && ends.is_some_and(|ends| now >= ends);
                 let has_waited = limit
                     .deadline()
@@ -318,7 +318,7 @@ fn wait_in_line<T, Q: Queue<T>>(
         {
             let has_waited = limit.deadline().is_some_and(|end| began < end);
             if has_waited && matches!(trouble, Some(Error::Exhausted { .. })) {
-                // It could not ask; the others in line may know.
+                // It could not ask; the others in the queue may know.
                 let sleeper = sleeper.get_or_insert_with(|| Sleeper::new(context, limit));
                 if node.is_none() {
                     *node = join(&sleeper.parker);
@@ -453,7 +453,7 @@ impl Sleeper {
             None => self.parker.park(Some(until)),
         };
         if wake == Wake::Permit && self.is_in_a_burst() {
-            // A message is only a hint. Whoever sends them by the thousand gets no more attempts out of us than this.
+            // A message is only a hint. A sender of thousands causes no more attempts than this.
             self.rest(context, until.min(self.burst_began + BURST_SPAN))?;
         } else if wake == Wake::Permit && !self.jitter.is_zero() {
             self.rest(context, until.min(Instant::now() + jitter(self.jitter)))?;

@@ -1,7 +1,7 @@
-//! The waiters of one client on one name stand in line; only the first of them asks the store.
+//! The threads of one client that wait for one lock, in a queue of which only the head asks the store.
 //!
-//! A thread that unlocks hands its hold to the first in line, in one request (see `raw_lock.rs`). Who comes to a line
-//! goes to its end; a re-entry and a try without a wait pass it by.
+//! A thread that unlocks hands its hold off to the head of the queue, in one request (see `raw_lock.rs`). A new waiter
+//! goes to the end; a re-entry and a try without a wait barge.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -17,13 +17,14 @@ const HAND_OFFS_IN_A_ROW: u32 = 4;
 /// Without anybody known to wait elsewhere the lock is still set free after this time: who polls is known to nobody.
 const HAND_OFFS_FOR: Duration = Duration::from_millis(100);
 
-/// All lines of a client. `O` is what a waiter offers to be handed a hold by, `G` what it is handed.
+/// The wait queues of a client. `O` is the data a releaser needs to create a hold for a waiter, `G` that hold.
 #[derive(Debug)]
 pub(crate) struct WaitQueues<O, G> {
     wait_queues: Mutex<HashMap<Arc<str>, WaitQueue<O, G>>>,
-    /// Names without a line that were just set free for others, and until when these are left the way.
+    /// Names without a queue that this client yields to other processes, and until when.
     resting: Mutex<HashMap<Arc<str>, Instant>>,
-    /// How many wait in all lines, and how many names rest: to see without a mutex that there is nothing to do.
+    /// The number of waiters in all queues, and of names that are yielded: read without a mutex to see that there is
+    /// nothing to do.
     waiting: AtomicUsize,
     rests: AtomicUsize,
 }
@@ -38,7 +39,7 @@ struct WaitQueue<O, G> {
     hand_offs_since: Option<Instant>,
     /// Whether somebody is known to wait in another process.
     others_wait: bool,
-    /// The lock was just set free for the others; the first in line leaves them the way until then.
+    /// The lock was just freed for other processes; the head yields to them until then.
     yield_until: Option<Instant>,
     /// When the store gave a usable answer last, if it did.
     last_usable: Option<Instant>,
@@ -55,7 +56,7 @@ struct Waiter<O, G> {
 
 /// | state | entered by | leads to |
 /// |---|---|---|
-/// | Waiting | the waiter joins; the hand-over came to nothing | Chosen, Left |
+/// | Waiting | the waiter joins; the hand-off failed | Chosen, Left |
 /// | Chosen | the releaser | Granted, Waiting, Left |
 /// | Granted | the releaser | Left, with the hold |
 /// | Left | the waiter, at any time | –: what the releaser has for it stays the releaser's |
@@ -67,7 +68,7 @@ enum State<G> {
     Left,
 }
 
-/// What one in line may do.
+/// What a queued waiter may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Ask the store.
@@ -92,13 +93,13 @@ impl<O, G> Default for WaitQueues<O, G> {
 }
 
 impl<O, G> WaitQueues<O, G> {
-    /// Whether anybody stands in line for `name`, or the lock was just set free for others.
+    /// Whether a thread is queued for `name`, or this client yields the lock to other processes.
     pub(crate) fn is_busy(&self, name: &str) -> bool {
         self.waiting.load(Ordering::SeqCst) > 0 && self.wait_queues.lock().contains_key(name)
             || self.rests.load(Ordering::SeqCst) > 0 && self.rest_of(name).is_some()
     }
 
-    /// Until when others are left the way; forgets what is over.
+    /// Until when this client yields `name` to other processes; forgets what is over.
     fn rest_of(&self, name: &str) -> Option<Instant> {
         let mut resting = self.resting.lock();
         let now = Instant::now();
@@ -107,7 +108,7 @@ impl<O, G> WaitQueues<O, G> {
         resting.get(name).copied()
     }
 
-    /// Puts a waiter at the end of the line.
+    /// Puts a waiter at the end of the queue.
     pub(crate) fn join(
         self: &Arc<Self>,
         name: &Arc<str>,
@@ -142,7 +143,7 @@ impl<O, G> WaitQueues<O, G> {
         }
     }
 
-    /// Chooses the first in line to be handed the hold that the calling thread is about to give back.
+    /// Chooses the head of the queue as the successor of the calling thread, which is about to release its hold.
     ///
     /// `None` if nobody waits, or if it is time to set the lock free for others.
     pub(crate) fn choose(self: &Arc<Self>, name: &Arc<str>) -> Option<Successor<O, G>> {
@@ -174,7 +175,7 @@ impl<O, G> WaitQueues<O, G> {
         })
     }
 
-    /// Notes that the lock is free, or at least no longer held by a thread of this client. The first in line goes to
+    /// Notes that the lock is free, or at least no longer held by a thread of this client. The head of the queue goes to
     /// ask for it, after `yield_for` if others have heard that it is free: they get their turn.
     pub(crate) fn freed(&self, name: &Arc<str>, yield_for: Option<Duration>) {
         let until = yield_for.map(|rest| Instant::now() + rest);
@@ -203,7 +204,7 @@ impl<O, G> WaitQueue<O, G> {
     }
 }
 
-/// A place in a line.
+/// The node of one waiter in a queue.
 #[derive(Debug)]
 pub(crate) struct QueueNode<O, G> {
     wait_queues: Arc<WaitQueues<O, G>>,
@@ -248,7 +249,7 @@ impl<O, G> QueueNode<O, G> {
         if let Some(queue) = self.wait_queues.wait_queues.lock().get_mut(&self.name) {
             queue.heard();
             queue.yield_until = None;
-            // Who asks and is refused no longer relies on a holder of this client.
+            // A refused waiter no longer relies on a holder of this client.
             queue.is_held_locally = false;
         }
     }
@@ -280,7 +281,7 @@ impl<O, G> QueueNode<O, G> {
         wait_queues.get(&self.name)?.last_usable
     }
 
-    /// Leaves the line at once. Returns what this waiter was handed before; one that was chosen does not wait for what
+    /// Leaves the queue at once. Returns what this waiter was handed before; a chosen waiter does not wait for what
     /// comes of it.
     pub(crate) fn leave(self, has_the_lock: bool) -> Option<G> {
         let mut state = self.waiter.state.lock();
@@ -326,7 +327,7 @@ impl<O, G> Drop for QueueNode<O, G> {
     }
 }
 
-/// A waiter that is about to be handed a hold, unless it leaves before that. Its releaser tells the line in the end:
+/// A waiter that is about to be handed a hold, unless it leaves before that. Its releaser tells the queue in the end:
 /// with [`Successor::grant`], or with [`WaitQueues::freed`].
 #[derive(Debug)]
 pub(crate) struct Successor<O, G> {

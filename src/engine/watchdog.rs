@@ -41,7 +41,7 @@ pub(crate) type OnLost = Arc<dyn Fn(&Loss) + Send + Sync>;
 /// After this time it is tried again to start a thread for which there was no room.
 const ROOM_AGAIN: Duration = Duration::from_millis(200);
 
-/// Whoever waits for renewals looks so often whether there is still somebody who makes them.
+/// The watchdog checks this often whether the renewal thread it waits for is still alive.
 #[cfg(feature = "test-util")]
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
