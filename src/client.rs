@@ -16,7 +16,7 @@ use crate::store::{HealthWarning, LONGEST_LEASE, Store};
 use crate::stores::memory::{Memory, World};
 #[cfg(feature = "mysql")]
 use crate::stores::mysql::MySql;
-use crate::stores::redis::{Access, Redis, Replication, Settings, Trust};
+use crate::stores::redis::{Credentials, Redis, Replication, Settings, TlsConfig};
 
 /// A connection to the place of the locks, shared by all its clones, locks and guards.
 ///
@@ -37,12 +37,12 @@ use crate::stores::redis::{Access, Redis, Replication, Settings, Trust};
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<ClientInner>,
-    home: Home,
+    home: Backend,
 }
 
 /// Where a client keeps its locks, to make another one of the same place.
 #[derive(Clone)]
-enum Home {
+enum Backend {
     Memory(Arc<World>),
     Redis,
     #[cfg(feature = "mysql")]
@@ -81,7 +81,7 @@ impl Client {
     ///
     /// `None` for a client of a server, where [`Client::open`] makes a second one.
     pub fn another(&self) -> Option<Client> {
-        let Home::Memory(world) = &self.home else {
+        let Backend::Memory(world) = &self.home else {
             return None;
         };
         let settings = Builder {
@@ -147,7 +147,7 @@ impl Client {
         let flaw = crate::stores::redis::flaw(name, &full);
         #[cfg(feature = "mysql")]
         let flaw = flaw.or_else(|| match self.home {
-            Home::Mysql => crate::stores::mysql::flaw(kind, &full),
+            Backend::Mysql => crate::stores::mysql::flaw(kind, &full),
             _ => None,
         });
         let flaw = flaw.map(Box::new);
@@ -194,7 +194,7 @@ impl Client {
     #[cfg(feature = "test-util")]
     pub(crate) fn world(&self) -> Option<&World> {
         match &self.home {
-            Home::Memory(world) => Some(world),
+            Backend::Memory(world) => Some(world),
             _ => None,
         }
     }
@@ -238,8 +238,8 @@ pub struct Builder {
     outage_timeout: Duration,
     pool_size: u32,
     key_prefix: String,
-    trust: Trust,
-    credentials: Option<Access>,
+    tls_config: TlsConfig,
+    credentials: Option<Credentials>,
     database: Option<i64>,
     sharded_pubsub: Option<bool>,
     wait_replicas: Option<Replication>,
@@ -257,7 +257,7 @@ impl Default for Builder {
             outage_timeout: Duration::from_secs(30),
             pool_size: 32,
             key_prefix: String::new(),
-            trust: Trust::default(),
+            tls_config: TlsConfig::default(),
             credentials: None,
             database: None,
             sharded_pubsub: None,
@@ -326,7 +326,7 @@ impl Builder {
     /// Only for `rediss://`; other URLs are refused with this setting. Defaults to the authorities that the system trusts.
     #[cfg(feature = "tls")]
     pub fn ca_certificate(mut self, pem: impl AsRef<[u8]>) -> Builder {
-        self.trust.set_authorities(pem.as_ref());
+        self.tls_config.set_authorities(pem.as_ref());
         self
     }
 
@@ -341,7 +341,7 @@ impl Builder {
         certificate_pem: impl AsRef<[u8]>,
         key_pem: impl AsRef<[u8]>,
     ) -> Builder {
-        self.trust
+        self.tls_config
             .set_identity(certificate_pem.as_ref(), key_pem.as_ref());
         self
     }
@@ -351,7 +351,7 @@ impl Builder {
     /// The user and the password in the URLs of sentinels are for the sentinels alone. Without sentinels the URLs have both,
     /// and this setting is refused. Defaults to none.
     pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Builder {
-        self.credentials = Some(Access {
+        self.credentials = Some(Credentials {
             user: user.into(),
             password: password.into(),
         });
@@ -434,7 +434,7 @@ impl Builder {
         }
         self.refuse_settings_of(None)?;
         let store = Redis::open(url, &self.settings())?;
-        Ok(self.of_store(id, Arc::new(store), Home::Redis))
+        Ok(self.of_store(id, Arc::new(store), Backend::Redis))
     }
 
     /// Makes a client of a Redis master with replicas, at fixed addresses in any order.
@@ -458,7 +458,7 @@ impl Builder {
         self.validate()?;
         self.refuse_settings_of(None)?;
         let store = Redis::replicas(&owned(urls), &self.settings())?;
-        Ok(self.of_store(new_id(), Arc::new(store), Home::Redis))
+        Ok(self.of_store(new_id(), Arc::new(store), Backend::Redis))
     }
 
     /// Makes a client of the Redis master that the sentinels at `urls` call `master_name`.
@@ -499,7 +499,7 @@ impl Builder {
         self.validate()?;
         self.refuse_settings_of(Some("sentinel"))?;
         let store = Redis::sentinel(master_name, &owned(urls), &self.settings())?;
-        Ok(self.of_store(new_id(), Arc::new(store), Home::Redis))
+        Ok(self.of_store(new_id(), Arc::new(store), Backend::Redis))
     }
 
     /// Makes a client of the Redis Cluster that the servers at `urls` belong to; one that answers is enough.
@@ -532,7 +532,7 @@ impl Builder {
         self.validate()?;
         self.refuse_settings_of(Some("cluster"))?;
         let store = Redis::cluster(&owned(urls), &self.settings())?;
-        Ok(self.of_store(new_id(), Arc::new(store), Home::Redis))
+        Ok(self.of_store(new_id(), Arc::new(store), Backend::Redis))
     }
 
     fn settings(&self) -> Settings {
@@ -540,9 +540,9 @@ impl Builder {
             command_timeout: self.command_timeout,
             connect_timeout: self.connect_timeout,
             pool_size: self.pool_size,
-            trust: self.trust.clone(),
+            tls_config: self.tls_config.clone(),
             lease: self.watchdog_timeout,
-            access: self.credentials.clone(),
+            credentials: self.credentials.clone(),
             database: self.database.unwrap_or_default(),
             sharded: self.sharded_pubsub,
             replication: self.wait_replicas,
@@ -584,7 +584,7 @@ impl Builder {
 
     #[cfg(feature = "mysql")]
     fn open_database(self, id: Arc<str>, url: &str) -> Result<Client> {
-        self.trust.check_is_unused()?;
+        self.tls_config.check_is_unused()?;
         let settings = crate::stores::mysql::Settings {
             command_timeout: self.command_timeout,
             connect_timeout: self.connect_timeout,
@@ -596,7 +596,7 @@ impl Builder {
         inner.database = Some(store);
         Ok(Client {
             inner: Arc::new(inner),
-            home: Home::Mysql,
+            home: Backend::Mysql,
         })
     }
 
@@ -626,10 +626,10 @@ impl Builder {
 
     fn of_world(self, world: Arc<World>) -> Client {
         let store = Arc::new(Memory::new(Arc::clone(&world)));
-        self.of_store(new_id(), store, Home::Memory(world))
+        self.of_store(new_id(), store, Backend::Memory(world))
     }
 
-    fn of_store(self, id: Arc<str>, store: Arc<dyn Store>, home: Home) -> Client {
+    fn of_store(self, id: Arc<str>, store: Arc<dyn Store>, home: Backend) -> Client {
         Client {
             inner: Arc::new(self.inner(id, store)),
             home,

@@ -8,7 +8,7 @@ use crate::ground::claim::Kind;
 use crate::ground::error::{Error, Result};
 use crate::lock::Lock;
 use crate::store::Store;
-use crate::stores::multi::{All, Member};
+use crate::stores::multi::{Member, MultiStore};
 
 /// Several locks that are taken all together or not at all.
 ///
@@ -95,7 +95,7 @@ impl MultiLock {
         let flaw = entrances.iter().find_map(|raw_lock| raw_lock.flaw.clone());
         let parts = entrances.iter().map(|raw_lock| raw_lock.key.clone());
         let parts = parts.collect();
-        let store: Arc<dyn Store> = Arc::new(All::new(members));
+        let store: Arc<dyn Store> = Arc::new(MultiStore::new(members));
         let inner = ClientInner::new(
             crate::client::new_id(),
             store,

@@ -12,7 +12,7 @@ use crate::ground::clock::{BootInstant, PROCESS, Timeline};
 use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
 use crate::ground::notify::{Notifier, Parker, Registration};
-use crate::stores::quorum::quarantine::{Abstention, Identity, Voter};
+use crate::stores::quorum::quarantine::{Identity, NodeHandle, Quarantined};
 
 /// Longer leases are refused, so that sums of times cannot overflow.
 pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -44,14 +44,14 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     fn transfer(&self, from: &Claim, to: &Claim, until: Instant) -> Result<Transfer>;
 
     /// Frees what a request without an answer may have left. Returns whether it is settled for good.
-    fn withdraw(&self, doubt: &mut Doubt, until: Instant) -> Result<bool>;
+    fn resolve(&self, in_doubt: &mut InDoubt, until: Instant) -> Result<bool>;
 
-    /// [`Store::withdraw`] for many that one [`Store::keeper`] has. Returns what came of each in order; of the last ones
+    /// [`Store::resolve`] for many that one [`Store::keeper`] has. Returns what came of each in order; of the last ones
     /// nothing, if one before them had no answer or there was no time left for them.
-    fn withdraw_all(&self, doubts: &mut [&mut Doubt], until: Instant) -> Vec<Result<bool>> {
-        let mut outcomes = Vec::with_capacity(doubts.len());
-        for doubt in doubts {
-            let outcome = self.withdraw(doubt, until);
+    fn resolve_all(&self, in_doubts: &mut [&mut InDoubt], until: Instant) -> Vec<Result<bool>> {
+        let mut outcomes = Vec::with_capacity(in_doubts.len());
+        for in_doubt in in_doubts {
+            let outcome = self.resolve(in_doubt, until);
             let is_silent = matches!(&outcome, Err(error) if error.may_pass());
             outcomes.push(outcome);
             if is_silent || Instant::now() >= until {
@@ -97,7 +97,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     }
 
     /// Whether another server may take over, with other keys.
-    fn may_move(&self) -> bool {
+    fn can_fail_over(&self) -> bool {
         false
     }
 
@@ -120,15 +120,15 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     fn check(&self, until: Instant) -> Result<Vec<HealthWarning>>;
 
     /// The same, and for what endangers a vote in a quorum.
-    fn check_as_node(&self, voter: &Voter, until: Instant) -> Result<Vec<HealthWarning>> {
+    fn check_as_node(&self, handle: &NodeHandle, until: Instant) -> Result<Vec<HealthWarning>> {
         let mut warnings = self.check(until)?;
-        if let Err(abstention) = self.enlist(voter, Purpose::Request(None), until)? {
+        if let Err(abstention) = self.enlist(handle, Purpose::Request(None), until)? {
             warnings.push(HealthWarning {
                 node: self.node(),
                 message: abstention.to_string(),
             });
         }
-        if self.may_move() {
+        if self.can_fail_over() {
             warnings.push(HealthWarning {
                 node: self.node(),
                 message: "another server may take over here, without what was not replicated: it has no vote for one \
@@ -141,7 +141,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     }
 
     /// What renewals have left in some part of the store, to be cleared up after.
-    fn leftovers(&self) -> Vec<Doubt> {
+    fn leftovers(&self) -> Vec<InDoubt> {
         Vec::new()
     }
 
@@ -172,9 +172,9 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether `voter` has a vote, as far as that can be said without asking.
-    fn admitted(&self, lock: &Arc<str>, voter: &Voter) -> Result<()> {
-        let admitted = self.identity().map(|identity| voter.admit(&identity));
+    /// Whether `handle` has a vote, as far as that can be said without asking.
+    fn admitted(&self, lock: &Arc<str>, handle: &NodeHandle) -> Result<()> {
+        let admitted = self.identity().map(|identity| handle.admit(&identity));
         admitted
             .unwrap_or(Ok(()))
             .map_err(|abstention| Error::Unavailable {
@@ -184,40 +184,40 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
             })
     }
 
-    /// Makes a connection for `purpose` ready, asks the server who it is, and notes it as the one behind `voter`.
+    /// Makes a connection for `purpose` ready, asks the server who it is, and notes it as the one behind `handle`.
     fn enlist(
         &self,
-        voter: &Voter,
+        handle: &NodeHandle,
         _purpose: Purpose<'_>,
         _until: Instant,
-    ) -> Result<Result<(), Abstention>> {
+    ) -> Result<Result<(), Quarantined>> {
         Ok(match self.identity() {
-            Some(identity) => voter.admit(&identity),
+            Some(identity) => handle.admit(&identity),
             None => Ok(()),
         })
     }
 
-    /// Sends [`Store::acquire`], if `voter` has a vote. With `restored` it puts as many levels as `claim` counts where
+    /// Sends [`Store::acquire`], if `handle` has a vote. With `restored` it puts as many levels as `claim` counts where
     /// the lock is free.
     fn launch_acquire<'a>(
         &'a self,
         claim: &'a Claim,
         _restored: bool,
-        voter: &'a Voter,
+        handle: &'a NodeHandle,
         until: Instant,
     ) -> Flight<'a, Result<Attempt>> {
-        let admitted = self.admitted(&claim.name, voter);
+        let admitted = self.admitted(&claim.name, handle);
         Flight::Landed(admitted.and_then(|()| self.acquire(claim, until)))
     }
 
-    /// Sends [`Store::renew`], if `voter` has a vote.
+    /// Sends [`Store::renew`], if `handle` has a vote.
     fn launch_renew<'a>(
         &'a self,
         claims: &'a [Claim],
-        voter: &Voter,
+        handle: &NodeHandle,
         until: Instant,
     ) -> Flight<'a, Vec<Renewal>> {
-        Flight::Landed(match self.admitted(&"".into(), voter) {
+        Flight::Landed(match self.admitted(&"".into(), handle) {
             Ok(()) => self.renew(claims, until),
             Err(error) => vec![Renewal::Unknown(error.to_string()); claims.len()],
         })
@@ -241,9 +241,13 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         Flight::Landed(self.release_level(claim, until))
     }
 
-    /// Sends [`Store::withdraw`]. If it goes behind the request in doubt on the same connection, that settles it.
-    fn launch_withdraw<'a>(&'a self, mut doubt: Doubt, until: Instant) -> Flight<'a, Result<bool>> {
-        Flight::Landed(self.withdraw(&mut doubt, until))
+    /// Sends [`Store::resolve`]. If it goes behind the request in doubt on the same connection, that settles it.
+    fn launch_resolve<'a>(
+        &'a self,
+        mut in_doubt: InDoubt,
+        until: Instant,
+    ) -> Flight<'a, Result<bool>> {
+        Flight::Landed(self.resolve(&mut in_doubt, until))
     }
 
     /// Sends [`Store::force_release`].
@@ -309,14 +313,14 @@ pub(crate) enum Attempt {
         /// The fencing number of the hold, where the store draws one.
         fence: Option<u64>,
         /// What an earlier copy of the request may yet do, which got no answer.
-        leftover: Option<Doubt>,
+        leftover: Option<InDoubt>,
     },
     Refused(Refusal),
     /// A re-entry found its hold gone.
     Lost(LossCause),
     /// The request was sent and not answered.
     Unknown {
-        doubt: Doubt,
+        in_doubt: InDoubt,
         error: Error,
     },
 }
@@ -331,7 +335,7 @@ pub(crate) struct Refusal {
     /// Nobody holds it, but several ask at once and none got enough of the nodes: how long a round trip takes.
     pub(crate) split: Option<Duration>,
     /// What this attempt may have left in some part of the store.
-    pub(crate) leftover: Option<Doubt>,
+    pub(crate) leftover: Option<InDoubt>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -350,11 +354,11 @@ pub(crate) enum Release {
         others_wait: bool,
         /// What may be left in some part of the store. Of a level: what an earlier copy of the request may yet do, which
         /// got no answer.
-        leftover: Option<Doubt>,
+        leftover: Option<InDoubt>,
     },
     NotHeld(LossCause),
     Unknown {
-        doubt: Doubt,
+        in_doubt: InDoubt,
         error: Error,
     },
 }
@@ -382,14 +386,14 @@ pub(crate) enum Transfer {
     NotHeld(LossCause),
     /// Either of the two may stand.
     Unknown {
-        doubts: Box<[Doubt; 2]>,
+        in_doubts: Box<[InDoubt; 2]>,
         error: Error,
     },
 }
 
 /// A field that a request without an answer may have left in the store, or may yet put there.
 #[derive(Debug, Clone)]
-pub(crate) struct Doubt {
+pub(crate) struct InDoubt {
     pub(crate) kind: Kind,
     pub(crate) name: Arc<str>,
     pub(crate) visitor: VisitorId,
@@ -402,18 +406,18 @@ pub(crate) struct Doubt {
 
 impl Claim {
     /// The doubt whether a hold of this claim stands, or comes to stand until the server's time `not_after`.
-    pub(crate) fn doubt(&self, not_after: i64) -> Doubt {
-        Doubt {
+    pub(crate) fn in_doubt(&self, not_after: i64) -> InDoubt {
+        InDoubt {
             not_after: smallvec![not_after],
-            ..Doubt::of(self.kind, &self.name, &self.visitor, self.lease)
+            ..InDoubt::of(self.kind, &self.name, &self.visitor, self.lease)
         }
     }
 }
 
-impl Doubt {
+impl InDoubt {
     /// The doubt whether the visitor still has a hold, with this lease at most.
-    pub(crate) fn of(kind: Kind, name: &Arc<str>, visitor: &VisitorId, lease: Duration) -> Doubt {
-        Doubt {
+    pub(crate) fn of(kind: Kind, name: &Arc<str>, visitor: &VisitorId, lease: Duration) -> InDoubt {
+        InDoubt {
             kind,
             name: Arc::clone(name),
             visitor: visitor.clone(),

@@ -15,7 +15,7 @@ use crate::ground::error::Error;
 use crate::ground::events::HoldSpan;
 use crate::ground::loss::{Loss, LossCause};
 use crate::ground::sync::Mutex;
-use crate::store::{Doubt, EXPIRY_SLACK};
+use crate::store::{EXPIRY_SLACK, InDoubt};
 
 /// How long an acquisition counts on the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -669,9 +669,9 @@ impl Hold {
     }
 
     /// The doubt whether the store still has this hold, which has ended here.
-    pub(crate) fn doubt(&self) -> Doubt {
+    pub(crate) fn in_doubt(&self) -> InDoubt {
         let lease = self.state.lock().may_stand(&self.timeline);
-        Doubt::of(self.kind, &self.name, &self.visitor, lease)
+        InDoubt::of(self.kind, &self.name, &self.visitor, lease)
     }
 
     /// Tells those who listen, and those who will, that nobody looks after it any more.

@@ -12,7 +12,7 @@ use crate::ground::backoff::{Backoff, Waiting};
 use crate::ground::clock::BootInstant;
 use crate::ground::events;
 use crate::ground::sync::{Condvar, Mutex};
-use crate::store::{Doubt, Store};
+use crate::store::{InDoubt, Store};
 
 /// How many are released in one call.
 const RELEASED_AT_ONCE: usize = 500;
@@ -46,7 +46,7 @@ struct Desk {
 
 /// A doubt, and when it is worth asking about.
 struct Open {
-    doubt: Doubt,
+    in_doubt: InDoubt,
     due: Instant,
     backoff: Backoff,
 }
@@ -61,11 +61,11 @@ impl Clearing {
         }
     }
 
-    /// Releases in the background what `doubt` is about, now and as long as it may stand. Returns false if there is no
+    /// Releases in the background what `in_doubt` is about, now and as long as it may stand. Returns false if there is no
     /// thread for it yet, so that [`Clearing::staff`] is to be called again.
-    pub(crate) fn settle(self: &Arc<Self>, doubt: Doubt) -> bool {
+    pub(crate) fn settle(self: &Arc<Self>, in_doubt: InDoubt) -> bool {
         let open = Open {
-            doubt,
+            in_doubt,
             due: Instant::now(),
             backoff: Backoff::default(),
         };
@@ -84,7 +84,7 @@ impl Clearing {
 
     /// Returns whether nothing is asked there at present.
     fn file(&self, state: &mut State, open: Open) -> bool {
-        let keeper = self.store.keeper(&open.doubt.name);
+        let keeper = self.store.keeper(&open.in_doubt.name);
         let desk = state.desks.entry(keeper).or_default();
         desk.open.push(open);
         desk.rests_until.is_some_and(|until| Instant::now() < until)
@@ -134,8 +134,9 @@ impl Clearing {
     fn run(self: Arc<Self>, keeper: &Arc<str>) {
         while let Some(mut batch) = self.next(keeper) {
             let until = Instant::now() + self.command_timeout;
-            let mut doubts: Vec<&mut Doubt> = batch.iter_mut().map(|it| &mut it.doubt).collect();
-            let outcomes = self.store.withdraw_all(&mut doubts, until);
+            let mut in_doubts: Vec<&mut InDoubt> =
+                batch.iter_mut().map(|it| &mut it.in_doubt).collect();
+            let outcomes = self.store.resolve_all(&mut in_doubts, until);
             let mut outcomes = outcomes.into_iter();
             let (mut is_silent, mut has_answered) = (false, false);
             let mut state = self.state.lock();
@@ -153,7 +154,7 @@ impl Clearing {
                         open.due = Instant::now() + open.backoff.next();
                     }
                     Some(Err(error)) => {
-                        events::not_settled(&open.doubt.name, &error);
+                        events::not_settled(&open.in_doubt.name, &error);
                         is_silent |= error.may_pass();
                         open.due = Instant::now() + open.backoff.next();
                     }
@@ -188,7 +189,7 @@ impl Clearing {
         loop {
             let desk = state.desks.get_mut(keeper)?;
             let (moment, now) = (BootInstant::now(), Instant::now());
-            desk.open.retain(|it| moment < it.doubt.ends);
+            desk.open.retain(|it| moment < it.in_doubt.ends);
             let rests_until = desk.rests_until.filter(|until| now < *until);
             let due = |it: &Open| rests_until.unwrap_or(it.due).max(it.due);
             let Some(next) = desk.open.iter().map(due).min() else {

@@ -127,7 +127,7 @@ impl RawLock {
                 let hold = Arc::new(hold.with_fence(fence));
                 if !hold.is_valid() {
                     // The answer came after all that it could have been good for.
-                    self.inner.watchdog.settle(claim.doubt(0));
+                    self.inner.watchdog.settle(claim.in_doubt(0));
                     return Err(self.late(&claim));
                 }
                 events::acquired(&claim.name, &claim.visitor);
@@ -162,8 +162,8 @@ impl RawLock {
                 retry_after: Some(Duration::ZERO),
                 split: None,
             }),
-            Attempt::Unknown { doubt, error } => {
-                self.inner.watchdog.settle(doubt);
+            Attempt::Unknown { in_doubt, error } => {
+                self.inner.watchdog.settle(in_doubt);
                 Err(error)
             }
         }
@@ -198,7 +198,7 @@ impl RawLock {
                 let entered = hold.entered(&claim, in_flight_id, self.lease, sent, may_run_again);
                 let Some(level) = entered else {
                     // It has ended here while the request was under way, and must not last on in the store.
-                    self.inner.watchdog.settle(claim.doubt(0));
+                    self.inner.watchdog.settle(claim.in_doubt(0));
                     return Ok(None);
                 };
                 self.inner.watchdog.rewatch(hold);
@@ -342,16 +342,16 @@ impl RawLock {
             }
             Ok(Release::NotHeld(cause)) => {
                 if self.inner.store.is_composite() {
-                    self.inner.watchdog.settle(claim.doubt(0));
+                    self.inner.watchdog.settle(claim.in_doubt(0));
                 }
                 Ok(Some(cause))
             }
-            Ok(Release::Unknown { doubt, error }) => {
-                self.inner.watchdog.settle(doubt);
+            Ok(Release::Unknown { in_doubt, error }) => {
+                self.inner.watchdog.settle(in_doubt);
                 Err(error)
             }
             Err(error) => {
-                self.inner.watchdog.settle(claim.doubt(0));
+                self.inner.watchdog.settle(claim.in_doubt(0));
                 Err(error)
             }
         };
@@ -403,9 +403,9 @@ impl RawLock {
                 self.inner.watchdog.lost_in_release(hold, cause.clone());
                 Err(hold.lost_error(cause))
             }
-            Ok(Transfer::Unknown { doubts, error }) => {
-                for doubt in *doubts {
-                    self.inner.watchdog.settle(doubt);
+            Ok(Transfer::Unknown { in_doubts, error }) => {
+                for in_doubt in *in_doubts {
+                    self.inner.watchdog.settle(in_doubt);
                 }
                 Err(error)
             }
@@ -442,10 +442,10 @@ impl RawLock {
 
     /// Frees in the background what was granted to the calling thread and is of no use to it.
     fn discard(&self, hold: &Hold) {
-        let doubt = hold.doubt();
+        let in_doubt = hold.in_doubt();
         hold.leave(0, self.inner.until());
         self.inner.watchdog.unwatch(hold);
-        self.inner.watchdog.settle(doubt);
+        self.inner.watchdog.settle(in_doubt);
     }
 
     /// Frees a hold whose successor left the queue before it was granted.

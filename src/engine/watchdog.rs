@@ -33,7 +33,7 @@ use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::ground::loss::{Loss, LossCause};
 use crate::ground::sync::Mutex;
-use crate::store::{Doubt, Renewal, Store};
+use crate::store::{InDoubt, Renewal, Store};
 
 /// What is called when a hold is lost.
 pub(crate) type OnLost = Arc<dyn Fn(&Loss) + Send + Sync>;
@@ -302,8 +302,8 @@ impl Watchdog {
     }
 
     /// Clears up in the background after a request that got no answer.
-    pub(crate) fn settle(&self, doubt: Doubt) {
-        self.shared.settle(doubt);
+    pub(crate) fn settle(&self, in_doubt: InDoubt) {
+        self.shared.settle(in_doubt);
     }
 
     /// Ends the threads, and waits for them until `until`, for calls of the hook until `hook_until`. Holds are not freed; their listeners hear that nobody renews
@@ -478,9 +478,9 @@ impl Shared {
         }
     }
 
-    fn settle(&self, doubt: Doubt) {
-        events::outcome_unknown(&doubt.name, &doubt.visitor);
-        if !self.clearing.settle(doubt) {
+    fn settle(&self, in_doubt: InDoubt) {
+        events::outcome_unknown(&in_doubt.name, &in_doubt.visitor);
+        if !self.clearing.settle(in_doubt) {
             self.timer.schedule(Instant::now() + ROOM_AGAIN, Job::Staff);
         }
     }
@@ -552,10 +552,10 @@ impl Shared {
         let may_still_stand = matches!(cause, LossCause::Unreachable { .. })
             || hold.may_outlast()
             || self.store.is_composite();
-        let doubt = may_still_stand.then(|| hold.doubt());
+        let in_doubt = may_still_stand.then(|| hold.in_doubt());
         let is_lost_now = self.lose(hold, cause);
-        if let Some(doubt) = doubt.filter(|_| is_lost_now) {
-            self.settle(doubt);
+        if let Some(in_doubt) = in_doubt.filter(|_| is_lost_now) {
+            self.settle(in_doubt);
         }
     }
 

@@ -12,10 +12,10 @@ use crate::ground::loss::LossCause;
 use crate::ground::notify::{Notifier, Parker};
 use crate::ground::sync::Mutex;
 use crate::store::{
-    Attempt, Delivery, Doubt, Flight, HealthWarning, Holding, Refusal, Release, Renewal, Store,
+    Attempt, Delivery, Flight, HealthWarning, Holding, InDoubt, Refusal, Release, Renewal, Store,
     Subscription, Transfer,
 };
-use crate::stores::quorum::quarantine::{Identity, Voter};
+use crate::stores::quorum::quarantine::{Identity, NodeHandle};
 
 const NODE: &str = "in memory";
 
@@ -259,7 +259,7 @@ impl Memory {
 
     fn attempt_unknown(&self, claim: &Claim) -> Result<Attempt> {
         Ok(Attempt::Unknown {
-            doubt: claim.doubt(0),
+            in_doubt: claim.in_doubt(0),
             error: no_answer(&claim.name, Some(&claim.visitor), "acquire"),
         })
     }
@@ -280,7 +280,7 @@ impl Memory {
 
     fn release_unknown(&self, claim: &Claim) -> Result<Release> {
         Ok(Release::Unknown {
-            doubt: claim.doubt(0),
+            in_doubt: claim.in_doubt(0),
             error: no_answer(&claim.name, Some(&claim.visitor), "release"),
         })
     }
@@ -373,7 +373,7 @@ impl Store for Memory {
         let sent = self.world.timeline.now();
         let unknown = || {
             Ok(Transfer::Unknown {
-                doubts: Box::new([from.doubt(0), to.doubt(0)]),
+                in_doubts: Box::new([from.in_doubt(0), to.in_doubt(0)]),
                 error: no_answer(&from.name, Some(&from.visitor), "hand-over"),
             })
         };
@@ -406,10 +406,10 @@ impl Store for Memory {
         })
     }
 
-    fn withdraw(&self, doubt: &mut Doubt, _until: Instant) -> Result<bool> {
-        self.world.with(doubt.kind, &doubt.name, |state| {
-            if state.hold_of(&doubt.name, &doubt.visitor).is_ok() {
-                state.free(&doubt.name);
+    fn resolve(&self, in_doubt: &mut InDoubt, _until: Instant) -> Result<bool> {
+        self.world.with(in_doubt.kind, &in_doubt.name, |state| {
+            if state.hold_of(&in_doubt.name, &in_doubt.visitor).is_ok() {
+                state.free(&in_doubt.name);
             }
             true
         })
@@ -505,10 +505,10 @@ impl Store for Memory {
         &'a self,
         claim: &'a Claim,
         restored: bool,
-        voter: &Voter,
+        handle: &NodeHandle,
         until: Instant,
     ) -> Flight<'a, Result<Attempt>> {
-        Flight::Landed(self.admitted(&claim.name, voter).and_then(|()| {
+        Flight::Landed(self.admitted(&claim.name, handle).and_then(|()| {
             if restored {
                 self.put(claim, claim.count)
             } else {

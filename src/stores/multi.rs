@@ -17,7 +17,7 @@ use crate::ground::error::{Error, Result};
 use crate::ground::notify::{Notifier, Parker};
 use crate::ground::sync::Mutex;
 use crate::store::{
-    Attempt, Delivery, Doubt, HealthWarning, Holding, Refusal, Release, Renewal, SETTLED, Store,
+    Attempt, Delivery, HealthWarning, Holding, InDoubt, Refusal, Release, Renewal, SETTLED, Store,
     Subscription, Transfer,
 };
 
@@ -34,7 +34,7 @@ pub(crate) struct Member {
 }
 
 /// The store of one lock that is made of others.
-pub(crate) struct All {
+pub(crate) struct MultiStore {
     /// In the order in which they are taken, which is the same for all that name them the same.
     members: Vec<Part>,
     /// How often each hold was entered, where no member can count: a token is not entered twice.
@@ -92,7 +92,7 @@ impl Part {
             }),
             Renewal::Lost(cause) => Ok(Attempt::Lost(cause)),
             Renewal::Unknown(reason) => Ok(Attempt::Unknown {
-                doubt: claim.doubt(0),
+                in_doubt: claim.in_doubt(0),
                 error: self.unknown(&claim, "acquire", reason),
             }),
         }
@@ -108,7 +108,7 @@ impl Part {
             Renewal::Renewed => Ok(Release::done()),
             Renewal::Lost(cause) => Ok(Release::NotHeld(cause)),
             Renewal::Unknown(reason) => Ok(Release::Unknown {
-                doubt: claim.doubt(0),
+                in_doubt: claim.in_doubt(0),
                 error: self.unknown(&claim, "release", reason),
             }),
         }
@@ -146,8 +146,8 @@ fn share(until: Instant, left: usize) -> Instant {
     now + until.saturating_duration_since(now) / left
 }
 
-impl All {
-    pub(crate) fn new(mut members: Vec<Member>) -> All {
+impl MultiStore {
+    pub(crate) fn new(mut members: Vec<Member>) -> MultiStore {
         members.sort_by_key(Member::identity);
         let counts = members.iter().all(|member| !member.kind.is_reentrant());
         let mut timelines = members.iter().map(|member| member.store.timeline());
@@ -155,7 +155,7 @@ impl All {
         let is_common = timelines.all(|timeline| timeline.is(first));
         let timeline = if is_common { first } else { &PROCESS }.clone();
         let parts = members.into_iter().enumerate();
-        All {
+        MultiStore {
             members: parts
                 .map(|(place, member)| Part { member, place })
                 .collect(),
@@ -189,50 +189,50 @@ impl All {
     }
 
     /// A doubt about no member yet.
-    fn no_doubt(&self, claim: &Claim) -> Doubt {
-        Doubt {
+    fn no_doubt(&self, claim: &Claim) -> InDoubt {
+        InDoubt {
             not_after: smallvec![SETTLED; self.members.len()],
-            ..claim.doubt(0)
+            ..claim.in_doubt(0)
         }
     }
 
-    /// Frees the first `taken` members again, and what is in `doubt`. Returns what is left of that.
-    fn undo(&self, taken: usize, mut doubt: Doubt, until: Instant) -> Option<Doubt> {
-        for place in doubt.not_after.iter_mut().take(taken) {
+    /// Frees the first `taken` members again, and what is in `in_doubt`. Returns what is left of that.
+    fn undo(&self, taken: usize, mut in_doubt: InDoubt, until: Instant) -> Option<InDoubt> {
+        for place in in_doubt.not_after.iter_mut().take(taken) {
             *place = 0;
         }
-        (!self.settle(&mut doubt, until)).then_some(doubt)
+        (!self.settle(&mut in_doubt, until)).then_some(in_doubt)
     }
 
     /// Withdraws at all members that are in doubt. Returns whether none is any more.
-    fn settle(&self, doubt: &mut Doubt, until: Instant) -> bool {
+    fn settle(&self, in_doubt: &mut InDoubt, until: Instant) -> bool {
         let not_after: Vec<i64> = (0..self.members.len())
-            .map(|index| doubt.not_after(index))
+            .map(|index| in_doubt.not_after(index))
             .collect();
-        doubt.not_after = not_after.into();
+        in_doubt.not_after = not_after.into();
         let members = self.members.len();
         let mut is_settled = true;
         for index in (0..members).rev() {
-            let (Some(member), not_after) = (self.members.get(index), doubt.not_after(index))
+            let (Some(member), not_after) = (self.members.get(index), in_doubt.not_after(index))
             else {
                 continue;
             };
             if not_after == SETTLED {
                 continue;
             }
-            let mut part = Doubt {
+            let mut part = InDoubt {
                 kind: member.kind,
                 name: Arc::clone(&member.name),
-                visitor: member.visitor(&doubt.visitor),
+                visitor: member.visitor(&in_doubt.visitor),
                 not_after: smallvec![not_after],
-                ..doubt.clone()
+                ..in_doubt.clone()
             };
             // An error is tried again in the background.
             if matches!(
-                member.store.withdraw(&mut part, share(until, index + 1)),
+                member.store.resolve(&mut part, share(until, index + 1)),
                 Ok(true)
             ) {
-                if let Some(place) = doubt.not_after.get_mut(index) {
+                if let Some(place) = in_doubt.not_after.get_mut(index) {
                     *place = SETTLED;
                 }
             } else {
@@ -255,14 +255,14 @@ impl All {
     }
 }
 
-impl Store for All {
+impl Store for MultiStore {
     fn acquire(&self, claim: &Claim, until: Instant) -> Result<Attempt> {
         let sent = self.timeline.now();
         let is_first = claim.count == 0;
         let mut late = None;
         for (index, member) in self.members.iter().enumerate() {
-            let mut doubt = self.no_doubt(claim);
-            let place = doubt.not_after.get_mut(index);
+            let mut in_doubt = self.no_doubt(claim);
+            let place = in_doubt.not_after.get_mut(index);
             // One share is kept for giving back what was taken.
             let by = share(until, self.members.len() - index + 1);
             let outcome = match member.acquire(claim, by) {
@@ -270,7 +270,10 @@ impl Store for All {
                     late = late.or(leftover);
                     continue;
                 }
-                Ok(Attempt::Unknown { doubt: part, error }) => {
+                Ok(Attempt::Unknown {
+                    in_doubt: part,
+                    error,
+                }) => {
                     if let Some(place) = place {
                         *place = part.not_after.iter().copied().max().unwrap_or_default();
                     }
@@ -302,13 +305,13 @@ impl Store for All {
             }
             // A first acquisition that is refused, or a hold that is lost: nothing of it is to stand.
             let taken = if is_first { index } else { self.members.len() };
-            let leftover = self.undo(taken, doubt, until);
+            let leftover = self.undo(taken, in_doubt, until);
             return match (outcome, leftover) {
                 (Ok(Attempt::Refused(refusal)), leftover) => Ok(Attempt::Refused(Refusal {
                     leftover,
                     ..refusal
                 })),
-                (Err(error), Some(doubt)) => Ok(Attempt::Unknown { doubt, error }),
+                (Err(error), Some(in_doubt)) => Ok(Attempt::Unknown { in_doubt, error }),
                 (outcome, _) => outcome,
             };
         }
@@ -340,7 +343,7 @@ impl Store for All {
 
     fn release(&self, claim: &Claim, until: Instant) -> Result<Release> {
         self.note_count(&claim.visitor, 0);
-        let mut doubt = self.no_doubt(claim);
+        let mut in_doubt = self.no_doubt(claim);
         let mut is_open = false;
         let (mut lost, mut trouble, mut waiting) = (None, None, false);
         for (left, (index, member)) in (1..=self.members.len())
@@ -349,7 +352,7 @@ impl Store for All {
         {
             let mut open = |not_after| {
                 is_open = true;
-                if let Some(place) = doubt.not_after.get_mut(index) {
+                if let Some(place) = in_doubt.not_after.get_mut(index) {
                     *place = not_after;
                 }
             };
@@ -375,10 +378,10 @@ impl Store for All {
         }
         match (lost, trouble) {
             (Some(cause), _) => Ok(Release::NotHeld(cause)),
-            (None, Some(error)) => Ok(Release::Unknown { doubt, error }),
+            (None, Some(error)) => Ok(Release::Unknown { in_doubt, error }),
             (None, None) => Ok(Release::Done {
                 others_wait: waiting,
-                leftover: is_open.then_some(doubt),
+                leftover: is_open.then_some(in_doubt),
             }),
         }
     }
@@ -396,7 +399,7 @@ impl Store for All {
         match (lost, trouble) {
             (Some(cause), _) => Ok(Release::NotHeld(cause)),
             (None, Some(error)) => Ok(Release::Unknown {
-                doubt: claim.doubt(0),
+                in_doubt: claim.in_doubt(0),
                 error,
             }),
             (None, None) => Ok(Release::Done {
@@ -418,9 +421,9 @@ impl Store for All {
         })
     }
 
-    fn withdraw(&self, doubt: &mut Doubt, until: Instant) -> Result<bool> {
-        self.note_count(&doubt.visitor, 0);
-        Ok(self.settle(doubt, until))
+    fn resolve(&self, in_doubt: &mut InDoubt, until: Instant) -> Result<bool> {
+        self.note_count(&in_doubt.visitor, 0);
+        Ok(self.settle(in_doubt, until))
     }
 
     fn force_release(&self, _: Kind, _: &Arc<str>, until: Instant) -> Result<bool> {
@@ -559,7 +562,7 @@ impl Store for All {
     }
 }
 
-impl fmt::Debug for All {
+impl fmt::Debug for MultiStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("All")
             .field("members", &self.node())

@@ -15,7 +15,7 @@ use crate::ground::error::{Error, Result};
 use crate::ground::sync::Mutex;
 
 /// Makes the slots of one client, and keeps r2d2's thread where it does no harm.
-pub(super) struct SlotMaker {
+pub(super) struct PermitSource {
     /// `None` once the client was shut down.
     running: Mutex<Option<Running>>,
 }
@@ -27,23 +27,23 @@ struct Running {
 }
 
 /// A number of slots; `None` once the client was shut down: what is still unlocked then is not counted.
-pub(super) struct Slots(RwLock<Option<r2d2::Pool<Rights>>>);
+pub(super) struct Permits(RwLock<Option<r2d2::Pool<NoConnection>>>);
 
 /// The right to use one connection, given back when it is dropped.
-pub(super) struct Slot {
-    _counted: Option<r2d2::PooledConnection<Rights>>,
+pub(super) struct Permit {
+    _counted: Option<r2d2::PooledConnection<NoConnection>>,
 }
 
 /// None of so many slots became free in time.
-pub(super) struct NoSlot {
+pub(super) struct NoPermit {
     pub(super) of: u32,
 }
 
 /// Slots as r2d2 sees them: connections that cost nothing and never break.
 #[derive(Debug)]
-pub(super) struct Rights;
+pub(super) struct NoConnection;
 
-impl r2d2::ManageConnection for Rights {
+impl r2d2::ManageConnection for NoConnection {
     type Connection = ();
     type Error = Infallible;
 
@@ -60,9 +60,9 @@ impl r2d2::ManageConnection for Rights {
     }
 }
 
-impl SlotMaker {
+impl PermitSource {
     /// Fails if r2d2's thread cannot be started.
-    pub(super) fn new() -> Result<SlotMaker> {
+    pub(super) fn new() -> Result<PermitSource> {
         // Its own way to say so is a panic.
         let thread = std::panic::catch_unwind(|| {
             ScheduledThreadPool::builder()
@@ -74,7 +74,7 @@ impl SlotMaker {
             setting: "the connection pool",
             reason: "its thread cannot be started".to_owned(),
         })?;
-        Ok(SlotMaker {
+        Ok(PermitSource {
             running: Mutex::new(Some(Running {
                 thread: Arc::new(thread),
                 retired: None,
@@ -87,10 +87,10 @@ impl SlotMaker {
         *self.running.lock() = None;
     }
 
-    pub(super) fn slots(&self, size: u32) -> Slots {
+    pub(super) fn permits(&self, size: u32) -> Permits {
         let mut running = self.running.lock();
         let Some(Running { thread, retired }) = &mut *running else {
-            return Slots(RwLock::new(None));
+            return Permits(RwLock::new(None));
         };
         *retired = None;
         let pool = r2d2::Pool::builder()
@@ -100,7 +100,7 @@ impl SlotMaker {
             .idle_timeout(None)
             .max_lifetime(None)
             .thread_pool(Arc::clone(thread))
-            .build_unchecked(Rights);
+            .build_unchecked(NoConnection);
         // All slots are made by jobs that are queued by now, and r2d2 has no other work for its thread. It would sleep in
         // parking_lot for ever, which a forked child could not bear (see `ground/sync.rs`); so it sleeps in a channel.
         let (sender, until_dropped) = channel::<()>();
@@ -108,31 +108,31 @@ impl SlotMaker {
             let _ = until_dropped.recv();
         });
         *retired = Some(sender);
-        Slots(RwLock::new(Some(pool)))
+        Permits(RwLock::new(Some(pool)))
     }
 }
 
-impl Slots {
+impl Permits {
     /// Takes a slot for a request that has to be over by `until`, waiting for one for most of that time.
-    pub(super) fn take(&self, until: Instant) -> Result<Slot, NoSlot> {
-        let slot = |counted| Slot {
+    pub(super) fn take(&self, until: Instant) -> Result<Permit, NoPermit> {
+        let permit = |counted| Permit {
             _counted: Some(counted),
         };
         let pool = match &*self.open() {
-            None => return Ok(Slot { _counted: None }),
+            None => return Ok(Permit { _counted: None }),
             Some(pool) => match pool.try_get() {
-                Some(counted) => return Ok(slot(counted)),
+                Some(counted) => return Ok(permit(counted)),
                 None => pool.clone(),
             },
         };
         // A request that is sent at the last moment is only in doubt.
         let left = until.saturating_duration_since(Instant::now()) * 4 / 5;
-        pool.get_timeout(left).map(slot).map_err(|_| NoSlot {
+        pool.get_timeout(left).map(permit).map_err(|_| NoPermit {
             of: pool.max_size(),
         })
     }
 
-    fn open(&self) -> RwLockReadGuard<'_, Option<r2d2::Pool<Rights>>> {
+    fn open(&self) -> RwLockReadGuard<'_, Option<r2d2::Pool<NoConnection>>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 

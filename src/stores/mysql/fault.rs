@@ -8,7 +8,7 @@ use crate::ground::error::{Error, Reason};
 
 /// Why a request got no answer that it could use.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum CallError {
     /// Nothing of the request can have been executed.
     NotSent(Reason),
     /// None of so many connections became free in time. Nothing was sent, and it says nothing of the server.
@@ -63,19 +63,21 @@ pub(crate) fn class_of(code: u16) -> Class {
     }
 }
 
-impl Fault {
+impl CallError {
     /// What an error of the `mysql` crate means for a request that may have been sent.
-    pub(crate) fn of(error: Cause) -> Fault {
+    pub(crate) fn of(error: Cause) -> CallError {
         match error {
-            Cause::MySqlError(error) if class_of(error.code) == Class::Killed => Fault::NoReply {
-                reason: format!("the server ended the session: {}", error.message).into(),
-                timed_out: false,
-            },
-            Cause::MySqlError(error) => Fault::Server {
+            Cause::MySqlError(error) if class_of(error.code) == Class::Killed => {
+                CallError::NoReply {
+                    reason: format!("the server ended the session: {}", error.message).into(),
+                    timed_out: false,
+                }
+            }
+            Cause::MySqlError(error) => CallError::Server {
                 code: error.code,
                 text: error.message,
             },
-            Cause::IoError(error) => Fault::NoReply {
+            Cause::IoError(error) => CallError::NoReply {
                 timed_out: is_timeout(error.kind()),
                 reason: Reason::of_io(describe(&error), error),
             },
@@ -88,7 +90,7 @@ impl Fault {
                 } else {
                     format!("the reply could not be read: {error}")
                 };
-                Fault::NoReply {
+                CallError::NoReply {
                     timed_out,
                     reason: match cause {
                         Some(cause) => Reason::of_shared_io(words, cause),
@@ -101,14 +103,16 @@ impl Fault {
                 | DriverError::Params(_)
                 | DriverError::MixedParams
                 | DriverError::PacketTooLarge),
-            ) => Fault::Usage(error.to_string()),
+            ) => CallError::Usage(error.to_string()),
             Cause::FromValueError(_) => {
-                Fault::Usage("a value is not of the type asked for".to_owned())
+                CallError::Usage("a value is not of the type asked for".to_owned())
             }
-            Cause::FromRowError(_) => Fault::Usage("a row is not of the type asked for".to_owned()),
+            Cause::FromRowError(_) => {
+                CallError::Usage("a row is not of the type asked for".to_owned())
+            }
             Cause::DriverError(DriverError::CouldNotConnect(Some((address, words, kind)))) => {
                 let cause = std::io::Error::new(kind, words);
-                Fault::NoReply {
+                CallError::NoReply {
                     reason: Reason::of_io(
                         format!("could not connect to {address}: {cause}"),
                         cause,
@@ -116,7 +120,7 @@ impl Fault {
                     timed_out: is_timeout(kind),
                 }
             }
-            error => Fault::NoReply {
+            error => CallError::NoReply {
                 reason: error.to_string().into(),
                 timed_out: false,
             },
@@ -124,9 +128,9 @@ impl Fault {
     }
 
     /// What an error means that came while connecting. `secret` must not appear in it.
-    pub(crate) fn of_connecting(error: Cause, secret: Option<&str>) -> Fault {
+    pub(crate) fn of_connecting(error: Cause, secret: Option<&str>) -> CallError {
         let fault = match error {
-            Cause::MySqlError(error) => Fault::Server {
+            Cause::MySqlError(error) => CallError::Server {
                 code: error.code,
                 text: error.message,
             },
@@ -134,13 +138,13 @@ impl Fault {
                 error @ (DriverError::UnknownAuthPlugin(_)
                 | DriverError::OldMysqlPasswordDisabled
                 | DriverError::CleartextPluginDisabled),
-            ) => Fault::Server {
+            ) => CallError::Server {
                 code: 1251,
                 text: error.to_string(),
             },
-            error => match Fault::of(error) {
-                Fault::NoReply { reason, timed_out } => {
-                    Fault::NotSent(reason.reworded(|reason| match timed_out {
+            error => match CallError::of(error) {
+                CallError::NoReply { reason, timed_out } => {
+                    CallError::NotSent(reason.reworded(|reason| match timed_out {
                         true => "connecting timed out".to_owned(),
                         false => format!("connecting failed: {reason}"),
                     }))
@@ -149,19 +153,19 @@ impl Fault {
             },
         };
         match (fault, secret.filter(|secret| !secret.is_empty())) {
-            (Fault::Server { code, text }, Some(secret)) => Fault::Server {
+            (CallError::Server { code, text }, Some(secret)) => CallError::Server {
                 code,
                 text: text.replace(secret, "…"),
             },
-            (Fault::NotSent(text), Some(secret)) => Fault::NotSent(text.without(secret)),
+            (CallError::NotSent(text), Some(secret)) => CallError::NotSent(text.without(secret)),
             (fault, _) => fault,
         }
     }
 
     /// The same fault, of what was said before the request itself.
-    pub(crate) fn before_sending(self) -> Fault {
+    pub(crate) fn before_sending(self) -> CallError {
         match self {
-            Fault::NoReply { reason, .. } => Fault::NotSent(
+            CallError::NoReply { reason, .. } => CallError::NotSent(
                 reason.reworded(|reason| format!("before the request was sent: {reason}")),
             ),
             fault => fault,
@@ -171,16 +175,16 @@ impl Fault {
     /// Whether the connection may be used again.
     pub(crate) fn leaves_sound(&self) -> bool {
         match self {
-            Fault::NotSent(_) | Fault::NoReply { .. } => false,
+            CallError::NotSent(_) | CallError::NoReply { .. } => false,
             // A server that turned into a replica stays one: the next connection may find the primary.
-            Fault::Server { code, .. } => class_of(*code) != Class::ReadOnly,
-            Fault::Usage(_) | Fault::Exhausted(_) => true,
+            CallError::Server { code, .. } => class_of(*code) != Class::ReadOnly,
+            CallError::Usage(_) | CallError::Exhausted(_) => true,
         }
     }
 
     pub(crate) fn class(&self) -> Option<Class> {
         match self {
-            Fault::Server { code, .. } => Some(class_of(*code)),
+            CallError::Server { code, .. } => Some(class_of(*code)),
             _ => None,
         }
     }
@@ -192,17 +196,17 @@ impl Fault {
 
     /// Whether a row with that key is there already.
     pub(crate) fn is_duplicate(&self) -> bool {
-        matches!(self, Fault::Server { code: 1062, .. })
+        matches!(self, CallError::Server { code: 1062, .. })
     }
 
     pub(crate) fn into_reason(self) -> Reason {
         match self {
-            Fault::NotSent(reason) | Fault::NoReply { reason, .. } => reason,
-            Fault::Usage(reason) => reason.into(),
-            Fault::Exhausted(of) => {
+            CallError::NotSent(reason) | CallError::NoReply { reason, .. } => reason,
+            CallError::Usage(reason) => reason.into(),
+            CallError::Exhausted(of) => {
                 format!("all {of} connections were in use for the whole time").into()
             }
-            Fault::Server { code, text } => format!("error {code}: {text}").into(),
+            CallError::Server { code, text } => format!("error {code}: {text}").into(),
         }
     }
 
@@ -216,12 +220,12 @@ impl Fault {
         let (lock, node) = (Arc::clone(subject), Arc::clone(node));
         let class = self.class();
         match self {
-            Fault::Exhausted(connections) => Error::Exhausted {
+            CallError::Exhausted(connections) => Error::Exhausted {
                 lock,
                 node,
                 connections,
             },
-            Fault::NotSent(reason) | Fault::NoReply { reason, .. } => {
+            CallError::NotSent(reason) | CallError::NoReply { reason, .. } => {
                 let (reason, source) = reason.into_parts();
                 Error::Unreachable {
                     lock,
@@ -230,8 +234,8 @@ impl Fault {
                     source,
                 }
             }
-            Fault::Usage(reason) => Error::Unsupported { lock, reason },
-            Fault::Server { code, text } => {
+            CallError::Usage(reason) => Error::Unsupported { lock, reason },
+            CallError::Server { code, text } => {
                 let reason = format!("error {code}: {text}");
                 match class.unwrap_or(Class::Other) {
                     Class::WaitTimeout => Error::WaitTimeout { lock, node, reason },
@@ -329,7 +333,7 @@ mod tests {
             message: "words".to_owned(),
             code,
         });
-        Fault::of(cause).into_error(&"orders".into(), &"db:3306".into(), "call create_tables()")
+        CallError::of(cause).into_error(&"orders".into(), &"db:3306".into(), "call create_tables()")
     }
 
     #[test]
@@ -382,16 +386,16 @@ mod tests {
     #[test]
     fn a_connection_in_doubt_is_not_kept() {
         let silent = Cause::IoError(std::io::ErrorKind::WouldBlock.into());
-        let fault = Fault::of(silent);
+        let fault = CallError::of(silent);
         assert!(matches!(
             fault,
-            Fault::NoReply {
+            CallError::NoReply {
                 timed_out: true,
                 ..
             }
         ));
         assert!(!fault.leaves_sound());
-        let read_only = Fault::Server {
+        let read_only = CallError::Server {
             code: 1290,
             text: String::new(),
         };

@@ -26,15 +26,15 @@ use crate::ground::loss::LossCause;
 use crate::ground::notify::{Notifier, Parker};
 use crate::ground::sync::Mutex;
 use crate::store::{
-    Attempt, Delivery, Doubt, HealthWarning, Holding, Purpose, Refusal, Release, Renewal, Store,
+    Attempt, Delivery, HealthWarning, Holding, InDoubt, Purpose, Refusal, Release, Renewal, Store,
     Subscription, Transfer,
 };
-use crate::stores::quorum::quarantine::{Abstention, Voter};
+use crate::stores::quorum::quarantine::{NodeHandle, Quarantined};
 
+pub(crate) use fault::CallError;
 use fault::Class;
-pub(crate) use fault::Fault;
 pub(crate) use optimistic::{Lookup, Update};
-use pool::{Address, Link, Pool, on_link};
+use pool::{Address, Connection, Pool, on_link};
 pub(crate) use rows::{Wish, rest};
 pub(crate) use schema::{Ident, Keyed};
 pub(crate) use session::Session;
@@ -83,7 +83,7 @@ pub(crate) struct Settings {
 pub(crate) struct MySql {
     pool: Pool,
     /// The renewal thread's own connection; renewals never queue up behind other requests.
-    renewals: Mutex<Option<Link>>,
+    renewals: Mutex<Option<Connection>>,
     statements: Statements,
     /// The lock table and that of the named rows.
     tables: schema::Tables,
@@ -126,9 +126,10 @@ impl MySql {
         statement: &str,
         params: Params,
         until: Instant,
-    ) -> Result<Vec<Row>, Fault> {
-        self.pool
-            .with(until, |link| link.rows(statement, params.clone(), until))
+    ) -> Result<Vec<Row>, CallError> {
+        self.pool.with(until, |connection| {
+            connection.rows(statement, params.clone(), until)
+        })
     }
 
     /// Runs a statement that must not run twice, and returns how many rows it touched.
@@ -137,25 +138,26 @@ impl MySql {
         statement: &str,
         params: Params,
         until: Instant,
-    ) -> Result<u64, Fault> {
-        self.pool.once(until, |link| {
-            link.run(statement, params.clone(), until)
+    ) -> Result<u64, CallError> {
+        self.pool.once(until, |connection| {
+            connection
+                .run(statement, params.clone(), until)
                 .map(|(_, touched)| touched)
         })
     }
 
     /// Puts a fault into words.
-    pub(crate) fn error(&self, lock: &Arc<str>, fault: Fault) -> Error {
+    pub(crate) fn error(&self, lock: &Arc<str>, fault: CallError) -> Error {
         fault.into_error(lock, self.node(), &self.tables.advice())
     }
 
     /// As [`MySql::error`], for a statement on a table of the user's: making the tables of the locks does not help it.
-    pub(crate) fn error_of_users(&self, subject: &Arc<str>, fault: Fault) -> Error {
+    pub(crate) fn error_of_users(&self, subject: &Arc<str>, fault: CallError) -> Error {
         fault.into_error(subject, self.node(), "")
     }
 
     /// As [`MySql::error`], for a lock: that a row is locked for a moment is nothing its user knows of.
-    fn lock_error(&self, lock: &Arc<str>, fault: Fault) -> Error {
+    fn lock_error(&self, lock: &Arc<str>, fault: CallError) -> Error {
         if fault.is_busy() {
             return Error::Unavailable {
                 lock: Arc::clone(lock),
@@ -192,31 +194,31 @@ impl MySql {
     /// what it answered and since when the lease counts.
     fn run_timed(
         &self,
-        link: &mut Link,
+        connection: &mut Connection,
         statement: &str,
         params: impl Fn(i64) -> Params,
         until: Instant,
         copies: &mut Copies,
-    ) -> Result<(u64, BootInstant), Fault> {
+    ) -> Result<(u64, BootInstant), CallError> {
         let mut corrections = 0;
         loop {
             let sent = BootInstant::now();
-            let expiry = link.expiry(until);
+            let expiry = connection.expiry(until);
             copies.not_after = copies.not_after.max(expiry / 1000 + 1);
-            match link.run(statement, params(expiry), until) {
+            match connection.run(statement, params(expiry), until) {
                 Ok((answer, _)) => return Ok((answer, copies.lost.unwrap_or(sent))),
-                Err(fault @ Fault::NoReply { .. }) => {
+                Err(fault @ CallError::NoReply { .. }) => {
                     copies.lost.get_or_insert(sent);
                     return Err(fault);
                 }
                 Err(fault) if fault.class() == Some(Class::Late) => {
                     corrections += 1;
                     if corrections > CORRECTIONS {
-                        return Err(Fault::NotSent(
+                        return Err(CallError::NotSent(
                             "the server's clock runs away from ours".into(),
                         ));
                     }
-                    link.learn_time()?;
+                    connection.learn_time()?;
                 }
                 Err(fault) => return Err(fault),
             }
@@ -225,16 +227,16 @@ impl MySql {
 
     /// Whose row it is, how often held and how long still.
     fn look(
-        link: &mut Link,
+        connection: &mut Connection,
         statements: &Statements,
         name: &str,
         until: Instant,
-    ) -> Result<Option<Found>, Fault> {
-        let rows = link.rows(&statements.inspect, params! { "r" => name }, until)?;
+    ) -> Result<Option<Found>, CallError> {
+        let rows = connection.rows(&statements.inspect, params! { "r" => name }, until)?;
         let Some(row) = rows.into_iter().next() else {
             return Ok(None);
         };
-        let unreadable = |_| Fault::Usage("the lock table has rows of another kind".to_owned());
+        let unreadable = |_| CallError::Usage("the lock table has rows of another kind".to_owned());
         let (owner, holds, left): (Vec<u8>, u32, i64) =
             ::mysql::from_row_opt(row).map_err(unreadable)?;
         Ok(Some(Found {
@@ -250,12 +252,12 @@ impl MySql {
     /// Changes a row, which may be done only while it is ours.
     fn touch(
         &self,
-        link: &mut Link,
+        connection: &mut Connection,
         claim: &Claim,
         change: Change<'_>,
         until: Instant,
         copies: &mut Copies,
-    ) -> Result<Touch, Fault> {
+    ) -> Result<Touch, CallError> {
         let lease = lease_of(claim);
         let mut corrections = 0;
         loop {
@@ -284,7 +286,8 @@ impl MySql {
                     }),
                 ),
             };
-            let (answer, sent) = match self.run_timed(link, statement, params, until, copies) {
+            let (answer, sent) = match self.run_timed(connection, statement, params, until, copies)
+            {
                 // The row is locked for a moment; the statement was undone.
                 Err(fault)
                     if fault.is_busy() && corrections < CORRECTIONS && Instant::now() < until =>
@@ -300,14 +303,14 @@ impl MySql {
                     fence: answer,
                 });
             }
-            match MySql::look(link, &self.statements, &claim.name, until)? {
+            match MySql::look(connection, &self.statements, &claim.name, until)? {
                 Some(found) if change.is_of(&found.owner, claim) && found.left.is_some() => {
                     // Ours, so it came too late: our idea of the server's clock was off.
                     corrections += 1;
                     if corrections > CORRECTIONS || Instant::now() >= until {
-                        return Err(Fault::NotSent("it reached the server too late".into()));
+                        return Err(CallError::NotSent("it reached the server too late".into()));
                     }
-                    link.learn_time()?;
+                    connection.learn_time()?;
                 }
                 Some(found) if found.left.is_some() => {
                     return Ok(Touch::Gone(LossCause::held_by(&found.owner)));
@@ -322,9 +325,10 @@ impl MySql {
         claim: &Claim,
         change: Change<'_>,
         until: Instant,
-    ) -> (Result<Touch, Fault>, i64) {
+    ) -> (Result<Touch, CallError>, i64) {
         let mut copies = Copies::default();
-        let talk = |link: &mut Link| self.touch(link, claim, change, until, &mut copies);
+        let talk =
+            |connection: &mut Connection| self.touch(connection, claim, change, until, &mut copies);
         let outcome = match change {
             // A late copy would shorten the lease under those that were sent meanwhile.
             Change::Leave(_) => self.pool.once(until, talk),
@@ -332,7 +336,7 @@ impl MySql {
         };
         let outcome = match outcome {
             // What became of the copy without an answer is not known, whatever the last one met with.
-            Err(fault) if copies.lost.is_some() => Err(Fault::NoReply {
+            Err(fault) if copies.lost.is_some() => Err(CallError::NoReply {
                 reason: fault.into_reason(),
                 timed_out: true,
             }),
@@ -348,25 +352,25 @@ impl MySql {
         let mut copies = Copies::default();
         let is_short = until.saturating_duration_since(Instant::now()) < ROW_WAIT * 6 / 5;
         // One copy, because another one that is late could take the lock again for a visitor that has released it.
-        let outcome = self.pool.once(until, |link| {
+        let outcome = self.pool.once(until, |connection| {
             if is_short {
                 // A row that a transaction has pinned is waited for longer than there is time; a plain read is not.
-                if let Some(found) = MySql::look(link, &self.statements, &claim.name, until)? {
+                if let Some(found) = MySql::look(connection, &self.statements, &claim.name, until)? {
                     if let Some(left) = found.left {
                         let left = u64::try_from(left.as_micros()).unwrap_or(u64::MAX);
                         return Ok((BUSY.saturating_add(left), BootInstant::now()));
                     }
                     // Its lease is over, but a transaction may have pinned it, which only asking without a wait tells.
                     let params = params! { "r" => &*claim.name };
-                    match link.rows(&self.statements.probe, params, until) {
+                    match connection.rows(&self.statements.probe, params, until) {
                         // A server without NOWAIT.
-                        Ok(_) | Err(Fault::Server { code: 1064, .. }) => {}
+                        Ok(_) | Err(CallError::Server { code: 1064, .. }) => {}
                         Err(fault) => return Err(fault),
                     }
                 }
             }
             self.run_timed(
-                link,
+                connection,
                 &self.statements.acquire,
                 |t| params! { "r" => &*claim.name, "o" => claim.visitor.as_str(), "us" => lease, "t" => t },
                 until,
@@ -382,7 +386,7 @@ impl MySql {
         match outcome {
             Ok((0, _)) => {
                 // Whether it was granted is not known; the answer that would say so is not to be had here.
-                self.withdraw(&mut claim.doubt(0), until)?;
+                self.resolve(&mut claim.in_doubt(0), until)?;
                 Err(Error::Unsupported {
                     lock: Arc::clone(&claim.name),
                     reason: format!(
@@ -401,26 +405,26 @@ impl MySql {
             // Somebody has the row locked at this moment.
             Err(fault) if fault.is_busy() => refused(Duration::from_secs(1)),
             // Only the look before it got no answer.
-            Err(Fault::NoReply { reason, .. }) if copies.lost.is_none() => {
-                Err(self.error(&claim.name, Fault::NotSent(reason)))
+            Err(CallError::NoReply { reason, .. }) if copies.lost.is_none() => {
+                Err(self.error(&claim.name, CallError::NotSent(reason)))
             }
-            Err(Fault::NoReply { reason, .. }) => Ok(Attempt::Unknown {
-                doubt: claim.doubt(copies.not_after.saturating_add(millis(LATEST_EFFECT))),
+            Err(CallError::NoReply { reason, .. }) => Ok(Attempt::Unknown {
+                in_doubt: claim.in_doubt(copies.not_after.saturating_add(millis(LATEST_EFFECT))),
                 error: self.unknown(&claim.name, Some(&claim.visitor), "acquire", reason),
             }),
             Err(fault) => Err(self.error(&claim.name, fault)),
         }
     }
 
-    fn release_once(&self, claim: &Claim, until: Instant) -> Result<Option<LossCause>, Fault> {
-        self.pool.with(until, |link| {
+    fn release_once(&self, claim: &Claim, until: Instant) -> Result<Option<LossCause>, CallError> {
+        self.pool.with(until, |connection| {
             let params = params! { "r" => &*claim.name, "o" => claim.visitor.as_str() };
-            let (answer, _) = link.run(&self.statements.release, params, until)?;
+            let (answer, _) = connection.run(&self.statements.release, params, until)?;
             if answer > 0 {
                 return Ok(None);
             }
             Ok(Some(
-                match MySql::look(link, &self.statements, &claim.name, until)? {
+                match MySql::look(connection, &self.statements, &claim.name, until)? {
                     Some(found) if found.left.is_some() => LossCause::held_by(&found.owner),
                     _ => LossCause::Gone,
                 },
@@ -432,9 +436,9 @@ impl MySql {
     pub(crate) fn pin(&self, claim: &Claim, idle_limit: Duration) -> Result<Option<Session>> {
         // Without transactions in the table's engine a pin holds nothing.
         self.check_lock_table(&claim.name, self.until())?;
-        let slot = self.pool.transaction_slot(self.until());
-        let slot = slot.map_err(|fault| self.error(&claim.name, fault))?;
-        let mut session = Session::begin(self, &claim.name, None, Some(idle_limit), slot)?;
+        let permit = self.pool.transaction_slot(self.until());
+        let permit = permit.map_err(|fault| self.error(&claim.name, fault))?;
+        let mut session = Session::begin(self, &claim.name, None, Some(idle_limit), permit)?;
         let params = params! { "r" => &*claim.name, "o" => claim.visitor.as_str() };
         let rows = session.select(&self.statements.pin, params)?;
         Ok((!rows.is_empty()).then_some(session))
@@ -451,8 +455,8 @@ impl MySql {
     /// Why the row of a hold is not its own any more.
     pub(crate) fn cause_of_loss(&self, claim: &Claim) -> Result<LossCause> {
         let until = self.until();
-        let found = self.pool.with(until, |link| {
-            MySql::look(link, &self.statements, &claim.name, until)
+        let found = self.pool.with(until, |connection| {
+            MySql::look(connection, &self.statements, &claim.name, until)
         });
         Ok(
             match found.map_err(|fault| self.lock_error(&claim.name, fault))? {
@@ -544,8 +548,8 @@ impl Store for MySql {
                 leftover: None,
             }),
             Ok(Touch::Gone(cause)) => Ok(Attempt::Lost(cause)),
-            Err(Fault::NoReply { reason, .. }) => Ok(Attempt::Unknown {
-                doubt: claim.doubt(not_after.saturating_add(millis(LATEST_EFFECT))),
+            Err(CallError::NoReply { reason, .. }) => Ok(Attempt::Unknown {
+                in_doubt: claim.in_doubt(not_after.saturating_add(millis(LATEST_EFFECT))),
                 error: self.unknown(&claim.name, Some(&claim.visitor), "acquire", reason),
             }),
             Err(fault) => Err(self.lock_error(&claim.name, fault)),
@@ -561,8 +565,8 @@ impl Store for MySql {
         match outcome {
             Ok(Touch::Done { .. }) => Ok(Release::done()),
             Ok(Touch::Gone(cause)) => Ok(Release::NotHeld(cause)),
-            Err(Fault::NoReply { reason, .. }) => Ok(Release::Unknown {
-                doubt: claim.doubt(not_after.saturating_add(millis(LATEST_EFFECT))),
+            Err(CallError::NoReply { reason, .. }) => Ok(Release::Unknown {
+                in_doubt: claim.in_doubt(not_after.saturating_add(millis(LATEST_EFFECT))),
                 error: self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
             }),
             Err(fault) => Err(self.lock_error(&claim.name, fault)),
@@ -577,16 +581,16 @@ impl Store for MySql {
         let now = Instant::now();
         let half = now + until.saturating_duration_since(now) / 2;
         let outcome = match self.release_once(claim, half) {
-            Err(Fault::NoReply { .. }) => match self.release_once(claim, until) {
+            Err(CallError::NoReply { .. }) => match self.release_once(claim, until) {
                 // The first one did it: nobody else can have freed this visitor's hold and nothing proves a loss.
                 Ok(_) => Ok(None),
                 // Whether the first one did it is not known, whatever became of the second.
-                Err(fault) => Err(Fault::NoReply {
+                Err(fault) => Err(CallError::NoReply {
                     reason: fault.into_reason(),
                     timed_out: true,
                 }),
             },
-            Err(Fault::NotSent(_)) if Instant::now() < half => self.release_once(claim, until),
+            Err(CallError::NotSent(_)) if Instant::now() < half => self.release_once(claim, until),
             // The row was locked for a moment, by a visitor that waits for it.
             Err(fault) if fault.is_busy() => self.release_once(claim, until),
             outcome => outcome,
@@ -595,9 +599,9 @@ impl Store for MySql {
             // Who polls from another process is not known here, and is not waited for.
             Ok(None) => Ok(Release::done()),
             Ok(Some(cause)) => Ok(Release::NotHeld(cause)),
-            Err(Fault::NoReply { reason, .. }) => Ok(Release::Unknown {
+            Err(CallError::NoReply { reason, .. }) => Ok(Release::Unknown {
                 // Any later answer settles it: the request itself can only free.
-                doubt: claim.doubt(0),
+                in_doubt: claim.in_doubt(0),
                 error: self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
             }),
             Err(fault) => Err(self.lock_error(&claim.name, fault)),
@@ -611,15 +615,20 @@ impl Store for MySql {
         // Taken out, not locked, while it is in use.
         let mut place = self.renewals.lock().take();
         let mut outcomes = Vec::with_capacity(claims.len());
-        let talked = on_link(&mut place, self.pool.address(), until, &mut |link| {
+        let talked = on_link(&mut place, self.pool.address(), until, &mut |connection| {
             for claim in claims.iter().skip(outcomes.len()) {
-                let outcome =
-                    match self.touch(link, claim, Change::Lease, until, &mut Copies::default()) {
-                        Ok(Touch::Done { .. }) => Renewal::Renewed,
-                        Ok(Touch::Gone(cause)) => Renewal::Lost(cause),
-                        Err(fault) if fault.leaves_sound() => Renewal::Unknown(fault.reason()),
-                        Err(fault) => return Err(fault),
-                    };
+                let outcome = match self.touch(
+                    connection,
+                    claim,
+                    Change::Lease,
+                    until,
+                    &mut Copies::default(),
+                ) {
+                    Ok(Touch::Done { .. }) => Renewal::Renewed,
+                    Ok(Touch::Gone(cause)) => Renewal::Lost(cause),
+                    Err(fault) if fault.leaves_sound() => Renewal::Unknown(fault.reason()),
+                    Err(fault) => return Err(fault),
+                };
                 outcomes.push(outcome);
             }
             Ok(())
@@ -644,10 +653,10 @@ impl Store for MySql {
                 others_wait: false,
             }),
             Ok(Touch::Gone(cause)) => Ok(Transfer::NotHeld(cause)),
-            Err(Fault::NoReply { reason, .. }) => Ok(Transfer::Unknown {
-                doubts: Box::new([
-                    from.doubt(0),
-                    to.doubt(not_after.saturating_add(millis(LATEST_EFFECT))),
+            Err(CallError::NoReply { reason, .. }) => Ok(Transfer::Unknown {
+                in_doubts: Box::new([
+                    from.in_doubt(0),
+                    to.in_doubt(not_after.saturating_add(millis(LATEST_EFFECT))),
                 ]),
                 error: self.unknown(&from.name, Some(&from.visitor), "hand-over", reason),
             }),
@@ -655,29 +664,29 @@ impl Store for MySql {
         }
     }
 
-    fn withdraw(&self, doubt: &mut Doubt, until: Instant) -> Result<bool> {
-        if self.pinned.lock().contains(&doubt.visitor) {
+    fn resolve(&self, in_doubt: &mut InDoubt, until: Instant) -> Result<bool> {
+        if self.pinned.lock().contains(&in_doubt.visitor) {
             return Ok(false);
         }
-        let outcome = self.pool.with(until, |link| {
-            let params = params! { "r" => &*doubt.name, "o" => doubt.visitor.as_str() };
-            link.run(&self.statements.release, params, until)?;
-            link.learn_time()
+        let outcome = self.pool.with(until, |connection| {
+            let params = params! { "r" => &*in_doubt.name, "o" => in_doubt.visitor.as_str() };
+            connection.run(&self.statements.release, params, until)?;
+            connection.learn_time()
         });
         match outcome {
-            Ok(now) => Ok(now / 1000 > doubt.not_after(0)),
-            Err(fault) => Err(self.lock_error(&doubt.name, fault)),
+            Ok(now) => Ok(now / 1000 > in_doubt.not_after(0)),
+            Err(fault) => Err(self.lock_error(&in_doubt.name, fault)),
         }
     }
 
     fn force_release(&self, _: Kind, name: &Arc<str>, until: Instant) -> Result<bool> {
-        let outcome = self.pool.once(until, |link| {
+        let outcome = self.pool.once(until, |connection| {
             let params = params! { "r" => &**name };
-            link.run(&self.statements.force_release, params, until)
+            connection.run(&self.statements.force_release, params, until)
         });
         match outcome {
             Ok((answer, _)) => Ok(answer > 0),
-            Err(Fault::NoReply { reason, .. }) => {
+            Err(CallError::NoReply { reason, .. }) => {
                 Err(self.unknown(name, None, "forced release", reason))
             }
             Err(fault) => Err(self.lock_error(name, fault)),
@@ -693,8 +702,8 @@ impl Store for MySql {
     ) -> Result<Holding> {
         let found = self
             .pool
-            .with(until, |link| {
-                MySql::look(link, &self.statements, name, until)
+            .with(until, |connection| {
+                MySql::look(connection, &self.statements, name, until)
             })
             .map_err(|fault| self.lock_error(name, fault))?;
         Ok(match found {
@@ -746,7 +755,12 @@ impl Store for MySql {
         format!("{}/{}", self.pool.place(), self.tables.locks.quoted()).into()
     }
 
-    fn enlist(&self, _: &Voter, _: Purpose<'_>, _: Instant) -> Result<Result<(), Abstention>> {
+    fn enlist(
+        &self,
+        _: &NodeHandle,
+        _: Purpose<'_>,
+        _: Instant,
+    ) -> Result<Result<(), Quarantined>> {
         Err(Error::InvalidConfig {
             setting: "the nodes of a quorum",
             reason: format!(

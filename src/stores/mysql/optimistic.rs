@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ::mysql::{Column, Params, Row, Value};
 
 use super::MySql;
-use super::fault::{Fault, unknown};
+use super::fault::{CallError, unknown};
 use super::schema::{Ident, Keyed};
 use super::values::{bits_as_number, is_binary};
 use crate::ground::error::Result;
@@ -108,18 +108,19 @@ impl MySql {
         );
         match self.run_once(&statement, Params::Positional(params), self.until()) {
             Ok(touched) => Ok(touched > 0),
-            Err(Fault::NoReply { reason, .. }) => {
+            Err(CallError::NoReply { reason, .. }) => {
                 Err(unknown(lookup.subject, self.node(), "update", None, reason))
             }
-            Err(Fault::Server { code, text }) if is_full(code, &text, lookup.check) => Err(self
-                .schema_error(
+            Err(CallError::Server { code, text }) if is_full(code, &text, lookup.check) => {
+                Err(self.schema_error(
                     lookup.subject,
                     &lookup.target.table,
                     &format!(
                         "its column `{}` has no larger value ({text}): make its type wider",
                         lookup.check.as_str()
                     ),
-                )),
+                ))
+            }
             Err(fault) => Err(self.error_of_users(lookup.subject, fault)),
         }
     }

@@ -15,14 +15,14 @@ use rustix::net::RecvFlags;
 use socket2::SockRef;
 
 use super::LATEST_EFFECT;
-use super::fault::Fault;
+use super::fault::CallError;
 use super::sql::NOW;
 use crate::ground::clock::{BootInstant, Offset};
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::ground::sync::Mutex;
 use crate::store::{EXPIRY_DRIFT, EXPIRY_SLACK};
-use crate::stores::permits::{Slot, SlotMaker, Slots};
+use crate::stores::permits::{Permit, PermitSource, Permits};
 
 /// A connection unused for this long is looked at before it is used: the server may have closed it meanwhile.
 const STALE_AFTER: Duration = Duration::from_secs(1);
@@ -110,7 +110,7 @@ impl Address {
 }
 
 /// One connection.
-pub(super) struct Link {
+pub(super) struct Connection {
     /// `None` only while it is being dropped.
     conn: Option<Conn>,
     /// A second handle of the socket, to set its time-outs by and to look at it; not every system gives one.
@@ -122,13 +122,19 @@ pub(super) struct Link {
     pid: u32,
 }
 
-impl Link {
+impl Connection {
     /// `patience` is the longest that the server may take for an answer, for where that cannot be changed later.
-    fn connect(address: &Address, until: Instant, patience: Duration) -> Result<Link, Fault> {
+    fn connect(
+        address: &Address,
+        until: Instant,
+        patience: Duration,
+    ) -> Result<Connection, CallError> {
         let now = Instant::now();
         let left = until.saturating_duration_since(now);
         if left.is_zero() {
-            return Err(Fault::NotSent("there was no time left to connect".into()));
+            return Err(CallError::NotSent(
+                "there was no time left to connect".into(),
+            ));
         }
         // Each read of the handshake may take this long; a silent server is noticed at the first one.
         let connecting = left.min(address.connect_timeout);
@@ -148,10 +154,10 @@ impl Link {
             .read_timeout(Some(reading))
             .write_timeout(Some(connecting));
         let secret = address.opts.get_pass();
-        let failed = |error| Fault::of_connecting(error, secret);
+        let failed = |error| CallError::of_connecting(error, secret);
         let conn = Conn::new(opts).map_err(failed)?;
         let socket = second_handle(&conn);
-        let mut link = Link {
+        let mut connection = Connection {
             conn: Some(conn),
             socket,
             timeout: reading,
@@ -159,28 +165,29 @@ impl Link {
             ahead: Offset::told(0, BootInstant::now(), BootInstant::now()),
             pid: std::process::id(),
         };
-        link.tune(until);
-        link.conn()
-            .and_then(|conn| conn.query_drop(SESSION).map_err(Fault::of))
-            .map_err(Fault::before_sending)?;
-        link.learn_time().map_err(Fault::before_sending)?;
+        connection.tune(until);
+        connection
+            .conn()
+            .and_then(|conn| conn.query_drop(SESSION).map_err(CallError::of))
+            .map_err(CallError::before_sending)?;
+        connection.learn_time().map_err(CallError::before_sending)?;
         events::connected(&address.node);
-        Ok(link)
+        Ok(connection)
     }
 
-    fn conn(&mut self) -> Result<&mut Conn, Fault> {
+    fn conn(&mut self) -> Result<&mut Conn, CallError> {
         self.conn
             .as_mut()
-            .ok_or_else(|| Fault::NotSent("the connection was closed".into()))
+            .ok_or_else(|| CallError::NotSent("the connection was closed".into()))
     }
 
     /// Asks for the server's time, from which the expiry of requests is counted.
-    pub(super) fn learn_time(&mut self) -> Result<i64, Fault> {
+    pub(super) fn learn_time(&mut self) -> Result<i64, CallError> {
         let sent = BootInstant::now();
         let now: Option<i64> = self
             .conn()?
             .query_first(format!("SELECT {NOW}"))
-            .map_err(Fault::of)?;
+            .map_err(CallError::of)?;
         let now = now.unwrap_or_default();
         self.ahead = Offset::told(now, sent, BootInstant::now());
         Ok(now)
@@ -225,7 +232,7 @@ impl Link {
         self.has_ended()
     }
 
-    /// As [`Link::is_stale`], however short ago it was used.
+    /// As [`Connection::is_stale`], however short ago it was used.
     pub(super) fn has_ended(&self) -> bool {
         let Some(socket) = &self.socket else {
             return false;
@@ -237,9 +244,11 @@ impl Link {
         }
     }
 
-    fn ready(&mut self, until: Instant) -> Result<&mut Conn, Fault> {
+    fn ready(&mut self, until: Instant) -> Result<&mut Conn, CallError> {
         if Instant::now() >= until {
-            return Err(Fault::NotSent("there was no time left to send it".into()));
+            return Err(CallError::NotSent(
+                "there was no time left to send it".into(),
+            ));
         }
         self.tune(until);
         self.last_used = Instant::now();
@@ -252,19 +261,21 @@ impl Link {
         statement: &str,
         params: Params,
         until: Instant,
-    ) -> Result<(u64, u64), Fault> {
+    ) -> Result<(u64, u64), CallError> {
         let conn = self.ready(until)?;
         // A statement that could not be prepared has not been sent yet.
         let prepared = conn
             .prep(statement)
-            .map_err(|error| Fault::of(error).before_sending())?;
-        conn.exec_drop(prepared, params).map_err(Fault::of)?;
+            .map_err(|error| CallError::of(error).before_sending())?;
+        conn.exec_drop(prepared, params).map_err(CallError::of)?;
         Ok((conn.last_insert_id(), conn.affected_rows()))
     }
 
     /// Runs a statement without parameters as text: what cannot be prepared.
-    pub(super) fn say(&mut self, statement: &str, until: Instant) -> Result<(), Fault> {
-        self.ready(until)?.query_drop(statement).map_err(Fault::of)
+    pub(super) fn say(&mut self, statement: &str, until: Instant) -> Result<(), CallError> {
+        self.ready(until)?
+            .query_drop(statement)
+            .map_err(CallError::of)
     }
 
     /// Runs a statement and returns its rows.
@@ -273,14 +284,14 @@ impl Link {
         statement: &str,
         params: Params,
         until: Instant,
-    ) -> Result<Vec<Row>, Fault> {
+    ) -> Result<Vec<Row>, CallError> {
         self.ready(until)?
             .exec(statement, params)
-            .map_err(Fault::of)
+            .map_err(CallError::of)
     }
 }
 
-impl Drop for Link {
+impl Drop for Connection {
     fn drop(&mut self) {
         // A fork has a copy of a connection that belongs to its parent: the goodbye of the `mysql` crate would end it
         // there. And on a socket that is silent the goodbye is not worth waiting for.
@@ -292,7 +303,7 @@ impl Drop for Link {
     }
 }
 
-impl fmt::Debug for Link {
+impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link").finish_non_exhaustive()
     }
@@ -324,44 +335,44 @@ fn second_handle(conn: &impl AsRawFd) -> Option<OwnedFd> {
 
 /// The connections for one purpose.
 pub(super) struct Lane {
-    slots: Slots,
+    permits: Permits,
     /// The sound connections not in use, the one used last on top. Who has a slot may use one, or make one.
-    idle: Mutex<Vec<Link>>,
+    idle: Mutex<Vec<Connection>>,
 }
 
 impl Lane {
-    fn new(size: u32, maker: &SlotMaker) -> Arc<Lane> {
+    fn new(size: u32, permit_source: &PermitSource) -> Arc<Lane> {
         Arc::new(Lane {
-            slots: maker.slots(size),
+            permits: permit_source.permits(size),
             idle: Mutex::default(),
         })
     }
 
     /// Keeps a sound connection for the next one who needs one.
-    fn keep(&self, link: Option<Link>) {
+    fn keep(&self, connection: Option<Connection>) {
         let mut idle = self.idle.lock();
-        if !self.slots.is_closed() {
-            idle.extend(link);
+        if !self.permits.is_closed() {
+            idle.extend(connection);
         }
     }
 
     fn close(&self) {
-        self.slots.close();
+        self.permits.close();
         self.idle.lock().clear();
     }
 
-    fn slot(&self, until: Instant) -> Result<Slot, Fault> {
-        self.slots
+    fn permit(&self, until: Instant) -> Result<Permit, CallError> {
+        self.permits
             .take(until)
-            .map_err(|none| Fault::Exhausted(none.of))
+            .map_err(|none| CallError::Exhausted(none.of))
     }
 
     /// A connection that lies idle and is not `unfit`; those that are get closed.
-    fn pop(&self, unfit: fn(&Link) -> bool) -> Option<Link> {
+    fn pop(&self, unfit: fn(&Connection) -> bool) -> Option<Connection> {
         loop {
-            let link = self.idle.lock().pop()?;
-            if !unfit(&link) {
-                return Some(link);
+            let connection = self.idle.lock().pop()?;
+            if !unfit(&connection) {
+                return Some(connection);
             }
         }
     }
@@ -370,10 +381,10 @@ impl Lane {
 /// A connection that one transaction has to itself.
 pub(super) struct Lent {
     /// `None` once its state is in doubt.
-    pub(super) link: Option<Link>,
+    pub(super) connection: Option<Connection>,
     lane: Arc<Lane>,
     /// `None` only once it is over.
-    slot: Option<Slot>,
+    permit: Option<Permit>,
     pid: u32,
 }
 
@@ -384,13 +395,13 @@ impl Lent {
     }
 
     /// The right to a connection, for another one than this, which is closed.
-    pub(super) fn take_slot(&mut self) -> Option<Slot> {
-        self.slot.take()
+    pub(super) fn take_slot(&mut self) -> Option<Permit> {
+        self.permit.take()
     }
 
     /// Gives the connection back, outside of any transaction.
-    pub(super) fn give_back(&self, link: Link) {
-        self.lane.keep(Some(link));
+    pub(super) fn give_back(&self, connection: Connection) {
+        self.lane.keep(Some(connection));
     }
 }
 
@@ -398,13 +409,13 @@ impl Drop for Lent {
     fn drop(&mut self) {
         // A thread that a fork lacks may have been at the slots at that moment, and would never let go of them.
         if self.is_forked() {
-            std::mem::forget(self.slot.take());
+            std::mem::forget(self.permit.take());
         }
     }
 }
 
 pub(super) struct Pool {
-    maker: SlotMaker,
+    permit_source: PermitSource,
     /// For single statements.
     statements: Arc<Lane>,
     /// For transactions, which keep theirs for as long as the user likes; counted apart, so that they cannot keep the
@@ -416,11 +427,11 @@ pub(super) struct Pool {
 impl Pool {
     /// Fails if r2d2's thread cannot be started.
     pub(super) fn new(address: Arc<Address>, size: u32) -> Result<Pool> {
-        let maker = SlotMaker::new()?;
+        let permit_source = PermitSource::new()?;
         Ok(Pool {
-            statements: Lane::new(size, &maker),
-            transactions: Lane::new(size, &maker),
-            maker,
+            statements: Lane::new(size, &permit_source),
+            transactions: Lane::new(size, &permit_source),
+            permit_source,
             address,
         })
     }
@@ -429,7 +440,7 @@ impl Pool {
     pub(super) fn close(&self) {
         self.statements.close();
         self.transactions.close();
-        self.maker.close();
+        self.permit_source.close();
     }
 
     pub(super) fn node(&self) -> &Arc<str> {
@@ -453,15 +464,15 @@ impl Pool {
     pub(super) fn with<T>(
         &self,
         until: Instant,
-        mut talk: impl FnMut(&mut Link) -> Result<T, Fault>,
-    ) -> Result<T, Fault> {
-        let _slot = self.statements.slot(until)?;
-        let mut place = self.statements.pop(Link::is_stale);
+        mut talk: impl FnMut(&mut Connection) -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
+        let _slot = self.statements.permit(until)?;
+        let mut place = self.statements.pop(Connection::is_stale);
         let is_fresh = place.is_none();
         let outcome = match on_link(&mut place, &self.address, until, &mut talk) {
             Err(
-                Fault::NotSent(_)
-                | Fault::NoReply {
+                CallError::NotSent(_)
+                | CallError::NoReply {
                     timed_out: false, ..
                 },
             ) if !is_fresh && Instant::now() < until => {
@@ -477,14 +488,14 @@ impl Pool {
     pub(super) fn once<T>(
         &self,
         until: Instant,
-        mut talk: impl FnMut(&mut Link) -> Result<T, Fault>,
-    ) -> Result<T, Fault> {
-        let _slot = self.statements.slot(until)?;
+        mut talk: impl FnMut(&mut Connection) -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
+        let _slot = self.statements.permit(until)?;
         // It cannot be sent again, so it had better arrive.
-        let mut place = self.statements.pop(Link::has_ended);
+        let mut place = self.statements.pop(Connection::has_ended);
         let is_fresh = place.is_none();
         let outcome = match on_link(&mut place, &self.address, until, &mut talk) {
-            Err(Fault::NotSent(_)) if !is_fresh && Instant::now() < until => {
+            Err(CallError::NotSent(_)) if !is_fresh && Instant::now() < until => {
                 on_link(&mut place, &self.address, until, &mut talk)
             }
             outcome => outcome,
@@ -494,51 +505,59 @@ impl Pool {
     }
 
     /// The right to a connection for a transaction.
-    pub(super) fn transaction_slot(&self, until: Instant) -> Result<Slot, Fault> {
-        self.transactions.slot(until)
+    pub(super) fn transaction_slot(&self, until: Instant) -> Result<Permit, CallError> {
+        self.transactions.permit(until)
     }
 
     /// A connection for a transaction. Nothing gives it back but the transaction's good end.
-    pub(super) fn lend(&self, slot: Option<Slot>, until: Instant) -> Result<Lent, Fault> {
-        let mut idle = self.transactions.pop(Link::has_ended);
-        if idle.as_mut().is_some_and(|link| !link.tune(until)) && has_second_handles() {
+    pub(super) fn lend(&self, permit: Option<Permit>, until: Instant) -> Result<Lent, CallError> {
+        let mut idle = self.transactions.pop(Connection::has_ended);
+        if idle
+            .as_mut()
+            .is_some_and(|connection| !connection.tune(until))
+            && has_second_handles()
+        {
             idle = None;
         }
-        let link = match idle {
-            Some(link) => link,
-            None => Link::connect(&self.address, until, LONGEST_ANSWER)?,
+        let connection = match idle {
+            Some(connection) => connection,
+            None => Connection::connect(&self.address, until, LONGEST_ANSWER)?,
         };
         Ok(Lent {
-            link: Some(link),
+            connection: Some(connection),
             lane: Arc::clone(&self.transactions),
-            slot,
+            permit,
             pid: std::process::id(),
         })
     }
 }
 
 /// The connection given, if its time-outs can be made to suit, or a new one.
-fn suited(link: Option<Link>, address: &Address, until: Instant) -> Result<Link, Fault> {
-    if let Some(mut link) = link
-        && link.tune(until)
+fn suited(
+    connection: Option<Connection>,
+    address: &Address,
+    until: Instant,
+) -> Result<Connection, CallError> {
+    if let Some(mut connection) = connection
+        && connection.tune(until)
     {
-        return Ok(link);
+        return Ok(connection);
     }
-    Link::connect(address, until, Duration::ZERO)
+    Connection::connect(address, until, Duration::ZERO)
 }
 
 /// Runs `talk` on what is in `place`, connecting first if need be, and empties the place after a fault.
 pub(super) fn on_link<T>(
-    place: &mut Option<Link>,
+    place: &mut Option<Connection>,
     address: &Address,
     until: Instant,
-    talk: &mut impl FnMut(&mut Link) -> Result<T, Fault>,
-) -> Result<T, Fault> {
-    let link = place.take().filter(|link| !link.is_stale());
-    let mut link = suited(link, address, until)?;
-    let outcome = talk(&mut link);
-    if outcome.as_ref().err().is_none_or(Fault::leaves_sound) {
-        *place = Some(link);
+    talk: &mut impl FnMut(&mut Connection) -> Result<T, CallError>,
+) -> Result<T, CallError> {
+    let connection = place.take().filter(|connection| !connection.is_stale());
+    let mut connection = suited(connection, address, until)?;
+    let outcome = talk(&mut connection);
+    if outcome.as_ref().err().is_none_or(CallError::leaves_sound) {
+        *place = Some(connection);
     }
     outcome
 }

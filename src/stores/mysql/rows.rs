@@ -16,7 +16,7 @@ use super::{LONGEST_NAME, MySql, Session};
 use crate::ground::error::{Error, Result};
 use crate::ground::interrupt::Interrupt;
 use crate::ground::notify::{Parker, Wake};
-use crate::stores::permits::Slot;
+use crate::stores::permits::Permit;
 
 const NOWAIT_PAUSE: Duration = Duration::from_millis(20);
 
@@ -98,9 +98,9 @@ impl MySql {
             [_] => keys,
             _ => self.in_order(target, &keys, subject)?,
         };
-        let slot = self.slot_for_rows(&parker, deadline, subject)?;
+        let permit = self.slot_for_rows(&parker, deadline, subject)?;
         let isolation = Some(wish.isolation);
-        let mut session = Session::begin(self, subject, isolation, wish.idle_limit, slot)?;
+        let mut session = Session::begin(self, subject, isolation, wish.idle_limit, permit)?;
         while let Some(refusal) = lock_each(&mut session, target, &keys, deadline)? {
             if deadline.is_some_and(|end| Instant::now() >= end) {
                 return Err(refusal.error);
@@ -125,13 +125,13 @@ impl MySql {
         parker: &Parker,
         deadline: Option<Instant>,
         subject: &Arc<str>,
-    ) -> Result<Slot> {
+    ) -> Result<Permit> {
         loop {
             let now = Instant::now();
             let pause_ends = now + SLOT_PAUSE;
             let until = deadline.map_or(pause_ends, |end| end.min(pause_ends));
             match self.pool.transaction_slot(until) {
-                Ok(slot) => return Ok(slot),
+                Ok(permit) => return Ok(permit),
                 Err(fault) if deadline.is_some_and(|end| Instant::now() >= end) => {
                     return Err(self.error(subject, fault));
                 }

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use ::mysql::{Params, Row, Value};
 
 use super::MySql;
-use super::fault::{Class, Fault, unknown};
-use super::pool::{Lent, Link};
+use super::fault::{CallError, Class, unknown};
+use super::pool::{Connection, Lent};
 use crate::ground::error::{Error, Reason, Result};
-use crate::stores::permits::Slot;
+use crate::stores::permits::Permit;
 
 /// A transaction that was begun. It is rolled back when it is dropped.
 pub(crate) struct Session {
@@ -41,7 +41,7 @@ impl Session {
         subject: &Arc<str>,
         isolation: Option<&'static str>,
         idle_limit: Option<Duration>,
-        slot: Slot,
+        permit: Permit,
     ) -> Result<Session> {
         let until = store.until();
         let idle = idle_limit.map_or("DEFAULT".to_owned(), |limit| {
@@ -53,23 +53,23 @@ impl Session {
             "SET SESSION autocommit = 0, innodb_lock_wait_timeout = {wait}, \
              lock_wait_timeout = {wait}, wait_timeout = {idle}, time_zone = DEFAULT"
         );
-        let begun = |slot: &mut Option<Slot>| -> Result<Lent, Fault> {
-            let mut lent = store.pool.lend(slot.take(), until)?;
-            let begun = lent.link.as_mut().map_or(Ok(()), |link| {
-                link.say(&settings, until)?;
-                start(link, isolation, until)
+        let begun = |permit: &mut Option<Permit>| -> Result<Lent, CallError> {
+            let mut lent = store.pool.lend(permit.take(), until)?;
+            let begun = lent.connection.as_mut().map_or(Ok(()), |connection| {
+                connection.say(&settings, until)?;
+                start(connection, isolation, until)
             });
             if begun.is_err() {
-                *slot = lent.take_slot();
+                *permit = lent.take_slot();
             }
             begun.map(|()| lent)
         };
-        let mut slot = Some(slot);
-        let lent = match begun(&mut slot) {
+        let mut permit = Some(permit);
+        let lent = match begun(&mut permit) {
             // The server had closed a connection that lay idle; nothing has been done yet.
-            Err(Fault::NoReply {
+            Err(CallError::NoReply {
                 timed_out: false, ..
-            }) => begun(&mut slot),
+            }) => begun(&mut permit),
             outcome => outcome,
         };
         Ok(Session {
@@ -102,30 +102,33 @@ impl Session {
     }
 
     /// Runs one thing on the connection, and notes if the transaction did not survive it.
-    fn talk<T>(&mut self, talk: impl FnOnce(&mut Link, Instant) -> Result<T, Fault>) -> Result<T> {
+    fn talk<T>(
+        &mut self,
+        talk: impl FnOnce(&mut Connection, Instant) -> Result<T, CallError>,
+    ) -> Result<T> {
         self.owned()?;
         let until = self.until();
         if let Some(error) = &self.over {
             return Err(error.clone());
         }
-        let Some(link) = &mut self.lent.link else {
+        let Some(connection) = &mut self.lent.connection else {
             return Err(self.lost("its connection was closed"));
         };
-        if link.has_ended() {
+        if connection.has_ended() {
             let error = self.lost(
                 "the server ended its connection: it was idle for too long, killed, or the server stopped"
                     .to_owned(),
             );
             return Err(self.give_up(error));
         }
-        let fault = match talk(link, until) {
+        let fault = match talk(connection, until) {
             Ok(value) => return Ok(value),
             Err(fault) => fault,
         };
         let class = fault.class();
         Err(match fault {
             // The server rolls back what it has no client for.
-            Fault::NotSent(reason) | Fault::NoReply { reason, .. } => {
+            CallError::NotSent(reason) | CallError::NoReply { reason, .. } => {
                 let error = self.lost(reason);
                 self.give_up(error)
             }
@@ -160,7 +163,7 @@ impl Session {
     }
 
     fn give_up(&mut self, error: Error) -> Error {
-        self.lent.link = None;
+        self.lent.connection = None;
         self.over = Some(error.clone());
         error
     }
@@ -171,28 +174,28 @@ impl Session {
     }
 
     /// Gives the connection back for the next transaction, unless that would find something of this one.
-    fn give_back(&self, link: Link) {
+    fn give_back(&self, connection: Connection) {
         if !self.is_tainted {
-            self.lent.give_back(link);
+            self.lent.give_back(connection);
         }
     }
 
     /// Runs a statement, and returns what it put into `LAST_INSERT_ID` and how many rows it touched.
     pub(crate) fn change(&mut self, statement: &str, params: Params) -> Result<(u64, u64)> {
-        self.talk(|link, until| link.run(statement, params, until))
+        self.talk(|connection, until| connection.run(statement, params, until))
     }
 
     pub(crate) fn select(&mut self, statement: &str, params: Params) -> Result<Vec<Row>> {
-        self.talk(|link, until| link.rows(statement, params, until))
+        self.talk(|connection, until| connection.rows(statement, params, until))
     }
 
     /// Rolls back what is left of the transaction after a statement that failed, and begins a new one.
     pub(super) fn begin_anew(&mut self) -> Result<()> {
         let isolation = self.isolation;
         self.over = None;
-        self.talk(|link, until| {
-            link.say("ROLLBACK", until)?;
-            start(link, isolation, until)
+        self.talk(|connection, until| {
+            connection.say("ROLLBACK", until)?;
+            start(connection, isolation, until)
         })
     }
 
@@ -218,7 +221,7 @@ impl Session {
             let statement = format!(
                 "SET SESSION innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}"
             );
-            self.talk(|link, until| link.say(&statement, until))?;
+            self.talk(|connection, until| connection.say(&statement, until))?;
             self.row_wait = seconds;
         }
         Ok(())
@@ -235,40 +238,40 @@ impl Session {
         if let Some(error) = self.over.take() {
             return Err(error);
         }
-        let Some(mut link) = self.lent.link.take() else {
+        let Some(mut connection) = self.lent.connection.take() else {
             return Err(self.lost("its connection was closed"));
         };
-        if link.has_ended() {
+        if connection.has_ended() {
             return Err(self.lost(
                 "the server ended its connection before the commit: it was idle for too long, killed, or the server stopped"
                     .to_owned(),
             ));
         }
         let until = self.until();
-        match link.say(&format!("RELEASE SAVEPOINT {MARK}"), until) {
+        match connection.say(&format!("RELEASE SAVEPOINT {MARK}"), until) {
             Ok(()) => {}
-            Err(fault @ Fault::Server { .. }) => {
+            Err(fault @ CallError::Server { .. }) => {
                 let error = self.lost(format!(
                     "it had ended before the commit, and with it the locks ({})",
                     fault.reason()
                 ));
-                self.lent.link = Some(link);
+                self.lent.connection = Some(connection);
                 return Err(error);
             }
             Err(fault) => return Err(self.lost(fault.reason())),
         }
-        match link.say("COMMIT", until) {
+        match connection.say("COMMIT", until) {
             Ok(()) => {
-                self.give_back(link);
+                self.give_back(connection);
                 Ok(())
             }
-            Err(Fault::NotSent(reason)) => Err(self.lost(reason)),
-            Err(Fault::NoReply { reason, .. }) => {
+            Err(CallError::NotSent(reason)) => Err(self.lost(reason)),
+            Err(CallError::NoReply { reason, .. }) => {
                 Err(unknown(&self.subject, &self.node, "commit", None, reason))
             }
             Err(fault) => {
                 let error = fault.into_error(&self.subject, &self.node, "");
-                self.lent.link = Some(link);
+                self.lent.connection = Some(connection);
                 Err(error)
             }
         }
@@ -281,12 +284,12 @@ impl Session {
 
     fn end(&mut self) -> Result<()> {
         self.owned()?;
-        let Some(mut link) = self.lent.link.take() else {
+        let Some(mut connection) = self.lent.connection.take() else {
             return self.over.take().map_or(Ok(()), Err);
         };
-        match link.say("ROLLBACK", self.until()) {
+        match connection.say("ROLLBACK", self.until()) {
             Ok(()) => {
-                self.give_back(link);
+                self.give_back(connection);
                 Ok(())
             }
             Err(fault) => Err(self.lost(fault.into_reason())),
@@ -302,13 +305,17 @@ impl Drop for Session {
 }
 
 /// Starts a transaction and marks its beginning.
-fn start(link: &mut Link, isolation: Option<&'static str>, until: Instant) -> Result<(), Fault> {
+fn start(
+    connection: &mut Connection,
+    isolation: Option<&'static str>,
+    until: Instant,
+) -> Result<(), CallError> {
     if let Some(level) = isolation {
         // For the next transaction only.
-        link.say(&format!("SET TRANSACTION ISOLATION LEVEL {level}"), until)?;
+        connection.say(&format!("SET TRANSACTION ISOLATION LEVEL {level}"), until)?;
     }
-    link.say("START TRANSACTION", until)?;
-    link.say(&format!("SAVEPOINT {MARK}"), until)
+    connection.say("START TRANSACTION", until)?;
+    connection.say(&format!("SAVEPOINT {MARK}"), until)
 }
 
 fn whole_seconds(span: Duration) -> u64 {

@@ -25,10 +25,10 @@ use crate::ground::loss::LossCause;
 use crate::ground::notify::{Notifier, Parker};
 use crate::ground::sync::Mutex;
 use crate::store::{
-    Aloft, Attempt, Delivery, Doubt, Flight, HealthWarning, Holding, Purpose, Refusal, Release,
+    Aloft, Attempt, Delivery, Flight, HealthWarning, Holding, InDoubt, Purpose, Refusal, Release,
     Renewal, SETTLED, Store, Subscription, Transfer,
 };
-use crate::stores::quorum::quarantine::{Abstention, Ballot, Voter};
+use crate::stores::quorum::quarantine::{Membership, NodeHandle, Quarantined};
 
 /// A bit for each in a word.
 pub(crate) const MOST_NODES: usize = 64;
@@ -57,15 +57,15 @@ pub(crate) struct Settings {
 /// One of the servers.
 struct Node {
     store: Arc<dyn Store>,
-    voter: Voter,
-    shunned: Mutex<Shunned>,
+    handle: NodeHandle,
+    shunned: Mutex<Breaker>,
     /// Whatever keeps the store open.
     _keep: Arc<dyn Any + Send + Sync>,
 }
 
 /// Whether a node is left alone because it did not answer.
 #[derive(Default)]
-struct Shunned {
+struct Breaker {
     until: Option<Instant>,
     pause: Duration,
     reason: String,
@@ -73,7 +73,7 @@ struct Shunned {
 
 /// What is known of one hold of this process.
 #[derive(Clone, Debug, Default)]
-struct Spread {
+struct Placement {
     /// The nodes that may have it, a bit each.
     nodes: u64,
     extensions: u32,
@@ -97,15 +97,15 @@ pub(crate) struct Quorum {
     needed: usize,
     settings: Settings,
     notifier: Arc<Notifier>,
-    spreads: Mutex<HashMap<VisitorId, Spread>>,
+    spreads: Mutex<HashMap<VisitorId, Placement>>,
     /// What could not be freed and nobody else is told of.
-    leftovers: Mutex<Vec<Doubt>>,
+    leftovers: Mutex<Vec<InDoubt>>,
     /// How long it takes to get an answer, in ns, smoothed.
     round_trip: AtomicU64,
 }
 
 /// What one node said to a request for the lock.
-enum Said {
+enum Vote {
     Granted,
     Refused(Refusal),
     Lacks(LossCause),
@@ -121,14 +121,15 @@ impl Quorum {
         settings: Settings,
         until: Instant,
     ) -> Result<Quorum> {
-        let ballot = Ballot::new(stores.len(), settings.max_lease, settings.trusts_new_nodes);
-        let ballot = Arc::new(ballot);
+        let membership =
+            Membership::new(stores.len(), settings.max_lease, settings.trusts_new_nodes);
+        let membership = Arc::new(membership);
         let nodes: Vec<Arc<Node>> = stores
             .into_iter()
             .enumerate()
             .map(|(index, (store, keep))| {
                 Arc::new(Node {
-                    voter: Voter::new(&ballot, index, store.may_move()),
+                    handle: NodeHandle::new(&membership, index, store.can_fail_over()),
                     store,
                     shunned: Mutex::default(),
                     _keep: keep,
@@ -152,7 +153,7 @@ impl Quorum {
                 .zip(quorum.enlist(&all, Purpose::Request(None), until))
         {
             match enlisted {
-                Ok(Err(Abstention::SameAs(other))) => {
+                Ok(Err(Quarantined::SameAs(other))) => {
                     let other = quorum
                         .nodes
                         .get(other)
@@ -166,14 +167,14 @@ impl Quorum {
                         ),
                     });
                 }
-                Ok(Err(abstention @ Abstention::InCluster)) => {
+                Ok(Err(abstention @ Quarantined::InCluster)) => {
                     return Err(Error::InvalidConfig {
                         setting: "the nodes of a quorum",
                         reason: format!("{}: {abstention}", node.name()),
                     });
                 }
                 // What cannot be asked now is asked when it can.
-                Err(error) if error.may_pass() => node.shun(&error),
+                Err(error) if error.may_pass() => node.trip(&error),
                 Err(error @ Error::InvalidConfig { .. }) => return Err(error),
                 _ => {}
             }
@@ -187,9 +188,9 @@ impl Quorum {
         cold: &[usize],
         purpose: Purpose<'_>,
         until: Instant,
-    ) -> Vec<Result<Result<(), Abstention>>> {
+    ) -> Vec<Result<Result<(), Quarantined>>> {
         let nodes = cold.iter().filter_map(|index| self.nodes.get(*index));
-        let enlist = |node: &Arc<Node>| node.store.enlist(&node.voter, purpose, until);
+        let enlist = |node: &Arc<Node>| node.store.enlist(&node.handle, purpose, until);
         if cold.len() < 2 {
             return nodes.map(enlist).collect();
         }
@@ -218,7 +219,7 @@ impl Quorum {
         let mut ready = Vec::with_capacity(cold.len());
         for (index, enlisted) in cold.iter().zip(enlisted) {
             match (enlisted, self.nodes.get(*index)) {
-                (Err(error), Some(node)) if error.may_pass() => node.shun(&error),
+                (Err(error), Some(node)) if error.may_pass() => node.trip(&error),
                 _ => ready.push(*index),
             }
         }
@@ -291,22 +292,22 @@ impl Quorum {
             .map_or(self.all(), |spread| spread.nodes)
     }
 
-    /// Takes out what is known of the hold of this visitor, and notes in `doubt` what of it may still arrive.
-    fn forget(&self, doubt: &mut Doubt) {
-        let spread = self.spreads.lock().remove(&doubt.visitor);
-        let not_after = (0..self.nodes.len()).map(|index| doubt.not_after(index));
-        doubt.not_after = not_after.collect();
+    /// Takes out what is known of the hold of this visitor, and notes in `in_doubt` what of it may still arrive.
+    fn forget(&self, in_doubt: &mut InDoubt) {
+        let spread = self.spreads.lock().remove(&in_doubt.visitor);
+        let not_after = (0..self.nodes.len()).map(|index| in_doubt.not_after(index));
+        in_doubt.not_after = not_after.collect();
         for open in spread.iter().flat_map(|spread| &spread.open) {
-            if let Some(place) = doubt.not_after.get_mut(open.node) {
+            if let Some(place) = in_doubt.not_after.get_mut(open.node) {
                 *place = (*place).max(open.not_after);
             }
         }
     }
 
     /// Keeps what may still arrive of a hold, for whoever frees it.
-    fn note_open(&self, visitor: &VisitorId, doubt: &Doubt) {
+    fn note_open(&self, visitor: &VisitorId, in_doubt: &InDoubt) {
         if let Some(spread) = self.spreads.lock().get_mut(visitor) {
-            let open = doubt.not_after.iter().enumerate();
+            let open = in_doubt.not_after.iter().enumerate();
             let open = open.filter(|(_, not_after)| **not_after > 0);
             for (node, not_after) in open {
                 spread.note(node, *not_after, false);
@@ -315,9 +316,9 @@ impl Quorum {
     }
 
     /// Says why no majority did what it was asked.
-    fn no_quorum(&self, lock: &Arc<str>, said: &[Option<Said>]) -> Error {
-        let hopeless = |said: &Said| match said {
-            Said::Failed(error) if !error.may_pass() => Some(error.clone()),
+    fn no_quorum(&self, lock: &Arc<str>, said: &[Option<Vote>]) -> Error {
+        let hopeless = |said: &Vote| match said {
+            Vote::Failed(error) if !error.may_pass() => Some(error.clone()),
             _ => None,
         };
         let mut hopeless: Vec<Error> = said.iter().flatten().filter_map(hopeless).collect();
@@ -327,9 +328,9 @@ impl Quorum {
             // Asking again cannot mend it.
             return error;
         }
-        let is = |what: fn(&Said) -> bool| said.iter().flatten().filter(|said| what(said)).count();
-        let granted = is(|said| matches!(said, Said::Granted));
-        let refused = is(|said| matches!(said, Said::Refused(_) | Said::Lacks(_)));
+        let is = |what: fn(&Vote) -> bool| said.iter().flatten().filter(|said| what(said)).count();
+        let granted = is(|said| matches!(said, Vote::Granted));
+        let refused = is(|said| matches!(said, Vote::Refused(_) | Vote::Lacks(_)));
         Error::NoQuorum {
             lock: Arc::clone(lock),
             granted,
@@ -340,16 +341,16 @@ impl Quorum {
         }
     }
 
-    fn answers(&self, said: &[Option<Said>]) -> Vec<NodeAnswer> {
+    fn answers(&self, said: &[Option<Vote>]) -> Vec<NodeAnswer> {
         let answers = self.nodes.iter().zip(said);
         answers
             .map(|(node, said)| NodeAnswer {
                 node: node.name(),
                 answer: match said {
-                    Some(Said::Granted) => "granted".to_owned(),
-                    Some(Said::Refused(_)) => "refused".to_owned(),
-                    Some(Said::Lacks(_)) => "has no such hold".to_owned(),
-                    Some(Said::Unknown(_, error) | Said::Failed(error)) => reason_of(error),
+                    Some(Vote::Granted) => "granted".to_owned(),
+                    Some(Vote::Refused(_)) => "refused".to_owned(),
+                    Some(Vote::Lacks(_)) => "has no such hold".to_owned(),
+                    Some(Vote::Unknown(_, error) | Vote::Failed(error)) => reason_of(error),
                     None => match &*node.shunned.lock().reason {
                         "" => "no reply in time".to_owned(),
                         reason => reason.to_owned(),
@@ -361,42 +362,42 @@ impl Quorum {
 
     /// Frees what a refused attempt has taken at the nodes `open`, each with the expiry of its request. Returns the
     /// doubt about those that do not answer.
-    fn undo(&self, claim: &Claim, open: &[(usize, i64)], until: Instant) -> Option<Doubt> {
+    fn undo(&self, claim: &Claim, open: &[(usize, i64)], until: Instant) -> Option<InDoubt> {
         if open.is_empty() {
             return None;
         }
-        let mut doubt = Doubt {
+        let mut in_doubt = InDoubt {
             not_after: smallvec![SETTLED; self.nodes.len()],
-            ..claim.doubt(0)
+            ..claim.in_doubt(0)
         };
         for (index, not_after) in open {
-            if let Some(place) = doubt.not_after.get_mut(*index) {
+            if let Some(place) = in_doubt.not_after.get_mut(*index) {
                 *place = *not_after;
             }
         }
-        let is_settled = self.settle(&mut doubt, claim.lease, until);
-        (!is_settled).then_some(doubt)
+        let is_settled = self.settle(&mut in_doubt, claim.lease, until);
+        (!is_settled).then_some(in_doubt)
     }
 
     /// Withdraws at all nodes that are in doubt. Returns whether none is any more.
-    fn settle(&self, doubt: &mut Doubt, lease: Duration, until: Instant) -> bool {
+    fn settle(&self, in_doubt: &mut InDoubt, lease: Duration, until: Instant) -> bool {
         let not_after: Vec<i64> = (0..self.nodes.len())
-            .map(|index| doubt.not_after(index))
+            .map(|index| in_doubt.not_after(index))
             .collect();
-        doubt.not_after = not_after.into();
-        let purpose = Purpose::Request(Some(&doubt.visitor));
-        let open = doubt.not_after.iter().zip(&self.nodes).enumerate();
+        in_doubt.not_after = not_after.into();
+        let purpose = Purpose::Request(Some(&in_doubt.visitor));
+        let open = in_doubt.not_after.iter().zip(&self.nodes).enumerate();
         let open = open
             .filter(|(_, (not_after, node))| **not_after != SETTLED && !node.is_shunned(purpose))
             .map(|(index, _)| index)
             .collect();
         let order = self.warm_and_cold(open, purpose);
         let mut sky = self.launch(order, purpose, lease, until, |index, node, by| {
-            let doubt = Doubt {
-                not_after: smallvec![doubt.not_after(index)],
-                ..doubt.clone()
+            let in_doubt = InDoubt {
+                not_after: smallvec![in_doubt.not_after(index)],
+                ..in_doubt.clone()
             };
-            node.store.launch_withdraw(doubt, by)
+            node.store.launch_resolve(in_doubt, by)
         });
         while let Some((index, answer)) = sky.next() {
             let Some(node) = self.nodes.get(index) else {
@@ -404,33 +405,33 @@ impl Quorum {
             };
             match answer {
                 Ok(true) => {
-                    node.pardon();
-                    if let Some(place) = doubt.not_after.get_mut(index) {
+                    node.reset();
+                    if let Some(place) = in_doubt.not_after.get_mut(index) {
                         *place = SETTLED;
                     }
                 }
-                Ok(false) => node.pardon(),
-                Err(error) => node.shun(&error),
+                Ok(false) => node.reset(),
+                Err(error) => node.trip(&error),
             }
         }
-        doubt
+        in_doubt
             .not_after
             .iter()
             .all(|not_after| *not_after == SETTLED)
     }
 
-    fn hear(&self, index: usize, answer: Result<Attempt>) -> Said {
+    fn hear(&self, index: usize, answer: Result<Attempt>) -> Vote {
         let said = match answer {
-            Ok(Attempt::Granted { .. }) => Said::Granted,
-            Ok(Attempt::Refused(refusal)) => Said::Refused(refusal),
-            Ok(Attempt::Lost(cause)) => Said::Lacks(cause),
-            Ok(Attempt::Unknown { doubt, error }) => Said::Unknown(doubt.not_after(0), error),
-            Err(error) => Said::Failed(error),
+            Ok(Attempt::Granted { .. }) => Vote::Granted,
+            Ok(Attempt::Refused(refusal)) => Vote::Refused(refusal),
+            Ok(Attempt::Lost(cause)) => Vote::Lacks(cause),
+            Ok(Attempt::Unknown { in_doubt, error }) => Vote::Unknown(in_doubt.not_after(0), error),
+            Err(error) => Vote::Failed(error),
         };
         if let Some(node) = self.nodes.get(index) {
             match &said {
-                Said::Unknown(_, error) | Said::Failed(error) => node.shun(error),
-                _ => node.pardon(),
+                Vote::Unknown(_, error) | Vote::Failed(error) => node.trip(error),
+                _ => node.reset(),
             }
         }
         said
@@ -440,24 +441,24 @@ impl Quorum {
     fn refuse(
         &self,
         claim: &Claim,
-        said: &[Option<Said>],
-        leftover: Option<Doubt>,
+        said: &[Option<Vote>],
+        leftover: Option<InDoubt>,
     ) -> Result<Attempt> {
         let granted = said
             .iter()
-            .filter(|said| matches!(said, Some(Said::Granted)))
+            .filter(|said| matches!(said, Some(Vote::Granted)))
             .count();
         let refusals: Vec<&Refusal> = said
             .iter()
             .filter_map(|said| match said {
-                Some(Said::Refused(refusal)) => Some(refusal),
+                Some(Vote::Refused(refusal)) => Some(refusal),
                 _ => None,
             })
             .collect();
         if granted + refusals.len() < self.needed {
             let error = self.no_quorum(&claim.name, said);
             return match leftover {
-                Some(doubt) => Ok(Attempt::Unknown { doubt, error }),
+                Some(in_doubt) => Ok(Attempt::Unknown { in_doubt, error }),
                 None => Err(error),
             };
         }
@@ -516,7 +517,7 @@ impl Quorum {
         let purpose = Purpose::Vote(&claim.visitor);
         let order = self.warm_and_cold(nodes.to_vec(), purpose);
         let mut sky = self.launch(order, purpose, claim.lease, until, |_, node, by| {
-            node.store.launch_acquire(claim, true, &node.voter, by)
+            node.store.launch_acquire(claim, true, &node.handle, by)
         });
         let mut tally = Tally::new(self.nodes.len());
         while let Some((index, answer)) = sky.next() {
@@ -651,7 +652,7 @@ impl Store for Quorum {
             return Ok(Attempt::Granted {
                 sent,
                 fence: None,
-                leftover: is_open.then(|| claim.doubt(0)),
+                leftover: is_open.then(|| claim.in_doubt(0)),
             });
         }
         // Whoever has not answered yet may say who is in the way.
@@ -673,7 +674,7 @@ impl Store for Quorum {
         }
         self.put_back(claim, &open, until);
         Ok(Attempt::Unknown {
-            doubt: claim.doubt(0),
+            in_doubt: claim.in_doubt(0),
             error: self.no_quorum(&claim.name, &tally.said),
         })
     }
@@ -701,7 +702,7 @@ impl Store for Quorum {
             claims.iter().map(|_| SmallVec::new()).collect();
         let order = self.in_order(self.all(), &holds, Purpose::Renewal);
         let mut sky = self.launch(order, Purpose::Renewal, lease, until, |_, node, by| {
-            node.store.launch_renew(claims, &node.voter, by)
+            node.store.launch_renew(claims, &node.handle, by)
         });
         while let Some((index, answers)) = sky.next() {
             for (said, answer) in said.iter_mut().zip(answers) {
@@ -736,12 +737,12 @@ impl Store for Quorum {
             let mut open = open.filter(|open| open.node == index && !open.is_behind);
             open.next().map(|open| open.not_after)
         };
-        let mut said: Vec<Option<Said>> = self.nodes.iter().map(|_| None).collect();
-        let mut doubt = Doubt {
+        let mut said: Vec<Option<Vote>> = self.nodes.iter().map(|_| None).collect();
+        let mut in_doubt = InDoubt {
             not_after: smallvec![SETTLED; self.nodes.len()],
-            ..claim.doubt(0)
+            ..claim.in_doubt(0)
         };
-        for (index, place) in doubt.not_after.iter_mut().enumerate() {
+        for (index, place) in in_doubt.not_after.iter_mut().enumerate() {
             if spread & bit(index) != 0 {
                 *place = 0;
             }
@@ -767,10 +768,10 @@ impl Store for Quorum {
                 }) => {
                     others_wait |= waiting;
                     done += 1;
-                    Said::Granted
+                    Vote::Granted
                 }
                 Ok(Release::NotHeld(cause)) => match may_come(index) {
-                    Some(not_after) => Said::Unknown(
+                    Some(not_after) => Vote::Unknown(
                         not_after,
                         Error::Unavailable {
                             lock: Arc::clone(&claim.name),
@@ -778,22 +779,24 @@ impl Store for Quorum {
                             reason: "the request for it may still be on its way".to_owned(),
                         },
                     ),
-                    None => Said::Lacks(cause),
+                    None => Vote::Lacks(cause),
                 },
-                Ok(Release::Unknown { doubt, error }) => Said::Unknown(doubt.not_after(0), error),
-                Err(error) => Said::Failed(error),
+                Ok(Release::Unknown { in_doubt, error }) => {
+                    Vote::Unknown(in_doubt.not_after(0), error)
+                }
+                Err(error) => Vote::Failed(error),
             };
             match &what {
-                Said::Unknown(not_after, error) => {
-                    node.shun(error);
-                    if let Some(place) = doubt.not_after.get_mut(index) {
+                Vote::Unknown(not_after, error) => {
+                    node.trip(error);
+                    if let Some(place) = in_doubt.not_after.get_mut(index) {
                         *place = *not_after;
                     }
                 }
-                Said::Failed(error) => node.shun(error),
+                Vote::Failed(error) => node.trip(error),
                 _ => {
-                    node.pardon();
-                    if let Some(place) = doubt.not_after.get_mut(index) {
+                    node.reset();
+                    if let Some(place) = in_doubt.not_after.get_mut(index) {
                         *place = SETTLED;
                     }
                 }
@@ -807,7 +810,7 @@ impl Store for Quorum {
             }
         }
         drop(sky);
-        let open = doubt
+        let open = in_doubt
             .not_after
             .iter()
             .filter(|not_after| **not_after != SETTLED)
@@ -816,18 +819,18 @@ impl Store for Quorum {
             self.note_round_trip(begun.elapsed());
             return Ok(Release::Done {
                 others_wait,
-                leftover: (open > 0).then_some(doubt),
+                leftover: (open > 0).then_some(in_doubt),
             });
         }
         let cause = said.iter().find_map(|said| match said {
-            Some(Said::Lacks(cause)) => Some(cause.clone()),
+            Some(Vote::Lacks(cause)) => Some(cause.clone()),
             _ => None,
         });
         match cause {
             Some(cause) if done + open < self.needed => Ok(Release::NotHeld(cause)),
             _ => Ok(Release::Unknown {
                 error: self.no_quorum(&claim.name, &said),
-                doubt,
+                in_doubt,
             }),
         }
     }
@@ -852,7 +855,9 @@ impl Store for Quorum {
                     leftover: None,
                 }),
                 Ok(Release::NotHeld(cause)) => Ok(Attempt::Lost(cause)),
-                Ok(Release::Unknown { doubt, error }) => Ok(Attempt::Unknown { doubt, error }),
+                Ok(Release::Unknown { in_doubt, error }) => {
+                    Ok(Attempt::Unknown { in_doubt, error })
+                }
                 Err(error) => Err(error),
             };
             tally.note(index, self.hear(index, answer));
@@ -860,19 +865,19 @@ impl Store for Quorum {
         if tally.granted() >= self.needed {
             return Ok(Release::Done {
                 others_wait: false,
-                leftover: tally.is_in_doubt().then(|| claim.doubt(0)),
+                leftover: tally.is_in_doubt().then(|| claim.in_doubt(0)),
             });
         }
         match tally.lacking(self.nodes.len() - self.needed) {
             Some(cause) => Ok(Release::NotHeld(cause)),
             None => Ok(Release::Unknown {
-                doubt: claim.doubt(0),
+                in_doubt: claim.in_doubt(0),
                 error: self.no_quorum(&claim.name, &tally.said),
             }),
         }
     }
 
-    fn leftovers(&self) -> Vec<Doubt> {
+    fn leftovers(&self) -> Vec<InDoubt> {
         std::mem::take(&mut *self.leftovers.lock())
     }
 
@@ -888,17 +893,17 @@ impl Store for Quorum {
         })
     }
 
-    fn withdraw(&self, doubt: &mut Doubt, until: Instant) -> Result<bool> {
-        self.forget(doubt);
-        Ok(self.settle(doubt, self.settings.max_lease, until))
+    fn resolve(&self, in_doubt: &mut InDoubt, until: Instant) -> Result<bool> {
+        self.forget(in_doubt);
+        Ok(self.settle(in_doubt, self.settings.max_lease, until))
     }
 
-    fn withdraw_all(&self, doubts: &mut [&mut Doubt], until: Instant) -> Vec<Result<bool>> {
-        if let [doubt] = doubts {
-            return vec![self.withdraw(doubt, until)];
+    fn resolve_all(&self, in_doubts: &mut [&mut InDoubt], until: Instant) -> Vec<Result<bool>> {
+        if let [in_doubt] = in_doubts {
+            return vec![self.resolve(in_doubt, until)];
         }
-        for doubt in doubts.iter_mut() {
-            self.forget(doubt);
+        for in_doubt in in_doubts.iter_mut() {
+            self.forget(in_doubt);
         }
         let by = self.deadline(self.settings.max_lease, until);
         // Each node at the same time, so that a silent one keeps nobody waiting but for its own time-out.
@@ -906,19 +911,19 @@ impl Store for Quorum {
             let started: Vec<_> = (0..)
                 .zip(&self.nodes)
                 .filter_map(|(index, node)| {
-                    let mut parts = parts_at(doubts, index);
+                    let mut parts = parts_at(in_doubts, index);
                     if parts.is_empty() || node.is_shunned(Purpose::Request(None)) {
                         return None;
                     }
-                    let withdraw = move || {
-                        let mut of_node: Vec<&mut Doubt> =
+                    let resolve = move || {
+                        let mut of_node: Vec<&mut InDoubt> =
                             parts.iter_mut().map(|(_, part)| part).collect();
-                        let outcomes = node.store.withdraw_all(&mut of_node, by);
+                        let outcomes = node.store.resolve_all(&mut of_node, by);
                         let places = parts.iter().map(|(place, _)| *place);
                         places.zip(outcomes).collect::<Vec<_>>()
                     };
                     let named = thread::Builder::new().name("redlatch-release".to_owned());
-                    Some((index, node, named.spawn_scoped(scope, withdraw)))
+                    Some((index, node, named.spawn_scoped(scope, resolve)))
                 })
                 .collect();
             let joined = started.into_iter().map(|(index, node, thread)| {
@@ -931,24 +936,30 @@ impl Store for Quorum {
         for (index, node, answers) in answers {
             for (place, answer) in answers {
                 match answer {
-                    Err(error) => node.shun(&error),
+                    Err(error) => node.trip(&error),
                     Ok(is_settled) => {
-                        node.pardon();
-                        let doubt = doubts.get_mut(place).filter(|_| is_settled);
-                        if let Some(at) = doubt.and_then(|doubt| doubt.not_after.get_mut(index)) {
+                        node.reset();
+                        let in_doubt = in_doubts.get_mut(place).filter(|_| is_settled);
+                        if let Some(at) =
+                            in_doubt.and_then(|in_doubt| in_doubt.not_after.get_mut(index))
+                        {
                             *at = SETTLED;
                         }
                     }
                 }
             }
         }
-        let is_settled = |doubt: &&mut Doubt| doubt.not_after.iter().all(|it| *it == SETTLED);
-        doubts.iter().map(|doubt| Ok(is_settled(doubt))).collect()
+        let is_settled =
+            |in_doubt: &&mut InDoubt| in_doubt.not_after.iter().all(|it| *it == SETTLED);
+        in_doubts
+            .iter()
+            .map(|in_doubt| Ok(is_settled(in_doubt)))
+            .collect()
     }
 
     fn force_release(&self, kind: Kind, name: &Arc<str>, until: Instant) -> Result<bool> {
         let lease = self.settings.max_lease;
-        let mut said: Vec<Option<Said>> = self.nodes.iter().map(|_| None).collect();
+        let mut said: Vec<Option<Vote>> = self.nodes.iter().map(|_| None).collect();
         let mut sky = self.launch_at(
             self.all(),
             Purpose::Request(None),
@@ -962,9 +973,9 @@ impl Store for Quorum {
                 Ok(freed) => {
                     answered += 1;
                     was_held |= freed;
-                    Said::Granted
+                    Vote::Granted
                 }
-                Err(error) => Said::Failed(error),
+                Err(error) => Vote::Failed(error),
             };
             if let Some(place) = said.get_mut(index) {
                 *place = Some(what);
@@ -985,7 +996,7 @@ impl Store for Quorum {
         until: Instant,
     ) -> Result<Holding> {
         let lease = self.settings.max_lease;
-        let mut said: Vec<Option<Said>> = self.nodes.iter().map(|_| None).collect();
+        let mut said: Vec<Option<Vote>> = self.nodes.iter().map(|_| None).collect();
         let mut sky = self.launch_at(
             self.all(),
             Purpose::Request(visitor),
@@ -998,9 +1009,9 @@ impl Store for Quorum {
             let what = match answer {
                 Ok(holding) => {
                     holdings.push(holding);
-                    Said::Granted
+                    Vote::Granted
                 }
-                Err(error) => Said::Failed(error),
+                Err(error) => Vote::Failed(error),
             };
             if let Some(place) = said.get_mut(index) {
                 *place = Some(what);
@@ -1082,7 +1093,7 @@ impl Store for Quorum {
             let now = Instant::now();
             let left = u32::try_from(self.nodes.len() - looked_at).unwrap_or(u32::MAX);
             let until = now + until.saturating_duration_since(now) / left;
-            match node.store.check_as_node(&node.voter, until) {
+            match node.store.check_as_node(&node.handle, until) {
                 Ok(found) => warnings.extend(found),
                 Err(error) => warnings.push(HealthWarning {
                     node: node.name(),
@@ -1149,7 +1160,9 @@ impl Quorum {
 
     fn ask<'a>(&'a self, index: usize, claim: &'a Claim, sky: &mut Sky<'a, Result<Attempt>>) {
         if let Some(node) = self.nodes.get(index) {
-            let flight = node.store.launch_acquire(claim, false, &node.voter, sky.by);
+            let flight = node
+                .store
+                .launch_acquire(claim, false, &node.handle, sky.by);
             sky.add(index, flight);
         }
     }
@@ -1209,16 +1222,16 @@ impl Node {
         };
         let named = thread::Builder::new().name("redlatch-connect".to_owned());
         let started = named.spawn(
-            move || match node.store.enlist(&node.voter, purpose, until) {
-                Err(error) if error.may_pass() => node.shun(&error),
-                _ => node.pardon(),
+            move || match node.store.enlist(&node.handle, purpose, until) {
+                Err(error) if error.may_pass() => node.trip(&error),
+                _ => node.reset(),
             },
         );
         started.is_ok()
     }
 
     /// Leaves it alone for a while, after an error that means that asking it costs its time-out.
-    fn shun(&self, error: &Error) {
+    fn trip(&self, error: &Error) {
         if !matches!(error, Error::Unreachable { .. } | Error::Unknown { .. }) {
             return;
         }
@@ -1228,17 +1241,17 @@ impl Node {
         shunned.reason = reason_of(error);
     }
 
-    fn pardon(&self) {
+    fn reset(&self) {
         let mut shunned = self.shunned.lock();
         if shunned.until.is_some() {
-            *shunned = Shunned::default();
+            *shunned = Breaker::default();
         }
     }
 }
 
 /// What all nodes said.
 struct Tally {
-    said: Vec<Option<Said>>,
+    said: Vec<Option<Vote>>,
 }
 
 impl Tally {
@@ -1248,14 +1261,14 @@ impl Tally {
         }
     }
 
-    fn note(&mut self, index: usize, said: Said) {
+    fn note(&mut self, index: usize, said: Vote) {
         if let Some(place) = self.said.get_mut(index) {
             *place = Some(said);
         }
     }
 
     fn granted(&self) -> usize {
-        let granted = |said: &&Option<Said>| matches!(said, Some(Said::Granted));
+        let granted = |said: &&Option<Vote>| matches!(said, Some(Vote::Granted));
         self.said.iter().filter(granted).count()
     }
 
@@ -1268,15 +1281,15 @@ impl Tally {
     /// Whether a node may have granted it, or may yet do so.
     fn is_in_doubt(&self) -> bool {
         let mut said = self.said.iter().flatten();
-        said.any(|said| matches!(said, Said::Unknown(..)))
+        said.any(|said| matches!(said, Vote::Unknown(..)))
     }
 
     /// The nodes that have granted it or may have, with the expiry of their requests.
     fn open(&self) -> Vec<(usize, i64)> {
         let said = self.said.iter().enumerate();
         said.filter_map(|(index, said)| match said {
-            Some(Said::Granted) => Some((index, 0)),
-            Some(Said::Unknown(not_after, _)) => Some((index, *not_after)),
+            Some(Vote::Granted) => Some((index, 0)),
+            Some(Vote::Unknown(not_after, _)) => Some((index, *not_after)),
             _ => None,
         })
         .collect()
@@ -1288,7 +1301,7 @@ impl Tally {
             .said
             .iter()
             .filter_map(|said| match said {
-                Some(Said::Lacks(cause)) => Some(cause),
+                Some(Vote::Lacks(cause)) => Some(cause),
                 _ => None,
             })
             .collect();
@@ -1425,19 +1438,22 @@ impl<'a, T> Sky<'a, T> {
 }
 
 /// What of these doubts concerns node `index`, each with its place among them.
-fn parts_at(doubts: &[&mut Doubt], index: usize) -> Vec<(usize, Doubt)> {
-    let open = doubts.iter().enumerate().filter_map(|(place, doubt)| {
-        let not_after = doubt.not_after(index);
-        let part = Doubt {
-            not_after: smallvec![not_after],
-            ..(**doubt).clone()
-        };
-        (not_after != SETTLED).then_some((place, part))
-    });
+fn parts_at(in_doubts: &[&mut InDoubt], index: usize) -> Vec<(usize, InDoubt)> {
+    let open = in_doubts
+        .iter()
+        .enumerate()
+        .filter_map(|(place, in_doubt)| {
+            let not_after = in_doubt.not_after(index);
+            let part = InDoubt {
+                not_after: smallvec![not_after],
+                ..(**in_doubt).clone()
+            };
+            (not_after != SETTLED).then_some((place, part))
+        });
     open.collect()
 }
 
-impl Spread {
+impl Placement {
     /// Notes the nodes that did not answer a request, with its expiry.
     fn note_unknown(&mut self, open: &[(usize, i64)]) {
         for (node, not_after) in open.iter().filter(|(_, not_after)| *not_after > 0) {
@@ -1526,8 +1542,8 @@ mod tests {
         quorum
     }
 
-    fn shun(quorum: &Quorum, index: usize) {
-        *quorum.nodes.get(index).unwrap().shunned.lock() = Shunned {
+    fn trip(quorum: &Quorum, index: usize) {
+        *quorum.nodes.get(index).unwrap().shunned.lock() = Breaker {
             until: Some(Instant::now() + LEASE),
             pause: LEASE,
             reason: String::new(),
@@ -1540,10 +1556,10 @@ mod tests {
         let granted = quorum.acquire(&claim("me", 0), soon()).unwrap();
         assert!(matches!(granted, Attempt::Granted { .. }), "{granted:?}");
         for index in 0..2 {
-            shun(&quorum, index);
+            trip(&quorum, index);
             let renewals = quorum.renew(&[claim("me", 1)], soon());
             assert_eq!(renewals, [Renewal::Renewed]);
-            shun(&quorum, index);
+            trip(&quorum, index);
             let entered = quorum.acquire(&claim("me", 1), soon()).unwrap();
             assert!(matches!(entered, Attempt::Granted { .. }), "{entered:?}");
         }
@@ -1554,14 +1570,14 @@ mod tests {
         let quorum = with_one_taken();
         quorum.acquire(&claim("me", 0), soon()).unwrap();
         let claim = claim("me", 1);
-        let late = Doubt {
+        let late = InDoubt {
             not_after: smallvec![SETTLED, 7, SETTLED],
-            ..claim.doubt(0)
+            ..claim.in_doubt(0)
         };
         quorum.note_open(&claim.visitor, &late);
-        let mut doubt = claim.doubt(0);
-        quorum.forget(&mut doubt);
-        assert_eq!(doubt.not_after[..], [0, 7, 0]);
+        let mut in_doubt = claim.in_doubt(0);
+        quorum.forget(&mut in_doubt);
+        assert_eq!(in_doubt.not_after[..], [0, 7, 0]);
         assert!(quorum.spreads.lock().is_empty());
     }
 }

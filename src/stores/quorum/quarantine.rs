@@ -31,15 +31,15 @@ pub(crate) struct Identity {
 
 /// The nodes of one quorum as they are known.
 #[derive(Debug)]
-pub(crate) struct Ballot {
+pub(crate) struct Membership {
     /// What any client has granted is over after this time.
     max_lease: Duration,
     trusts_new_nodes: bool,
-    nodes: Mutex<Vec<Option<Known>>>,
+    nodes: Mutex<Vec<Option<SeenRun>>>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct SeenRun {
     run: Arc<str>,
     history: Arc<str>,
     /// Whether what it has granted survives its end.
@@ -47,14 +47,14 @@ struct Known {
     /// Between these two it was this server.
     asked: BootInstant,
     told: BootInstant,
-    abstains: Option<(BootInstant, Why)>,
+    abstains: Option<(BootInstant, QuarantineReason)>,
 }
 
 /// Why a node has no vote.
 #[derive(Debug)]
-pub(crate) enum Abstention {
+pub(crate) enum Quarantined {
     /// It may have forgotten what it granted.
-    For(Duration, Why),
+    For(Duration, QuarantineReason),
     /// It is the same server as this other node.
     SameAs(usize),
     /// It follows another server.
@@ -67,7 +67,7 @@ pub(crate) enum Abstention {
 
 /// Why a server may lack what was granted before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum QuarantineReason {
     /// It was started a short while ago, and nothing is known of what it had before.
     IsNew,
     /// It, or another one in its place, was started since it was seen last.
@@ -78,9 +78,9 @@ pub(crate) enum Why {
     MayMove,
 }
 
-impl Ballot {
-    pub(crate) fn new(nodes: usize, max_lease: Duration, trusts_new_nodes: bool) -> Ballot {
-        Ballot {
+impl Membership {
+    pub(crate) fn new(nodes: usize, max_lease: Duration, trusts_new_nodes: bool) -> Membership {
+        Membership {
             max_lease,
             trusts_new_nodes,
             nodes: Mutex::new((0..nodes).map(|_| None).collect()),
@@ -89,12 +89,17 @@ impl Ballot {
 
     /// Notes which server node `index` is, and says whether it may vote. If the node may `move`, it need not always
     /// have been that server.
-    fn admit(&self, index: usize, may_move: bool, identity: &Identity) -> Result<(), Abstention> {
+    fn admit(
+        &self,
+        index: usize,
+        can_fail_over: bool,
+        identity: &Identity,
+    ) -> Result<(), Quarantined> {
         if identity.is_in_cluster {
-            return Err(Abstention::InCluster);
+            return Err(Quarantined::InCluster);
         }
         if identity.follows {
-            return Err(Abstention::Follows);
+            return Err(Quarantined::Follows);
         }
         let now = BootInstant::now();
         let mut nodes = self.nodes.lock();
@@ -110,7 +115,7 @@ impl Ballot {
             }
             if identity.asked <= known.told {
                 // Of two answers that cross nobody can say which one is the later.
-                return Err(Abstention::Outdated);
+                return Err(Quarantined::Outdated);
             }
         }
         let twin = nodes.iter().enumerate().find(|(other, known)| {
@@ -120,18 +125,18 @@ impl Ballot {
                     .is_some_and(|known| known.run == identity.run)
         });
         if let Some((twin, _)) = twin {
-            return Err(Abstention::SameAs(twin));
+            return Err(Quarantined::SameAs(twin));
         }
         let Some(place) = nodes.get_mut(index) else {
             return Ok(());
         };
-        let known = Known {
+        let known = SeenRun {
             run: Arc::clone(&identity.run),
             history: Arc::clone(&identity.history),
             remembers: identity.remembers,
             asked: identity.asked,
             told: identity.told,
-            abstains: self.quarantine(place.as_ref(), may_move, identity, now),
+            abstains: self.quarantine(place.as_ref(), can_fail_over, identity, now),
         };
         place.insert(known).vote(now)
     }
@@ -149,39 +154,39 @@ impl Ballot {
     /// | is any other one than before | is unknown to it | now |
     fn quarantine(
         &self,
-        before: Option<&Known>,
-        may_move: bool,
+        before: Option<&SeenRun>,
+        can_fail_over: bool,
         identity: &Identity,
         now: BootInstant,
-    ) -> Option<(BootInstant, Why)> {
+    ) -> Option<(BootInstant, QuarantineReason)> {
         let all_of_it = |why| Some((now + self.max_lease, why));
         match before {
-            _ if identity.has_followed => all_of_it(Why::Followed),
+            _ if identity.has_followed => all_of_it(QuarantineReason::Followed),
             None if self.trusts_new_nodes => None,
-            None if may_move => all_of_it(Why::MayMove),
+            None if can_fail_over => all_of_it(QuarantineReason::MayMove),
             None if identity.remembers => None,
             None => identity.age.map(|age| {
                 let left = self.max_lease.saturating_sub(age);
-                (identity.told + left, Why::IsNew)
+                (identity.told + left, QuarantineReason::IsNew)
             }),
-            Some(before) if before.run == identity.run => all_of_it(Why::Followed),
+            Some(before) if before.run == identity.run => all_of_it(QuarantineReason::Followed),
             Some(before)
                 if identity.remembers
                     && before.remembers
-                    && !may_move
+                    && !can_fail_over
                     && !identity.ran_at(before.asked) =>
             {
                 before.abstains
             }
-            Some(_) => all_of_it(Why::Restarted),
+            Some(_) => all_of_it(QuarantineReason::Restarted),
         }
     }
 }
 
-impl Known {
-    fn vote(&self, now: BootInstant) -> Result<(), Abstention> {
+impl SeenRun {
+    fn vote(&self, now: BootInstant) -> Result<(), Quarantined> {
         match self.abstains.map(|(until, why)| (now.until(until), why)) {
-            Some((left, why)) if !left.is_zero() => Err(Abstention::For(left, why)),
+            Some((left, why)) if !left.is_zero() => Err(Quarantined::For(left, why)),
             _ => Ok(()),
         }
     }
@@ -196,60 +201,65 @@ impl Identity {
 
 /// The right of one node to vote.
 #[derive(Clone, Debug)]
-pub(crate) struct Voter {
-    ballot: Arc<Ballot>,
+pub(crate) struct NodeHandle {
+    membership: Arc<Membership>,
     index: usize,
     /// Whether another server may become the node.
-    may_move: bool,
+    can_fail_over: bool,
 }
 
-impl Voter {
-    pub(crate) fn new(ballot: &Arc<Ballot>, index: usize, may_move: bool) -> Voter {
-        Voter {
-            ballot: Arc::clone(ballot),
+impl NodeHandle {
+    pub(crate) fn new(
+        membership: &Arc<Membership>,
+        index: usize,
+        can_fail_over: bool,
+    ) -> NodeHandle {
+        NodeHandle {
+            membership: Arc::clone(membership),
             index,
-            may_move,
+            can_fail_over,
         }
     }
 
     /// Says whether the server of this identity may vote for this node.
-    pub(crate) fn admit(&self, identity: &Identity) -> Result<(), Abstention> {
-        self.ballot.admit(self.index, self.may_move, identity)
+    pub(crate) fn admit(&self, identity: &Identity) -> Result<(), Quarantined> {
+        self.membership
+            .admit(self.index, self.can_fail_over, identity)
     }
 }
 
-impl std::fmt::Display for Abstention {
+impl std::fmt::Display for Quarantined {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Abstention::For(left, why) => {
+            Quarantined::For(left, why) => {
                 let because = match why {
-                    Why::IsNew => "was started less than one max_lease ago",
-                    Why::Restarted => "has restarted, or another server has taken its place,",
-                    Why::Followed => "has followed another server",
-                    Why::MayMove => "may have taken over from another server",
+                    QuarantineReason::IsNew => "was started less than one max_lease ago",
+                    QuarantineReason::Restarted => "has restarted, or another server has taken its place,",
+                    QuarantineReason::Followed => "has followed another server",
+                    QuarantineReason::MayMove => "may have taken over from another server",
                 };
                 write!(
                     f,
                     "it {because} and may not know what was granted there before, so it has no vote for another {left:.1?}"
                 )?;
                 match why {
-                    Why::IsNew | Why::MayMove => f.write_str(
+                    QuarantineReason::IsNew | QuarantineReason::MayMove => f.write_str(
                         "; if nobody can have used it for locks before, trust_new_nodes() lets it vote at once",
                     ),
-                    Why::Restarted | Why::Followed => Ok(()),
+                    QuarantineReason::Restarted | QuarantineReason::Followed => Ok(()),
                 }
             }
-            Abstention::SameAs(other) => {
+            Quarantined::SameAs(other) => {
                 write!(f, "it is the same server as node {}", other + 1)
             }
-            Abstention::Follows => f.write_str(
+            Quarantined::Follows => f.write_str(
                 "it follows another server and so has no vote; use the address of a master",
             ),
-            Abstention::InCluster => f.write_str(
+            Quarantined::InCluster => f.write_str(
                 "it belongs to a cluster, whose servers take over from each other without what was not replicated, so it \
                  has no vote; take servers that stand alone, or use the cluster without Redlock",
             ),
-            Abstention::Outdated => f.write_str("it became another server while it was asked who it is"),
+            Quarantined::Outdated => f.write_str("it became another server while it was asked who it is"),
         }
     }
 }
@@ -281,9 +291,9 @@ mod tests {
         }
     }
 
-    fn why(vote: Result<(), Abstention>) -> Option<Why> {
+    fn why(vote: Result<(), Quarantined>) -> Option<QuarantineReason> {
         match vote {
-            Err(Abstention::For(_, why)) => Some(why),
+            Err(Quarantined::For(_, why)) => Some(why),
             Err(other) => panic!("{other}"),
             Ok(()) => None,
         }
@@ -291,127 +301,136 @@ mod tests {
 
     #[test]
     fn a_server_that_just_started_has_no_vote() {
-        let ballot = Ballot::new(3, MAX, false);
+        let membership = Membership::new(3, MAX, false);
         assert!(matches!(
-            ballot.admit(0, false, &server("a", Some(0))),
-            Err(Abstention::For(..))
+            membership.admit(0, false, &server("a", Some(0))),
+            Err(Quarantined::For(..))
         ));
-        assert!(ballot.admit(1, false, &server("b", None)).is_ok());
-        let trusting = Ballot::new(3, MAX, true);
+        assert!(membership.admit(1, false, &server("b", None)).is_ok());
+        let trusting = Membership::new(3, MAX, true);
         assert!(trusting.admit(0, false, &server("a", Some(0))).is_ok());
     }
 
     #[test]
     fn another_server_in_its_place_has_no_vote_even_if_new_ones_are_trusted() {
-        let ballot = Ballot::new(3, MAX, true);
-        assert!(ballot.admit(0, false, &server("a", None)).is_ok());
+        let membership = Membership::new(3, MAX, true);
+        assert!(membership.admit(0, false, &server("a", None)).is_ok());
         assert!(matches!(
-            ballot.admit(0, false, &server("b", None)),
-            Err(Abstention::For(..))
+            membership.admit(0, false, &server("b", None)),
+            Err(Quarantined::For(..))
         ));
         assert!(matches!(
-            ballot.admit(0, false, &server("b", None)),
-            Err(Abstention::For(..))
+            membership.admit(0, false, &server("b", None)),
+            Err(Quarantined::For(..))
         ));
         // What was granted before it began to remember is forgotten, and stays so.
         for run in ["c", "d"] {
             assert!(matches!(
-                ballot.admit(0, false, &remembering(run)),
-                Err(Abstention::For(..))
+                membership.admit(0, false, &remembering(run)),
+                Err(Quarantined::For(..))
             ));
         }
         for run in ["e", "f"] {
-            assert!(ballot.admit(1, false, &remembering(run)).is_ok());
+            assert!(membership.admit(1, false, &remembering(run)).is_ok());
         }
     }
 
     #[test]
     fn one_server_has_one_vote() {
-        let ballot = Ballot::new(3, MAX, true);
-        assert!(ballot.admit(0, false, &server("a", None)).is_ok());
+        let membership = Membership::new(3, MAX, true);
+        assert!(membership.admit(0, false, &server("a", None)).is_ok());
         assert!(matches!(
-            ballot.admit(2, false, &server("a", None)),
-            Err(Abstention::SameAs(0))
+            membership.admit(2, false, &server("a", None)),
+            Err(Quarantined::SameAs(0))
         ));
-        assert!(ballot.admit(0, false, &server("a", None)).is_ok());
+        assert!(membership.admit(0, false, &server("a", None)).is_ok());
     }
 
     #[test]
     fn a_server_that_has_followed_another_has_no_vote_whatever_it_says_of_itself() {
-        for (trusts, may_move) in [(false, false), (true, false), (true, true)] {
-            let ballot = Ballot::new(3, MAX, trusts);
+        for (trusts, can_fail_over) in [(false, false), (true, false), (true, true)] {
+            let membership = Membership::new(3, MAX, trusts);
             let promoted = Identity {
                 has_followed: true,
                 ..remembering("a")
             };
-            let vote = ballot.admit(0, may_move, &promoted);
-            assert_eq!(why(vote), Some(Why::Followed));
+            let vote = membership.admit(0, can_fail_over, &promoted);
+            assert_eq!(why(vote), Some(QuarantineReason::Followed));
         }
     }
 
     #[test]
     fn where_the_node_may_move_uptime_and_memory_do_not_count() {
-        let ballot = Ballot::new(3, MAX, false);
+        let membership = Membership::new(3, MAX, false);
         let old = Identity {
             age: Some(MAX * 2),
             ..remembering("a")
         };
-        assert_eq!(why(ballot.admit(0, true, &old)), Some(Why::MayMove));
-        assert!(ballot.admit(1, false, &server("b", Some(60))).is_ok());
+        assert_eq!(
+            why(membership.admit(0, true, &old)),
+            Some(QuarantineReason::MayMove)
+        );
+        assert!(membership.admit(1, false, &server("b", Some(60))).is_ok());
         // Nor do they for whom takes over from a known one.
-        let ballot = Ballot::new(3, MAX, true);
-        assert!(ballot.admit(0, true, &remembering("a")).is_ok());
-        let vote = ballot.admit(0, true, &remembering("b"));
-        assert_eq!(why(vote), Some(Why::Restarted));
+        let membership = Membership::new(3, MAX, true);
+        assert!(membership.admit(0, true, &remembering("a")).is_ok());
+        let vote = membership.admit(0, true, &remembering("b"));
+        assert_eq!(why(vote), Some(QuarantineReason::Restarted));
     }
 
     #[test]
     fn another_history_is_another_server() {
-        let ballot = Ballot::new(3, MAX, true);
-        assert!(ballot.admit(0, false, &remembering("a")).is_ok());
+        let membership = Membership::new(3, MAX, true);
+        assert!(membership.admit(0, false, &remembering("a")).is_ok());
         let again = Identity {
             history: "of another".into(),
             ..remembering("a")
         };
-        assert_eq!(why(ballot.admit(0, false, &again)), Some(Why::Followed));
+        assert_eq!(
+            why(membership.admit(0, false, &again)),
+            Some(QuarantineReason::Followed)
+        );
     }
 
     #[test]
     fn one_that_ran_beside_the_one_before_is_not_that_one_started_again() {
-        let ballot = Ballot::new(3, MAX, true);
-        assert!(ballot.admit(0, false, &remembering("a")).is_ok());
+        let membership = Membership::new(3, MAX, true);
+        assert!(membership.admit(0, false, &remembering("a")).is_ok());
         let beside = Identity {
             age: Some(Duration::from_secs(5)),
             ..remembering("b")
         };
-        assert_eq!(why(ballot.admit(0, false, &beside)), Some(Why::Restarted));
+        assert_eq!(
+            why(membership.admit(0, false, &beside)),
+            Some(QuarantineReason::Restarted)
+        );
     }
 
     #[test]
     fn an_answer_that_crosses_a_later_one_decides_nothing() {
-        let ballot = Ballot::new(3, MAX, true);
+        let membership = Membership::new(3, MAX, true);
         let early = server("a", Some(0));
-        assert!(ballot.admit(0, false, &server("b", Some(0))).is_ok());
-        let vote = ballot.admit(0, false, &early);
-        assert!(matches!(vote, Err(Abstention::Outdated)), "{vote:?}");
-        let vote = ballot.admit(0, false, &server("a", Some(0)));
-        assert_eq!(why(vote), Some(Why::Restarted));
+        assert!(membership.admit(0, false, &server("b", Some(0))).is_ok());
+        let vote = membership.admit(0, false, &early);
+        assert!(matches!(vote, Err(Quarantined::Outdated)), "{vote:?}");
+        let vote = membership.admit(0, false, &server("a", Some(0)));
+        assert_eq!(why(vote), Some(QuarantineReason::Restarted));
     }
 
     #[test]
     fn a_follower_and_a_part_of_a_cluster_have_no_vote() {
-        let ballot = Ballot::new(3, MAX, true);
+        let membership = Membership::new(3, MAX, true);
         let follower = Identity {
             follows: true,
             ..server("a", None)
         };
-        let vote = ballot.admit(0, false, &follower);
-        assert!(matches!(vote, Err(Abstention::Follows)), "{vote:?}");
+        let vote = membership.admit(0, false, &follower);
+        assert!(matches!(vote, Err(Quarantined::Follows)), "{vote:?}");
         let part = Identity {
             is_in_cluster: true,
             ..server("a", None)
         };
-        let vote = ballot.admit(0, false, &part);
-        assert!(matches!(vote, Err(Abstention::InCluster)), "{vote:?}");
+        let vote = membership.admit(0, false, &part);
+        assert!(matches!(vote, Err(Quarantined::InCluster)), "{vote:?}");
     }
 }

@@ -25,31 +25,31 @@ use crate::ground::loss::{LossCause, printable};
 use crate::ground::notify::{Notifier, Parker};
 use crate::ground::sync::Mutex;
 use crate::store::{
-    Attempt, Delivery, Doubt, Flight, HealthWarning, Holding, Purpose, Refusal, Release, Renewal,
+    Attempt, Delivery, Flight, HealthWarning, Holding, InDoubt, Purpose, Refusal, Release, Renewal,
     Store, Subscription, Transfer,
 };
-use crate::stores::permits::SlotMaker;
-use crate::stores::quorum::quarantine::{Abstention, Identity, Voter};
+use crate::stores::permits::PermitSource;
+use crate::stores::quorum::quarantine::{Identity, NodeHandle, Quarantined};
 
 pub(crate) use keys::flaw;
 use node::Alone;
 use scripts::{Script, Scripts};
 use server::Node;
-use topology::Home;
+use topology::Topology;
 use topology::cluster::Cluster;
-use topology::connector::Route;
+use topology::connector::Connector;
 use topology::replicas::Replicas;
 use topology::sentinel::Sentinels;
-use transport::connection::{Address, EXHAUSTED, Fault, STRANGER, Wire, brief};
-pub(crate) use transport::tls::Trust;
-use wait_replicas::Acknowledged;
+use transport::connection::{Address, CallError, Connection, EXHAUSTED, STRANGER, brief};
+pub(crate) use transport::tls::TlsConfig;
+use wait_replicas::ReplicaAck;
 pub(crate) use wait_replicas::Replication;
 
 /// How many holds one call of the renewal script renews, so that it keeps the server for less than a millisecond.
 const RENEWED_AT_ONCE: usize = 100;
 
 /// How many calls that withdraw something are written before the first reply is read.
-const WITHDRAWN_AT_ONCE: usize = 100;
+const RESOLVED_AT_ONCE: usize = 100;
 
 /// How often a request is sent anew because its clock or its count turned out to be wrong.
 const CORRECTIONS: u32 = 3;
@@ -67,11 +67,11 @@ pub(crate) struct Settings {
     pub(crate) command_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) pool_size: u32,
-    pub(crate) trust: Trust,
+    pub(crate) tls_config: TlsConfig,
     /// The lease of locks under the watchdog.
     pub(crate) lease: Duration,
     /// As whom to talk to a master that sentinels name, and in which database.
-    pub(crate) access: Option<Access>,
+    pub(crate) credentials: Option<Credentials>,
     pub(crate) database: i64,
     /// Whether unlock messages in a cluster are sharded; `None` to find it out.
     pub(crate) sharded: Option<bool>,
@@ -80,12 +80,12 @@ pub(crate) struct Settings {
 
 /// A user, empty for the default one, and its password.
 #[derive(Clone)]
-pub(crate) struct Access {
+pub(crate) struct Credentials {
     pub(crate) user: String,
     pub(crate) password: String,
 }
 
-impl fmt::Debug for Access {
+impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Access")
             .field("user", &self.user)
@@ -95,21 +95,21 @@ impl fmt::Debug for Access {
 
 /// The store of one client.
 pub(crate) struct Redis {
-    home: Home,
+    topology: Topology,
     scripts: Scripts,
     notifier: Arc<Notifier>,
     replication: Option<Replication>,
     database: i64,
     /// A cluster has its own.
-    maker: Option<SlotMaker>,
+    permit_source: Option<PermitSource>,
     /// Copies of granted requests for tokens that may still come, with the holder. Before the hold ends they are harmless.
-    late_copies: Mutex<Vec<(VisitorId, Doubt)>>,
+    late_copies: Mutex<Vec<(VisitorId, InDoubt)>>,
 }
 
 impl Redis {
     /// One server.
     pub(crate) fn open(url: &str, settings: &Settings) -> Result<Redis> {
-        let address = Address::parse(url, settings.connect_timeout, &settings.trust)?;
+        let address = Address::parse(url, settings.connect_timeout, &settings.tls_config)?;
         let database = address.database();
         Redis::on(Arc::new(address), database, settings)
     }
@@ -124,8 +124,8 @@ impl Redis {
                 reason: "they name several databases; locks are in one".to_owned(),
             });
         }
-        let route = Replicas::new(addresses);
-        Redis::on(Arc::new(route), database.unwrap_or_default(), settings)
+        let connector = Replicas::new(addresses);
+        Redis::on(Arc::new(connector), database.unwrap_or_default(), settings)
     }
 
     /// The master that sentinels call `name`.
@@ -147,23 +147,23 @@ impl Redis {
         let Some(first) = sentinels.first().cloned() else {
             return invalid(setting, "there is none");
         };
-        let access = first.of_data(settings.access.as_ref(), settings.database);
-        let route = Sentinels::new(name, sentinels, access, settings);
-        Redis::on(Arc::new(route), settings.database, settings)
+        let credentials = first.of_data(settings.credentials.as_ref(), settings.database);
+        let connector = Sentinels::new(name, sentinels, credentials, settings);
+        Redis::on(Arc::new(connector), settings.database, settings)
     }
 
-    fn on(route: Arc<dyn Route>, database: i64, settings: &Settings) -> Result<Redis> {
+    fn on(connector: Arc<dyn Connector>, database: i64, settings: &Settings) -> Result<Redis> {
         let notifier = Arc::new(Notifier::default());
-        let maker = SlotMaker::new()?;
-        let slots = maker.slots(settings.pool_size);
-        let node = Node::new(&route, slots, settings.command_timeout, &notifier);
+        let permit_source = PermitSource::new()?;
+        let permits = permit_source.permits(settings.pool_size);
+        let node = Node::new(&connector, permits, settings.command_timeout, &notifier);
         Ok(Redis {
-            home: Home::One(Box::new(node)),
+            topology: Topology::One(Box::new(node)),
             scripts: Scripts::new(),
             notifier,
             replication: settings.replication,
             database,
-            maker: Some(maker),
+            permit_source: Some(permit_source),
             late_copies: Mutex::default(),
         })
     }
@@ -180,27 +180,27 @@ impl Redis {
         if seeds.iter().any(|it| it.database() != 0) {
             return invalid("a cluster has no databases but 0");
         }
-        let Some(pattern) = seeds.first().cloned() else {
+        let Some(template) = seeds.first().cloned() else {
             return invalid("there is none");
         };
         let notifier = Arc::new(Notifier::default());
-        let cluster = Cluster::new(pattern, seeds, settings, &notifier, SlotMaker::new()?);
+        let cluster = Cluster::new(template, seeds, settings, &notifier, PermitSource::new()?);
         Ok(Redis {
-            home: Home::Cluster(cluster),
+            topology: Topology::Cluster(cluster),
             scripts: Scripts::new(),
             notifier,
             replication: settings.replication,
             database: 0,
-            maker: None,
+            permit_source: None,
             late_copies: Mutex::default(),
         })
     }
 
     /// The store as one node, if it is one.
     fn alone(&self) -> Option<Alone<'_>> {
-        match &self.home {
-            Home::One(node) => Some(Alone { redis: self, node }),
-            Home::Cluster(_) => None,
+        match &self.topology {
+            Topology::One(node) => Some(Alone { redis: self, node }),
+            Topology::Cluster(_) => None,
         }
     }
 
@@ -211,13 +211,13 @@ impl Redis {
         key: &str,
         args: &[&[u8]],
         until: Instant,
-    ) -> Result<Value, Fault> {
-        self.home.with(key, until, |node, wire| {
-            node.pool.eval(wire, script, &[key], args, until)
+    ) -> Result<Value, CallError> {
+        self.topology.with(key, until, |node, connection| {
+            node.pool.eval(connection, script, &[key], args, until)
         })
     }
 
-    /// Calls a script whose last argument is the server time after which it is refused; where a voter asks, the
+    /// Calls a script whose last argument is the server time after which it is refused; where a quorum asks, the
     /// replication id of the server that may vote comes behind that.
     fn call_timed(
         &self,
@@ -225,18 +225,18 @@ impl Redis {
         key: &str,
         args: &[&[u8]],
         until: Instant,
-        copies: &mut Copies<'_>,
-    ) -> Result<Value, Fault> {
-        self.home.with(key, until, |node, wire| {
+        copies: &mut SentCopies<'_>,
+    ) -> Result<Value, CallError> {
+        self.topology.with(key, until, |node, connection| {
             // On the connection that the request takes, for another one may lead to another server.
-            let voting = match copies.voter {
-                Some(voter) => Some(node::vote_on(wire, voter, until)?),
+            let voting = match copies.handle {
+                Some(handle) => Some(node::vote_on(connection, handle, until)?),
                 None => None,
             };
             let sent = BootInstant::now();
             copies.unanswered = copies.first_sent;
             copies.first_sent = Some(copies.unanswered.unwrap_or(sent));
-            let expiry = wire.expiry(until, sent);
+            let expiry = connection.expiry(until, sent);
             copies.not_after = copies.not_after.max(expiry);
             let text = expiry.to_string();
             let args = match history_of(&voting) {
@@ -245,52 +245,52 @@ impl Redis {
             };
             let keys = [key];
             let reply = match copies.replication {
-                None => node.pool.eval(wire, script, &keys, &args, until),
+                None => node.pool.eval(connection, script, &keys, &args, until),
                 Some(wanted) => node
                     .pool
-                    .eval_replicated(wire, script, &keys, &args, wanted, until)
-                    .map(|(reply, acknowledged)| {
-                        copies.acknowledged = acknowledged;
+                    .eval_replicated(connection, script, &keys, &args, wanted, until)
+                    .map(|(reply, replica_ack)| {
+                        copies.replica_ack = replica_ack;
                         reply
                     }),
             };
-            if !matches!(reply, Ok(_) | Err(Fault::NoReply { .. })) {
+            if !matches!(reply, Ok(_) | Err(CallError::NoReply { .. })) {
                 copies.last_did_not_run();
             }
             let reply = reply?;
-            wire.note_time_in(&reply, expiry, sent);
+            connection.note_time_in(&reply, expiry, sent);
             if is_another_history(&reply) {
-                wire.forget_identity();
+                connection.forget_identity();
             }
             Ok(reply)
         })
     }
 
-    /// Asks `script` to set the count of a hold from `known` to `wanted`, where `voter` has a vote, if it is given.
+    /// Asks `script` to set the count of a hold from `known` to `wanted`, where `handle` has a vote, if it is given.
     fn set_count(
         &self,
         claim: &Claim,
         script: &Script,
         [known, wanted]: [u32; 2],
-        voter: Option<&Voter>,
+        handle: Option<&NodeHandle>,
         until: Instant,
-    ) -> Result<Step, Fault> {
-        let mut copies = Copies {
-            voter,
-            ..Copies::replicated(self.replication)
+    ) -> Result<CountReply, CallError> {
+        let mut copies = SentCopies {
+            handle,
+            ..SentCopies::replicated(self.replication)
         };
         let step = self.set_count_by(claim, script, known, wanted, until, &mut copies);
         step.map(|step| self.replicated(step, &copies))
     }
 
     /// What is done and not replicated is not done.
-    fn replicated(&self, step: Step, copies: &Copies<'_>) -> Step {
+    fn replicated(&self, step: CountReply, copies: &SentCopies<'_>) -> CountReply {
         match step {
-            Step::Done { .. }
-                if self.replication.is_some() && copies.acknowledged != Acknowledged::Enough =>
+            CountReply::Done { .. }
+                if self.replication.is_some() && copies.replica_ack != ReplicaAck::Enough =>
             {
-                Step::Unreplicated {
-                    acknowledged: copies.acknowledged.clone(),
+                CountReply::Unreplicated {
+                    replica_ack: copies.replica_ack.clone(),
                     not_after: copies.not_after,
                 }
             }
@@ -305,8 +305,8 @@ impl Redis {
         known: u32,
         wanted: u32,
         until: Instant,
-        copies: &mut Copies<'_>,
-    ) -> Result<Step, Fault> {
+        copies: &mut SentCopies<'_>,
+    ) -> Result<CountReply, CallError> {
         let lease = claim.lease.as_millis().to_string();
         // A hash that stands there already may be of a copy or of anybody else of this client, a token cannot.
         let may_repeat = known > 0 || claim.kind == Kind::Token;
@@ -319,41 +319,41 @@ impl Redis {
             let reply = match self.call_timed(script, &claim.name, &args, until, copies) {
                 // The request may have run, but to set the same count twice is to set it once. If it runs later than that,
                 // the hold reckons with it.
-                Err(Fault::NoReply {
+                Err(CallError::NoReply {
                     timed_out: false, ..
                 }) if may_repeat && repeats < REPEATS => {
                     repeats += 1;
                     continue;
                 }
-                Err(Fault::NoReply { reason, .. }) => {
+                Err(CallError::NoReply { reason, .. }) => {
                     let not_after = copies.not_after;
-                    return Ok(Step::Unknown { reason, not_after });
+                    return Ok(CountReply::Unknown { reason, not_after });
                 }
                 // A copy that did not run says nothing of the one before.
                 Err(fault) if copies.first_sent.is_some() => {
                     let (reason, not_after) = (reason_of(fault), copies.not_after);
-                    return Ok(Step::Unknown { reason, not_after });
+                    return Ok(CountReply::Unknown { reason, not_after });
                 }
                 reply => reply?,
             };
-            let refused = match hear(&reply, copies.first_sent) {
-                Ok(Heard::Step(Step::Refused { ttl, holder, .. })) => {
+            let refused = match parse_count_reply(&reply, copies.first_sent) {
+                Ok(Heard::CountReply(CountReply::Refused { ttl, holder, .. })) => {
                     copies.last_did_not_run();
                     let not_after = copies.is_in_doubt().then_some(copies.not_after);
-                    return Ok(Step::Refused {
+                    return Ok(CountReply::Refused {
                         ttl,
                         holder,
                         not_after,
                     });
                 }
-                Ok(Heard::Step(step)) => {
+                Ok(Heard::CountReply(step)) => {
                     if claim.kind == Kind::Token && copies.unanswered.is_some() {
-                        let late = claim.doubt(copies.not_after);
+                        let late = claim.in_doubt(copies.not_after);
                         self.late_copies.lock().push((claim.visitor.clone(), late));
                     }
                     // It finds its own count until that has changed and come back, and sets its own lease then.
                     return Ok(match (step, copies.unanswered) {
-                        (Step::Done { sent, .. }, Some(_)) => Step::Done {
+                        (CountReply::Done { sent, .. }, Some(_)) => CountReply::Done {
                             sent,
                             late: Some(copies.not_after),
                         },
@@ -377,41 +377,41 @@ impl Redis {
             if corrections > CORRECTIONS || Instant::now() >= until {
                 if copies.is_in_doubt() {
                     let (reason, not_after) = (refused.into(), copies.not_after);
-                    return Ok(Step::Unknown { reason, not_after });
+                    return Ok(CountReply::Unknown { reason, not_after });
                 }
-                return Err(Fault::Server(refused));
+                return Err(CallError::Server(refused));
             }
         }
     }
 
-    fn attempt_of(&self, claim: &Claim, step: Result<Step, Fault>) -> Result<Attempt> {
+    fn attempt_of(&self, claim: &Claim, step: Result<CountReply, CallError>) -> Result<Attempt> {
         match step {
-            Ok(Step::Done { sent, late }) => Ok(Attempt::Granted {
+            Ok(CountReply::Done { sent, late }) => Ok(Attempt::Granted {
                 sent,
                 fence: None,
-                leftover: late.map(|not_after| claim.doubt(not_after)),
+                leftover: late.map(|not_after| claim.in_doubt(not_after)),
             }),
-            Ok(Step::Unreplicated {
-                acknowledged,
+            Ok(CountReply::Unreplicated {
+                replica_ack,
                 not_after,
             }) => Ok(Attempt::Unknown {
-                doubt: claim.doubt(not_after),
-                error: self.unreplicated(&claim.name, acknowledged),
+                in_doubt: claim.in_doubt(not_after),
+                error: self.unreplicated(&claim.name, replica_ack),
             }),
-            Ok(Step::Refused {
+            Ok(CountReply::Refused {
                 ttl,
                 holder,
                 not_after,
             }) => Ok(Attempt::Refused(Refusal {
                 retry_after: u64::try_from(ttl).ok().map(Duration::from_millis),
                 holder: Some(holder.into()),
-                leftover: not_after.map(|not_after| claim.doubt(not_after)),
+                leftover: not_after.map(|not_after| claim.in_doubt(not_after)),
                 ..Refusal::default()
             })),
-            Ok(Step::Gone(cause)) => Ok(Attempt::Lost(cause)),
-            Ok(Step::Corrupt) => Err(self.corrupt(claim)),
-            Ok(Step::Unknown { reason, not_after }) => Ok(Attempt::Unknown {
-                doubt: claim.doubt(not_after),
+            Ok(CountReply::Gone(cause)) => Ok(Attempt::Lost(cause)),
+            Ok(CountReply::Corrupt) => Err(self.corrupt(claim)),
+            Ok(CountReply::Unknown { reason, not_after }) => Ok(Attempt::Unknown {
+                in_doubt: claim.in_doubt(not_after),
                 error: self.unknown(&claim.name, Some(&claim.visitor), "acquire", reason),
             }),
             Err(fault) => Err(self.error(&claim.name, fault)),
@@ -435,14 +435,14 @@ impl Redis {
         &self,
         claim: &Claim,
         [known, wanted]: [u32; 2],
-        step: Result<Step, Fault>,
+        step: Result<CountReply, CallError>,
         until: Instant,
     ) -> Result<Attempt> {
-        if let Ok(Step::Unreplicated { acknowledged, .. }) = &step
+        if let Ok(CountReply::Unreplicated { replica_ack, .. }) = &step
             && self.put_back(claim, known, wanted, until)
             && known == 0
         {
-            return Err(self.unreplicated(&claim.name, acknowledged.clone()));
+            return Err(self.unreplicated(&claim.name, replica_ack.clone()));
         }
         // A re-entry that was put back may have left a longer lease.
         self.attempt_of(claim, step)
@@ -455,17 +455,17 @@ impl Redis {
             return self.release_once(claim, &channel, until).is_ok();
         }
         let script = &self.scripts.release_level;
-        let mut copies = Copies::default();
+        let mut copies = SentCopies::default();
         let step = self.set_count_by(claim, script, wanted, known, until, &mut copies);
-        matches!(step, Ok(Step::Done { .. }))
+        matches!(step, Ok(CountReply::Done { .. }))
     }
 
     /// Says that too few replicas have it.
-    fn unreplicated(&self, lock: &Arc<str>, acknowledged: Acknowledged) -> Error {
-        let (lock, node) = (Arc::clone(lock), self.home.name(lock));
+    fn unreplicated(&self, lock: &Arc<str>, replica_ack: ReplicaAck) -> Error {
+        let (lock, node) = (Arc::clone(lock), self.topology.name(lock));
         let wanted = self.replication.map_or(0, |wanted| wanted.replicas);
-        let acknowledged = match acknowledged {
-            Acknowledged::Refused(reason) => {
+        let replica_ack = match replica_ack {
+            ReplicaAck::Refused(reason) => {
                 return match class_of(&reason) {
                     _ if reason.to_ascii_lowercase().contains("unknown command") => {
                         let reason =
@@ -481,34 +481,34 @@ impl Redis {
                     _ => Error::Unavailable { lock, node, reason },
                 };
             }
-            Acknowledged::TooFew(count) => count,
-            Acknowledged::Enough | Acknowledged::NoAnswer => 0,
+            ReplicaAck::TooFew(count) => count,
+            ReplicaAck::Enough | ReplicaAck::NoAnswer => 0,
         };
         Error::NotReplicated {
             lock,
             node,
-            acknowledged,
+            acknowledged: replica_ack,
             wanted,
         }
     }
 
-    fn level_of(&self, claim: &Claim, step: Result<Step, Fault>) -> Result<Release> {
+    fn level_of(&self, claim: &Claim, step: Result<CountReply, CallError>) -> Result<Release> {
         match step {
-            Ok(Step::Done { late, .. }) => Ok(Release::Done {
+            Ok(CountReply::Done { late, .. }) => Ok(Release::Done {
                 others_wait: false,
-                leftover: late.map(|not_after| claim.doubt(not_after)),
+                leftover: late.map(|not_after| claim.in_doubt(not_after)),
             }),
-            Ok(Step::Unreplicated {
-                acknowledged,
+            Ok(CountReply::Unreplicated {
+                replica_ack,
                 not_after,
             }) => Ok(Release::Unknown {
-                doubt: claim.doubt(not_after),
-                error: self.unreplicated(&claim.name, acknowledged),
+                in_doubt: claim.in_doubt(not_after),
+                error: self.unreplicated(&claim.name, replica_ack),
             }),
-            Ok(Step::Gone(cause)) => Ok(Release::NotHeld(cause)),
-            Ok(Step::Refused { .. } | Step::Corrupt) => Err(self.corrupt(claim)),
-            Ok(Step::Unknown { reason, not_after }) => Ok(Release::Unknown {
-                doubt: claim.doubt(not_after),
+            Ok(CountReply::Gone(cause)) => Ok(Release::NotHeld(cause)),
+            Ok(CountReply::Refused { .. } | CountReply::Corrupt) => Err(self.corrupt(claim)),
+            Ok(CountReply::Unknown { reason, not_after }) => Ok(Release::Unknown {
+                in_doubt: claim.in_doubt(not_after),
                 error: self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
             }),
             Err(fault) => Err(self.error(&claim.name, fault)),
@@ -516,16 +516,16 @@ impl Redis {
     }
 
     /// Puts a fault into words. An unknown outcome of a request that changes something is `unknown` instead.
-    fn error(&self, lock: &Arc<str>, fault: Fault) -> Error {
+    fn error(&self, lock: &Arc<str>, fault: CallError) -> Error {
         let lock = Arc::clone(lock);
-        let node = self.home.name(&lock);
+        let node = self.topology.name(&lock);
         match fault {
-            Fault::Exhausted(connections) => Error::Exhausted {
+            CallError::Exhausted(connections) => Error::Exhausted {
                 lock,
                 node,
                 connections,
             },
-            Fault::NotSent(reason) | Fault::NoReply { reason, .. } => {
+            CallError::NotSent(reason) | CallError::NoReply { reason, .. } => {
                 let (reason, source) = reason.into_parts();
                 Error::Unreachable {
                     lock,
@@ -534,7 +534,7 @@ impl Redis {
                     source,
                 }
             }
-            Fault::Untrusted(reason) => {
+            CallError::Untrusted(reason) => {
                 let (reason, source) = reason.into_parts();
                 Error::Untrusted {
                     lock,
@@ -543,8 +543,8 @@ impl Redis {
                     source,
                 }
             }
-            Fault::NoVote(reason) => Error::Unavailable { lock, node, reason },
-            Fault::Server(text) => {
+            CallError::NoVote(reason) => Error::Unavailable { lock, node, reason },
+            CallError::Server(text) => {
                 let reason = plain(&text);
                 match class_of(&text) {
                     Class::Permission => {
@@ -580,18 +580,28 @@ impl Redis {
         missing_in(reply, lock)
     }
 
-    fn release_once(&self, claim: &Claim, channel: &str, until: Instant) -> Result<Release, Fault> {
+    fn release_once(
+        &self,
+        claim: &Claim,
+        channel: &str,
+        until: Instant,
+    ) -> Result<Release, CallError> {
         let args = [claim.visitor.as_str().as_bytes(), channel.as_bytes()];
         let script = &self.scripts.of(claim.kind).release;
         let reply = self.call(script, &claim.name, &args, until)?;
         self.release_of(claim, channel, &reply)
     }
 
-    fn release_of(&self, claim: &Claim, channel: &str, reply: &Value) -> Result<Release, Fault> {
+    fn release_of(
+        &self,
+        claim: &Claim,
+        channel: &str,
+        reply: &Value,
+    ) -> Result<Release, CallError> {
         match (reply, integer_at(reply, 0), item_at(reply, 1)) {
             (Value::Int(heard), ..) => Ok(Release::Done {
                 // Mostly nobody at all has heard of it.
-                others_wait: *heard > 0 && *heard > i64::from(self.home.hears(channel)),
+                others_wait: *heard > 0 && *heard > i64::from(self.topology.hears(channel)),
                 leftover: self.late_copy_of(claim),
             }),
             (_, Some(1), Some(error)) => {
@@ -599,7 +609,10 @@ impl Redis {
                 Ok(Release::done())
             }
             (_, Some(0), Some(holder)) => Ok(Release::NotHeld(cause_of(holder))),
-            _ => Err(Fault::Server(format!("unexpected reply {}", brief(reply)))),
+            _ => Err(CallError::Server(format!(
+                "unexpected reply {}",
+                brief(reply)
+            ))),
         }
     }
 
@@ -607,34 +620,34 @@ impl Redis {
     /// was answered before a fault is in `replies` all the same.
     fn withdraw_at_once(
         &self,
-        doubts: &[&mut Doubt],
+        in_doubts: &[&mut InDoubt],
         until: Instant,
         replies: &mut Vec<Option<i64>>,
-    ) -> Result<(), Fault> {
-        let Some(first) = doubts.first() else {
+    ) -> Result<(), CallError> {
+        let Some(first) = in_doubts.first() else {
             return Ok(());
         };
-        self.home.with(&first.name, until, |node, wire| {
+        self.topology.with(&first.name, until, |node, connection| {
             let by_text = node.pool.uses_text();
             let mut packed = Vec::new();
-            let mut numbers = Vec::with_capacity(doubts.len());
-            for doubt in doubts {
-                let mut script = &self.scripts.of(doubt.kind).withdraw;
+            let mut numbers = Vec::with_capacity(in_doubts.len());
+            for in_doubt in in_doubts {
+                let mut script = &self.scripts.of(in_doubt.kind).resolve;
                 if node.pool.is_sharded() {
                     script = script.sharded();
                 }
-                let channel = keys::channel(&doubt.name);
-                let args = [doubt.visitor.as_str().as_bytes(), channel.as_bytes()];
-                let number = wire.number();
+                let channel = keys::channel(&in_doubt.name);
+                let args = [in_doubt.visitor.as_str().as_bytes(), channel.as_bytes()];
+                let number = connection.number();
                 numbers.push(number);
-                packed.extend(script.pack(by_text, &[&doubt.name], &args, number));
+                packed.extend(script.pack(by_text, &[&in_doubt.name], &args, number));
             }
             replies.clear();
-            wire.send(&packed, until)?;
+            connection.send(&packed, until)?;
             for number in numbers {
-                replies.push(match wire.answer(number, until) {
+                replies.push(match connection.answer(number, until) {
                     Ok(Value::Int(now)) => Some(now),
-                    Ok(_) | Err(Fault::Server(_)) => None,
+                    Ok(_) | Err(CallError::Server(_)) => None,
                     Err(fault) => return Err(fault),
                 });
             }
@@ -643,19 +656,19 @@ impl Redis {
     }
 
     /// What may still come of a hold that was given back.
-    fn late_copy_of(&self, claim: &Claim) -> Option<Doubt> {
+    fn late_copy_of(&self, claim: &Claim) -> Option<InDoubt> {
         if claim.kind != Kind::Token {
             return None;
         }
         let mut late = self.late_copies.lock();
-        late.retain(|(_, doubt)| !doubt.ends.has_passed());
+        late.retain(|(_, in_doubt)| !in_doubt.ends.has_passed());
         let at = late
             .iter()
             .position(|(holder, _)| *holder == claim.visitor)?;
-        let (_, doubt) = late.swap_remove(at);
-        Some(Doubt {
-            ends: claim.doubt(0).ends,
-            ..doubt
+        let (_, in_doubt) = late.swap_remove(at);
+        Some(InDoubt {
+            ends: claim.in_doubt(0).ends,
+            ..in_doubt
         })
     }
 
@@ -674,33 +687,38 @@ impl Redis {
     fn renew_on(
         &self,
         node: &Node,
-        wire: &mut Wire,
+        connection: &mut Connection,
         claims: &[Claim],
         until: Instant,
         outcomes: &mut Vec<Renewal>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), CallError> {
         let sent = BootInstant::now();
-        let chunks = chunks_of(claims, wire, until, sent);
+        let chunks = chunks_of(claims, connection, until, sent);
         let by_text = node.pool.uses_text();
         if !by_text {
             let mut packed = Vec::new();
             for chunk in &chunks {
                 chunk.pack(&self.scripts.renew, false, &mut packed);
             }
-            wire.send(&packed, until)?;
+            connection.send(&packed, until)?;
         }
-        self.read_renewals(node, wire, &chunks, sent, by_text, until, outcomes)
+        self.read_renewals(node, connection, &chunks, sent, by_text, until, outcomes)
     }
 
     /// Asks for the replicas, if they count. What they do not have is not renewed.
-    fn count_replicas(&self, wire: &mut Wire, until: Instant, outcomes: &mut [Renewal]) {
+    fn count_replicas(
+        &self,
+        connection: &mut Connection,
+        until: Instant,
+        outcomes: &mut [Renewal],
+    ) {
         let Some(wanted) = self.replication else {
             return;
         };
-        let answer = wire.call(&wanted.question(until), until);
-        let acknowledged = Acknowledged::of(answer, wanted);
-        wire.is_spent |= acknowledged == Acknowledged::NoAnswer;
-        if let Some(flaw) = acknowledged.flaw(wanted) {
+        let answer = connection.call(&wanted.question(until), until);
+        let replica_ack = ReplicaAck::of(answer, wanted);
+        connection.is_spent |= replica_ack == ReplicaAck::NoAnswer;
+        if let Some(flaw) = replica_ack.flaw(wanted) {
             discount(outcomes, &flaw);
         }
     }
@@ -710,28 +728,28 @@ impl Redis {
     fn read_renewals(
         &self,
         node: &Node,
-        wire: &mut Wire,
-        chunks: &[Chunk<'_>],
+        connection: &mut Connection,
+        chunks: &[RenewalBatch<'_>],
         sent: BootInstant,
         mut by_text: bool,
         until: Instant,
         outcomes: &mut Vec<Renewal>,
-    ) -> Result<(), Fault> {
-        let ask_by_text = |wire: &mut Wire, chunk: &Chunk<'_>| {
+    ) -> Result<(), CallError> {
+        let ask_by_text = |connection: &mut Connection, chunk: &RenewalBatch<'_>| {
             let mut packed = Vec::new();
             chunk.pack(&self.scripts.renew, true, &mut packed);
-            wire.ask(&packed, until)?;
-            wire.answer(chunk.number, until)
+            connection.ask(&packed, until)?;
+            connection.answer(chunk.number, until)
         };
         let mut alone = Vec::new();
         let mut late = Vec::new();
         for (index, chunk) in chunks.iter().enumerate() {
             let mut reply = if by_text {
-                ask_by_text(wire, chunk)
+                ask_by_text(connection, chunk)
             } else {
-                wire.answer(chunk.number, until)
+                connection.answer(chunk.number, until)
             };
-            if let Err(Fault::Server(text)) = &reply {
+            if let Err(CallError::Server(text)) = &reply {
                 if transport::pool::lacks_evalsha(text) {
                     node.pool.note_evalsha_is_off();
                 }
@@ -739,19 +757,21 @@ impl Redis {
                     if !by_text {
                         // The replies to the chunks behind this one say the same, and have to be read first.
                         for _ in chunks.iter().skip(index + 1) {
-                            if let Err(fault @ Fault::NoReply { .. }) = wire.receive(until) {
+                            if let Err(fault @ CallError::NoReply { .. }) =
+                                connection.receive(until)
+                            {
                                 return Err(fault);
                             }
                         }
                         by_text = true;
                     }
-                    reply = ask_by_text(wire, chunk);
+                    reply = ask_by_text(connection, chunk);
                 }
             }
             match reply {
                 Ok(reply) => {
                     if let Some(now) = integer_at(&reply, 0) {
-                        wire.note_time(now, sent);
+                        connection.note_time(now, sent);
                     }
                     if came_too_late(&reply) {
                         late.push((outcomes.len(), chunk.claims));
@@ -759,10 +779,10 @@ impl Redis {
                     chunk.read(&reply, outcomes);
                 }
                 // It takes no writes any more, so the connection is of no use.
-                Err(Fault::Server(text)) if text.starts_with("READONLY") => {
-                    return Err(Fault::Server(text));
+                Err(CallError::Server(text)) if text.starts_with("READONLY") => {
+                    return Err(CallError::Server(text));
                 }
-                Err(Fault::Server(text)) => {
+                Err(CallError::Server(text)) => {
                     if chunk.claims.len() > 1 && may_be_for_one_key(&text) {
                         let begin = outcomes.len();
                         alone.extend(begin..begin + chunk.claims.len());
@@ -773,19 +793,19 @@ impl Redis {
                 Err(fault) => return Err(fault),
             }
         }
-        self.renew_alone(wire, chunks, &alone, by_text, until, outcomes)?;
-        self.renew_late(wire, &late, by_text, until, outcomes)
+        self.renew_alone(connection, chunks, &alone, by_text, until, outcomes)?;
+        self.renew_late(connection, &late, by_text, until, outcomes)
     }
 
     /// Renews once more what was refused as too late: the answers have told the server's time.
     fn renew_late(
         &self,
-        wire: &mut Wire,
+        connection: &mut Connection,
         late: &[(usize, &[Claim])],
         by_text: bool,
         until: Instant,
         outcomes: &mut [Renewal],
-    ) -> Result<(), Fault> {
+    ) -> Result<(), CallError> {
         if late.is_empty() || Instant::now() >= until {
             return Ok(());
         }
@@ -793,22 +813,22 @@ impl Redis {
         let mut packed = Vec::new();
         let mut again = Vec::with_capacity(late.len());
         for (begin, claims) in late {
-            for chunk in chunks_of(claims, wire, until, sent) {
+            for chunk in chunks_of(claims, connection, until, sent) {
                 chunk.pack(&self.scripts.renew, by_text, &mut packed);
                 again.push((*begin, chunk));
             }
         }
-        wire.send(&packed, until)?;
+        connection.send(&packed, until)?;
         for (begin, chunk) in again {
             let mut renewed = Vec::with_capacity(chunk.claims.len());
-            match wire.answer(chunk.number, until) {
+            match connection.answer(chunk.number, until) {
                 Ok(reply) => {
                     if let Some(now) = integer_at(&reply, 0) {
-                        wire.note_time(now, sent);
+                        connection.note_time(now, sent);
                     }
                     chunk.read(&reply, &mut renewed);
                 }
-                Err(Fault::Server(_)) => continue,
+                Err(CallError::Server(_)) => continue,
                 Err(fault) => return Err(fault),
             }
             for (place, outcome) in outcomes.iter_mut().skip(begin).zip(renewed) {
@@ -822,13 +842,13 @@ impl Redis {
     /// refused hides that the server lacks the script, so that may come to light only here.
     fn renew_alone(
         &self,
-        wire: &mut Wire,
-        chunks: &[Chunk<'_>],
+        connection: &mut Connection,
+        chunks: &[RenewalBatch<'_>],
         alone: &[usize],
         by_text: bool,
         until: Instant,
         outcomes: &mut [Renewal],
-    ) -> Result<(), Fault> {
+    ) -> Result<(), CallError> {
         if alone.is_empty() {
             return Ok(());
         }
@@ -845,20 +865,20 @@ impl Redis {
                 let Some(&(claims, not_after)) = claims.get(index) else {
                     continue;
                 };
-                let chunk = Chunk {
+                let chunk = RenewalBatch {
                     claims,
                     not_after,
-                    number: wire.number(),
+                    number: connection.number(),
                 };
                 chunk.pack(&self.scripts.renew, by_text, &mut packed);
                 sent.push((index, chunk));
             }
-            wire.send(&packed, until)?;
+            connection.send(&packed, until)?;
             for (index, chunk) in sent {
                 let mut outcome = Vec::with_capacity(1);
-                match wire.answer(chunk.number, until) {
+                match connection.answer(chunk.number, until) {
                     Ok(reply) => chunk.read(&reply, &mut outcome),
-                    Err(Fault::Server(text)) => {
+                    Err(CallError::Server(text)) => {
                         if transport::pool::lacks_script(&text) && !by_text {
                             left.push(index);
                         }
@@ -880,9 +900,9 @@ impl Redis {
 
 /// What is known of the copies of one request that were sent.
 #[derive(Default)]
-struct Copies<'v> {
+struct SentCopies<'v> {
     /// Who has to have a vote at the server that gets one.
-    voter: Option<&'v Voter>,
+    handle: Option<&'v NodeHandle>,
     /// Before the first one that may have run.
     first_sent: Option<BootInstant>,
     /// The same of those before the last one: they got no answer.
@@ -891,10 +911,10 @@ struct Copies<'v> {
     not_after: i64,
     /// How many replicas have to have it, and what they said of the last one.
     replication: Option<Replication>,
-    acknowledged: Acknowledged,
+    replica_ack: ReplicaAck,
 }
 
-impl Copies<'_> {
+impl SentCopies<'_> {
     /// Notes that the last copy has not run, which says nothing of those before it.
     fn last_did_not_run(&mut self) {
         self.first_sent = self.unanswered;
@@ -906,15 +926,15 @@ impl Copies<'_> {
     }
 
     fn replicated(replication: Option<Replication>) -> Self {
-        Copies {
+        SentCopies {
             replication,
-            ..Copies::default()
+            ..SentCopies::default()
         }
     }
 }
 
 /// What became of a request for a count.
-enum Step {
+enum CountReply {
     Done {
         sent: BootInstant,
         /// Until when an earlier copy may still run that got no answer.
@@ -922,7 +942,7 @@ enum Step {
     },
     /// It was done, and too few replicas have it.
     Unreplicated {
-        acknowledged: Acknowledged,
+        replica_ack: ReplicaAck,
         not_after: i64,
     },
     Refused {
@@ -941,7 +961,7 @@ enum Step {
 
 /// The answer to a request for a count.
 enum Heard {
-    Step(Step),
+    CountReply(CountReply),
     TooLate,
     /// The keys may have become those of another server since it was asked who it is.
     AnotherHistory,
@@ -950,30 +970,30 @@ enum Heard {
 }
 
 /// Understands the reply to a request for a count, whose first copy that may have run was sent at `sent`.
-fn hear(reply: &Value, sent: Option<BootInstant>) -> Result<Heard, Fault> {
+fn parse_count_reply(reply: &Value, sent: Option<BootInstant>) -> Result<Heard, CallError> {
     if let (Value::Int(_), Some(sent)) = (reply, sent) {
-        return Ok(Heard::Step(Step::Done { sent, late: None }));
+        return Ok(Heard::CountReply(CountReply::Done { sent, late: None }));
     }
     Ok(match (integer_at(reply, 0), item_at(reply, 2)) {
         (Some(0), Some(Value::Int(ttl))) => {
             let holder = item_at(reply, 3).map(text_of).unwrap_or_default();
             let holder = printable(&holder);
-            Heard::Step(Step::Refused {
+            Heard::CountReply(CountReply::Refused {
                 ttl: *ttl,
                 holder,
                 not_after: None,
             })
         }
-        (Some(2), Some(holder)) => Heard::Step(Step::Gone(cause_of(holder))),
+        (Some(2), Some(holder)) => Heard::CountReply(CountReply::Gone(cause_of(holder))),
         (Some(3), _) => Heard::TooLate,
         _ if is_another_history(reply) => Heard::AnotherHistory,
         (Some(4), Some(count)) => match text_of(count) {
             count if count.parse::<u32>().is_ok() => Heard::Counts(count),
-            _ => Heard::Step(Step::Corrupt),
+            _ => Heard::CountReply(CountReply::Corrupt),
         },
         _ => {
             let reason = format!("unexpected reply {}", brief(reply));
-            return Err(Fault::Server(reason));
+            return Err(CallError::Server(reason));
         }
     })
 }
@@ -990,7 +1010,7 @@ fn history_of(voting: &Option<Arc<Identity>>) -> Option<&[u8]> {
 }
 
 /// Some holds that one call renews.
-struct Chunk<'a> {
+struct RenewalBatch<'a> {
     claims: &'a [Claim],
     not_after: i64,
     /// The number of the request, which its answer repeats.
@@ -1000,32 +1020,32 @@ struct Chunk<'a> {
 /// The requests that renew `claims` on this connection by `until`, sent at `sent`.
 fn chunks_of<'a>(
     claims: &'a [Claim],
-    wire: &mut Wire,
+    connection: &mut Connection,
     until: Instant,
     sent: BootInstant,
-) -> Vec<Chunk<'a>> {
-    let not_after = wire.expiry(until, sent);
-    let chunks = claims.chunks(RENEWED_AT_ONCE).map(|claims| Chunk {
+) -> Vec<RenewalBatch<'a>> {
+    let not_after = connection.expiry(until, sent);
+    let chunks = claims.chunks(RENEWED_AT_ONCE).map(|claims| RenewalBatch {
         claims,
         not_after,
-        number: wire.number(),
+        number: connection.number(),
     });
     chunks.collect()
 }
 
-impl Chunk<'_> {
+impl RenewalBatch<'_> {
     /// Makes the server know the script that renews, by the renewal of nothing, of which the connection owes the answer
     /// from then on. Returns whether it could be sent.
-    fn makes_known(script: &Script, wire: &mut Wire, until: Instant) -> bool {
-        let nothing = Chunk {
+    fn makes_known(script: &Script, connection: &mut Connection, until: Instant) -> bool {
+        let nothing = RenewalBatch {
             claims: &[],
             not_after: 0,
-            number: wire.number(),
+            number: connection.number(),
         };
         let mut packed = Vec::new();
         nothing.pack(script, true, &mut packed);
-        wire.owes = Some(nothing.number);
-        wire.ask(&packed, until).is_ok()
+        connection.owes = Some(nothing.number);
+        connection.ask(&packed, until).is_ok()
     }
 
     fn pack(&self, script: &Script, by_text: bool, into: &mut Vec<u8>) {
@@ -1084,7 +1104,7 @@ fn discount(outcomes: &mut [Renewal], flaw: &str) {
 fn addresses(urls: &[String], setting: &'static str, settings: &Settings) -> Result<Vec<Address>> {
     let mut addresses: Vec<Address> = Vec::with_capacity(urls.len());
     for url in urls {
-        let address = Address::parse(url, settings.connect_timeout, &settings.trust)?;
+        let address = Address::parse(url, settings.connect_timeout, &settings.tls_config)?;
         if !addresses.iter().any(|it| it.node == address.node) {
             addresses.push(address);
         }
@@ -1132,7 +1152,7 @@ impl Store for Redis {
         let first = self.release_once(claim, &channel, half);
         let fault = match first {
             Ok(release) => return Ok(release),
-            Err(Fault::NoReply { .. }) => match self.release_once(claim, &channel, until) {
+            Err(CallError::NoReply { .. }) => match self.release_once(claim, &channel, until) {
                 Ok(release @ Release::Done { .. }) => return Ok(release),
                 // The first one did it: nobody else can have freed this visitor's hold and nothing proves a loss.
                 Ok(_) => {
@@ -1142,24 +1162,24 @@ impl Store for Redis {
                     });
                 }
                 // Whether the first one did it is not known, whatever became of the second.
-                Err(fault) => Fault::NoReply {
+                Err(fault) => CallError::NoReply {
                     reason: reason_of(fault),
                     timed_out: true,
                 },
             },
-            Err(Fault::NotSent(reason)) if Instant::now() < half => {
+            Err(CallError::NotSent(reason)) if Instant::now() < half => {
                 match self.release_once(claim, &channel, until) {
                     Ok(release) => return Ok(release),
-                    Err(fault @ Fault::NoReply { .. }) => fault,
-                    Err(_) => Fault::NotSent(reason),
+                    Err(fault @ CallError::NoReply { .. }) => fault,
+                    Err(_) => CallError::NotSent(reason),
                 }
             }
             Err(fault) => fault,
         };
         match fault {
-            Fault::NoReply { reason, .. } => Ok(Release::Unknown {
+            CallError::NoReply { reason, .. } => Ok(Release::Unknown {
                 // Any later answer settles it: the request itself can only free.
-                doubt: claim.doubt(0),
+                in_doubt: claim.in_doubt(0),
                 error: self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
             }),
             fault => Err(self.error(&claim.name, fault)),
@@ -1170,16 +1190,16 @@ impl Store for Redis {
         if claims.is_empty() {
             return Vec::new();
         }
-        let node = match &self.home {
-            Home::One(node) => node,
-            Home::Cluster(cluster) => {
+        let node = match &self.topology {
+            Topology::One(node) => node,
+            Topology::Cluster(cluster) => {
                 return cluster.renew(&self.scripts.renew, claims, self.replication, until);
             }
         };
         let mut outcomes = Vec::with_capacity(claims.len());
-        let talked = node.renewing(until, |wire| {
-            self.renew_on(node, wire, claims, until, &mut outcomes)?;
-            self.count_replicas(wire, until, &mut outcomes);
+        let talked = node.renewing(until, |connection| {
+            self.renew_on(node, connection, claims, until, &mut outcomes)?;
+            self.count_replicas(connection, until, &mut outcomes);
             Ok(())
         });
         if let Err(fault) = talked {
@@ -1200,10 +1220,10 @@ impl Store for Redis {
         let args = args.map(str::as_bytes);
         let now = Instant::now();
         let half = now + until.saturating_duration_since(now) / 2;
-        let mut copies = Copies::replicated(self.replication);
+        let mut copies = SentCopies::replicated(self.replication);
         // A copy finds what the first one did, so a lost reply is asked for once more.
         let reply = match self.call_timed(script, &from.name, &args, half, &mut copies) {
-            Err(Fault::NoReply { .. }) => {
+            Err(CallError::NoReply { .. }) => {
                 self.call_timed(script, &from.name, &args, until, &mut copies)
             }
             reply => reply,
@@ -1229,7 +1249,7 @@ impl Store for Redis {
         };
         match (integer_at(&reply, 0), item_at(&reply, 2), copies.first_sent) {
             (Some(1), ..)
-                if self.replication.is_some() && copies.acknowledged != Acknowledged::Enough =>
+                if self.replication.is_some() && copies.replica_ack != ReplicaAck::Enough =>
             {
                 self.transfer_back(from, to, &copies, until)
             }
@@ -1239,7 +1259,7 @@ impl Store for Redis {
                     sent,
                     fence: None,
                     others_wait: *listeners < 0
-                        || *listeners > i64::from(self.home.hears(&channel)),
+                        || *listeners > i64::from(self.topology.hears(&channel)),
                 })
             }
             (Some(2), Some(holder), _) => Ok(Transfer::NotHeld(cause_of(holder))),
@@ -1248,7 +1268,7 @@ impl Store for Redis {
                 if copies.is_in_doubt() {
                     return Ok(self.transfer_unknown(from, to, &copies, RUNAWAY_CLOCK.into()));
                 }
-                Err(self.error(&from.name, Fault::Server(RUNAWAY_CLOCK.to_owned())))
+                Err(self.error(&from.name, CallError::Server(RUNAWAY_CLOCK.to_owned())))
             }
             _ if copies.unanswered.is_some() => {
                 Ok(self.transfer_unknown(from, to, &copies, brief(&reply).into()))
@@ -1257,41 +1277,41 @@ impl Store for Redis {
         }
     }
 
-    fn withdraw(&self, doubt: &mut Doubt, until: Instant) -> Result<bool> {
-        let channel = keys::channel(&doubt.name);
-        let args = [doubt.visitor.as_str().as_bytes(), channel.as_bytes()];
+    fn resolve(&self, in_doubt: &mut InDoubt, until: Instant) -> Result<bool> {
+        let channel = keys::channel(&in_doubt.name);
+        let args = [in_doubt.visitor.as_str().as_bytes(), channel.as_bytes()];
         match self.call(
-            &self.scripts.of(doubt.kind).withdraw,
-            &doubt.name,
+            &self.scripts.of(in_doubt.kind).resolve,
+            &in_doubt.name,
             &args,
             until,
         ) {
-            Ok(Value::Int(now)) => Ok(now > doubt.not_after(0)),
-            Ok(reply) => Err(self.unexpected(&doubt.name, &reply)),
-            Err(fault) => Err(self.error(&doubt.name, fault)),
+            Ok(Value::Int(now)) => Ok(now > in_doubt.not_after(0)),
+            Ok(reply) => Err(self.unexpected(&in_doubt.name, &reply)),
+            Err(fault) => Err(self.error(&in_doubt.name, fault)),
         }
     }
 
-    fn withdraw_all(&self, doubts: &mut [&mut Doubt], until: Instant) -> Vec<Result<bool>> {
-        let mut outcomes = Vec::with_capacity(doubts.len());
-        let Some((first, rest)) = doubts.split_first_mut() else {
+    fn resolve_all(&self, in_doubts: &mut [&mut InDoubt], until: Instant) -> Vec<Result<bool>> {
+        let mut outcomes = Vec::with_capacity(in_doubts.len());
+        let Some((first, rest)) = in_doubts.split_first_mut() else {
             return outcomes;
         };
         // It makes the script known, and finds out whether anybody answers.
-        let outcome = self.withdraw(first, until);
+        let outcome = self.resolve(first, until);
         let is_silent = matches!(&outcome, Err(error) if error.may_pass());
         outcomes.push(outcome);
         if is_silent {
             return outcomes;
         }
-        for batch in rest.chunks_mut(WITHDRAWN_AT_ONCE) {
+        for batch in rest.chunks_mut(RESOLVED_AT_ONCE) {
             let mut replies = Vec::with_capacity(batch.len());
             let talked = self.withdraw_at_once(batch, until, &mut replies);
-            for (doubt, reply) in batch.iter_mut().zip(replies) {
+            for (in_doubt, reply) in batch.iter_mut().zip(replies) {
                 outcomes.push(match reply {
-                    Some(now) => Ok(now > doubt.not_after(0)),
+                    Some(now) => Ok(now > in_doubt.not_after(0)),
                     // It is elsewhere, or the server does not know its script, or it says what is wrong.
-                    None => self.withdraw(doubt, until),
+                    None => self.resolve(in_doubt, until),
                 });
             }
             if let Err(fault) = talked {
@@ -1306,14 +1326,14 @@ impl Store for Redis {
     }
 
     fn keeper(&self, name: &str) -> Arc<str> {
-        self.home.name(name)
+        self.topology.name(name)
     }
 
     fn force_release(&self, kind: Kind, name: &Arc<str>, until: Instant) -> Result<bool> {
         let channel = keys::channel(name);
         let script = &self.scripts.of(kind).force_release;
         for _ in 0..=CORRECTIONS {
-            let mut copies = Copies::default();
+            let mut copies = SentCopies::default();
             let reply = self.call_timed(script, name, &[channel.as_bytes()], until, &mut copies);
             match reply {
                 Ok(reply) => match integer_at(&reply, 0) {
@@ -1321,13 +1341,13 @@ impl Store for Redis {
                     Some(freed) => return Ok(freed == 1),
                     None => return Err(self.unexpected(name, &reply)),
                 },
-                Err(Fault::NoReply { reason, .. }) => {
+                Err(CallError::NoReply { reason, .. }) => {
                     return Err(self.unknown(name, None, "forced release", reason));
                 }
                 Err(fault) => return Err(self.error(name, fault)),
             }
         }
-        Err(self.error(name, Fault::Server(RUNAWAY_CLOCK.to_owned())))
+        Err(self.error(name, CallError::Server(RUNAWAY_CLOCK.to_owned())))
     }
 
     fn inspect(
@@ -1367,7 +1387,7 @@ impl Store for Redis {
         }
         let channel = keys::channel(name);
         let registration = self.notifier.join_as(source, &channel, parker);
-        let (keep, is_live) = self.home.listen(&channel);
+        let (keep, is_live) = self.topology.listen(&channel);
         Subscription {
             registration,
             delivery: if is_live {
@@ -1394,28 +1414,28 @@ impl Store for Redis {
 
     fn get_ready_to_renew(&self, lock: &str, until: Instant) {
         let script = &self.scripts.renew;
-        self.home.get_ready_to_renew(script, lock, until);
+        self.topology.get_ready_to_renew(script, lock, until);
     }
 
     fn close(&self) {
-        self.home.close();
-        if let Some(maker) = &self.maker {
-            maker.close();
+        self.topology.close();
+        if let Some(permit_source) = &self.permit_source {
+            permit_source.close();
         }
     }
 
     fn node(&self) -> Arc<str> {
-        self.home.whole_name()
+        self.topology.whole_name()
     }
 
     fn place(&self) -> Arc<str> {
-        format!("{}/{}", self.home.whole_name(), self.database).into()
+        format!("{}/{}", self.topology.whole_name(), self.database).into()
     }
 
-    fn may_move(&self) -> bool {
-        match &self.home {
-            Home::One(node) => node.pool.route().may_move(),
-            Home::Cluster(_) => true,
+    fn can_fail_over(&self) -> bool {
+        match &self.topology {
+            Topology::One(node) => node.pool.connector().can_fail_over(),
+            Topology::Cluster(_) => true,
         }
     }
 
@@ -1425,30 +1445,30 @@ impl Store for Redis {
         };
         match purpose {
             Purpose::Request(visitor) => node.pool.is_warm(visitor, |_| true),
-            Purpose::Vote(visitor) => node.pool.is_warm(Some(visitor), Wire::is_identified),
+            Purpose::Vote(visitor) => node.pool.is_warm(Some(visitor), Connection::is_identified),
             Purpose::Renewal => node.is_ready_to_renew(),
         }
     }
 
     fn enlist(
         &self,
-        voter: &Voter,
+        handle: &NodeHandle,
         purpose: Purpose<'_>,
         until: Instant,
-    ) -> Result<Result<(), Abstention>> {
+    ) -> Result<Result<(), Quarantined>> {
         let Some(Alone { node, .. }) = self.alone() else {
-            return Ok(Err(Abstention::InCluster));
+            return Ok(Err(Quarantined::InCluster));
         };
         node.pool.serve_a_quorum();
         let vote = match purpose {
-            Purpose::Renewal => node.take_renewing(until).and_then(|mut wire| {
-                let vote = node::vote_of(&mut wire, voter, until)?;
-                node.put_renewing(wire);
+            Purpose::Renewal => node.take_renewing(until).and_then(|mut connection| {
+                let vote = node::vote_of(&mut connection, handle, until)?;
+                node.put_renewing(connection);
                 Ok(vote)
             }),
             Purpose::Request(_) | Purpose::Vote(_) => node
                 .pool
-                .with(until, |wire| node::vote_of(wire, voter, until)),
+                .with(until, |connection| node::vote_of(connection, handle, until)),
         };
         vote.map(|vote| vote.map(drop))
             .map_err(|fault| self.error(&"".into(), fault))
@@ -1458,11 +1478,11 @@ impl Store for Redis {
         &'a self,
         claim: &'a Claim,
         restored: bool,
-        voter: &'a Voter,
+        handle: &'a NodeHandle,
         until: Instant,
     ) -> Flight<'a, Result<Attempt>> {
         match self.alone() {
-            Some(alone) => alone.fly_acquire(claim, restored, voter, until),
+            Some(alone) => alone.fly_acquire(claim, restored, handle, until),
             None => Flight::Landed(Err(self.error(&claim.name, no_vote_in_a_cluster()))),
         }
     }
@@ -1470,11 +1490,11 @@ impl Store for Redis {
     fn launch_renew<'a>(
         &'a self,
         claims: &'a [Claim],
-        voter: &Voter,
+        handle: &NodeHandle,
         until: Instant,
     ) -> Flight<'a, Vec<Renewal>> {
         match self.alone() {
-            Some(alone) => alone.fly_renew(claims, voter, until),
+            Some(alone) => alone.fly_renew(claims, handle, until),
             None => {
                 let reason = reason_of(no_vote_in_a_cluster()).into_words();
                 Flight::Landed(vec![Renewal::Unknown(reason); claims.len()])
@@ -1504,10 +1524,14 @@ impl Store for Redis {
         }
     }
 
-    fn launch_withdraw<'a>(&'a self, mut doubt: Doubt, until: Instant) -> Flight<'a, Result<bool>> {
+    fn launch_resolve<'a>(
+        &'a self,
+        mut in_doubt: InDoubt,
+        until: Instant,
+    ) -> Flight<'a, Result<bool>> {
         match self.alone() {
-            Some(alone) => alone.fly_withdraw(doubt, until),
-            None => Flight::Landed(self.withdraw(&mut doubt, until)),
+            Some(alone) => alone.fly_withdraw(in_doubt, until),
+            None => Flight::Landed(self.resolve(&mut in_doubt, until)),
         }
     }
 
@@ -1543,11 +1567,11 @@ impl Redis {
         &self,
         from: &Claim,
         to: &Claim,
-        copies: &Copies<'_>,
+        copies: &SentCopies<'_>,
         reason: Reason,
     ) -> Transfer {
         Transfer::Unknown {
-            doubts: Box::new([from.doubt(0), to.doubt(copies.not_after)]),
+            in_doubts: Box::new([from.in_doubt(0), to.in_doubt(copies.not_after)]),
             error: self.unknown(&from.name, Some(&from.visitor), "hand-over", reason),
         }
     }
@@ -1557,7 +1581,7 @@ impl Redis {
         &self,
         from: &Claim,
         to: &Claim,
-        copies: &Copies<'_>,
+        copies: &SentCopies<'_>,
         until: Instant,
     ) -> Result<Transfer> {
         let channel = keys::channel(&from.name);
@@ -1565,17 +1589,20 @@ impl Redis {
         let args = [to.visitor.as_str(), from.visitor.as_str(), &lease, &channel];
         let script = &self.scripts.of(from.kind).transfer;
         let args = args.map(str::as_bytes);
-        let mut again = Copies::default();
+        let mut again = SentCopies::default();
         let reply = self.call_timed(script, &from.name, &args, until, &mut again);
         match &reply {
             Ok(reply) if integer_at(reply, 0) == Some(1) => {
-                Err(self.unreplicated(&from.name, copies.acknowledged.clone()))
+                Err(self.unreplicated(&from.name, copies.replica_ack.clone()))
             }
             _ => {
                 let reason = "too few replicas have it, and it could not be undone";
                 let (lock, visitor) = (&from.name, Some(&from.visitor));
                 Ok(Transfer::Unknown {
-                    doubts: Box::new([from.doubt(again.not_after), to.doubt(copies.not_after)]),
+                    in_doubts: Box::new([
+                        from.in_doubt(again.not_after),
+                        to.in_doubt(copies.not_after),
+                    ]),
                     error: self.unknown(lock, visitor, "hand-over", reason.into()),
                 })
             }
@@ -1599,7 +1626,7 @@ impl Redis {
             (text, _) if text.is_empty() => 0,
             (text, Some(visitor)) => text.parse().map_err(|_| Error::CorruptCount {
                 lock: Arc::clone(name),
-                node: self.home.name(name),
+                node: self.topology.name(name),
                 visitor: visitor.clone(),
             })?,
             (_, None) => 0,
@@ -1621,7 +1648,7 @@ impl Redis {
         let (reason, source) = reason.into_parts();
         Error::Unknown {
             lock: Arc::clone(lock),
-            node: self.home.name(lock),
+            node: self.topology.name(lock),
             operation,
             visitor: visitor.cloned(),
             reason,
@@ -1632,7 +1659,7 @@ impl Redis {
     fn unexpected(&self, lock: &Arc<str>, reply: &Value) -> Error {
         Error::Unexpected {
             lock: Arc::clone(lock),
-            node: self.home.name(lock),
+            node: self.topology.name(lock),
             reason: brief(reply),
         }
     }
@@ -1640,7 +1667,7 @@ impl Redis {
     fn corrupt(&self, claim: &Claim) -> Error {
         Error::CorruptCount {
             lock: Arc::clone(&claim.name),
-            node: self.home.name(&claim.name),
+            node: self.topology.name(&claim.name),
             visitor: claim.visitor.clone(),
         }
     }
@@ -1649,7 +1676,7 @@ impl Redis {
 impl fmt::Debug for Redis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Redis")
-            .field("node", &self.home.whole_name())
+            .field("node", &self.topology.whole_name())
             .finish_non_exhaustive()
     }
 }
@@ -1709,11 +1736,11 @@ fn class_of(text: &str) -> Class {
 }
 
 /// The rights that are missing by the reply of the script that tries them.
-fn missing_in(reply: Result<Value, Fault>, lock: &str) -> Vec<String> {
+fn missing_in(reply: Result<Value, CallError>, lock: &str) -> Vec<String> {
     let refused = match reply {
         Ok(Value::Array(refused)) => refused,
         // Without TIME, EVAL or the key there is no way to try.
-        Err(Fault::Server(text)) => return named_in(&text, lock).into_iter().collect(),
+        Err(CallError::Server(text)) => return named_in(&text, lock).into_iter().collect(),
         _ => return Vec::new(),
     };
     let mut missing: Vec<String> = refused
@@ -1746,17 +1773,19 @@ fn may_be_for_one_key(text: &str) -> bool {
     }
 }
 
-fn reason_of(fault: Fault) -> Reason {
+fn reason_of(fault: CallError) -> Reason {
     match fault {
-        Fault::NotSent(reason) | Fault::NoReply { reason, .. } | Fault::Untrusted(reason) => reason,
-        Fault::Server(text) => plain(&text).into(),
-        Fault::NoVote(text) => text.into(),
-        Fault::Exhausted(_) => EXHAUSTED.to_owned().into(),
+        CallError::NotSent(reason)
+        | CallError::NoReply { reason, .. }
+        | CallError::Untrusted(reason) => reason,
+        CallError::Server(text) => plain(&text).into(),
+        CallError::NoVote(text) => text.into(),
+        CallError::Exhausted(_) => EXHAUSTED.to_owned().into(),
     }
 }
 
-fn no_vote_in_a_cluster() -> Fault {
-    Fault::NoVote(Abstention::InCluster.to_string())
+fn no_vote_in_a_cluster() -> CallError {
+    CallError::NoVote(Quarantined::InCluster.to_string())
 }
 
 /// What a server says, without what only those who write its scripts can use: their hashes and lines.

@@ -14,16 +14,16 @@ use redis::Value;
 use crate::ground::claim::{Claim, Kind, VisitorId};
 use crate::ground::clock::BootInstant;
 use crate::ground::error::{Error, Result};
-use crate::store::{Aloft, Attempt, Doubt, Flight, Holding, Release, Renewal, SETTLED, Store};
-use crate::stores::quorum::quarantine::{Abstention, Identity, Voter};
+use crate::store::{Aloft, Attempt, Flight, Holding, InDoubt, Release, Renewal, SETTLED, Store};
+use crate::stores::quorum::quarantine::{Identity, NodeHandle, Quarantined};
 use crate::stores::redis::scripts::Script;
 use crate::stores::redis::server::Node;
-use crate::stores::redis::transport::connection::{Fault, Wire};
-use crate::stores::redis::transport::pool::{Boarded, lacks_eval, lacks_script};
-use crate::stores::redis::wait_replicas::{Acknowledged, Replication};
+use crate::stores::redis::transport::connection::{CallError, Connection};
+use crate::stores::redis::transport::pool::{CheckedOut, lacks_eval, lacks_script};
+use crate::stores::redis::wait_replicas::{ReplicaAck, Replication};
 use crate::stores::redis::{
-    Chunk, Copies, Heard, Redis, came_too_late, chunks_of, discount, hear, history_of, integer_at,
-    is_another_history, keys, reason_of,
+    Heard, Redis, RenewalBatch, SentCopies, came_too_late, chunks_of, discount, history_of,
+    integer_at, is_another_history, keys, parse_count_reply, reason_of,
 };
 
 /// A late answer may come this much after the request has expired, because our idea of the server's clock may be off.
@@ -63,9 +63,9 @@ struct Request<'r> {
 struct Flying<'a, F> {
     alone: Alone<'a>,
     /// `None` once it has landed.
-    boarded: Option<Boarded>,
+    boarded: Option<CheckedOut>,
     visitor: VisitorId,
-    copies: Copies<'a>,
+    copies: SentCopies<'a>,
     /// The number of the request, which its answer repeats.
     number: i64,
     tells_time: bool,
@@ -74,10 +74,10 @@ struct Flying<'a, F> {
     finish: Option<F>,
 }
 
-impl<T, F: FnOnce(Result<Value, Fault>, &Copies<'_>) -> T> Aloft<T> for Flying<'_, F> {
+impl<T, F: FnOnce(Result<Value, CallError>, &SentCopies<'_>) -> T> Aloft<T> for Flying<'_, F> {
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        let wire = &self.boarded.as_ref()?.wire;
-        (!wire.has_buffered()).then(|| wire.fd())
+        let connection = &self.boarded.as_ref()?.connection;
+        (!connection.has_buffered()).then(|| connection.fd())
     }
 
     fn not_after(&self) -> i64 {
@@ -85,46 +85,49 @@ impl<T, F: FnOnce(Result<Value, Fault>, &Copies<'_>) -> T> Aloft<T> for Flying<'
     }
 
     fn land(mut self: Box<Self>, until: Instant) -> Option<T> {
-        let Boarded {
-            mut wire,
-            slot,
-            owed,
+        let CheckedOut {
+            mut connection,
+            permit,
+            replies_due,
             ..
         } = self.boarded.take()?;
         let mut reply = Ok(Value::Nil);
-        for _ in 0..owed {
-            reply = wire.receive(until);
-            if let Err(Fault::NoReply { .. }) = reply {
+        for _ in 0..replies_due {
+            reply = connection.receive(until);
+            if let Err(CallError::NoReply { .. }) = reply {
                 break;
             }
         }
-        if !matches!(reply, Err(Fault::NoReply { .. })) {
-            reply = wire.answer(self.number, until);
+        if !matches!(reply, Err(CallError::NoReply { .. })) {
+            reply = connection.answer(self.number, until);
         }
-        if let (Some(wanted), Ok(_) | Err(Fault::Server(_))) = (self.copies.replication, &reply) {
-            self.copies.acknowledged = Acknowledged::of(wire.receive(until), wanted);
+        if let (Some(wanted), Ok(_) | Err(CallError::Server(_))) = (self.copies.replication, &reply)
+        {
+            self.copies.replica_ack = ReplicaAck::of(connection.receive(until), wanted);
             // The answer of the script stands, but the one behind it may still come.
-            wire.is_spent |= self.copies.acknowledged == Acknowledged::NoAnswer;
+            connection.is_spent |= self.copies.replica_ack == ReplicaAck::NoAnswer;
         }
         if let (Ok(reply), Some(sent), true) = (&reply, self.copies.first_sent, self.tells_time) {
-            wire.note_time_in(reply, self.copies.not_after, sent);
+            connection.note_time_in(reply, self.copies.not_after, sent);
             if is_another_history(reply) {
-                wire.forget_identity();
+                connection.forget_identity();
             }
         }
         match &reply {
-            Err(Fault::Server(text)) if lacks_script(text) => wire.has_forgotten_scripts(),
+            Err(CallError::Server(text)) if lacks_script(text) => {
+                connection.has_forgotten_scripts()
+            }
             // Who may not send scripts may call those that others have.
-            Err(Fault::Server(text)) if self.by_text && lacks_eval(text) => {
-                reply = Err(Fault::Server("NOSCRIPT".to_owned()));
+            Err(CallError::Server(text)) if self.by_text && lacks_eval(text) => {
+                reply = Err(CallError::Server("NOSCRIPT".to_owned()));
             }
             _ => {}
         }
-        if !wire.is_spent {
-            self.alone.node.pool.give_back(wire, &reply);
+        if !connection.is_spent {
+            self.alone.node.pool.give_back(connection, &reply);
         }
         // What follows may need a connection again.
-        drop(slot);
+        drop(permit);
         let finish = self.finish.take()?;
         Some(finish(reply, &self.copies))
     }
@@ -142,11 +145,22 @@ impl<F> Flying<'_, F> {
 
 impl<F> Drop for Flying<'_, F> {
     fn drop(&mut self) {
-        if let Some(Boarded { wire, owed, .. }) = self.boarded.take() {
+        if let Some(CheckedOut {
+            connection,
+            replies_due,
+            ..
+        }) = self.boarded.take()
+        {
             let pool = &self.alone.node.pool;
-            let owed = owed + 1 + u32::from(self.copies.replication.is_some());
+            let replies_due = replies_due + 1 + u32::from(self.copies.replication.is_some());
             let until = self.until + LATENESS;
-            pool.leave(wire, owed, self.visitor.clone(), self.not_after(), until);
+            pool.check_in_unread(
+                connection,
+                replies_due,
+                self.visitor.clone(),
+                self.not_after(),
+                until,
+            );
         }
     }
 }
@@ -154,27 +168,27 @@ impl<F> Drop for Flying<'_, F> {
 /// The renewals of one node under way, on the connection that it has for them.
 struct Renewing<'a> {
     alone: Alone<'a>,
-    wire: Option<Wire>,
+    connection: Option<Connection>,
     claims: &'a [Claim],
-    chunks: Vec<Chunk<'a>>,
+    chunks: Vec<RenewalBatch<'a>>,
     sent: BootInstant,
 }
 
 impl Aloft<Vec<Renewal>> for Renewing<'_> {
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        let wire = self.wire.as_ref()?;
-        (!wire.has_buffered()).then(|| wire.fd())
+        let connection = self.connection.as_ref()?;
+        (!connection.has_buffered()).then(|| connection.fd())
     }
 
     fn land(mut self: Box<Self>, until: Instant) -> Option<Vec<Renewal>> {
-        let mut wire = self.wire.take()?;
+        let mut connection = self.connection.take()?;
         let mut outcomes = Vec::with_capacity(self.claims.len());
         let redis = self.alone;
         let read = match redis.replication {
-            Some(wanted) => self.read_replicated(&mut wire, wanted, until, &mut outcomes),
+            Some(wanted) => self.read_replicated(&mut connection, wanted, until, &mut outcomes),
             None => redis.read_renewals(
                 redis.node,
-                &mut wire,
+                &mut connection,
                 &self.chunks,
                 self.sent,
                 false,
@@ -183,7 +197,7 @@ impl Aloft<Vec<Renewal>> for Renewing<'_> {
             ),
         };
         match read {
-            Ok(()) if !wire.is_spent => redis.node.put_renewing(wire),
+            Ok(()) if !connection.is_spent => redis.node.put_renewing(connection),
             Ok(()) => {}
             Err(fault) => {
                 let reason = reason_of(fault).into_words();
@@ -201,43 +215,43 @@ impl Renewing<'_> {
     /// Reads the answers to all batches, and the one that says how many replicas have them.
     fn read_replicated(
         &self,
-        wire: &mut Wire,
+        connection: &mut Connection,
         wanted: Replication,
         until: Instant,
         outcomes: &mut Vec<Renewal>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), CallError> {
         let mut late = Vec::new();
         for chunk in &self.chunks {
-            match wire.answer(chunk.number, until) {
+            match connection.answer(chunk.number, until) {
                 Ok(reply) => {
                     if came_too_late(&reply) {
                         late.push((outcomes.len(), chunk.claims));
                     }
                     if let Some(now) = integer_at(&reply, 0) {
-                        wire.note_time(now, self.sent);
+                        connection.note_time(now, self.sent);
                     }
                     chunk.read(&reply, outcomes);
                 }
-                Err(Fault::Server(text)) if !text.starts_with("READONLY") => {
+                Err(CallError::Server(text)) if !text.starts_with("READONLY") => {
                     if lacks_script(&text) {
                         // It goes with its text the next time.
-                        wire.has_forgotten_scripts();
+                        connection.has_forgotten_scripts();
                     }
                     outcomes.extend(chunk.claims.iter().map(|_| Renewal::Unknown(text.clone())));
                 }
                 Err(fault) => return Err(fault),
             }
         }
-        let acknowledged = Acknowledged::of(wire.receive(until), wanted);
-        wire.is_spent |= acknowledged == Acknowledged::NoAnswer;
-        if let Some(flaw) = acknowledged.flaw(wanted) {
+        let replica_ack = ReplicaAck::of(connection.receive(until), wanted);
+        connection.is_spent |= replica_ack == ReplicaAck::NoAnswer;
+        if let Some(flaw) = replica_ack.flaw(wanted) {
             discount(outcomes, &flaw);
         }
-        if !late.is_empty() && !wire.is_spent {
+        if !late.is_empty() && !connection.is_spent {
             let by_text = self.alone.node.pool.uses_text();
             self.alone
-                .renew_late(wire, &late, by_text, until, outcomes)?;
-            self.alone.count_replicas(wire, until, outcomes);
+                .renew_late(connection, &late, by_text, until, outcomes)?;
+            self.alone.count_replicas(connection, until, outcomes);
         }
         Ok(())
     }
@@ -246,19 +260,19 @@ impl Renewing<'_> {
 impl<'a> Alone<'a> {
     fn launch<T: 'a>(
         self,
-        mut boarded: Boarded,
+        mut boarded: CheckedOut,
         request: &Request<'_>,
         until: Instant,
-        finish: impl FnOnce(Result<Value, Fault>, &Copies<'_>) -> T + 'a,
+        finish: impl FnOnce(Result<Value, CallError>, &SentCopies<'_>) -> T + 'a,
     ) -> Flight<'a, T> {
-        let mut copies = Copies::replicated(request.replication);
+        let mut copies = SentCopies::replicated(request.replication);
         let mut number = 0;
         let mut by_text = false;
         let sent = (|| {
             let mut is_second = false;
             loop {
                 let sent = BootInstant::now();
-                let expiry = boarded.wire.expiry(until, sent);
+                let expiry = boarded.connection.expiry(until, sent);
                 let text = expiry.to_string();
                 let args = match history_of(&request.voting) {
                     Some(history) => &[request.args, &[text.as_bytes(), history]].concat(),
@@ -268,20 +282,21 @@ impl<'a> Alone<'a> {
                 copies.first_sent = Some(sent);
                 copies.not_after = expiry;
                 // Nobody may be there any more to send it again if the server does not know it.
-                by_text = self.node.pool.uses_text() || !boarded.wire.knows(request.script);
-                number = boarded.wire.number();
+                by_text =
+                    self.node.pool.uses_text() || !boarded.connection.has_script(request.script);
+                number = boarded.connection.number();
                 let mut packed = request.script.pack(by_text, &[request.key], args, number);
                 if let Some(wanted) = request.replication {
                     packed.extend(wanted.question(until));
                 }
-                boarded.wire.teach(request.script);
-                match boarded.wire.send(&packed, until) {
+                boarded.connection.mark_loaded(request.script);
+                match boarded.connection.send(&packed, until) {
                     // The server had closed a connection that lay idle. Nothing was sent.
-                    Err(Fault::NotSent(_))
-                        if boarded.owed == 0 && request.voting.is_none() && !is_second =>
+                    Err(CallError::NotSent(_))
+                        if boarded.replies_due == 0 && request.voting.is_none() && !is_second =>
                     {
                         is_second = true;
-                        boarded.wire = self.node.pool.route().connect(until)?;
+                        boarded.connection = self.node.pool.connector().connect(until)?;
                     }
                     outcome => return outcome,
                 }
@@ -301,39 +316,39 @@ impl<'a> Alone<'a> {
             })),
             Err(fault) => {
                 let reply = Err(fault);
-                if boarded.owed == 0 {
-                    self.node.pool.give_back(boarded.wire, &reply);
+                if boarded.replies_due == 0 {
+                    self.node.pool.give_back(boarded.connection, &reply);
                 }
-                drop(boarded.slot);
+                drop(boarded.permit);
                 Flight::Landed(finish(reply, &copies))
             }
         }
     }
 
-    /// A connection that leads to a server which may vote for `voter`; else why it may not.
+    /// A connection that leads to a server which may vote for `handle`; else why it may not.
     fn board_voting(
         self,
         claim: &Claim,
-        voter: &Voter,
+        handle: &NodeHandle,
         until: Instant,
-    ) -> Result<(Boarded, Arc<Identity>)> {
+    ) -> Result<(CheckedOut, Arc<Identity>)> {
         let pool = &self.node.pool;
         let fault = |fault| self.error(&claim.name, fault);
         let mut boarded = pool
-            .board(&claim.visitor, Wire::is_identified, until)
+            .check_out(&claim.visitor, Connection::is_identified, until)
             .map_err(fault)?;
-        while boarded.owed > 0 && !is_known(&mut boarded.wire, voter) {
+        while boarded.replies_due > 0 && !is_known(&mut boarded.connection, handle) {
             // The answer to the question who it is would come behind these.
-            match boarded.wire.receive(until) {
-                Err(error @ Fault::NoReply { .. }) => return Err(fault(error)),
-                _ => boarded.owed -= 1,
+            match boarded.connection.receive(until) {
+                Err(error @ CallError::NoReply { .. }) => return Err(fault(error)),
+                _ => boarded.replies_due -= 1,
             }
         }
-        match vote_on(&mut boarded.wire, voter, until) {
+        match vote_on(&mut boarded.connection, handle, until) {
             Ok(identity) => Ok((boarded, identity)),
             Err(error) => {
-                if boarded.owed == 0 && matches!(error, Fault::NoVote(_)) {
-                    pool.give_back(boarded.wire, &Ok(Value::Nil));
+                if boarded.replies_due == 0 && matches!(error, CallError::NoVote(_)) {
+                    pool.give_back(boarded.connection, &Ok(Value::Nil));
                 }
                 Err(fault(error))
             }
@@ -344,10 +359,10 @@ impl<'a> Alone<'a> {
         self,
         claim: &'a Claim,
         restored: bool,
-        voter: &'a Voter,
+        handle: &'a NodeHandle,
         until: Instant,
     ) -> Flight<'a, Result<Attempt>> {
-        let (boarded, identity) = match self.board_voting(claim, voter, until) {
+        let (boarded, identity) = match self.board_voting(claim, handle, until) {
             Ok(boarded) => boarded,
             Err(error) => return Flight::Landed(Err(error)),
         };
@@ -357,7 +372,7 @@ impl<'a> Alone<'a> {
             [claim.count, claim.count.saturating_add(1)]
         };
         let script = &self.redis.scripts.of(claim.kind).acquire;
-        let voting = Some((voter, identity));
+        let voting = Some((handle, identity));
         self.fly_count(boarded, claim, script, counts, voting, until, move |step| {
             self.acquired(claim, counts, step, until)
         })
@@ -367,13 +382,13 @@ impl<'a> Alone<'a> {
     #[allow(clippy::too_many_arguments, reason = "it is one request, spelled out")]
     fn fly_count<T: 'a>(
         self,
-        boarded: Boarded,
+        boarded: CheckedOut,
         claim: &'a Claim,
         script: &'a Script,
         counts: [u32; 2],
-        voting: Option<(&'a Voter, Arc<Identity>)>,
+        voting: Option<(&'a NodeHandle, Arc<Identity>)>,
         until: Instant,
-        finish: impl FnOnce(Result<super::Step, Fault>) -> T + 'a,
+        finish: impl FnOnce(Result<super::CountReply, CallError>) -> T + 'a,
     ) -> Flight<'a, T> {
         let [known, wanted] = counts;
         let lease = claim.lease.as_millis().to_string();
@@ -388,17 +403,17 @@ impl<'a> Alone<'a> {
             voting: voting.as_ref().map(|(_, identity)| Arc::clone(identity)),
             replication: self.replication,
         };
-        let voter = voting.as_ref().map(|(voter, _)| *voter);
+        let handle = voting.as_ref().map(|(handle, _)| *handle);
         self.launch(boarded, &request, until, move |reply, copies| {
-            let again = || self.set_count(claim, script, counts, voter, until);
+            let again = || self.set_count(claim, script, counts, handle, until);
             finish(match reply {
-                Ok(reply) => match hear(&reply, copies.first_sent) {
-                    Ok(Heard::Step(step)) => Ok(self.replicated(step, copies)),
+                Ok(reply) => match parse_count_reply(&reply, copies.first_sent) {
+                    Ok(Heard::CountReply(step)) => Ok(self.replicated(step, copies)),
                     Ok(Heard::TooLate | Heard::Counts(_) | Heard::AnotherHistory) => again(),
                     Err(fault) => Err(fault),
                 },
-                Err(Fault::Server(text)) if lacks_script(&text) => again(),
-                Err(Fault::NoReply { reason, .. }) => Ok(super::Step::Unknown {
+                Err(CallError::Server(text)) if lacks_script(&text) => again(),
+                Err(CallError::NoReply { reason, .. }) => Ok(super::CountReply::Unknown {
                     reason,
                     not_after: copies.not_after,
                 }),
@@ -412,7 +427,7 @@ impl<'a> Alone<'a> {
         claim: &'a Claim,
         until: Instant,
     ) -> Flight<'a, Result<Release>> {
-        let boarded = match self.node.pool.board(&claim.visitor, |_| true, until) {
+        let boarded = match self.node.pool.check_out(&claim.visitor, |_| true, until) {
             Ok(boarded) => boarded,
             Err(fault) => return Flight::Landed(Err(self.error(&claim.name, fault))),
         };
@@ -429,7 +444,7 @@ impl<'a> Alone<'a> {
         claim: &'a Claim,
         until: Instant,
     ) -> Flight<'a, Result<Release>> {
-        let boarded = match self.node.pool.board(&claim.visitor, |_| true, until) {
+        let boarded = match self.node.pool.check_out(&claim.visitor, |_| true, until) {
             Ok(boarded) => boarded,
             Err(fault) => return Flight::Landed(Err(self.error(&claim.name, fault))),
         };
@@ -449,7 +464,7 @@ impl<'a> Alone<'a> {
             Ok(reply) => match self.release_of(claim, &channel, &reply) {
                 // It is not there yet.
                 Ok(Release::NotHeld(_)) if not_after != SETTLED => Ok(Release::Unknown {
-                    doubt: claim.doubt(not_after),
+                    in_doubt: claim.in_doubt(not_after),
                     error: Error::Unavailable {
                         lock: Arc::clone(&claim.name),
                         node: self.node.name(),
@@ -459,28 +474,32 @@ impl<'a> Alone<'a> {
                 }),
                 release => release.map_err(|fault| self.error(&claim.name, fault)),
             },
-            Err(Fault::Server(text)) if lacks_script(&text) => self.release(claim, until),
-            Err(Fault::NoReply { reason, .. }) => Ok(Release::Unknown {
-                doubt: claim.doubt(0),
+            Err(CallError::Server(text)) if lacks_script(&text) => self.release(claim, until),
+            Err(CallError::NoReply { reason, .. }) => Ok(Release::Unknown {
+                in_doubt: claim.in_doubt(0),
                 error: self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
             }),
             Err(fault) => Err(self.error(&claim.name, fault)),
         })
     }
 
-    pub(super) fn fly_withdraw(self, mut doubt: Doubt, until: Instant) -> Flight<'a, Result<bool>> {
-        let boarded = match self.node.pool.board(&doubt.visitor, |_| true, until) {
+    pub(super) fn fly_withdraw(
+        self,
+        mut in_doubt: InDoubt,
+        until: Instant,
+    ) -> Flight<'a, Result<bool>> {
+        let boarded = match self.node.pool.check_out(&in_doubt.visitor, |_| true, until) {
             Ok(boarded) => boarded,
-            Err(fault) => return Flight::Landed(Err(self.error(&doubt.name, fault))),
+            Err(fault) => return Flight::Landed(Err(self.error(&in_doubt.name, fault))),
         };
         // Behind the request in doubt on the same connection it comes after it.
-        let is_behind = boarded.owed > 0;
+        let is_behind = boarded.replies_due > 0;
         let not_after = boarded.not_after;
-        let channel = keys::channel(&doubt.name);
-        let name = Arc::clone(&doubt.name);
-        let visitor = doubt.visitor.clone();
+        let channel = keys::channel(&in_doubt.name);
+        let name = Arc::clone(&in_doubt.name);
+        let visitor = in_doubt.visitor.clone();
         let request = Request {
-            script: &self.scripts.of(doubt.kind).withdraw,
+            script: &self.scripts.of(in_doubt.kind).resolve,
             key: &name,
             visitor: &visitor,
             args: &[visitor.as_str().as_bytes(), channel.as_bytes()],
@@ -489,10 +508,12 @@ impl<'a> Alone<'a> {
             replication: None,
         };
         self.launch(boarded, &request, until, move |reply, _| match reply {
-            Ok(Value::Int(now)) => Ok(is_behind || now > doubt.not_after(0).max(not_after)),
-            Ok(reply) => Err(self.unexpected(&doubt.name, &reply)),
-            Err(Fault::Server(text)) if lacks_script(&text) => self.withdraw(&mut doubt, until),
-            Err(fault) => Err(self.error(&doubt.name, fault)),
+            Ok(Value::Int(now)) => Ok(is_behind || now > in_doubt.not_after(0).max(not_after)),
+            Ok(reply) => Err(self.unexpected(&in_doubt.name, &reply)),
+            Err(CallError::Server(text)) if lacks_script(&text) => {
+                self.resolve(&mut in_doubt, until)
+            }
+            Err(fault) => Err(self.error(&in_doubt.name, fault)),
         })
     }
 
@@ -504,7 +525,7 @@ impl<'a> Alone<'a> {
     ) -> Flight<'a, Result<bool>> {
         // No hold has this visitor, so it goes behind nobody's request.
         let nobody = Kind::Reentrant.visitor("", 0, 0);
-        let boarded = match self.node.pool.board(&nobody, |_| true, until) {
+        let boarded = match self.node.pool.check_out(&nobody, |_| true, until) {
             Ok(boarded) => boarded,
             Err(fault) => return Flight::Landed(Err(self.error(name, fault))),
         };
@@ -524,10 +545,10 @@ impl<'a> Alone<'a> {
                 Some(freed) => Ok(freed == 1),
                 None => Err(self.unexpected(name, &reply)),
             },
-            Err(Fault::Server(text)) if lacks_script(&text) => {
+            Err(CallError::Server(text)) if lacks_script(&text) => {
                 self.force_release(kind, name, until)
             }
-            Err(Fault::NoReply { reason, .. }) => {
+            Err(CallError::NoReply { reason, .. }) => {
                 Err(self.unknown(name, None, "forced release", reason))
             }
             Err(fault) => Err(self.error(name, fault)),
@@ -545,7 +566,7 @@ impl<'a> Alone<'a> {
         let boarded = match self
             .node
             .pool
-            .board(visitor.unwrap_or(&nobody), |_| true, until)
+            .check_out(visitor.unwrap_or(&nobody), |_| true, until)
         {
             Ok(boarded) => boarded,
             Err(fault) => return Flight::Landed(Err(self.error(name, fault))),
@@ -562,7 +583,7 @@ impl<'a> Alone<'a> {
         };
         self.launch(boarded, &request, until, move |reply, _| match reply {
             Ok(reply) => self.holding_of(name, visitor, &reply),
-            Err(Fault::Server(text)) if lacks_script(&text) => {
+            Err(CallError::Server(text)) if lacks_script(&text) => {
                 self.inspect(kind, name, visitor, until)
             }
             Err(fault) => Err(self.error(name, fault)),
@@ -572,40 +593,40 @@ impl<'a> Alone<'a> {
     pub(super) fn fly_renew(
         self,
         claims: &'a [Claim],
-        voter: &Voter,
+        handle: &NodeHandle,
         until: Instant,
     ) -> Flight<'a, Vec<Renewal>> {
         let unknown = |reason: String| Flight::Landed(vec![Renewal::Unknown(reason); claims.len()]);
-        let mut wire = match self.node.take_renewing(until) {
-            Ok(wire) => wire,
+        let mut connection = match self.node.take_renewing(until) {
+            Ok(connection) => connection,
             Err(fault) => return unknown(reason_of(fault).into_words()),
         };
-        match vote_on(&mut wire, voter, until) {
+        match vote_on(&mut connection, handle, until) {
             Ok(_) => {}
-            Err(Fault::NoVote(abstention)) => {
-                self.node.put_renewing(wire);
+            Err(CallError::NoVote(abstention)) => {
+                self.node.put_renewing(connection);
                 return unknown(abstention);
             }
             Err(fault) => return unknown(reason_of(fault).into_words()),
         }
         let sent = BootInstant::now();
-        let chunks = chunks_of(claims, &mut wire, until, sent);
+        let chunks = chunks_of(claims, &mut connection, until, sent);
         let script = &self.scripts.renew;
         // What is asked behind the renewals has its answer behind theirs, so none of them may be asked again.
-        let is_unknown = self.replication.is_some() && !wire.knows(script);
+        let is_unknown = self.replication.is_some() && !connection.has_script(script);
         let by_text = self.node.pool.uses_text() || is_unknown;
         let mut packed = Vec::new();
         for chunk in &chunks {
             chunk.pack(script, by_text, &mut packed);
         }
         if let Some(wanted) = self.replication {
-            wire.teach(script);
+            connection.mark_loaded(script);
             packed.extend(wanted.question(until));
         }
-        match wire.send(&packed, until) {
+        match connection.send(&packed, until) {
             Ok(()) => Flight::Aloft(Box::new(Renewing {
                 alone: self,
-                wire: Some(wire),
+                connection: Some(connection),
                 claims,
                 chunks,
                 sent,
@@ -617,16 +638,16 @@ impl<'a> Alone<'a> {
 
 /// Asks a server who it is, and whether it may vote.
 pub(super) fn vote_of(
-    wire: &mut Wire,
-    voter: &Voter,
+    connection: &mut Connection,
+    handle: &NodeHandle,
     until: Instant,
-) -> Result<Result<Arc<Identity>, Abstention>, Fault> {
-    let identity = wire.identify(until)?;
-    match voter.admit(&identity) {
-        Err(Abstention::Outdated) => {
-            wire.forget_identity();
-            let identity = wire.identify(until)?;
-            Ok(voter.admit(&identity).map(|()| identity))
+) -> Result<Result<Arc<Identity>, Quarantined>, CallError> {
+    let identity = connection.identify(until)?;
+    match handle.admit(&identity) {
+        Err(Quarantined::Outdated) => {
+            connection.forget_identity();
+            let identity = connection.identify(until)?;
+            Ok(handle.admit(&identity).map(|()| identity))
         }
         vote => Ok(vote.map(|()| identity)),
     }
@@ -634,19 +655,20 @@ pub(super) fn vote_of(
 
 /// Which server it is, if it may vote.
 pub(super) fn vote_on(
-    wire: &mut Wire,
-    voter: &Voter,
+    connection: &mut Connection,
+    handle: &NodeHandle,
     until: Instant,
-) -> Result<Arc<Identity>, Fault> {
-    vote_of(wire, voter, until)?.map_err(|abstention| Fault::NoVote(abstention.to_string()))
+) -> Result<Arc<Identity>, CallError> {
+    vote_of(connection, handle, until)?
+        .map_err(|abstention| CallError::NoVote(abstention.to_string()))
 }
 
 /// Whether the server need not be asked who it is to know whether it may vote.
-fn is_known(wire: &mut Wire, voter: &Voter) -> bool {
-    let admitted = wire.identity().map(|identity| voter.admit(identity));
+fn is_known(connection: &mut Connection, handle: &NodeHandle) -> bool {
+    let admitted = connection.identity().map(|identity| handle.admit(identity));
     match admitted {
-        Some(Err(Abstention::Outdated)) => {
-            wire.forget_identity();
+        Some(Err(Quarantined::Outdated)) => {
+            connection.forget_identity();
             false
         }
         admitted => admitted.is_some(),

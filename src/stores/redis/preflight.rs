@@ -9,7 +9,7 @@ use crate::ground::error::Result;
 use crate::store::HealthWarning;
 use crate::stores::redis::scripts::Script;
 use crate::stores::redis::server::Node;
-use crate::stores::redis::transport::connection::{Fault, Wire};
+use crate::stores::redis::transport::connection::{CallError, Connection};
 use crate::stores::redis::{Redis, keys, missing_in, reason_of, text_of};
 
 /// Of the servers before this, some have no TIME in scripts that write.
@@ -18,15 +18,15 @@ const OLDEST_MAJOR: u32 = 5;
 /// What one node has said.
 struct Look {
     /// Its settings, or why they were not told.
-    info: Result<Value, Fault>,
+    info: Result<Value, CallError>,
     /// The rights to commands that the user lacks.
     missing: Vec<String>,
 }
 
 pub(super) fn check(store: &Redis, until: Instant) -> Result<Vec<HealthWarning>> {
     let lock: Arc<str> = "redlatch:preflight".into();
-    let looks = store.home.each(until, |node, wire, until| {
-        look(&store.scripts.rights, &lock, node, wire, until)
+    let looks = store.topology.each(until, |node, connection, until| {
+        look(&store.scripts.rights, &lock, node, connection, until)
     });
     let mut warnings = Vec::new();
     let is_one = looks.len() == 1;
@@ -42,7 +42,9 @@ pub(super) fn check(store: &Redis, until: Instant) -> Result<Vec<HealthWarning>>
         let mut messages = match info {
             Ok(info) => findings(&text_of(&info)),
             // It may not look; that alone is no danger.
-            Err(Fault::Server(text)) if text.starts_with("NOPERM") && text.contains("'info'") => {
+            Err(CallError::Server(text))
+                if text.starts_with("NOPERM") && text.contains("'info'") =>
+            {
                 vec![
                     "the user may not run INFO (+info), so the server's settings were not looked at"
                         .to_owned(),
@@ -67,19 +69,19 @@ fn look(
     rights: &Script,
     lock: &str,
     node: &Node,
-    wire: &mut Wire,
+    connection: &mut Connection,
     until: Instant,
-) -> Result<Look, Fault> {
-    let info = match wire.call(&redis::cmd("INFO").get_packed_command(), until) {
-        Err(fault) if !matches!(fault, Fault::Server(_)) => return Err(fault),
+) -> Result<Look, CallError> {
+    let info = match connection.call(&redis::cmd("INFO").get_packed_command(), until) {
+        Err(fault) if !matches!(fault, CallError::Server(_)) => return Err(fault),
         info => info,
     };
     let channel = keys::channel(lock);
     // The key is no key of the script, or a user of other keys could not call it. Which node has its slot does not matter:
     // rights are looked at first.
     let args = [channel.as_bytes(), b"", lock.as_bytes()];
-    let tried = match node.pool.eval(wire, rights, &[], &args, until) {
-        Err(fault) if !matches!(fault, Fault::Server(_)) => return Err(fault),
+    let tried = match node.pool.eval(connection, rights, &[], &args, until) {
+        Err(fault) if !matches!(fault, CallError::Server(_)) => return Err(fault),
         tried => tried,
     };
     let mut missing = missing_in(tried, lock);
@@ -92,19 +94,19 @@ fn look(
 /// Whether the user may throw all keys away. Nothing is tried: the server is asked what it has and whom it lets.
 pub(super) fn flushes(store: &Redis, until: Instant) -> Option<HealthWarning> {
     const FLUSHES: [&str; 2] = ["FLUSHALL", "FLUSHDB"];
-    let asked = store.home.with("", until, |_, wire| {
-        let mut call = |request: &redis::Cmd| wire.call(&request.get_packed_command(), until);
+    let asked = store.topology.with("", until, |_, connection| {
+        let mut call = |request: &redis::Cmd| connection.call(&request.get_packed_command(), until);
         // Those that were renamed are not there; one that may not look is told nothing of them.
         let known = match call(redis::cmd("COMMAND").arg("INFO").arg(&FLUSHES)) {
             Ok(Value::Array(known)) => known,
-            Ok(_) | Err(Fault::Server(_)) => Vec::new(),
+            Ok(_) | Err(CallError::Server(_)) => Vec::new(),
             Err(fault) => return Err(fault),
         };
         let user = match call(redis::cmd("ACL").arg("WHOAMI")) {
             Ok(user) => Some(text_of(&user)),
             // Before ACLs everybody may do everything.
-            Err(Fault::Server(text)) if text.contains("unknown command") => None,
-            Err(Fault::Server(_)) => return Ok(None),
+            Err(CallError::Server(text)) if text.contains("unknown command") => None,
+            Err(CallError::Server(_)) => return Ok(None),
             Err(fault) => return Err(fault),
         };
         for (command, known) in FLUSHES.iter().zip(known) {
@@ -115,7 +117,7 @@ pub(super) fn flushes(store: &Redis, until: Instant) -> Option<HealthWarning> {
                 Some(user) => match call(redis::cmd("ACL").arg("DRYRUN").arg(user).arg(command)) {
                     Ok(answer) => answer == Value::Okay || text_of(&answer) == "OK",
                     // Some have no rehearsal, and some users may not ask for one.
-                    Err(Fault::Server(text)) => !text.starts_with("NOPERM"),
+                    Err(CallError::Server(text)) => !text.starts_with("NOPERM"),
                     Err(fault) => return Err(fault),
                 },
                 None => true,
@@ -128,7 +130,7 @@ pub(super) fn flushes(store: &Redis, until: Instant) -> Option<HealthWarning> {
     });
     let command = asked.ok().flatten()?;
     Some(HealthWarning {
-        node: store.home.name(""),
+        node: store.topology.name(""),
         message: format!(
             "this user may run {command}, after which the server grants again at once what is held; deny it, or rename \
              the command, for all users"
@@ -141,9 +143,9 @@ fn missing_outside_scripts(
     node: &Node,
     channel: &str,
     until: Instant,
-) -> Result<Vec<String>, Fault> {
+) -> Result<Vec<String>, CallError> {
     // A connection that has listened may have heard something, so it is one of its own.
-    let mut wire = node.pool.route().connect(until)?;
+    let mut connection = node.pool.connector().connect(until)?;
     let mut missing = Vec::new();
     if node.pool.uses_text() {
         missing.push("+evalsha".to_owned());
@@ -157,11 +159,11 @@ fn missing_outside_scripts(
         let mut packed = redis::cmd(command);
         packed.arg(channel);
         let word = command.to_ascii_lowercase();
-        match wire.call(&packed.get_packed_command(), until) {
-            Err(Fault::Server(text)) if text.contains(&format!("'{word}'")) => {
+        match connection.call(&packed.get_packed_command(), until) {
+            Err(CallError::Server(text)) if text.contains(&format!("'{word}'")) => {
                 missing.push(format!("+{word}"));
             }
-            Err(Fault::Server(_)) | Ok(_) => {}
+            Err(CallError::Server(_)) | Ok(_) => {}
             Err(fault) => return Err(fault),
         }
     }

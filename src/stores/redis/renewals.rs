@@ -15,12 +15,13 @@ use crate::ground::claim::Claim;
 use crate::ground::clock::BootInstant;
 use crate::store::Renewal;
 use crate::stores::redis::scripts::Script;
-use crate::stores::redis::topology::cluster::{Cluster, Member, Redirection};
+use crate::stores::redis::topology::cluster::{Cluster, Redirection, Shard};
 use crate::stores::redis::topology::connector::share;
-use crate::stores::redis::transport::connection::{Fault, Wire, asking};
-use crate::stores::redis::wait_replicas::{Acknowledged, Replication};
+use crate::stores::redis::transport::connection::{CallError, Connection, asking};
+use crate::stores::redis::wait_replicas::{ReplicaAck, Replication};
 use crate::stores::redis::{
-    Chunk, RENEWED_AT_ONCE, came_too_late, integer_at, keys, may_be_for_one_key, plain, reason_of,
+    RENEWED_AT_ONCE, RenewalBatch, came_too_late, integer_at, keys, may_be_for_one_key, plain,
+    reason_of,
 };
 
 /// What was redirected, or has to be sent with the text of the script, is sent again at most this often.
@@ -33,7 +34,7 @@ const REST_OF_A_REPLY: Duration = Duration::from_millis(2);
 struct Open {
     index: usize,
     /// The node to ask, instead of the one that has the slot.
-    asked: Option<Arc<Member>>,
+    asked: Option<Arc<Shard>>,
     /// Whether the node does not know the script.
     needs_text: bool,
     /// Whether it has to be asked for alone: of the keys of a slot on the move some are here and some are there.
@@ -53,7 +54,7 @@ impl Open {
 
 /// What is asked on one connection.
 struct Batch {
-    member: Arc<Member>,
+    shard: Arc<Shard>,
     is_asking: bool,
     needs_text: bool,
     parts: Vec<Part>,
@@ -71,7 +72,7 @@ struct Part {
 /// A batch on its way.
 struct Aloft {
     batch: Batch,
-    wire: Wire,
+    connection: Connection,
     sent: BootInstant,
     not_after: i64,
     expected: VecDeque<Expected>,
@@ -147,7 +148,7 @@ impl Call<'_> {
             match self.launch(batch, until) {
                 Ok(launched) => aloft.push(launched),
                 Err((batch, fault)) => {
-                    batch.member.doubt();
+                    batch.shard.suspect();
                     let reason = reason_of(fault).into_words();
                     let indices = batch.parts.iter().flat_map(|part| &part.indices);
                     for index in indices {
@@ -168,7 +169,7 @@ impl Call<'_> {
 
     /// Sorts claims by node and slot. In the first round those of nodes in doubt are left for the next one.
     fn batches(&mut self, open: Vec<Open>, is_first: bool) -> Vec<Batch> {
-        let mut batches: HashMap<(*const Member, bool), Batch> = HashMap::new();
+        let mut batches: HashMap<(*const Shard, bool), Batch> = HashMap::new();
         if !is_first
             && open
                 .iter()
@@ -183,14 +184,14 @@ impl Call<'_> {
             };
             let slot = keys::slot(&claim.name);
             let is_asking = open.asked.is_some();
-            let member = match open.asked.take() {
-                Some(member) => member,
+            let shard = match open.asked.take() {
+                Some(shard) => shard,
                 None if is_first && self.is_doubtful(&open) => {
                     self.open.push(open);
                     continue;
                 }
                 None => match self.cluster.present(slot) {
-                    Some(member) => member,
+                    Some(shard) => shard,
                     None => {
                         let reason = "no node of the cluster is known to serve it".to_owned();
                         self.note(open.index, Renewal::Unknown(reason));
@@ -199,9 +200,9 @@ impl Call<'_> {
                 },
             };
             let batch = batches
-                .entry((Arc::as_ptr(&member), is_asking))
+                .entry((Arc::as_ptr(&shard), is_asking))
                 .or_insert_with(|| Batch {
-                    member,
+                    shard,
                     is_asking,
                     needs_text: false,
                     parts: Vec::new(),
@@ -212,24 +213,24 @@ impl Call<'_> {
         }
         let mut batches: Vec<Batch> = batches.into_values().collect();
         // To connect takes time, so those with a connection come first.
-        batches.sort_by_key(|batch| !batch.member.node.has_renewing());
+        batches.sort_by_key(|batch| !batch.shard.node.has_renewing());
         batches
     }
 
     fn is_doubtful(&self, open: &Open) -> bool {
         let claim = self.claims.get(open.index);
-        let member = claim.and_then(|claim| self.cluster.present(keys::slot(&claim.name)));
-        member.is_none_or(|member| member.is_doubtful())
+        let shard = claim.and_then(|claim| self.cluster.present(keys::slot(&claim.name)));
+        shard.is_none_or(|shard| shard.is_doubtful())
     }
 
     /// Sends all that a batch asks.
-    fn launch(&self, batch: Batch, until: Instant) -> Result<Aloft, (Batch, Fault)> {
-        let mut wire = match batch.member.node.take_renewing(until) {
-            Ok(wire) => wire,
+    fn launch(&self, batch: Batch, until: Instant) -> Result<Aloft, (Batch, CallError)> {
+        let mut connection = match batch.shard.node.take_renewing(until) {
+            Ok(connection) => connection,
             Err(fault) => return Err((batch, fault)),
         };
         let sent = BootInstant::now();
-        let not_after = wire.expiry(self.until, sent);
+        let not_after = connection.expiry(self.until, sent);
         let mut packed = Vec::new();
         let mut expected = VecDeque::with_capacity(batch.parts.len() + 1);
         for (index, part) in batch.parts.iter().enumerate() {
@@ -238,11 +239,11 @@ impl Call<'_> {
                 expected.push_back(Expected::Nothing);
             }
             // The first call with the text makes the script known to those behind it.
-            let by_text = batch.member.node.pool.uses_text() || (batch.needs_text && index == 0);
-            let chunk = Chunk {
+            let by_text = batch.shard.node.pool.uses_text() || (batch.needs_text && index == 0);
+            let chunk = RenewalBatch {
                 claims: &part.claims,
                 not_after,
-                number: wire.number(),
+                number: connection.number(),
             };
             chunk.pack(self.script, by_text, &mut packed);
             expected.push_back(Expected::Part(index, chunk.number));
@@ -251,10 +252,10 @@ impl Call<'_> {
             packed.extend(replication.question(self.until));
             expected.push_back(Expected::Replicas(replication));
         }
-        match wire.send(&packed, until) {
+        match connection.send(&packed, until) {
             Ok(()) => Ok(Aloft {
                 batch,
-                wire,
+                connection,
                 sent,
                 not_after,
                 expected,
@@ -301,7 +302,7 @@ impl Call<'_> {
         loop {
             let left = self.until.saturating_duration_since(Instant::now());
             let left = Timespec::try_from(left).ok();
-            let fds = aloft.iter().map(|one| one.wire.fd());
+            let fds = aloft.iter().map(|one| one.connection.fd());
             let mut fds: Vec<PollFd<'_>> = fds
                 .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
                 .collect();
@@ -320,23 +321,23 @@ impl Call<'_> {
         };
         let until = Instant::now() + REST_OF_A_REPLY;
         let reply = match *expected {
-            Expected::Part(_, number) => one.wire.answer(number, until),
-            Expected::Nothing | Expected::Replicas(_) => one.wire.receive(until),
+            Expected::Part(_, number) => one.connection.answer(number, until),
+            Expected::Nothing | Expected::Replicas(_) => one.connection.receive(until),
         };
         let reply = match reply {
-            Err(Fault::NoReply {
+            Err(CallError::NoReply {
                 timed_out: true, ..
             }) => return Read::NotYet,
-            Err(Fault::NoReply { reason, .. } | Fault::NotSent(reason)) => {
+            Err(CallError::NoReply { reason, .. } | CallError::NotSent(reason)) => {
                 return Read::Broken(reason.into_words());
             }
             reply => reply,
         };
         match *expected {
             Expected::Nothing => {}
-            Expected::Part(index, _) => self.hear(one, index, reply),
+            Expected::Part(index, _) => self.parse_count_reply(one, index, reply),
             Expected::Replicas(replication) => {
-                if let Some(flaw) = Acknowledged::of(reply, replication).flaw(replication) {
+                if let Some(flaw) = ReplicaAck::of(reply, replication).flaw(replication) {
                     one.discount(&flaw);
                 }
             }
@@ -346,7 +347,12 @@ impl Call<'_> {
     }
 
     /// Takes the reply for one part.
-    fn hear(&mut self, one: &mut Aloft, index: usize, reply: Result<Value, Fault>) {
+    fn parse_count_reply(
+        &mut self,
+        one: &mut Aloft,
+        index: usize,
+        reply: Result<Value, CallError>,
+    ) {
         let Some(part) = one.batch.parts.get(index) else {
             return;
         };
@@ -354,19 +360,19 @@ impl Call<'_> {
             Ok(reply) => reply,
             Err(fault) => {
                 let redirection = Redirection::of(&fault);
-                let member = &one.batch.member;
+                let shard = &one.batch.shard;
                 let text = match fault {
-                    Fault::Server(text) => text,
+                    CallError::Server(text) => text,
                     fault => reason_of(fault).into_words(),
                 };
                 let is_off = crate::stores::redis::transport::pool::lacks_evalsha(&text);
                 if is_off {
-                    member.node.pool.note_evalsha_is_off();
+                    shard.node.pool.note_evalsha_is_off();
                 }
                 let needs_text = text.starts_with("NOSCRIPT");
                 let again = redirection
                     .as_ref()
-                    .map(|it| (it.is_ask, self.cluster.follow(it, member)));
+                    .map(|it| (it.is_ask, self.cluster.follow(it, shard)));
                 // Some are at another node, or what is refused is one of them.
                 let is_split = part.claims.len() > 1
                     && again.is_none()
@@ -376,7 +382,7 @@ impl Call<'_> {
                 let asked = match &again {
                     Some((true, target)) => Some(target),
                     // A slot that is asked for is asked for there again.
-                    _ if one.batch.is_asking && again.is_none() => Some(member),
+                    _ if one.batch.is_asking && again.is_none() => Some(shard),
                     _ => None,
                 };
                 for index in &part.indices {
@@ -394,11 +400,11 @@ impl Call<'_> {
             }
         };
         if let Some(now) = integer_at(&reply, 0) {
-            one.wire.note_time(now, one.sent);
+            one.connection.note_time(now, one.sent);
         }
         if came_too_late(&reply) {
             // The answer has put our idea of its clock right.
-            let asked = one.batch.is_asking.then_some(&one.batch.member);
+            let asked = one.batch.is_asking.then_some(&one.batch.shard);
             self.open.extend(part.indices.iter().map(|index| Open {
                 index: *index,
                 asked: asked.cloned(),
@@ -407,7 +413,7 @@ impl Call<'_> {
             }));
         }
         let mut outcomes = Vec::with_capacity(part.claims.len());
-        let chunk = Chunk {
+        let chunk = RenewalBatch {
             claims: &part.claims,
             not_after: one.not_after,
             number: 0,
@@ -420,12 +426,12 @@ impl Call<'_> {
         for (index, outcome) in one.said {
             self.note(index, outcome);
         }
-        one.batch.member.node.put_renewing(one.wire);
+        one.batch.shard.node.put_renewing(one.connection);
     }
 
     /// What has no reply has no outcome, and its connection is of no use any more.
     fn give_up(&mut self, mut one: Aloft, reason: &str) {
-        one.batch.member.doubt();
+        one.batch.shard.suspect();
         for expected in &one.expected {
             match expected {
                 Expected::Nothing => {}

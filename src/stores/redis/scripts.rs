@@ -83,7 +83,7 @@ pub(super) struct Operations {
     pub(super) acquire: Script,
     pub(super) release: Script,
     pub(super) transfer: Script,
-    pub(super) withdraw: Script,
+    pub(super) resolve: Script,
     pub(super) force_release: Script,
     pub(super) inspect: Script,
 }
@@ -95,7 +95,7 @@ impl Scripts {
                 acquire: Script::new(include_str!("scripts/acquire.lua")),
                 release: Script::new(include_str!("scripts/release.lua")),
                 transfer: Script::new(include_str!("scripts/transfer.lua")),
-                withdraw: Script::new(include_str!("scripts/withdraw.lua")),
+                resolve: Script::new(include_str!("scripts/withdraw.lua")),
                 force_release: Script::new(include_str!("scripts/force_release.lua")),
                 inspect: Script::new(include_str!("scripts/inspect.lua")),
             },
@@ -103,7 +103,7 @@ impl Scripts {
                 acquire: Script::new(include_str!("scripts/token/acquire.lua")),
                 release: Script::new(include_str!("scripts/token/release.lua")),
                 transfer: Script::new(include_str!("scripts/token/transfer.lua")),
-                withdraw: Script::new(include_str!("scripts/token/withdraw.lua")),
+                resolve: Script::new(include_str!("scripts/token/withdraw.lua")),
                 force_release: Script::new(include_str!("scripts/token/force_release.lua")),
                 inspect: Script::new(include_str!("scripts/token/inspect.lua")),
             },
@@ -119,11 +119,11 @@ impl Scripts {
             acquire,
             release,
             transfer,
-            withdraw,
+            resolve,
             force_release,
             inspect,
         } = &self.token;
-        let scripts = [acquire, release, transfer, withdraw, force_release, inspect];
+        let scripts = [acquire, release, transfer, resolve, force_release, inspect];
         if scripts.iter().any(|script| text.contains(&script.hash)) {
             Kind::Token
         } else {
@@ -150,11 +150,11 @@ mod tests {
         let Operations {
             release,
             transfer,
-            withdraw,
+            resolve,
             force_release,
             ..
         } = scripts.of(Kind::Reentrant);
-        for script in [release, withdraw, force_release, &scripts.rights] {
+        for script in [release, resolve, force_release, &scripts.rights] {
             let text = &script.sharded().text;
             assert!(text.contains("'SPUBLISH'") && !text.contains("'PUBLISH'"));
         }

@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 use crate::ground::backoff::Backoff;
 use crate::ground::notify::Notifier;
 use crate::ground::sync::Mutex;
-use crate::stores::permits::Slots;
-use crate::stores::redis::Chunk;
+use crate::stores::permits::Permits;
+use crate::stores::redis::RenewalBatch;
 use crate::stores::redis::scripts::Script;
 use crate::stores::redis::subscriber::{Shards, Subscriber};
-use crate::stores::redis::topology::connector::{Route, share};
-use crate::stores::redis::transport::connection::{Fault, Wire};
-use crate::stores::redis::transport::pool::{Pool, on_wire};
+use crate::stores::redis::topology::connector::{Connector, share};
+use crate::stores::redis::transport::connection::{CallError, Connection};
+use crate::stores::redis::transport::pool::{Pool, on_connection};
 
 pub(super) struct Node {
     pub(super) pool: Pool,
     /// The renewal thread's own connection; renewals never queue up behind other requests.
-    renewals: Mutex<Option<Wire>>,
+    renewals: Mutex<Option<Connection>>,
     /// For which generation of servers it was made, or was tried to make, before it was needed; one more.
     got_ready: AtomicU64,
     /// Whether it is being made just now.
@@ -29,48 +29,52 @@ pub(super) struct Node {
 
 impl Node {
     pub(super) fn new(
-        route: &Arc<dyn Route>,
-        slots: Slots,
+        connector: &Arc<dyn Connector>,
+        permits: Permits,
         command_timeout: Duration,
         notifier: &Arc<Notifier>,
     ) -> Node {
-        Node::with_shards(route, slots, command_timeout, notifier, None)
+        Node::with_shards(connector, permits, command_timeout, notifier, None)
     }
 
     /// A node whose unlock messages may be sharded.
     pub(super) fn with_shards(
-        route: &Arc<dyn Route>,
-        slots: Slots,
+        connector: &Arc<dyn Connector>,
+        permits: Permits,
         command_timeout: Duration,
         notifier: &Arc<Notifier>,
         shards: Option<Shards>,
     ) -> Node {
-        let (route, notifier) = (Arc::clone(route), Arc::clone(notifier));
+        let (connector, notifier) = (Arc::clone(connector), Arc::clone(notifier));
         Node {
-            pool: Pool::new(Arc::clone(&route), slots, shards.is_some()),
+            pool: Pool::new(Arc::clone(&connector), permits, shards.is_some()),
             renewals: Mutex::default(),
             got_ready: AtomicU64::new(0),
             is_getting_ready: AtomicBool::new(false),
-            subscriber: Subscriber::new(route, command_timeout, Arc::clone(&notifier), shards),
+            subscriber: Subscriber::new(connector, command_timeout, Arc::clone(&notifier), shards),
             notifier,
         }
     }
 
     /// Takes the connection for renewals out of its place, if there is one that is still good.
-    fn kept_renewing(&self, until: Instant) -> Option<Wire> {
-        let generation = self.pool.route().generation();
-        let wire = self.renewals.lock().take();
-        let mut wire = wire.filter(|wire| {
-            wire.generation == generation && !wire.has_unread() && !wire.is_stale()
+    fn kept_renewing(&self, until: Instant) -> Option<Connection> {
+        let generation = self.pool.connector().generation();
+        let connection = self.renewals.lock().take();
+        let mut connection = connection.filter(|connection| {
+            connection.generation == generation
+                && !connection.has_unread()
+                && !connection.is_stale()
         })?;
-        wire.has_settled(share(until, 2)).then_some(wire)
+        connection
+            .has_settled(share(until, 2))
+            .then_some(connection)
     }
 
     /// Makes the connection for renewals at the first hold: at the first renewal there may be no descriptor left for it,
     /// or nobody who says where the server is. If it fails, renewals use another one. The text of `script` goes along, so
     /// that the first renewal at a distant server costs one round trip.
     pub(super) fn get_ready_to_renew(&self, script: &Script, until: Instant) {
-        let generation = self.pool.route().generation().wrapping_add(1);
+        let generation = self.pool.connector().generation().wrapping_add(1);
         if self.got_ready.load(Ordering::Relaxed) == generation
             || self.got_ready.swap(generation, Ordering::Relaxed) == generation
             || self.has_renewing()
@@ -78,20 +82,20 @@ impl Node {
             return;
         }
         self.is_getting_ready.store(true, Ordering::Release);
-        if let Ok(mut wire) = self.pool.route().connect(until)
-            && Chunk::makes_known(script, &mut wire, until)
+        if let Ok(mut connection) = self.pool.connector().connect(until)
+            && RenewalBatch::makes_known(script, &mut connection, until)
             && self.pool.keeps()
         {
-            self.renewals.lock().get_or_insert(wire);
+            self.renewals.lock().get_or_insert(connection);
         }
         self.is_getting_ready.store(false, Ordering::Release);
     }
 
     /// Takes the connection for renewals out, connecting first if need be. Where that fails it is one of those for
     /// requests.
-    pub(super) fn take_renewing(&self, until: Instant) -> Result<Wire, Fault> {
-        if let Some(wire) = self.kept_renewing(until) {
-            return Ok(wire);
+    pub(super) fn take_renewing(&self, until: Instant) -> Result<Connection, CallError> {
+        if let Some(connection) = self.kept_renewing(until) {
+            return Ok(connection);
         }
         // To begin with another one would not be quicker.
         if self.is_getting_ready.load(Ordering::Acquire)
@@ -106,7 +110,7 @@ impl Node {
         } else {
             until
         };
-        self.pool.route().connect(connecting).or_else(|fault| {
+        self.pool.connector().connect(connecting).or_else(|fault| {
             let mut lent = self.pool.lend().ok_or(fault)?;
             lent.is_lent = true;
             Ok(lent)
@@ -115,19 +119,21 @@ impl Node {
 
     /// Whether the connection for renewals is there, and the server behind it is known.
     pub(super) fn is_ready_to_renew(&self) -> bool {
-        let generation = self.pool.route().generation();
-        let wire = self.renewals.lock();
-        wire.as_ref().is_some_and(|wire| {
-            wire.generation == generation && wire.is_identified() && !wire.is_stale()
+        let generation = self.pool.connector().generation();
+        let connection = self.renewals.lock();
+        connection.as_ref().is_some_and(|connection| {
+            connection.generation == generation
+                && connection.is_identified()
+                && !connection.is_stale()
         })
     }
 
     /// Puts the connection for renewals back, unless it is spent.
-    pub(super) fn put_renewing(&self, mut wire: Wire) {
-        if std::mem::take(&mut wire.is_lent) {
-            return self.pool.keep(wire);
+    pub(super) fn put_renewing(&self, mut connection: Connection) {
+        if std::mem::take(&mut connection.is_lent) {
+            return self.pool.keep(connection);
         }
-        *self.renewals.lock() = Some(wire).filter(|wire| !wire.is_spent);
+        *self.renewals.lock() = Some(connection).filter(|connection| !connection.is_spent);
     }
 
     /// Whether there is a connection for renewals, good or not.
@@ -137,7 +143,7 @@ impl Node {
 
     /// The node's name in messages.
     pub(super) fn name(&self) -> Arc<str> {
-        self.pool.route().node()
+        self.pool.connector().node()
     }
 
     /// Runs `talk` on a connection of the pool. Where another server may take over, what was not executed is tried
@@ -145,13 +151,13 @@ impl Node {
     pub(super) fn with<T>(
         &self,
         until: Instant,
-        mut talk: impl FnMut(&mut Wire) -> Result<T, Fault>,
-    ) -> Result<T, Fault> {
+        mut talk: impl FnMut(&mut Connection) -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
         let mut backoff: Option<Backoff> = None;
         loop {
             match self.pool.with(until, &mut talk) {
                 Err(fault)
-                    if self.pool.route().may_move()
+                    if self.pool.connector().can_fail_over()
                         && fault.is_passing()
                         && backoff.get_or_insert_default().pause(until, &self.notifier) => {}
                 outcome => return outcome,
@@ -163,19 +169,19 @@ impl Node {
     pub(super) fn renewing(
         &self,
         until: Instant,
-        mut talk: impl FnMut(&mut Wire) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+        mut talk: impl FnMut(&mut Connection) -> Result<(), CallError>,
+    ) -> Result<(), CallError> {
         // Taken out, not locked, while it is in use.
         let mut place = Some(self.take_renewing(until)?);
-        let talked = on_wire(&mut place, self.pool.route(), until, &mut talk);
-        if let Some(wire) = place {
-            self.put_renewing(wire);
+        let talked = on_connection(&mut place, self.pool.connector(), until, &mut talk);
+        if let Some(connection) = place {
+            self.put_renewing(connection);
         }
         talked
     }
 
     pub(super) fn close(&self) {
-        self.pool.route().close();
+        self.pool.connector().close();
         self.subscriber.close();
         *self.renewals.lock() = None;
         self.pool.close();

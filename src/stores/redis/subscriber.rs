@@ -20,8 +20,8 @@ use crate::ground::events;
 use crate::ground::notify::Notifier;
 use crate::ground::sync::{Condvar, Mutex};
 use crate::stores::redis::keys;
-use crate::stores::redis::topology::connector::{Hook, Route};
-use crate::stores::redis::transport::connection::{Fault, Wire, Writer};
+use crate::stores::redis::topology::connector::{Connector, Hook};
+use crate::stores::redis::transport::connection::{CallError, Connection, Writer};
 
 /// A connection this long without a word is asked whether it lives.
 const PING_AFTER: Duration = Duration::from_secs(5);
@@ -40,9 +40,9 @@ const MOST_OF_A_COMMAND: usize = 2048;
 
 /// The thread of something that listens, started when it is first needed.
 #[derive(Default)]
-pub(super) struct Ear(Mutex<Option<JoinHandle<()>>>);
+pub(super) struct ListenerThread(Mutex<Option<JoinHandle<()>>>);
 
-impl Ear {
+impl ListenerThread {
     pub(super) fn ensure_running(&self, name: &str, run: impl FnOnce() + Send + 'static) {
         let mut thread = self.0.lock();
         if thread.is_some() {
@@ -72,11 +72,11 @@ impl Ear {
 
 pub(super) struct Subscriber {
     shared: Arc<Shared>,
-    ear: Ear,
+    ear: ListenerThread,
 }
 
 struct Shared {
-    route: Arc<dyn Route>,
+    connector: Arc<dyn Connector>,
     command_timeout: Duration,
     notifier: Arc<Notifier>,
     /// `None` if messages are not sharded.
@@ -123,13 +123,13 @@ impl Channel {
 
 impl Subscriber {
     pub(super) fn new(
-        route: Arc<dyn Route>,
+        connector: Arc<dyn Connector>,
         command_timeout: Duration,
         notifier: Arc<Notifier>,
         shards: Option<Shards>,
     ) -> Subscriber {
         let shared = Arc::new(Shared {
-            route,
+            connector,
             command_timeout,
             notifier,
             shards,
@@ -138,19 +138,19 @@ impl Subscriber {
         });
         // What was the master may live on, and say nothing for ever.
         let weak = Arc::downgrade(&shared);
-        shared.route.on_change(Box::new(move || {
+        shared.connector.on_change(Box::new(move || {
             if let Some(shared) = weak.upgrade() {
                 shared.hang_up();
             }
         }));
         Subscriber {
             shared,
-            ear: Ear::default(),
+            ear: ListenerThread::default(),
         }
     }
 
     /// Wishes for the messages of `channel`, until the wish is dropped. Returns whether they arrive already.
-    pub(super) fn listen(&self, channel: &Arc<str>) -> (Wish, bool) {
+    pub(super) fn listen(&self, channel: &Arc<str>) -> (Interest, bool) {
         self.ensure_running();
         let mut state = self.shared.state.lock();
         let state = &mut *state;
@@ -160,7 +160,7 @@ impl Subscriber {
         self.shared.ask_for(channel, entry, state.writer.as_mut());
         let is_live = entry.is_live();
         self.shared.wanted.notify_one();
-        let wish = Wish {
+        let wish = Interest {
             shared: Arc::clone(&self.shared),
             channel: Arc::clone(channel),
         };
@@ -210,12 +210,12 @@ impl Subscriber {
 }
 
 /// The wish of one waiter to hear the messages of one channel.
-pub(super) struct Wish {
+pub(super) struct Interest {
     shared: Arc<Shared>,
     channel: Arc<str>,
 }
 
-impl Drop for Wish {
+impl Drop for Interest {
     fn drop(&mut self) {
         if let Some(entry) = self.shared.state.lock().channels.get_mut(&self.channel) {
             entry.waiters = entry.waiters.saturating_sub(1);
@@ -266,13 +266,13 @@ impl Shared {
         let mut backoff = Backoff::default();
         while self.until_wanted() {
             match self.connect() {
-                Ok(mut wire) => {
+                Ok(mut connection) => {
                     backoff = Backoff::default();
-                    let reason = self.listen(&mut wire);
-                    events::subscriber_disconnected(&self.route.node(), &reason);
+                    let reason = self.listen(&mut connection);
+                    events::subscriber_disconnected(&self.connector.node(), &reason);
                 }
                 Err(reason) => {
-                    events::subscriber_cannot_connect(&self.route.node(), &reason);
+                    events::subscriber_cannot_connect(&self.connector.node(), &reason);
                     let state = self.state.lock();
                     if !state.is_closed {
                         let again_at = Instant::now() + backoff.next();
@@ -300,13 +300,13 @@ impl Shared {
     }
 
     /// Connects, and asks for all that is wanted.
-    fn connect(&self) -> Result<Wire, String> {
+    fn connect(&self) -> Result<Connection, String> {
         let until = Instant::now() + self.command_timeout;
-        let wire = self
-            .route
+        let connection = self
+            .connector
             .connect(until)
             .map_err(|fault| super::reason_of(fault).into_words())?;
-        let mut writer = wire.writer().map_err(|error| error.to_string())?;
+        let mut writer = connection.writer().map_err(|error| error.to_string())?;
         let mut state = self.state.lock();
         if state.is_closed {
             return Err("the client was shut down".to_owned());
@@ -322,10 +322,10 @@ impl Shared {
         }
         state.writer = Some(writer);
         // Whoever found another master meanwhile has found no writer to hang up.
-        if wire.generation != self.route.generation() {
+        if connection.generation != self.connector.generation() {
             return Err("the master changed".to_owned());
         }
-        Ok(wire)
+        Ok(connection)
     }
 
     fn disconnect(&self) {
@@ -339,7 +339,7 @@ impl Shared {
     }
 
     /// Reads until the connection ends. Returns why it did.
-    fn listen(&self, wire: &mut Wire) -> String {
+    fn listen(&self, connection: &mut Connection) -> String {
         let mut pinged = false;
         let mut until = Instant::now() + PING_AFTER;
         let mut sweep_at = Instant::now() + LINGER;
@@ -356,23 +356,23 @@ impl Shared {
             }
             let flush_at = now + FLUSH_EVERY;
             let part = if has_rest { until.min(flush_at) } else { until };
-            match wire.receive(part) {
+            match connection.receive(part) {
                 Ok(message) => {
                     self.hear(message);
                     pinged = false;
                     until = Instant::now() + PING_AFTER;
                 }
-                Err(Fault::NoReply {
+                Err(CallError::NoReply {
                     timed_out: true, ..
                 }) if part < until => {}
                 // A user without the right to a channel still hears the others, and looks for itself meanwhile.
-                Err(Fault::Server(text)) => {
-                    events::subscriber_refused(&self.route.node(), &text);
+                Err(CallError::Server(text)) => {
+                    events::subscriber_refused(&self.connector.node(), &text);
                     self.refused(&text);
                     pinged = false;
                     until = Instant::now() + PING_AFTER;
                 }
-                Err(Fault::NoReply {
+                Err(CallError::NoReply {
                     timed_out: true, ..
                 }) if !pinged => {
                     let mut state = self.state.lock();
@@ -393,7 +393,7 @@ impl Shared {
                     pinged = true;
                     until = Instant::now() + PONG_WITHIN;
                 }
-                Err(Fault::NoReply {
+                Err(CallError::NoReply {
                     timed_out: true, ..
                 }) => return "no answer to PING".to_owned(),
                 Err(fault) => return super::reason_of(fault).into_words(),

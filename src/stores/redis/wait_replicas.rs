@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use crate::stores::redis::transport::connection::Fault;
+use crate::stores::redis::transport::connection::CallError;
 
 /// How many replicas have to have a hold, and how long they are waited for.
 #[derive(Debug, Clone, Copy)]
@@ -15,7 +15,7 @@ pub(crate) struct Replication {
 
 /// What the replicas said.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) enum Acknowledged {
+pub(super) enum ReplicaAck {
     Enough,
     TooFew(u32),
     /// The server did not say in time how many.
@@ -38,22 +38,22 @@ impl Replication {
     }
 }
 
-impl Acknowledged {
-    pub(super) fn of(answer: Result<Value, Fault>, wanted: Replication) -> Acknowledged {
+impl ReplicaAck {
+    pub(super) fn of(answer: Result<Value, CallError>, wanted: Replication) -> ReplicaAck {
         match answer {
             Ok(Value::Int(count)) => match u32::try_from(count).unwrap_or_default() {
-                count if count >= wanted.replicas => Acknowledged::Enough,
-                count => Acknowledged::TooFew(count),
+                count if count >= wanted.replicas => ReplicaAck::Enough,
+                count => ReplicaAck::TooFew(count),
             },
-            Ok(other) => Acknowledged::Refused(super::brief(&other)),
-            Err(Fault::Server(text)) => Acknowledged::Refused(text),
+            Ok(other) => ReplicaAck::Refused(super::brief(&other)),
+            Err(CallError::Server(text)) => ReplicaAck::Refused(text),
             Err(
-                Fault::NotSent(_)
-                | Fault::NoReply { .. }
-                | Fault::Untrusted(_)
-                | Fault::NoVote(_)
-                | Fault::Exhausted(_),
-            ) => Acknowledged::NoAnswer,
+                CallError::NotSent(_)
+                | CallError::NoReply { .. }
+                | CallError::Untrusted(_)
+                | CallError::NoVote(_)
+                | CallError::Exhausted(_),
+            ) => ReplicaAck::NoAnswer,
         }
     }
 
@@ -61,14 +61,14 @@ impl Acknowledged {
     pub(super) fn flaw(&self, wanted: Replication) -> Option<String> {
         let wanted = wanted.replicas;
         match self {
-            Acknowledged::Enough => None,
-            Acknowledged::TooFew(count) => Some(format!(
+            ReplicaAck::Enough => None,
+            ReplicaAck::TooFew(count) => Some(format!(
                 "{count} of the {wanted} replicas wanted have acknowledged it"
             )),
-            Acknowledged::NoAnswer => Some(format!(
+            ReplicaAck::NoAnswer => Some(format!(
                 "whether {wanted} replicas have acknowledged it was not answered in time"
             )),
-            Acknowledged::Refused(text) => Some(format!("WAIT was refused: {text}")),
+            ReplicaAck::Refused(text) => Some(format!("WAIT was refused: {text}")),
         }
     }
 }
@@ -83,20 +83,20 @@ mod tests {
             replicas: 2,
             timeout: Duration::from_millis(50),
         };
-        let of = |answer| Acknowledged::of(answer, wanted);
-        assert_eq!(of(Ok(Value::Int(3))), Acknowledged::Enough);
+        let of = |answer| ReplicaAck::of(answer, wanted);
+        assert_eq!(of(Ok(Value::Int(3))), ReplicaAck::Enough);
         assert_eq!(of(Ok(Value::Int(2))).flaw(wanted), None);
-        assert_eq!(of(Ok(Value::Int(1))), Acknowledged::TooFew(1));
-        assert_eq!(of(Ok(Value::Int(-1))), Acknowledged::TooFew(0));
+        assert_eq!(of(Ok(Value::Int(1))), ReplicaAck::TooFew(1));
+        assert_eq!(of(Ok(Value::Int(-1))), ReplicaAck::TooFew(0));
         assert!(matches!(
-            of(Err(Fault::Server("ERR".to_owned()))),
-            Acknowledged::Refused(_)
+            of(Err(CallError::Server("ERR".to_owned()))),
+            ReplicaAck::Refused(_)
         ));
-        let late = Fault::NoReply {
+        let late = CallError::NoReply {
             reason: "".into(),
             timed_out: true,
         };
-        assert_eq!(of(Err(late)), Acknowledged::NoAnswer);
+        assert_eq!(of(Err(late)), ReplicaAck::NoAnswer);
     }
 
     #[test]

@@ -15,12 +15,12 @@ use crate::ground::backoff::Backoff;
 use crate::ground::events;
 use crate::ground::notify::Notifier;
 use crate::ground::sync::{Condvar, Mutex};
-use crate::stores::permits::SlotMaker;
+use crate::stores::permits::PermitSource;
 use crate::stores::redis::keys;
 use crate::stores::redis::server::Node;
-use crate::stores::redis::subscriber::{Shards, Wish};
-use crate::stores::redis::topology::connector::{Route, share};
-use crate::stores::redis::transport::connection::{Address, Fault, Wire, name_of};
+use crate::stores::redis::subscriber::{Interest, Shards};
+use crate::stores::redis::topology::connector::{Connector, share};
+use crate::stores::redis::transport::connection::{Address, CallError, Connection, name_of};
 use crate::stores::redis::{Settings, text_of};
 
 /// The map is asked for at most this often.
@@ -42,11 +42,11 @@ pub(crate) struct Cluster {
 struct Shared {
     seeds: Vec<Address>,
     /// How nodes are talked to that are no seeds.
-    pattern: Address,
+    template: Address,
     whole_name: Arc<str>,
     settings: Settings,
     notifier: Arc<Notifier>,
-    maker: SlotMaker,
+    permit_source: PermitSource,
     map: Mutex<Map>,
     refreshed: Condvar,
     /// The channels that somebody waits on.
@@ -59,13 +59,13 @@ struct Map {
     /// In order, and without overlaps.
     ranges: Vec<Range>,
     /// What a redirection has said since.
-    moved: HashMap<u16, Arc<Member>>,
+    moved: HashMap<u16, Arc<Shard>>,
     /// All masters, by name.
-    members: HashMap<Arc<str>, Arc<Member>>,
+    shards: HashMap<Arc<str>, Arc<Shard>>,
     /// Former ones, whose threads have still to end.
-    retired: Vec<Arc<Member>>,
+    retired: Vec<Arc<Shard>>,
     /// Whom to ask for the next map: the seeds, and the nodes of this one.
-    sources: Vec<Source>,
+    sources: Vec<Seed>,
     told_at: Option<Instant>,
     /// Whether unlock messages are sharded, once that is known.
     is_sharded: Option<bool>,
@@ -73,17 +73,17 @@ struct Map {
     version: u64,
     asked_at: Option<Instant>,
     /// Why there is no map.
-    trouble: Option<Fault>,
+    trouble: Option<CallError>,
 }
 
 struct Range {
     first: u16,
     last: u16,
-    master: Arc<Member>,
+    master: Arc<Shard>,
 }
 
 /// One master.
-pub(crate) struct Member {
+pub(crate) struct Shard {
     pub(crate) node: Node,
     pub(crate) address: Address,
     /// Whether something has gone wrong with it since the map was read.
@@ -91,7 +91,7 @@ pub(crate) struct Member {
 }
 
 /// A node that can be asked for the map.
-struct Source {
+struct Seed {
     address: Address,
     asked_at: Option<Instant>,
     /// Whether it failed when it was asked last.
@@ -100,7 +100,7 @@ struct Source {
 
 /// A map as a node tells it.
 #[derive(Debug, PartialEq, Eq)]
-struct Told {
+struct SlotMap {
     /// The first slot, the last one and the master of it.
     ranges: Vec<(u16, u16, (String, u16))>,
     replicas: Vec<(String, u16)>,
@@ -115,16 +115,16 @@ struct Channels {
 /// One channel with waiters, and where its messages are heard.
 struct Heard {
     waiters: usize,
-    at: Option<(Arc<Member>, Wish)>,
+    at: Option<(Arc<Shard>, Interest)>,
 }
 
 /// The wish of one waiter to hear the messages of one channel, wherever its slot goes.
-pub(crate) struct Listening {
+pub(crate) struct ChannelInterest {
     shared: Arc<Shared>,
     channel: Arc<str>,
 }
 
-impl Drop for Listening {
+impl Drop for ChannelInterest {
     fn drop(&mut self) {
         let mut channels = self.shared.channels.lock();
         if let Some(heard) = channels.heard.get_mut(&self.channel) {
@@ -148,8 +148,8 @@ pub(crate) struct Redirection {
 }
 
 impl Redirection {
-    pub(crate) fn of(fault: &Fault) -> Option<Redirection> {
-        let Fault::Server(text) = fault else {
+    pub(crate) fn of(fault: &CallError) -> Option<Redirection> {
+        let CallError::Server(text) = fault else {
             return None;
         };
         let mut words = text.split(' ');
@@ -171,15 +171,15 @@ impl Redirection {
 
 impl Cluster {
     pub(crate) fn new(
-        pattern: Address,
+        template: Address,
         seeds: Vec<Address>,
         settings: &Settings,
         notifier: &Arc<Notifier>,
-        maker: SlotMaker,
+        permit_source: PermitSource,
     ) -> Cluster {
         let names: Vec<&str> = seeds.iter().map(|seed| &*seed.node).collect();
         let whole_name = format!("the cluster of {}", names.join(", ")).into();
-        let sources = seeds.iter().cloned().map(Source::new).collect();
+        let sources = seeds.iter().cloned().map(Seed::new).collect();
         let map = Map {
             sources,
             is_sharded: settings.sharded,
@@ -189,10 +189,10 @@ impl Cluster {
             shared: Arc::new_cyclic(|myself| Shared {
                 whole_name,
                 seeds,
-                pattern,
+                template,
                 settings: settings.clone(),
                 notifier: Arc::clone(notifier),
-                maker,
+                permit_source,
                 map: Mutex::new(map),
                 refreshed: Condvar::default(),
                 channels: Mutex::default(),
@@ -206,24 +206,24 @@ impl Cluster {
         &self,
         lock: &str,
         until: Instant,
-        mut talk: impl FnMut(&Node, &mut Wire) -> Result<T, Fault>,
-    ) -> Result<T, Fault> {
+        mut talk: impl FnMut(&Node, &mut Connection) -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
         let slot = keys::slot(lock);
         let mut backoff = Backoff::default();
         let mut redirections = 0;
-        let mut asked: Option<Arc<Member>> = None;
+        let mut asked: Option<Arc<Shard>> = None;
         loop {
             let is_asking = asked.is_some();
-            let member = match asked.take() {
-                Some(member) => Ok(member),
+            let shard = match asked.take() {
+                Some(shard) => Ok(shard),
                 None => self.master(slot, until),
             };
-            let fault = match member {
-                Ok(member) => {
-                    let talked = member.node.pool.with(until, |wire| {
-                        wire.is_asking = is_asking;
-                        let talked = talk(&member.node, wire);
-                        wire.is_asking = false;
+            let fault = match shard {
+                Ok(shard) => {
+                    let talked = shard.node.pool.with(until, |connection| {
+                        connection.is_asking = is_asking;
+                        let talked = talk(&shard.node, connection);
+                        connection.is_asking = false;
                         talked
                     });
                     let fault = match talked {
@@ -231,7 +231,7 @@ impl Cluster {
                         talked => return talked,
                     };
                     if let Some(redirection) = Redirection::of(&fault) {
-                        let target = self.follow(&redirection, &member);
+                        let target = self.follow(&redirection, &shard);
                         redirections += 1;
                         if redirections <= REDIRECTIONS {
                             asked = redirection.is_ask.then_some(target);
@@ -240,9 +240,10 @@ impl Cluster {
                         redirections = 0;
                         fault.of_a_redirection()
                     } else {
-                        let is_well = matches!(fault, Fault::Server(_) | Fault::Exhausted(_));
+                        let is_well =
+                            matches!(fault, CallError::Server(_) | CallError::Exhausted(_));
                         if !is_well || fault.is_passing() {
-                            member.doubt();
+                            shard.suspect();
                         }
                         fault
                     }
@@ -259,75 +260,78 @@ impl Cluster {
     pub(crate) fn each<T>(
         &self,
         until: Instant,
-        talk: &mut impl FnMut(&Node, &mut Wire, Instant) -> Result<T, Fault>,
-    ) -> Vec<(Arc<str>, Result<T, Fault>)> {
+        talk: &mut impl FnMut(&Node, &mut Connection, Instant) -> Result<T, CallError>,
+    ) -> Vec<(Arc<str>, Result<T, CallError>)> {
         if let Err(fault) = self.shared.refresh(until) {
             return vec![(self.whole_name(), Err(fault))];
         }
-        let mut members: Vec<Arc<Member>> =
-            self.shared.map.lock().members.values().cloned().collect();
-        members.sort_by(|a, b| a.address.node.cmp(&b.address.node));
-        let count = members.len();
-        let told = members.iter().enumerate().map(|(index, member)| {
+        let mut shards: Vec<Arc<Shard>> = self.shared.map.lock().shards.values().cloned().collect();
+        shards.sort_by(|a, b| a.address.node.cmp(&b.address.node));
+        let count = shards.len();
+        let told = shards.iter().enumerate().map(|(index, shard)| {
             let until = share(until, count - index);
-            let name = Arc::clone(&member.address.node);
-            let node = &member.node;
-            (name, node.pool.with(until, |wire| talk(node, wire, until)))
+            let name = Arc::clone(&shard.address.node);
+            let node = &shard.node;
+            (
+                name,
+                node.pool
+                    .with(until, |connection| talk(node, connection, until)),
+            )
         });
         told.collect()
     }
 
     /// The master of a slot. Asks for a new map first if that one is in doubt.
-    fn master(&self, slot: u16, until: Instant) -> Result<Arc<Member>, Fault> {
+    fn master(&self, slot: u16, until: Instant) -> Result<Arc<Shard>, CallError> {
         let known = self.shared.present(slot);
-        if let Some(member) = &known
-            && !member.is_doubtful.load(Ordering::Relaxed)
+        if let Some(shard) = &known
+            && !shard.is_doubtful.load(Ordering::Relaxed)
         {
-            return Ok(Arc::clone(member));
+            return Ok(Arc::clone(shard));
         }
         let refreshed = self.shared.refresh(until);
         match (self.shared.present(slot).or(known), refreshed) {
-            (Some(member), _) => Ok(member),
+            (Some(shard), _) => Ok(shard),
             (None, Err(fault)) => Err(fault),
             // The server knows best how to say it.
             (None, Ok(())) => self.shared.any().ok_or_else(|| {
-                Fault::NotSent(format!("no node of the cluster serves slot {slot}").into())
+                CallError::NotSent(format!("no node of the cluster serves slot {slot}").into())
             }),
         }
     }
 
     /// The master of a slot as far as known, without asking.
-    pub(crate) fn present(&self, slot: u16) -> Option<Arc<Member>> {
+    pub(crate) fn present(&self, slot: u16) -> Option<Arc<Shard>> {
         self.shared.present(slot)
     }
 
     /// Asks for a new map, if that was not done a moment ago.
-    pub(crate) fn refresh(&self, until: Instant) -> Result<(), Fault> {
+    pub(crate) fn refresh(&self, until: Instant) -> Result<(), CallError> {
         self.shared.refresh(until)
     }
 
     /// Notes what a redirection of `from` says, and returns the node it points to.
-    pub(crate) fn follow(&self, redirection: &Redirection, from: &Member) -> Arc<Member> {
+    pub(crate) fn follow(&self, redirection: &Redirection, from: &Shard) -> Arc<Shard> {
         let host = match &redirection.host {
             host if host.is_empty() => from.address.host().unwrap_or("localhost"),
             host => host,
         };
         let mut map = self.shared.map.lock();
-        let target = self.shared.member(&mut map, host, redirection.port);
+        let target = self.shared.shard(&mut map, host, redirection.port);
         if !redirection.is_ask {
             map.moved.insert(redirection.slot, Arc::clone(&target));
             drop(map);
             // It may have lost more than this slot.
-            from.doubt();
+            from.suspect();
             events::slot_moved(&redirection.slot, &target.address.node);
-            self.shared.rehome();
+            self.shared.resubscribe();
         }
         target
     }
 
     pub(crate) fn name(&self, lock: &str) -> Arc<str> {
         match self.shared.present(keys::slot(lock)) {
-            Some(member) => Arc::clone(&member.address.node),
+            Some(shard) => Arc::clone(&shard.address.node),
             None => self.whole_name(),
         }
     }
@@ -340,14 +344,14 @@ impl Cluster {
         let channels = self.shared.channels.lock();
         match channels.heard.get(channel) {
             Some(Heard {
-                at: Some((member, _)),
+                at: Some((shard, _)),
                 ..
-            }) => member.node.subscriber.hears(channel),
+            }) => shard.node.subscriber.hears(channel),
             _ => false,
         }
     }
 
-    pub(crate) fn listen(&self, channel: &Arc<str>) -> (Listening, bool) {
+    pub(crate) fn listen(&self, channel: &Arc<str>) -> (ChannelInterest, bool) {
         let shared = &self.shared;
         let is_live = {
             let mut channels = shared.channels.lock();
@@ -361,11 +365,11 @@ impl Cluster {
                 shared.hear(channel, heard);
             }
             match &heard.at {
-                Some((member, _)) => member.node.subscriber.hears(channel),
+                Some((shard, _)) => shard.node.subscriber.hears(channel),
                 None => false,
             }
         };
-        let listening = Listening {
+        let listening = ChannelInterest {
             shared: Arc::clone(shared),
             channel: Arc::clone(channel),
         };
@@ -374,24 +378,24 @@ impl Cluster {
 
     pub(crate) fn close(&self) {
         self.shared.channels.lock().is_closed = true;
-        let members: Vec<Arc<Member>> = {
+        let shards: Vec<Arc<Shard>> = {
             let mut map = self.shared.map.lock();
             let retired = std::mem::take(&mut map.retired);
-            map.members.values().cloned().chain(retired).collect()
+            map.shards.values().cloned().chain(retired).collect()
         };
         // All are told first, so that they end at the same time.
-        for member in &members {
-            member.node.subscriber.dismiss();
+        for shard in &shards {
+            shard.node.subscriber.dismiss();
         }
-        for member in &members {
-            member.node.close();
+        for shard in &shards {
+            shard.node.close();
         }
-        self.shared.maker.close();
+        self.shared.permit_source.close();
     }
 }
 
-impl Member {
-    pub(crate) fn doubt(&self) {
+impl Shard {
+    pub(crate) fn suspect(&self) {
         self.is_doubtful.store(true, Ordering::Relaxed);
     }
 
@@ -402,49 +406,49 @@ impl Member {
 
 impl Shared {
     /// The master of a slot as far as known.
-    fn present(&self, slot: u16) -> Option<Arc<Member>> {
+    fn present(&self, slot: u16) -> Option<Arc<Shard>> {
         let map = self.map.lock();
-        if let Some(member) = map.moved.get(&slot) {
-            return Some(Arc::clone(member));
+        if let Some(shard) = map.moved.get(&slot) {
+            return Some(Arc::clone(shard));
         }
         let index = map.ranges.partition_point(|range| range.last < slot);
         let range = map.ranges.get(index).filter(|range| range.first <= slot);
         range.map(|range| Arc::clone(&range.master))
     }
 
-    fn any(&self) -> Option<Arc<Member>> {
-        self.map.lock().members.values().next().cloned()
+    fn any(&self) -> Option<Arc<Shard>> {
+        self.map.lock().shards.values().next().cloned()
     }
 
     /// The master at this address, which may be a new one.
-    fn member(&self, map: &mut Map, host: &str, port: u16) -> Arc<Member> {
+    fn shard(&self, map: &mut Map, host: &str, port: u16) -> Arc<Shard> {
         let name = name_of(host, port);
-        if let Some(member) = map.members.get(&*name) {
-            return Arc::clone(member);
+        if let Some(shard) = map.shards.get(&*name) {
+            return Arc::clone(shard);
         }
         let address = self.address(host, port);
-        let route: Arc<dyn Route> = Arc::new(address.clone());
+        let connector: Arc<dyn Connector> = Arc::new(address.clone());
         let myself = Weak::clone(&self.myself);
         let watched = Arc::clone(&address.node);
         let shards = map.is_sharded.unwrap_or(false).then(|| Shards {
             on_move: Box::new(move || {
                 if let Some(shared) = myself.upgrade()
-                    && let Some(member) = shared.map.lock().members.get(&watched)
+                    && let Some(shard) = shared.map.lock().shards.get(&watched)
                 {
-                    member.doubt();
+                    shard.suspect();
                 }
             }),
         });
-        let slots = self.maker.slots(self.settings.pool_size);
+        let permits = self.permit_source.permits(self.settings.pool_size);
         let timeout = self.settings.command_timeout;
-        let member = Arc::new(Member {
-            node: Node::with_shards(&route, slots, timeout, &self.notifier, shards),
+        let shard = Arc::new(Shard {
+            node: Node::with_shards(&connector, permits, timeout, &self.notifier, shards),
             address,
             is_doubtful: AtomicBool::new(false),
         });
-        map.members
-            .insert(Arc::clone(&member.address.node), Arc::clone(&member));
-        member
+        map.shards
+            .insert(Arc::clone(&shard.address.node), Arc::clone(&shard));
+        shard
     }
 
     /// How to talk to the node at this address: as to the seed there, if there is one.
@@ -452,17 +456,17 @@ impl Shared {
         let name = name_of(host, port);
         match self.seeds.iter().find(|seed| *seed.node == *name) {
             Some(seed) => seed.clone(),
-            None => self.pattern.elsewhere(host, port),
+            None => self.template.elsewhere(host, port),
         }
     }
 
     /// Sees to it that the map is not older than this call, or than a moment ago. Nobody asks twice at the same time.
-    fn refresh(&self, until: Instant) -> Result<(), Fault> {
+    fn refresh(&self, until: Instant) -> Result<(), CallError> {
         let mut map = self.map.lock();
         let version = map.version;
         while map.is_being_refreshed {
             if Instant::now() >= until {
-                return Err(Fault::NotSent(
+                return Err(CallError::NotSent(
                     "the slots of the cluster are not known yet".into(),
                 ));
             }
@@ -478,7 +482,7 @@ impl Shared {
         map.asked_at = Some(Instant::now());
         let is_sharded = map.is_sharded;
         let is_soon = map.told_at.is_some_and(|at| at.elapsed() < SOON);
-        let is_doubtful = |node: &str| map.members.get(node).is_some_and(|it| it.is_doubtful());
+        let is_doubtful = |node: &str| map.shards.get(node).is_some_and(|it| it.is_doubtful());
         let sources = in_order(&map.sources, is_doubtful, is_soon);
         drop(map);
         let told = self.ask(&sources, is_sharded, until);
@@ -499,7 +503,7 @@ impl Shared {
         };
         drop(map);
         self.refreshed.notify_all();
-        self.rehome();
+        self.resubscribe();
         outcome
     }
 
@@ -509,16 +513,16 @@ impl Shared {
         sources: &[Address],
         is_sharded: Option<bool>,
         until: Instant,
-    ) -> Result<(Told, bool), Fault> {
+    ) -> Result<(SlotMap, bool), CallError> {
         let mut trouble = None;
-        for (tried, source) in sources.iter().enumerate() {
+        for (tried, seed) in sources.iter().enumerate() {
             let rest = (sources.len() - tried).min(LEAST_SHARE);
-            let answer = ask_one(source, is_sharded, share(until, rest));
+            let answer = ask_one(seed, is_sharded, share(until, rest));
             let mut map = self.map.lock();
             let noted = map
                 .sources
                 .iter_mut()
-                .find(|it| it.address.node == source.node);
+                .find(|it| it.address.node == seed.node);
             if let Some(noted) = noted {
                 noted.asked_at = Some(Instant::now());
                 noted.has_failed = answer.is_err();
@@ -527,49 +531,46 @@ impl Shared {
             match answer {
                 Ok(answer) => return Ok(answer),
                 Err(fault) => {
-                    let fault = fault.at(&source.node);
+                    let fault = fault.at(&seed.node);
                     // What a server says, such as that the password is wrong, is what somebody has to hear of.
-                    if trouble.is_none() || matches!(fault, Fault::Server(_) | Fault::Untrusted(_))
+                    if trouble.is_none()
+                        || matches!(fault, CallError::Server(_) | CallError::Untrusted(_))
                     {
                         trouble = Some(fault);
                     }
                 }
             }
         }
-        Err(trouble.unwrap_or_else(|| Fault::NotSent("no node to ask".into())))
+        Err(trouble.unwrap_or_else(|| CallError::NotSent("no node to ask".into())))
     }
 
     /// Puts a new map in the place of the old one.
-    fn adopt(&self, map: &mut Map, told: Told) {
+    fn adopt(&self, map: &mut Map, told: SlotMap) {
         let mut ranges: Vec<Range> = told
             .ranges
             .iter()
             .map(|(first, last, (host, port))| Range {
                 first: *first,
                 last: *last,
-                master: self.member(map, host, *port),
+                master: self.shard(map, host, *port),
             })
             .collect();
         ranges.sort_by_key(|range| range.first);
-        let is_master = |member: &Arc<Member>| {
-            ranges
-                .iter()
-                .any(|range| Arc::ptr_eq(&range.master, member))
-        };
-        let gone: Vec<Arc<Member>> = map
-            .members
-            .extract_if(|_, member| !is_master(member))
-            .map(|(_, member)| member)
+        let is_master =
+            |shard: &Arc<Shard>| ranges.iter().any(|range| Arc::ptr_eq(&range.master, shard));
+        let gone: Vec<Arc<Shard>> = map
+            .shards
+            .extract_if(|_, shard| !is_master(shard))
+            .map(|(_, shard)| shard)
             .collect();
-        for member in &gone {
-            member.node.subscriber.dismiss();
+        for shard in &gone {
+            shard.node.subscriber.dismiss();
         }
-        map.retired
-            .retain(|member| !member.node.subscriber.is_over());
+        map.retired.retain(|shard| !shard.node.subscriber.is_over());
         map.retired.extend(gone);
         map.moved.clear();
-        for member in map.members.values() {
-            member.is_doubtful.store(false, Ordering::Relaxed);
+        for shard in map.shards.values() {
+            shard.is_doubtful.store(false, Ordering::Relaxed);
         }
         let masters = told.ranges.into_iter().map(|(.., at)| at);
         let nodes = masters.chain(told.replicas);
@@ -581,7 +582,7 @@ impl Shared {
     }
 
     /// Moves every wish to where the slot of its channel is now.
-    fn rehome(&self) {
+    fn resubscribe(&self) {
         let mut channels = self.channels.lock();
         if channels.is_closed {
             return;
@@ -597,8 +598,8 @@ impl Shared {
             return;
         };
         match &heard.at {
-            Some((member, _)) if Arc::ptr_eq(member, &master) => {
-                member.node.subscriber.ask_again(channel);
+            Some((shard, _)) if Arc::ptr_eq(shard, &master) => {
+                shard.node.subscriber.ask_again(channel);
             }
             _ => {
                 let (wish, _) = master.node.subscriber.listen(channel);
@@ -608,9 +609,9 @@ impl Shared {
     }
 }
 
-impl Source {
-    fn new(address: Address) -> Source {
-        Source {
+impl Seed {
+    fn new(address: Address) -> Seed {
+        Seed {
             address,
             asked_at: None,
             has_failed: false,
@@ -619,14 +620,14 @@ impl Source {
 }
 
 /// The nodes at these addresses, with what is known of them. What is not among them is gone.
-fn sources_of(addresses: Vec<Address>, known: &[Source]) -> Vec<Source> {
-    let mut sources: Vec<Source> = Vec::with_capacity(addresses.len());
+fn sources_of(addresses: Vec<Address>, known: &[Seed]) -> Vec<Seed> {
+    let mut sources: Vec<Seed> = Vec::with_capacity(addresses.len());
     for address in addresses {
         if sources.iter().any(|it| it.address.node == address.node) {
             continue;
         }
         let before = known.iter().find(|it| it.address.node == address.node);
-        sources.push(Source {
+        sources.push(Seed {
             asked_at: before.and_then(|it| it.asked_at),
             has_failed: before.is_some_and(|it| it.has_failed),
             address,
@@ -639,11 +640,11 @@ fn sources_of(addresses: Vec<Address>, known: &[Source]) -> Vec<Source> {
 /// that was not asked for the longest time. Those that answered may all be cut off from the rest: if their map was of no
 /// use, one that was never asked comes first.
 fn in_order(
-    sources: &[Source],
+    sources: &[Seed],
     is_doubtful: impl Fn(&str) -> bool,
     was_of_no_use: bool,
 ) -> Vec<Address> {
-    let mut order: Vec<(u8, &Source)> = sources
+    let mut order: Vec<(u8, &Seed)> = sources
         .iter()
         .map(|it| match it {
             _ if it.has_failed => (3, it),
@@ -662,11 +663,11 @@ fn in_order(
 
 /// Asks a node for the map and, if that is not known, whether it knows sharded messages.
 fn ask_one(
-    source: &Address,
+    seed: &Address,
     is_sharded: Option<bool>,
     until: Instant,
-) -> Result<(Told, bool), Fault> {
-    let mut wire = Wire::connect(source, until)?;
+) -> Result<(SlotMap, bool), CallError> {
+    let mut connection = Connection::connect(seed, until)?;
     let mut packed = Vec::new();
     let mut slots = redis::cmd("CLUSTER");
     slots.arg("SLOTS").write_packed_command(&mut packed);
@@ -674,19 +675,19 @@ fn ask_one(
         let mut probe = redis::cmd("PUBSUB");
         probe.arg("SHARDNUMSUB").write_packed_command(&mut packed);
     }
-    wire.send(&packed, until)?;
-    let slots = wire.receive(until).map_err(Fault::of_a_search)?;
+    connection.send(&packed, until)?;
+    let slots = connection.receive(until).map_err(CallError::of_a_search)?;
     let is_sharded = match is_sharded {
         Some(is_sharded) => is_sharded,
-        None => match wire.receive(until).map_err(Fault::of_a_search) {
+        None => match connection.receive(until).map_err(CallError::of_a_search) {
             Ok(_) => true,
-            Err(Fault::Server(_)) => false,
+            Err(CallError::Server(_)) => false,
             Err(fault) => return Err(fault),
         },
     };
-    let told = told_in(&slots, source.host().unwrap_or("localhost"));
+    let told = told_in(&slots, seed.host().unwrap_or("localhost"));
     if told.ranges.is_empty() {
-        return Err(Fault::NotSent("it knows of no slots".into()));
+        return Err(CallError::NotSent("it knows of no slots".into()));
     }
     Ok((told, is_sharded))
 }
@@ -697,8 +698,8 @@ fn known_host(told: &str) -> &str {
 }
 
 /// Reads the answer to CLUSTER SLOTS; a node that does not know its own host is at `asked`.
-fn told_in(slots: &Value, asked: &str) -> Told {
-    let mut told = Told {
+fn told_in(slots: &Value, asked: &str) -> SlotMap {
+    let mut told = SlotMap {
         ranges: Vec::new(),
         replicas: Vec::new(),
     };
@@ -741,7 +742,7 @@ mod tests {
 
     #[test]
     fn redirections_are_read() {
-        let of = |text: &str| Redirection::of(&Fault::Server(text.to_owned()));
+        let of = |text: &str| Redirection::of(&CallError::Server(text.to_owned()));
         let to = |is_ask, slot, host: &str, port| Redirection {
             is_ask,
             slot,
@@ -758,7 +759,10 @@ mod tests {
         assert_eq!(of("ASK 1 ?:6381"), Some(to(true, 1, "", 6381)));
         assert_eq!(of("MOVED 99999 h:1"), None);
         assert_eq!(of("ERR no"), None);
-        assert_eq!(Redirection::of(&Fault::NotSent("MOVED 1 h:1".into())), None);
+        assert_eq!(
+            Redirection::of(&CallError::NotSent("MOVED 1 h:1".into())),
+            None
+        );
     }
 
     #[test]
@@ -794,10 +798,10 @@ mod tests {
     }
 
     /// A node at this port, and how it was asked: `None` if it never was, else how long ago and whether it failed.
-    fn source(port: u16, asked: Option<(u64, bool)>) -> Source {
+    fn seed(port: u16, asked: Option<(u64, bool)>) -> Seed {
         let timeout = Duration::from_secs(1);
         let url = format!("redis://h:{port}");
-        Source {
+        Seed {
             address: Address::parse(&url, timeout, &Default::default()).unwrap(),
             asked_at: asked.map(|(ago, _)| Instant::now() - Duration::from_secs(ago)),
             has_failed: asked.is_some_and(|(_, has_failed)| has_failed),
@@ -812,13 +816,13 @@ mod tests {
     #[test]
     fn those_that_answered_last_are_asked_first() {
         let sources = [
-            source(1, Some((9, true))),
-            source(2, Some((1, true))),
-            source(3, None),
-            source(4, Some((1, false))),
-            source(5, Some((9, false))),
-            source(6, None),
-            source(7, Some((3, false))),
+            seed(1, Some((9, true))),
+            seed(2, Some((1, true))),
+            seed(3, None),
+            seed(4, Some((1, false))),
+            seed(5, Some((9, false))),
+            seed(6, None),
+            seed(7, Some((3, false))),
         ];
         let is_doubtful = |node: &str| node == "h:7";
         let order = in_order(&sources, is_doubtful, false);
@@ -831,12 +835,12 @@ mod tests {
     #[test]
     fn nodes_that_are_gone_are_asked_no_more() {
         let known = [
-            source(1, Some((9, false))),
-            source(2, Some((1, true))),
-            source(3, None),
+            seed(1, Some((9, false))),
+            seed(2, Some((1, true))),
+            seed(3, None),
         ];
         // The seed, then the nodes of a new map, of which it is one.
-        let present = [2, 1, 4, 2].map(|port| source(port, None).address);
+        let present = [2, 1, 4, 2].map(|port| seed(port, None).address);
         let sources = sources_of(present.to_vec(), &known);
         let nodes: Vec<&str> = sources.iter().map(|it| &*it.address.node).collect();
         assert_eq!(nodes, ["h:2", "h:1", "h:4"]);

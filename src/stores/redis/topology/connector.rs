@@ -8,12 +8,12 @@ use redis::Value;
 
 use crate::ground::events;
 use crate::ground::sync::Mutex;
-use crate::stores::redis::transport::connection::{Address, Fault, Wire};
+use crate::stores::redis::transport::connection::{Address, CallError, Connection};
 
 /// Finds the server of one node, which may be another one tomorrow.
-pub(crate) trait Route: Send + Sync {
+pub(crate) trait Connector: Send + Sync {
     /// Connects to the server that takes writes now. The connection carries the generation that it belongs to.
-    fn connect(&self, until: Instant) -> Result<Wire, Fault>;
+    fn connect(&self, until: Instant) -> Result<Connection, CallError>;
 
     /// The name of the node in messages; has no secret in it.
     fn node(&self) -> Arc<str>;
@@ -22,12 +22,12 @@ pub(crate) trait Route: Send + Sync {
     fn generation(&self) -> u64;
 
     /// Whether another server may take over, so that a request which was not executed is worth another try.
-    fn may_move(&self) -> bool {
+    fn can_fail_over(&self) -> bool {
         false
     }
 
     /// Notes that the server of this generation was found not to take writes.
-    fn doubt(&self, _generation: u64) {}
+    fn suspect(&self, _generation: u64) {}
 
     /// Calls `hook` whenever the generation has risen.
     fn on_change(&self, _hook: Hook) {}
@@ -40,9 +40,9 @@ pub(crate) trait Route: Send + Sync {
 pub(crate) type Hook = Box<dyn Fn() + Send + Sync>;
 
 /// One server at one address.
-impl Route for Address {
-    fn connect(&self, until: Instant) -> Result<Wire, Fault> {
-        Wire::connect(self, until)
+impl Connector for Address {
+    fn connect(&self, until: Instant) -> Result<Connection, CallError> {
+        Connection::connect(self, until)
     }
 
     fn node(&self) -> Arc<str> {
@@ -55,7 +55,7 @@ impl Route for Address {
 }
 
 /// Which server is the master, as far as known.
-pub(crate) struct Mastership {
+pub(crate) struct KnownMaster {
     /// What the servers are called together, while none is known to be the master.
     group: Arc<str>,
     master: Mutex<Option<Arc<str>>>,
@@ -63,9 +63,9 @@ pub(crate) struct Mastership {
     hooks: Mutex<Vec<Hook>>,
 }
 
-impl Mastership {
-    pub(crate) fn new(group: String) -> Mastership {
-        Mastership {
+impl KnownMaster {
+    pub(crate) fn new(group: String) -> KnownMaster {
+        KnownMaster {
             group: group.into(),
             master: Mutex::default(),
             generation: AtomicU64::new(0),
@@ -113,7 +113,7 @@ impl Mastership {
     }
 
     /// Notes that the master of this generation is none any more.
-    pub(crate) fn doubt(&self, generation: u64) {
+    pub(crate) fn suspect(&self, generation: u64) {
         let mut master = self.master.lock();
         if generation != self.generation() {
             return;
@@ -139,10 +139,10 @@ pub(crate) enum Role {
 }
 
 /// Asks a server for its role.
-pub(crate) fn role_of(wire: &mut Wire, until: Instant) -> Result<Role, Fault> {
-    let reply = wire
+pub(crate) fn role_of(connection: &mut Connection, until: Instant) -> Result<Role, CallError> {
+    let reply = connection
         .call(&redis::cmd("ROLE").get_packed_command(), until)
-        .map_err(Fault::of_a_search)?;
+        .map_err(CallError::of_a_search)?;
     let Value::Array(parts) = reply else {
         return Ok(Role::Other("of no known role".to_owned()));
     };
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn another_master_is_another_generation() {
-        let mastership = Mastership::new("a, b".to_owned());
+        let mastership = KnownMaster::new("a, b".to_owned());
         let told = Arc::new(AtomicU32::new(0));
         let count = Arc::clone(&told);
         mastership.on_change(Box::new(move || {
@@ -199,9 +199,9 @@ mod tests {
         assert_eq!(mastership.found(&a, 0), None);
         assert_eq!(mastership.found(&b, 0), Some(1));
         assert_eq!((&*mastership.node(), mastership.generation()), ("b", 1));
-        mastership.doubt(0);
+        mastership.suspect(0);
         assert_eq!(mastership.generation(), 1);
-        mastership.doubt(1);
+        mastership.suspect(1);
         assert_eq!((&*mastership.node(), mastership.generation()), ("a, b", 2));
         assert_eq!(mastership.found(&b, 2), Some(2));
         assert_eq!(told.load(Ordering::Relaxed), 2);

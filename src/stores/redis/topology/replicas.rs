@@ -6,25 +6,27 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::stores::redis::topology::connector::{Hook, Mastership, Role, Route, role_of, share};
-use crate::stores::redis::transport::connection::{Address, Fault, Wire};
+use crate::stores::redis::topology::connector::{
+    Connector, Hook, KnownMaster, Role, role_of, share,
+};
+use crate::stores::redis::transport::connection::{Address, CallError, Connection};
 
 pub(crate) struct Replicas {
     addresses: Vec<Address>,
-    mastership: Mastership,
+    mastership: KnownMaster,
 }
 
 impl Replicas {
     pub(crate) fn new(addresses: Vec<Address>) -> Replicas {
         let names: Vec<&str> = addresses.iter().map(|address| &*address.node).collect();
         Replicas {
-            mastership: Mastership::new(format!("the master of {}", names.join(", "))),
+            mastership: KnownMaster::new(format!("the master of {}", names.join(", "))),
             addresses,
         }
     }
 
     /// Asks all of them. Returns the best connection to one that calls itself master.
-    fn search(&self, known: Option<&Address>, until: Instant) -> Result<Found<'_>, Fault> {
+    fn search(&self, known: Option<&Address>, until: Instant) -> Result<Found<'_>, CallError> {
         let mut best: Option<(usize, i64, Found<'_>)> = None;
         let mut fault = None;
         // The one that was the master last stands behind the others: it was just found to be none.
@@ -34,11 +36,18 @@ impl Replicas {
         for (tried, address) in order.iter().enumerate() {
             let until = share(until, order.len() - tried);
             match ask(address, until) {
-                Ok((wire, Role::Master { replicas, offset })) => {
+                Ok((connection, Role::Master { replicas, offset })) => {
                     let is_better =
                         |(n, at, _): &(usize, i64, Found<'_>)| (replicas, offset) > (*n, *at);
                     if best.as_ref().is_none_or(is_better) {
-                        best = Some((replicas, offset, Found { address, wire }));
+                        best = Some((
+                            replicas,
+                            offset,
+                            Found {
+                                address,
+                                connection,
+                            },
+                        ));
                     }
                     if replicas > 0 {
                         break;
@@ -46,10 +55,12 @@ impl Replicas {
                 }
                 Ok((_, Role::Other(role))) => {
                     let said = format!("{} is {role}", address.node);
-                    fault.get_or_insert(Fault::NotSent(said.into()));
+                    fault.get_or_insert(CallError::NotSent(said.into()));
                 }
                 // A wrong password is the cause that somebody has to hear of.
-                Err(refusal @ (Fault::Server(_) | Fault::Untrusted(_))) => fault = Some(refusal),
+                Err(refusal @ (CallError::Server(_) | CallError::Untrusted(_))) => {
+                    fault = Some(refusal)
+                }
                 Err(trouble) => {
                     fault.get_or_insert(trouble.at(&address.node));
                 }
@@ -57,13 +68,13 @@ impl Replicas {
         }
         match (best, fault) {
             (Some((.., found)), _) => Ok(found),
-            (None, Some(Fault::NotSent(reason))) => {
-                Err(Fault::NotSent(reason.reworded(|reason| {
+            (None, Some(CallError::NotSent(reason))) => {
+                Err(CallError::NotSent(reason.reworded(|reason| {
                     format!("none of the servers is a master ({reason})")
                 })))
             }
             (None, fault) => {
-                Err(fault.unwrap_or_else(|| Fault::NotSent("no address to try".into())))
+                Err(fault.unwrap_or_else(|| CallError::NotSent("no address to try".into())))
             }
         }
     }
@@ -71,34 +82,38 @@ impl Replicas {
 
 struct Found<'a> {
     address: &'a Address,
-    wire: Wire,
+    connection: Connection,
 }
 
-fn ask(address: &Address, until: Instant) -> Result<(Wire, Role), Fault> {
-    let mut wire = Wire::connect(address, until)?;
-    let role = role_of(&mut wire, until)?;
-    Ok((wire, role))
+fn ask(address: &Address, until: Instant) -> Result<(Connection, Role), CallError> {
+    let mut connection = Connection::connect(address, until)?;
+    let role = role_of(&mut connection, until)?;
+    Ok((connection, role))
 }
 
-impl Route for Replicas {
-    fn connect(&self, until: Instant) -> Result<Wire, Fault> {
+impl Connector for Replicas {
+    fn connect(&self, until: Instant) -> Result<Connection, CallError> {
         let began = self.mastership.generation();
         let known = self.mastership.master();
         let known = known.and_then(|known| self.addresses.iter().find(|it| it.node == known));
         let still = known.map(|address| (address, ask(address, share(until, 2))));
-        let Found { address, mut wire } = match still {
+        let Found {
+            address,
+            mut connection,
+        } = match still {
             // Without a replica it may be one that has come back after another took over.
-            Some((address, Ok((wire, Role::Master { replicas: 1.., .. })))) => {
-                Found { address, wire }
-            }
+            Some((address, Ok((connection, Role::Master { replicas: 1.., .. })))) => Found {
+                address,
+                connection,
+            },
             _ => self.search(known, until)?,
         };
         match self.mastership.found(&address.node, began) {
             Some(generation) => {
-                wire.generation = generation;
-                Ok(wire)
+                connection.generation = generation;
+                Ok(connection)
             }
-            None => Err(Fault::NotSent(
+            None => Err(CallError::NotSent(
                 "the master changed while it was looked for".into(),
             )),
         }
@@ -112,12 +127,12 @@ impl Route for Replicas {
         self.mastership.generation()
     }
 
-    fn may_move(&self) -> bool {
+    fn can_fail_over(&self) -> bool {
         true
     }
 
-    fn doubt(&self, generation: u64) {
-        self.mastership.doubt(generation);
+    fn suspect(&self, generation: u64) {
+        self.mastership.suspect(generation);
     }
 
     fn on_change(&self, hook: Hook) {

@@ -26,9 +26,13 @@ use crate::ground::backoff::Backoff;
 use crate::ground::error::Reason;
 use crate::ground::events;
 use crate::ground::sync::{Condvar, Mutex};
-use crate::stores::redis::subscriber::Ear;
-use crate::stores::redis::topology::connector::{Hook, Mastership, Role, Route, role_of, share};
-use crate::stores::redis::transport::connection::{Address, Fault, Wire, Writer, name_of};
+use crate::stores::redis::subscriber::ListenerThread;
+use crate::stores::redis::topology::connector::{
+    Connector, Hook, KnownMaster, Role, role_of, share,
+};
+use crate::stores::redis::transport::connection::{
+    Address, CallError, Connection, Writer, name_of,
+};
 use crate::stores::redis::{Settings, text_of};
 
 const CHANNEL: &str = "+switch-master";
@@ -41,7 +45,7 @@ const CHECKS: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 
 pub(crate) struct Sentinels {
     shared: Arc<Shared>,
-    ear: Ear,
+    ear: ListenerThread,
 }
 
 struct Shared {
@@ -54,8 +58,8 @@ struct Shared {
     /// The latest failover that was believed; it outlives doubts about the server.
     believed: Mutex<Option<Named>>,
     /// How the master is to be talked to.
-    access: Address,
-    mastership: Mastership,
+    credentials: Address,
+    mastership: KnownMaster,
     command_timeout: Duration,
     check_every: Duration,
     /// Whether anybody has needed the master since the last check.
@@ -67,7 +71,7 @@ struct Shared {
 struct Sentinel {
     address: Address,
     /// A connection not in use.
-    idle: Mutex<Option<Wire>>,
+    idle: Mutex<Option<Connection>>,
 }
 
 #[derive(Default)]
@@ -109,7 +113,7 @@ impl Sentinels {
     pub(crate) fn new(
         name: &str,
         sentinels: Vec<Address>,
-        access: Address,
+        credentials: Address,
         settings: &Settings,
     ) -> Sentinels {
         let names: Vec<&str> = sentinels.iter().map(|address| &*address.node).collect();
@@ -129,21 +133,21 @@ impl Sentinels {
                 configured: sentinels.len(),
                 sentinels: Mutex::new(sentinels),
                 believed: Mutex::default(),
-                access,
-                mastership: Mastership::new(group),
+                credentials,
+                mastership: KnownMaster::new(group),
                 command_timeout: settings.command_timeout,
                 check_every: (settings.lease / 3).clamp(CHECKS.0, CHECKS.1),
                 is_used: AtomicBool::new(false),
                 state: Mutex::default(),
                 wanted: Condvar::default(),
             }),
-            ear: Ear::default(),
+            ear: ListenerThread::default(),
         }
     }
 }
 
-impl Route for Sentinels {
-    fn connect(&self, until: Instant) -> Result<Wire, Fault> {
+impl Connector for Sentinels {
+    fn connect(&self, until: Instant) -> Result<Connection, CallError> {
         if self.shared.wake() {
             let shared = Arc::clone(&self.shared);
             self.ear
@@ -161,12 +165,12 @@ impl Route for Sentinels {
         self.shared.mastership.generation()
     }
 
-    fn may_move(&self) -> bool {
+    fn can_fail_over(&self) -> bool {
         true
     }
 
-    fn doubt(&self, generation: u64) {
-        self.shared.mastership.doubt(generation);
+    fn suspect(&self, generation: u64) {
+        self.shared.mastership.suspect(generation);
     }
 
     fn on_change(&self, hook: Hook) {
@@ -191,23 +195,31 @@ impl Route for Sentinels {
 
 impl Sentinel {
     /// Asks for the master of this name; `None` if this sentinel does not know it.
-    fn ask(&self, name: &str, until: Instant) -> Result<Option<Named>, Fault> {
-        let kept = self.idle.lock().take().filter(|wire| !wire.is_stale());
-        if let Some(mut wire) = kept {
+    fn ask(&self, name: &str, until: Instant) -> Result<Option<Named>, CallError> {
+        let kept = self
+            .idle
+            .lock()
+            .take()
+            .filter(|connection| !connection.is_stale());
+        if let Some(mut connection) = kept {
             // A fresh connection may do where the kept one does not.
-            if let Ok(named) = ask_on(&mut wire, name, share(until, 2)) {
-                *self.idle.lock() = Some(wire);
+            if let Ok(named) = ask_on(&mut connection, name, share(until, 2)) {
+                *self.idle.lock() = Some(connection);
                 return Ok(named);
             }
         }
-        let mut wire = Wire::connect(&self.address, until)?;
-        let named = ask_on(&mut wire, name, until)?;
-        *self.idle.lock() = Some(wire);
+        let mut connection = Connection::connect(&self.address, until)?;
+        let named = ask_on(&mut connection, name, until)?;
+        *self.idle.lock() = Some(connection);
         Ok(named)
     }
 }
 
-fn ask_on(wire: &mut Wire, name: &str, until: Instant) -> Result<Option<Named>, Fault> {
+fn ask_on(
+    connection: &mut Connection,
+    name: &str,
+    until: Instant,
+) -> Result<Option<Named>, CallError> {
     let mut packed = Vec::new();
     let mut place = redis::cmd("SENTINEL");
     place.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
@@ -215,14 +227,14 @@ fn ask_on(wire: &mut Wire, name: &str, until: Instant) -> Result<Option<Named>, 
     let mut master = redis::cmd("SENTINEL");
     master.arg("MASTER").arg(name);
     master.write_packed_command(&mut packed);
-    wire.send(&packed, until)?;
-    let address = wire.receive(until);
-    let details = match wire.receive(until) {
+    connection.send(&packed, until)?;
+    let address = connection.receive(until);
+    let details = match connection.receive(until) {
         // Whoever may not ask for it, or asks for a name unknown there, has the address alone.
-        Err(Fault::Server(_)) => Value::Nil,
-        details => details.map_err(Fault::of_a_search)?,
+        Err(CallError::Server(_)) => Value::Nil,
+        details => details.map_err(CallError::of_a_search)?,
     };
-    let address = address.map_err(Fault::of_a_search)?;
+    let address = address.map_err(CallError::of_a_search)?;
     Ok(named_in(&address, &details))
 }
 
@@ -251,8 +263,8 @@ fn named_in(address: &Value, details: &Value) -> Option<Named> {
 }
 
 /// Keeps the first fault, or what a server says, such as that the password is wrong: somebody has to hear of that.
-fn note(kept: &mut Option<Fault>, fault: Fault) {
-    if kept.is_none() || matches!(fault, Fault::Server(_) | Fault::Untrusted(_)) {
+fn note(kept: &mut Option<CallError>, fault: CallError) {
+    if kept.is_none() || matches!(fault, CallError::Server(_) | CallError::Untrusted(_)) {
         *kept = Some(fault);
     }
 }
@@ -337,10 +349,10 @@ impl Shared {
         }
     }
 
-    fn ask(&self, sentinel: &Arc<Sentinel>, until: Instant) -> Result<Named, Fault> {
+    fn ask(&self, sentinel: &Arc<Sentinel>, until: Instant) -> Result<Named, CallError> {
         let named = match sentinel.ask(&self.name, until) {
             Ok(Some(named)) => return Ok(named),
-            Ok(None) => Fault::NotSent(format!("it knows no master {}", self.name).into()),
+            Ok(None) => CallError::NotSent(format!("it knows no master {}", self.name).into()),
             Err(fault) => fault,
         };
         self.put_last(sentinel);
@@ -363,7 +375,7 @@ impl Shared {
         believed.iter().cloned().collect()
     }
 
-    fn connect(&self, until: Instant) -> Result<Wire, Fault> {
+    fn connect(&self, until: Instant) -> Result<Connection, CallError> {
         let order = self.order();
         let began = self.mastership.generation();
         let before = self.believed.lock().clone();
@@ -383,7 +395,7 @@ impl Shared {
             match &before {
                 Some(known) if named.is_no_news(known) && !was_tried => {
                     match self.reach(known, began, share(until, rest)) {
-                        Ok(wire) => return Ok(wire),
+                        Ok(connection) => return Ok(connection),
                         // The others may know of a failover.
                         Err(fault) => note(&mut last_fault, fault),
                     }
@@ -398,22 +410,23 @@ impl Shared {
         candidates.retain(|it| !was_tried || Some(it) != before.as_ref());
         for (tried, named) in candidates.iter().enumerate() {
             match self.reach(named, began, share(until, candidates.len() - tried)) {
-                Ok(wire) => return Ok(wire),
+                Ok(connection) => return Ok(connection),
                 Err(fault) => note(&mut last_fault, fault),
             }
         }
-        Err(last_fault.unwrap_or_else(|| Fault::NotSent("no sentinel to ask".into())))
+        Err(last_fault.unwrap_or_else(|| CallError::NotSent("no sentinel to ask".into())))
     }
 
     /// Connects to the one that was named, if it calls itself master.
-    fn reach(&self, named: &Named, began: u64, until: Instant) -> Result<Wire, Fault> {
-        let address = self.access.elsewhere(&named.host, named.port);
-        let mut wire = Wire::connect(&address, until).map_err(|fault| fault.at(&address.node))?;
-        match role_of(&mut wire, until).map_err(|fault| fault.at(&address.node))? {
+    fn reach(&self, named: &Named, began: u64, until: Instant) -> Result<Connection, CallError> {
+        let address = self.credentials.elsewhere(&named.host, named.port);
+        let mut connection =
+            Connection::connect(&address, until).map_err(|fault| fault.at(&address.node))?;
+        match role_of(&mut connection, until).map_err(|fault| fault.at(&address.node))? {
             Role::Master { .. } => {}
             Role::Other(role) => {
                 let reason = format!("{}, which a sentinel calls master, is {role}", address.node);
-                return Err(Fault::NotSent(reason.into()));
+                return Err(CallError::NotSent(reason.into()));
             }
         }
         let is_believed = {
@@ -422,10 +435,10 @@ impl Shared {
             known.node() == named.node()
         };
         let generation = is_believed.then(|| self.mastership.found(&address.node, began));
-        wire.generation = generation
-            .flatten()
-            .ok_or_else(|| Fault::NotSent("the master changed while it was looked for".into()))?;
-        Ok(wire)
+        connection.generation = generation.flatten().ok_or_else(|| {
+            CallError::NotSent("the master changed while it was looked for".into())
+        })?;
+        Ok(connection)
     }
 
     /// Leaves the present master if the sentinels name another one. Returns whether too few of them have told of a later
@@ -489,7 +502,7 @@ impl Shared {
         let is_idle = *unused >= IDLE_CHECKS;
         if is_idle {
             // Nobody looks after the master from here on, so that the next one to use it has to find it.
-            self.mastership.doubt(self.mastership.generation());
+            self.mastership.suspect(self.mastership.generation());
         }
         let mut state = self.state.lock();
         while is_idle && !state.is_closed && !self.is_used.load(Ordering::Relaxed) {
@@ -502,15 +515,15 @@ impl Shared {
     }
 
     /// Listens to one sentinel until its connection ends, or nobody uses the client any more.
-    fn listen(&self, sentinel: &Sentinel, unused: &mut u32) -> Result<(), Fault> {
+    fn listen(&self, sentinel: &Sentinel, unused: &mut u32) -> Result<(), CallError> {
         let until = Instant::now() + self.command_timeout;
-        let mut wire = Wire::connect(&sentinel.address, until)?;
-        let mut writer = wire
+        let mut connection = Connection::connect(&sentinel.address, until)?;
+        let mut writer = connection
             .writer()
-            .map_err(|error| Fault::NotSent(Reason::of_io(error.to_string(), error)))?;
+            .map_err(|error| CallError::NotSent(Reason::of_io(error.to_string(), error)))?;
         let send = |writer: &mut Writer, command: redis::Cmd| {
             let sent = writer.send(&command.get_packed_command());
-            sent.map_err(|error| Fault::NotSent(Reason::of_io(error.to_string(), error)))
+            sent.map_err(|error| CallError::NotSent(Reason::of_io(error.to_string(), error)))
         };
         let mut subscribe = redis::cmd("SUBSCRIBE");
         subscribe.arg(CHANNEL);
@@ -528,19 +541,19 @@ impl Shared {
         // The others may hear of a failover a moment later than this one.
         let mut pause = CHECKS.0;
         loop {
-            match wire.receive(check_at) {
+            match connection.receive(check_at) {
                 Ok(message) => {
                     pinged_at = None;
                     if self.concerns_us(&message) {
                         check_at = Instant::now();
                     }
                 }
-                Err(Fault::NoReply {
+                Err(CallError::NoReply {
                     timed_out: true, ..
                 }) => {
                     match pinged_at {
                         Some(at) if at.elapsed() >= self.check_every => {
-                            return Err(Fault::NotSent("no answer to PING".into()));
+                            return Err(CallError::NotSent("no answer to PING".into()));
                         }
                         Some(_) => {}
                         None => {

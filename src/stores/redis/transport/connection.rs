@@ -25,9 +25,9 @@ use crate::ground::error::{Error, Reason, Result};
 use crate::ground::events;
 use crate::store::{EXPIRY_DRIFT, EXPIRY_SLACK};
 use crate::stores::quorum::quarantine::Identity;
-use crate::stores::redis::Access;
+use crate::stores::redis::Credentials;
 use crate::stores::redis::scripts::Script;
-use crate::stores::redis::transport::tls::{Peer, Session, Trust};
+use crate::stores::redis::transport::tls::{Peer, Session, TlsConfig};
 
 /// A reply larger than this is none of ours.
 const LARGEST_REPLY: usize = 1 << 20;
@@ -74,7 +74,7 @@ const LATEST: Duration = EXPIRY_SLACK
 
 /// Why a call got no answer that it could use.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum CallError {
     /// Nothing of the request can have been executed.
     NotSent(Reason),
     /// None of so many connections became free in time. Nothing was sent, and it says nothing of the server.
@@ -89,14 +89,14 @@ pub(crate) enum Fault {
     NoVote(String),
 }
 
-/// The reason of [`Fault::Exhausted`] where there is no room for more.
+/// The reason of [`CallError::Exhausted`] where there is no room for more.
 pub(crate) const EXHAUSTED: &str = "all connections of the pool were in use for the whole time";
 
-impl Fault {
+impl CallError {
     /// The fault of a request that was no request of a lock: nothing of those can have been executed.
-    pub(crate) fn of_a_search(self) -> Fault {
+    pub(crate) fn of_a_search(self) -> CallError {
         match self {
-            Fault::NoReply { reason, .. } => Fault::NotSent(reason),
+            CallError::NoReply { reason, .. } => CallError::NotSent(reason),
             fault => fault,
         }
     }
@@ -111,48 +111,50 @@ impl Fault {
             "TRYAGAIN",
         ];
         match self {
-            Fault::NotSent(_) => true,
-            Fault::NoReply { .. }
-            | Fault::Untrusted(_)
-            | Fault::Exhausted(_)
-            | Fault::NoVote(_) => false,
-            Fault::Server(text) => SIGNS.iter().any(|sign| text.starts_with(sign)),
+            CallError::NotSent(_) => true,
+            CallError::NoReply { .. }
+            | CallError::Untrusted(_)
+            | CallError::Exhausted(_)
+            | CallError::NoVote(_) => false,
+            CallError::Server(text) => SIGNS.iter().any(|sign| text.starts_with(sign)),
         }
     }
 
     pub(crate) fn reason(&self) -> &str {
         match self {
-            Fault::NotSent(reason) | Fault::NoReply { reason, .. } | Fault::Untrusted(reason) => {
-                reason
-            }
-            Fault::Exhausted(_) => EXHAUSTED,
-            Fault::Server(text) | Fault::NoVote(text) => text,
+            CallError::NotSent(reason)
+            | CallError::NoReply { reason, .. }
+            | CallError::Untrusted(reason) => reason,
+            CallError::Exhausted(_) => EXHAUSTED,
+            CallError::Server(text) | CallError::NoVote(text) => text,
         }
     }
 
     /// A redirection that is not followed any more: the nodes have to agree first.
-    pub(crate) fn of_a_redirection(self) -> Fault {
+    pub(crate) fn of_a_redirection(self) -> CallError {
         match self {
-            Fault::Server(text) => Fault::Server(format!("TRYAGAIN redirected too often: {text}")),
+            CallError::Server(text) => {
+                CallError::Server(format!("TRYAGAIN redirected too often: {text}"))
+            }
             fault => fault,
         }
     }
 
     /// The same fault, saying where it was met.
-    pub(crate) fn at(self, node: &str) -> Fault {
+    pub(crate) fn at(self, node: &str) -> CallError {
         let is_passing = self.is_passing();
         let at = |reason: &str| format!("{node}: {reason}");
         match self {
-            Fault::Server(text) if is_passing => Fault::NotSent(at(&text).into()),
-            Fault::NotSent(reason) => Fault::NotSent(reason.reworded(at)),
-            Fault::NoReply { reason, timed_out } => Fault::NoReply {
+            CallError::Server(text) if is_passing => CallError::NotSent(at(&text).into()),
+            CallError::NotSent(reason) => CallError::NotSent(reason.reworded(at)),
+            CallError::NoReply { reason, timed_out } => CallError::NoReply {
                 reason: reason.reworded(at),
                 timed_out,
             },
-            Fault::Server(text) => Fault::Server(at(&text)),
-            Fault::NoVote(text) => Fault::NoVote(at(&text)),
-            Fault::Untrusted(reason) => Fault::Untrusted(reason.reworded(at)),
-            Fault::Exhausted(of) => Fault::Exhausted(of),
+            CallError::Server(text) => CallError::Server(at(&text)),
+            CallError::NoVote(text) => CallError::NoVote(at(&text)),
+            CallError::Untrusted(reason) => CallError::Untrusted(reason.reworded(at)),
+            CallError::Exhausted(of) => CallError::Exhausted(of),
         }
     }
 }
@@ -171,7 +173,11 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    pub(crate) fn parse(url: &str, connect_timeout: Duration, trust: &Trust) -> Result<Address> {
+    pub(crate) fn parse(
+        url: &str,
+        connect_timeout: Duration,
+        tls_config: &TlsConfig,
+    ) -> Result<Address> {
         let invalid = |reason: String| Error::InvalidConfig {
             setting: "the Redis URL",
             reason,
@@ -195,7 +201,7 @@ impl Address {
         let flaw = flaw_of(plain.as_deref().unwrap_or(url));
         let peer = match (plain, info.addr()) {
             (Some(_), ConnectionAddr::Tcp(host, _)) => {
-                let peer = trust.toward(host)?;
+                let peer = tls_config.toward(host)?;
                 if url.contains('#') {
                     let reason =
                         "nothing may follow a # in it: the server's certificate is always checked";
@@ -204,7 +210,7 @@ impl Address {
                 Some(peer)
             }
             _ => {
-                trust.check_is_unused()?;
+                tls_config.check_is_unused()?;
                 None
             }
         };
@@ -238,12 +244,12 @@ impl Address {
     }
 
     /// The same server, which keeps keys, for another user and another database.
-    pub(crate) fn of_data(mut self, access: Option<&Access>, database: i64) -> Address {
+    pub(crate) fn of_data(mut self, credentials: Option<&Credentials>, database: i64) -> Address {
         let mut settings = RedisConnectionInfo::default().set_db(database);
-        if let Some(access) = access {
-            settings = settings.set_password(&access.password);
-            if !access.user.is_empty() {
-                settings = settings.set_username(&access.user);
+        if let Some(credentials) = credentials {
+            settings = settings.set_password(&credentials.password);
+            if !credentials.user.is_empty() {
+                settings = settings.set_username(&credentials.user);
             }
         }
         self.info = self.info.set_redis_settings(settings);
@@ -341,17 +347,17 @@ fn without_detail(error: &redis::RedisError) -> String {
 }
 
 /// One connection.
-pub(crate) struct Wire {
+pub(crate) struct Connection {
     /// Which of the servers of its route it leads to.
     pub(crate) generation: u64,
     /// Which server it leads to, once somebody wanted to know.
     identity: Option<Arc<Identity>>,
     /// The texts of the scripts that the server has got through it.
-    taught: SmallVec<[usize; 4]>,
+    loaded_scripts: SmallVec<[usize; 4]>,
     stream: Stream,
     parser: Parser,
     /// What was read and the parser has not got yet.
-    unread: Unread,
+    read_buffer: ReadBuffer,
     /// Whether the parser has the beginning of a reply.
     is_within: bool,
     /// What is wrong with the other end, if it is no Redis.
@@ -372,22 +378,23 @@ pub(crate) struct Wire {
     /// Whether it is one for requests that is lent for renewals.
     pub(crate) is_lent: bool,
     /// How many connections of its pool the server had cut when this one was used last.
-    pub(crate) cuts: u64,
+    pub(crate) resets_seen: u64,
 }
 
-impl Wire {
+impl Connection {
     /// Connects, authenticates and learns the server's time, all by `until`.
-    pub(crate) fn connect(address: &Address, until: Instant) -> Result<Wire, Fault> {
-        match Wire::open(address, until)? {
-            Ok(wire) => Ok(wire),
+    pub(crate) fn connect(address: &Address, until: Instant) -> Result<Connection, CallError> {
+        match Connection::open(address, until)? {
+            Ok(connection) => Ok(connection),
             // A reply came twice, or was changed on its way; on another connection it need not.
-            Err(_) => Wire::open(address, until)?
-                .map_err(|garbled| Fault::NotSent(format!("while connecting: {garbled}").into())),
+            Err(_) => Connection::open(address, until)?.map_err(|garbled| {
+                CallError::NotSent(format!("while connecting: {garbled}").into())
+            }),
         }
     }
 
-    /// As [`Wire::connect`]; else what came for a reply to a request that it was not the reply to.
-    fn open(address: &Address, until: Instant) -> Result<Result<Wire, String>, Fault> {
+    /// As [`Connection::connect`]; else what came for a reply to a request that it was not the reply to.
+    fn open(address: &Address, until: Instant) -> Result<Result<Connection, String>, CallError> {
         let until = until.min(Instant::now() + address.connect_timeout);
         let socket = Socket::connect(address.info.addr(), until).map_err(|error| {
             let words = match error.kind() {
@@ -396,20 +403,20 @@ impl Wire {
                 }
                 _ => format!("connecting failed: {error}"),
             };
-            Fault::NotSent(Reason::of_io(words, error))
+            CallError::NotSent(Reason::of_io(words, error))
         })?;
         let session = match &address.peer {
             Some(peer) => Some(Session::open(peer, &socket, until)?),
             None => None,
         };
         let stream = Stream { socket, session };
-        let mut wire = Wire {
+        let mut connection = Connection {
             generation: 0,
             identity: None,
-            taught: SmallVec::new(),
+            loaded_scripts: SmallVec::new(),
             stream,
             parser: Parser::new(),
-            unread: Unread::default(),
+            read_buffer: ReadBuffer::default(),
             is_within: false,
             stranger: None,
             next_number: fastrand::i64(0..NUMBERS),
@@ -421,26 +428,26 @@ impl Wire {
             is_spent: false,
             owes: None,
             is_lent: false,
-            cuts: 0,
+            resets_seen: 0,
         };
-        match wire.shake_hands(address, until) {
-            Err(_) if wire.stranger.is_some() => {
-                Err(Fault::Server(wire.stranger.take().unwrap_or_default()))
-            }
-            Err(fault) => Err(match (fault, wire.stream.refusal()) {
-                (Fault::NoReply { .. } | Fault::NotSent(_), Some(refusal)) => {
-                    Fault::Untrusted(refusal.into())
+        match connection.shake_hands(address, until) {
+            Err(_) if connection.stranger.is_some() => Err(CallError::Server(
+                connection.stranger.take().unwrap_or_default(),
+            )),
+            Err(fault) => Err(match (fault, connection.stream.refusal()) {
+                (CallError::NoReply { .. } | CallError::NotSent(_), Some(refusal)) => {
+                    CallError::Untrusted(refusal.into())
                 }
                 // What was sent was no request of a lock.
-                (Fault::NoReply { reason, .. }, None) => {
-                    Fault::NotSent(reason.reworded(|reason| format!("while connecting: {reason}")))
-                }
+                (CallError::NoReply { reason, .. }, None) => CallError::NotSent(
+                    reason.reworded(|reason| format!("while connecting: {reason}")),
+                ),
                 (fault, _) => fault,
             }),
             Ok(Err(garbled)) => Ok(Err(garbled)),
             Ok(Ok(())) => {
                 events::connected(&address.node);
-                Ok(Ok(wire))
+                Ok(Ok(connection))
             }
         }
     }
@@ -449,7 +456,7 @@ impl Wire {
         &mut self,
         address: &Address,
         until: Instant,
-    ) -> Result<Result<(), String>, Fault> {
+    ) -> Result<Result<(), String>, CallError> {
         let settings = address.info.redis_settings();
         let mut commands: Vec<(Cmd, bool)> = Vec::with_capacity(4);
         if let Some(password) = settings.password() {
@@ -484,7 +491,7 @@ impl Wire {
                 .receive(until)
                 .map_err(|fault| discreet(fault, settings.password()));
             last = match reply {
-                Err(Fault::Server(text))
+                Err(CallError::Server(text))
                     if !is_needed && !text.contains("max number of clients") =>
                 {
                     Value::Nil
@@ -503,15 +510,15 @@ impl Wire {
     }
 
     /// Sends what is packed, and reads one reply.
-    pub(crate) fn call(&mut self, packed: &[u8], until: Instant) -> Result<Value, Fault> {
+    pub(crate) fn call(&mut self, packed: &[u8], until: Instant) -> Result<Value, CallError> {
         self.ask(packed, until)?;
         self.receive(until)
     }
 
     /// Sends what is packed, to be answered before anything else is sent.
-    pub(crate) fn ask(&mut self, packed: &[u8], until: Instant) -> Result<(), Fault> {
+    pub(crate) fn ask(&mut self, packed: &[u8], until: Instant) -> Result<(), CallError> {
         if self.has_unread() {
-            return Err(Fault::NotSent(UNASKED.into()));
+            return Err(CallError::NotSent(UNASKED.into()));
         }
         if self.is_asking {
             let packed = [&asking(), packed].concat();
@@ -531,7 +538,7 @@ impl Wire {
     /// Reads the answer to the script that was called with this number. A reply without it was not asked for.
     ///
     /// An error has no number, so it is taken for the answer. It grants nothing.
-    pub(crate) fn answer(&mut self, number: i64, until: Instant) -> Result<Value, Fault> {
+    pub(crate) fn answer(&mut self, number: i64, until: Instant) -> Result<Value, CallError> {
         loop {
             match self.receive(until)? {
                 Value::Int(both) if both >> SMALL_BITS == number => {
@@ -551,37 +558,39 @@ impl Wire {
     }
 
     /// Reads one reply that nobody needs.
-    pub(crate) fn skip(&mut self, until: Instant) -> Result<(), Fault> {
+    pub(crate) fn skip(&mut self, until: Instant) -> Result<(), CallError> {
         match self.receive(until) {
-            Ok(_) | Err(Fault::Server(_)) => Ok(()),
+            Ok(_) | Err(CallError::Server(_)) => Ok(()),
             Err(fault) => Err(fault),
         }
     }
 
     /// Sends what is packed. After an error the server has at most a part of it, which it does not execute.
-    pub(crate) fn send(&mut self, packed: &[u8], until: Instant) -> Result<(), Fault> {
+    pub(crate) fn send(&mut self, packed: &[u8], until: Instant) -> Result<(), CallError> {
         let sealed = self.stream.seal(packed);
         let sealed =
-            sealed.map_err(|error| Fault::NotSent(Reason::of_io(error.to_string(), error)))?;
+            sealed.map_err(|error| CallError::NotSent(Reason::of_io(error.to_string(), error)))?;
         let mut rest = &*sealed;
         while !rest.is_empty() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(Fault::NotSent("sending timed out".into()));
+                return Err(CallError::NotSent("sending timed out".into()));
             }
             if must_set(self.write_timeout, left) {
                 let set = self.stream.socket.set_write_timeout(left);
-                set.map_err(|error| Fault::NotSent(Reason::of_io(error.to_string(), error)))?;
+                set.map_err(|error| CallError::NotSent(Reason::of_io(error.to_string(), error)))?;
                 self.write_timeout = Some(left);
             }
             match (&self.stream.socket).write(rest) {
                 Ok(0) => {
-                    return Err(Fault::NotSent("the server closed the connection".into()));
+                    return Err(CallError::NotSent(
+                        "the server closed the connection".into(),
+                    ));
                 }
                 Ok(written) => rest = rest.get(written..).unwrap_or_default(),
                 Err(error) if passes(&error) => {}
                 Err(error) => {
-                    return Err(Fault::NotSent(Reason::of_io(
+                    return Err(CallError::NotSent(Reason::of_io(
                         format!("sending failed: {error}"),
                         error,
                     )));
@@ -593,10 +602,10 @@ impl Wire {
     }
 
     /// Reads one reply. After a time-out the rest of it can still be read by a later call.
-    pub(crate) fn receive(&mut self, until: Instant) -> Result<Value, Fault> {
+    pub(crate) fn receive(&mut self, until: Instant) -> Result<Value, CallError> {
         let mut reader = Timed {
             stream: &mut self.stream,
-            unread: &mut self.unread,
+            read_buffer: &mut self.read_buffer,
             timeout: &mut self.read_timeout,
             is_within: &mut self.is_within,
             stranger: &mut self.stranger,
@@ -613,12 +622,12 @@ impl Wire {
             }
         }
         match parsed {
-            Ok(Value::ServerError(error)) => Err(Fault::Server(match error.details() {
+            Ok(Value::ServerError(error)) => Err(CallError::Server(match error.details() {
                 Some(details) => cut(&format!("{} {details}", error.code())),
                 None => cut(error.code()),
             })),
             Ok(value) => Ok(value),
-            Err(_) if self.stranger.is_some() => Err(Fault::NoReply {
+            Err(_) if self.stranger.is_some() => Err(CallError::NoReply {
                 timed_out: false,
                 reason: self.stranger.clone().unwrap_or_default().into(),
             }),
@@ -630,7 +639,7 @@ impl Wire {
                 } else {
                     format!("the reply could not be read: {error}")
                 };
-                Err(Fault::NoReply {
+                Err(CallError::NoReply {
                     timed_out: error.is_timeout(),
                     reason: match io_error_in(&error) {
                         Some(error) => Reason::of_shared_io(words, error),
@@ -643,18 +652,18 @@ impl Wire {
 
     /// Whether it is good after it was read what it owes, whatever that says.
     pub(crate) fn has_settled(&mut self, until: Instant) -> bool {
-        let owed = self.owes.take();
-        let answer = owed.map(|number| self.answer(number, until));
-        matches!(answer, None | Some(Ok(_) | Err(Fault::Server(_)))) && !self.is_spent
+        let replies_due = self.owes.take();
+        let answer = replies_due.map(|number| self.answer(number, until));
+        matches!(answer, None | Some(Ok(_) | Err(CallError::Server(_)))) && !self.is_spent
     }
 
     /// Whether the server has closed the connection, or sent something nobody asked for, since it was used last.
     pub(crate) fn is_stale(&self) -> bool {
-        self.owes.is_none() && self.last_used.elapsed() >= STALE_AFTER && self.is_cut()
+        self.owes.is_none() && self.last_used.elapsed() >= STALE_AFTER && self.is_reset()
     }
 
-    /// As [`Wire::is_stale`], however short ago it was used.
-    pub(crate) fn is_cut(&self) -> bool {
+    /// As [`Connection::is_stale`], however short ago it was used.
+    pub(crate) fn is_reset(&self) -> bool {
         if self.has_buffered() {
             return true;
         }
@@ -687,20 +696,20 @@ impl Wire {
     }
 
     /// Whether the server surely has had this script.
-    pub(crate) fn knows(&self, script: &Script) -> bool {
-        self.taught.contains(&script.id())
+    pub(crate) fn has_script(&self, script: &Script) -> bool {
+        self.loaded_scripts.contains(&script.id())
     }
 
     /// Notes that the server gets this script with what is sent.
-    pub(crate) fn teach(&mut self, script: &Script) {
-        if !self.knows(script) {
-            self.taught.push(script.id());
+    pub(crate) fn mark_loaded(&mut self, script: &Script) {
+        if !self.has_script(script) {
+            self.loaded_scripts.push(script.id());
         }
     }
 
     /// Notes that the server does not have the scripts any more.
     pub(crate) fn has_forgotten_scripts(&mut self) {
-        self.taught.clear();
+        self.loaded_scripts.clear();
     }
 
     /// Whether it is known which server it leads to.
@@ -714,7 +723,7 @@ impl Wire {
     }
 
     /// Which server it leads to: asked once per connection.
-    pub(crate) fn identify(&mut self, until: Instant) -> Result<Arc<Identity>, Fault> {
+    pub(crate) fn identify(&mut self, until: Instant) -> Result<Arc<Identity>, CallError> {
         if let Some(identity) = &self.identity {
             return Ok(Arc::clone(identity));
         }
@@ -729,8 +738,8 @@ impl Wire {
         let asked = BootInstant::now();
         self.ask(&packed, until)?;
         let mut next = || match self.receive(until) {
-            Err(Fault::NoReply { reason, .. }) => {
-                Err(Fault::NotSent(reason.reworded(|reason| {
+            Err(CallError::NoReply { reason, .. }) => {
+                Err(CallError::NotSent(reason.reworded(|reason| {
                     format!("while asking who it is: {reason}")
                 })))
             }
@@ -794,7 +803,7 @@ impl Wire {
 
     /// Whether more came than was read. Where no answer is awaited, nobody asked for it.
     pub(crate) fn has_unread(&self) -> bool {
-        !self.unread.rest().is_empty()
+        !self.read_buffer.rest().is_empty()
     }
 
     /// A second handle of the same connection, to write to while this one reads.
@@ -854,12 +863,12 @@ pub(crate) fn asking() -> Vec<u8> {
 }
 
 /// Takes the password out of what the server says: an error for an unknown command repeats its arguments.
-fn discreet(fault: Fault, password: Option<&str>) -> Fault {
+fn discreet(fault: CallError, password: Option<&str>) -> CallError {
     match (fault, password) {
-        (Fault::Server(text), Some(password)) => {
+        (CallError::Server(text), Some(password)) => {
             // They may be cut short, so that the password does not stand there as a whole.
             let said = text.split(", with args").next().unwrap_or_default();
-            Fault::Server(said.replace(password, "…"))
+            CallError::Server(said.replace(password, "…"))
         }
         (fault, _) => fault,
     }
@@ -958,14 +967,14 @@ fn identity_in(
     replication: &Value,
     fsync: Option<Value>,
     [asked, told]: [BootInstant; 2],
-) -> Result<Identity, Fault> {
+) -> Result<Identity, CallError> {
     let (server, replication) = (text_in(server), text_in(replication));
     let run = info_field(&server, "run_id");
     // Below zero if its clock was set back since.
     let up = info_field(&server, "uptime_in_seconds").and_then(|up| up.parse::<i64>().ok());
     let up = up.map(|up| u64::try_from(up).unwrap_or_default());
     let (Some(run), Some(up)) = (run, up) else {
-        return Err(Fault::Server("INFO server has no run_id".to_owned()));
+        return Err(CallError::Server("INFO server has no run_id".to_owned()));
     };
     // Who may not look is as careful as if it forgot.
     let persistence = persistence.map(|reply| text_in(&reply));
@@ -1028,7 +1037,7 @@ fn must_set(current: Option<Duration>, left: Duration) -> bool {
 /// A reader that keeps one deadline over all its reads.
 struct Timed<'a> {
     stream: &'a mut Stream,
-    unread: &'a mut Unread,
+    read_buffer: &'a mut ReadBuffer,
     timeout: &'a mut Option<Duration>,
     is_within: &'a mut bool,
     stranger: &'a mut Option<String>,
@@ -1038,17 +1047,17 @@ struct Timed<'a> {
 
 impl Read for Timed<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.unread.rest().is_empty() {
+        if self.read_buffer.rest().is_empty() {
             let read = self.fill()?;
             self.allowance = self.allowance.checked_sub(read).ok_or_else(|| {
                 io::Error::new(io::ErrorKind::InvalidData, "the reply is larger than 1 MiB")
             })?;
         }
-        if !*self.is_within && self.unread.is_strange() {
-            *self.stranger = Some(self.unread.stranger());
+        if !*self.is_within && self.read_buffer.is_strange() {
+            *self.stranger = Some(self.read_buffer.stranger());
             return Err(io::ErrorKind::InvalidData.into());
         }
-        let taken = self.unread.take_line(buffer);
+        let taken = self.read_buffer.take_line(buffer);
         *self.is_within |= taken > 0;
         Ok(taken)
     }
@@ -1066,7 +1075,7 @@ impl Timed<'_> {
                 self.stream.socket.set_read_timeout(left)?;
                 *self.timeout = Some(left);
             }
-            match self.unread.fill(self.stream) {
+            match self.read_buffer.fill(self.stream) {
                 Err(error) if passes(&error) => {}
                 read => return read,
             }
@@ -1079,13 +1088,13 @@ impl Timed<'_> {
 /// The parser gets it line by line. Every reply ends with a line, so the parser never has more than the one it reads, and
 /// what came behind it can be seen here.
 #[derive(Default)]
-struct Unread {
+struct ReadBuffer {
     block: Vec<u8>,
     begin: usize,
     end: usize,
 }
 
-impl Unread {
+impl ReadBuffer {
     fn rest(&self) -> &[u8] {
         self.block.get(self.begin..self.end).unwrap_or_default()
     }
@@ -1329,7 +1338,7 @@ mod tests {
     }
 
     /// A connection to a server that says `replies` behind those of the handshake.
-    fn talking(replies: Vec<u8>) -> (Wire, thread::JoinHandle<()>) {
+    fn talking(replies: Vec<u8>) -> (Connection, thread::JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("redis://{}", listener.local_addr().unwrap());
         let server = thread::spawn(move || {
@@ -1341,9 +1350,9 @@ mod tests {
             let _ = stream.read(&mut [0; 1024]).unwrap();
             stream.write_all(&replies).unwrap();
         });
-        let address = Address::parse(&url, Duration::from_secs(5), &Trust::default()).unwrap();
+        let address = Address::parse(&url, Duration::from_secs(5), &TlsConfig::default()).unwrap();
         let until = Instant::now() + Duration::from_secs(5);
-        (Wire::connect(&address, until).unwrap(), server)
+        (Connection::connect(&address, until).unwrap(), server)
     }
 
     #[test]
@@ -1357,8 +1366,8 @@ mod tests {
         .concat();
         let mut replies = error.into_bytes();
         replies.extend(b":7\r\n");
-        let (mut wire, server) = talking(replies);
-        let Err(Fault::Server(text)) = wire.call(b"*1\r\n$4\r\nPING\r\n", until) else {
+        let (mut connection, server) = talking(replies);
+        let Err(CallError::Server(text)) = connection.call(b"*1\r\n$4\r\nPING\r\n", until) else {
             panic!("an error was sent");
         };
         assert!(
@@ -1366,8 +1375,8 @@ mod tests {
             "{text}"
         );
         assert!(text.len() < MOST_WORDS + 8, "{}", text.len());
-        assert_eq!(wire.receive(until), Ok(Value::Int(7)));
-        assert!(!wire.has_unread());
+        assert_eq!(connection.receive(until), Ok(Value::Int(7)));
+        assert!(!connection.has_unread());
         server.join().unwrap();
     }
 
@@ -1375,12 +1384,12 @@ mod tests {
     fn a_reply_that_nobody_asked_for_is_seen() {
         let until = Instant::now() + Duration::from_secs(5);
         let answers = format!(":0\r\n*2\r\n:8\r\n:1\r\n:{}\r\n:5\r\n", 9 << SMALL_BITS | 3);
-        let (mut wire, server) = talking(answers.into_bytes());
-        wire.ask(b"*1\r\n$4\r\nPING\r\n", until).unwrap();
-        assert_eq!(wire.answer(9, until), Ok(Value::Int(3)));
-        assert!(wire.is_spent && wire.has_unread());
-        let refused = wire.ask(b"*1\r\n$4\r\nPING\r\n", until);
-        assert!(matches!(refused, Err(Fault::NotSent(_))), "{refused:?}");
+        let (mut connection, server) = talking(answers.into_bytes());
+        connection.ask(b"*1\r\n$4\r\nPING\r\n", until).unwrap();
+        assert_eq!(connection.answer(9, until), Ok(Value::Int(3)));
+        assert!(connection.is_spent && connection.has_unread());
+        let refused = connection.ask(b"*1\r\n$4\r\nPING\r\n", until);
+        assert!(matches!(refused, Err(CallError::NotSent(_))), "{refused:?}");
         server.join().unwrap();
     }
 

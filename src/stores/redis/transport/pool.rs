@@ -1,6 +1,6 @@
 //! The connections of one client to one node.
 //!
-//! The connection is the affair of whoever has a slot: it takes the one used last, or makes one.
+//! A permit holder reuses the idle connection used last, or opens one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,36 +11,36 @@ use redis::Value;
 use crate::ground::claim::VisitorId;
 use crate::ground::sync::Mutex;
 use crate::store::{EXPIRY_SLACK, SETTLED};
-use crate::stores::permits::{Slot, Slots};
+use crate::stores::permits::{Permit, Permits};
 use crate::stores::redis::scripts::Script;
-use crate::stores::redis::topology::connector::Route;
-use crate::stores::redis::transport::connection::{Fault, Wire};
-use crate::stores::redis::wait_replicas::{Acknowledged, Replication};
+use crate::stores::redis::topology::connector::Connector;
+use crate::stores::redis::transport::connection::{CallError, Connection};
+use crate::stores::redis::wait_replicas::{ReplicaAck, Replication};
 
 pub(crate) struct Pool {
-    slots: Slots,
-    /// The sound connections not in use, the one used last on top. Who has a slot may use one, or make one.
-    idle: Mutex<Vec<Wire>>,
+    permits: Permits,
+    /// The sound connections not in use, the one used last on top. A permit holder uses one, or opens one.
+    idle: Mutex<Vec<Connection>>,
     /// The connections on which somebody did not wait for the answer.
-    late: Mutex<Vec<Late>>,
+    late: Mutex<Vec<UnreadConnection>>,
     /// The requests whose connection was closed before they were answered, as long as they may still arrive.
     lost: Mutex<Vec<Lost>>,
-    route: Arc<dyn Route>,
+    connector: Arc<dyn Connector>,
     /// Whether EVALSHA was found to be switched off on this node.
     evalsha_is_off: AtomicBool,
     serves_a_quorum: AtomicBool,
     /// Whether unlock messages are sharded here.
     is_sharded: bool,
     /// How often the server was found to have cut a connection.
-    cuts: AtomicU64,
+    resets_seen: AtomicU64,
 }
 
 /// A connection for one request, and the right to use it.
-pub(crate) struct Boarded {
-    pub(crate) wire: Wire,
-    pub(crate) slot: Slot,
+pub(crate) struct CheckedOut {
+    pub(crate) connection: Connection,
+    pub(crate) permit: Permit,
     /// How many answers to earlier requests of the same visitor come first.
-    pub(crate) owed: u32,
+    pub(crate) replies_due: u32,
     /// An earlier request of the same visitor, on a connection that is closed, may arrive up to this time of the server's
     /// clock, in ms; [`SETTLED`] if there is none.
     pub(crate) not_after: i64,
@@ -56,9 +56,9 @@ struct Lost {
 }
 
 /// A connection that still owes answers.
-struct Late {
-    wire: Wire,
-    owed: u32,
+struct UnreadConnection {
+    connection: Connection,
+    replies_due: u32,
     /// Whose requests they answer.
     visitor: VisitorId,
     /// The server refuses the last of them after this time of its clock, in ms.
@@ -68,15 +68,15 @@ struct Late {
 }
 
 impl Pool {
-    pub(crate) fn new(route: Arc<dyn Route>, slots: Slots, is_sharded: bool) -> Pool {
+    pub(crate) fn new(connector: Arc<dyn Connector>, permits: Permits, is_sharded: bool) -> Pool {
         Pool {
             is_sharded,
-            cuts: AtomicU64::new(0),
-            slots,
+            resets_seen: AtomicU64::new(0),
+            permits,
             idle: Mutex::default(),
             late: Mutex::default(),
             lost: Mutex::default(),
-            route,
+            connector,
             evalsha_is_off: AtomicBool::new(false),
             serves_a_quorum: AtomicBool::new(false),
         }
@@ -87,27 +87,27 @@ impl Pool {
         self.is_sharded
     }
 
-    pub(crate) fn route(&self) -> &dyn Route {
-        &*self.route
+    pub(crate) fn connector(&self) -> &dyn Connector {
+        &*self.connector
     }
 
-    fn slot(&self, until: Instant) -> Result<Slot, Fault> {
-        self.slots
+    fn permit(&self, until: Instant) -> Result<Permit, CallError> {
+        self.permits
             .take(until)
-            .map_err(|none| Fault::Exhausted(none.of))
+            .map_err(|none| CallError::Exhausted(none.of))
     }
 
     /// The connection used last, if there is one that is still good.
-    fn pop(&self) -> Option<Wire> {
+    fn pop(&self) -> Option<Connection> {
         self.pop_rather(|_| true)
     }
 
     /// The connection used last of those that `are_right`, else the one used last.
-    fn pop_rather(&self, are_right: fn(&Wire) -> bool) -> Option<Wire> {
-        let generation = self.route.generation();
-        let cuts = self.cuts.load(Ordering::Relaxed);
+    fn pop_rather(&self, are_right: fn(&Connection) -> bool) -> Option<Connection> {
+        let generation = self.connector.generation();
+        let resets_seen = self.resets_seen.load(Ordering::Relaxed);
         loop {
-            let wire = {
+            let connection = {
                 let mut idle = self.idle.lock();
                 match idle.iter().rposition(are_right) {
                     Some(at) => idle.remove(at),
@@ -115,10 +115,11 @@ impl Pool {
                 }
             };
             // A server that has cut one connection has mostly cut them all.
-            let is_stale =
-                wire.has_unread() || wire.is_stale() || (wire.cuts != cuts && wire.is_cut());
-            if wire.generation == generation && !is_stale {
-                return Some(wire);
+            let is_stale = connection.has_unread()
+                || connection.is_stale()
+                || (connection.resets_seen != resets_seen && connection.is_reset());
+            if connection.generation == generation && !is_stale {
+                return Some(connection);
             }
         }
     }
@@ -129,25 +130,25 @@ impl Pool {
     }
 
     /// Takes out a connection that lies idle, to be kept again after renewals.
-    pub(crate) fn lend(&self) -> Option<Wire> {
+    pub(crate) fn lend(&self) -> Option<Connection> {
         self.pop()
     }
 
     /// Keeps a sound connection for the next one who needs one.
-    pub(crate) fn keep(&self, mut wire: Wire) {
-        if wire.is_spent || wire.has_unread() {
+    pub(crate) fn keep(&self, mut connection: Connection) {
+        if connection.is_spent || connection.has_unread() {
             return;
         }
-        wire.cuts = self.cuts.load(Ordering::Relaxed);
+        connection.resets_seen = self.resets_seen.load(Ordering::Relaxed);
         let mut idle = self.idle.lock();
         if self.keeps() {
-            idle.push(wire);
+            idle.push(connection);
         }
     }
 
     /// Whether connections are kept for later.
     pub(crate) fn keeps(&self) -> bool {
-        !self.slots.is_closed() || self.serves_a_quorum.load(Ordering::Relaxed)
+        !self.permits.is_closed() || self.serves_a_quorum.load(Ordering::Relaxed)
     }
 
     /// Notes that a quorum relies on connections that are ready, whatever becomes of the client of this node.
@@ -157,34 +158,34 @@ impl Pool {
 
     /// Closes what lies idle, and keeps no connection from now on. Requests go on working, each on one of its own.
     pub(crate) fn close(&self) {
-        self.slots.close();
+        self.permits.close();
         // A quorum that is still at work says so again.
         self.serves_a_quorum.store(false, Ordering::Relaxed);
         self.late.lock().clear();
         self.idle.lock().clear();
     }
 
-    fn note_cut<T>(&self, outcome: &Result<T, Fault>) {
+    fn note_reset<T>(&self, outcome: &Result<T, CallError>) {
         if let Err(
-            Fault::NotSent(_)
-            | Fault::NoReply {
+            CallError::NotSent(_)
+            | CallError::NoReply {
                 timed_out: false, ..
             },
         ) = outcome
         {
-            self.cuts.fetch_add(1, Ordering::Relaxed);
+            self.resets_seen.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Takes a connection for a request of `visitor`: the one that still owes it an answer, so that the server gets its
     /// requests in order, else any, rather one of those that `are_right`.
-    pub(crate) fn board(
+    pub(crate) fn check_out(
         &self,
         visitor: &VisitorId,
-        are_right: fn(&Wire) -> bool,
+        are_right: fn(&Connection) -> bool,
         until: Instant,
-    ) -> Result<Boarded, Fault> {
-        let slot = self.slot(until)?;
+    ) -> Result<CheckedOut, CallError> {
+        let permit = self.permit(until)?;
         self.collect();
         let late = {
             let mut late = self.late.lock();
@@ -192,50 +193,50 @@ impl Pool {
             at.map(|at| late.swap_remove(at))
         };
         let mut not_after = SETTLED;
-        let (wire, owed) = match late {
-            Some(late) => (late.wire, late.owed),
+        let (connection, replies_due) = match late {
+            Some(late) => (late.connection, late.replies_due),
             None => {
                 let lost = self.lost.lock();
                 let mine = lost.iter().filter(|lost| lost.visitor == *visitor);
                 not_after = mine.map(|lost| lost.not_after).max().unwrap_or(SETTLED);
                 drop(lost);
                 match self.pop_rather(are_right) {
-                    Some(wire) => (wire, 0),
-                    None => (self.route.connect(until)?, 0),
+                    Some(connection) => (connection, 0),
+                    None => (self.connector.connect(until)?, 0),
                 }
             }
         };
-        Ok(Boarded {
-            wire,
-            slot,
-            owed,
+        Ok(CheckedOut {
+            connection,
+            permit,
+            replies_due,
             not_after,
         })
     }
 
     /// Takes a connection back after `reply`, unless that leaves its state in doubt.
-    pub(crate) fn give_back(&self, wire: Wire, reply: &Result<Value, Fault>) {
-        doubt_after(reply, &wire, self.route());
-        self.note_cut(reply);
+    pub(crate) fn give_back(&self, connection: Connection, reply: &Result<Value, CallError>) {
+        doubt_after(reply, &connection, self.connector());
+        self.note_reset(reply);
         if is_sound(reply) {
-            self.keep(wire);
+            self.keep(connection);
         }
     }
 
     /// Takes a connection back that owes answers to requests of `visitor`, until `until`.
-    pub(crate) fn leave(
+    pub(crate) fn check_in_unread(
         &self,
-        wire: Wire,
-        owed: u32,
+        connection: Connection,
+        replies_due: u32,
         visitor: VisitorId,
         not_after: i64,
         until: Instant,
     ) {
         let mut late = self.late.lock();
         if self.keeps() {
-            late.push(Late {
-                wire,
-                owed,
+            late.push(UnreadConnection {
+                connection,
+                replies_due,
                 visitor,
                 not_after,
                 until,
@@ -246,14 +247,20 @@ impl Pool {
     }
 
     /// Whether a connection that `is_right` lies idle, or owes this visitor an answer.
-    pub(crate) fn is_warm(&self, visitor: Option<&VisitorId>, is_right: fn(&Wire) -> bool) -> bool {
+    pub(crate) fn is_warm(
+        &self,
+        visitor: Option<&VisitorId>,
+        is_right: fn(&Connection) -> bool,
+    ) -> bool {
         self.collect();
         if self.idle.lock().iter().any(is_right) {
             return true;
         }
         let mut late = self.late.lock();
-        let owed = |late: &mut Late| Some(&late.visitor) == visitor && is_right(&late.wire);
-        late.iter_mut().any(owed)
+        let replies_due = |late: &mut UnreadConnection| {
+            Some(&late.visitor) == visitor && is_right(&late.connection)
+        };
+        late.iter_mut().any(replies_due)
     }
 
     /// Reads the late answers that have come, and closes what has had its time.
@@ -264,18 +271,18 @@ impl Pool {
         }
         let now = Instant::now();
         let settled = late.extract_if(.., |late| {
-            while late.owed > 0 {
+            while late.replies_due > 0 {
                 // Some may have been read together with one before.
-                let at_once = now + Duration::from_millis(u64::from(late.wire.has_arrived()));
-                match late.wire.receive(at_once) {
-                    Ok(_) => late.owed -= 1,
-                    Err(Fault::Server(text)) => {
-                        late.owed -= 1;
+                let at_once = now + Duration::from_millis(u64::from(late.connection.has_arrived()));
+                match late.connection.receive(at_once) {
+                    Ok(_) => late.replies_due -= 1,
+                    Err(CallError::Server(text)) => {
+                        late.replies_due -= 1;
                         if lacks_script(&text) {
-                            late.wire.has_forgotten_scripts();
+                            late.connection.has_forgotten_scripts();
                         }
                     }
-                    Err(Fault::NoReply {
+                    Err(CallError::NoReply {
                         timed_out: true, ..
                     }) => return now >= late.until,
                     Err(_) => return true,
@@ -285,8 +292,8 @@ impl Pool {
         });
         let mut idle = self.idle.lock();
         for late in settled {
-            if late.owed == 0 {
-                idle.push(late.wire);
+            if late.replies_due == 0 {
+                idle.push(late.connection);
             } else {
                 self.note_lost(late.visitor, late.not_after, late.until);
             }
@@ -311,19 +318,19 @@ impl Pool {
     pub(crate) fn with<T>(
         &self,
         until: Instant,
-        mut talk: impl FnMut(&mut Wire) -> Result<T, Fault>,
-    ) -> Result<T, Fault> {
-        let _slot = self.slot(until)?;
+        mut talk: impl FnMut(&mut Connection) -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
+        let _slot = self.permit(until)?;
         let mut place = self.pop();
         let is_fresh = place.is_none();
-        let mut outcome = on_wire(&mut place, self.route(), until, &mut talk);
-        self.note_cut(&outcome);
-        if matches!(outcome, Err(Fault::NotSent(_))) && !is_fresh {
+        let mut outcome = on_connection(&mut place, self.connector(), until, &mut talk);
+        self.note_reset(&outcome);
+        if matches!(outcome, Err(CallError::NotSent(_))) && !is_fresh {
             // The server had closed a connection that lay idle. Nothing was sent, so it is safe to send it again.
-            outcome = on_wire(&mut place, self.route(), until, &mut talk);
+            outcome = on_connection(&mut place, self.connector(), until, &mut talk);
         }
-        if let Some(wire) = place {
-            self.keep(wire);
+        if let Some(connection) = place {
+            self.keep(connection);
         }
         outcome
     }
@@ -331,16 +338,16 @@ impl Pool {
     /// Runs a script: by its hash, and with its text if the server does not know it yet.
     pub(crate) fn eval(
         &self,
-        wire: &mut Wire,
+        connection: &mut Connection,
         script: &Script,
         keys: &[&str],
         args: &[&[u8]],
         until: Instant,
-    ) -> Result<Value, Fault> {
-        let number = wire.number();
+    ) -> Result<Value, CallError> {
+        let number = connection.number();
         self.eval_with(script, keys, args, number, |packed| {
-            wire.ask(&packed, until)?;
-            wire.answer(number, until)
+            connection.ask(&packed, until)?;
+            connection.answer(number, until)
         })
     }
 
@@ -348,25 +355,25 @@ impl Pool {
     /// interest if the script did nothing.
     pub(crate) fn eval_replicated(
         &self,
-        wire: &mut Wire,
+        connection: &mut Connection,
         script: &Script,
         keys: &[&str],
         args: &[&[u8]],
         replication: Replication,
         until: Instant,
-    ) -> Result<(Value, Acknowledged), Fault> {
-        let number = wire.number();
+    ) -> Result<(Value, ReplicaAck), CallError> {
+        let number = connection.number();
         self.eval_with(script, keys, args, number, |mut packed| {
             packed.extend(replication.question(until));
-            wire.ask(&packed, until)?;
-            let reply = wire.answer(number, until);
-            if matches!(reply, Err(Fault::NoReply { .. })) {
-                return reply.map(|reply| (reply, Acknowledged::NoAnswer));
+            connection.ask(&packed, until)?;
+            let reply = connection.answer(number, until);
+            if matches!(reply, Err(CallError::NoReply { .. })) {
+                return reply.map(|reply| (reply, ReplicaAck::NoAnswer));
             }
-            let acknowledged = Acknowledged::of(wire.receive(until), replication);
+            let replica_ack = ReplicaAck::of(connection.receive(until), replication);
             // The answer of the script stands, but the one behind it may still come.
-            wire.is_spent |= acknowledged == Acknowledged::NoAnswer;
-            Ok((reply?, acknowledged))
+            connection.is_spent |= replica_ack == ReplicaAck::NoAnswer;
+            Ok((reply?, replica_ack))
         })
     }
 
@@ -377,8 +384,8 @@ impl Pool {
         keys: &[&str],
         args: &[&[u8]],
         number: i64,
-        mut call: impl FnMut(Vec<u8>) -> Result<T, Fault>,
-    ) -> Result<T, Fault> {
+        mut call: impl FnMut(Vec<u8>) -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
         let script = if self.is_sharded {
             script.sharded()
         } else {
@@ -386,8 +393,8 @@ impl Pool {
         };
         if !self.evalsha_is_off.load(Ordering::Relaxed) {
             match call(script.pack(false, keys, args, number)) {
-                Err(Fault::Server(text)) if text.starts_with("NOSCRIPT") => {}
-                Err(Fault::Server(text)) if lacks_evalsha(&text) => {
+                Err(CallError::Server(text)) if text.starts_with("NOSCRIPT") => {}
+                Err(CallError::Server(text)) if lacks_evalsha(&text) => {
                     self.evalsha_is_off.store(true, Ordering::Relaxed)
                 }
                 outcome => return outcome,
@@ -411,23 +418,30 @@ pub(crate) fn lacks_script(text: &str) -> bool {
 }
 
 /// Whether a connection can be used again after this.
-fn is_sound<T>(outcome: &Result<T, Fault>) -> bool {
+fn is_sound<T>(outcome: &Result<T, CallError>) -> bool {
     match outcome {
-        Ok(_) | Err(Fault::NoVote(_)) => true,
+        Ok(_) | Err(CallError::NoVote(_)) => true,
         // A server that turned into a replica stays one: the next connection may find the master.
-        Err(Fault::Server(text)) => !text.contains("READONLY"),
+        Err(CallError::Server(text)) => !text.contains("READONLY"),
         Err(
-            Fault::NotSent(_) | Fault::NoReply { .. } | Fault::Untrusted(_) | Fault::Exhausted(_),
+            CallError::NotSent(_)
+            | CallError::NoReply { .. }
+            | CallError::Untrusted(_)
+            | CallError::Exhausted(_),
         ) => false,
     }
 }
 
 /// Notes that a server which takes no writes is not the master.
-fn doubt_after<T>(outcome: &Result<T, Fault>, wire: &Wire, route: &dyn Route) {
-    if let Err(Fault::Server(text)) = outcome
+fn doubt_after<T>(
+    outcome: &Result<T, CallError>,
+    connection: &Connection,
+    connector: &dyn Connector,
+) {
+    if let Err(CallError::Server(text)) = outcome
         && text.contains("READONLY")
     {
-        route.doubt(wire.generation);
+        connector.suspect(connection.generation);
     }
 }
 
@@ -444,20 +458,20 @@ pub(crate) fn lacks_eval(text: &str) -> bool {
 }
 
 /// Runs `talk` on what is in `place`, connecting first if need be, and empties the place after a fault.
-pub(crate) fn on_wire<T>(
-    place: &mut Option<Wire>,
-    route: &dyn Route,
+pub(crate) fn on_connection<T>(
+    place: &mut Option<Connection>,
+    connector: &dyn Connector,
     until: Instant,
-    talk: &mut impl FnMut(&mut Wire) -> Result<T, Fault>,
-) -> Result<T, Fault> {
-    let mut wire = match place.take() {
-        Some(wire) => wire,
-        None => route.connect(until)?,
+    talk: &mut impl FnMut(&mut Connection) -> Result<T, CallError>,
+) -> Result<T, CallError> {
+    let mut connection = match place.take() {
+        Some(connection) => connection,
+        None => connector.connect(until)?,
     };
-    let outcome = talk(&mut wire);
-    doubt_after(&outcome, &wire, route);
-    if is_sound(&outcome) && !wire.is_spent {
-        *place = Some(wire);
+    let outcome = talk(&mut connection);
+    doubt_after(&outcome, &connection, connector);
+    if is_sound(&outcome) && !connection.is_spent {
+        *place = Some(connection);
     }
     outcome
 }

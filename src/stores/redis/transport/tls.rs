@@ -17,7 +17,7 @@ use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection,
 
 use crate::ground::error::{Error, Reason, Result};
 use crate::ground::sync::Mutex;
-use crate::stores::redis::transport::connection::{Fault, Socket, is_timeout, passes};
+use crate::stores::redis::transport::connection::{CallError, Socket, is_timeout, passes};
 
 /// How much is read from a socket at once.
 const BLOCK: usize = 4096;
@@ -33,13 +33,13 @@ const NO_TLS: &str =
 
 /// Whom a client trusts, and what it shows of itself.
 #[derive(Clone, Default)]
-pub(crate) struct Trust {
+pub(crate) struct TlsConfig {
     authorities: Option<Vec<u8>>,
     identity: Option<(Vec<u8>, Vec<u8>)>,
     config: OnceLock<Arc<ClientConfig>>,
 }
 
-impl Trust {
+impl TlsConfig {
     pub(crate) fn set_authorities(&mut self, pem: &[u8]) {
         self.authorities = Some(pem.to_vec());
     }
@@ -51,11 +51,11 @@ impl Trust {
     /// Fails if certificates were given for a connection that has none: whoever gave them counts on TLS.
     pub(crate) fn check_is_unused(&self) -> Result<()> {
         let setting = match self {
-            Trust {
+            TlsConfig {
                 authorities: Some(_),
                 ..
             } => "ca_certificate",
-            Trust {
+            TlsConfig {
                 identity: Some(_), ..
             } => "client_certificate",
             _ => return Ok(()),
@@ -203,12 +203,12 @@ impl Incoming {
 
 impl Session {
     /// Shakes hands over `socket`, all by `until`.
-    pub(crate) fn open(peer: &Peer, socket: &Socket, until: Instant) -> Result<Session, Fault> {
+    pub(crate) fn open(peer: &Peer, socket: &Socket, until: Instant) -> Result<Session, CallError> {
         let name = ServerName::try_from(String::from(&*peer.host)).map_err(|_| {
-            Fault::Untrusted("its host is no name that a certificate can have".into())
+            CallError::Untrusted("its host is no name that a certificate can have".into())
         })?;
         let mut connection = ClientConnection::new(Arc::clone(&peer.config), name)
-            .map_err(|error| Fault::NotSent(error.to_string().into()))?;
+            .map_err(|error| CallError::NotSent(error.to_string().into()))?;
         // What is encrypted is taken out at once, so it piles up nowhere.
         connection.set_buffer_limit(None);
         let mut session = Session {
@@ -223,12 +223,12 @@ impl Session {
                 Ok(session)
             }
             Err(error) => Err(match session.refusal {
-                Some(reason) => Fault::Untrusted(Reason::of_io(reason, error)),
-                None if is_timeout(&error) => Fault::NotSent(
+                Some(reason) => CallError::Untrusted(Reason::of_io(reason, error)),
+                None if is_timeout(&error) => CallError::NotSent(
                     "the TLS handshake was not answered in time; is it the server's TLS port?"
                         .into(),
                 ),
-                None => Fault::NotSent(Reason::of_io(
+                None => CallError::NotSent(Reason::of_io(
                     format!("the TLS handshake failed: {error}"),
                     error,
                 )),

@@ -4,12 +4,12 @@ use std::io;
 use std::time::Instant;
 
 use crate::ground::error::{Error, Result};
-use crate::stores::redis::transport::connection::{Fault, Socket};
+use crate::stores::redis::transport::connection::{CallError, Socket};
 
 #[derive(Clone, Default)]
-pub(crate) struct Trust {}
+pub(crate) struct TlsConfig {}
 
-impl Trust {
+impl TlsConfig {
     pub(crate) fn check_is_unused(&self) -> Result<()> {
         Ok(())
     }
@@ -35,7 +35,7 @@ impl Peer {
 pub(crate) enum Session {}
 
 impl Session {
-    pub(crate) fn open(peer: &Peer, _: &Socket, _: Instant) -> Result<Session, Fault> {
+    pub(crate) fn open(peer: &Peer, _: &Socket, _: Instant) -> Result<Session, CallError> {
         match *peer {}
     }
 
