@@ -1,8 +1,7 @@
-//! The rights to use connections, which r2d2 hands out and makes callers queue up for.
+//! The permits to use connections, which r2d2 hands out and makes callers queue up for.
 //!
-//! A slot has no connection in it. Who has a slot takes a connection that lies idle, or makes one: within its own
-//! deadline, and its failure is its own typed error; there is neither a PING per request nor a retry behind anybody's
-//! back.
+//! A permit has no connection in it. Its holder reuses an idle connection or opens one, within its own deadline and
+//! with its own typed error: there is neither a PING per request nor a hidden retry.
 
 use std::convert::Infallible;
 use std::sync::mpsc::{Sender, channel};

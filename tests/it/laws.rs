@@ -467,7 +467,9 @@ fn a_force_unlock_tells_the_holder_of_another_client(place: &Place) {
     assert!(other.force_unlock().unwrap());
     let holder = other.guard().unwrap();
     let loss = guard.lost().recv_timeout(LEASE + SLACK).unwrap();
-    assert_eq!(loss.cause, LossCause::HeldBy(holder.visitor().to_string()));
+    // A renewal may ask between the two, when nobody has it.
+    let taken = LossCause::HeldBy(holder.visitor().to_string());
+    assert!([LossCause::Gone, taken].contains(&loss.cause), "{loss}");
     assert!(guard.unlock().unwrap_err().is_lost());
     assert!(holder.is_valid());
     holder.unlock().unwrap();
