@@ -161,9 +161,11 @@ impl Versioned {
         }
     }
 
-    /// Returns the same with a limit of the time that [`Versioned::update_with`] goes on trying.
+    /// Returns the same with a limit of the time that [`Versioned::update_with`] goes on trying, also while a transaction
+    /// has the row.
     ///
-    /// Defaults to no limit besides the number of attempts.
+    /// It tries once in any case. Defaults to no limit besides the number of attempts, each of which waits for a row that a
+    /// transaction has for about a second.
     #[must_use = "the original is left as it is"]
     pub fn with_wait(&self, wait: Duration) -> Versioned {
         Versioned {
@@ -201,7 +203,7 @@ impl Versioned {
     /// [`Client::versioned`] did not name; and those of [`Versioned::get`].
     pub fn try_update(&self, seen: &VersionedRow, changes: &Changes) -> Result<bool> {
         let subject = self.subject(&seen.key);
-        self.write(seen, changes, &subject)
+        self.write(seen, changes, None, &subject)
     }
 
     /// Reads the row, lets `work` decide on the changes, and writes them; repeats all three if somebody else was faster.
@@ -242,7 +244,7 @@ impl Versioned {
                     });
                 }
             };
-            let is_written = match self.write(&row, &changes, &subject) {
+            let is_written = match self.write(&row, &changes, deadline, &subject) {
                 // Somebody else has it at this moment; nothing was changed.
                 Err(Error::Deadlock { .. } | Error::WaitTimeout { .. }) => false,
                 outcome => outcome?,
@@ -265,7 +267,9 @@ impl Versioned {
                 let pause =
                     Duration::from_millis(1) + Duration::from_millis(19).mul_f64(fastrand::f64());
                 let parker = self.store(&subject)?.notifier().parker();
-                rest(&parker, Instant::now() + pause, &subject)?;
+                let until = Instant::now() + pause;
+                let until = deadline.map_or(until, |end| end.min(until));
+                rest(&parker, until, &subject)?;
             }
         }
     }
@@ -297,7 +301,13 @@ impl Versioned {
         }))
     }
 
-    fn write(&self, seen: &VersionedRow, changes: &Changes, subject: &Arc<str>) -> Result<bool> {
+    fn write(
+        &self,
+        seen: &VersionedRow,
+        changes: &Changes,
+        deadline: Option<Instant>,
+        subject: &Arc<str>,
+    ) -> Result<bool> {
         let mut set = Vec::with_capacity(changes.0.len());
         for (name, value) in &changes.0 {
             match self.columns.iter().find(|column| column.is(name)) {
@@ -312,7 +322,7 @@ impl Versioned {
                 }
             }
         }
-        self.store(subject)?.write_row(&Update {
+        let update = Update {
             lookup: Lookup {
                 target: &self.target,
                 key: &to_driver(seen.key.clone()),
@@ -324,7 +334,8 @@ impl Versioned {
             seen: &to_driver(seen.seen.clone()),
             decimals: seen.decimals,
             is_time: matches!(self.check, Check::UpdatedAt(_)),
-        })
+        };
+        self.store(subject)?.write_row(&update, deadline)
     }
 }
 

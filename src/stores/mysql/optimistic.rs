@@ -1,13 +1,15 @@
 //! Reading a row together with the column that tells its version, and writing it only if that is still the same.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use ::mysql::{Column, Params, Row, Value};
 
-use super::MySql;
 use super::fault::{CallError, unknown};
+use super::rows::NOWAIT_PAUSE;
 use super::schema::{Ident, Keyed};
 use super::values::{bits_as_number, is_binary};
+use super::{MySql, ROW_WAIT, rest};
 use crate::ground::error::Result;
 
 /// How long a time without decimals is as text.
@@ -56,7 +58,7 @@ impl MySql {
         );
         let rows = self
             .rows(&statement, Params::Positional(vec![key]), self.until())
-            .map_err(|fault| self.error_of_users(lookup.subject, fault))?;
+            .map_err(|error| self.error_of_users(lookup.subject, error))?;
         Ok(rows.into_iter().next().map(|row| {
             let columns = row.columns();
             let binary = columns.iter().map(is_binary).collect();
@@ -77,8 +79,9 @@ impl MySql {
         }))
     }
 
-    /// Returns whether the row was still as it was seen, and is now as it is wanted.
-    pub(crate) fn write_row(&self, update: &Update<'_>) -> Result<bool> {
+    /// Returns whether the row was still as it was seen, and is now as it is wanted. If a transaction has the row, it is
+    /// waited for until `deadline`, but no longer than any statement waits for a row.
+    pub(crate) fn write_row(&self, update: &Update<'_>, deadline: Option<Instant>) -> Result<bool> {
         let lookup = &update.lookup;
         let key = self.fitting_key(lookup.target, lookup.key.clone(), lookup.subject)?;
         let (table, key_column) = lookup.target.quoted();
@@ -90,7 +93,7 @@ impl MySql {
             .collect();
         assignments.push(self.next_check(update)?);
         let mut params: Vec<Value> = update.set.iter().map(|(_, value)| value.clone()).collect();
-        params.extend([key, update.seen.clone()]);
+        params.extend([key.clone(), update.seen.clone()]);
         // A time may be NULL before the first update. The check always changes, so the count of rows can be trusted
         // whatever it counts.
         // If the column was altered since, the step may be rounded away or be NULL: then it is not as it was seen. A time
@@ -106,7 +109,19 @@ impl MySql {
             "UPDATE {table} SET {} WHERE {key_column} = ? AND {check} <=> ? AND {still}",
             assignments.join(", ")
         );
-        match self.run_once(&statement, Params::Positional(params), self.until()) {
+        let params = Params::Positional(params);
+        // A statement waits in whole seconds.
+        let in_time = |end: &Instant| *end >= Instant::now() + ROW_WAIT * 6 / 5;
+        let written = match deadline.filter(|end| !in_time(end)) {
+            Some(end) => {
+                let look =
+                    format!("SELECT 1 FROM {table} WHERE {key_column} = ? FOR UPDATE NOWAIT");
+                let free = (&*look, Params::Positional(vec![key]));
+                self.run_until(free, (&statement, params), end, lookup.subject)?
+            }
+            None => self.run_once(&statement, params, self.until()),
+        };
+        match written {
             Ok(touched) => Ok(touched > 0),
             Err(CallError::NoReply { reason, .. }) => {
                 Err(unknown(lookup.subject, self.node(), "update", None, reason))
@@ -121,7 +136,50 @@ impl MySql {
                     ),
                 ))
             }
-            Err(fault) => Err(self.error_of_users(lookup.subject, fault)),
+            Err(error) => Err(self.error_of_users(lookup.subject, error)),
+        }
+    }
+
+    /// Runs a statement once as soon as a look at its row finds that free, and gives that up at `deadline`.
+    fn run_until(
+        &self,
+        (look, key): (&str, Params),
+        (statement, params): (&str, Params),
+        deadline: Instant,
+        subject: &Arc<str>,
+    ) -> Result<Result<u64, CallError>> {
+        let parker = self.notifier.parker();
+        loop {
+            let until = self.until();
+            // In one transaction, so that nobody else gets the row between the look and the statement.
+            let written = self.pool.once(until, |connection| {
+                connection
+                    .say("START TRANSACTION", until)
+                    .map_err(CallError::before_sending)?;
+                let free = match connection.rows(look, key.clone(), until) {
+                    // A server without NOWAIT.
+                    Ok(_) | Err(CallError::Server { code: 1064, .. }) => Ok(()),
+                    Err(error) => Err(error.before_sending()),
+                };
+                let written = free.and_then(|()| {
+                    let (_, touched) = connection.run(statement, params.clone(), until)?;
+                    connection.say("COMMIT", until).map(|()| touched)
+                });
+                if let Err(CallError::Server { .. } | CallError::Usage(_)) = written {
+                    // The next one on this connection must not be in a transaction.
+                    connection
+                        .say("ROLLBACK", until)
+                        .map_err(CallError::before_sending)?;
+                }
+                written
+            });
+            let now = Instant::now();
+            match written {
+                Err(error) if error.is_busy() && now < deadline => {
+                    rest(&parker, deadline.min(now + NOWAIT_PAUSE), subject)?;
+                }
+                written => return Ok(written),
+            }
         }
     }
 

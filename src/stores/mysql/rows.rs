@@ -18,7 +18,7 @@ use crate::ground::interrupt::Interrupt;
 use crate::ground::notify::{Parker, Wake};
 use crate::stores::permits::Permit;
 
-const NOWAIT_PAUSE: Duration = Duration::from_millis(20);
+pub(super) const NOWAIT_PAUSE: Duration = Duration::from_millis(20);
 
 /// One statement waits for a row this long at most, in seconds; then it queues up again. So long it may take until an
 /// interrupt, or the end of the client, is heard.
