@@ -444,6 +444,8 @@ impl Lock {
 
     /// Asks the store how many times the current thread holds the lock; 0 if it does not.
     ///
+    /// A re-entry that ended in an error is no level, whatever became of its request.
+    ///
     /// # Errors
     ///
     /// Those of [`Lock::is_locked`].
@@ -534,7 +536,8 @@ impl Lock {
     fn count_of(&self, thread: Option<Arc<Owner>>) -> Result<u32> {
         // A thread without a hold here has no visitor id that could stand in the store.
         match thread.and_then(|thread| thread.held.current(&self.raw_lock.key)) {
-            Some(hold) => Ok(self.inspect(Some(&hold.visitor))?.count),
+            // A request without an answer may have left more there than there is to unlock.
+            Some(hold) => Ok(self.inspect(Some(&hold.visitor))?.count.min(hold.count())),
             None => Ok(0),
         }
     }

@@ -144,6 +144,7 @@ fn a_reentry_of_unknown_outcome_leaves_the_outer_hold_as_it_was() {
     ends_within(TIMEOUT, || fails(lock.try_lock(), Class::Unknown));
     assert!(guard.is_valid());
     assert_eq!(counts(&scene.server, "orders"), ["2"], "it ran");
+    assert_eq!(lock.hold_count().unwrap(), 1, "it has one level to unlock");
     thread::sleep(LEASE + ms(300));
     assert!(guard.is_valid(), "it is renewed as before");
     // The count is put right by the next change of it.
@@ -323,6 +324,7 @@ fn a_partial_unlock_whose_reply_is_lost_has_given_back_one_level() {
         scene.next(1, RELEASE_LEVEL, fault);
         ends_within(TIMEOUT, || fails(lock.unlock(), Class::Unknown));
         assert_eq!(counts(&scene.server, "orders"), [count]);
+        assert_eq!(lock.hold_count().unwrap(), 1);
         thread::sleep(LEASE + ms(200));
         assert!(lock.is_valid(), "what remains is renewed");
         lock.unlock().unwrap();

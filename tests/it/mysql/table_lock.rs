@@ -6,10 +6,11 @@ use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use mysql::prelude::Queryable;
 use redlatch::{Builder, Client, Error, LossCause};
 
 use super::{client, client_with, database};
-use crate::kit::{Database, MariaDb, Proxy, ms};
+use crate::kit::{Database, MariaDb, Proxy, eventually, ms};
 
 /// Deadlocks that the server has counted since its start.
 fn deadlocks(database: &Database<'_>) -> u64 {
@@ -352,4 +353,27 @@ fn an_acquisition_that_runs_behind_a_cut_connection_harms_nobody() {
         assert!(taken, "it was taken by nobody");
         lock.unlock().unwrap();
     }
+}
+
+#[test]
+fn a_re_entry_without_an_answer_is_no_level() {
+    let database = database();
+    let client = client_with(&database, Client::builder().command_timeout(ms(600)));
+    let lock = client.lock("orders");
+    let guard = lock.guard().unwrap();
+    let mut other = database.conn();
+    other.query_drop("BEGIN").unwrap();
+    let select = "SELECT 1 FROM redlatch FOR UPDATE";
+    other.query_drop(select).unwrap();
+    let error = lock.try_lock().unwrap_err();
+    assert!(matches!(error, Error::Unknown { .. }), "{error}");
+    // The server goes on with the statement, whose client is gone.
+    other.query_drop("ROLLBACK").unwrap();
+    eventually(ms(5000), "it runs", || {
+        database.first::<u32>("SELECT holds FROM redlatch") == 2
+    });
+    assert_eq!(lock.hold_count().unwrap(), 1);
+    assert!(guard.is_valid());
+    guard.unlock().unwrap();
+    assert!(!lock.is_locked().unwrap());
 }
