@@ -128,10 +128,18 @@ impl Guard {
     /// # Errors
     ///
     /// Those of [`Lock::unlock`](crate::Lock::unlock); [`Error::NotHeld`] if that has given back the level of this guard
-    /// before.
+    /// before. After [`Error::Unsupported`] inside a transaction of this lock the end of the transaction gives it back.
     pub fn unlock(mut self) -> Result<()> {
         self.released = true;
+        if self.is_put_off() {
+            return Err(Error::in_its_transaction(&self.hold.name));
+        }
         self.give_back()
+    }
+
+    /// Leaves its level to the transaction that has the hold, if one has.
+    fn is_put_off(&self) -> bool {
+        self.raw_lock.ready().is_ok() && self.hold.put_off(self.level)
     }
 
     fn give_back(&self) -> Result<()> {
@@ -142,7 +150,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if self.released {
+        if self.released || self.is_put_off() {
             return;
         }
         match self.give_back() {

@@ -341,9 +341,10 @@ impl Lock {
     /// The levels of [`Guard`]s are left to them as long as there is another one; after that the unlock takes the level of
     /// a guard, which then has nothing left to give back.
     ///
-    /// The call ends within one [`command_timeout`](crate::Builder::command_timeout). After any error the level is given
-    /// back, so an unlock is not to be repeated. After an error of the last unlock the hold is over for this thread and no
-    /// longer renewed; if it is still in the store, it is released in the background.
+    /// The call ends within one [`command_timeout`](crate::Builder::command_timeout). After any error but
+    /// [`Error::Unsupported`] and [`Error::Forked`], which change nothing, the level is given back, so an unlock is not to be
+    /// repeated. After an error of the last unlock the hold is over for this thread and no longer renewed; if it is still in
+    /// the store, it is released in the background.
     ///
     /// An unlock without an answer is sent once more, and counts as done if the hold is no longer there by then. So the
     /// unlock returns `Ok` even if the hold was lost, unnoticed, just before.
@@ -371,6 +372,7 @@ impl Lock {
         let me = self.raw_lock.inner.thread(&self.raw_lock.key.name)?;
         let current = me.held.current(&self.raw_lock.key);
         match current.and_then(|hold| Some((hold.top_level()?, hold))) {
+            Some((_, hold)) if hold.is_pinned() => Err(Error::in_its_transaction(&hold.name)),
             Some((level, hold)) => self.raw_lock.release(&hold, level),
             None => match me.held.take_lapsed(&self.raw_lock.key) {
                 Some(lost) => Err(lost.lost_error(lost.loss_cause().unwrap_or(LossCause::Gone))),

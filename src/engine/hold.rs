@@ -145,6 +145,8 @@ struct State {
     may_outlast: bool,
     /// A transaction has locked its row: nobody can take it, nor can it be renewed, until that ends.
     is_pinned: bool,
+    /// Levels whose guards went meanwhile.
+    put_off: SmallVec<[LevelId; 1]>,
     /// Open while the hold is neither released nor lost.
     span: Option<HoldSpan>,
 }
@@ -258,6 +260,7 @@ impl Hold {
                 news: None,
                 may_outlast: false,
                 is_pinned: false,
+                put_off: SmallVec::new(),
                 span: Some(HoldSpan::open(&claim.name, &claim.visitor)),
             }),
         }
@@ -284,6 +287,12 @@ impl Hold {
         is_free
     }
 
+    /// The levels that are to be given back now that no transaction has it any more.
+    #[cfg(feature = "mysql")]
+    pub(crate) fn take_put_off(&self) -> SmallVec<[LevelId; 1]> {
+        std::mem::take(&mut self.state.lock().put_off)
+    }
+
     /// Ends what [`Hold::pin`] began. `committed` is the lease that the transaction has set, and from when it counts:
     /// it holds even if the one before it had run out meanwhile, because nobody could take the row.
     #[cfg(feature = "mysql")]
@@ -295,6 +304,20 @@ impl Hold {
             let in_flight_id = state.note_in_flight(By::Holder, sent, lease, sent);
             state.confirm(in_flight_id, sent, lease, false);
         }
+    }
+
+    /// Whether a transaction has it.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.state.lock().is_pinned
+    }
+
+    /// Leaves level `id` to be given back behind the transaction that has the hold. Returns whether one has.
+    pub(crate) fn put_off(&self, id: LevelId) -> bool {
+        let mut state = self.state.lock();
+        if state.is_pinned {
+            state.put_off.push(id);
+        }
+        state.is_pinned
     }
 
     /// The claim that extends this hold; its lease is zero if no level counts on it any more.

@@ -436,6 +436,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// What is wrong with a call on a lock in its own transaction.
+    pub(crate) fn in_its_transaction(lock: &Arc<str>) -> Error {
+        Error::Unsupported {
+            lock: Arc::clone(lock),
+            reason: "a transaction of this thread has its row, and the call would wait for it: lock and unlock before or \
+                     behind Guard::transaction, not in it"
+                .to_owned(),
+        }
+    }
+
     /// Returns the name of the lock concerned, prefix included; `None` for settings.
     pub fn lock_name(&self) -> Option<&str> {
         match self {

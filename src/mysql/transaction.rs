@@ -4,10 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::client_inner::ClientInner;
 use crate::engine::hold::Hold;
+use crate::engine::owner::current_thread_id;
+use crate::engine::raw_lock::RawLock;
 use crate::ground::clock::BootInstant;
 use crate::ground::error::{Error, Result};
+use crate::ground::events;
 use crate::guard::Guard;
 use crate::stores::mysql::value::{FromRow, Params};
 use crate::stores::mysql::{MySql, Session, params_to_driver, rows_from_driver};
@@ -177,13 +179,15 @@ impl Guard {
     ///
     /// Meanwhile the hold is not renewed; a lease that is renewed starts anew with the commit. [`Guard::is_valid`] may
     /// turn false when the lease would have ended, and true again after the commit. Lock, re-enter and unlock the same lock
-    /// outside of `work`. The server ends a transaction that lies idle for a minute.
+    /// outside of `work`: inside, each is [`Error::Unsupported`] at once and changes nothing, and the level of another guard
+    /// that is dropped there is given back behind the transaction. The server ends a transaction that lies idle for a minute.
     ///
     /// # Errors
     ///
     /// The error of `work`, after which nothing was written. Besides:
     ///
     /// - [`Error::Lost`]: the lock was lost before, and `work` did not run;
+    /// - [`Error::NotHeld`]: [`Lock::unlock`](crate::Lock::unlock) has unlocked it before, and `work` did not run;
     /// - [`Error::TransactionLost`]: the transaction was lost, and nothing was written;
     /// - [`Error::Unknown`]: the commit got no answer;
     /// - [`Error::Exhausted`]: no connection became free within the
@@ -211,7 +215,7 @@ impl Guard {
     ) -> Result<T, E> {
         let (raw_lock, hold) = self.parts();
         raw_lock.ready()?;
-        let mut pinned = Pinned::begin(&raw_lock.inner, hold)?;
+        let mut pinned = Pinned::begin(raw_lock, hold)?;
         let value = work(&mut Tx::new(&mut pinned.session, Arc::clone(&hold.name)))?;
         pinned.commit()?;
         Ok(value)
@@ -227,14 +231,15 @@ struct Pinned<'a> {
 
 /// Gives a hold back to the watchdog.
 struct Unpin<'a> {
-    inner: &'a ClientInner,
+    raw_lock: &'a RawLock,
     store: &'a MySql,
     hold: &'a Arc<Hold>,
     committed: Option<(BootInstant, Duration)>,
 }
 
 impl<'a> Pinned<'a> {
-    fn begin(inner: &'a ClientInner, hold: &'a Arc<Hold>) -> Result<Pinned<'a>> {
+    fn begin(raw_lock: &'a RawLock, hold: &'a Arc<Hold>) -> Result<Pinned<'a>> {
+        let inner = &*raw_lock.inner;
         let store = inner.database.as_deref().ok_or_else(|| Error::Unsupported {
             lock: Arc::clone(&hold.name),
             reason: "only a lock in a database can hold a transaction: open the client with a mysql:// URL"
@@ -248,15 +253,22 @@ impl<'a> Pinned<'a> {
         if let Some(cause) = hold.loss_cause() {
             return Err(hold.lost_error(cause));
         }
+        if !hold.is_held() {
+            return Err(Error::NotHeld {
+                lock: Arc::clone(&hold.name),
+                client: Arc::clone(&inner.id),
+                thread: current_thread_id(),
+            });
+        }
         if !hold.pin() {
             return Err(Error::Unsupported {
                 lock: Arc::clone(&hold.name),
                 reason: "another transaction of this hold is open: use that one".to_owned(),
             });
         }
-        store.note_pinned(&hold.visitor, true);
+        store.note_pinned(&hold.name, &hold.visitor);
         let release = Unpin {
-            inner,
+            raw_lock,
             store,
             hold,
             committed: None,
@@ -302,13 +314,22 @@ impl<'a> Pinned<'a> {
 impl Drop for Unpin<'_> {
     fn drop(&mut self) {
         // The hold, and the thread that renews it, are those of the parent.
-        if self.inner.is_forked() {
+        let inner = &self.raw_lock.inner;
+        if inner.is_forked() {
             return;
         }
-        self.store.note_pinned(&self.hold.visitor, false);
+        self.store
+            .note_unpinned(&self.hold.name, &self.hold.visitor);
         self.hold.unpin(self.committed);
+        for level in self.hold.take_put_off() {
+            match self.raw_lock.release(self.hold, level) {
+                // `Lock::unlock` has given it back before.
+                Ok(()) | Err(Error::NotHeld { .. }) => {}
+                Err(error) => events::unlock_failed(&self.hold.name, &error),
+            }
+        }
         // Renewals were left out meanwhile.
-        self.inner.watchdog.check_now(&self.hold.name);
+        inner.watchdog.check_now(&self.hold.name);
     }
 }
 

@@ -14,6 +14,7 @@ mod sql;
 pub(crate) mod value;
 mod values;
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
@@ -183,11 +184,30 @@ impl MySql {
 
     /// What is wrong with using the row of this hold from another connection than the one that has pinned it.
     fn pinned_error(&self, lock: &Arc<str>, visitor: &VisitorId) -> Option<Error> {
-        self.pinned.lock().contains(visitor).then(|| Error::Unsupported {
-            lock: Arc::clone(lock),
-            reason: "a transaction of this hold has its row; lock, re-enter and unlock outside of Guard::transaction"
-                .to_owned(),
-        })
+        let is_pinned = self.pinned.lock().contains(visitor);
+        is_pinned.then(|| Error::in_its_transaction(lock))
+    }
+
+    /// Fails if a transaction of the calling thread has this row, through whichever client: to wait for it would be to
+    /// wait for oneself.
+    pub(crate) fn check_not_pinned_here(&self, name: &Arc<str>) -> Result<()> {
+        let is_here = |pins: &RefCell<Vec<Pin>>| {
+            let pins = pins.borrow();
+            !pins.is_empty() && pins.contains(&self.pin_of(name))
+        };
+        // A thread past its thread-local values has no transaction.
+        match PINS.try_with(is_here) {
+            Ok(true) => Err(Error::in_its_transaction(name)),
+            _ => Ok(()),
+        }
+    }
+
+    fn pin_of(&self, name: &Arc<str>) -> Pin {
+        Pin {
+            pid: std::process::id(),
+            place: self.place(),
+            name: Arc::clone(name),
+        }
     }
 
     /// Runs a statement on the row of one hold that carries the server's time after which it is refused, and tells
@@ -347,6 +367,7 @@ impl MySql {
 
     /// Takes the lock for a visitor that holds nothing yet.
     fn take(&self, claim: &Claim, until: Instant) -> Result<Attempt> {
+        self.check_not_pinned_here(&claim.name)?;
         self.check_lock_table(&claim.name, until)?;
         let lease = lease_of(claim);
         let mut copies = Copies::default();
@@ -468,15 +489,32 @@ impl MySql {
         )
     }
 
-    /// Notes that the row of this visitor is pinned, or no longer. Returns whether that was new.
-    pub(crate) fn note_pinned(&self, visitor: &VisitorId, is_pinned: bool) -> bool {
-        let mut pinned = self.pinned.lock();
-        if is_pinned {
-            pinned.insert(visitor.clone())
-        } else {
-            pinned.remove(visitor)
-        }
+    /// Notes that a transaction of the calling thread has the row of this visitor.
+    pub(crate) fn note_pinned(&self, name: &Arc<str>, visitor: &VisitorId) {
+        self.pinned.lock().insert(visitor.clone());
+        let _ = PINS.try_with(|pins| pins.borrow_mut().push(self.pin_of(name)));
     }
+
+    /// Notes that it has it no longer.
+    pub(crate) fn note_unpinned(&self, name: &Arc<str>, visitor: &VisitorId) {
+        self.pinned.lock().remove(visitor);
+        let pin = self.pin_of(name);
+        let _ = PINS.try_with(|pins| pins.borrow_mut().retain(|other| *other != pin));
+    }
+}
+
+/// A row of a lock table that a transaction has.
+#[derive(PartialEq, Eq)]
+struct Pin {
+    /// A forked thread has a copy of what its parent has pinned.
+    pid: u32,
+    place: Arc<str>,
+    name: Arc<str>,
+}
+
+thread_local! {
+    /// The rows that transactions of this thread have. Each begins and ends on one thread.
+    static PINS: RefCell<Vec<Pin>> = const { RefCell::new(Vec::new()) };
 }
 
 /// What stands in the row of a lock that has an owner.
@@ -680,6 +718,7 @@ impl Store for MySql {
     }
 
     fn force_release(&self, _: Kind, name: &Arc<str>, until: Instant) -> Result<bool> {
+        self.check_not_pinned_here(name)?;
         let outcome = self.pool.once(until, |connection| {
             let params = params! { "r" => &**name };
             connection.run(&self.statements.force_release, params, until)

@@ -221,6 +221,96 @@ fn what_would_end_it_is_refused() {
     assert!(matches!(error, Error::Unsupported { .. }), "{error}");
 }
 
+/// Runs a call that is refused at once because the lock's own transaction is open.
+#[track_caller]
+fn is_refused<T: std::fmt::Debug>(call: impl FnOnce() -> Result<T, Error>) {
+    let start = Instant::now();
+    let error = call().unwrap_err();
+    assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+    assert_eq!(error.lock_name(), Some("stock:1"), "{error}");
+    assert!(error.to_string().contains("Guard::transaction"), "{error}");
+    assert!(start.elapsed() < ms(500), "{:?}: {error}", start.elapsed());
+}
+
+#[test]
+fn what_concerns_its_own_lock_is_refused_at_once_and_changes_nothing() {
+    let database = with_stock();
+    let client = client(&database);
+    // Other clients of this thread would wait for it as long.
+    let other = self::client(&database).lock("stock:1");
+    let lock = client.lock("stock:1");
+    let guard = lock.guard().unwrap();
+    let visitor = guard.visitor().clone();
+    let lost = guard.lost();
+    guard
+        .transaction(|tx| {
+            tx.exec("UPDATE stock SET qty = 5", ())?;
+            for _ in 0..2 {
+                is_refused(|| lock.unlock());
+                for lock in [&lock, &lock.with_lease_time(ms(300)), &other] {
+                    is_refused(|| lock.lock());
+                    is_refused(|| lock.try_lock());
+                    is_refused(|| lock.try_lock_for(ms(2000)));
+                    is_refused(|| lock.guard());
+                    is_refused(|| lock.force_unlock());
+                    is_refused(|| lock.run(|_| panic!("it ran")).map_err(Error::from));
+                }
+                assert_eq!(lock.hold_count()?, 1);
+                assert!(guard.is_valid() && lock.is_valid());
+            }
+            // Other locks are no concern of it.
+            client.lock("stock:2").run(|_| ()).unwrap();
+            Ok::<_, Error>(())
+        })
+        .unwrap();
+    assert_eq!(qty(&database), 5);
+    assert_eq!((lock.hold_count().unwrap(), guard.visitor()), (1, &visitor));
+    assert!(guard.is_valid());
+    assert_eq!(lost.try_recv(), Err(redlatch::NoLoss::NotYet));
+    assert!(!other.try_lock().unwrap());
+    lock.lock().unwrap();
+    lock.unlock().unwrap();
+    guard.unlock().unwrap();
+    assert!(other.try_lock().unwrap());
+    other.unlock().unwrap();
+}
+
+#[test]
+fn levels_of_guards_that_go_in_it_are_given_back_behind_it() {
+    let database = with_stock();
+    let client = client(&database);
+    let lock = client.lock("stock:1");
+    for is_committed in [true, false] {
+        let guard = lock.guard().unwrap();
+        let (dropped, unlocked) = (lock.guard().unwrap(), lock.guard().unwrap());
+        let result = guard.transaction(|_| {
+            drop(dropped);
+            is_refused(|| unlocked.unlock());
+            assert!(guard.is_valid());
+            match is_committed {
+                true => Ok(()),
+                false => Err(Box::<dyn std::error::Error>::from("undo it")),
+            }
+        });
+        assert_eq!(result.is_ok(), is_committed);
+        assert!(guard.is_valid());
+        assert_eq!(lock.hold_count().unwrap(), 1);
+        guard.unlock().unwrap();
+        assert!(!lock.is_locked().unwrap());
+    }
+}
+
+#[test]
+fn a_hold_that_was_given_back_has_no_transaction() {
+    let database = with_stock();
+    let client = client(&database);
+    let lock = client.lock("stock:1");
+    let guard = lock.guard().unwrap();
+    lock.unlock().unwrap();
+    let error = guard.transaction(|_| Ok::<_, Error>(())).unwrap_err();
+    assert!(matches!(error, Error::NotHeld { .. }), "{error}");
+}
+
 #[test]
 fn the_transactions_of_many_holders_lose_nothing() {
     let database = with_stock();
@@ -416,7 +506,12 @@ fn a_row_that_is_pinned_past_its_lease_is_refused_in_time() {
             thread::sleep(ms(500));
             for wait in [0, 50, 300, 800, 1100, 1300, 1900] {
                 let start = Instant::now();
-                let got = theirs.lock("stock:1").try_lock_for(ms(wait));
+                let lock = theirs.lock("stock:1");
+                // Another thread: this one would be told that it waits for itself.
+                let got = thread::scope(|scope| {
+                    let waiter = scope.spawn(|| lock.try_lock_for(ms(wait)));
+                    waiter.join().unwrap()
+                });
                 assert!(matches!(got, Ok(false)), "{wait} ms: {got:?}");
                 assert!(start.elapsed() >= ms(wait));
                 assert!(start.elapsed() < ms(wait + 5000), "{:?}", start.elapsed());
