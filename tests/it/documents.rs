@@ -183,6 +183,60 @@ fn the_commands_of_the_documents_exist() {
     assert!(seen > 5, "only {seen} commands were found");
 }
 
+/// The code spans of prose.
+fn spans(text: &str) -> BTreeSet<&str> {
+    let prose = prose(text).into_iter();
+    prose
+        .flat_map(|(_, line)| line.split('`').skip(1).step_by(2))
+        .collect()
+}
+
+/// The name of a type or function that a code span is; `None` for anything else.
+fn named(span: &str) -> Option<&str> {
+    let path = span.strip_suffix("()").unwrap_or(span);
+    let is_name = path.split("::").all(|part| {
+        let mut signs = part.chars();
+        signs.next().is_some_and(char::is_alphabetic)
+            && signs.all(|sign| sign.is_alphanumeric() || sign == '_')
+    });
+    let is_ours = path.contains("::") || path.starts_with(char::is_uppercase);
+    (is_name && is_ours && path.contains(char::is_lowercase)).then(|| path.rsplit("::").next())?
+}
+
+#[test]
+fn the_architecture_names_what_is_there() {
+    let text = read(Path::new("ARCHITECTURE.md"));
+    let sources = crate::tidy::files(&root().join("src"));
+    let sources: Vec<_> = sources.iter().map(|path| read(path)).collect();
+    let defines = |name: &str| {
+        let heads = ["struct", "enum", "trait", "fn", "type"].map(|word| format!("{word} {name}"));
+        let is_end =
+            |rest: &str| !rest.starts_with(|sign: char| sign.is_alphanumeric() || sign == '_');
+        sources.iter().any(|source| {
+            heads.iter().any(|head| source.split(head.as_str()).skip(1).any(is_end))
+                // A variant.
+                || source.lines().any(|line| line.trim_start().strip_prefix(name).is_some_and(|rest| [" {", ",", "("].iter().any(|end| rest.starts_with(end))))
+        })
+    };
+    let mut gone = Vec::new();
+    let (mut paths, mut names) = (0, 0);
+    for span in spans(&text) {
+        if span.contains('/') {
+            paths += 1;
+            if !root().join(span).exists() {
+                gone.push(span);
+            }
+        } else if let Some(name) = named(span) {
+            names += 1;
+            if !defines(name) {
+                gone.push(span);
+            }
+        }
+    }
+    assert!(paths > 20 && names > 5, "{paths} paths, {names} names");
+    assert!(gone.is_empty(), "{gone:?}");
+}
+
 #[test]
 fn sentences_have_a_subject() {
     let mut found = Vec::new();
@@ -203,6 +257,10 @@ fn the_rules_see_what_they_are_for() {
     assert_eq!(openings("What does it cost?").count(), 0);
     let text = "```sh\nmake demo    # a\n```\nsee `make test` and make no `make …`";
     assert_eq!(arguments(text, "make "), ["demo", "test"].into());
+    assert_eq!(named("Lock::try_lock()"), Some("try_lock"));
+    assert_eq!(named("Store"), Some("Store"));
+    let others = ["make test", "KEYS", "a", "acquire.lua", "lock()"];
+    assert!(others.iter().all(|other| named(other).is_none()));
     assert_eq!(anchor("Side by side, `x`"), "side-by-side-x");
     assert_eq!(
         links("[a](b.md#c) and [d](e)").collect::<Vec<_>>(),
