@@ -20,11 +20,11 @@
 --
 -- Keeps: a key of ours never lacks a time to live; a count above 1 comes only onto the visitor's own field.
 
-local number = ARGV[#ARGV] + 0
+local number, expiry = ARGV[#ARGV] + 0, ARGV[5] + 0
 local call, key, visitor, known = redis.call, KEYS[1], ARGV[1], ARGV[3]
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-if now > ARGV[5] + 0 then
+if now > expiry then
     return {number, {3, now}}
 end
 if ARGV[7] then
@@ -47,7 +47,8 @@ if known == '0' and call('EXISTS', key) == 0 then
         end
         return expires
     end
-    return number * 4194304 + math.min(ARGV[5] - now, 4194303)
+    local left = expiry - now
+    return number * 4194304 + (left < 4194304 and left or 4194303)
 end
 
 -- Who has the lock: the start of the field, nil and the field; '' for nobody; nil and an error for what is no lock. A lock
@@ -84,4 +85,5 @@ if count ~= known and count ~= ARGV[4] then
 end
 call('PEXPIRE', key, ARGV[2])
 call('HSET', key, visitor, ARGV[4])
-return number * 4194304 + math.min(ARGV[5] - now, 4194303)
+local left = expiry - now
+return number * 4194304 + (left < 4194304 and left or 4194303)

@@ -12,18 +12,18 @@
 -- Keeps: only the visitor's own field goes. Needs no memory, so it works on a server that is full.
 
 local number = ARGV[3] + 0
-local key = KEYS[1]
-local freed = redis.pcall('HDEL', key, ARGV[1])
+local call, key = redis.pcall, KEYS[1]
+local freed = call('HDEL', key, ARGV[1])
 if freed == 1 then
     -- A cluster node whose slot is on the move does not answer for a key that is gone.
-    if redis.pcall('EXISTS', key) == 1 then
+    if call('EXISTS', key) == 1 then
         return number * 4194304
     end
-    local heard = redis.pcall('PUBLISH', ARGV[2], '0')
+    local heard = call('PUBLISH', ARGV[2], '0')
     if type(heard) == 'table' then
         return {number, {1, heard.err}}
     end
-    return number * 4194304 + math.min(heard, 4194303)
+    return number * 4194304 + (heard < 4194304 and heard or 4194303)
 end
 
 -- Who has the lock: the start of the field, nil and the field; '' for nobody; nil and an error for what is no lock. A lock

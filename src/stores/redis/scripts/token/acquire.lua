@@ -15,11 +15,11 @@
 --         {6, now}               its keys may have become those of another server, nothing was done
 --
 -- Keeps: a key of ours never lacks a time to live.
-local number = ARGV[#ARGV] + 0
+local number, expiry = ARGV[#ARGV] + 0, ARGV[5] + 0
 local call, key, token, lease = redis.call, KEYS[1], ARGV[1], ARGV[2]
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-if now > ARGV[5] + 0 then
+if now > expiry then
     return {number, {3, now}}
 end
 if ARGV[7] then
@@ -36,4 +36,5 @@ if holder and holder ~= token then
     return {number, {0, now, call('PTTL', key), string.sub(holder, 1, 64)}}
 end
 call('SET', key, token, 'PX', lease)
-return number * 4194304 + math.min(ARGV[5] - now, 4194303)
+local left = expiry - now
+return number * 4194304 + (left < 4194304 and left or 4194303)
