@@ -211,6 +211,12 @@ fn wait_in_line<T, Q: Queue<T>>(
     let mut last_usable = now;
     let mut asks_anyway = false;
     let mut in_doubt = None;
+    let mut is_in_trouble = false;
+    // A wait without a deadline has one as soon as there is an outage.
+    let outage_end = |is_in_trouble: bool, last_usable: Instant| {
+        let end = last_usable.checked_add(context.outage_timeout);
+        end.filter(|_| is_in_trouble)
+    };
     loop {
         if let (Some(sleeper), Some(node)) = (sleeper.as_mut(), node.as_mut()) {
             if let Some(handed) = node.take() {
@@ -254,7 +260,7 @@ fn wait_in_line<T, Q: Queue<T>>(
             sleeper.listen(&subscribe);
         }
         asks_anyway = false;
-        let budget = match limit.deadline() {
+        let budget = match limit.deadline().or(outage_end(is_in_trouble, last_usable)) {
             Some(end) => context
                 .request
                 .min(end.saturating_duration_since(now) + GRACE - MARGIN),
@@ -311,6 +317,8 @@ fn wait_in_line<T, Q: Queue<T>>(
             }
             Err(error) => return Err(error),
         };
+        is_in_trouble = trouble.is_some();
+        let ends = limit.deadline().or(outage_end(is_in_trouble, last_usable));
         if limit.is_over()
             || (limit.deadline().is_none()
                 && trouble.is_some()
@@ -353,7 +361,7 @@ fn wait_in_line<T, Q: Queue<T>>(
         let is_answered = !matches!(trouble, Some(ref error) if error.may_pass());
         if let Some(pause) = split {
             let wake_at = Instant::now() + pause;
-            let wake_at = limit.deadline().map_or(wake_at, |end| end.min(wake_at));
+            let wake_at = ends.map_or(wake_at, |end| end.min(wake_at));
             sleeper.rest(context, wake_at)?;
             now = Instant::now();
             continue;
@@ -368,7 +376,7 @@ fn wait_in_line<T, Q: Queue<T>>(
             Delivery::Live | Delivery::Pending => pause,
         };
         let wake_at = Instant::now() + pause;
-        let wake_at = limit.deadline().map_or(wake_at, |end| end.min(wake_at));
+        let wake_at = ends.map_or(wake_at, |end| end.min(wake_at));
         sleeper.sleep(context, wake_at)?;
         now = Instant::now();
     }
@@ -491,5 +499,99 @@ impl Drop for Sleeper {
         // The place in the queue goes before the subscription that feeds it.
         self.registration = None;
         self.keep = None;
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    /// Nobody queues here.
+    enum Alone {}
+
+    impl Queue<()> for Alone {
+        fn turn(&self) -> Turn {
+            match *self {}
+        }
+
+        fn take(&mut self) -> Option<()> {
+            match *self {}
+        }
+
+        fn note_usable(&self) {
+            match *self {}
+        }
+
+        fn note_news(&self) {
+            match *self {}
+        }
+
+        fn note_trouble(&self) {
+            match *self {}
+        }
+
+        fn last_news(&self) -> Option<Instant> {
+            match *self {}
+        }
+
+        fn last_usable(&self) -> Option<Instant> {
+            match *self {}
+        }
+
+        fn leave(self, _: bool) -> Option<()> {
+            match self {}
+        }
+    }
+
+    /// Waits for ever where no attempt gets an answer in its time, and checks when each began and how long it had.
+    fn wait_in_an_outage() {
+        let lock: Arc<str> = "orders".into();
+        let notifier = Arc::<Notifier>::default();
+        let outage_timeout = Duration::from_millis(1300);
+        let context = WaitContext {
+            lock: &lock,
+            notifier: &notifier,
+            request: Duration::from_secs(1),
+            outage_timeout,
+            is_busy: false,
+        };
+        let end = Instant::now() + outage_timeout;
+        // What a busy machine may add.
+        let slack = Duration::from_millis(150);
+        let attempt = |until: Instant| -> Result<Verdict<()>> {
+            let begun = Instant::now();
+            assert!(begun < end + slack, "{:?} late", begun - end);
+            assert!(until <= end.max(begun) + GRACE, "{:?}", until - end);
+            thread::sleep((until - begun).min(Duration::from_millis(100)));
+            Err(Error::Unreachable {
+                lock: Arc::clone(&lock),
+                node: "there".into(),
+                reason: "it is silent".to_owned(),
+                source: None,
+            })
+        };
+        let subscribe = |_: &Arc<Parker>| -> Subscription { unreachable!("it has no answer") };
+        let outcome = wait::<(), Alone>(
+            &context,
+            WaitLimit::forever(None),
+            attempt,
+            subscribe,
+            |_| None,
+        );
+        assert!(matches!(outcome, Err(Error::Unreachable { .. })));
+        assert!(Instant::now() >= end);
+    }
+
+    #[test]
+    fn an_outage_ends_a_wait_without_a_deadline_in_time() {
+        thread::scope(|scope| {
+            let waits: Vec<_> = (0..20).map(|_| scope.spawn(wait_in_an_outage)).collect();
+            for wait in waits {
+                wait.join().unwrap();
+            }
+        });
     }
 }
