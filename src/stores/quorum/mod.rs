@@ -112,6 +112,18 @@ enum Vote {
     /// It may have done it, until its own time in ms.
     Unknown(i64, Error),
     Failed(Error),
+    /// It was asked, and has not answered.
+    Silent,
+}
+
+/// In which order nodes are asked.
+#[derive(Default)]
+struct Order {
+    /// Those that can be asked without delay.
+    warm: Vec<usize>,
+    cold: Vec<usize>,
+    /// Those that are left alone for a while, for the case that the others do not do.
+    aside: Vec<usize>,
 }
 
 impl Quorum {
@@ -213,13 +225,16 @@ impl Quorum {
         })
     }
 
-    /// Makes the nodes `cold` ready to be asked, and leaves out those that cannot be.
-    fn warm_up(&self, cold: &[usize], purpose: Purpose<'_>, by: Instant) -> Vec<usize> {
-        let enlisted = self.enlist(cold, purpose, by);
+    /// Makes the nodes `cold` ready to be asked, and leaves those to `sky` that cannot be.
+    fn warm_up<T>(&self, cold: &[usize], purpose: Purpose<'_>, sky: &mut Sky<'_, T>) -> Vec<usize> {
+        let enlisted = self.enlist(cold, purpose, sky.by);
         let mut ready = Vec::with_capacity(cold.len());
         for (index, enlisted) in cold.iter().zip(enlisted) {
             match (enlisted, self.nodes.get(*index)) {
-                (Err(error), Some(node)) if error.may_pass() => node.trip(&error),
+                (Err(error), Some(node)) if error.may_pass() => {
+                    node.trip(&error);
+                    sky.out_of_reach.push((*index, error));
+                }
                 _ => ready.push(*index),
             }
         }
@@ -250,13 +265,8 @@ impl Quorum {
     }
 
     /// The nodes of `among` that are not left alone, unless there are too few others, or too few of those that have one
-    /// of the holds that it is about; those that can be asked without delay apart from the rest.
-    fn in_order(
-        &self,
-        among: u64,
-        holds: &[u64],
-        purpose: Purpose<'_>,
-    ) -> (Vec<usize>, Vec<usize>) {
+    /// of the holds that it is about.
+    fn in_order(&self, among: u64, holds: &[u64], purpose: Purpose<'_>) -> Order {
         let all = (0..self.nodes.len()).filter(|index| among & bit(*index) != 0);
         let is_shunned = |index: &usize| {
             let node = self.nodes.get(*index);
@@ -268,16 +278,24 @@ impl Quorum {
         let short = holds.iter().filter(is_short);
         let short = short.fold(0, |nodes, hold| nodes | hold);
         let is_needed = |index: &usize| order.len() < self.needed || short & bit(*index) != 0;
-        let needed: Vec<usize> = shunned.into_iter().filter(is_needed).collect();
+        let (needed, aside): (Vec<usize>, Vec<usize>) = shunned.into_iter().partition(is_needed);
         order.extend(needed);
-        self.warm_and_cold(order, purpose)
+        Order {
+            aside,
+            ..self.warm_and_cold(order, purpose)
+        }
     }
 
-    fn warm_and_cold(&self, order: Vec<usize>, purpose: Purpose<'_>) -> (Vec<usize>, Vec<usize>) {
-        order.into_iter().partition(|index| {
+    fn warm_and_cold(&self, order: Vec<usize>, purpose: Purpose<'_>) -> Order {
+        let (warm, cold) = order.into_iter().partition(|index| {
             let node = self.nodes.get(*index);
             node.is_some_and(|node| node.store.is_warm(purpose))
-        })
+        });
+        Order {
+            warm,
+            cold,
+            aside: Vec::new(),
+        }
     }
 
     fn all(&self) -> u64 {
@@ -351,9 +369,10 @@ impl Quorum {
                     Some(Vote::Refused(_)) => "refused".to_owned(),
                     Some(Vote::Lacks(_)) => "has no such hold".to_owned(),
                     Some(Vote::Unknown(_, error) | Vote::Failed(error)) => reason_of(error),
+                    Some(Vote::Silent) => "no reply in time".to_owned(),
                     None => match &*node.shunned.lock().reason {
-                        "" => "no reply in time".to_owned(),
-                        reason => reason.to_owned(),
+                        "" => "not asked".to_owned(),
+                        reason => format!("not asked, because of a moment ago: {reason}"),
                     },
                 },
             })
@@ -596,7 +615,7 @@ impl Store for Quorum {
             0 => None,
             _ => Some(self.spread(&claim.visitor)),
         };
-        let (warm, cold) = self.in_order(self.all(), own.as_slice(), purpose);
+        let Order { warm, cold, aside } = self.in_order(self.all(), own.as_slice(), purpose);
         let mut tally = Tally::new(self.nodes.len());
         let mut sky = Sky::new(self.deadline(claim.lease, until));
         for index in &warm {
@@ -605,7 +624,7 @@ impl Store for Quorum {
         if warm.len() >= self.needed {
             // If some of them are silent the others are needed, and there must be time left for those.
             let patience = sky.by.min(begun + self.round_trip() * 4 + SOON);
-            while !tally.is_decided(self.needed, sky.len() + cold.len()) {
+            while !tally.is_decided(self.needed, sky.len() + cold.len() + aside.len()) {
                 let Some((index, answer)) = sky.next_within(patience) else {
                     break;
                 };
@@ -613,19 +632,25 @@ impl Store for Quorum {
             }
         }
         // The others get it too, so that the hold survives the end of one of those that have it.
-        let ready = self.warm_up(&cold, purpose, sky.by);
-        if !ready.is_empty() {
-            // A node that did not answer may have taken all of the time.
-            sky.by = self.deadline(claim.lease, until);
-        }
-        for index in ready {
-            self.ask(index, claim, &mut sky);
-        }
-        while !tally.is_decided(self.needed, sky.len()) {
+        self.ask_cold(&cold, claim, purpose, until, &mut sky);
+        while !tally.is_decided(self.needed, sky.len() + aside.len()) {
             let Some((index, answer)) = sky.next() else {
                 break;
             };
             tally.note(index, self.hear(index, answer));
+        }
+        if !tally.is_decided(self.needed, 0) || tally.granted() < self.needed {
+            // With those that are left alone it may be a majority all the same: one may have come back.
+            if tally.granted() + aside.len() >= self.needed {
+                sky.by = self.deadline(claim.lease, until);
+                self.ask_cold(&aside, claim, purpose, until, &mut sky);
+            }
+            while !tally.is_decided(self.needed, sky.len()) {
+                let Some((index, answer)) = sky.next() else {
+                    break;
+                };
+                tally.note(index, self.hear(index, answer));
+            }
         }
         let is_first = claim.count == 0;
         if tally.granted() >= self.needed {
@@ -659,7 +684,7 @@ impl Store for Quorum {
         while let Some((index, answer)) = sky.next() {
             tally.note(index, self.hear(index, answer));
         }
-        drop(sky);
+        sky.note_rest(&mut tally.said);
         let open = tally.open();
         if is_first {
             let leftover = self.undo(claim, &open, until);
@@ -748,16 +773,26 @@ impl Store for Quorum {
             }
         }
         let lease = self.settings.max_lease;
-        let mut sky = self.launch_at(
-            spread,
-            Purpose::Request(Some(&claim.visitor)),
-            lease,
-            until,
-            |_, node, by| node.store.launch_release(claim, by),
-        );
-        let (mut done, mut others_wait) = (0, false);
+        let purpose = Purpose::Request(Some(&claim.visitor));
+        let launch = launcher(|_, node, by| node.store.launch_release(claim, by));
+        let mut sky = self.launch_at(spread, purpose, lease, until, launch);
+        // A node that was never asked for the hold is free of it, and so is one that lacks it.
+        let absent = self.nodes.len() - spread.count_ones() as usize;
+        let (mut done, mut lacking, mut others_wait) = (0, 0, false);
         let mut patience = sky.by;
-        while let Some((index, answer)) = sky.next_within(patience) {
+        loop {
+            let Some((index, answer)) = sky.next_within(patience) else {
+                let free = done + lacking + absent;
+                if done < self.needed && free + sky.aside.len() >= self.needed {
+                    // One of those that are left alone may have come back.
+                    let is_asked = self.launch_aside(&mut sky, purpose, lease, until, launch);
+                    patience = sky.by;
+                    if is_asked {
+                        continue;
+                    }
+                }
+                break;
+            };
             let Some(node) = self.nodes.get(index) else {
                 continue;
             };
@@ -779,7 +814,10 @@ impl Store for Quorum {
                             reason: "the request for it may still be on its way".to_owned(),
                         },
                     ),
-                    None => Vote::Lacks(cause),
+                    None => {
+                        lacking += 1;
+                        Vote::Lacks(cause)
+                    }
                 },
                 Ok(Release::Unknown { in_doubt, error }) => {
                     Vote::Unknown(in_doubt.not_after(0), error)
@@ -809,7 +847,7 @@ impl Store for Quorum {
                 patience = patience.min(Instant::now() + begun.elapsed() / 2 + SOON);
             }
         }
-        drop(sky);
+        sky.note_rest(&mut said);
         let open = in_doubt
             .not_after
             .iter()
@@ -817,6 +855,10 @@ impl Store for Quorum {
             .count();
         if done >= self.needed {
             self.note_round_trip(begun.elapsed());
+        }
+        // It was a majority's for all that is known, and a majority is free of it now.
+        let is_free = done + open >= self.needed && done + lacking + absent >= self.needed;
+        if done >= self.needed || (done > 0 && is_free) {
             return Ok(Release::Done {
                 others_wait,
                 leftover: (open > 0).then_some(in_doubt),
@@ -838,16 +880,22 @@ impl Store for Quorum {
     fn release_level(&self, claim: &Claim, until: Instant) -> Result<Release> {
         let mut tally = Tally::new(self.nodes.len());
         let spread = self.spread(&claim.visitor);
-        let mut sky = self.launch_at(
-            spread,
-            Purpose::Request(Some(&claim.visitor)),
-            claim.lease,
-            until,
-            |_, node, by| node.store.launch_release_level(claim, by),
-        );
+        let purpose = Purpose::Request(Some(&claim.visitor));
+        let launch = launcher(|_, node, by| node.store.launch_release_level(claim, by));
+        let mut sky = self.launch_at(spread, purpose, claim.lease, until, launch);
         // What a node has not answered may run there behind later requests of the hold. And where no majority can be had
         // any more, the error says of each node what it has done.
-        while let Some((index, answer)) = sky.next() {
+        loop {
+            let Some((index, answer)) = sky.next() else {
+                let granted = tally.granted();
+                if granted < self.needed
+                    && granted + sky.aside.len() >= self.needed
+                    && self.launch_aside(&mut sky, purpose, claim.lease, until, launch)
+                {
+                    continue;
+                }
+                break;
+            };
             let answer = match answer {
                 Ok(Release::Done { .. }) => Ok(Attempt::Granted {
                     sent: BootInstant::now(),
@@ -862,6 +910,7 @@ impl Store for Quorum {
             };
             tally.note(index, self.hear(index, answer));
         }
+        sky.note_rest(&mut tally.said);
         if tally.granted() >= self.needed {
             return Ok(Release::Done {
                 others_wait: false,
@@ -960,15 +1009,20 @@ impl Store for Quorum {
     fn force_release(&self, kind: Kind, name: &Arc<str>, until: Instant) -> Result<bool> {
         let lease = self.settings.max_lease;
         let mut said: Vec<Option<Vote>> = self.nodes.iter().map(|_| None).collect();
-        let mut sky = self.launch_at(
-            self.all(),
-            Purpose::Request(None),
-            lease,
-            until,
-            |_, node, by| node.store.launch_force_release(kind, name, by),
-        );
+        let purpose = Purpose::Request(None);
+        let launch = launcher(|_, node, by| node.store.launch_force_release(kind, name, by));
+        let mut sky = self.launch_at(self.all(), purpose, lease, until, launch);
         let (mut answered, mut was_held) = (0, false);
-        while let Some((index, answer)) = sky.next() {
+        loop {
+            let Some((index, answer)) = sky.next() else {
+                if answered < self.needed
+                    && answered + sky.aside.len() >= self.needed
+                    && self.launch_aside(&mut sky, purpose, lease, until, launch)
+                {
+                    continue;
+                }
+                break;
+            };
             let what = match answer {
                 Ok(freed) => {
                     answered += 1;
@@ -981,6 +1035,7 @@ impl Store for Quorum {
                 *place = Some(what);
             }
         }
+        sky.note_rest(&mut said);
         if answered >= self.needed {
             Ok(was_held)
         } else {
@@ -997,15 +1052,20 @@ impl Store for Quorum {
     ) -> Result<Holding> {
         let lease = self.settings.max_lease;
         let mut said: Vec<Option<Vote>> = self.nodes.iter().map(|_| None).collect();
-        let mut sky = self.launch_at(
-            self.all(),
-            Purpose::Request(visitor),
-            lease,
-            until,
-            |_, node, by| node.store.launch_inspect(kind, name, visitor, by),
-        );
+        let purpose = Purpose::Request(visitor);
+        let launch = launcher(|_, node, by| node.store.launch_inspect(kind, name, visitor, by));
+        let mut sky = self.launch_at(self.all(), purpose, lease, until, launch);
         let mut holdings = Vec::with_capacity(self.nodes.len());
-        while let Some((index, answer)) = sky.next() {
+        loop {
+            let Some((index, answer)) = sky.next() else {
+                if holdings.len() < self.needed
+                    && holdings.len() + sky.aside.len() >= self.needed
+                    && self.launch_aside(&mut sky, purpose, lease, until, launch)
+                {
+                    continue;
+                }
+                break;
+            };
             let what = match answer {
                 Ok(holding) => {
                     holdings.push(holding);
@@ -1022,6 +1082,7 @@ impl Store for Quorum {
                 return Ok(Holding::default());
             }
         }
+        sky.note_rest(&mut said);
         if holdings.len() < self.needed {
             return Err(self.no_quorum(name, &said));
         }
@@ -1133,19 +1194,33 @@ impl Quorum {
     /// Sends a request to the warm nodes at once, and to the cold ones that can be reached as soon as they are.
     fn launch<'a, T>(
         &'a self,
-        (warm, cold): (Vec<usize>, Vec<usize>),
+        order: Order,
         purpose: Purpose<'_>,
         lease: Duration,
         until: Instant,
         launch: impl Fn(usize, &'a Node, Instant) -> Flight<'a, T>,
     ) -> Sky<'a, T> {
         let mut sky = Sky::new(self.deadline(lease, until));
-        for index in warm {
+        sky.aside = order.aside;
+        for index in order.warm {
             if let Some(node) = self.nodes.get(index) {
                 sky.add(index, launch(index, node, sky.by));
             }
         }
-        let ready = self.warm_up(&cold, purpose, sky.by);
+        self.launch_cold(&order.cold, &mut sky, purpose, lease, until, launch);
+        sky
+    }
+
+    fn launch_cold<'a, T>(
+        &'a self,
+        cold: &[usize],
+        sky: &mut Sky<'a, T>,
+        purpose: Purpose<'_>,
+        lease: Duration,
+        until: Instant,
+        launch: impl Fn(usize, &'a Node, Instant) -> Flight<'a, T>,
+    ) {
+        let ready = self.warm_up(cold, purpose, sky);
         if !ready.is_empty() {
             // A node that did not answer may have taken all of the time.
             sky.by = self.deadline(lease, until);
@@ -1155,7 +1230,38 @@ impl Quorum {
                 sky.add(index, launch(index, node, sky.by));
             }
         }
-        sky
+    }
+
+    /// Sends a request to the nodes that were left alone, because the others do not do. Returns whether one can be
+    /// reached.
+    fn launch_aside<'a, T>(
+        &'a self,
+        sky: &mut Sky<'a, T>,
+        purpose: Purpose<'_>,
+        lease: Duration,
+        until: Instant,
+        launch: impl Fn(usize, &'a Node, Instant) -> Flight<'a, T>,
+    ) -> bool {
+        let aside = std::mem::take(&mut sky.aside);
+        if aside.is_empty() {
+            return false;
+        }
+        sky.by = self.deadline(lease, until);
+        self.launch_cold(&aside, sky, purpose, lease, until, launch);
+        sky.len() > 0
+    }
+
+    fn ask_cold<'a>(
+        &'a self,
+        cold: &[usize],
+        claim: &'a Claim,
+        purpose: Purpose<'_>,
+        until: Instant,
+        sky: &mut Sky<'a, Result<Attempt>>,
+    ) {
+        self.launch_cold(cold, sky, purpose, claim.lease, until, |_, node, by| {
+            node.store.launch_acquire(claim, false, &node.handle, by)
+        });
     }
 
     fn ask<'a>(&'a self, index: usize, claim: &'a Claim, sky: &mut Sky<'a, Result<Attempt>>) {
@@ -1319,6 +1425,12 @@ struct Sky<'a, T> {
     /// Those for which something has arrived.
     arrived: Vec<(usize, Box<dyn Aloft<T> + 'a>)>,
     aloft: Vec<(usize, Box<dyn Aloft<T> + 'a>)>,
+    /// The nodes that were asked, a bit each.
+    asked: u64,
+    /// Those that could not be asked.
+    out_of_reach: Vec<(usize, Error)>,
+    /// Those that are left alone as long as the others do.
+    aside: Vec<usize>,
 }
 
 impl<'a, T> Sky<'a, T> {
@@ -1328,10 +1440,28 @@ impl<'a, T> Sky<'a, T> {
             landed: Vec::new(),
             arrived: Vec::new(),
             aloft: Vec::new(),
+            asked: 0,
+            out_of_reach: Vec::new(),
+            aside: Vec::new(),
+        }
+    }
+
+    /// Lets go of what is under way, and notes of each node that has not answered why.
+    fn note_rest(self, said: &mut [Option<Vote>]) {
+        for (index, said) in said.iter_mut().enumerate() {
+            if said.is_none() && self.asked & bit(index) != 0 {
+                *said = Some(Vote::Silent);
+            }
+        }
+        for (index, error) in self.out_of_reach {
+            if let Some(place @ None) = said.get_mut(index) {
+                *place = Some(Vote::Failed(error));
+            }
         }
     }
 
     fn add(&mut self, index: usize, flight: Flight<'a, T>) {
+        self.asked |= bit(index);
         match flight {
             Flight::Landed(answer) => self.landed.push((index, answer)),
             Flight::Aloft(aloft) => self.aloft.push((index, aloft)),
@@ -1473,6 +1603,11 @@ impl Placement {
             }),
         }
     }
+}
+
+/// What sends a request to a node, for use more than once.
+fn launcher<'a, T, F: Fn(usize, &'a Node, Instant) -> Flight<'a, T>>(launch: F) -> F {
+    launch
 }
 
 fn bits(nodes: &[usize]) -> u64 {

@@ -124,6 +124,89 @@ fn the_error_of_an_inner_unlock_says_what_each_node_did() {
     }
 }
 
+/// Three nodes, of which the first one was away and is back, and a lock that is held since before.
+fn with_one_back(was_killed: bool) -> (Vec<RedisServer>, Redlock) {
+    let servers = servers(3);
+    let redlock = redlock(&servers);
+    let lock = redlock.lock("a");
+    lock.lock().unwrap();
+    all_have(&servers, "a");
+    match was_killed {
+        true => servers[0].kill(),
+        false => servers[0].freeze(),
+    }
+    // So that it is known to be away.
+    lock.lock().unwrap();
+    lock.unlock().unwrap();
+    match was_killed {
+        true => servers[0].restart(),
+        false => servers[0].thaw(),
+    }
+    // Longer than any node is left alone.
+    thread::sleep(ms(1200));
+    (servers, redlock)
+}
+
+#[test]
+fn a_node_that_came_back_makes_up_for_one_that_goes() {
+    for was_killed in [false, true] {
+        let (servers, redlock) = with_one_back(was_killed);
+        servers[1].kill();
+        redlock.lock("a").unlock().unwrap();
+        assert_eq!(kept(&servers[..1], "a") + kept(&servers[2..], "a"), 0);
+    }
+    type Call = fn(&Redlock) -> Result<bool, Error>;
+    let calls: [(&str, Call); 5] = [
+        ("try_lock", |redlock| redlock.lock("b").try_lock()),
+        ("is_locked", |redlock| redlock.lock("a").is_locked()),
+        ("hold_count", |redlock| {
+            Ok(redlock.lock("a").hold_count()? == 1)
+        }),
+        ("re-entry", |redlock| redlock.lock("a").try_lock()),
+        ("force_unlock", |redlock| redlock.lock("a").force_unlock()),
+    ];
+    for (name, call) in calls {
+        let (servers, redlock) = with_one_back(false);
+        servers[1].kill();
+        let done = call(&redlock);
+        assert!(matches!(done, Ok(true)), "{name}: {done:?}");
+    }
+}
+
+#[test]
+fn an_unlock_needs_no_answer_of_a_node_that_never_had_the_lock() {
+    let servers = servers(3);
+    servers[0].kill();
+    let redlock = redlock(&servers);
+    let lock = redlock.lock("a");
+    lock.lock().unwrap();
+    // It is free at one node, and the first one never had it.
+    servers[1].kill();
+    lock.unlock().unwrap();
+    assert!(!lock.is_valid());
+}
+
+#[test]
+fn a_node_that_was_not_asked_is_not_said_to_be_silent() {
+    let servers = servers(3);
+    servers[0].kill();
+    let redlock = redlock(&servers);
+    let lock = redlock.lock("a");
+    lock.lock().unwrap();
+    servers[0].restart();
+    servers[1].freeze();
+    servers[2].freeze();
+    let error = lock.unlock().unwrap_err();
+    let (counts, said) = no_quorum(&error);
+    assert_eq!(counts, [0, 0, 3], "{error}");
+    assert!(said[0].1.starts_with("not asked"), "{error}");
+    for (_, answer) in &said[1..] {
+        assert!(answer.contains("no reply in time"), "{error}");
+    }
+    servers[1].thaw();
+    servers[2].thaw();
+}
+
 #[test]
 fn nodes_that_are_silent_from_the_start_take_no_time_of_the_others() {
     let servers = servers(5);
