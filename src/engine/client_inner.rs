@@ -155,6 +155,11 @@ impl ClientInner {
         let at_last = until + GRACE;
         self.store.notifier().close();
         self.watchdog.stop(until, at_last);
+        if self.store.is_composite() {
+            // Its parts belong to clients of their own, so there is nothing to wait for.
+            self.store.close();
+            return;
+        }
         let store = Arc::clone(&self.store);
         // It waits for threads that may look a name up, which nothing can end.
         let named = thread::Builder::new().name("redlatch-close".to_owned());
