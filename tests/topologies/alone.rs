@@ -5,3 +5,9 @@
 fn one_shard_of_three_frozen_is_not_felt_elsewhere() {
     crate::cluster::one_shard_of_three_frozen();
 }
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn sentinels_that_are_frozen_take_no_time_of_the_one_that_answers() {
+    crate::sentinel::two_sentinels_of_three_frozen();
+}

@@ -474,6 +474,25 @@ fn one_sentinel_that_is_dead_or_frozen_or_lies_costs_little() {
     assert!(dead < Duration::from_secs(5) + SLACK, "{dead:?}");
 }
 
+pub(crate) fn two_sentinels_of_three_frozen() {
+    let set = Sentinels::start();
+    let client = client(&set, LONG);
+    let lock = client.lock("orders");
+    all_works(&lock);
+    // In the order in which they are asked.
+    set.sentinels[0].freeze();
+    set.sentinels[1].freeze();
+    set.nodes[0].cmd(&["CLIENT", "KILL", "TYPE", "normal"]);
+    let (took, got) = timed(|| lock.try_lock_for(PATIENT).unwrap());
+    assert!(got);
+    report(&format!(
+        "sentinel, two of three frozen: a new connection in {took:.1?}"
+    ));
+    assert!(took < ms(700), "{took:?}");
+    set.sentinels[0].thaw();
+    set.sentinels[1].thaw();
+}
+
 #[test]
 #[ignore = "needs several servers: make topologies"]
 fn a_failover_is_followed_while_one_sentinel_is_frozen() {

@@ -16,6 +16,7 @@
 //! and asks all sentinels once in a third of a lease. It sleeps while nobody uses the client.
 
 use std::cmp::Reverse;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -39,6 +40,10 @@ const CHANNEL: &str = "+switch-master";
 
 /// So many checks in a row that nobody needed put the thread to sleep.
 const IDLE_CHECKS: u32 = 3;
+
+/// A sentinel that has not answered after this time is asked once more, and for longer, behind the others: a silent one
+/// must not take the time of those that answer.
+const FIRST_ASK: Duration = Duration::from_millis(200);
 
 /// How often the master is checked: once in a third of a lease, within reason.
 const CHECKS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
@@ -382,9 +387,23 @@ impl Shared {
         let mut last_fault = None;
         let mut answers = Vec::with_capacity(order.len());
         let mut was_tried = false;
-        for (tried, sentinel) in order.iter().enumerate() {
-            let rest = order.len() - tried;
-            let named = match self.ask(sentinel, share(until, rest + 1)) {
+        let mut rest = order.len();
+        let mut left: VecDeque<(&Arc<Sentinel>, bool)> =
+            order.iter().map(|sentinel| (sentinel, true)).collect();
+        while let Some((sentinel, is_first)) = left.pop_front() {
+            let mut by = share(until, rest + 1);
+            let soon = Instant::now() + FIRST_ASK;
+            let is_cut_short = is_first && soon < by;
+            if is_cut_short {
+                by = soon;
+            }
+            let outcome = self.ask(sentinel, by);
+            let asks_again = is_cut_short && outcome.is_err() && Instant::now() >= by;
+            match asks_again {
+                true => left.push_back((sentinel, false)),
+                false => rest -= 1,
+            }
+            let named = match outcome {
                 Ok(named) => named,
                 Err(fault) => {
                     note(&mut last_fault, fault);
@@ -394,7 +413,7 @@ impl Shared {
             answers.push(named.clone());
             match &before {
                 Some(known) if named.is_no_news(known) && !was_tried => {
-                    match self.reach(known, began, share(until, rest)) {
+                    match self.reach(known, began, share(until, rest + 1)) {
                         Ok(connection) => return Ok(connection),
                         // The others may know of a failover.
                         Err(fault) => note(&mut last_fault, fault),
