@@ -20,7 +20,8 @@ use crate::stores::multi::{Member, MultiStore};
 /// together. The hold is valid as long as every part is, and lost with the first part that is lost.
 ///
 /// The hold is one of its own: a thread that holds a part by itself cannot take the parts together, nor the other way
-/// round. Both would wait for themselves, so both are [`Error::Overlap`]. (Redisson's `RedissonMultiLock` enters the
+/// round. Both would wait for themselves, so both are [`Error::Overlap`]. One that is dropped without an unlock keeps its
+/// parts until its lease ends, and its thread waits for them like any other. (Redisson's `RedissonMultiLock` enters the
 /// single locks again instead.)
 ///
 /// # Examples
@@ -30,7 +31,7 @@ use crate::stores::multi::{Member, MultiStore};
 ///
 /// let client = Client::in_memory();
 /// let (from, to) = (client.lock("lock:account:1"), client.lock("lock:account:2"));
-/// let both = MultiLock::of([&from, &to])?;
+/// let both = MultiLock::of([&from, &to])?; // once, to be kept
 /// both.run(|_| {
 ///     // … move money …
 /// })?;
@@ -42,6 +43,9 @@ pub struct MultiLock(());
 
 impl MultiLock {
     /// Makes one lock of several, without I/O.
+    ///
+    /// It is renewed by threads of its own, which start with its first lock and end with its last clone. So it is made once
+    /// and kept, as a [`Client`](crate::Client) is: one that is made for each use costs some milliseconds each time.
     ///
     /// Its name is made of theirs. Its lease is the shortest `watchdog_timeout` of their clients, or the fixed lease that
     /// [`Lock::with_lease_time`] gives the whole; a fixed lease of a single part does not count.

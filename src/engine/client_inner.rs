@@ -172,6 +172,7 @@ impl ClientInner {
 
 impl Drop for ClientInner {
     fn drop(&mut self) {
+        self.watchdog.client().is_gone();
         self.shut_down();
     }
 }

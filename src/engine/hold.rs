@@ -151,6 +151,29 @@ struct State {
     span: Option<HoldSpan>,
 }
 
+/// What became of a client, for all its holds.
+#[derive(Debug, Default)]
+pub(crate) struct ClientState {
+    has_no_watchdog: AtomicBool,
+    is_gone: AtomicBool,
+}
+
+impl ClientState {
+    /// Notes that a thread of the watchdog has died: nothing is renewed any more, so nothing is valid.
+    pub(crate) fn watchdog_died(&self) {
+        self.has_no_watchdog.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn has_watchdog(&self) -> bool {
+        !self.has_no_watchdog.load(Ordering::Acquire)
+    }
+
+    /// Notes that the last handle of the client is gone: what it holds nobody can unlock any more.
+    pub(crate) fn is_gone(&self) {
+        self.is_gone.store(true, Ordering::Release);
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Hold {
     pub(crate) kind: Kind,
@@ -161,8 +184,7 @@ pub(crate) struct Hold {
     /// Its thread's number, and what lives as long as that thread.
     thread: u64,
     owner: Weak<()>,
-    /// Turns false if the watchdog's thread dies; shared by all holds of a client.
-    guarded: Arc<AtomicBool>,
+    client: Arc<ClientState>,
     /// The clock that it is counted on.
     timeline: Timeline,
     state: Mutex<State>,
@@ -232,7 +254,7 @@ impl Hold {
         claim: &Claim,
         thread: u64,
         owner: Weak<()>,
-        guarded: Arc<AtomicBool>,
+        client: Arc<ClientState>,
         lease: Lease,
         sent: BootInstant,
     ) -> Hold {
@@ -243,7 +265,7 @@ impl Hold {
             fence: None,
             thread,
             owner,
-            guarded,
+            client,
             timeline: PROCESS.clone(),
             state: Mutex::new(State {
                 phase: Phase::Held,
@@ -333,20 +355,35 @@ impl Hold {
         let state = self.state.lock();
         matches!(state.phase, Phase::Held)
             && self.timeline.now() < state.valid_until
-            && self.guarded.load(Ordering::Acquire)
+            && self.client.has_watchdog()
     }
 
     pub(crate) fn remaining_validity(&self) -> Duration {
         let state = self.state.lock();
         match state.phase {
-            Phase::Held if self.guarded.load(Ordering::Acquire) => {
+            Phase::Held if self.client.has_watchdog() => {
                 self.timeline.now().until(state.valid_until)
             }
             _ => Duration::ZERO,
         }
     }
 
-    /// Whether the hold is neither released nor known to be lost.
+    /// Whether it keeps its thread from taking a lock that overlaps: it is valid, or a transaction has its row, and it
+    /// can still be unlocked. The watchdog turns what has ended lost, but a client that ended has none.
+    pub(crate) fn stands(&self) -> bool {
+        let state = self.state.lock();
+        matches!(state.phase, Phase::Held)
+            && (state.is_pinned || self.timeline.now() < state.valid_until)
+            && self.client.has_watchdog()
+            && !self.has_no_client()
+    }
+
+    /// Whether the last handle of its client is gone.
+    pub(crate) fn has_no_client(&self) -> bool {
+        self.client.is_gone.load(Ordering::Acquire)
+    }
+
+    /// Whether the hold is neither released nor known to be lost. It may have ended by the clock, see [`Hold::lapse`].
     pub(crate) fn is_held(&self) -> bool {
         matches!(self.state.lock().phase, Phase::Held)
     }

@@ -114,7 +114,15 @@ pub fn current_thread_id() -> u64 {
 pub(crate) struct OwnerHolds {
     stacks: Mutex<ByName>,
     /// The locks made of others that this thread has held, by each of their parts.
-    parts: Mutex<HashMap<LockKey, LockKey>>,
+    parts: Mutex<Parts>,
+}
+
+#[derive(Debug, Default)]
+struct Parts {
+    /// The whole that each part was held by last.
+    of: HashMap<LockKey, LockKey>,
+    /// With so many parts it is time to forget some.
+    sweep_at: usize,
 }
 
 #[derive(Debug, Default)]
@@ -156,19 +164,22 @@ impl OwnerHolds {
 
     /// The name of a lock that is held here and has a part in common with `key`, which is made of `parts`.
     pub(crate) fn overlapping(&self, key: &LockKey, parts: Option<&[LockKey]>) -> Option<Arc<str>> {
-        let is_held = |key: &LockKey| self.current(key).is_some_and(|hold| hold.is_held());
-        let mut whole = self.parts.lock();
-        if parts.is_none() && whole.is_empty() {
+        let whole = self.parts.lock();
+        if parts.is_none() && whole.of.is_empty() {
             return None;
         }
-        whole.retain(|_, whole| is_held(whole));
         let mine = parts.unwrap_or(std::slice::from_ref(key)).iter();
-        let mut held = mine.filter_map(|part| match whole.get(part) {
-            Some(whole) if whole != key => Some(Arc::clone(&whole.name)),
-            _ if part != key && is_held(part) => Some(Arc::clone(&part.name)),
+        let mut held = mine.filter_map(|part| match whole.of.get(part) {
+            Some(whole) if whole != key && self.stands(whole) => Some(Arc::clone(&whole.name)),
+            _ if part != key && self.stands(part) => Some(Arc::clone(&part.name)),
             _ => None,
         });
         held.next()
+    }
+
+    /// Whether there is a hold of this name that counts.
+    fn stands(&self, key: &LockKey) -> bool {
+        self.current(key).is_some_and(|hold| hold.stands())
     }
 
     /// The name of the lock that this thread holds as `visitor`, through whichever client.
@@ -176,21 +187,31 @@ impl OwnerHolds {
         let by_name = self.stacks.lock();
         let mut held = by_name.stacks.iter().filter_map(|(key, stack)| {
             let hold = stack.current.as_ref()?;
-            (hold.visitor.as_str() == visitor && hold.is_held()).then(|| Arc::clone(&key.name))
+            (hold.visitor.as_str() == visitor && hold.stands()).then(|| Arc::clone(&key.name))
         });
         held.next()
     }
 
     /// Puts a new hold in place, of a lock made of `parts`; the one before it, if any, was lost.
     pub(crate) fn push(&self, key: &LockKey, parts: Option<&Arc<[LockKey]>>, hold: Arc<Hold>) {
-        for part in parts.into_iter().flat_map(|parts| parts.iter()) {
-            self.parts.lock().insert(part.clone(), key.clone());
+        if let Some(parts) = parts {
+            let mut whole = self.parts.lock();
+            if whole.of.len() >= whole.sweep_at {
+                whole.of.retain(|_, whole| self.stands(whole));
+                whole.sweep_at = (whole.of.len() * 2).max(LOSSES_KEPT * 2);
+                let room = whole.sweep_at;
+                whole.of.shrink_to(room);
+            }
+            let mine = parts.iter().map(|part| (part.clone(), key.clone()));
+            whole.of.extend(mine);
         }
+        // The span of a hold ends with it: a subscriber's code runs then, which is not to find the mutex locked.
+        let _forgotten;
         let mut by_name = self.stacks.lock();
         by_name.begun += 1;
         let began = by_name.begun;
         if by_name.stacks.len() >= by_name.sweep_at {
-            by_name.sweep();
+            _forgotten = by_name.sweep();
         }
         let stack = by_name.stacks.entry(key.clone()).or_default();
         stack.began = began;
@@ -251,19 +272,42 @@ impl OwnerHolds {
 }
 
 impl ByName {
-    /// Forgets the oldest losses that nobody has unlocked. Amortised: until the next time the names have to double.
-    fn sweep(&mut self) {
-        let is_over = |stack: &Stack| !stack.current.as_ref().is_some_and(|hold| hold.is_held());
+    /// Forgets the holds whose clients are gone, and the oldest losses that nobody has unlocked. Amortised: until the
+    /// next time the names have to double. Returns what it has forgotten.
+    fn sweep(&mut self) -> Vec<Stack> {
+        let mut forgotten = Vec::new();
+        // Nobody can unlock these any more.
+        self.forget(&mut forgotten, |stack| stack.has_no_client());
+        let is_over = |stack: &Stack| !stack.current.as_ref().is_some_and(|hold| hold.stands());
         let over = self.stacks.values().filter(|stack| is_over(stack));
         let mut over: Vec<u64> = over.map(|stack| stack.began).collect();
         if let Some(surplus) = over.len().checked_sub(LOSSES_KEPT + 1) {
             let (_, last_forgotten, _) = over.select_nth_unstable(surplus);
             let last_forgotten = *last_forgotten;
-            self.stacks
-                .retain(|_, stack| stack.began > last_forgotten || !is_over(stack));
+            self.forget(&mut forgotten, |stack| {
+                stack.began <= last_forgotten && is_over(stack)
+            });
         }
         self.sweep_at = (self.stacks.len() * 2).max(LOSSES_KEPT * 2);
         self.stacks.shrink_to(self.sweep_at);
+        forgotten
+    }
+
+    fn forget(&mut self, forgotten: &mut Vec<Stack>, which: impl Fn(&Stack) -> bool) {
+        self.stacks.retain(|_, stack| {
+            let goes = which(stack);
+            if goes {
+                forgotten.push(std::mem::take(stack));
+            }
+            !goes
+        });
+    }
+}
+
+impl Stack {
+    fn has_no_client(&self) -> bool {
+        let latest = self.current.as_ref().or(self.last_lost.as_ref());
+        latest.is_some_and(|hold| hold.has_no_client())
     }
 }
 
@@ -335,5 +379,108 @@ mod registry {
         for mut threads in open(pid) {
             threads.remove(&id);
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{Client, MultiLock};
+
+    /// How many names of locks, and of parts, are remembered for the calling thread.
+    fn remembered() -> (usize, usize) {
+        let me = Owner::current(std::process::id()).unwrap();
+        let names = me.held.stacks.lock().stacks.len();
+        let parts = me.held.parts.lock().of.len();
+        (names, parts)
+    }
+
+    /// Leaves holds behind, and looks whether more and more of them are remembered.
+    fn leave(what: &str, leave_one: impl Fn(usize)) {
+        // A thread of its own has nothing yet.
+        let most = 4 * LOSSES_KEPT;
+        (0..2 * most).for_each(leave_one);
+        let (names, parts) = remembered();
+        assert!(names <= most, "{what}: {names} names are remembered");
+        assert!(parts <= most, "{what}: {parts} parts are remembered");
+    }
+
+    fn on_a_thread(work: impl FnOnce() + Send + 'static) {
+        thread::spawn(work).join().unwrap();
+    }
+
+    #[test]
+    fn holds_of_clients_that_are_gone_do_not_pile_up() {
+        on_a_thread(|| {
+            leave("renewed", |_| {
+                Client::in_memory().lock("job").lock().unwrap();
+            });
+        });
+        on_a_thread(|| {
+            let lease = Duration::from_millis(10);
+            leave("with fixed leases", |_| {
+                let lock = Client::in_memory().lock("job").with_lease_time(lease);
+                lock.lock().unwrap();
+            });
+        });
+    }
+
+    #[test]
+    fn multi_locks_that_were_dropped_do_not_pile_up() {
+        on_a_thread(|| {
+            let client = Client::in_memory();
+            leave("multi-locks", |number| {
+                let parts = [0, 1].map(|part| client.lock(&format!("{number}-{part}")));
+                MultiLock::of(&parts).unwrap().lock().unwrap();
+            });
+        });
+    }
+
+    #[test]
+    fn holds_of_clients_that_were_shut_down_do_not_pile_up() {
+        on_a_thread(|| {
+            let lease = Duration::from_millis(10);
+            let clients = std::cell::RefCell::new(Vec::new());
+            leave("of clients that were shut down", |_| {
+                let client = Client::in_memory();
+                client.lock("job").with_lease_time(lease).lock().unwrap();
+                client.shutdown();
+                clients.borrow_mut().push(client);
+            });
+        });
+    }
+
+    #[test]
+    fn what_is_held_is_never_forgotten() {
+        on_a_thread(|| {
+            let client = Client::in_memory();
+            let pairs = LOSSES_KEPT + 10;
+            let singles: Vec<_> = (0..LOSSES_KEPT)
+                .map(|number| client.lock(&format!("single-{number}")))
+                .collect();
+            singles.iter().for_each(|lock| lock.lock().unwrap());
+            let locks: Vec<_> = (0..pairs)
+                .map(|number| {
+                    let parts = [0, 1].map(|part| client.lock(&format!("{number}-{part}")));
+                    let both = MultiLock::of(&parts).unwrap();
+                    both.lock().unwrap();
+                    (parts, both)
+                })
+                .collect();
+            let (names, parts) = remembered();
+            assert_eq!((names, parts), (pairs + singles.len(), 2 * pairs));
+            singles.iter().for_each(|lock| lock.unlock().unwrap());
+            for (parts, both) in &locks {
+                assert!(matches!(
+                    parts[1].try_lock(),
+                    Err(crate::Error::Overlap { .. })
+                ));
+                both.unlock().unwrap();
+            }
+        });
     }
 }

@@ -75,7 +75,7 @@ impl RawLock {
         // A re-entry barges past the queue.
         let is_inside = || {
             let current = me.held.current(&self.key);
-            current.is_some_and(|hold| hold.is_held())
+            current.is_some_and(|hold| hold.stands())
         };
         let _span = WaitSpan::enter(&self.key.name, me.id);
         let context = WaitContext {
@@ -125,8 +125,8 @@ impl RawLock {
         };
         match self.inner.store.acquire(&claim, until)? {
             Attempt::Granted { sent, fence, .. } => {
-                let guarded = self.inner.watchdog.guarded();
-                let hold = Hold::new(&claim, me.id, me.liveness(), guarded, self.lease, sent);
+                let client = Arc::clone(self.inner.watchdog.client());
+                let hold = Hold::new(&claim, me.id, me.liveness(), client, self.lease, sent);
                 let hold = hold.counted_by(self.inner.store.timeline());
                 let hold = Arc::new(hold.with_fence(fence));
                 if !hold.is_valid() {
@@ -391,9 +391,9 @@ impl RawLock {
                 fence,
                 others_wait,
             }) => {
-                let guarded = self.inner.watchdog.guarded();
+                let client = Arc::clone(self.inner.watchdog.client());
                 let successor_hold =
-                    Hold::new(&next, *thread, liveness.clone(), guarded, *lease, sent);
+                    Hold::new(&next, *thread, liveness.clone(), client, *lease, sent);
                 let successor_hold = successor_hold.counted_by(self.inner.store.timeline());
                 let successor_hold = Arc::new(successor_hold.with_fence(fence));
                 self.inner.watchdog.watch(&successor_hold);

@@ -21,7 +21,7 @@ use crossbeam_channel::RecvTimeoutError;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use crate::engine::client_inner::HandOffOffer;
-use crate::engine::hold::{Duty, Hold, NextCheck, RenewalStart};
+use crate::engine::hold::{ClientState, Duty, Hold, NextCheck, RenewalStart};
 use crate::engine::in_doubt::Clearing;
 use crate::engine::timer::{Timed, Timer};
 use crate::engine::wait_queue::WaitQueues;
@@ -66,8 +66,7 @@ struct Shared {
     /// Whether there are threads.
     running: AtomicBool,
     clearing: Arc<Clearing>,
-    /// False once a thread has died: nothing is renewed any more, so nothing is valid.
-    guarded: Arc<AtomicBool>,
+    client: Arc<ClientState>,
     news: Mutex<Hook>,
     #[cfg(feature = "test-util")]
     die: AtomicBool,
@@ -160,7 +159,7 @@ impl Watchdog {
                 command_timeout,
                 timer: Timer::default(),
                 running: AtomicBool::new(false),
-                guarded: Arc::new(AtomicBool::new(true)),
+                client: Arc::default(),
                 news: Mutex::default(),
                 #[cfg(feature = "test-util")]
                 die: AtomicBool::new(false),
@@ -177,7 +176,7 @@ impl Watchdog {
             lock: Arc::clone(lock),
             reason,
         };
-        if !self.shared.guarded.load(Ordering::Acquire) {
+        if !self.shared.client.has_watchdog() {
             return Err(died("it panicked; make a new client".to_owned()));
         }
         if self.shared.running.load(Ordering::Acquire) {
@@ -242,9 +241,9 @@ impl Watchdog {
         self.on_lost.clone()
     }
 
-    /// The flag that all holds of this client share: false once nobody renews them any more.
-    pub(crate) fn guarded(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.shared.guarded)
+    /// What the holds of this client learn about it.
+    pub(crate) fn client(&self) -> &Arc<ClientState> {
+        &self.shared.client
     }
 
     /// Looks after a hold from now on.
@@ -620,7 +619,7 @@ impl Moved for Shared {
         for _ in 0..2 {
             let (mark, done) = unbounded();
             let is_looked_after =
-                || self.running.load(Ordering::Acquire) && self.guarded.load(Ordering::Acquire);
+                || self.running.load(Ordering::Acquire) && self.client.has_watchdog();
             if !is_looked_after() {
                 return;
             }
@@ -655,7 +654,7 @@ impl Drop for Sentinel<'_> {
         if !thread::panicking() {
             return;
         }
-        self.shared.guarded.store(false, Ordering::Release);
+        self.shared.client.watchdog_died();
         let mut holds = std::mem::take(&mut self.in_hand);
         self.shared.timer.each(|job| holds.extend(job.hold()));
         for hold in holds {

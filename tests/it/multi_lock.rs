@@ -51,6 +51,33 @@ fn it_takes_all_or_nothing() {
 }
 
 #[test]
+fn one_that_was_dropped_without_an_unlock_bars_nobody_when_its_lease_is_over() {
+    let server = RedisServer::start();
+    let client = client(&server);
+    for lease in [Some(ms(200)), None] {
+        let (a, b) = (client.lock("a"), client.lock("b"));
+        let mut both = MultiLock::of([&a, &b]).unwrap();
+        if let Some(lease) = lease {
+            both = both.with_lease_time(lease);
+        }
+        both.lock().unwrap();
+        assert!(matches!(a.try_lock(), Err(Error::Overlap { .. })));
+        drop(both);
+        // The keys stand until the lease ends, but nobody can unlock them.
+        assert!(!a.try_lock().unwrap());
+        let anew = MultiLock::of([&a, &b]).unwrap();
+        assert!(!anew.try_lock().unwrap());
+        eventually(ms(5000), "the lease ends", || {
+            server.int(&["EXISTS", "a", "b"]) == 0
+        });
+        assert!(a.try_lock().unwrap());
+        a.unlock().unwrap();
+        assert!(anew.try_lock().unwrap());
+        anew.unlock().unwrap();
+    }
+}
+
+#[test]
 fn a_re_entry_counts_everywhere_and_a_failed_one_is_put_back() {
     let mut servers = [RedisServer::start(), RedisServer::start()];
     // They are taken in the order of their addresses as text.
