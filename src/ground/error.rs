@@ -379,8 +379,13 @@ pub enum Error {
         /// The part that is missing, and how to get it.
         reason: String,
     },
-    /// The transaction is gone, and with it the lock on its rows; nothing of it was written.
-    #[error("lock {lock:?}: {node} has rolled the transaction back, nothing was written: {reason}")]
+    /// The transaction is over; nothing of it was written.
+    ///
+    /// The lock on its rows is gone with it once the server has rolled it back: at once if the server has ended it, else
+    /// when the server notices that the connection is gone. Until then the rows stay locked.
+    #[error(
+        "lock {lock:?}: {node} has rolled the transaction back or will do so, nothing of it is written: {reason}"
+    )]
     #[non_exhaustive]
     TransactionLost {
         /// The lock, or the table and the key.

@@ -51,7 +51,7 @@ impl<'a> Tx<'a> {
     ///
     /// - [`Error::Unsupported`]: the statement might end the transaction, or the parameters do not fit it;
     /// - [`Error::WaitTimeout`], [`Error::Deadlock`]: another transaction was in the way;
-    /// - [`Error::TransactionLost`]: the connection was lost, and the transaction is rolled back;
+    /// - [`Error::TransactionLost`]: the connection was lost, and the server rolls the transaction back when it notices;
     /// - [`Error::Unavailable`], [`Error::Permission`], [`Error::Schema`], [`Error::Sql`]: the server refused, with its words;
     /// - [`Error::Forked`]: in a forked child.
     pub fn exec(&mut self, statement: &str, params: impl Into<Params>) -> Result<u64> {
