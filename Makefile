@@ -1,9 +1,7 @@
-# What a machine with Rust needs beyond it is installed on the way: a Redis server, a MariaDB server, a C compiler, the
-# program openssl, for `interop` a JDK, Maven, Python and Go.
+# What a machine with Rust needs beyond it is installed on the way, and said before: a Redis server, a MariaDB server, a C
+# compiler, the program openssl, for `interop` a JDK, Maven, Python and Go.
 
 CARGO ?= cargo
-STOCK = $(CARGO) run --quiet --release --example stock -- --processes 4 --threads 8 --items 2000
-
 # The generations of Redisson to test against: the oldest, one of the first with the unlock latch and sharded pub/sub,
 # the newest.
 OLDEST = 3.14.0
@@ -13,13 +11,12 @@ REDISSON = $(OLDEST) $(LATCHED) $(NEWEST)
 
 # Options for the JVM. No generation needs any for its locks on Java 17.
 JVM_OPTIONS =
-TASKS = $(CARGO) run --quiet --release --features mysql --example tasks --
 
 .PHONY: help test demo bench interop topologies nightly ci tools
 
 help:
 	@echo "make test        runs the tests"
-	@echo "make demo        sells out with the lock, and oversells without it"
+	@echo "make demo        shows in four acts what the locks are good for"
 	@echo "make bench       shows what the lock costs"
 	@echo "make interop     tests against Redisson in a JVM and libraries of Python and Go"
 	@echo "make topologies  tests with Sentinel, Cluster, replicas and TLS"
@@ -29,13 +26,9 @@ help:
 test: tools
 	$(CARGO) test --all-features
 
-demo: tools
-	$(CARGO) build --release --examples
-	tests/with-redis $(STOCK)
-	tests/with-redis $(STOCK) --without-lock
-	$(CARGO) build --release --features mysql --example tasks
-	for how in table optimistic pessimistic none; do tests/with-mariadb $(TASKS) --how $$how || exit 1; done
-	$(CARGO) run --quiet --release --example redlock
+demo:
+	@command -v $(CARGO) >/dev/null || { echo "Rust is missing, see https://rustup.rs" >&2; exit 1; }
+	@CARGO="$(CARGO)" examples/demo
 
 bench: tools
 	tests/with-redis $(CARGO) bench --bench overhead
