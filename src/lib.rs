@@ -40,6 +40,8 @@
 //! | `mysql` | locks in a MySQL or MariaDB database: the same [`Lock`], with fencing tokens and transactions under it; row locks; optimistic updates (module `mysql`) |
 //! | `test-util` | the module `testing`: control of in-memory locks and their clock |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 #[cfg(not(unix))]
 compile_error!("redlatch runs on Unix systems only");
 
