@@ -28,7 +28,7 @@ test: tools
 
 demo:
 	@command -v $(CARGO) >/dev/null || { echo "Rust is missing, see https://rustup.rs" >&2; exit 1; }
-	@CARGO="$(CARGO)" examples/demo
+	@CARGO="$(CARGO)" tests/demo
 
 bench: tools
 	tests/with-redis $(CARGO) bench --bench overhead
