@@ -394,6 +394,68 @@ fn one_sentinel_alone_moves_nobody() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
+fn the_last_sentinel_is_believed_when_the_master_has_become_a_replica() {
+    let (old, new) = (RedisServer::start(), RedisServer::start());
+    let (client, sentinels) = told(KEPT, [(&old, 1), (&old, 1), (&old, 1)]);
+    old.cmd(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]);
+    new.cmd(&["REPLICAOF", "127.0.0.1", &old.port().to_string()]);
+    let guard = client.lock("kept").guard().unwrap();
+    eventually(AGREEMENT, "the copy has it", || {
+        new.int(&["EXISTS", "kept"]) == 1
+    });
+    sentinels[0].hush();
+    sentinels[2].hush();
+    // While the old one is the master, one alone moves nobody.
+    sentinels[1].name(new.addr(), 2);
+    assert!(is_at(&client, &old));
+    new.cmd(&["REPLICAOF", "NO", "ONE"]);
+    old.cmd(&["REPLICAOF", "127.0.0.1", &new.port().to_string()]);
+    eventually(SLACK, "the one that is left is believed", || {
+        is_at(&client, &new)
+    });
+    is_renewed(&guard);
+    guard.unlock().unwrap();
+    assert_eq!(new.int(&["EXISTS", "kept"]), 0);
+    // Never back to an earlier failover on the word of one.
+    sentinels[1].name(old.addr(), 1);
+    old.cmd(&["REPLICAOF", "NO", "ONE"]);
+    for _ in 0..10 {
+        assert!(is_at(&client, &new));
+        thread::sleep(ms(100));
+    }
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn the_last_sentinel_is_believed_when_the_master_cannot_be_reached() {
+    let (old, new) = (RedisServer::start(), RedisServer::start());
+    let (client, sentinels) = told(LONG, [(&old, 1), (&old, 1), (&old, 1)]);
+    let lock = client.lock("orders");
+    all_works(&lock);
+    sentinels[0].hush();
+    old.kill();
+    sentinels[1].name(new.addr(), 2);
+    // This one finds out that its connection is closed.
+    lock.try_lock().unwrap_err();
+    // Another one that answers says otherwise.
+    let error = lock.try_lock().unwrap_err().to_string();
+    for part in [new.addr(), old.addr()].map(|addr| addr.to_string()) {
+        assert!(error.contains(&part), "{error}");
+    }
+    assert!(error.contains("not believed"), "{error}");
+    sentinels[2].hush();
+    // The one that it names is a replica.
+    new.cmd(&["REPLICAOF", "127.0.0.1", &old.port().to_string()]);
+    let error = lock.try_lock().unwrap_err().to_string();
+    assert!(error.contains("not believed"), "{error}");
+    assert!(error.contains("slave"), "{error}");
+    new.cmd(&["REPLICAOF", "NO", "ONE"]);
+    all_works(&lock);
+    assert!(is_at(&client, &new));
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
 fn a_master_that_says_so_needs_no_sentinel() {
     let (master, replica) = (RedisServer::start(), RedisServer::start());
     let (client, sentinels) = told(LEASE, [(&master, 1), (&master, 1), (&master, 1)]);

@@ -9,8 +9,14 @@
 //! | what is told | it is believed from |
 //! |---|---|
 //! | a later failover | two sentinels, or one where fewer than three are configured |
+//! | a later failover, by one of three or more | that one, if the master known last is none any more (below) |
 //! | another master by no later failover | most of those that are configured |
 //! | nothing, by none of them | the master known last goes on being used, as long as it calls itself master |
+//!
+//! The word of one sentinel is enough if the master known last says that it is none, and no two sentinels agree on
+//! another server; or if it cannot be reached, and every sentinel that answers names the same server. In either case
+//! the server that is named has to call itself master. Without this rule the last sentinel that is alive could move no
+//! client that knows a master, while a new client works with what it says.
 //!
 //! So that a master is left that still answers but was replaced, the thread of this page listens for `+switch-master`
 //! and asks all sentinels once in a third of a lease. It sleeps while nobody uses the client.
@@ -84,6 +90,23 @@ struct State {
     is_closed: bool,
     /// The writing end of the connection that listens.
     writer: Option<Writer>,
+}
+
+/// Why a server cannot be used as the master.
+#[derive(Debug)]
+struct Miss {
+    standing: Standing,
+    fault: CallError,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// It says that it is no master.
+    NoMaster,
+    /// It could not be asked.
+    Silent,
+    /// Neither: it has refused the connection in words, or somebody else has found another master.
+    Unclear,
 }
 
 /// What a sentinel says.
@@ -274,6 +297,36 @@ fn note(kept: &mut Option<CallError>, fault: CallError) {
     }
 }
 
+/// What one sentinel tells of that would be news after `known`: the latest failover, to another server.
+fn told_by_one(known: &Named, answers: &[Named]) -> Option<Named> {
+    let is_news = |it: &&Named| it.epoch > known.epoch && it.node() != known.node();
+    let latest = answers.iter().filter(is_news);
+    latest.max_by_key(|it| it.epoch).cloned()
+}
+
+/// Why a failover that one sentinel alone tells of is not to be believed, where the master known last was missed.
+fn doubt_about(
+    lone: &Named,
+    answers: &[Named],
+    configured: usize,
+    missed: Standing,
+) -> Option<String> {
+    let other = match missed {
+        Standing::Unclear => return Some("the master known last has answered".to_owned()),
+        // As somebody who knows no master would choose.
+        Standing::NoMaster => {
+            let ranked = ranked(answers, configured);
+            let is_one = ranked.iter().any(|it| it.node() == lone.node());
+            ranked.into_iter().next().filter(|_| !is_one)
+        }
+        Standing::Silent => {
+            let mut others = answers.iter().filter(|it| it.node() != lone.node());
+            others.next().cloned()
+        }
+    };
+    other.map(|it| format!("others name {}", it.node()))
+}
+
 /// The masters that were named to somebody who knows none, the best one first: of the latest failover, then the one
 /// named most often. Those named by too few sentinels count only if all are.
 fn ranked(answers: &[Named], configured: usize) -> Vec<Named> {
@@ -385,8 +438,8 @@ impl Shared {
         let began = self.mastership.generation();
         let before = self.believed.lock().clone();
         let mut last_fault = None;
+        let mut missed: Option<Miss> = None;
         let mut answers = Vec::with_capacity(order.len());
-        let mut was_tried = false;
         let mut rest = order.len();
         let mut left: VecDeque<(&Arc<Sentinel>, bool)> =
             order.iter().map(|sentinel| (sentinel, true)).collect();
@@ -412,13 +465,12 @@ impl Shared {
             };
             answers.push(named.clone());
             match &before {
-                Some(known) if named.is_no_news(known) && !was_tried => {
-                    match self.reach(known, began, share(until, rest + 1)) {
+                Some(known) if named.is_no_news(known) && missed.is_none() => {
+                    match self.reach(known, None, began, share(until, rest + 1)) {
                         Ok(connection) => return Ok(connection),
                         // The others may know of a failover.
-                        Err(fault) => note(&mut last_fault, fault),
+                        Err(miss) => missed = Some(miss),
                     }
-                    was_tried = true;
                     self.put_last(sentinel);
                 }
                 Some(known) if !named.is_no_news(known) => self.put_last(sentinel),
@@ -426,38 +478,103 @@ impl Shared {
             }
         }
         let mut candidates = self.believe(&answers, before.as_ref());
-        candidates.retain(|it| !was_tried || Some(it) != before.as_ref());
+        // What only one tells of comes last, after what is believed.
+        let lone = before
+            .as_ref()
+            .filter(|known| candidates.first() == Some(known))
+            .and_then(|known| Some((known, told_by_one(known, &answers)?)));
+        candidates.retain(|it| missed.is_none() || Some(it) != before.as_ref());
         for (tried, named) in candidates.iter().enumerate() {
-            match self.reach(named, began, share(until, candidates.len() - tried)) {
+            let rest = candidates.len() - tried + usize::from(lone.is_some());
+            match self.reach(named, None, began, share(until, rest)) {
                 Ok(connection) => return Ok(connection),
-                Err(fault) => note(&mut last_fault, fault),
+                Err(miss) if Some(named) == before.as_ref() => missed = Some(miss),
+                Err(miss) => note(&mut last_fault, miss.fault),
             }
         }
-        Err(last_fault.unwrap_or_else(|| CallError::NotSent("no sentinel to ask".into())))
+        let Some(missed) = missed.filter(|_| !answers.is_empty()) else {
+            return Err(
+                last_fault.unwrap_or_else(|| CallError::NotSent("no sentinel to ask".into()))
+            );
+        };
+        // A sentinel that is dead is not what is wrong while another one answers.
+        match lone {
+            Some((known, lone)) => self.reach_lone(known, &missed, &lone, &answers, began, until),
+            None => Err(missed.fault),
+        }
     }
 
-    /// Connects to the one that was named, if it calls itself master.
-    fn reach(&self, named: &Named, began: u64, until: Instant) -> Result<Connection, CallError> {
+    /// Connects to the one that was named, if it calls itself master, and is the one that is believed in. It becomes that
+    /// one if nobody is, or if `instead_of` still is.
+    fn reach(
+        &self,
+        named: &Named,
+        instead_of: Option<&Named>,
+        began: u64,
+        until: Instant,
+    ) -> Result<Connection, Miss> {
         let address = self.credentials.elsewhere(&named.host, named.port);
-        let mut connection =
-            Connection::connect(&address, until).map_err(|fault| fault.at(&address.node))?;
-        match role_of(&mut connection, until).map_err(|fault| fault.at(&address.node))? {
+        let silent = |fault: CallError| Miss {
+            standing: match fault {
+                CallError::NotSent(_) => Standing::Silent,
+                _ => Standing::Unclear,
+            },
+            fault: fault.at(&address.node),
+        };
+        let mut connection = Connection::connect(&address, until).map_err(silent)?;
+        match role_of(&mut connection, until).map_err(silent)? {
             Role::Master { .. } => {}
             Role::Other(role) => {
                 let reason = format!("{}, which a sentinel calls master, is {role}", address.node);
-                return Err(CallError::NotSent(reason.into()));
+                return Err(Miss {
+                    standing: Standing::NoMaster,
+                    fault: CallError::NotSent(reason.into()),
+                });
             }
         }
         let is_believed = {
             let mut believed = self.believed.lock();
-            let known = believed.get_or_insert_with(|| named.clone());
-            known.node() == named.node()
+            if believed.is_none() || instead_of.is_some_and(|it| Some(it) == believed.as_ref()) {
+                *believed = Some(named.clone());
+            }
+            believed.as_ref().map(Named::node) == Some(named.node())
         };
         let generation = is_believed.then(|| self.mastership.found(&address.node, began));
-        connection.generation = generation.flatten().ok_or_else(|| {
-            CallError::NotSent("the master changed while it was looked for".into())
+        connection.generation = generation.flatten().ok_or_else(|| Miss {
+            standing: Standing::Unclear,
+            fault: CallError::NotSent("the master changed while it was looked for".into()),
         })?;
         Ok(connection)
+    }
+
+    /// Connects to a master that one sentinel alone tells of, if that is to be believed after the known one was missed.
+    fn reach_lone(
+        &self,
+        known: &Named,
+        missed: &Miss,
+        lone: &Named,
+        answers: &[Named],
+        began: u64,
+        until: Instant,
+    ) -> Result<Connection, CallError> {
+        let why = match doubt_about(lone, answers, self.configured, missed.standing) {
+            Some(doubt) => doubt,
+            None => match self.reach(lone, Some(known), began, until) {
+                Ok(connection) => return Ok(connection),
+                Err(miss) => miss.fault.reason().to_owned(),
+            },
+        };
+        if matches!(missed.fault, CallError::Server(_) | CallError::Untrusted(_)) {
+            // Somebody has to hear of that.
+            return Err(missed.fault.clone());
+        }
+        let told = format!(
+            "{}; one sentinel names {} since failover {}, but is not believed: {why}",
+            missed.fault.reason(),
+            lone.node(),
+            lone.epoch,
+        );
+        Err(CallError::NotSent(told.into()))
     }
 
     /// Leaves the present master if the sentinels name another one. Returns whether too few of them have told of a later
@@ -479,12 +596,26 @@ impl Shared {
         let Some(named) = self.believe(&answers, before.as_ref()).into_iter().next() else {
             return false;
         };
-        if *named.node() != *known
-            && let Err(fault) = self.reach(&named, began, until)
-        {
+        let lone = told_by_one(&named, &answers);
+        let missed = match &lone {
+            None if *named.node() == *known => None,
+            None => self.reach(&named, None, began, until).err(),
+            Some(_) => self.reach(&named, None, began, share(until, 2)).err(),
+        };
+        let outcome = match (lone, missed) {
+            (Some(lone), Some(missed)) => {
+                let reached = self.reach_lone(&named, &missed, &lone, &answers, began, until);
+                reached.map(drop).map_err(|fault| (lone, fault))
+            }
+            (None, Some(missed)) => Err((named, missed.fault)),
+            (_, None) => Ok(()),
+        };
+        if let Err((named, fault)) = outcome {
             events::sentinel_failed(&named.node(), &fault.reason());
         }
-        answers.iter().any(|answer| answer.epoch > named.epoch)
+        let believed = self.believed.lock();
+        let epoch = believed.as_ref().map_or(0, |it| it.epoch);
+        answers.iter().any(|answer| answer.epoch > epoch)
     }
 
     fn run(&self) {
@@ -702,5 +833,27 @@ mod tests {
         // Sentinels that were set up anew begin to count anew.
         let anew = new.since(0);
         assert_eq!(over(&[&anew, &anew], 3), Some(anew));
+    }
+
+    #[test]
+    fn one_alone_is_believed_only_if_the_known_master_is_none_any_more() {
+        let (old, new, other) = (named("old", 4), named("new", 5), named("other", 6));
+        assert_eq!(
+            told_by_one(&old, &[old.clone(), new.clone()]),
+            Some(new.clone())
+        );
+        assert_eq!(told_by_one(&new, &[old.clone(), new.clone()]), None);
+        assert_eq!(told_by_one(&new, &[new.since(7)]), None);
+        let doubt = |answers: &[&Named], missed| {
+            let answers: Vec<Named> = answers.iter().copied().cloned().collect();
+            doubt_about(&new, &answers, 3, missed)
+        };
+        assert_eq!(doubt(&[&new], Standing::NoMaster), None);
+        assert_eq!(doubt(&[&new, &old], Standing::NoMaster), None);
+        assert!(doubt(&[&new, &old, &old], Standing::NoMaster).is_some());
+        assert_eq!(doubt(&[&new], Standing::Silent), None);
+        assert!(doubt(&[&new, &old], Standing::Silent).is_some());
+        assert!(doubt(&[&new, &other], Standing::Silent).is_some());
+        assert!(doubt(&[&new], Standing::Unclear).is_some());
     }
 }
