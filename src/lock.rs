@@ -9,12 +9,14 @@ use crate::engine::client_inner::ClientInner;
 use crate::engine::hold::Lease;
 use crate::engine::owner::{LockKey, Owner};
 use crate::engine::raw_lock::RawLock;
+use crate::engine::wait_loop::WaitLimit;
 use crate::ground::claim::{Kind, VisitorId};
 use crate::ground::error::{Error, Result, RunError};
+use crate::ground::interrupt::Interrupt;
+use crate::ground::loss::LossCause;
 use crate::guard::Guard;
+use crate::losses::Losses;
 use crate::store::Holding;
-use crate::{engine::wait_loop::WaitLimit, ground::interrupt::Interrupt};
-use crate::{ground::loss::LossCause, losses::Losses};
 
 /// A reentrant lock that threads of many processes share by its name.
 ///

@@ -144,6 +144,70 @@ fn the_rules_see_code_and_nothing_else() {
     );
 }
 
+/// The floors of the source, from the ground up: code may use its own floor and those below. Files at the root that are
+/// not listed are the front, which users touch.
+const FLOORS: &[&str] = &["ground", "store", "stores", "engine"];
+
+/// Uses of a higher floor, each with the reason why it is there.
+const UPWARD: &[(&str, &str, &str)] = &[(
+    "store.rs",
+    "stores",
+    "a quorum asks its nodes by methods of the seam, until nodes have a trait of their own",
+)];
+
+fn floor_of(module: &str) -> usize {
+    let floor = FLOORS.iter().position(|floor| *floor == module);
+    floor.unwrap_or(FLOORS.len())
+}
+
+/// The modules of the crate's root that a line names.
+fn root_modules(line: &str) -> impl Iterator<Item = &str> {
+    line.match_indices("crate::").map(|(at, prefix)| {
+        let rest = &line[at + prefix.len()..];
+        let end = rest.find(|sign: char| !sign.is_alphanumeric() && sign != '_');
+        &rest[..end.unwrap_or(rest.len())]
+    })
+}
+
+#[test]
+fn the_source_uses_what_is_below_it() {
+    let mut upward = BTreeSet::new();
+    for path in files(&root().join("src")) {
+        let file = path
+            .strip_prefix(root().join("src"))
+            .expect("a file below src")
+            .to_string_lossy()
+            .into_owned();
+        let own = file.split(['/', '.']).next().unwrap_or_default();
+        if own == "lib" {
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("a source file");
+        for (number, line) in code(&text) {
+            assert!(
+                !line.contains("crate::{"),
+                "src/{file}:{number}: one `use` for each module of the crate, so that its floor shows"
+            );
+            for module in root_modules(line) {
+                if floor_of(module) > floor_of(own) {
+                    upward.insert((file.clone(), module.to_owned()));
+                }
+            }
+        }
+    }
+    let known = UPWARD
+        .iter()
+        .map(|(file, module, _)| ((*file).to_owned(), (*module).to_owned()));
+    assert_eq!(upward, known.collect(), "found, and those with a reason");
+}
+
+#[test]
+fn the_modules_that_a_line_names_are_seen() {
+    let named: Vec<_> = root_modules("use crate::engine::hold::{A}; crate::store::B").collect();
+    assert_eq!(named, ["engine", "store"]);
+    assert!(floor_of("ground") < floor_of("stores") && floor_of("engine") < floor_of("lock"));
+}
+
 #[test]
 fn the_changelog_starts_with_this_version() {
     let text = fs::read_to_string(root().join("CHANGELOG.md")).expect("CHANGELOG.md");
