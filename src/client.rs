@@ -383,8 +383,9 @@ impl Builder {
     ///
     /// - an acquisition that too few replicas acknowledge in time is undone and is [`Error::NotReplicated`]; waiting calls
     ///   try again until their deadline;
-    /// - a re-entry is put back to the old count, with the same error. An inner `unlock` has the same error, although the
-    ///   level is given back;
+    /// - a re-entry is put back to the old count, with the same error;
+    /// - an inner `unlock` is not undone: its level is given back, and it is [`Error::Unknown`], because a failover may
+    ///   bring the level back at the server;
     /// - a renewal that they do not acknowledge is not undone, but it extends no validity: it is tried again, and the
     ///   hold is lost when the last acknowledged lease ends.
     ///

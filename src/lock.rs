@@ -357,10 +357,9 @@ impl Lock {
     /// - [`Error::Lost`] with the cause: this thread held the lock and lost it (a thread that loses one lock after the
     ///   other and unlocks none remembers the last 256);
     /// - [`Error::Unreachable`], [`Error::Exhausted`]: the request was not sent;
-    /// - [`Error::Unknown`]: the request got no answer;
-    /// - [`Error::Unavailable`]: the server answered that it cannot serve now;
-    /// - [`Error::NotReplicated`]: too few replicas acknowledged an inner unlock (only with
+    /// - [`Error::Unknown`]: the request got no answer, or too few replicas acknowledged an inner unlock (only with
     ///   [`wait_replicas`](crate::Builder::wait_replicas));
+    /// - [`Error::Unavailable`]: the server answered that it cannot serve now;
     /// - [`Error::NoQuorum`]: too few nodes could be told (only of a [`Redlock`](crate::Redlock));
     /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or TLS does not trust the other side;
     /// - [`Error::WrongType`], [`Error::CorruptCount`], [`Error::Unexpected`]: something else has written to the key, or the

@@ -101,7 +101,8 @@ pub enum Error {
         /// How many there may be.
         connections: u32,
     },
-    /// A request was sent and no answer came: whether it took effect is not known.
+    /// A request was sent and no answer came: whether it took effect is not known. Or the master has carried out an
+    /// `unlock` that too few replicas acknowledged: whether it outlasts a failover is not known.
     ///
     /// The documentation of each operation says what this means for the hold. A hold that the request may have left
     /// behind is released in the background, and ends with its lease at the latest.
@@ -135,7 +136,7 @@ pub enum Error {
         /// The server's words.
         reason: String,
     },
-    /// Too few replicas acknowledged in time. The request was undone, except for an inner `unlock`.
+    /// Too few replicas acknowledged in time. The request was undone.
     ///
     /// Only with [`Builder::wait_replicas`](crate::Builder::wait_replicas). If the undoing got no answer, the hold is
     /// released in the background, and ends with its lease at the latest.

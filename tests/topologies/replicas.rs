@@ -378,6 +378,27 @@ fn a_server_without_wait_is_told() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
+fn an_inner_unlock_that_was_carried_out_is_not_retryable() {
+    let set = Replicas::start(1);
+    let lock = waiting_for(&set, 1, LONG).lock("orders");
+    lock.lock().unwrap();
+    lock.lock().unwrap();
+    set.nodes[1].freeze();
+    let error = lock.unlock().unwrap_err();
+    // The level is given back; to unlock once more would give the outer one back.
+    assert_eq!(lock.hold_count().unwrap(), 1);
+    assert!(!error.is_retryable(), "{error}");
+    assert!(error.is_ambiguous(), "{error}");
+    assert!(error.to_string().contains("0 of the 1 replicas"), "{error}");
+    assert!(lock.is_valid());
+    // The whole hold does not wait for replicas.
+    lock.unlock().unwrap();
+    assert_eq!(set.nodes[0].int(&["EXISTS", "orders"]), 0);
+    set.nodes[1].thaw();
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
 fn grants_in_a_cluster_wait_for_replicas_as_well() {
     let cluster = Cluster::start();
     let name = cluster.name_at(1, "orders");

@@ -460,6 +460,12 @@ impl Redis {
         matches!(step, Ok(CountReply::Done { .. }))
     }
 
+    /// Why a failover may undo what the master has done.
+    fn half_done(&self, replica_ack: &ReplicaAck) -> Reason {
+        let flaw = self.replication.and_then(|wanted| replica_ack.flaw(wanted));
+        format!("the master has done it, but {}", flaw.unwrap_or_default()).into()
+    }
+
     /// Says that too few replicas have it.
     fn unreplicated(&self, lock: &Arc<str>, replica_ack: ReplicaAck) -> Error {
         let (lock, node) = (Arc::clone(lock), self.topology.name(lock));
@@ -503,7 +509,13 @@ impl Redis {
                 not_after,
             }) => Ok(Release::Unknown {
                 in_doubt: claim.in_doubt(not_after),
-                error: self.unreplicated(&claim.name, replica_ack),
+                // The level is given back, so this must not read as if nothing was done.
+                error: self.unknown(
+                    &claim.name,
+                    Some(&claim.visitor),
+                    "release",
+                    self.half_done(&replica_ack),
+                ),
             }),
             Ok(CountReply::Gone(cause)) => Ok(Release::NotHeld(cause)),
             Ok(CountReply::Refused { .. } | CountReply::Corrupt) => Err(self.corrupt(claim)),
