@@ -43,14 +43,16 @@ const LONGEST_ANSWER: Duration = Duration::from_secs(15);
 
 /// What every session starts with, whatever the server or its `init_connect` says.
 ///
-/// Nothing waits for a row or for a table's definition for the 50 seconds or the day that are the defaults. In UTC a
-/// TIMESTAMP column has no hour that comes twice. Text is sent as it is: a character set that lacks a letter would make
-/// one name of two. A number that does not fit is an error: cut to the largest that does, a version would never change
-/// again and no update would be noticed.
-const SESSION: &str = "SET SESSION autocommit = 1, innodb_lock_wait_timeout = 1, \
-                       lock_wait_timeout = 2, time_zone = '+00:00', timestamp = DEFAULT, \
+/// The end of a transaction neither begins another one nor ends the session. Nothing waits for a row or for a table's
+/// definition for the 50 seconds or the day that are the defaults. In UTC a TIMESTAMP column has no hour that comes twice.
+/// Text is sent as it is: a character set that lacks a letter would make one name of two. No limit cuts answers: a column
+/// of a key that is not told would not be missed. A number that does not fit is an error: cut to the largest that does, a
+/// version would never change again and no update would be noticed.
+const SESSION: &str = "SET SESSION autocommit = 1, completion_type = NO_CHAIN, \
+                       innodb_lock_wait_timeout = 1, lock_wait_timeout = 2, \
+                       time_zone = '+00:00', timestamp = DEFAULT, \
                        character_set_client = utf8mb4, character_set_connection = utf8mb4, \
-                       character_set_results = utf8mb4, \
+                       character_set_results = utf8mb4, sql_select_limit = 18446744073709551615, \
                        sql_mode = CONCAT_WS(',', NULLIF(@@sql_mode, ''), 'STRICT_ALL_TABLES')";
 
 /// Where a database is, and as whom to talk to it.

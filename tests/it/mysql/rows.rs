@@ -752,3 +752,51 @@ fn what_a_transaction_leaves_in_its_session_ends_with_it(server: &'static MariaD
     }
     assert_eq!(ids[0], ids[1]);
 }
+
+#[test]
+fn what_the_server_does_behind_a_commit_does_not_reach_a_session() {
+    for kind in ["CHAIN", "RELEASE"] {
+        let server = MariaDb::with(&[&format!("--completion-type={kind}")]);
+        let database = database_on(&server);
+        database.run(
+            "CREATE TABLE accounts (id INT PRIMARY KEY, balance INT NOT NULL);
+             INSERT INTO accounts VALUES (1, 100);
+             COMMIT",
+        );
+        let client = client(&database);
+        let accounts = RowTarget::table("accounts", "id").unwrap();
+        let row = client.row_lock(&accounts, 1);
+        for round in 0..4 {
+            let guard = row.lock(Wait::For(ms(2000)));
+            let mut guard = guard.unwrap_or_else(|error| panic!("{kind}, {round}: {error}"));
+            guard
+                .tx()
+                .exec("UPDATE accounts SET balance = balance - 1 WHERE id = 1", ())
+                .unwrap();
+            match round {
+                0..2 => guard.commit().unwrap(),
+                _ => guard.rollback().unwrap(),
+            }
+        }
+        let (balance,): (i32,) = database.first("SELECT balance FROM accounts WHERE id = 1");
+        assert_eq!(balance, 98, "{kind}");
+        // A waiter begins anew after each refusal.
+        let guard = row.lock(Wait::Forever).unwrap();
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| row.lock(Wait::For(ms(10_000))).map(drop));
+            thread::sleep(ms(1500));
+            drop(guard);
+            waiter.join().unwrap().unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_limit_of_the_server_hides_no_column_of_a_key() {
+    let server = MariaDb::with(&["--init-connect=SET sql_select_limit = 1"]);
+    let database = database_on(&server);
+    database.run("CREATE TABLE seats (hall INT, seat INT, PRIMARY KEY (hall, seat))");
+    let halls = RowTarget::table("seats", "hall").unwrap();
+    let refusal = client(&database).row_lock(&halls, 1).lock(Wait::For(ms(0)));
+    assert!(matches!(refusal, Err(Error::Schema { .. })), "{refusal:?}");
+}
