@@ -163,10 +163,7 @@ impl MySql {
             return Error::Unavailable {
                 lock: Arc::clone(lock),
                 node: Arc::clone(self.node()),
-                reason: format!(
-                    "the row of the lock is locked by a transaction ({})",
-                    fault.reason()
-                ),
+                reason: locked_words(fault),
             };
         }
         self.error(lock, fault)
@@ -308,9 +305,12 @@ impl MySql {
             };
             let (answer, sent) = match self.run_timed(connection, statement, params, until, copies)
             {
-                // The row is locked for a moment; the statement was undone.
+                // The row is locked for a moment; the statement was undone. A renewal has others behind it.
                 Err(fault)
-                    if fault.is_busy() && corrections < CORRECTIONS && Instant::now() < until =>
+                    if fault.is_busy()
+                        && !matches!(change, Change::Lease)
+                        && corrections < CORRECTIONS
+                        && Instant::now() < until =>
                 {
                     corrections += 1;
                     continue;
@@ -338,6 +338,26 @@ impl MySql {
                 _ => return Ok(Touch::Gone(LossCause::Gone)),
             }
         }
+    }
+
+    /// Renews one hold, without a wait for its row.
+    fn renew_one(
+        &self,
+        connection: &mut Connection,
+        claim: &Claim,
+        until: Instant,
+    ) -> Result<Touch, CallError> {
+        if !connection.refuse_at_once(until)? {
+            // The renewal itself could wait for a second, so the row is asked for before.
+            let params = params! { "r" => &*claim.name };
+            match connection.rows(&self.statements.probe, params, until) {
+                // A server without NOWAIT.
+                Ok(_) | Err(CallError::Server { code: 1064, .. }) => {}
+                Err(fault) => return Err(fault),
+            }
+        }
+        let mut copies = Copies::default();
+        self.touch(connection, claim, Change::Lease, until, &mut copies)
     }
 
     fn touch_pooled(
@@ -560,6 +580,13 @@ enum Touch {
     Gone(LossCause),
 }
 
+fn locked_words(fault: CallError) -> String {
+    format!(
+        "the row of the lock is locked by a transaction ({})",
+        fault.reason()
+    )
+}
+
 fn lease_of(claim: &Claim) -> u64 {
     u64::try_from(claim.lease.as_micros()).unwrap_or(u64::MAX)
 }
@@ -652,30 +679,38 @@ impl Store for MySql {
         }
         // Taken out, not locked, while it is in use.
         let mut place = self.renewals.lock().take();
-        let mut outcomes = Vec::with_capacity(claims.len());
+        let mut outcomes: Vec<Option<Renewal>> = vec![None; claims.len()];
         let talked = on_link(&mut place, self.pool.address(), until, &mut |connection| {
-            for claim in claims.iter().skip(outcomes.len()) {
-                let outcome = match self.touch(
-                    connection,
-                    claim,
-                    Change::Lease,
-                    until,
-                    &mut Copies::default(),
-                ) {
-                    Ok(Touch::Done { .. }) => Renewal::Renewed,
-                    Ok(Touch::Gone(cause)) => Renewal::Lost(cause),
-                    Err(fault) if fault.leaves_sound() => Renewal::Unknown(fault.reason()),
-                    Err(fault) => return Err(fault),
-                };
-                outcomes.push(outcome);
+            // A row that another transaction has is asked for twice, the second time behind all others, and waited for
+            // never: that transaction may last for long, and the others have to be renewed meanwhile. The watchdog
+            // comes back.
+            for is_last in [false, true] {
+                for (claim, outcome) in claims.iter().zip(&mut outcomes) {
+                    if outcome.is_some() {
+                        continue;
+                    }
+                    *outcome = match self.renew_one(connection, claim, until) {
+                        Ok(Touch::Done { .. }) => Some(Renewal::Renewed),
+                        Ok(Touch::Gone(cause)) => Some(Renewal::Lost(cause)),
+                        Err(fault) if fault.is_busy() => {
+                            is_last.then(|| Renewal::Unknown(locked_words(fault)))
+                        }
+                        Err(fault) if fault.leaves_sound() => {
+                            Some(Renewal::Unknown(fault.reason()))
+                        }
+                        Err(fault) => return Err(fault),
+                    };
+                }
             }
             Ok(())
         });
         *self.renewals.lock() = place;
-        if let Err(fault) = talked {
-            outcomes.resize(claims.len(), Renewal::Unknown(fault.reason()));
-        }
-        outcomes
+        let rest = match talked {
+            Ok(()) => String::new(),
+            Err(fault) => fault.reason(),
+        };
+        let or_rest = |outcome: Option<Renewal>| outcome.unwrap_or(Renewal::Unknown(rest.clone()));
+        outcomes.into_iter().map(or_rest).collect()
     }
 
     fn transfer(&self, from: &Claim, to: &Claim, until: Instant) -> Result<Transfer> {

@@ -121,6 +121,8 @@ pub(super) struct Connection {
     last_used: Instant,
     /// How far the server's clock is ahead.
     ahead: Offset,
+    /// Whether the server refuses a locked row at once, once it was asked to.
+    refuses_at_once: Option<bool>,
     pid: u32,
 }
 
@@ -165,6 +167,7 @@ impl Connection {
             timeout: reading,
             last_used: Instant::now(),
             ahead: Offset::told(0, BootInstant::now(), BootInstant::now()),
+            refuses_at_once: None,
             pid: std::process::id(),
         };
         connection.tune(until);
@@ -193,6 +196,25 @@ impl Connection {
         let now = now.unwrap_or_default();
         self.ahead = Offset::told(now, sent, BootInstant::now());
         Ok(now)
+    }
+
+    /// Asks the server to refuse locked rows at once from now on. Returns whether it does.
+    pub(super) fn refuse_at_once(&mut self, until: Instant) -> Result<bool, CallError> {
+        if let Some(does) = self.refuses_at_once {
+            return Ok(does);
+        }
+        // MariaDB knows a wait of no time. MySQL makes a second of it, or an error where its mode is strict.
+        match self.say("SET SESSION innodb_lock_wait_timeout = 0", until) {
+            Ok(()) | Err(CallError::Server { .. }) => {}
+            Err(fault) => return Err(fault),
+        }
+        let wait: Option<u64> = self
+            .ready(until)?
+            .query_first("SELECT @@SESSION.innodb_lock_wait_timeout")
+            .map_err(CallError::of)?;
+        let does = wait == Some(0);
+        self.refuses_at_once = Some(does);
+        Ok(does)
     }
 
     /// When the server is to refuse a statement that has to arrive by `at`, by its clock in microseconds.
