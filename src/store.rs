@@ -101,6 +101,9 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Calls `hook`, which must not block, whenever another server has taken over: what stands there is to be asked.
+    fn on_takeover(&self, _hook: Box<dyn Fn() + Send + Sync>) {}
+
     /// The clock that holds are counted on here.
     fn timeline(&self) -> &Timeline {
         &PROCESS
@@ -132,7 +135,8 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
             warnings.push(HealthWarning {
                 node: self.node(),
                 message: "another server may take over here, without what was not replicated: it has no vote for one \
-                          max_lease after that, and after a program sees it first; take masters that nothing replaces"
+                          max_lease after that, and after a program sees it first; and a split may make two masters of \
+                          this node, which may both grant one lock; take masters that nothing replaces"
                     .to_owned(),
             });
         }

@@ -87,6 +87,8 @@ enum Job {
     Renew(Arc<Hold>),
     /// The validity of a hold ends.
     End(Arc<Hold>),
+    /// All holds are to be renewed now.
+    RenewAll,
     /// Threads are to be started for which there was no room.
     Staff,
     /// What fell due before this is to be done; the sender is dropped when it is.
@@ -137,7 +139,7 @@ impl Timed for Job {
     fn is_due_at(&self, due: Instant) -> bool {
         match self {
             Job::Renew(hold) | Job::End(hold) => hold.is_due_at(due),
-            Job::Staff => true,
+            Job::RenewAll | Job::Staff => true,
             #[cfg(feature = "test-util")]
             Job::Mark(_) => true,
         }
@@ -151,19 +153,28 @@ impl Watchdog {
         command_timeout: Duration,
         on_lost: Option<OnLost>,
     ) -> Watchdog {
+        let shared = Arc::new(Shared {
+            clearing: Arc::new(Clearing::new(Arc::clone(&store), command_timeout)),
+            store,
+            wait_queues,
+            command_timeout,
+            timer: Timer::default(),
+            running: AtomicBool::new(false),
+            client: Arc::default(),
+            news: Mutex::default(),
+            #[cfg(feature = "test-util")]
+            die: AtomicBool::new(false),
+        });
+        // A server that took over may lack what the one before had granted: its holders hear of it now, not at their next
+        // renewal.
+        let weak = Arc::downgrade(&shared);
+        shared.store.on_takeover(Box::new(move || {
+            if let Some(shared) = weak.upgrade() {
+                shared.timer.schedule(Instant::now(), Job::RenewAll);
+            }
+        }));
         Watchdog {
-            shared: Arc::new(Shared {
-                clearing: Arc::new(Clearing::new(Arc::clone(&store), command_timeout)),
-                store,
-                wait_queues,
-                command_timeout,
-                timer: Timer::default(),
-                running: AtomicBool::new(false),
-                client: Arc::default(),
-                news: Mutex::default(),
-                #[cfg(feature = "test-util")]
-                die: AtomicBool::new(false),
-            }),
+            shared,
             threads: Mutex::default(),
             on_lost,
         }
@@ -265,20 +276,7 @@ impl Watchdog {
 
     /// Asks the store at once about the holds of this name.
     pub(crate) fn check_now(&self, name: &str) {
-        let mut holds = Vec::new();
-        self.shared.timer.each(|job| match job {
-            Job::Renew(hold) | Job::End(hold) if *hold.name == *name => {
-                holds.push(Arc::clone(hold))
-            }
-            _ => {}
-        });
-        for hold in holds {
-            let due = Instant::now();
-            if hold.set_due(Some(due)) {
-                self.shared.timer.cancelled();
-            }
-            self.shared.timer.schedule(due, Job::Renew(hold));
-        }
+        self.shared.hasten(|hold| *hold.name == *name);
     }
 
     /// Turns a hold lost, and tells who wants to know.
@@ -396,6 +394,7 @@ impl Shared {
                             self.watch(&hold, self.now(), None);
                         }
                     },
+                    Job::RenewAll => self.hasten(|_| true),
                     Job::Staff => self.staff(),
                     #[cfg(feature = "test-util")]
                     Job::Mark(mark) => due.marks.push(mark),
@@ -405,6 +404,23 @@ impl Shared {
                 // Fails only if the other thread died, which has told everybody.
                 let _ = renewals.send(due);
             }
+        }
+    }
+
+    /// Makes the renewal of these holds due now.
+    fn hasten(&self, is_meant: impl Fn(&Hold) -> bool) {
+        let mut holds = Vec::new();
+        self.timer.each(|job| match job {
+            Job::Renew(hold) | Job::End(hold) if is_meant(hold) => holds.push(Arc::clone(hold)),
+            _ => {}
+        });
+        // One instant, so that they go in one batch.
+        let due = Instant::now();
+        for hold in holds {
+            if hold.set_due(Some(due)) {
+                self.timer.cancelled();
+            }
+            self.timer.schedule(due, Job::Renew(hold));
         }
     }
 

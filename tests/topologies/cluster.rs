@@ -67,6 +67,34 @@ fn each_lock_is_where_its_slot_is() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
+fn holds_are_renewed_at_once_when_a_shard_has_another_master() {
+    let cluster = Cluster::start();
+    let client = client(&cluster, LONG);
+    let [kept, orders] = ["kept", "orders"].map(|stem| cluster.name_at(0, stem));
+    for is_planned in [true, false] {
+        let guard = client.lock(&kept).guard().unwrap();
+        all_works(&client.lock(&orders));
+        let old = cluster.owner_of(&kept);
+        cluster.nodes[old].replicate(1, &kept);
+        let (_, new) = if is_planned {
+            cluster.failover(&kept)
+        } else {
+            cluster.lose_owner(&kept)
+        };
+        cluster.nodes[new].cmd(&["DEL", &kept]);
+        assert!(client.lock(&orders).try_lock_for(AGREEMENT).unwrap());
+        client.lock(&orders).unlock().unwrap();
+        let loss = guard.lost().recv_timeout(SLACK);
+        let cause = loss.map(|loss| loss.cause);
+        assert_eq!(cause, Ok(LossCause::Gone), "{is_planned}");
+        if is_planned {
+            cluster.wait_until_healthy();
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
 fn one_seed_is_enough_and_dead_ones_cost_little() {
     let cluster = Cluster::start();
     let name = cluster.name_at(2, "orders");

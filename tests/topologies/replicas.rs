@@ -99,6 +99,21 @@ fn a_master_that_became_a_replica_is_left() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
+fn holds_are_renewed_at_once_when_the_master_is_another_one() {
+    let set = Replicas::start(1);
+    let client = client(&set, LONG);
+    let guard = client.lock("kept").guard().unwrap();
+    all_works(&client.lock("orders"));
+    set.nodes[0].replicate(1, "kept");
+    set.switch_to(1);
+    set.nodes[1].cmd(&["DEL", "kept"]);
+    all_works(&client.lock("orders"));
+    let loss = guard.lost().recv_timeout(SLACK).unwrap();
+    assert_eq!(loss.cause, LossCause::Gone);
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
 fn waiters_follow_a_switched_master() {
     let set = Replicas::start(1);
     let (holder, waiter) = (client(&set, LONG), client(&set, LONG));

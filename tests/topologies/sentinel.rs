@@ -456,6 +456,34 @@ fn the_last_sentinel_is_believed_when_the_master_cannot_be_reached() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
+fn holds_are_renewed_at_once_when_the_master_is_another_one() {
+    let (old, new) = (RedisServer::start(), RedisServer::start());
+    let (client, sentinels) = told(LONG, [(&old, 1), (&old, 1), (&old, 1)]);
+    let holds = ["a", "b", "c"].map(|name| client.lock(name).guard().unwrap());
+    let fixed = client.lock("fixed").with_lease_time(LONG).guard().unwrap();
+    let watch = Monitor::start(&new);
+    for sentinel in &sentinels {
+        sentinel.name(new.addr(), 2);
+    }
+    old.cmd(&["REPLICAOF", "127.0.0.1", &new.port().to_string()]);
+    // Whatever is asked finds the new master, which has none of the holds. Their renewal is 20 seconds away.
+    all_works(&client.lock("orders"));
+    // One with a fixed lease hears of it, too.
+    for hold in holds.iter().chain([&fixed]) {
+        let loss = hold.lost().recv_timeout(SLACK).unwrap();
+        assert_eq!(loss.cause, LossCause::Gone);
+    }
+    // One request for all of them.
+    let asked = watch.lines_containing("\"EVALSHA\"");
+    let renewals: Vec<_> = asked.iter().filter(|it| it.contains("\"b\"")).collect();
+    assert_eq!(renewals.len(), 1, "{renewals:#?}");
+    for name in ["\"a\"", "\"c\""] {
+        assert!(renewals[0].contains(name), "{renewals:#?}");
+    }
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
 fn a_master_that_says_so_needs_no_sentinel() {
     let (master, replica) = (RedisServer::start(), RedisServer::start());
     let (client, sentinels) = told(LEASE, [(&master, 1), (&master, 1), (&master, 1)]);

@@ -1451,6 +1451,10 @@ impl Store for Redis {
         }
     }
 
+    fn on_takeover(&self, hook: Box<dyn Fn() + Send + Sync>) {
+        self.topology.on_takeover(hook);
+    }
+
     fn is_warm(&self, purpose: Purpose<'_>) -> bool {
         let Some(Alone { node, .. }) = self.alone() else {
             return true;

@@ -19,7 +19,7 @@ use crate::stores::permits::PermitSource;
 use crate::stores::redis::keys;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::subscriber::{Interest, Shards};
-use crate::stores::redis::topology::connector::{Connector, share};
+use crate::stores::redis::topology::connector::{Connector, Hook, Hooks, share};
 use crate::stores::redis::transport::connection::{Address, CallError, Connection, name_of};
 use crate::stores::redis::{Settings, text_of};
 
@@ -51,6 +51,8 @@ struct Shared {
     refreshed: Condvar,
     /// The channels that somebody waits on.
     channels: Mutex<Channels>,
+    /// Called when another server has become a master, or one is none any more.
+    on_takeover: Hooks,
     myself: Weak<Shared>,
 }
 
@@ -196,6 +198,7 @@ impl Cluster {
                 map: Mutex::new(map),
                 refreshed: Condvar::default(),
                 channels: Mutex::default(),
+                on_takeover: Hooks::default(),
                 myself: Weak::clone(myself),
             }),
         }
@@ -310,6 +313,11 @@ impl Cluster {
         self.shared.refresh(until)
     }
 
+    /// Calls `hook` whenever another server has become a master, or one is none any more.
+    pub(crate) fn on_takeover(&self, hook: Hook) {
+        self.shared.on_takeover.add(hook);
+    }
+
     /// Notes what a redirection of `from` says, and returns the node it points to.
     pub(crate) fn follow(&self, redirection: &Redirection, from: &Shard) -> Arc<Shard> {
         let host = match &redirection.host {
@@ -317,10 +325,15 @@ impl Cluster {
             host => host,
         };
         let mut map = self.shared.map.lock();
+        let is_new = !map.shards.contains_key(&*name_of(host, redirection.port));
         let target = self.shared.shard(&mut map, host, redirection.port);
         if !redirection.is_ask {
             map.moved.insert(redirection.slot, Arc::clone(&target));
             drop(map);
+            if is_new {
+                // A slot on the move goes to a master that is known.
+                self.shared.on_takeover.call();
+            }
             // It may have lost more than this slot.
             from.suspect();
             events::slot_moved(&redirection.slot, &target.address.node);
@@ -488,11 +501,12 @@ impl Shared {
         let told = self.ask(&sources, is_sharded, until);
         let mut map = self.map.lock();
         map.is_being_refreshed = false;
+        let mut is_taken_over = false;
         let outcome = match told {
             Ok((told, is_sharded)) => {
                 map.is_sharded = Some(is_sharded);
                 map.told_at = Some(Instant::now());
-                self.adopt(&mut map, told);
+                is_taken_over = self.adopt(&mut map, told);
                 map.trouble = None;
                 Ok(())
             }
@@ -502,6 +516,9 @@ impl Shared {
             }
         };
         drop(map);
+        if is_taken_over {
+            self.on_takeover.call();
+        }
         self.refreshed.notify_all();
         self.resubscribe();
         outcome
@@ -544,8 +561,8 @@ impl Shared {
         Err(trouble.unwrap_or_else(|| CallError::NotSent("no node to ask".into())))
     }
 
-    /// Puts a new map in the place of the old one.
-    fn adopt(&self, map: &mut Map, told: SlotMap) {
+    /// Puts a new map in the place of the old one. Returns whether a master of the old one is none any more.
+    fn adopt(&self, map: &mut Map, told: SlotMap) -> bool {
         let mut ranges: Vec<Range> = told
             .ranges
             .iter()
@@ -566,6 +583,7 @@ impl Shared {
         for shard in &gone {
             shard.node.subscriber.dismiss();
         }
+        let is_taken_over = !gone.is_empty();
         map.retired.retain(|shard| !shard.node.subscriber.is_over());
         map.retired.extend(gone);
         map.moved.clear();
@@ -579,6 +597,7 @@ impl Shared {
         map.sources = sources_of(addresses, &map.sources);
         map.ranges = ranges;
         map.version += 1;
+        is_taken_over
     }
 
     /// Moves every wish to where the slot of its channel is now.

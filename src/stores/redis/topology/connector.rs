@@ -32,12 +32,31 @@ pub(crate) trait Connector: Send + Sync {
     /// Calls `hook` whenever the generation has risen.
     fn on_change(&self, _hook: Hook) {}
 
+    /// Calls `hook` whenever another server was found in the place of the one before.
+    fn on_takeover(&self, _hook: Hook) {}
+
     /// Ends its thread, if it has one. It goes on finding the server.
     fn close(&self) {}
 }
 
 /// What is called when the server is another one; it must not block.
 pub(crate) type Hook = Box<dyn Fn() + Send + Sync>;
+
+/// What is called together.
+#[derive(Default)]
+pub(crate) struct Hooks(Mutex<Vec<Hook>>);
+
+impl Hooks {
+    pub(crate) fn add(&self, hook: Hook) {
+        self.0.lock().push(hook);
+    }
+
+    pub(crate) fn call(&self) {
+        for hook in self.0.lock().iter() {
+            hook();
+        }
+    }
+}
 
 /// One server at one address.
 impl Connector for Address {
@@ -59,8 +78,11 @@ pub(crate) struct KnownMaster {
     /// What the servers are called together, while none is known to be the master.
     group: Arc<str>,
     master: Mutex<Option<Arc<str>>>,
+    /// The one before, where none is known now.
+    former: Mutex<Option<Arc<str>>>,
     generation: AtomicU64,
-    hooks: Mutex<Vec<Hook>>,
+    on_change: Hooks,
+    on_takeover: Hooks,
 }
 
 impl KnownMaster {
@@ -68,8 +90,10 @@ impl KnownMaster {
         KnownMaster {
             group: group.into(),
             master: Mutex::default(),
+            former: Mutex::default(),
             generation: AtomicU64::new(0),
-            hooks: Mutex::default(),
+            on_change: Hooks::default(),
+            on_takeover: Hooks::default(),
         }
     }
 
@@ -88,7 +112,11 @@ impl KnownMaster {
     }
 
     pub(crate) fn on_change(&self, hook: Hook) {
-        self.hooks.lock().push(hook);
+        self.on_change.add(hook);
+    }
+
+    pub(crate) fn on_takeover(&self, hook: Hook) {
+        self.on_takeover.add(hook);
     }
 
     /// Notes that `node` is the master, as found by a search that began in the generation `began`. Returns the
@@ -101,6 +129,11 @@ impl KnownMaster {
             _ if generation != began => return None,
             None => {
                 *master = Some(Arc::clone(node));
+                drop(master);
+                let former = self.former.lock().take();
+                if former.is_some_and(|former| former != *node) {
+                    self.on_takeover.call();
+                }
                 return Some(generation);
             }
             Some(known) => events::master_changed(known, node),
@@ -108,7 +141,8 @@ impl KnownMaster {
         *master = Some(Arc::clone(node));
         self.generation.store(generation + 1, Ordering::Release);
         drop(master);
-        self.tell();
+        self.on_change.call();
+        self.on_takeover.call();
         Some(generation + 1)
     }
 
@@ -118,16 +152,12 @@ impl KnownMaster {
         if generation != self.generation() {
             return;
         }
-        *master = None;
+        if let Some(former) = master.take() {
+            *self.former.lock() = Some(former);
+        }
         self.generation.store(generation + 1, Ordering::Release);
         drop(master);
-        self.tell();
-    }
-
-    fn tell(&self) {
-        for hook in self.hooks.lock().iter() {
-            hook();
-        }
+        self.on_change.call();
     }
 }
 
@@ -185,11 +215,18 @@ mod tests {
     #[test]
     fn another_master_is_another_generation() {
         let mastership = KnownMaster::new("a, b".to_owned());
-        let told = Arc::new(AtomicU32::new(0));
-        let count = Arc::clone(&told);
-        mastership.on_change(Box::new(move || {
-            count.fetch_add(1, Ordering::Relaxed);
-        }));
+        let counter = || {
+            let told = Arc::new(AtomicU32::new(0));
+            let count = Arc::clone(&told);
+            let hook: Hook = Box::new(move || {
+                count.fetch_add(1, Ordering::Relaxed);
+            });
+            (told, hook)
+        };
+        let (told, hook) = counter();
+        mastership.on_change(hook);
+        let (taken_over, hook) = counter();
+        mastership.on_takeover(hook);
         let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
         assert_eq!(&*mastership.node(), "a, b");
         assert_eq!(mastership.found(&a, 0), Some(0));
@@ -205,5 +242,10 @@ mod tests {
         assert_eq!((&*mastership.node(), mastership.generation()), ("a, b", 2));
         assert_eq!(mastership.found(&b, 2), Some(2));
         assert_eq!(told.load(Ordering::Relaxed), 2);
+        // The one before came back; then another one took over, while none was known.
+        assert_eq!(taken_over.load(Ordering::Relaxed), 1);
+        mastership.suspect(2);
+        assert_eq!(mastership.found(&a, 3), Some(3));
+        assert_eq!(taken_over.load(Ordering::Relaxed), 2);
     }
 }

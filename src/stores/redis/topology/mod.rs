@@ -13,6 +13,7 @@ use crate::stores::redis::scripts::Script;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::subscriber::Interest;
 use crate::stores::redis::topology::cluster::{ChannelInterest, Cluster};
+use crate::stores::redis::topology::connector::Hook;
 use crate::stores::redis::transport::connection::{CallError, Connection};
 
 pub(crate) enum Topology {
@@ -105,6 +106,14 @@ impl Topology {
                 };
                 (keep, is_live)
             }
+        }
+    }
+
+    /// Calls `hook` whenever another server was found in the place of one of these.
+    pub(crate) fn on_takeover(&self, hook: Hook) {
+        match self {
+            Topology::One(node) => node.pool.connector().on_takeover(hook),
+            Topology::Cluster(cluster) => cluster.on_takeover(hook),
         }
     }
 

@@ -138,4 +138,8 @@ impl Connector for Replicas {
     fn on_change(&self, hook: Hook) {
         self.mastership.on_change(hook);
     }
+
+    fn on_takeover(&self, hook: Hook) {
+        self.mastership.on_takeover(hook);
+    }
 }

@@ -205,6 +205,10 @@ impl Connector for Sentinels {
         self.shared.mastership.on_change(hook);
     }
 
+    fn on_takeover(&self, hook: Hook) {
+        self.shared.mastership.on_takeover(hook);
+    }
+
     fn close(&self) {
         {
             let mut state = self.shared.state.lock();
