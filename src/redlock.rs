@@ -203,7 +203,8 @@ impl RedlockBuilder {
     /// Sets how long one node may take for one request before it counts as silent.
     ///
     /// It should be well above a round trip and small against the lease, because the time that a silent node costs is taken
-    /// off the validity. 1 ms ..= 1 day. Defaults to 1/200 of the lease, at least 5 ms and at most 150 ms.
+    /// off the validity. To connect to a node is no part of it: that is done in the background, within the time-outs of the
+    /// client, and only calls that find too few other nodes wait longer for it. 1 ms ..= 1 day. Defaults to 1/200 of the lease, at least 5 ms and at most 150 ms.
     pub fn node_timeout(mut self, timeout: Duration) -> RedlockBuilder {
         self.node_timeout = Some(timeout);
         self
@@ -328,6 +329,7 @@ impl RedlockBuilder {
             max_lease: self.max_lease,
             max_extensions: self.max_extensions,
             trusts_new_nodes: self.trusts_new_nodes,
+            connect_timeout: timeouts.command_timeout,
         };
         let quorum = Quorum::new(stores, settings, Instant::now() + timeouts.command_timeout)?;
         if let Some(warning) = quorum.flaws() {

@@ -293,6 +293,8 @@ pub(crate) enum Flight<'a, T> {
     Landed(T),
     /// It has none yet. Dropping it leaves the answer to whoever uses the connection next.
     Aloft(Box<dyn Aloft<T> + 'a>),
+    /// Nothing was sent, because there is no connection for it: [`Store::enlist`] makes one.
+    Cold,
 }
 
 /// A request whose answer is still to be read.

@@ -5,13 +5,14 @@
 //! so a hold that this store grants has the validity that the engine gives it. A node that may have forgotten what it
 //! granted has no vote (`quarantine.rs`).
 
+mod links;
 pub(crate) mod quarantine;
 
 use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,7 @@ use crate::store::{
     Aloft, Attempt, Delivery, Flight, HealthWarning, Holding, InDoubt, Purpose, Refusal, Release,
     Renewal, SETTLED, Store, Subscription, Transfer,
 };
+use crate::stores::quorum::links::{Line, Links, Outcome, Want};
 use crate::stores::quorum::quarantine::{Membership, NodeHandle, Quarantined};
 
 /// A bit for each in a word.
@@ -52,12 +54,18 @@ pub(crate) struct Settings {
     pub(crate) max_lease: Duration,
     pub(crate) max_extensions: Option<u32>,
     pub(crate) trusts_new_nodes: bool,
+    /// How long it may take to connect to a node.
+    pub(crate) connect_timeout: Duration,
 }
 
 /// One of the servers.
 struct Node {
+    index: usize,
     store: Arc<dyn Store>,
     handle: NodeHandle,
+    links: Arc<Links>,
+    /// Whether its connection for renewals was made, or tried to be made, before it was needed.
+    got_ready: AtomicBool,
     shunned: Mutex<Breaker>,
     /// Whatever keeps the store open.
     _keep: Arc<dyn Any + Send + Sync>,
@@ -94,6 +102,7 @@ struct Open {
 /// The store that is made of others.
 pub(crate) struct Quorum {
     nodes: Vec<Arc<Node>>,
+    links: Arc<Links>,
     needed: usize,
     settings: Settings,
     notifier: Arc<Notifier>,
@@ -116,14 +125,23 @@ enum Vote {
     Silent,
 }
 
-/// In which order nodes are asked.
+/// Which nodes are asked.
 #[derive(Default)]
 struct Order {
-    /// Those that can be asked without delay.
-    warm: Vec<usize>,
-    cold: Vec<usize>,
+    /// At once.
+    first: Vec<usize>,
     /// Those that are left alone for a while, for the case that the others do not do.
     aside: Vec<usize>,
+}
+
+impl Order {
+    /// These, and no others.
+    fn of(first: Vec<usize>) -> Order {
+        Order {
+            first,
+            ..Order::default()
+        }
+    }
 }
 
 impl Quorum {
@@ -136,11 +154,15 @@ impl Quorum {
         let membership =
             Membership::new(stores.len(), settings.max_lease, settings.trusts_new_nodes);
         let membership = Arc::new(membership);
+        let links = Arc::new(Links::new(stores.len(), settings.connect_timeout));
         let nodes: Vec<Arc<Node>> = stores
             .into_iter()
             .enumerate()
             .map(|(index, (store, keep))| {
                 Arc::new(Node {
+                    index,
+                    links: Arc::clone(&links),
+                    got_ready: AtomicBool::new(false),
                     handle: NodeHandle::new(&membership, index, store.can_fail_over()),
                     store,
                     shunned: Mutex::default(),
@@ -151,6 +173,7 @@ impl Quorum {
         let quorum = Quorum {
             needed: nodes.len() / 2 + 1,
             nodes,
+            links,
             settings,
             notifier: Arc::default(),
             spreads: Mutex::default(),
@@ -158,12 +181,7 @@ impl Quorum {
             round_trip: AtomicU64::new(0),
         };
         let all: Vec<usize> = (0..quorum.nodes.len()).collect();
-        for (node, enlisted) in
-            quorum
-                .nodes
-                .iter()
-                .zip(quorum.enlist(&all, Purpose::Request(None), until))
-        {
+        for (node, enlisted) in quorum.nodes.iter().zip(quorum.enlist(&all, until)) {
             match enlisted {
                 Ok(Err(Quarantined::SameAs(other))) => {
                     let other = quorum
@@ -195,14 +213,12 @@ impl Quorum {
     }
 
     /// Connects to the nodes `cold`, all at the same time, and asks them who they are.
-    fn enlist(
-        &self,
-        cold: &[usize],
-        purpose: Purpose<'_>,
-        until: Instant,
-    ) -> Vec<Result<Result<(), Quarantined>>> {
+    fn enlist(&self, cold: &[usize], until: Instant) -> Vec<Result<Result<(), Quarantined>>> {
         let nodes = cold.iter().filter_map(|index| self.nodes.get(*index));
-        let enlist = |node: &Arc<Node>| node.store.enlist(&node.handle, purpose, until);
+        let enlist = |node: &Arc<Node>| {
+            let purpose = Purpose::Request(None);
+            node.store.enlist(&node.handle, purpose, until)
+        };
         if cold.len() < 2 {
             return nodes.map(enlist).collect();
         }
@@ -225,22 +241,6 @@ impl Quorum {
         })
     }
 
-    /// Makes the nodes `cold` ready to be asked, and leaves those to `sky` that cannot be.
-    fn warm_up<T>(&self, cold: &[usize], purpose: Purpose<'_>, sky: &mut Sky<'_, T>) -> Vec<usize> {
-        let enlisted = self.enlist(cold, purpose, sky.by);
-        let mut ready = Vec::with_capacity(cold.len());
-        for (index, enlisted) in cold.iter().zip(enlisted) {
-            match (enlisted, self.nodes.get(*index)) {
-                (Err(error), Some(node)) if error.may_pass() => {
-                    node.trip(&error);
-                    sky.out_of_reach.push((*index, error));
-                }
-                _ => ready.push(*index),
-            }
-        }
-        ready
-    }
-
     fn round_trip(&self) -> Duration {
         match self.round_trip.load(Ordering::Relaxed) {
             0 => FIRST_ROUND_TRIP,
@@ -255,13 +255,12 @@ impl Quorum {
         self.round_trip.store(nanos.max(1), Ordering::Relaxed);
     }
 
-    /// When a node that has not answered a request sent now is given up.
-    fn deadline(&self, lease: Duration, until: Instant) -> Instant {
-        let timeout = self.settings.node_timeout.unwrap_or_else(|| {
+    /// How long a node may take for a request.
+    fn node_timeout(&self, lease: Duration) -> Duration {
+        self.settings.node_timeout.unwrap_or_else(|| {
             let [least, most] = NODE_TIMEOUTS;
             (lease / NODE_SHARE).clamp(least, most)
-        });
-        until.min(Instant::now() + timeout)
+        })
     }
 
     /// The nodes of `among` that are not left alone, unless there are too few others, or too few of those that have one
@@ -281,20 +280,8 @@ impl Quorum {
         let (needed, aside): (Vec<usize>, Vec<usize>) = shunned.into_iter().partition(is_needed);
         order.extend(needed);
         Order {
+            first: order,
             aside,
-            ..self.warm_and_cold(order, purpose)
-        }
-    }
-
-    fn warm_and_cold(&self, order: Vec<usize>, purpose: Purpose<'_>) -> Order {
-        let (warm, cold) = order.into_iter().partition(|index| {
-            let node = self.nodes.get(*index);
-            node.is_some_and(|node| node.store.is_warm(purpose))
-        });
-        Order {
-            warm,
-            cold,
-            aside: Vec::new(),
         }
     }
 
@@ -410,14 +397,22 @@ impl Quorum {
             .filter(|(_, (not_after, node))| **not_after != SETTLED && !node.is_shunned(purpose))
             .map(|(index, _)| index)
             .collect();
-        let order = self.warm_and_cold(open, purpose);
-        let mut sky = self.launch(order, purpose, lease, until, |index, node, by| {
-            let in_doubt = InDoubt {
-                not_after: smallvec![in_doubt.not_after(index)],
-                ..in_doubt.clone()
-            };
-            node.store.launch_resolve(in_doubt, by)
-        });
+        let asked = in_doubt.clone();
+        let mut sky = self.launch(
+            Order::of(open),
+            purpose,
+            lease,
+            until,
+            move |index, node, by| {
+                let in_doubt = InDoubt {
+                    not_after: smallvec![asked.not_after(index)],
+                    ..asked.clone()
+                };
+                node.store.launch_resolve(in_doubt, by)
+            },
+            Err,
+        );
+        sky.is_needed = false;
         while let Some((index, answer)) = sky.next() {
             let Some(node) = self.nodes.get(index) else {
                 continue;
@@ -517,10 +512,15 @@ impl Quorum {
         };
         let raised_at = open.iter().map(|(index, _)| *index).collect();
         let purpose = Purpose::Request(Some(&claim.visitor));
-        let order = self.warm_and_cold(raised_at, purpose);
-        let mut sky = self.launch(order, purpose, claim.lease, until, |_, node, by| {
-            node.store.launch_release_level(&raised, by)
-        });
+        let mut sky = self.launch(
+            Order::of(raised_at),
+            purpose,
+            claim.lease,
+            until,
+            |_, node, by| node.store.launch_release_level(&raised, by),
+            Err,
+        );
+        sky.is_needed = false;
         // A node that does not answer keeps the higher count, which the last release frees all the same.
         while sky.next().is_some() {}
     }
@@ -534,10 +534,18 @@ impl Quorum {
             None => return,
         }
         let purpose = Purpose::Vote(&claim.visitor);
-        let order = self.warm_and_cold(nodes.to_vec(), purpose);
-        let mut sky = self.launch(order, purpose, claim.lease, until, |_, node, by| {
-            node.store.launch_acquire(claim, true, &node.handle, by)
-        });
+        let mut sky = self.launch(
+            Order::of(nodes.to_vec()),
+            purpose,
+            claim.lease,
+            until,
+            |_, node, by| {
+                let handle = &node.handle;
+                node.store.launch_acquire(claim, true, handle, by)
+            },
+            Err,
+        );
+        sky.is_needed = false;
         let mut tally = Tally::new(self.nodes.len());
         while let Some((index, answer)) = sky.next() {
             tally.note(index, self.hear(index, answer));
@@ -608,53 +616,36 @@ impl Quorum {
 
 impl Store for Quorum {
     fn acquire(&self, claim: &Claim, until: Instant) -> Result<Attempt> {
-        let sent = BootInstant::now();
         let begun = Instant::now();
         let purpose = Purpose::Vote(&claim.visitor);
         let own = match claim.count {
             0 => None,
             _ => Some(self.spread(&claim.visitor)),
         };
-        let Order { warm, cold, aside } = self.in_order(self.all(), own.as_slice(), purpose);
+        let order = self.in_order(self.all(), own.as_slice(), purpose);
         let mut tally = Tally::new(self.nodes.len());
-        let mut sky = Sky::new(self.deadline(claim.lease, until));
-        for index in &warm {
-            self.ask(*index, claim, &mut sky);
-        }
-        if warm.len() >= self.needed {
-            // If some of them are silent the others are needed, and there must be time left for those.
-            let patience = sky.by.min(begun + self.round_trip() * 4 + SOON);
-            while !tally.is_decided(self.needed, sky.len() + cold.len() + aside.len()) {
-                let Some((index, answer)) = sky.next_within(patience) else {
-                    break;
-                };
-                tally.note(index, self.hear(index, answer));
-            }
-        }
-        // The others get it too, so that the hold survives the end of one of those that have it.
-        self.ask_cold(&cold, claim, purpose, until, &mut sky);
-        while !tally.is_decided(self.needed, sky.len() + aside.len()) {
+        let mut sky = self.launch(
+            order,
+            purpose,
+            claim.lease,
+            until,
+            |_, node, by| {
+                let handle = &node.handle;
+                node.store.launch_acquire(claim, false, handle, by)
+            },
+            Err,
+        );
+        while !tally.is_decided(self.needed, sky.len()) {
             let Some((index, answer)) = sky.next() else {
                 break;
             };
             tally.note(index, self.hear(index, answer));
         }
-        if !tally.is_decided(self.needed, 0) || tally.granted() < self.needed {
-            // With those that are left alone it may be a majority all the same: one may have come back.
-            if tally.granted() + aside.len() >= self.needed {
-                sky.by = self.deadline(claim.lease, until);
-                self.ask_cold(&aside, claim, purpose, until, &mut sky);
-            }
-            while !tally.is_decided(self.needed, sky.len()) {
-                let Some((index, answer)) = sky.next() else {
-                    break;
-                };
-                tally.note(index, self.hear(index, answer));
-            }
-        }
         let is_first = claim.count == 0;
         if tally.granted() >= self.needed {
-            self.note_round_trip(begun.elapsed());
+            self.note_round_trip(sky.elapsed());
+            // The others get it too, so that the hold survives the end of one of those that have it.
+            sky.launch_rest();
             // What is there need not be read by whoever uses the connection next. And a re-entry that a node has not
             // answered may run there behind later requests of the hold.
             while let Some((index, answer)) = match is_first {
@@ -671,17 +662,21 @@ impl Store for Quorum {
             let spread = spreads.entry(claim.visitor.clone()).or_default();
             spread.nodes |= may_have;
             spread.note_unknown(&open);
-            for (node, flight) in sky.aloft.iter().chain(&sky.arrived) {
-                spread.note(*node, flight.not_after(), true);
+            for landing in sky.aloft.iter().chain(&sky.arrived) {
+                spread.note(landing.index, landing.flight.not_after(), true);
             }
             return Ok(Attempt::Granted {
-                sent,
+                sent: sky.first_sent,
                 fence: None,
                 leftover: is_open.then(|| claim.in_doubt(0)),
             });
         }
         // Whoever has not answered yet may say who is in the way.
-        while let Some((index, answer)) = sky.next() {
+        loop {
+            sky.is_needed = tally.answered() < self.needed;
+            let Some((index, answer)) = sky.next() else {
+                break;
+            };
             tally.note(index, self.hear(index, answer));
         }
         sky.note_rest(&mut tally.said);
@@ -726,10 +721,20 @@ impl Store for Quorum {
         let mut said: Vec<SmallVec<[(usize, Renewal); 5]>> =
             claims.iter().map(|_| SmallVec::new()).collect();
         let order = self.in_order(self.all(), &holds, Purpose::Renewal);
-        let mut sky = self.launch(order, Purpose::Renewal, lease, until, |_, node, by| {
-            node.store.launch_renew(claims, &node.handle, by)
-        });
+        let failed = |error| vec![Renewal::Unknown(reason_of(&error)); claims.len()];
+        let mut sky = self.launch(
+            order,
+            Purpose::Renewal,
+            lease,
+            until,
+            |_, node, by| node.store.launch_renew(claims, &node.handle, by),
+            failed,
+        );
+        let mut answered = 0;
         while let Some((index, answers)) = sky.next() {
+            let is_unknown = |answer: &Renewal| matches!(answer, Renewal::Unknown(_));
+            answered += usize::from(!answers.iter().all(is_unknown));
+            sky.is_needed = answered < self.needed;
             for (said, answer) in said.iter_mut().zip(answers) {
                 said.push((index, answer));
             }
@@ -754,7 +759,6 @@ impl Store for Quorum {
     }
 
     fn release(&self, claim: &Claim, until: Instant) -> Result<Release> {
-        let begun = Instant::now();
         let known = self.spreads.lock().remove(&claim.visitor);
         let spread = known.as_ref().map_or(self.all(), |spread| spread.nodes);
         let may_come = |index: usize| {
@@ -773,26 +777,19 @@ impl Store for Quorum {
             }
         }
         let lease = self.settings.max_lease;
-        let purpose = Purpose::Request(Some(&claim.visitor));
-        let launch = launcher(|_, node, by| node.store.launch_release(claim, by));
-        let mut sky = self.launch_at(spread, purpose, lease, until, launch);
+        let mut sky = self.launch_at(
+            spread,
+            Purpose::Request(Some(&claim.visitor)),
+            lease,
+            until,
+            |_, node, by| node.store.launch_release(claim, by),
+            Err,
+        );
         // A node that was never asked for the hold is free of it, and so is one that lacks it.
         let absent = self.nodes.len() - spread.count_ones() as usize;
         let (mut done, mut lacking, mut others_wait) = (0, 0, false);
-        let mut patience = sky.by;
-        loop {
-            let Some((index, answer)) = sky.next_within(patience) else {
-                let free = done + lacking + absent;
-                if done < self.needed && free + sky.aside.len() >= self.needed {
-                    // One of those that are left alone may have come back.
-                    let is_asked = self.launch_aside(&mut sky, purpose, lease, until, launch);
-                    patience = sky.by;
-                    if is_asked {
-                        continue;
-                    }
-                }
-                break;
-            };
+        let mut patience = None;
+        while let Some((index, answer)) = sky.next_within(patience) {
             let Some(node) = self.nodes.get(index) else {
                 continue;
             };
@@ -844,9 +841,11 @@ impl Store for Quorum {
             }
             if done == self.needed {
                 // The rest mostly comes at once. What does not is looked after in the background.
-                patience = patience.min(Instant::now() + begun.elapsed() / 2 + SOON);
+                patience = Some(Instant::now() + sky.elapsed() / 2 + SOON);
             }
+            sky.is_needed = done + lacking + absent < self.needed;
         }
+        let took = sky.elapsed();
         sky.note_rest(&mut said);
         let open = in_doubt
             .not_after
@@ -854,7 +853,7 @@ impl Store for Quorum {
             .filter(|not_after| **not_after != SETTLED)
             .count();
         if done >= self.needed {
-            self.note_round_trip(begun.elapsed());
+            self.note_round_trip(took);
         }
         // It was a majority's for all that is known, and a majority is free of it now.
         let is_free = done + open >= self.needed && done + lacking + absent >= self.needed;
@@ -880,22 +879,17 @@ impl Store for Quorum {
     fn release_level(&self, claim: &Claim, until: Instant) -> Result<Release> {
         let mut tally = Tally::new(self.nodes.len());
         let spread = self.spread(&claim.visitor);
-        let purpose = Purpose::Request(Some(&claim.visitor));
-        let launch = launcher(|_, node, by| node.store.launch_release_level(claim, by));
-        let mut sky = self.launch_at(spread, purpose, claim.lease, until, launch);
+        let mut sky = self.launch_at(
+            spread,
+            Purpose::Request(Some(&claim.visitor)),
+            claim.lease,
+            until,
+            |_, node, by| node.store.launch_release_level(claim, by),
+            Err,
+        );
         // What a node has not answered may run there behind later requests of the hold. And where no majority can be had
         // any more, the error says of each node what it has done.
-        loop {
-            let Some((index, answer)) = sky.next() else {
-                let granted = tally.granted();
-                if granted < self.needed
-                    && granted + sky.aside.len() >= self.needed
-                    && self.launch_aside(&mut sky, purpose, claim.lease, until, launch)
-                {
-                    continue;
-                }
-                break;
-            };
+        while let Some((index, answer)) = sky.next() {
             let answer = match answer {
                 Ok(Release::Done { .. }) => Ok(Attempt::Granted {
                     sent: BootInstant::now(),
@@ -909,6 +903,7 @@ impl Store for Quorum {
                 Err(error) => Err(error),
             };
             tally.note(index, self.hear(index, answer));
+            sky.is_needed = tally.answered() < self.needed;
         }
         sky.note_rest(&mut tally.said);
         if tally.granted() >= self.needed {
@@ -934,6 +929,18 @@ impl Store for Quorum {
         false
     }
 
+    /// Connects aside, once: nobody waits for it.
+    fn get_ready_to_renew(&self, _lock: &str, _until: Instant) {
+        for node in &self.nodes {
+            if !node.got_ready.load(Ordering::Relaxed)
+                && !node.got_ready.swap(true, Ordering::Relaxed)
+                && !node.store.is_warm(Purpose::Renewal)
+            {
+                node.connect_aside(Line::Renewals);
+            }
+        }
+    }
+
     fn transfer(&self, from: &Claim, _: &Claim, _: Instant) -> Result<Transfer> {
         // Half of the nodes might have the one and half the other.
         Err(Error::Unsupported {
@@ -954,7 +961,7 @@ impl Store for Quorum {
         for in_doubt in in_doubts.iter_mut() {
             self.forget(in_doubt);
         }
-        let by = self.deadline(self.settings.max_lease, until);
+        let timeout = self.node_timeout(self.settings.max_lease);
         // Each node at the same time, so that a silent one keeps nobody waiting but for its own time-out.
         let answers = thread::scope(|scope| {
             let started: Vec<_> = (0..)
@@ -965,6 +972,10 @@ impl Store for Quorum {
                         return None;
                     }
                     let resolve = move || {
+                        if !node.is_connected_by(until.min(Instant::now() + timeout)) {
+                            return Vec::new();
+                        }
+                        let by = until.min(Instant::now() + timeout);
                         let mut of_node: Vec<&mut InDoubt> =
                             parts.iter_mut().map(|(_, part)| part).collect();
                         let outcomes = node.store.resolve_all(&mut of_node, by);
@@ -1009,20 +1020,16 @@ impl Store for Quorum {
     fn force_release(&self, kind: Kind, name: &Arc<str>, until: Instant) -> Result<bool> {
         let lease = self.settings.max_lease;
         let mut said: Vec<Option<Vote>> = self.nodes.iter().map(|_| None).collect();
-        let purpose = Purpose::Request(None);
-        let launch = launcher(|_, node, by| node.store.launch_force_release(kind, name, by));
-        let mut sky = self.launch_at(self.all(), purpose, lease, until, launch);
+        let mut sky = self.launch_at(
+            self.all(),
+            Purpose::Request(None),
+            lease,
+            until,
+            |_, node, by| node.store.launch_force_release(kind, name, by),
+            Err,
+        );
         let (mut answered, mut was_held) = (0, false);
-        loop {
-            let Some((index, answer)) = sky.next() else {
-                if answered < self.needed
-                    && answered + sky.aside.len() >= self.needed
-                    && self.launch_aside(&mut sky, purpose, lease, until, launch)
-                {
-                    continue;
-                }
-                break;
-            };
+        while let Some((index, answer)) = sky.next() {
             let what = match answer {
                 Ok(freed) => {
                     answered += 1;
@@ -1031,6 +1038,7 @@ impl Store for Quorum {
                 }
                 Err(error) => Vote::Failed(error),
             };
+            sky.is_needed = answered < self.needed;
             if let Some(place) = said.get_mut(index) {
                 *place = Some(what);
             }
@@ -1052,20 +1060,16 @@ impl Store for Quorum {
     ) -> Result<Holding> {
         let lease = self.settings.max_lease;
         let mut said: Vec<Option<Vote>> = self.nodes.iter().map(|_| None).collect();
-        let purpose = Purpose::Request(visitor);
-        let launch = launcher(|_, node, by| node.store.launch_inspect(kind, name, visitor, by));
-        let mut sky = self.launch_at(self.all(), purpose, lease, until, launch);
+        let mut sky = self.launch_at(
+            self.all(),
+            Purpose::Request(visitor),
+            lease,
+            until,
+            |_, node, by| node.store.launch_inspect(kind, name, visitor, by),
+            Err,
+        );
         let mut holdings = Vec::with_capacity(self.nodes.len());
-        loop {
-            let Some((index, answer)) = sky.next() else {
-                if holdings.len() < self.needed
-                    && holdings.len() + sky.aside.len() >= self.needed
-                    && self.launch_aside(&mut sky, purpose, lease, until, launch)
-                {
-                    continue;
-                }
-                break;
-            };
+        while let Some((index, answer)) = sky.next() {
             let what = match answer {
                 Ok(holding) => {
                     holdings.push(holding);
@@ -1076,6 +1080,7 @@ impl Store for Quorum {
             if let Some(place) = said.get_mut(index) {
                 *place = Some(what);
             }
+            sky.is_needed = holdings.len() < self.needed;
             let locked = holdings.iter().filter(|holding| holding.is_locked).count();
             let free = holdings.len() - locked;
             if visitor.is_none() && free > self.nodes.len() - self.needed {
@@ -1185,92 +1190,54 @@ impl Quorum {
         purpose: Purpose<'_>,
         lease: Duration,
         until: Instant,
-        launch: impl Fn(usize, &'a Node, Instant) -> Flight<'a, T>,
+        launch: impl Fn(usize, &'a Node, Instant) -> Flight<'a, T> + 'a,
+        failed: impl Fn(Error) -> T + 'a,
     ) -> Sky<'a, T> {
         let order = self.in_order(among, &[], purpose);
-        self.launch(order, purpose, lease, until, launch)
+        self.launch(order, purpose, lease, until, launch, failed)
     }
 
-    /// Sends a request to the warm nodes at once, and to the cold ones that can be reached as soon as they are.
+    /// Sends a request to the nodes that are connected at once, and to the others as soon as they are, which takes a time
+    /// of its own; see [`Sky`]. Where a node cannot be connected for good, the answer is what `failed` makes of it.
     fn launch<'a, T>(
         &'a self,
         order: Order,
         purpose: Purpose<'_>,
         lease: Duration,
         until: Instant,
-        launch: impl Fn(usize, &'a Node, Instant) -> Flight<'a, T>,
+        launch: impl Fn(usize, &'a Node, Instant) -> Flight<'a, T> + 'a,
+        failed: impl Fn(Error) -> T + 'a,
     ) -> Sky<'a, T> {
-        let mut sky = Sky::new(self.deadline(lease, until));
-        sky.aside = order.aside;
-        for index in order.warm {
-            if let Some(node) = self.nodes.get(index) {
-                sky.add(index, launch(index, node, sky.by));
-            }
+        let begun = Instant::now();
+        let timeout = self.node_timeout(lease);
+        let soon = until.min(begun + timeout);
+        let mut sky = Sky {
+            quorum: self,
+            launch: Box::new(launch),
+            failed: Box::new(failed),
+            line: Line::of(purpose),
+            needs_vote: !matches!(purpose, Purpose::Request(_)),
+            timeout,
+            until,
+            soon,
+            // What comes later than half of the lease leaves too little of it.
+            connected_by: until.min(begun + lease / 2).max(soon),
+            is_needed: true,
+            first_sent: BootInstant::now(),
+            first_sent_at: begun,
+            has_sent: false,
+            landed: Vec::new(),
+            arrived: Vec::new(),
+            aloft: Vec::new(),
+            connecting: Vec::new(),
+            asked: 0,
+            out_of_reach: Vec::new(),
+            aside: order.aside,
+        };
+        for index in order.first {
+            sky.ask(index, 0);
         }
-        self.launch_cold(&order.cold, &mut sky, purpose, lease, until, launch);
         sky
-    }
-
-    fn launch_cold<'a, T>(
-        &'a self,
-        cold: &[usize],
-        sky: &mut Sky<'a, T>,
-        purpose: Purpose<'_>,
-        lease: Duration,
-        until: Instant,
-        launch: impl Fn(usize, &'a Node, Instant) -> Flight<'a, T>,
-    ) {
-        let ready = self.warm_up(cold, purpose, sky);
-        if !ready.is_empty() {
-            // A node that did not answer may have taken all of the time.
-            sky.by = self.deadline(lease, until);
-        }
-        for index in ready {
-            if let Some(node) = self.nodes.get(index) {
-                sky.add(index, launch(index, node, sky.by));
-            }
-        }
-    }
-
-    /// Sends a request to the nodes that were left alone, because the others do not do. Returns whether one can be
-    /// reached.
-    fn launch_aside<'a, T>(
-        &'a self,
-        sky: &mut Sky<'a, T>,
-        purpose: Purpose<'_>,
-        lease: Duration,
-        until: Instant,
-        launch: impl Fn(usize, &'a Node, Instant) -> Flight<'a, T>,
-    ) -> bool {
-        let aside = std::mem::take(&mut sky.aside);
-        if aside.is_empty() {
-            return false;
-        }
-        sky.by = self.deadline(lease, until);
-        self.launch_cold(&aside, sky, purpose, lease, until, launch);
-        sky.len() > 0
-    }
-
-    fn ask_cold<'a>(
-        &'a self,
-        cold: &[usize],
-        claim: &'a Claim,
-        purpose: Purpose<'_>,
-        until: Instant,
-        sky: &mut Sky<'a, Result<Attempt>>,
-    ) {
-        self.launch_cold(cold, sky, purpose, claim.lease, until, |_, node, by| {
-            node.store.launch_acquire(claim, false, &node.handle, by)
-        });
-    }
-
-    fn ask<'a>(&'a self, index: usize, claim: &'a Claim, sky: &mut Sky<'a, Result<Attempt>>) {
-        if let Some(node) = self.nodes.get(index) {
-            let flight = node
-                .store
-                .launch_acquire(claim, false, &node.handle, sky.by);
-            sky.add(index, flight);
-        }
     }
 
     /// What makes a poor quorum of the number of its nodes.
@@ -1301,39 +1268,42 @@ impl Node {
 
     /// Whether it is to be left alone.
     fn is_shunned(self: &Arc<Node>, purpose: Purpose<'_>) -> bool {
-        let until = {
+        let line = Line::of(purpose);
+        {
             let mut shunned = self.shunned.lock();
             let now = Instant::now();
             match shunned.until {
                 Some(until) if now < until => return true,
                 Some(_) => {
                     // Whoever comes first tries it; until that has an answer the others leave it alone.
-                    let until = now + shunned.pause;
-                    shunned.until = Some(until);
-                    until
+                    shunned.until = Some(now + shunned.pause);
                 }
-                None => return false,
+                None => {
+                    drop(shunned);
+                    return self.is_slow_to_connect(line) && !self.store.is_warm(purpose);
+                }
             }
-        };
-        !self.store.is_warm(purpose) && self.connect_aside(purpose, until)
+        }
+        if self.store.is_warm(purpose) {
+            return false;
+        }
+        // It may still be silent, and nobody is to wait for that.
+        self.connect_aside(line);
+        true
     }
 
-    /// Connects to it on a thread of its own, because it may still be silent and nobody is to wait for that. Returns
-    /// whether there is room for a thread.
-    fn connect_aside(self: &Arc<Node>, purpose: Purpose<'_>, until: Instant) -> bool {
-        let node = Arc::clone(self);
-        let purpose = match purpose {
-            Purpose::Renewal => Purpose::Renewal,
-            Purpose::Request(_) | Purpose::Vote(_) => Purpose::Request(None),
-        };
-        let named = thread::Builder::new().name("redlatch-connect".to_owned());
-        let started = named.spawn(
-            move || match node.store.enlist(&node.handle, purpose, until) {
-                Err(error) if error.may_pass() => node.trip(&error),
-                _ => node.reset(),
-            },
-        );
-        started.is_ok()
+    /// Whether a request can be sent by this time, which is waited for.
+    fn is_connected_by(self: &Arc<Node>, by: Instant) -> bool {
+        if self.store.is_warm(Purpose::Request(None)) {
+            return true;
+        }
+        let want = self.want(Line::Requests, by);
+        self.links.wait(std::iter::once(&want), by);
+        match want.outcome() {
+            Some(Some(Outcome::Ready | Outcome::NoVote(_))) => true,
+            Some(Some(Outcome::Failed(error))) => !error.may_pass(),
+            Some(None) | None => false,
+        }
     }
 
     /// Leaves it alone for a while, after an error that means that asking it costs its time-out.
@@ -1347,11 +1317,17 @@ impl Node {
         shunned.reason = reason_of(error);
     }
 
+    /// Leaves it alone no longer, after it has answered.
     fn reset(&self) {
         let mut shunned = self.shunned.lock();
-        if shunned.until.is_some() {
+        if !shunned.pause.is_zero() {
             *shunned = Breaker::default();
         }
+    }
+
+    /// Leaves it alone no longer, now that it is connected. If it does not answer all the same, the pause goes on to grow.
+    fn revive(&self) {
+        self.shunned.lock().until = None;
     }
 }
 
@@ -1376,6 +1352,17 @@ impl Tally {
     fn granted(&self) -> usize {
         let granted = |said: &&Option<Vote>| matches!(said, Some(Vote::Granted));
         self.said.iter().filter(granted).count()
+    }
+
+    /// How many have said something.
+    fn answered(&self) -> usize {
+        let answered = |said: &&Option<Vote>| {
+            matches!(
+                said,
+                Some(Vote::Granted | Vote::Refused(_) | Vote::Lacks(_))
+            )
+        };
+        self.said.iter().filter(answered).count()
     }
 
     /// Whether enough have granted it, or not enough can any more with `outstanding` answers to come.
@@ -1417,14 +1404,34 @@ impl Tally {
     }
 }
 
-/// Requests that are under way, each to another node.
+/// Requests that are under way, each to another node, and those that wait for a connection.
+///
+/// Each request has the time-out of a node from when it is sent. A connection that is being made is waited for as long
+/// as a node may take; where too few others answer, for as long as there is time.
 struct Sky<'a, T> {
-    /// When those without an answer are given up.
-    by: Instant,
+    quorum: &'a Quorum,
+    launch: Box<dyn Fn(usize, &'a Node, Instant) -> Flight<'a, T> + 'a>,
+    failed: Box<dyn Fn(Error) -> T + 'a>,
+    line: Line,
+    needs_vote: bool,
+    /// How long a node may take for a request.
+    timeout: Duration,
+    /// When all is over.
+    until: Instant,
+    /// Until when connections are waited for, and until when if they are needed.
+    soon: Instant,
+    connected_by: Instant,
+    /// Whether there are too few answers without the nodes that are being connected.
+    is_needed: bool,
+    /// Just before the first request was sent.
+    first_sent: BootInstant,
+    first_sent_at: Instant,
+    has_sent: bool,
     landed: Vec<(usize, T)>,
     /// Those for which something has arrived.
-    arrived: Vec<(usize, Box<dyn Aloft<T> + 'a>)>,
-    aloft: Vec<(usize, Box<dyn Aloft<T> + 'a>)>,
+    arrived: Vec<Landing<'a, T>>,
+    aloft: Vec<Landing<'a, T>>,
+    connecting: Vec<Connecting<'a>>,
     /// The nodes that were asked, a bit each.
     asked: u64,
     /// Those that could not be asked.
@@ -1433,78 +1440,211 @@ struct Sky<'a, T> {
     aside: Vec<usize>,
 }
 
+/// A request that was sent.
+struct Landing<'a, T> {
+    index: usize,
+    /// When it is given up.
+    by: Instant,
+    flight: Box<dyn Aloft<T> + 'a>,
+}
+
+/// A request that waits for its connection.
+struct Connecting<'a> {
+    index: usize,
+    want: Want<'a>,
+    /// How often a connection that was made was of no use.
+    tries: u32,
+}
+
+/// As often a connection that was made is of no use, because another call took it or the server closed it.
+const MOST_TRIES: u32 = 5;
+
+/// While answers are waited for, too, it is looked this often whether a connection is there.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
 impl<'a, T> Sky<'a, T> {
-    fn new(by: Instant) -> Sky<'a, T> {
-        Sky {
-            by,
-            landed: Vec::new(),
-            arrived: Vec::new(),
-            aloft: Vec::new(),
-            asked: 0,
-            out_of_reach: Vec::new(),
-            aside: Vec::new(),
+    /// Sends the request to a node, or has it connected first. Returns whether it was sent.
+    fn ask(&mut self, index: usize, tries: u32) -> bool {
+        let Some(node) = self.quorum.nodes.get(index) else {
+            return false;
+        };
+        let (sent, now) = (BootInstant::now(), Instant::now());
+        let by = self.until.min(now + self.timeout);
+        match (self.launch)(index, node, by) {
+            Flight::Landed(answer) => self.landed.push((index, answer)),
+            Flight::Aloft(flight) => self.aloft.push(Landing { index, by, flight }),
+            Flight::Cold => {
+                if tries < MOST_TRIES {
+                    let want = node.want(self.line, by);
+                    self.connecting.push(Connecting { index, want, tries });
+                }
+                return false;
+            }
+        }
+        self.asked |= bit(index);
+        if !self.has_sent {
+            self.has_sent = true;
+            (self.first_sent, self.first_sent_at) = (sent, now);
+        }
+        true
+    }
+
+    /// Sends the requests whose connections are there.
+    fn ask_connected(&mut self) {
+        for at in (0..self.connecting.len()).rev() {
+            let outcome = self.connecting.get(at).and_then(|it| it.want.outcome());
+            let Some(outcome) = outcome else {
+                continue;
+            };
+            let Connecting { index, want, tries } = self.connecting.swap_remove(at);
+            let node = want.node;
+            drop(want);
+            match outcome {
+                Some(Outcome::NoVote(reason)) if self.needs_vote => {
+                    let error = Error::Unavailable {
+                        lock: "".into(),
+                        node: node.name(),
+                        reason,
+                    };
+                    let answer = (self.failed)(error);
+                    self.landed.push((index, answer));
+                }
+                Some(Outcome::Ready | Outcome::NoVote(_)) => {
+                    self.ask(index, tries + 1);
+                }
+                Some(Outcome::Failed(error)) if !error.may_pass() => {
+                    // Some requests may be allowed all the same.
+                    if !self.ask(index, MOST_TRIES) {
+                        let answer = (self.failed)(error);
+                        self.landed.push((index, answer));
+                    }
+                }
+                Some(Outcome::Failed(error)) => self.out_of_reach.push((index, error)),
+                None => {}
+            }
+        }
+    }
+
+    /// Asks the nodes that were left alone, because the others do not do: one may have come back.
+    fn ask_aside(&mut self) {
+        self.soon = self.until.min(Instant::now() + self.timeout);
+        self.connected_by = self.connected_by.max(self.soon);
+        for index in std::mem::take(&mut self.aside) {
+            self.ask(index, 0);
         }
     }
 
     /// Lets go of what is under way, and notes of each node that has not answered why.
-    fn note_rest(self, said: &mut [Option<Vote>]) {
+    fn note_rest(mut self, said: &mut [Option<Vote>]) {
+        self.give_up_connecting();
         for (index, said) in said.iter_mut().enumerate() {
             if said.is_none() && self.asked & bit(index) != 0 {
                 *said = Some(Vote::Silent);
             }
         }
-        for (index, error) in self.out_of_reach {
+        for (index, error) in std::mem::take(&mut self.out_of_reach) {
             if let Some(place @ None) = said.get_mut(index) {
                 *place = Some(Vote::Failed(error));
             }
         }
     }
 
-    fn add(&mut self, index: usize, flight: Flight<'a, T>) {
-        self.asked |= bit(index);
-        match flight {
-            Flight::Landed(answer) => self.landed.push((index, answer)),
-            Flight::Aloft(aloft) => self.aloft.push((index, aloft)),
+    /// Sends what can be sent soon, without reading any answer.
+    fn launch_rest(&mut self) {
+        self.is_needed = false;
+        loop {
+            self.ask_connected();
+            if self.connecting.is_empty() {
+                return;
+            }
+            if Instant::now() >= self.soon {
+                return self.give_up_connecting();
+            }
+            self.wait_for_connections(self.soon);
         }
     }
 
-    fn len(&self) -> usize {
-        self.landed.len() + self.arrived.len() + self.aloft.len()
+    /// Waits no longer for connections, which go on being made.
+    fn give_up_connecting(&mut self) {
+        for Connecting { index, want, .. } in self.connecting.drain(..) {
+            if Instant::now() >= self.soon {
+                want.note_slow();
+            }
+            let error = Error::Unreachable {
+                lock: "".into(),
+                node: want.node.name(),
+                reason: "connecting takes longer than there was time".to_owned(),
+                source: None,
+            };
+            self.out_of_reach.push((index, error));
+        }
     }
 
-    /// The nodes whose answers are still to come.
+    fn wait_for_connections(&self, until: Instant) {
+        let wants = self.connecting.iter().map(|it| &it.want);
+        self.quorum.links.wait(wants, until);
+    }
+
+    /// The time since the first request was sent.
+    fn elapsed(&self) -> Duration {
+        self.first_sent_at.elapsed()
+    }
+
+    /// How many may still say something, if they are needed.
+    fn len(&self) -> usize {
+        let under_way = self.landed.len() + self.arrived.len() + self.aloft.len();
+        under_way + self.connecting.len() + self.aside.len()
+    }
+
+    /// The nodes that were asked and whose answers are still to come.
     fn bits(&self) -> u64 {
         let unread = self.aloft.iter().chain(&self.arrived);
-        let unread = unread.map(|(index, _)| *index);
+        let unread = unread.map(|landing| landing.index);
         let landed = self.landed.iter().map(|(index, _)| *index);
         unread
             .chain(landed)
             .fold(0, |bits, index| bits | bit(index))
     }
 
-    /// The next answer; when the time is over each says that it had none. `None` after the last.
+    /// The next answer; when its time is over each says that it had none. `None` after the last.
     fn next(&mut self) -> Option<(usize, T)> {
-        loop {
-            if self.len() == 0 {
-                return None;
-            }
-            if let Some(next) = self.next_within(self.by) {
-                return Some(next);
-            }
-            let (index, flight) = self.aloft.pop()?;
-            if let Some(answer) = flight.land(self.by) {
-                return Some((index, answer));
-            }
-        }
+        self.next_within(None)
     }
 
-    /// The next answer that comes until `until`.
-    fn next_within(&mut self, until: Instant) -> Option<(usize, T)> {
+    /// The next answer that comes until `patience`.
+    fn next_within(&mut self, patience: Option<Instant>) -> Option<(usize, T)> {
         loop {
-            if let Some(next) = self.next_arrived(until) {
+            self.ask_connected();
+            if let Some(next) = self.next_arrived(patience.unwrap_or(self.until)) {
                 return Some(next);
             }
-            self.wait(until)?;
+            let now = Instant::now();
+            if let Some(at) = self.aloft.iter().position(|it| it.by <= now) {
+                let Landing { index, by, flight } = self.aloft.swap_remove(at);
+                if let Some(answer) = flight.land(by) {
+                    return Some((index, answer));
+                }
+                continue;
+            }
+            if patience.is_some_and(|patience| patience <= now) {
+                return None;
+            }
+            if self.is_needed && self.aloft.is_empty() && !self.aside.is_empty() {
+                self.ask_aside();
+                continue;
+            }
+            let connected_by = if self.is_needed {
+                self.connected_by
+            } else {
+                self.soon
+            };
+            if !self.connecting.is_empty() && connected_by <= now {
+                self.give_up_connecting();
+            }
+            let ends = self.aloft.iter().map(|it| it.by);
+            let ends = ends.chain((!self.connecting.is_empty()).then_some(connected_by));
+            let wake_at = ends.min()?;
+            self.wait(patience.map_or(wake_at, |patience| patience.min(wake_at)));
         }
     }
 
@@ -1513,8 +1653,8 @@ impl<'a, T> Sky<'a, T> {
         if let Some(next) = self.landed.pop() {
             return Some(next);
         }
-        while let Some((index, flight)) = self.arrived.pop() {
-            let whole_by = until.max(Instant::now() + Duration::from_millis(5));
+        while let Some(Landing { index, by, flight }) = self.arrived.pop() {
+            let whole_by = until.min(by).max(Instant::now() + Duration::from_millis(5));
             if let Some(answer) = flight.land(whole_by) {
                 return Some((index, answer));
             }
@@ -1522,16 +1662,22 @@ impl<'a, T> Sky<'a, T> {
         None
     }
 
-    /// Waits until something arrives for some of the flights.
-    fn wait(&mut self, until: Instant) -> Option<()> {
-        let arrived = self.poll(until)?;
+    /// Waits until something arrives for some of the flights, or a connection is there.
+    fn wait(&mut self, until: Instant) {
+        if self.aloft.is_empty() {
+            return self.wait_for_connections(until);
+        }
+        let until = match self.connecting.is_empty() {
+            true => until,
+            false => until.min(Instant::now() + LOOK_AGAIN),
+        };
+        let arrived = self.poll(until).unwrap_or_default();
         for at in (0..self.aloft.len()).rev() {
             if arrived & bit(at) != 0 {
                 let flight = self.aloft.swap_remove(at);
                 self.arrived.push(flight);
             }
         }
-        Some(())
     }
 
     /// The flights for which something has arrived, by their places, a bit each.
@@ -1540,8 +1686,8 @@ impl<'a, T> Sky<'a, T> {
             return None;
         }
         let mut fds: SmallVec<[PollFd<'_>; 8]> = SmallVec::new();
-        for (at, (_, flight)) in self.aloft.iter().enumerate() {
-            match flight.fd() {
+        for (at, landing) in self.aloft.iter().enumerate() {
+            match landing.flight.fd() {
                 Some(fd) => fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN)),
                 None => return Some(bit(at)),
             }
@@ -1605,11 +1751,6 @@ impl Placement {
     }
 }
 
-/// What sends a request to a node, for use more than once.
-fn launcher<'a, T, F: Fn(usize, &'a Node, Instant) -> Flight<'a, T>>(launch: F) -> F {
-    launch
-}
-
 fn bits(nodes: &[usize]) -> u64 {
     nodes.iter().fold(0, |bits, index| bits | bit(*index))
 }
@@ -1665,6 +1806,7 @@ mod tests {
             max_lease: LEASE,
             max_extensions: None,
             trusts_new_nodes: true,
+            connect_timeout: LEASE,
         };
         let stores = (0..3).map(|_| {
             let store = Memory::new(Arc::new(World::default()));

@@ -266,43 +266,25 @@ impl<'a> Alone<'a> {
         finish: impl FnOnce(Result<Value, CallError>, &SentCopies<'_>) -> T + 'a,
     ) -> Flight<'a, T> {
         let mut copies = SentCopies::replicated(request.replication);
-        let mut number = 0;
-        let mut by_text = false;
-        let sent = (|| {
-            let mut is_second = false;
-            loop {
-                let sent = BootInstant::now();
-                let expiry = boarded.connection.expiry(until, sent);
-                let text = expiry.to_string();
-                let args = match history_of(&request.voting) {
-                    Some(history) => &[request.args, &[text.as_bytes(), history]].concat(),
-                    None if request.expires => &[request.args, &[text.as_bytes()]].concat(),
-                    None => request.args,
-                };
-                copies.first_sent = Some(sent);
-                copies.not_after = expiry;
-                // Nobody may be there any more to send it again if the server does not know it.
-                by_text =
-                    self.node.pool.uses_text() || !boarded.connection.has_script(request.script);
-                number = boarded.connection.number();
-                let mut packed = request.script.pack(by_text, &[request.key], args, number);
-                if let Some(wanted) = request.replication {
-                    packed.extend(wanted.question(until));
-                }
-                boarded.connection.mark_loaded(request.script);
-                match boarded.connection.send(&packed, until) {
-                    // The server had closed a connection that lay idle. Nothing was sent.
-                    Err(CallError::NotSent(_))
-                        if boarded.replies_due == 0 && request.voting.is_none() && !is_second =>
-                    {
-                        is_second = true;
-                        boarded.connection = self.node.pool.connector().connect(until)?;
-                    }
-                    outcome => return outcome,
-                }
-            }
-        })();
-        match sent {
+        let sent = BootInstant::now();
+        let expiry = boarded.connection.expiry(until, sent);
+        let text = expiry.to_string();
+        let args = match history_of(&request.voting) {
+            Some(history) => &[request.args, &[text.as_bytes(), history]].concat(),
+            None if request.expires => &[request.args, &[text.as_bytes()]].concat(),
+            None => request.args,
+        };
+        copies.first_sent = Some(sent);
+        copies.not_after = expiry;
+        // Nobody may be there any more to send it again if the server does not know it.
+        let by_text = self.node.pool.uses_text() || !boarded.connection.has_script(request.script);
+        let number = boarded.connection.number();
+        let mut packed = request.script.pack(by_text, &[request.key], args, number);
+        if let Some(wanted) = request.replication {
+            packed.extend(wanted.question(until));
+        }
+        boarded.connection.mark_loaded(request.script);
+        match boarded.connection.send(&packed, until) {
             Ok(()) => Flight::Aloft(Box::new(Flying {
                 alone: self,
                 boarded: Some(boarded),
@@ -315,28 +297,44 @@ impl<'a> Alone<'a> {
                 finish: Some(finish),
             })),
             Err(fault) => {
+                // The server may have closed a connection that lay idle. Nothing was sent, so another one will do.
+                let may_go_elsewhere = matches!(fault, CallError::NotSent(_))
+                    && boarded.replies_due == 0
+                    && Instant::now() < until;
                 let reply = Err(fault);
                 if boarded.replies_due == 0 {
                     self.node.pool.give_back(boarded.connection, &reply);
                 }
                 drop(boarded.permit);
+                if may_go_elsewhere {
+                    return Flight::Cold;
+                }
                 Flight::Landed(finish(reply, &copies))
             }
         }
     }
 
-    /// A connection that leads to a server which may vote for `handle`; else why it may not.
+    /// A connection that leads to a server which may vote for `handle`; else why it may not. `None` if there is none to a
+    /// server that is known.
     fn board_voting(
         self,
         claim: &Claim,
         handle: &NodeHandle,
         until: Instant,
-    ) -> Result<(CheckedOut, Arc<Identity>)> {
+    ) -> Result<Option<(CheckedOut, Arc<Identity>)>> {
         let pool = &self.node.pool;
         let fault = |fault| self.error(&claim.name, fault);
-        let mut boarded = pool
+        let Some(mut boarded) = pool
             .check_out(&claim.visitor, Connection::is_identified, until)
-            .map_err(fault)?;
+            .map_err(fault)?
+        else {
+            return Ok(None);
+        };
+        if boarded.replies_due == 0 && !is_known(&mut boarded.connection, handle) {
+            // To ask who it is takes a time of its own.
+            pool.give_back(boarded.connection, &Ok(Value::Nil));
+            return Ok(None);
+        }
         while boarded.replies_due > 0 && !is_known(&mut boarded.connection, handle) {
             // The answer to the question who it is would come behind these.
             match boarded.connection.receive(until) {
@@ -345,7 +343,7 @@ impl<'a> Alone<'a> {
             }
         }
         match vote_on(&mut boarded.connection, handle, until) {
-            Ok(identity) => Ok((boarded, identity)),
+            Ok(identity) => Ok(Some((boarded, identity))),
             Err(error) => {
                 if boarded.replies_due == 0 && matches!(error, CallError::NoVote(_)) {
                     pool.give_back(boarded.connection, &Ok(Value::Nil));
@@ -363,7 +361,8 @@ impl<'a> Alone<'a> {
         until: Instant,
     ) -> Flight<'a, Result<Attempt>> {
         let (boarded, identity) = match self.board_voting(claim, handle, until) {
-            Ok(boarded) => boarded,
+            Ok(Some(boarded)) => boarded,
+            Ok(None) => return Flight::Cold,
             Err(error) => return Flight::Landed(Err(error)),
         };
         let counts = if restored {
@@ -428,7 +427,8 @@ impl<'a> Alone<'a> {
         until: Instant,
     ) -> Flight<'a, Result<Release>> {
         let boarded = match self.node.pool.check_out(&claim.visitor, |_| true, until) {
-            Ok(boarded) => boarded,
+            Ok(Some(boarded)) => boarded,
+            Ok(None) => return Flight::Cold,
             Err(fault) => return Flight::Landed(Err(self.error(&claim.name, fault))),
         };
         let script = &self.redis.scripts.release_level;
@@ -445,7 +445,8 @@ impl<'a> Alone<'a> {
         until: Instant,
     ) -> Flight<'a, Result<Release>> {
         let boarded = match self.node.pool.check_out(&claim.visitor, |_| true, until) {
-            Ok(boarded) => boarded,
+            Ok(Some(boarded)) => boarded,
+            Ok(None) => return Flight::Cold,
             Err(fault) => return Flight::Landed(Err(self.error(&claim.name, fault))),
         };
         let not_after = boarded.not_after;
@@ -489,7 +490,8 @@ impl<'a> Alone<'a> {
         until: Instant,
     ) -> Flight<'a, Result<bool>> {
         let boarded = match self.node.pool.check_out(&in_doubt.visitor, |_| true, until) {
-            Ok(boarded) => boarded,
+            Ok(Some(boarded)) => boarded,
+            Ok(None) => return Flight::Cold,
             Err(fault) => return Flight::Landed(Err(self.error(&in_doubt.name, fault))),
         };
         // Behind the request in doubt on the same connection it comes after it.
@@ -526,7 +528,8 @@ impl<'a> Alone<'a> {
         // No hold has this visitor, so it goes behind nobody's request.
         let nobody = Kind::Reentrant.visitor("", 0, 0);
         let boarded = match self.node.pool.check_out(&nobody, |_| true, until) {
-            Ok(boarded) => boarded,
+            Ok(Some(boarded)) => boarded,
+            Ok(None) => return Flight::Cold,
             Err(fault) => return Flight::Landed(Err(self.error(name, fault))),
         };
         let channel = keys::channel(name);
@@ -568,7 +571,8 @@ impl<'a> Alone<'a> {
             .pool
             .check_out(visitor.unwrap_or(&nobody), |_| true, until)
         {
-            Ok(boarded) => boarded,
+            Ok(Some(boarded)) => boarded,
+            Ok(None) => return Flight::Cold,
             Err(fault) => return Flight::Landed(Err(self.error(name, fault))),
         };
         let field = visitor.map_or("", VisitorId::as_str);
@@ -597,9 +601,8 @@ impl<'a> Alone<'a> {
         until: Instant,
     ) -> Flight<'a, Vec<Renewal>> {
         let unknown = |reason: String| Flight::Landed(vec![Renewal::Unknown(reason); claims.len()]);
-        let mut connection = match self.node.take_renewing(until) {
-            Ok(connection) => connection,
-            Err(fault) => return unknown(reason_of(fault).into_words()),
+        let Some(mut connection) = self.node.take_ready_to_renew(until) else {
+            return Flight::Cold;
         };
         match vote_on(&mut connection, handle, until) {
             Ok(_) => {}
@@ -631,6 +634,11 @@ impl<'a> Alone<'a> {
                 chunks,
                 sent,
             })),
+            // Nothing was sent, so another connection will do.
+            Err(fault @ CallError::NotSent(_)) if Instant::now() < until => {
+                self.node.pool.give_back(connection, &Err(fault));
+                Flight::Cold
+            }
             Err(fault) => unknown(reason_of(fault).into_words()),
         }
     }

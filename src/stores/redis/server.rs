@@ -117,6 +117,24 @@ impl Node {
         })
     }
 
+    /// Takes a connection for renewals out that leads to a known server, without connecting: where there is none of their
+    /// own it is one of those for requests.
+    pub(super) fn take_ready_to_renew(&self, until: Instant) -> Option<Connection> {
+        if let Some(connection) = self.kept_renewing(until) {
+            if connection.is_identified() {
+                return Some(connection);
+            }
+            self.put_renewing(connection);
+        }
+        let mut lent = self.pool.lend_rather(Connection::is_identified)?;
+        if !lent.is_identified() {
+            self.pool.keep(lent);
+            return None;
+        }
+        lent.is_lent = true;
+        Some(lent)
+    }
+
     /// Whether the connection for renewals is there, and the server behind it is known.
     pub(super) fn is_ready_to_renew(&self) -> bool {
         let generation = self.pool.connector().generation();

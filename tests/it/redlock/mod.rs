@@ -7,6 +7,7 @@
 
 mod clocks;
 mod contention;
+mod distant;
 mod flapping;
 mod holds;
 mod late;

@@ -134,6 +134,11 @@ impl Pool {
         self.pop()
     }
 
+    /// As [`Pool::lend`], rather one of those that `are_right`.
+    pub(crate) fn lend_rather(&self, are_right: fn(&Connection) -> bool) -> Option<Connection> {
+        self.pop_rather(are_right)
+    }
+
     /// Keeps a sound connection for the next one who needs one.
     pub(crate) fn keep(&self, mut connection: Connection) {
         if connection.is_spent || connection.has_unread() {
@@ -178,13 +183,13 @@ impl Pool {
     }
 
     /// Takes a connection for a request of `visitor`: the one that still owes it an answer, so that the server gets its
-    /// requests in order, else any, rather one of those that `are_right`.
+    /// requests in order, else any, rather one of those that `are_right`. `None` if there is none: it makes no new one.
     pub(crate) fn check_out(
         &self,
         visitor: &VisitorId,
         are_right: fn(&Connection) -> bool,
         until: Instant,
-    ) -> Result<CheckedOut, CallError> {
+    ) -> Result<Option<CheckedOut>, CallError> {
         let permit = self.permit(until)?;
         self.collect();
         let late = {
@@ -202,16 +207,16 @@ impl Pool {
                 drop(lost);
                 match self.pop_rather(are_right) {
                     Some(connection) => (connection, 0),
-                    None => (self.connector.connect(until)?, 0),
+                    None => return Ok(None),
                 }
             }
         };
-        Ok(CheckedOut {
+        Ok(Some(CheckedOut {
             connection,
             permit,
             replies_due,
             not_after,
-        })
+        }))
     }
 
     /// Takes a connection back after `reply`, unless that leaves its state in doubt.

@@ -1,0 +1,229 @@
+//! Connections to the nodes of a quorum in the making.
+//!
+//! The time-out of a node bounds what one request costs. To connect (TCP, TLS, AUTH, who it is) takes a time of its own:
+//! it is done aside, so that requests to the other nodes go on, and no request that fails meanwhile puts it off. A call
+//! that needs the node waits for it as long as it has time; when that is over, the next call finds the connection.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::ground::error::Error;
+use crate::ground::sync::{Condvar, Mutex};
+use crate::store::Purpose;
+use crate::stores::quorum::Node;
+
+/// What is being made for all nodes.
+pub(super) struct Links {
+    nodes: Mutex<Vec<[Link; 2]>>,
+    /// Some attempt to connect has ended.
+    changed: Condvar,
+    /// How long an attempt may take.
+    timeout: Duration,
+}
+
+/// What connections of one node are for: requests and renewals have connections of their own.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Line {
+    Requests = 0,
+    Renewals = 1,
+}
+
+/// The connections of one kind to one node.
+#[derive(Default)]
+struct Link {
+    /// How many calls wait for one.
+    wanted: usize,
+    /// How many are being made: no more than there were calls at once.
+    underway: usize,
+    /// How many attempts have ended, and the end of the last one; `None` after a panic.
+    ended: u64,
+    outcome: Option<Outcome>,
+    /// Whether a call has waited for it for the whole time-out of a node, so that those that can do without it do.
+    is_slow: bool,
+}
+
+/// What came of an attempt to connect.
+#[derive(Clone, Debug)]
+pub(super) enum Outcome {
+    Ready,
+    /// The connection is there, but the node has no vote, for this reason.
+    NoVote(String),
+    Failed(Error),
+}
+
+/// A call that waits for a connection.
+pub(super) struct Want<'a> {
+    pub(super) node: &'a Arc<Node>,
+    line: Line,
+    /// How many attempts had ended when it began to wait.
+    seen: u64,
+}
+
+/// Notes the end of an attempt.
+struct Ending<'a> {
+    node: &'a Node,
+    line: Line,
+    outcome: Option<Outcome>,
+}
+
+impl Line {
+    pub(super) fn of(purpose: Purpose<'_>) -> Line {
+        match purpose {
+            Purpose::Renewal => Line::Renewals,
+            Purpose::Request(_) | Purpose::Vote(_) => Line::Requests,
+        }
+    }
+}
+
+impl Links {
+    pub(super) fn new(nodes: usize, timeout: Duration) -> Links {
+        Links {
+            nodes: Mutex::new((0..nodes).map(|_| Default::default()).collect()),
+            changed: Condvar::default(),
+            timeout,
+        }
+    }
+
+    /// Waits until an attempt of one of `wants` has ended, at most until `until`.
+    pub(super) fn wait<'w, 'n: 'w>(
+        &self,
+        mut wants: impl Iterator<Item = &'w Want<'n>> + Clone,
+        until: Instant,
+    ) {
+        let mut nodes = self.nodes.lock();
+        while Instant::now() < until {
+            let has_ended = |want: &'w Want<'n>| {
+                let link = link(&nodes, want.node, want.line);
+                link.is_none_or(|link| link.ended != want.seen)
+            };
+            if wants.clone().any(has_ended) || wants.next().is_none() {
+                return;
+            }
+            nodes = self.changed.wait(nodes, Some(until));
+        }
+    }
+}
+
+fn link<'l>(nodes: &'l [[Link; 2]], node: &Node, line: Line) -> Option<&'l Link> {
+    nodes.get(node.index)?.get(line as usize)
+}
+
+impl Node {
+    fn with_link<T>(&self, line: Line, what: impl FnOnce(&mut Link) -> T) -> Option<T> {
+        let mut nodes = self.links.nodes.lock();
+        let link = nodes.get_mut(self.index)?.get_mut(line as usize)?;
+        Some(what(link))
+    }
+
+    /// Connects to it aside, unless that is under way already.
+    pub(super) fn connect_aside(self: &Arc<Node>, line: Line) {
+        let is_first = self.with_link(line, |link| {
+            link.underway += usize::from(link.underway == 0);
+            link.underway == 1 && link.wanted == 0
+        });
+        if is_first == Some(true) && !self.start(line) {
+            // There is no room for a thread: whoever needs the connection makes it.
+            drop(Ending::new(self, line));
+        }
+    }
+
+    /// Waits from now on for a connection, which is made aside; where there is no room for a thread it is made at once,
+    /// by `by`.
+    pub(super) fn want(self: &Arc<Node>, line: Line, by: Instant) -> Want<'_> {
+        let begun = self.with_link(line, |link| {
+            link.wanted += 1;
+            let is_missing = link.underway < link.wanted;
+            link.underway += usize::from(is_missing);
+            (link.ended, is_missing)
+        });
+        let (seen, is_missing) = begun.unwrap_or_default();
+        if is_missing && !self.start(line) {
+            self.connect(line, by.min(Instant::now() + self.links.timeout));
+        }
+        Want {
+            node: self,
+            line,
+            seen,
+        }
+    }
+
+    /// Whether a connection is being made that calls can do without have waited for long enough.
+    pub(super) fn is_slow_to_connect(&self, line: Line) -> bool {
+        self.with_link(line, |link| link.is_slow && link.underway > 0) == Some(true)
+    }
+
+    fn start(self: &Arc<Node>, line: Line) -> bool {
+        let node = Arc::clone(self);
+        let named = thread::Builder::new().name("redlatch-connect".to_owned());
+        let until = Instant::now() + self.links.timeout;
+        named.spawn(move || node.connect(line, until)).is_ok()
+    }
+
+    fn connect(&self, line: Line, until: Instant) {
+        let mut ending = Ending::new(self, line);
+        let purpose = match line {
+            Line::Requests => Purpose::Request(None),
+            Line::Renewals => Purpose::Renewal,
+        };
+        ending.outcome = Some(match self.store.enlist(&self.handle, purpose, until) {
+            Ok(Ok(())) => {
+                self.revive();
+                Outcome::Ready
+            }
+            Ok(Err(abstention)) => {
+                self.revive();
+                Outcome::NoVote(abstention.to_string())
+            }
+            Err(error) => {
+                self.trip(&error);
+                Outcome::Failed(error)
+            }
+        });
+    }
+}
+
+impl Want<'_> {
+    /// What came of the attempt, `None` if it is still under way; `Some(None)` if it ended without a word.
+    pub(super) fn outcome(&self) -> Option<Option<Outcome>> {
+        let seen = self.seen;
+        let outcome = self.node.with_link(self.line, |link| {
+            (link.ended != seen).then(|| link.outcome.clone())
+        });
+        outcome.unwrap_or(Some(None))
+    }
+
+    /// Notes that it was waited for in vain for as long as a node may take.
+    pub(super) fn note_slow(&self) {
+        let _ = self.node.with_link(self.line, |link| link.is_slow = true);
+    }
+}
+
+impl Drop for Want<'_> {
+    fn drop(&mut self) {
+        let _ = self.node.with_link(self.line, |link| link.wanted -= 1);
+    }
+}
+
+impl<'a> Ending<'a> {
+    fn new(node: &'a Node, line: Line) -> Ending<'a> {
+        Ending {
+            node,
+            line,
+            outcome: None,
+        }
+    }
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        let outcome = self.outcome.take();
+        let _ = self.node.with_link(self.line, |link| {
+            link.underway = link.underway.saturating_sub(1);
+            link.ended += 1;
+            link.outcome = outcome;
+            link.is_slow = false;
+        });
+        self.node.links.changed.notify_all();
+    }
+}
