@@ -41,6 +41,8 @@ struct Link {
     outcome: Option<Outcome>,
     /// Whether a call has waited for it for the whole time-out of a node, so that those that can do without it do.
     is_slow: bool,
+    /// Whether the last attempt failed, so that the node is rather dead than distant.
+    has_failed: bool,
 }
 
 /// What came of an attempt to connect.
@@ -193,6 +195,12 @@ impl Want<'_> {
         outcome.unwrap_or(Some(None))
     }
 
+    /// Whether the attempt before this one failed: it may be a dead node, which is to cost no call more than its time-out.
+    pub(super) fn is_doubtful(&self) -> bool {
+        let has_failed = |link: &mut Link| link.has_failed;
+        self.node.with_link(self.line, has_failed) == Some(true)
+    }
+
     /// Notes that it was waited for in vain for as long as a node may take.
     pub(super) fn note_slow(&self) {
         let _ = self.node.with_link(self.line, |link| link.is_slow = true);
@@ -221,6 +229,9 @@ impl Drop for Ending<'_> {
         let _ = self.node.with_link(self.line, |link| {
             link.underway = link.underway.saturating_sub(1);
             link.ended += 1;
+            if let Some(outcome) = &outcome {
+                link.has_failed = matches!(outcome, Outcome::Failed(_));
+            }
             link.outcome = outcome;
             link.is_slow = false;
         });

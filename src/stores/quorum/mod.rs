@@ -1407,7 +1407,7 @@ impl Tally {
 /// Requests that are under way, each to another node, and those that wait for a connection.
 ///
 /// Each request has the time-out of a node from when it is sent. A connection that is being made is waited for as long
-/// as a node may take; where too few others answer, for as long as there is time.
+/// as a node may take; where too few others answer, for as long as there is time, unless the last attempt failed.
 struct Sky<'a, T> {
     quorum: &'a Quorum,
     launch: Box<dyn Fn(usize, &'a Node, Instant) -> Flight<'a, T> + 'a>,
@@ -1633,7 +1633,8 @@ impl<'a, T> Sky<'a, T> {
                 self.ask_aside();
                 continue;
             }
-            let connected_by = if self.is_needed {
+            let is_hopeful = || !self.connecting.iter().all(|it| it.want.is_doubtful());
+            let connected_by = if self.is_needed && is_hopeful() {
                 self.connected_by
             } else {
                 self.soon
