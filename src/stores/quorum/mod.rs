@@ -1514,10 +1514,9 @@ impl<'a, T> Sky<'a, T> {
                 }
                 Some(Outcome::Failed(error)) if !error.may_pass() => {
                     // Some requests may be allowed all the same.
-                    if !self.ask(index, MOST_TRIES) {
-                        let answer = (self.failed)(error);
-                        self.landed.push((index, answer));
-                    }
+                    let was_sent = self.ask(index, MOST_TRIES);
+                    let failed = (!was_sent).then(|| (index, (self.failed)(error)));
+                    self.landed.extend(failed);
                 }
                 Some(Outcome::Failed(error)) => self.out_of_reach.push((index, error)),
                 None => {}
