@@ -13,6 +13,9 @@ pub(crate) struct Replication {
     pub(crate) timeout: Duration,
 }
 
+/// By its default `hz` a server looks every 100 ms whether the time of a `WAIT` is over, so its answer is that late.
+const LATE_ANSWER: Duration = Duration::from_millis(120);
+
 /// What the replicas said.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) enum ReplicaAck {
@@ -29,8 +32,9 @@ impl Replication {
     /// The packed question how many replicas have what the connection did so far. It leaves time to undo that.
     pub(super) fn question(self, until: Instant) -> Vec<u8> {
         let left = until.saturating_duration_since(Instant::now());
+        let left = left.saturating_sub(LATE_ANSWER).max(left / 3);
         // 0 would mean for ever.
-        let timeout = self.timeout.min(left * 3 / 4).as_millis().max(1);
+        let timeout = self.timeout.min(left).as_millis().max(1);
         let timeout = u64::try_from(timeout).unwrap_or(u64::MAX);
         let mut question = redis::cmd("WAIT");
         question.arg(self.replicas).arg(timeout);

@@ -111,10 +111,15 @@ fn a_frozen_replica_takes_the_vote_of_its_node_alone() {
     let lock = redlock.lock("a");
     pairs[0].replica.freeze();
     pairs[1].replica.freeze();
-    let error = lock.try_lock_for(ms(500)).unwrap_err();
-    let (counts, said) = super::no_quorum(&error);
-    assert!(counts[0] <= 1, "{error}");
-    assert!(said[0].1.contains("replicas"), "{error}");
+    for _ in 0..4 {
+        // Each attempt has ended when the next one begins, and leaves nothing that is in its way.
+        let error = lock.try_lock_for(ms(500)).unwrap_err();
+        let (counts, said) = super::no_quorum(&error);
+        assert_eq!(counts, [1, 0, 2], "{error}");
+        for (_, answer) in &said[..2] {
+            assert!(answer.contains("replicas"), "{error}");
+        }
+    }
     pairs[0].replica.thaw();
     pairs[1].replica.thaw();
     let masters = pairs.iter().map(|pair| &pair.master);
