@@ -401,7 +401,7 @@ impl Lock {
         let RawLock { inner, key, .. } = &self.raw_lock;
         let freed = inner
             .store
-            .force_release(key.kind, &key.name, inner.until())?;
+            .force_release(key.kind, &key.name, inner.deadline())?;
         inner.watchdog.check_now(&key.name);
         inner.wait_queues.freed(&key.name, None);
         Ok(freed)
@@ -533,7 +533,7 @@ impl Lock {
         let RawLock { inner, key, .. } = &self.raw_lock;
         inner
             .store
-            .inspect(key.kind, &key.name, visitor, inner.until())
+            .inspect(key.kind, &key.name, visitor, inner.deadline())
     }
 
     fn count_of(&self, thread: Option<Arc<Owner>>) -> Result<u32> {

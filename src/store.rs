@@ -19,20 +19,20 @@ pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 6
 
 /// A place where locks are kept.
 ///
-/// Every operation ends by `until` and, on one server, is one atomic step. An error that may pass and is
+/// Every operation ends by `deadline` and, on one server, is one atomic step. An error that may pass and is
 /// not ambiguous means that nothing was changed.
 pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Takes the lock, or enters it once more if `claim.count` is above 0.
-    fn acquire(&self, claim: &Claim, until: Instant) -> Result<Attempt>;
+    fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Attempt>;
 
     /// Sets the lease of each hold to that of its claim, one outcome per claim in order.
-    fn renew(&self, claims: &[Claim], until: Instant) -> Vec<Renewal>;
+    fn renew(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal>;
 
     /// Gives the whole hold back, whatever its count there.
-    fn release(&self, claim: &Claim, until: Instant) -> Result<Release>;
+    fn release(&self, claim: &Claim, deadline: Instant) -> Result<Release>;
 
     /// Gives one level back: the count goes down to `claim.count - 1`, the lease becomes `claim.lease`.
-    fn release_level(&self, claim: &Claim, until: Instant) -> Result<Release>;
+    fn release_level(&self, claim: &Claim, deadline: Instant) -> Result<Release>;
 
     /// Whether a hold can be handed over at all.
     fn hands_off(&self) -> bool {
@@ -41,20 +41,20 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 
     /// Gives the whole hold `from` back by making the hold `to` of it, which begins with a count of 1: the waiter of
     /// the same process that it is handed to need not ask, and nobody else is woken.
-    fn transfer(&self, from: &Claim, to: &Claim, until: Instant) -> Result<Transfer>;
+    fn transfer(&self, from: &Claim, to: &Claim, deadline: Instant) -> Result<Transfer>;
 
     /// Frees what a request without an answer may have left. Returns whether it is settled for good.
-    fn resolve(&self, in_doubt: &mut InDoubt, until: Instant) -> Result<bool>;
+    fn resolve(&self, in_doubt: &mut InDoubt, deadline: Instant) -> Result<bool>;
 
     /// [`Store::resolve`] for many that one [`Store::keeper`] has. Returns what came of each in order; of the last ones
     /// nothing, if one before them had no answer or there was no time left for them.
-    fn resolve_all(&self, in_doubts: &mut [&mut InDoubt], until: Instant) -> Vec<Result<bool>> {
+    fn resolve_all(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {
         let mut outcomes = Vec::with_capacity(in_doubts.len());
         for in_doubt in in_doubts {
-            let outcome = self.resolve(in_doubt, until);
+            let outcome = self.resolve(in_doubt, deadline);
             let is_silent = matches!(&outcome, Err(error) if error.may_pass());
             outcomes.push(outcome);
-            if is_silent || Instant::now() >= until {
+            if is_silent || Instant::now() >= deadline {
                 break;
             }
         }
@@ -67,14 +67,14 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     }
 
     /// Frees the lock whoever holds it. Returns whether somebody did.
-    fn force_release(&self, kind: Kind, name: &Arc<str>, until: Instant) -> Result<bool>;
+    fn force_release(&self, kind: Kind, name: &Arc<str>, deadline: Instant) -> Result<bool>;
 
     fn inspect(
         &self,
         kind: Kind,
         name: &Arc<str>,
         visitor: Option<&VisitorId>,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<Holding>;
 
     /// Puts a refused visitor where it hears that another try is worth it.
@@ -120,12 +120,12 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     }
 
     /// Looks for settings of the server that endanger locks.
-    fn check(&self, until: Instant) -> Result<Vec<HealthWarning>>;
+    fn check(&self, deadline: Instant) -> Result<Vec<HealthWarning>>;
 
     /// The same, and for what endangers a vote in a quorum.
-    fn check_as_node(&self, handle: &NodeHandle, until: Instant) -> Result<Vec<HealthWarning>> {
-        let mut warnings = self.check(until)?;
-        if let Err(abstention) = self.enlist(handle, Purpose::Request(None), until)? {
+    fn check_as_node(&self, handle: &NodeHandle, deadline: Instant) -> Result<Vec<HealthWarning>> {
+        let mut warnings = self.check(deadline)?;
+        if let Err(abstention) = self.enlist(handle, Purpose::Request(None), deadline)? {
             warnings.push(HealthWarning {
                 node: self.node(),
                 message: abstention.to_string(),
@@ -140,7 +140,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
                     .to_owned(),
             });
         }
-        warnings.extend(self.may_be_flushed(until));
+        warnings.extend(self.may_be_flushed(deadline));
         Ok(warnings)
     }
 
@@ -208,10 +208,10 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         claim: &'a Claim,
         _restored: bool,
         handle: &'a NodeHandle,
-        until: Instant,
+        deadline: Instant,
     ) -> Flight<'a, Result<Attempt>> {
         let admitted = self.admitted(&claim.name, handle);
-        Flight::Landed(admitted.and_then(|()| self.acquire(claim, until)))
+        Flight::Landed(admitted.and_then(|()| self.acquire(claim, deadline)))
     }
 
     /// Sends [`Store::renew`], if `handle` has a vote.
@@ -219,10 +219,10 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         &'a self,
         claims: &'a [Claim],
         handle: &NodeHandle,
-        until: Instant,
+        deadline: Instant,
     ) -> Flight<'a, Vec<Renewal>> {
         Flight::Landed(match self.admitted(&"".into(), handle) {
-            Ok(()) => self.renew(claims, until),
+            Ok(()) => self.renew(claims, deadline),
             Err(error) => vec![Renewal::Unknown(error.to_string()); claims.len()],
         })
     }
@@ -231,27 +231,27 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     fn launch_release<'a>(
         &'a self,
         claim: &'a Claim,
-        until: Instant,
+        deadline: Instant,
     ) -> Flight<'a, Result<Release>> {
-        Flight::Landed(self.release(claim, until))
+        Flight::Landed(self.release(claim, deadline))
     }
 
     /// Sends [`Store::release_level`].
     fn launch_release_level<'a>(
         &'a self,
         claim: &'a Claim,
-        until: Instant,
+        deadline: Instant,
     ) -> Flight<'a, Result<Release>> {
-        Flight::Landed(self.release_level(claim, until))
+        Flight::Landed(self.release_level(claim, deadline))
     }
 
     /// Sends [`Store::resolve`]. If it goes behind the request in doubt on the same connection, that settles it.
     fn launch_resolve<'a>(
         &'a self,
         mut in_doubt: InDoubt,
-        until: Instant,
+        deadline: Instant,
     ) -> Flight<'a, Result<bool>> {
-        Flight::Landed(self.resolve(&mut in_doubt, until))
+        Flight::Landed(self.resolve(&mut in_doubt, deadline))
     }
 
     /// Sends [`Store::force_release`].
@@ -259,9 +259,9 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         &'a self,
         kind: Kind,
         name: &'a Arc<str>,
-        until: Instant,
+        deadline: Instant,
     ) -> Flight<'a, Result<bool>> {
-        Flight::Landed(self.force_release(kind, name, until))
+        Flight::Landed(self.force_release(kind, name, deadline))
     }
 
     /// Sends [`Store::inspect`].
@@ -270,9 +270,9 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         kind: Kind,
         name: &'a Arc<str>,
         visitor: Option<&'a VisitorId>,
-        until: Instant,
+        deadline: Instant,
     ) -> Flight<'a, Result<Holding>> {
-        Flight::Landed(self.inspect(kind, name, visitor, until))
+        Flight::Landed(self.inspect(kind, name, visitor, deadline))
     }
 }
 
@@ -307,8 +307,8 @@ pub(crate) trait Aloft<T> {
         SETTLED
     }
 
-    /// Reads the answer, waiting for it until `until`. It lands once.
-    fn land(self: Box<Self>, until: Instant) -> Option<T>;
+    /// Reads the answer, waiting for it until `deadline`. It lands once.
+    fn land(self: Box<Self>, deadline: Instant) -> Option<T>;
 }
 
 #[derive(Debug)]

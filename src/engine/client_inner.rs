@@ -109,7 +109,7 @@ impl ClientInner {
     }
 
     /// When a request that starts now has to be over.
-    pub(crate) fn until(&self) -> Instant {
+    pub(crate) fn deadline(&self) -> Instant {
         Instant::now() + self.timeouts.request()
     }
 
@@ -144,17 +144,17 @@ impl ClientInner {
                 lock: "(client)".into(),
             });
         }
-        self.store.check(self.until())
+        self.store.check(self.deadline())
     }
 
     pub(crate) fn shut_down(&self) {
         if self.is_forked() || self.is_shut_down.swap(true, Ordering::AcqRel) {
             return;
         }
-        let until = self.until();
-        let at_last = until + GRACE;
+        let deadline = self.deadline();
+        let at_last = deadline + GRACE;
         self.store.notifier().close();
-        self.watchdog.stop(until, at_last);
+        self.watchdog.stop(deadline, at_last);
         if self.store.is_composite() {
             // Its parts belong to clients of their own, so there is nothing to wait for.
             self.store.close();

@@ -414,13 +414,13 @@ impl Hold {
         }
     }
 
-    /// The claim that enters this hold once more, by a request that is about to be sent and expires at `until`.
-    pub(crate) fn reentry(&self, lease: Lease, until: Instant) -> (Claim, InFlightId) {
+    /// The claim that enters this hold once more, by a request that is about to be sent and expires at `deadline`.
+    pub(crate) fn reentry(&self, lease: Lease, deadline: Instant) -> (Claim, InFlightId) {
         let now = self.timeline.read();
         let mut state = self.state.lock();
         let rest = state.rest(now.moment).unwrap_or_default();
         let claim = self.claim(&state, rest.max(lease.duration()));
-        let expires = now.moment_of(until);
+        let expires = now.moment_of(deadline);
         let in_flight_id = state.note_in_flight(By::Holder, now.moment, claim.lease, expires);
         (claim, in_flight_id)
     }
@@ -481,7 +481,7 @@ impl Hold {
     }
 
     /// Takes level `id` away, before anything is sent, and says what to send.
-    pub(crate) fn leave(&self, id: LevelId, until: Instant) -> ReleasePlan {
+    pub(crate) fn leave(&self, id: LevelId, deadline: Instant) -> ReleasePlan {
         // Whatever hears of the end of the span is not to be called under the lock.
         let _span;
         let mut state = self.state.lock();
@@ -507,7 +507,7 @@ impl Hold {
         let now = self.timeline.read();
         match state.rest(now.moment) {
             Some(lease) => {
-                let expires = now.moment_of(until);
+                let expires = now.moment_of(deadline);
                 let in_flight_id = state.note_in_flight(By::Holder, now.moment, lease, expires);
                 ReleasePlan::Part(Claim { lease, ..claim }, in_flight_id)
             }

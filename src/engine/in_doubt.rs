@@ -87,7 +87,8 @@ impl Clearing {
         let keeper = self.store.keeper(&open.in_doubt.name);
         let desk = state.desks.entry(keeper).or_default();
         desk.open.push(open);
-        desk.rests_until.is_some_and(|until| Instant::now() < until)
+        desk.rests_until
+            .is_some_and(|deadline| Instant::now() < deadline)
     }
 
     /// Starts the threads that are missing. Returns whether none is any more.
@@ -133,10 +134,10 @@ impl Clearing {
 
     fn run(self: Arc<Self>, keeper: &Arc<str>) {
         while let Some(mut batch) = self.next(keeper) {
-            let until = Instant::now() + self.command_timeout;
+            let deadline = Instant::now() + self.command_timeout;
             let mut in_doubts: Vec<&mut InDoubt> =
                 batch.iter_mut().map(|it| &mut it.in_doubt).collect();
-            let outcomes = self.store.resolve_all(&mut in_doubts, until);
+            let outcomes = self.store.resolve_all(&mut in_doubts, deadline);
             let mut outcomes = outcomes.into_iter();
             let (mut is_silent, mut has_answered) = (false, false);
             let mut state = self.state.lock();
@@ -190,7 +191,7 @@ impl Clearing {
             let desk = state.desks.get_mut(keeper)?;
             let (moment, now) = (BootInstant::now(), Instant::now());
             desk.open.retain(|it| moment < it.in_doubt.ends);
-            let rests_until = desk.rests_until.filter(|until| now < *until);
+            let rests_until = desk.rests_until.filter(|deadline| now < *deadline);
             let due = |it: &Open| rests_until.unwrap_or(it.due).max(it.due);
             let Some(next) = desk.open.iter().map(due).min() else {
                 state.desks.remove(keeper);

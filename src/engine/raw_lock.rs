@@ -89,8 +89,8 @@ impl RawLock {
         let entry = wait_loop::wait(
             &context,
             limit,
-            |until| {
-                let verdict = self.attempt(&me, until)?;
+            |deadline| {
+                let verdict = self.attempt(&me, deadline)?;
                 if matches!(verdict, Verdict::Refused { .. })
                     && std::mem::take(&mut is_first_refusal)
                 {
@@ -107,11 +107,11 @@ impl RawLock {
         Ok(entry)
     }
 
-    fn attempt(&self, me: &Arc<Owner>, until: Instant) -> Result<Verdict<Entry>> {
+    fn attempt(&self, me: &Arc<Owner>, deadline: Instant) -> Result<Verdict<Entry>> {
         // At each attempt: the thread that renews may die while we wait.
         self.inner.watchdog.ensure_running(&self.key.name)?;
         if let Some(hold) = me.held.current(&self.key)
-            && let Some(entry) = self.reenter(&hold, until)?
+            && let Some(entry) = self.reenter(&hold, deadline)?
         {
             return Ok(Verdict::Done(entry));
         }
@@ -123,7 +123,7 @@ impl RawLock {
             count: 0,
             lease: self.lease.duration(),
         };
-        match self.inner.store.acquire(&claim, until)? {
+        match self.inner.store.acquire(&claim, deadline)? {
             Attempt::Granted { sent, fence, .. } => {
                 let client = Arc::clone(self.inner.watchdog.client());
                 let hold = Hold::new(&claim, me.id, me.liveness(), client, self.lease, sent);
@@ -139,7 +139,7 @@ impl RawLock {
                     .push(&self.key, self.parts.as_ref(), Arc::clone(&hold));
                 self.inner.watchdog.watch(&hold);
                 if let Lease::Watchdog(_) = self.lease {
-                    self.inner.store.get_ready_to_renew(&claim.name, until);
+                    self.inner.store.get_ready_to_renew(&claim.name, deadline);
                 }
                 Ok(Verdict::Done(Entry { hold, level: 0 }))
             }
@@ -174,7 +174,7 @@ impl RawLock {
     }
 
     /// Enters `hold` once more; `None` if it turns out to be over, and a new one has to begin.
-    fn reenter(&self, hold: &Arc<Hold>, until: Instant) -> Result<Option<Entry>> {
+    fn reenter(&self, hold: &Arc<Hold>, deadline: Instant) -> Result<Option<Entry>> {
         if !hold.is_held() {
             return Ok(None);
         }
@@ -187,8 +187,8 @@ impl RawLock {
                 lock: Arc::clone(&self.key.name),
             });
         }
-        let (claim, in_flight_id) = hold.reentry(self.lease, until);
-        let attempt = self.inner.store.acquire(&claim, until);
+        let (claim, in_flight_id) = hold.reentry(self.lease, deadline);
+        let attempt = self.inner.store.acquire(&claim, deadline);
         let attempt = attempt.inspect_err(|error| {
             if error.is_ambiguous() {
                 hold.unanswered(in_flight_id);
@@ -245,8 +245,8 @@ impl RawLock {
         {
             self.inner.watchdog.end(hold, cause);
         }
-        let until = self.inner.until();
-        let outcome = match hold.leave(level, until) {
+        let deadline = self.inner.deadline();
+        let outcome = match hold.leave(level, deadline) {
             ReleasePlan::Lost { cause, had_level } => {
                 if had_level && let Ok(me) = self.inner.thread(&self.key.name) {
                     me.held.leave_lapsed(&self.key, hold);
@@ -258,16 +258,16 @@ impl RawLock {
                 client: Arc::clone(&self.inner.id),
                 thread: current_thread_id(),
             }),
-            ReleasePlan::Whole(claim) => self.release_whole(hold, &claim, until),
+            ReleasePlan::Whole(claim) => self.release_whole(hold, &claim, deadline),
             ReleasePlan::Part(claim, in_flight_id) => {
                 // Its validity may end while the answer is waited for.
                 self.inner.watchdog.rewatch(hold);
-                self.give_level_back(hold, &claim, in_flight_id, until)
+                self.give_level_back(hold, &claim, in_flight_id, deadline)
             }
             ReleasePlan::Expired(claim) => {
                 // The remaining levels had leases that are over: they learn it now, and others need not wait.
                 self.inner.watchdog.lose(hold, LossCause::LeaseEnded);
-                self.release_whole(hold, &claim, until)
+                self.release_whole(hold, &claim, deadline)
             }
         };
         // A guard may outlive the rest of its thread.
@@ -282,9 +282,9 @@ impl RawLock {
         hold: &Arc<Hold>,
         claim: &Claim,
         in_flight_id: InFlightId,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<()> {
-        match self.inner.store.release_level(claim, until) {
+        match self.inner.store.release_level(claim, deadline) {
             Ok(Release::Done { leftover, .. }) => {
                 hold.confirmed(
                     in_flight_id,
@@ -306,11 +306,11 @@ impl RawLock {
         }
     }
 
-    fn release_whole(&self, hold: &Hold, claim: &Claim, until: Instant) -> Result<()> {
+    fn release_whole(&self, hold: &Hold, claim: &Claim, deadline: Instant) -> Result<()> {
         self.inner.watchdog.unwatch(hold);
-        let outcome = match self.hand_off(hold, claim, until) {
+        let outcome = match self.hand_off(hold, claim, deadline) {
             Some(outcome) => outcome,
-            None => match self.free(claim, until) {
+            None => match self.free(claim, deadline) {
                 Ok(None) => Ok(()),
                 Ok(Some(cause)) => {
                     self.inner.watchdog.lost_in_release(hold, cause.clone());
@@ -325,9 +325,9 @@ impl RawLock {
     }
 
     /// Frees the lock, and wakes the next. Returns why the hold was not there, if it was not.
-    fn free(&self, claim: &Claim, until: Instant) -> Result<Option<LossCause>> {
+    fn free(&self, claim: &Claim, deadline: Instant) -> Result<Option<LossCause>> {
         let mut yield_for = None;
-        let outcome = match self.inner.store.release(claim, until) {
+        let outcome = match self.inner.store.release(claim, deadline) {
             Ok(Release::Done {
                 others_wait,
                 leftover,
@@ -337,7 +337,7 @@ impl RawLock {
                 }
                 // Two round trips: that long another process takes to hear of it and to ask.
                 let rest = || {
-                    let left = until.saturating_duration_since(Instant::now());
+                    let left = deadline.saturating_duration_since(Instant::now());
                     let took = self.inner.timeouts.request().saturating_sub(left);
                     (took * 2).min(LONGEST_YIELD)
                 };
@@ -364,7 +364,7 @@ impl RawLock {
     }
 
     /// Hands the hold off to the head of the queue; `None` if nobody takes it, or nothing was changed.
-    fn hand_off(&self, hold: &Hold, claim: &Claim, until: Instant) -> Option<Result<()>> {
+    fn hand_off(&self, hold: &Hold, claim: &Claim, deadline: Instant) -> Option<Result<()>> {
         if !self.inner.store.hands_off() {
             return None;
         }
@@ -385,7 +385,7 @@ impl RawLock {
             count: 0,
             lease: lease.duration(),
         };
-        let outcome = match self.inner.store.transfer(claim, &next, until) {
+        let outcome = match self.inner.store.transfer(claim, &next, deadline) {
             Ok(Transfer::Done {
                 sent,
                 fence,
@@ -399,7 +399,7 @@ impl RawLock {
                 self.inner.watchdog.watch(&successor_hold);
                 events::acquired(&next.name, &next.visitor);
                 if let Err(successor_hold) = successor.grant(successor_hold, others_wait) {
-                    self.take_back(&successor_hold, next, until);
+                    self.take_back(&successor_hold, next, deadline);
                 }
                 return Some(Ok(()));
             }
@@ -447,21 +447,21 @@ impl RawLock {
     /// Frees in the background what was granted to the calling thread and is of no use to it.
     fn discard(&self, hold: &Hold) {
         let in_doubt = hold.in_doubt();
-        hold.leave(0, self.inner.until());
+        hold.leave(0, self.inner.deadline());
         self.inner.watchdog.unwatch(hold);
         self.inner.watchdog.settle(in_doubt);
     }
 
     /// Frees a hold whose successor left the queue before it was granted.
-    fn take_back(&self, successor_hold: &Hold, granted: Claim, until: Instant) {
-        successor_hold.leave(0, until);
+    fn take_back(&self, successor_hold: &Hold, granted: Claim, deadline: Instant) {
+        successor_hold.leave(0, deadline);
         self.inner.watchdog.unwatch(successor_hold);
         let claim = Claim {
             count: 1,
             ..granted
         };
         // The releaser's own hold is given back in any case, and this one in the background if it was not now.
-        if let Err(error) = self.free(&claim, until) {
+        if let Err(error) = self.free(&claim, deadline) {
             events::unlock_failed(&claim.name, &error);
         }
     }

@@ -233,7 +233,7 @@ fn wait_in_line<T, Q: Queue<T>>(
                 let outage = last_usable.checked_add(context.outage_timeout);
                 let mut wake_at = now + longest_sleep();
                 match turn {
-                    Turn::Yield(until) => wake_at = wake_at.min(until),
+                    Turn::Yield(ends) => wake_at = wake_at.min(ends),
                     Turn::HeldLocally(Some(heard)) => {
                         wake_at = wake_at.min(heard + longest_sleep())
                     }
@@ -454,17 +454,17 @@ impl Sleeper {
         self.delivery == Delivery::Live
     }
 
-    /// Sleeps until it is woken, which is true, or until `until`. An interrupt and the client's end are errors.
-    fn sleep(&mut self, context: &WaitContext<'_>, until: Instant) -> Result<bool> {
+    /// Sleeps until it is woken, which is true, or until `deadline`. An interrupt and the client's end are errors.
+    fn sleep(&mut self, context: &WaitContext<'_>, deadline: Instant) -> Result<bool> {
         let wake = match &mut self.registration {
-            Some(registration) => registration.park(Some(until)),
-            None => self.parker.park(Some(until)),
+            Some(registration) => registration.park(Some(deadline)),
+            None => self.parker.park(Some(deadline)),
         };
         if wake == Wake::Permit && self.is_in_a_burst() {
             // A message is only a hint. A sender of thousands causes no more attempts than this.
-            self.rest(context, until.min(self.burst_began + BURST_SPAN))?;
+            self.rest(context, deadline.min(self.burst_began + BURST_SPAN))?;
         } else if wake == Wake::Permit && !self.jitter.is_zero() {
-            self.rest(context, until.min(Instant::now() + jitter(self.jitter)))?;
+            self.rest(context, deadline.min(Instant::now() + jitter(self.jitter)))?;
         }
         match wake {
             Wake::Permit => Ok(true),
@@ -473,10 +473,10 @@ impl Sleeper {
         }
     }
 
-    /// Sleeps until `until`, whatever messages come. An interrupt and the client's end are errors.
-    fn rest(&self, context: &WaitContext<'_>, until: Instant) -> Result<()> {
+    /// Sleeps until `deadline`, whatever messages come. An interrupt and the client's end are errors.
+    fn rest(&self, context: &WaitContext<'_>, deadline: Instant) -> Result<()> {
         loop {
-            match self.parker.park(Some(until)) {
+            match self.parker.park(Some(deadline)) {
                 Wake::Permit => {}
                 Wake::TimedOut => return Ok(()),
                 ended => return Err(ended_by(ended, context)),
@@ -561,11 +561,11 @@ mod tests {
         let end = Instant::now() + outage_timeout;
         // What a busy machine may add.
         let slack = Duration::from_millis(150);
-        let attempt = |until: Instant| -> Result<Verdict<()>> {
+        let attempt = |deadline: Instant| -> Result<Verdict<()>> {
             let begun = Instant::now();
             assert!(begun < end + slack, "{:?} late", begun - end);
-            assert!(until <= end.max(begun) + GRACE, "{:?}", until - end);
-            thread::sleep((until - begun).min(Duration::from_millis(100)));
+            assert!(deadline <= end.max(begun) + GRACE, "{:?}", deadline - end);
+            thread::sleep((deadline - begun).min(Duration::from_millis(100)));
             Err(Error::Unreachable {
                 lock: Arc::clone(&lock),
                 node: "there".into(),

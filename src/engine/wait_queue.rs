@@ -103,7 +103,7 @@ impl<O, G> WaitQueues<O, G> {
     fn rest_of(&self, name: &str) -> Option<Instant> {
         let mut resting = self.resting.lock();
         let now = Instant::now();
-        resting.retain(|_, until| now < *until);
+        resting.retain(|_, deadline| now < *deadline);
         self.rests.store(resting.len(), Ordering::SeqCst);
         resting.get(name).copied()
     }
@@ -178,20 +178,20 @@ impl<O, G> WaitQueues<O, G> {
     /// Notes that the lock is free, or at least no longer held by a thread of this client. The head of the queue goes to
     /// ask for it, after `yield_for` if others have heard that it is free: they get their turn.
     pub(crate) fn freed(&self, name: &Arc<str>, yield_for: Option<Duration>) {
-        let until = yield_for.map(|rest| Instant::now() + rest);
+        let deadline = yield_for.map(|rest| Instant::now() + rest);
         if self.waiting.load(Ordering::SeqCst) > 0
             && let Some(queue) = self.wait_queues.lock().get_mut(name)
         {
             queue.is_held_locally = false;
             queue.handed = 0;
             queue.hand_offs_since = None;
-            queue.yield_until = until;
+            queue.yield_until = deadline;
             if let Some(first) = queue.nodes.front() {
                 first.parker.give_permit();
             }
-        } else if let Some(until) = until {
+        } else if let Some(deadline) = deadline {
             let mut resting = self.resting.lock();
-            resting.insert(Arc::clone(name), until);
+            resting.insert(Arc::clone(name), deadline);
             self.rests.store(resting.len(), Ordering::SeqCst);
         }
     }
@@ -219,7 +219,7 @@ impl<O, G> QueueNode<O, G> {
         match wait_queues.get(&self.name) {
             Some(queue) if self.is_first(queue) => match queue.yield_until {
                 _ if queue.is_held_locally => Turn::HeldLocally(queue.last_usable),
-                Some(until) if Instant::now() < until => Turn::Yield(until),
+                Some(deadline) if Instant::now() < deadline => Turn::Yield(deadline),
                 _ => Turn::Attempt,
             },
             Some(_) => Turn::NotFirst,

@@ -77,7 +77,7 @@ struct Shared {
 struct Hook {
     sender: Option<Sender<Loss>>,
     /// After the client's end the hook is called until then.
-    until: Option<Instant>,
+    deadline: Option<Instant>,
 }
 
 /// What the timer holds.
@@ -303,9 +303,9 @@ impl Watchdog {
         self.shared.settle(in_doubt);
     }
 
-    /// Ends the threads, and waits for them until `until`, for calls of the hook until `hook_until`. Holds are not freed; their listeners hear that nobody renews
+    /// Ends the threads, and waits for them until `deadline`, for calls of the hook until `hook_until`. Holds are not freed; their listeners hear that nobody renews
     /// them any more.
-    pub(crate) fn stop(&self, hook_until: Instant, until: Instant) {
+    pub(crate) fn stop(&self, hook_until: Instant, deadline: Instant) {
         let mut handles = {
             let mut threads = self.threads.lock();
             threads.stopped = true;
@@ -322,10 +322,10 @@ impl Watchdog {
         });
         *self.shared.news.lock() = Hook {
             sender: None,
-            until: Some(hook_until),
+            deadline: Some(hook_until),
         };
         for handle in handles {
-            join(handle, until);
+            join(handle, deadline);
         }
     }
 
@@ -336,15 +336,15 @@ impl Watchdog {
     }
 }
 
-/// Waits for the end of a thread until `until`. What hangs in a call of the user or of the system is left to itself.
-pub(crate) fn join(handle: JoinHandle<()>, until: Instant) {
+/// Waits for the end of a thread until `deadline`. What hangs in a call of the user or of the system is left to itself.
+pub(crate) fn join(handle: JoinHandle<()>, deadline: Instant) {
     // The last handle of a client may be dropped by its own hook.
     if handle.thread().id() == thread::current().id() {
         return;
     }
     let mut pause = Duration::from_micros(20);
     while !handle.is_finished() {
-        if Instant::now() >= until {
+        if Instant::now() >= deadline {
             return;
         }
         thread::sleep(pause);
@@ -466,8 +466,8 @@ impl Shared {
             return;
         }
         // What is confirmed after the last end extends nothing.
-        let until = (begun.instant + budget).min(begun.instant_of(last_end));
-        let outcomes = self.store.renew(&claims, until);
+        let deadline = (begun.instant + budget).min(begun.instant_of(last_end));
+        let outcomes = self.store.renew(&claims, deadline);
         let answered = self.now();
         for leftover in self.store.leftovers() {
             self.settle(leftover);
@@ -509,8 +509,8 @@ impl Shared {
     /// Calls the hook for each loss, after the client's end for as long as that waits for it.
     fn tell(&self, on_lost: &OnLost, losses: &Receiver<Loss>) {
         for loss in losses {
-            let until = self.news.lock().until;
-            if until.is_some_and(|until| Instant::now() >= until) {
+            let deadline = self.news.lock().deadline;
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return;
             }
             tell(on_lost, &loss);
@@ -630,7 +630,7 @@ impl Moved for Shared {
         }
     }
 
-    fn catch_up(&self, until: Instant) {
+    fn catch_up(&self, deadline: Instant) {
         // A renewal that was under way when the clock moved plans the next one itself, behind the first mark.
         for _ in 0..2 {
             let (mark, done) = unbounded();
@@ -641,7 +641,7 @@ impl Moved for Shared {
             }
             self.timer.schedule(Instant::now(), Job::Mark(mark));
             while let Err(RecvTimeoutError::Timeout) = done.recv_timeout(LOOK_AGAIN) {
-                if !is_looked_after() || Instant::now() >= until {
+                if !is_looked_after() || Instant::now() >= deadline {
                     return;
                 }
             }

@@ -40,12 +40,12 @@ impl Backoff {
         }
     }
 
-    /// Sleeps for the next pause within a request, unless that would last until `until`; returns whether it did.
+    /// Sleeps for the next pause within a request, unless that would last until `deadline`; returns whether it did.
     ///
     /// An attempt of a wait hears what ends the wait: its interrupt, and the end of the client of `notifier`.
-    pub(crate) fn pause(&mut self, until: Instant, notifier: &Notifier) -> bool {
+    pub(crate) fn pause(&mut self, deadline: Instant, notifier: &Notifier) -> bool {
         let ends = Instant::now() + self.next();
-        if ends >= until {
+        if ends >= deadline {
             return false;
         }
         let Some(interrupt) = Waiting::interrupt() else {

@@ -244,7 +244,7 @@ pub(crate) trait Moved: Send + Sync {
     /// Looks at the clock again.
     fn clock_moved(&self);
 
-    /// Waits, but not longer than until `until`, for what fell due by that and is done by other threads.
+    /// Waits, but not longer than until `deadline`, for what fell due by that and is done by other threads.
     fn catch_up(&self, _until: Instant) {}
 }
 
@@ -310,9 +310,9 @@ mod shift {
             for listener in listeners.iter().filter_map(Weak::upgrade) {
                 listener.clock_moved();
             }
-            let until = Instant::now() + LONGEST_CATCH_UP;
+            let deadline = Instant::now() + LONGEST_CATCH_UP;
             for listener in listeners.iter().filter_map(Weak::upgrade) {
-                listener.catch_up(until);
+                listener.catch_up(deadline);
             }
         }
     }

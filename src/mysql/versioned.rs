@@ -267,9 +267,9 @@ impl Versioned {
                 let pause =
                     Duration::from_millis(1) + Duration::from_millis(19).mul_f64(fastrand::f64());
                 let parker = self.store(&subject)?.notifier().parker();
-                let until = Instant::now() + pause;
-                let until = deadline.map_or(until, |end| end.min(until));
-                rest(&parker, until, &subject)?;
+                let pause_ends = Instant::now() + pause;
+                let pause_ends = deadline.map_or(pause_ends, |end| end.min(pause_ends));
+                rest(&parker, pause_ends, &subject)?;
             }
         }
     }

@@ -506,13 +506,13 @@ impl Store for Memory {
         claim: &'a Claim,
         restored: bool,
         handle: &NodeHandle,
-        until: Instant,
+        deadline: Instant,
     ) -> Flight<'a, Result<Attempt>> {
         Flight::Landed(self.admitted(&claim.name, handle).and_then(|()| {
             if restored {
                 self.put(claim, claim.count)
             } else {
-                self.acquire(claim, until)
+                self.acquire(claim, deadline)
             }
         }))
     }

@@ -78,13 +78,13 @@ impl Part {
     }
 
     /// Takes it, or enters it once more. What cannot be entered twice gets the lease of the whole.
-    fn acquire(&self, claim: &Claim, until: Instant) -> Result<Attempt> {
+    fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Attempt> {
         let claim = self.claim(claim);
         if claim.count == 0 || self.kind.is_reentrant() {
-            return self.store.acquire(&claim, until);
+            return self.store.acquire(&claim, deadline);
         }
         let sent = self.store.timeline().now();
-        match self.prolong(&claim, until) {
+        match self.prolong(&claim, deadline) {
             Renewal::Renewed => Ok(Attempt::Granted {
                 sent,
                 fence: None,
@@ -99,12 +99,12 @@ impl Part {
     }
 
     /// Gives one level back. What was not entered twice keeps the lease of the rest.
-    fn release_level(&self, claim: &Claim, until: Instant) -> Result<Release> {
+    fn release_level(&self, claim: &Claim, deadline: Instant) -> Result<Release> {
         let claim = self.claim(claim);
         if self.kind.is_reentrant() {
-            return self.store.release_level(&claim, until);
+            return self.store.release_level(&claim, deadline);
         }
-        match self.prolong(&claim, until) {
+        match self.prolong(&claim, deadline) {
             Renewal::Renewed => Ok(Release::done()),
             Renewal::Lost(cause) => Ok(Release::NotHeld(cause)),
             Renewal::Unknown(reason) => Ok(Release::Unknown {
@@ -115,8 +115,11 @@ impl Part {
     }
 
     /// Sets the lease of a hold that stands.
-    fn prolong(&self, claim: &Claim, until: Instant) -> Renewal {
-        let outcome = self.store.renew(std::slice::from_ref(claim), until).pop();
+    fn prolong(&self, claim: &Claim, deadline: Instant) -> Renewal {
+        let outcome = self
+            .store
+            .renew(std::slice::from_ref(claim), deadline)
+            .pop();
         outcome.unwrap_or_else(|| Renewal::Unknown("there was no answer".to_owned()))
     }
 
@@ -140,10 +143,10 @@ impl Member {
 }
 
 /// When a step has to be over so that each of the `left` steps has its share of the time.
-fn share(until: Instant, left: usize) -> Instant {
+fn share(deadline: Instant, left: usize) -> Instant {
     let now = Instant::now();
     let left = u32::try_from(left.max(1)).unwrap_or(u32::MAX);
-    now + until.saturating_duration_since(now) / left
+    now + deadline.saturating_duration_since(now) / left
 }
 
 impl MultiStore {
@@ -177,13 +180,13 @@ impl MultiStore {
     }
 
     /// The member before `refused` that turns out to be the same lock, reached by another name.
-    fn twin_of(&self, refused: &Part, claim: &Claim, until: Instant) -> Option<&Part> {
+    fn twin_of(&self, refused: &Part, claim: &Claim, deadline: Instant) -> Option<&Part> {
         let taken = self.members.iter().take(refused.place);
         let mut alike = taken.filter(|part| part.name == refused.name);
         alike.find(|part| {
             let visitor = part.visitor(&claim.visitor);
             let (store, kind, name) = (&refused.store, refused.kind, &refused.name);
-            let holding = store.inspect(kind, name, Some(&visitor), share(until, 2));
+            let holding = store.inspect(kind, name, Some(&visitor), share(deadline, 2));
             holding.is_ok_and(|holding| holding.count > 0)
         })
     }
@@ -197,15 +200,15 @@ impl MultiStore {
     }
 
     /// Frees the first `taken` members again, and what is in `in_doubt`. Returns what is left of that.
-    fn undo(&self, taken: usize, mut in_doubt: InDoubt, until: Instant) -> Option<InDoubt> {
+    fn undo(&self, taken: usize, mut in_doubt: InDoubt, deadline: Instant) -> Option<InDoubt> {
         for place in in_doubt.not_after.iter_mut().take(taken) {
             *place = 0;
         }
-        (!self.settle(&mut in_doubt, until)).then_some(in_doubt)
+        (!self.settle(&mut in_doubt, deadline)).then_some(in_doubt)
     }
 
     /// Withdraws at all members that are in doubt. Returns whether none is any more.
-    fn settle(&self, in_doubt: &mut InDoubt, until: Instant) -> bool {
+    fn settle(&self, in_doubt: &mut InDoubt, deadline: Instant) -> bool {
         let not_after: Vec<i64> = (0..self.members.len())
             .map(|index| in_doubt.not_after(index))
             .collect();
@@ -229,7 +232,7 @@ impl MultiStore {
             };
             // An error is tried again in the background.
             if matches!(
-                member.store.resolve(&mut part, share(until, index + 1)),
+                member.store.resolve(&mut part, share(deadline, index + 1)),
                 Ok(true)
             ) {
                 if let Some(place) = in_doubt.not_after.get_mut(index) {
@@ -243,20 +246,20 @@ impl MultiStore {
     }
 
     /// Puts the count back that a re-entry has raised at the first `raised` members.
-    fn put_back(&self, claim: &Claim, raised: usize, until: Instant) {
+    fn put_back(&self, claim: &Claim, raised: usize, deadline: Instant) {
         for (left, member) in (1..=raised).rev().zip(&self.members) {
             let claim = Claim {
                 count: claim.count.saturating_add(1),
                 ..claim.clone()
             };
             // A member that keeps the higher count is freed by the last release all the same.
-            let _ = member.release_level(&claim, share(until, left));
+            let _ = member.release_level(&claim, share(deadline, left));
         }
     }
 }
 
 impl Store for MultiStore {
-    fn acquire(&self, claim: &Claim, until: Instant) -> Result<Attempt> {
+    fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Attempt> {
         let sent = self.timeline.now();
         let is_first = claim.count == 0;
         let mut late = None;
@@ -264,7 +267,7 @@ impl Store for MultiStore {
             let mut in_doubt = self.no_doubt(claim);
             let place = in_doubt.not_after.get_mut(index);
             // One share is kept for giving back what was taken.
-            let by = share(until, self.members.len() - index + 1);
+            let by = share(deadline, self.members.len() - index + 1);
             let outcome = match member.acquire(claim, by) {
                 Ok(Attempt::Granted { leftover, .. }) => {
                     late = late.or(leftover);
@@ -300,12 +303,12 @@ impl Store for MultiStore {
                 other => other,
             };
             if !is_first && !matches!(outcome, Ok(Attempt::Lost(_))) {
-                self.put_back(claim, index, until);
+                self.put_back(claim, index, deadline);
                 return outcome;
             }
             // A first acquisition that is refused, or a hold that is lost: nothing of it is to stand.
             let taken = if is_first { index } else { self.members.len() };
-            let leftover = self.undo(taken, in_doubt, until);
+            let leftover = self.undo(taken, in_doubt, deadline);
             return match (outcome, leftover) {
                 (Ok(Attempt::Refused(refusal)), leftover) => Ok(Attempt::Refused(Refusal {
                     leftover,
@@ -323,13 +326,13 @@ impl Store for MultiStore {
         })
     }
 
-    fn renew(&self, claims: &[Claim], until: Instant) -> Vec<Renewal> {
+    fn renew(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal> {
         let mut outcomes = vec![Renewal::Renewed; claims.len()];
         for (index, member) in self.members.iter().enumerate() {
             let parts: Vec<Claim> = claims.iter().map(|claim| member.claim(claim)).collect();
             let answers = member
                 .store
-                .renew(&parts, share(until, self.members.len() - index));
+                .renew(&parts, share(deadline, self.members.len() - index));
             for (outcome, answer) in outcomes.iter_mut().zip(answers) {
                 match (&*outcome, answer) {
                     // What is lost is lost, whatever is said of the others.
@@ -341,7 +344,7 @@ impl Store for MultiStore {
         outcomes
     }
 
-    fn release(&self, claim: &Claim, until: Instant) -> Result<Release> {
+    fn release(&self, claim: &Claim, deadline: Instant) -> Result<Release> {
         self.note_count(&claim.visitor, 0);
         let mut in_doubt = self.no_doubt(claim);
         let mut is_open = false;
@@ -358,7 +361,7 @@ impl Store for MultiStore {
             };
             match member
                 .store
-                .release(&member.claim(claim), share(until, left))
+                .release(&member.claim(claim), share(deadline, left))
             {
                 Ok(Release::Done {
                     others_wait,
@@ -386,11 +389,11 @@ impl Store for MultiStore {
         }
     }
 
-    fn release_level(&self, claim: &Claim, until: Instant) -> Result<Release> {
+    fn release_level(&self, claim: &Claim, deadline: Instant) -> Result<Release> {
         self.note_count(&claim.visitor, claim.count.saturating_sub(1));
         let (mut lost, mut trouble, mut late) = (None, None, None);
         for (left, member) in (1..=self.members.len()).rev().zip(&self.members) {
-            match member.release_level(claim, share(until, left)) {
+            match member.release_level(claim, share(deadline, left)) {
                 Ok(Release::Done { leftover, .. }) => late = late.or(leftover),
                 Ok(Release::NotHeld(cause)) => lost = Some(cause),
                 Ok(Release::Unknown { error, .. }) | Err(error) => trouble = Some(error),
@@ -421,15 +424,15 @@ impl Store for MultiStore {
         })
     }
 
-    fn resolve(&self, in_doubt: &mut InDoubt, until: Instant) -> Result<bool> {
+    fn resolve(&self, in_doubt: &mut InDoubt, deadline: Instant) -> Result<bool> {
         self.note_count(&in_doubt.visitor, 0);
-        Ok(self.settle(in_doubt, until))
+        Ok(self.settle(in_doubt, deadline))
     }
 
-    fn force_release(&self, _: Kind, _: &Arc<str>, until: Instant) -> Result<bool> {
+    fn force_release(&self, _: Kind, _: &Arc<str>, deadline: Instant) -> Result<bool> {
         let (mut was_held, mut trouble) = (false, None);
         for (left, member) in (1..=self.members.len()).rev().zip(&self.members) {
-            let by = share(until, left);
+            let by = share(deadline, left);
             match member.store.force_release(member.kind, &member.name, by) {
                 Ok(freed) => was_held |= freed,
                 Err(error) => trouble = Some(error),
@@ -446,7 +449,7 @@ impl Store for MultiStore {
         _: Kind,
         _: &Arc<str>,
         visitor: Option<&VisitorId>,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<Holding> {
         let mut whole = Holding {
             count: u32::MAX,
@@ -454,7 +457,7 @@ impl Store for MultiStore {
         };
         let mut has_end = true;
         for (left, member) in (1..=self.members.len()).rev().zip(&self.members) {
-            let by = share(until, left);
+            let by = share(deadline, left);
             let holder = visitor.map(|visitor| member.visitor(visitor));
             let part = member
                 .store
@@ -541,10 +544,10 @@ impl Store for MultiStore {
         true
     }
 
-    fn check(&self, until: Instant) -> Result<Vec<HealthWarning>> {
+    fn check(&self, deadline: Instant) -> Result<Vec<HealthWarning>> {
         let mut warnings = Vec::new();
         for member in &self.members {
-            warnings.extend(member.store.check(until)?);
+            warnings.extend(member.store.check(deadline)?);
         }
         Ok(warnings)
     }

@@ -112,8 +112,8 @@ impl PermitSource {
 }
 
 impl Permits {
-    /// Takes a slot for a request that has to be over by `until`, waiting for one for most of that time.
-    pub(super) fn take(&self, until: Instant) -> Result<Permit, NoPermit> {
+    /// Takes a slot for a request that has to be over by `deadline`, waiting for one for most of that time.
+    pub(super) fn take(&self, deadline: Instant) -> Result<Permit, NoPermit> {
         let permit = |counted| Permit {
             _counted: Some(counted),
         };
@@ -125,7 +125,7 @@ impl Permits {
             },
         };
         // A request that is sent at the last moment is only in doubt.
-        let left = until.saturating_duration_since(Instant::now()) * 4 / 5;
+        let left = deadline.saturating_duration_since(Instant::now()) * 4 / 5;
         pool.get_timeout(left).map(permit).map_err(|_| NoPermit {
             of: pool.max_size(),
         })

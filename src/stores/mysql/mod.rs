@@ -117,7 +117,7 @@ impl MySql {
     }
 
     /// When a request that starts now has to be over.
-    pub(crate) fn until(&self) -> Instant {
+    pub(crate) fn deadline(&self) -> Instant {
         Instant::now() + self.command_timeout
     }
 
@@ -126,10 +126,10 @@ impl MySql {
         &self,
         statement: &str,
         params: Params,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<Vec<Row>, CallError> {
-        self.pool.with(until, |connection| {
-            connection.rows(statement, params.clone(), until)
+        self.pool.with(deadline, |connection| {
+            connection.rows(statement, params.clone(), deadline)
         })
     }
 
@@ -138,11 +138,11 @@ impl MySql {
         &self,
         statement: &str,
         params: Params,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<u64, CallError> {
-        self.pool.once(until, |connection| {
+        self.pool.once(deadline, |connection| {
             connection
-                .run(statement, params.clone(), until)
+                .run(statement, params.clone(), deadline)
                 .map(|(_, touched)| touched)
         })
     }
@@ -214,15 +214,15 @@ impl MySql {
         connection: &mut Connection,
         statement: &str,
         params: impl Fn(i64) -> Params,
-        until: Instant,
+        deadline: Instant,
         copies: &mut Copies,
     ) -> Result<(u64, BootInstant), CallError> {
         let mut corrections = 0;
         loop {
             let sent = BootInstant::now();
-            let expiry = connection.expiry(until);
+            let expiry = connection.expiry(deadline);
             copies.not_after = copies.not_after.max(expiry / 1000 + 1);
-            match connection.run(statement, params(expiry), until) {
+            match connection.run(statement, params(expiry), deadline) {
                 Ok((answer, _)) => return Ok((answer, copies.lost.unwrap_or(sent))),
                 Err(fault @ CallError::NoReply { .. }) => {
                     copies.lost.get_or_insert(sent);
@@ -247,9 +247,9 @@ impl MySql {
         connection: &mut Connection,
         statements: &Statements,
         name: &str,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<Option<Found>, CallError> {
-        let rows = connection.rows(&statements.inspect, params! { "r" => name }, until)?;
+        let rows = connection.rows(&statements.inspect, params! { "r" => name }, deadline)?;
         let Some(row) = rows.into_iter().next() else {
             return Ok(None);
         };
@@ -272,7 +272,7 @@ impl MySql {
         connection: &mut Connection,
         claim: &Claim,
         change: Change<'_>,
-        until: Instant,
+        deadline: Instant,
         copies: &mut Copies,
     ) -> Result<Touch, CallError> {
         let lease = lease_of(claim);
@@ -303,31 +303,31 @@ impl MySql {
                     }),
                 ),
             };
-            let (answer, sent) = match self.run_timed(connection, statement, params, until, copies)
-            {
-                // The row is locked for a moment; the statement was undone. A renewal has others behind it.
-                Err(fault)
-                    if fault.is_busy()
-                        && !matches!(change, Change::Lease)
-                        && corrections < CORRECTIONS
-                        && Instant::now() < until =>
-                {
-                    corrections += 1;
-                    continue;
-                }
-                outcome => outcome?,
-            };
+            let (answer, sent) =
+                match self.run_timed(connection, statement, params, deadline, copies) {
+                    // The row is locked for a moment; the statement was undone. A renewal has others behind it.
+                    Err(fault)
+                        if fault.is_busy()
+                            && !matches!(change, Change::Lease)
+                            && corrections < CORRECTIONS
+                            && Instant::now() < deadline =>
+                    {
+                        corrections += 1;
+                        continue;
+                    }
+                    outcome => outcome?,
+                };
             if answer > 0 {
                 return Ok(Touch::Done {
                     sent,
                     fence: answer,
                 });
             }
-            match MySql::look(connection, &self.statements, &claim.name, until)? {
+            match MySql::look(connection, &self.statements, &claim.name, deadline)? {
                 Some(found) if change.is_of(&found.owner, claim) && found.left.is_some() => {
                     // Ours, so it came too late: our idea of the server's clock was off.
                     corrections += 1;
-                    if corrections > CORRECTIONS || Instant::now() >= until {
+                    if corrections > CORRECTIONS || Instant::now() >= deadline {
                         return Err(CallError::NotSent("it reached the server too late".into()));
                     }
                     connection.learn_time()?;
@@ -345,34 +345,35 @@ impl MySql {
         &self,
         connection: &mut Connection,
         claim: &Claim,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<Touch, CallError> {
-        if !connection.refuse_at_once(until)? {
+        if !connection.refuse_at_once(deadline)? {
             // The renewal itself could wait for a second, so the row is asked for before.
             let params = params! { "r" => &*claim.name };
-            match connection.rows(&self.statements.probe, params, until) {
+            match connection.rows(&self.statements.probe, params, deadline) {
                 // A server without NOWAIT.
                 Ok(_) | Err(CallError::Server { code: 1064, .. }) => {}
                 Err(fault) => return Err(fault),
             }
         }
         let mut copies = Copies::default();
-        self.touch(connection, claim, Change::Lease, until, &mut copies)
+        self.touch(connection, claim, Change::Lease, deadline, &mut copies)
     }
 
     fn touch_pooled(
         &self,
         claim: &Claim,
         change: Change<'_>,
-        until: Instant,
+        deadline: Instant,
     ) -> (Result<Touch, CallError>, i64) {
         let mut copies = Copies::default();
-        let talk =
-            |connection: &mut Connection| self.touch(connection, claim, change, until, &mut copies);
+        let talk = |connection: &mut Connection| {
+            self.touch(connection, claim, change, deadline, &mut copies)
+        };
         let outcome = match change {
             // A late copy would shorten the lease under those that were sent meanwhile.
-            Change::Leave(_) => self.pool.once(until, talk),
-            Change::Enter(_) | Change::Lease | Change::Owner(_) => self.pool.with(until, talk),
+            Change::Leave(_) => self.pool.once(deadline, talk),
+            Change::Enter(_) | Change::Lease | Change::Owner(_) => self.pool.with(deadline, talk),
         };
         let outcome = match outcome {
             // What became of the copy without an answer is not known, whatever the last one met with.
@@ -386,24 +387,24 @@ impl MySql {
     }
 
     /// Takes the lock for a visitor that holds nothing yet.
-    fn take(&self, claim: &Claim, until: Instant) -> Result<Attempt> {
+    fn take(&self, claim: &Claim, deadline: Instant) -> Result<Attempt> {
         self.check_not_pinned_here(&claim.name)?;
-        self.check_lock_table(&claim.name, until)?;
+        self.check_lock_table(&claim.name, deadline)?;
         let lease = lease_of(claim);
         let mut copies = Copies::default();
-        let is_short = until.saturating_duration_since(Instant::now()) < ROW_WAIT * 6 / 5;
+        let is_short = deadline.saturating_duration_since(Instant::now()) < ROW_WAIT * 6 / 5;
         // One copy, because another one that is late could take the lock again for a visitor that has released it.
-        let outcome = self.pool.once(until, |connection| {
+        let outcome = self.pool.once(deadline, |connection| {
             if is_short {
                 // A row that a transaction has pinned is waited for longer than there is time; a plain read is not.
-                if let Some(found) = MySql::look(connection, &self.statements, &claim.name, until)? {
+                if let Some(found) = MySql::look(connection, &self.statements, &claim.name, deadline)? {
                     if let Some(left) = found.left {
                         let left = u64::try_from(left.as_micros()).unwrap_or(u64::MAX);
                         return Ok((BUSY.saturating_add(left), BootInstant::now()));
                     }
                     // Its lease is over, but a transaction may have pinned it, which only asking without a wait tells.
                     let params = params! { "r" => &*claim.name };
-                    match connection.rows(&self.statements.probe, params, until) {
+                    match connection.rows(&self.statements.probe, params, deadline) {
                         // A server without NOWAIT.
                         Ok(_) | Err(CallError::Server { code: 1064, .. }) => {}
                         Err(fault) => return Err(fault),
@@ -414,7 +415,7 @@ impl MySql {
                 connection,
                 &self.statements.acquire,
                 |t| params! { "r" => &*claim.name, "o" => claim.visitor.as_str(), "us" => lease, "t" => t },
-                until,
+                deadline,
                 &mut copies,
             )
         });
@@ -427,7 +428,7 @@ impl MySql {
         match outcome {
             Ok((0, _)) => {
                 // Whether it was granted is not known; the answer that would say so is not to be had here.
-                self.resolve(&mut claim.in_doubt(0), until)?;
+                self.resolve(&mut claim.in_doubt(0), deadline)?;
                 Err(Error::Unsupported {
                     lock: Arc::clone(&claim.name),
                     reason: format!(
@@ -457,15 +458,19 @@ impl MySql {
         }
     }
 
-    fn release_once(&self, claim: &Claim, until: Instant) -> Result<Option<LossCause>, CallError> {
-        self.pool.with(until, |connection| {
+    fn release_once(
+        &self,
+        claim: &Claim,
+        deadline: Instant,
+    ) -> Result<Option<LossCause>, CallError> {
+        self.pool.with(deadline, |connection| {
             let params = params! { "r" => &*claim.name, "o" => claim.visitor.as_str() };
-            let (answer, _) = connection.run(&self.statements.release, params, until)?;
+            let (answer, _) = connection.run(&self.statements.release, params, deadline)?;
             if answer > 0 {
                 return Ok(None);
             }
             Ok(Some(
-                match MySql::look(connection, &self.statements, &claim.name, until)? {
+                match MySql::look(connection, &self.statements, &claim.name, deadline)? {
                     Some(found) if found.left.is_some() => LossCause::held_by(&found.owner),
                     _ => LossCause::Gone,
                 },
@@ -476,8 +481,8 @@ impl MySql {
     /// Puts the row of a hold under the protection of a transaction; `None` if the hold is gone.
     pub(crate) fn pin(&self, claim: &Claim, idle_limit: Duration) -> Result<Option<Session>> {
         // Without transactions in the table's engine a pin holds nothing.
-        self.check_lock_table(&claim.name, self.until())?;
-        let permit = self.pool.transaction_slot(self.until());
+        self.check_lock_table(&claim.name, self.deadline())?;
+        let permit = self.pool.transaction_slot(self.deadline());
         let permit = permit.map_err(|fault| self.error(&claim.name, fault))?;
         let mut session = Session::begin(self, &claim.name, None, Some(idle_limit), permit)?;
         let params = params! { "r" => &*claim.name, "o" => claim.visitor.as_str() };
@@ -495,9 +500,9 @@ impl MySql {
 
     /// Why the row of a hold is not its own any more.
     pub(crate) fn cause_of_loss(&self, claim: &Claim) -> Result<LossCause> {
-        let until = self.until();
-        let found = self.pool.with(until, |connection| {
-            MySql::look(connection, &self.statements, &claim.name, until)
+        let deadline = self.deadline();
+        let found = self.pool.with(deadline, |connection| {
+            MySql::look(connection, &self.statements, &claim.name, deadline)
         });
         Ok(
             match found.map_err(|fault| self.lock_error(&claim.name, fault))? {
@@ -596,15 +601,18 @@ fn millis(span: Duration) -> i64 {
 }
 
 impl Store for MySql {
-    fn acquire(&self, claim: &Claim, until: Instant) -> Result<Attempt> {
+    fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Attempt> {
         if claim.count == 0 {
-            return self.take(claim, until);
+            return self.take(claim, deadline);
         }
         if let Some(error) = self.pinned_error(&claim.name, &claim.visitor) {
             return Err(error);
         }
-        let (outcome, not_after) =
-            self.touch_pooled(claim, Change::Enter(claim.count.saturating_add(1)), until);
+        let (outcome, not_after) = self.touch_pooled(
+            claim,
+            Change::Enter(claim.count.saturating_add(1)),
+            deadline,
+        );
         match outcome {
             Ok(Touch::Done { sent, fence }) => Ok(Attempt::Granted {
                 sent,
@@ -621,12 +629,12 @@ impl Store for MySql {
         }
     }
 
-    fn release_level(&self, claim: &Claim, until: Instant) -> Result<Release> {
+    fn release_level(&self, claim: &Claim, deadline: Instant) -> Result<Release> {
         if let Some(error) = self.pinned_error(&claim.name, &claim.visitor) {
             return Err(error);
         }
         let change = Change::Leave(claim.count.saturating_sub(1).max(1));
-        let (outcome, not_after) = self.touch_pooled(claim, change, until);
+        let (outcome, not_after) = self.touch_pooled(claim, change, deadline);
         match outcome {
             Ok(Touch::Done { .. }) => Ok(Release::done()),
             Ok(Touch::Gone(cause)) => Ok(Release::NotHeld(cause)),
@@ -638,15 +646,15 @@ impl Store for MySql {
         }
     }
 
-    fn release(&self, claim: &Claim, until: Instant) -> Result<Release> {
+    fn release(&self, claim: &Claim, deadline: Instant) -> Result<Release> {
         if let Some(error) = self.pinned_error(&claim.name, &claim.visitor) {
             return Err(error);
         }
         // Half the time for the first try, so that a lost reply leaves time for the second.
         let now = Instant::now();
-        let half = now + until.saturating_duration_since(now) / 2;
+        let half = now + deadline.saturating_duration_since(now) / 2;
         let outcome = match self.release_once(claim, half) {
-            Err(CallError::NoReply { .. }) => match self.release_once(claim, until) {
+            Err(CallError::NoReply { .. }) => match self.release_once(claim, deadline) {
                 // The first one did it: nobody else can have freed this visitor's hold and nothing proves a loss.
                 Ok(_) => Ok(None),
                 // Whether the first one did it is not known, whatever became of the second.
@@ -655,9 +663,11 @@ impl Store for MySql {
                     timed_out: true,
                 }),
             },
-            Err(CallError::NotSent(_)) if Instant::now() < half => self.release_once(claim, until),
+            Err(CallError::NotSent(_)) if Instant::now() < half => {
+                self.release_once(claim, deadline)
+            }
             // The row was locked for a moment, by a visitor that waits for it.
-            Err(fault) if fault.is_busy() => self.release_once(claim, until),
+            Err(fault) if fault.is_busy() => self.release_once(claim, deadline),
             outcome => outcome,
         };
         match outcome {
@@ -673,37 +683,42 @@ impl Store for MySql {
         }
     }
 
-    fn renew(&self, claims: &[Claim], until: Instant) -> Vec<Renewal> {
+    fn renew(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal> {
         if claims.is_empty() {
             return Vec::new();
         }
         // Taken out, not locked, while it is in use.
         let mut place = self.renewals.lock().take();
         let mut outcomes: Vec<Option<Renewal>> = vec![None; claims.len()];
-        let talked = on_link(&mut place, self.pool.address(), until, &mut |connection| {
-            // A row that another transaction has is asked for twice, the second time behind all others, and waited for
-            // never: that transaction may last for long, and the others have to be renewed meanwhile. The watchdog
-            // comes back.
-            for is_last in [false, true] {
-                for (claim, outcome) in claims.iter().zip(&mut outcomes) {
-                    if outcome.is_some() {
-                        continue;
+        let talked = on_link(
+            &mut place,
+            self.pool.address(),
+            deadline,
+            &mut |connection| {
+                // A row that another transaction has is asked for twice, the second time behind all others, and waited for
+                // never: that transaction may last for long, and the others have to be renewed meanwhile. The watchdog
+                // comes back.
+                for is_last in [false, true] {
+                    for (claim, outcome) in claims.iter().zip(&mut outcomes) {
+                        if outcome.is_some() {
+                            continue;
+                        }
+                        *outcome = match self.renew_one(connection, claim, deadline) {
+                            Ok(Touch::Done { .. }) => Some(Renewal::Renewed),
+                            Ok(Touch::Gone(cause)) => Some(Renewal::Lost(cause)),
+                            Err(fault) if fault.is_busy() => {
+                                is_last.then(|| Renewal::Unknown(locked_words(fault)))
+                            }
+                            Err(fault) if fault.leaves_sound() => {
+                                Some(Renewal::Unknown(fault.reason()))
+                            }
+                            Err(fault) => return Err(fault),
+                        };
                     }
-                    *outcome = match self.renew_one(connection, claim, until) {
-                        Ok(Touch::Done { .. }) => Some(Renewal::Renewed),
-                        Ok(Touch::Gone(cause)) => Some(Renewal::Lost(cause)),
-                        Err(fault) if fault.is_busy() => {
-                            is_last.then(|| Renewal::Unknown(locked_words(fault)))
-                        }
-                        Err(fault) if fault.leaves_sound() => {
-                            Some(Renewal::Unknown(fault.reason()))
-                        }
-                        Err(fault) => return Err(fault),
-                    };
                 }
-            }
-            Ok(())
-        });
+                Ok(())
+            },
+        );
         *self.renewals.lock() = place;
         let rest = match talked {
             Ok(()) => String::new(),
@@ -713,11 +728,11 @@ impl Store for MySql {
         outcomes.into_iter().map(or_rest).collect()
     }
 
-    fn transfer(&self, from: &Claim, to: &Claim, until: Instant) -> Result<Transfer> {
+    fn transfer(&self, from: &Claim, to: &Claim, deadline: Instant) -> Result<Transfer> {
         if let Some(error) = self.pinned_error(&from.name, &from.visitor) {
             return Err(error);
         }
-        let (outcome, not_after) = self.touch_pooled(from, Change::Owner(to), until);
+        let (outcome, not_after) = self.touch_pooled(from, Change::Owner(to), deadline);
         match outcome {
             Ok(Touch::Done { sent, fence }) => Ok(Transfer::Done {
                 sent,
@@ -737,13 +752,13 @@ impl Store for MySql {
         }
     }
 
-    fn resolve(&self, in_doubt: &mut InDoubt, until: Instant) -> Result<bool> {
+    fn resolve(&self, in_doubt: &mut InDoubt, deadline: Instant) -> Result<bool> {
         if self.pinned.lock().contains(&in_doubt.visitor) {
             return Ok(false);
         }
-        let outcome = self.pool.with(until, |connection| {
+        let outcome = self.pool.with(deadline, |connection| {
             let params = params! { "r" => &*in_doubt.name, "o" => in_doubt.visitor.as_str() };
-            connection.run(&self.statements.release, params, until)?;
+            connection.run(&self.statements.release, params, deadline)?;
             connection.learn_time()
         });
         match outcome {
@@ -752,11 +767,11 @@ impl Store for MySql {
         }
     }
 
-    fn force_release(&self, _: Kind, name: &Arc<str>, until: Instant) -> Result<bool> {
+    fn force_release(&self, _: Kind, name: &Arc<str>, deadline: Instant) -> Result<bool> {
         self.check_not_pinned_here(name)?;
-        let outcome = self.pool.once(until, |connection| {
+        let outcome = self.pool.once(deadline, |connection| {
             let params = params! { "r" => &**name };
-            connection.run(&self.statements.force_release, params, until)
+            connection.run(&self.statements.force_release, params, deadline)
         });
         match outcome {
             Ok((answer, _)) => Ok(answer > 0),
@@ -772,12 +787,12 @@ impl Store for MySql {
         _: Kind,
         name: &Arc<str>,
         visitor: Option<&VisitorId>,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<Holding> {
         let found = self
             .pool
-            .with(until, |connection| {
-                MySql::look(connection, &self.statements, name, until)
+            .with(deadline, |connection| {
+                MySql::look(connection, &self.statements, name, deadline)
             })
             .map_err(|fault| self.lock_error(name, fault))?;
         Ok(match found {
@@ -808,8 +823,8 @@ impl Store for MySql {
         }
     }
 
-    fn check(&self, until: Instant) -> Result<Vec<HealthWarning>> {
-        schema::warnings(self, until)
+    fn check(&self, deadline: Instant) -> Result<Vec<HealthWarning>> {
+        schema::warnings(self, deadline)
     }
 
     fn notifier(&self) -> &Arc<Notifier> {

@@ -57,7 +57,7 @@ impl MySql {
             columns.join(", ")
         );
         let rows = self
-            .rows(&statement, Params::Positional(vec![key]), self.until())
+            .rows(&statement, Params::Positional(vec![key]), self.deadline())
             .map_err(|error| self.error_of_users(lookup.subject, error))?;
         Ok(rows.into_iter().next().map(|row| {
             let columns = row.columns();
@@ -119,7 +119,7 @@ impl MySql {
                 let free = (&*look, Params::Positional(vec![key]));
                 self.run_until(free, (&statement, params), end, lookup.subject)?
             }
-            None => self.run_once(&statement, params, self.until()),
+            None => self.run_once(&statement, params, self.deadline()),
         };
         match written {
             Ok(touched) => Ok(touched > 0),
@@ -150,25 +150,26 @@ impl MySql {
     ) -> Result<Result<u64, CallError>> {
         let parker = self.notifier.parker();
         loop {
-            let until = self.until();
+            let request_deadline = self.deadline();
             // In one transaction, so that nobody else gets the row between the look and the statement.
-            let written = self.pool.once(until, |connection| {
+            let written = self.pool.once(request_deadline, |connection| {
                 connection
-                    .say("START TRANSACTION", until)
+                    .say("START TRANSACTION", request_deadline)
                     .map_err(CallError::before_sending)?;
-                let free = match connection.rows(look, key.clone(), until) {
+                let free = match connection.rows(look, key.clone(), request_deadline) {
                     // A server without NOWAIT.
                     Ok(_) | Err(CallError::Server { code: 1064, .. }) => Ok(()),
                     Err(error) => Err(error.before_sending()),
                 };
                 let written = free.and_then(|()| {
-                    let (_, touched) = connection.run(statement, params.clone(), until)?;
-                    connection.say("COMMIT", until).map(|()| touched)
+                    let (_, touched) =
+                        connection.run(statement, params.clone(), request_deadline)?;
+                    connection.say("COMMIT", request_deadline).map(|()| touched)
                 });
                 if let Err(CallError::Server { .. } | CallError::Usage(_)) = written {
                     // The next one on this connection must not be in a transaction.
                     connection
-                        .say("ROLLBACK", until)
+                        .say("ROLLBACK", request_deadline)
                         .map_err(CallError::before_sending)?;
                 }
                 written

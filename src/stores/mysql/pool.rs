@@ -130,11 +130,11 @@ impl Connection {
     /// `patience` is the longest that the server may take for an answer, for where that cannot be changed later.
     fn connect(
         address: &Address,
-        until: Instant,
+        deadline: Instant,
         patience: Duration,
     ) -> Result<Connection, CallError> {
         let now = Instant::now();
-        let left = until.saturating_duration_since(now);
+        let left = deadline.saturating_duration_since(now);
         if left.is_zero() {
             return Err(CallError::NotSent(
                 "there was no time left to connect".into(),
@@ -170,7 +170,7 @@ impl Connection {
             refuses_at_once: None,
             pid: std::process::id(),
         };
-        connection.tune(until);
+        connection.tune(deadline);
         connection
             .conn()
             .and_then(|conn| conn.query_drop(SESSION).map_err(CallError::of))
@@ -199,17 +199,17 @@ impl Connection {
     }
 
     /// Asks the server to refuse locked rows at once from now on. Returns whether it does.
-    pub(super) fn refuse_at_once(&mut self, until: Instant) -> Result<bool, CallError> {
+    pub(super) fn refuse_at_once(&mut self, deadline: Instant) -> Result<bool, CallError> {
         if let Some(does) = self.refuses_at_once {
             return Ok(does);
         }
         // MariaDB knows a wait of no time. MySQL makes a second of it, or an error where its mode is strict.
-        match self.say("SET SESSION innodb_lock_wait_timeout = 0", until) {
+        match self.say("SET SESSION innodb_lock_wait_timeout = 0", deadline) {
             Ok(()) | Err(CallError::Server { .. }) => {}
             Err(fault) => return Err(fault),
         }
         let wait: Option<u64> = self
-            .ready(until)?
+            .ready(deadline)?
             .query_first("SELECT @@SESSION.innodb_lock_wait_timeout")
             .map_err(CallError::of)?;
         let does = wait == Some(0);
@@ -223,12 +223,12 @@ impl Connection {
         self.ahead.expiry(BootInstant::now() + left, LATEST)
     }
 
-    /// Sets the socket's time-outs to what is left until `until`. Returns whether they are right now.
+    /// Sets the socket's time-outs to what is left until `deadline`. Returns whether they are right now.
     ///
     /// The `mysql` crate sets them once, when it connects; where there is no second handle of the socket, a connection
     /// whose time-outs do not suit is replaced by one whose do.
-    fn tune(&mut self, until: Instant) -> bool {
-        let left = until
+    fn tune(&mut self, deadline: Instant) -> bool {
+        let left = deadline
             .saturating_duration_since(Instant::now())
             .max(Duration::from_millis(1));
         let is_right = self.timeout <= left + TIMEOUT_SLACK && self.timeout >= left / 2;
@@ -268,13 +268,13 @@ impl Connection {
         }
     }
 
-    fn ready(&mut self, until: Instant) -> Result<&mut Conn, CallError> {
-        if Instant::now() >= until {
+    fn ready(&mut self, deadline: Instant) -> Result<&mut Conn, CallError> {
+        if Instant::now() >= deadline {
             return Err(CallError::NotSent(
                 "there was no time left to send it".into(),
             ));
         }
-        self.tune(until);
+        self.tune(deadline);
         self.last_used = Instant::now();
         self.conn()
     }
@@ -284,9 +284,9 @@ impl Connection {
         &mut self,
         statement: &str,
         params: Params,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<(u64, u64), CallError> {
-        let conn = self.ready(until)?;
+        let conn = self.ready(deadline)?;
         // A statement that could not be prepared has not been sent yet.
         let prepared = conn
             .prep(statement)
@@ -296,8 +296,8 @@ impl Connection {
     }
 
     /// Runs a statement without parameters as text: what cannot be prepared.
-    pub(super) fn say(&mut self, statement: &str, until: Instant) -> Result<(), CallError> {
-        self.ready(until)?
+    pub(super) fn say(&mut self, statement: &str, deadline: Instant) -> Result<(), CallError> {
+        self.ready(deadline)?
             .query_drop(statement)
             .map_err(CallError::of)
     }
@@ -307,9 +307,9 @@ impl Connection {
         &mut self,
         statement: &str,
         params: Params,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<Vec<Row>, CallError> {
-        self.ready(until)?
+        self.ready(deadline)?
             .exec(statement, params)
             .map_err(CallError::of)
     }
@@ -385,9 +385,9 @@ impl Lane {
         self.idle.lock().clear();
     }
 
-    fn permit(&self, until: Instant) -> Result<Permit, CallError> {
+    fn permit(&self, deadline: Instant) -> Result<Permit, CallError> {
         self.permits
-            .take(until)
+            .take(deadline)
             .map_err(|none| CallError::Exhausted(none.of))
     }
 
@@ -487,20 +487,20 @@ impl Pool {
     /// the pool turns out to be broken.
     pub(super) fn with<T>(
         &self,
-        until: Instant,
+        deadline: Instant,
         mut talk: impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
-        let _slot = self.statements.permit(until)?;
+        let _slot = self.statements.permit(deadline)?;
         let mut place = self.statements.pop(Connection::is_stale);
         let is_fresh = place.is_none();
-        let outcome = match on_link(&mut place, &self.address, until, &mut talk) {
+        let outcome = match on_link(&mut place, &self.address, deadline, &mut talk) {
             Err(
                 CallError::NotSent(_)
                 | CallError::NoReply {
                     timed_out: false, ..
                 },
-            ) if !is_fresh && Instant::now() < until => {
-                on_link(&mut place, &self.address, until, &mut talk)
+            ) if !is_fresh && Instant::now() < deadline => {
+                on_link(&mut place, &self.address, deadline, &mut talk)
             }
             outcome => outcome,
         };
@@ -511,16 +511,16 @@ impl Pool {
     /// Runs `talk`, which must not be done twice: it is done again only if nothing of it was sent.
     pub(super) fn once<T>(
         &self,
-        until: Instant,
+        deadline: Instant,
         mut talk: impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
-        let _slot = self.statements.permit(until)?;
+        let _slot = self.statements.permit(deadline)?;
         // It cannot be sent again, so it had better arrive.
         let mut place = self.statements.pop(Connection::has_ended);
         let is_fresh = place.is_none();
-        let outcome = match on_link(&mut place, &self.address, until, &mut talk) {
-            Err(CallError::NotSent(_)) if !is_fresh && Instant::now() < until => {
-                on_link(&mut place, &self.address, until, &mut talk)
+        let outcome = match on_link(&mut place, &self.address, deadline, &mut talk) {
+            Err(CallError::NotSent(_)) if !is_fresh && Instant::now() < deadline => {
+                on_link(&mut place, &self.address, deadline, &mut talk)
             }
             outcome => outcome,
         };
@@ -529,23 +529,27 @@ impl Pool {
     }
 
     /// The right to a connection for a transaction.
-    pub(super) fn transaction_slot(&self, until: Instant) -> Result<Permit, CallError> {
-        self.transactions.permit(until)
+    pub(super) fn transaction_slot(&self, deadline: Instant) -> Result<Permit, CallError> {
+        self.transactions.permit(deadline)
     }
 
     /// A connection for a transaction. Nothing gives it back but the transaction's good end.
-    pub(super) fn lend(&self, permit: Option<Permit>, until: Instant) -> Result<Lent, CallError> {
+    pub(super) fn lend(
+        &self,
+        permit: Option<Permit>,
+        deadline: Instant,
+    ) -> Result<Lent, CallError> {
         let mut idle = self.transactions.pop(Connection::has_ended);
         if idle
             .as_mut()
-            .is_some_and(|connection| !connection.tune(until))
+            .is_some_and(|connection| !connection.tune(deadline))
             && has_second_handles()
         {
             idle = None;
         }
         let connection = match idle {
             Some(connection) => connection,
-            None => Connection::connect(&self.address, until, LONGEST_ANSWER)?,
+            None => Connection::connect(&self.address, deadline, LONGEST_ANSWER)?,
         };
         Ok(Lent {
             connection: Some(connection),
@@ -560,25 +564,25 @@ impl Pool {
 fn suited(
     connection: Option<Connection>,
     address: &Address,
-    until: Instant,
+    deadline: Instant,
 ) -> Result<Connection, CallError> {
     if let Some(mut connection) = connection
-        && connection.tune(until)
+        && connection.tune(deadline)
     {
         return Ok(connection);
     }
-    Connection::connect(address, until, Duration::ZERO)
+    Connection::connect(address, deadline, Duration::ZERO)
 }
 
 /// Runs `talk` on what is in `place`, connecting first if need be, and empties the place after a fault.
 pub(super) fn on_link<T>(
     place: &mut Option<Connection>,
     address: &Address,
-    until: Instant,
+    deadline: Instant,
     talk: &mut impl FnMut(&mut Connection) -> Result<T, CallError>,
 ) -> Result<T, CallError> {
     let connection = place.take().filter(|connection| !connection.is_stale());
-    let mut connection = suited(connection, address, until)?;
+    let mut connection = suited(connection, address, deadline)?;
     let outcome = talk(&mut connection);
     if outcome.as_ref().err().is_none_or(CallError::leaves_sound) {
         *place = Some(connection);

@@ -129,8 +129,8 @@ impl MySql {
         loop {
             let now = Instant::now();
             let pause_ends = now + SLOT_PAUSE;
-            let until = deadline.map_or(pause_ends, |end| end.min(pause_ends));
-            match self.pool.transaction_slot(until) {
+            let pause_ends = deadline.map_or(pause_ends, |end| end.min(pause_ends));
+            match self.pool.transaction_slot(pause_ends) {
                 Ok(permit) => return Ok(permit),
                 Err(fault) if deadline.is_some_and(|end| Instant::now() >= end) => {
                     return Err(self.error(subject, fault));
@@ -152,7 +152,7 @@ impl MySql {
                 .rows(
                     &select,
                     Params::Positional(vec![wanted.clone()]),
-                    self.until(),
+                    self.deadline(),
                 )
                 .map_err(|fault| self.error_of_users(subject, fault))?;
             let row = rows
@@ -177,19 +177,19 @@ impl MySql {
     /// Makes the row of a name, which then stays.
     fn make_named_row(&self, target: &Keyed, name: &Value, subject: &Arc<str>) -> Result<()> {
         let (table, key) = target.quoted();
-        let until = self.until();
+        let deadline = self.deadline();
         let look = format!("SELECT 1 FROM {table} WHERE {key} = :k");
         // Without IGNORE, which would cut a name that is too long and so make one of two.
         let make = format!("INSERT INTO {table} ({key}) VALUES (:k)");
         // An insert would wait for whoever has the row locked.
-        let found = self.rows(&look, params! { "k" => name.clone() }, until);
+        let found = self.rows(&look, params! { "k" => name.clone() }, deadline);
         if !found
             .map_err(|fault| self.error(subject, fault))?
             .is_empty()
         {
             return Ok(());
         }
-        match self.rows(&make, params! { "k" => name.clone() }, until) {
+        match self.rows(&make, params! { "k" => name.clone() }, deadline) {
             Ok(_) => Ok(()),
             // Somebody has made it meanwhile, and may have locked it.
             Err(fault) if fault.is_busy() || fault.is_duplicate() => Ok(()),
@@ -251,10 +251,10 @@ fn lock_each(
 }
 
 /// Sleeps until `until`. An interrupt and the client's end are errors.
-pub(crate) fn rest(parker: &Parker, until: Instant, subject: &Arc<str>) -> Result<()> {
+pub(crate) fn rest(parker: &Parker, deadline: Instant, subject: &Arc<str>) -> Result<()> {
     loop {
         let lock = Arc::clone(subject);
-        match parker.park(Some(until)) {
+        match parker.park(Some(deadline)) {
             Wake::Permit => {}
             Wake::TimedOut => return Ok(()),
             Wake::Interrupted => return Err(Error::Interrupted { lock }),

@@ -265,7 +265,7 @@ impl MySql {
             "CREATE TABLE IF NOT EXISTS {table} ({key} VARBINARY(255) NOT NULL PRIMARY KEY) ENGINE=InnoDB"
         );
         for statement in [&self.statements.create, &create_rows] {
-            self.rows(statement, Params::Empty, self.until())
+            self.rows(statement, Params::Empty, self.deadline())
                 .map_err(|fault| self.error(&subject, fault))?;
         }
         self.check_schema()
@@ -274,7 +274,7 @@ impl MySql {
     /// Makes sure that both tables are there and are what the locks rely on.
     pub(crate) fn check_schema(&self) -> Result<()> {
         let subject: Arc<str> = self.tables.locks.as_str().into();
-        self.look_at_lock_table(&subject, self.until())?;
+        self.look_at_lock_table(&subject, self.deadline())?;
         let rows = self.tables.named_rows();
         let subject: Arc<str> = rows.table.as_str().into();
         self.primary_key(&rows, &subject)?;
@@ -283,16 +283,16 @@ impl MySql {
 
     /// As [`MySql::check_schema`] for the lock table, once per client: without its primary key everybody would get
     /// every lock.
-    pub(super) fn check_lock_table(&self, lock: &Arc<str>, until: Instant) -> Result<()> {
+    pub(super) fn check_lock_table(&self, lock: &Arc<str>, deadline: Instant) -> Result<()> {
         if !self.known.lock_table.load(Ordering::Acquire) {
-            self.look_at_lock_table(lock, until)?;
+            self.look_at_lock_table(lock, deadline)?;
             self.known.lock_table.store(true, Ordering::Release);
         }
         Ok(())
     }
 
-    fn look_at_lock_table(&self, subject: &Arc<str>, until: Instant) -> Result<()> {
-        let found = self.describe(&self.tables.locks, subject, until)?;
+    fn look_at_lock_table(&self, subject: &Arc<str>, deadline: Instant) -> Result<()> {
+        let found = self.describe(&self.tables.locks, subject, deadline)?;
         let flaw = |reason: String| Err(self.schema_error(subject, &self.tables.locks, &reason));
         if found.primary_key() != [("resource", false)] {
             // Without it two visitors could each have a row of their own, and both the lock.
@@ -335,7 +335,7 @@ impl MySql {
         if let Some(kind) = self.known.keys.lock().get(target) {
             return Ok(*kind);
         }
-        let found = self.describe(&target.table, subject, self.until())?;
+        let found = self.describe(&target.table, subject, self.deadline())?;
         let is_the_key = matches!(&*found.primary_key(), [(column, false)]
             if column.eq_ignore_ascii_case(target.key.as_str()));
         let Some(column) = found.column(target.key.as_str()).filter(|_| is_the_key) else {
@@ -375,7 +375,7 @@ impl MySql {
         if let Some(known) = self.known.columns.lock().get(&place) {
             return Ok(known.clone());
         }
-        let description = self.describe(table, subject, self.until())?;
+        let description = self.describe(table, subject, self.deadline())?;
         let Some(found) = description.column(column.as_str()) else {
             return Err(self.schema_error(
                 subject,
@@ -400,14 +400,19 @@ impl MySql {
         }
     }
 
-    fn describe(&self, table: &Ident, subject: &Arc<str>, until: Instant) -> Result<Description> {
+    fn describe(
+        &self,
+        table: &Ident,
+        subject: &Arc<str>,
+        deadline: Instant,
+    ) -> Result<Description> {
         let of_table = || params! { "t" => table.as_str() };
         let engine: Vec<(Option<String>,)> = self.ask(
             "SELECT ENGINE FROM information_schema.TABLES \
              WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t",
             of_table(),
             subject,
-            until,
+            deadline,
         )?;
         let Some((engine,)) = engine.into_iter().next() else {
             return Err(self.schema_error(
@@ -430,14 +435,14 @@ impl MySql {
              FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t",
             of_table(),
             subject,
-            until,
+            deadline,
         )?;
         let indexes: Vec<(String, String, Option<u64>)> = self.ask(
             "SELECT INDEX_NAME, COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS \
              WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t ORDER BY INDEX_NAME, SEQ_IN_INDEX",
             of_table(),
             subject,
-            until,
+            deadline,
         )?;
         Ok(Description {
             columns: columns
@@ -462,10 +467,10 @@ impl MySql {
         statement: &str,
         params: Params,
         subject: &Arc<str>,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<Vec<T>> {
         let rows = self
-            .rows(statement, params, until)
+            .rows(statement, params, deadline)
             .map_err(|fault| self.error(subject, fault))?;
         rows.into_iter()
             .map(|row| {
@@ -486,13 +491,13 @@ impl MySql {
             &self.statements.purgeable,
             params! { "us" => free_for, "k" => limit },
             &subject,
-            self.until(),
+            self.deadline(),
         )?;
         let mut purged = 0;
         for (name,) in names {
             // One at a time, by the primary key: a sweep over many rows is what deadlocks with acquisitions.
             let params = params! { "r" => name, "us" => free_for };
-            let touched = self.run_once(&self.statements.purge, params, self.until());
+            let touched = self.run_once(&self.statements.purge, params, self.deadline());
             purged += touched.map_err(|fault| self.error(&subject, fault))?;
         }
         Ok(purged)
@@ -500,7 +505,7 @@ impl MySql {
 }
 
 /// What about the server and the table endangers locks.
-pub(super) fn warnings(store: &MySql, until: Instant) -> Result<Vec<HealthWarning>> {
+pub(super) fn warnings(store: &MySql, deadline: Instant) -> Result<Vec<HealthWarning>> {
     let subject: Arc<str> = store.tables.locks.as_str().into();
     let mut warnings = Vec::new();
     let mut warn = |message: String| {
@@ -513,7 +518,7 @@ pub(super) fn warnings(store: &MySql, until: Instant) -> Result<Vec<HealthWarnin
         "SELECT @@global.read_only, @@global.innodb_flush_log_at_trx_commit",
         Params::Empty,
         &subject,
-        until,
+        deadline,
     )?;
     if let Some((read_only, flush)) = settings.into_iter().next() {
         if read_only != 0 {
@@ -525,7 +530,7 @@ pub(super) fn warnings(store: &MySql, until: Instant) -> Result<Vec<HealthWarnin
             ));
         }
     }
-    match store.look_at_lock_table(&subject, until) {
+    match store.look_at_lock_table(&subject, deadline) {
         Err(Error::Schema { reason, .. }) => warn(reason),
         Err(error) => return Err(error),
         Ok(()) => {}

@@ -43,7 +43,7 @@ impl Session {
         idle_limit: Option<Duration>,
         permit: Permit,
     ) -> Result<Session> {
-        let until = store.until();
+        let deadline = store.deadline();
         let idle = idle_limit.map_or("DEFAULT".to_owned(), |limit| {
             whole_seconds(limit).to_string()
         });
@@ -54,10 +54,10 @@ impl Session {
              lock_wait_timeout = {wait}, wait_timeout = {idle}, time_zone = DEFAULT"
         );
         let begun = |permit: &mut Option<Permit>| -> Result<Lent, CallError> {
-            let mut lent = store.pool.lend(permit.take(), until)?;
+            let mut lent = store.pool.lend(permit.take(), deadline)?;
             let begun = lent.connection.as_mut().map_or(Ok(()), |connection| {
-                connection.say(&settings, until)?;
-                start(connection, isolation, until)
+                connection.say(&settings, deadline)?;
+                start(connection, isolation, deadline)
             });
             if begun.is_err() {
                 *permit = lent.take_slot();
@@ -95,7 +95,7 @@ impl Session {
     }
 
     /// When a statement that starts now has to be over.
-    fn until(&self) -> Instant {
+    fn deadline(&self) -> Instant {
         let now = Instant::now();
         now.checked_add(self.statement_timeout)
             .unwrap_or(now + NO_LIMIT)
@@ -107,7 +107,7 @@ impl Session {
         talk: impl FnOnce(&mut Connection, Instant) -> Result<T, CallError>,
     ) -> Result<T> {
         self.owned()?;
-        let until = self.until();
+        let deadline = self.deadline();
         if let Some(error) = &self.over {
             return Err(error.clone());
         }
@@ -121,7 +121,7 @@ impl Session {
             );
             return Err(self.give_up(error));
         }
-        let fault = match talk(connection, until) {
+        let fault = match talk(connection, deadline) {
             Ok(value) => return Ok(value),
             Err(fault) => fault,
         };
@@ -182,20 +182,20 @@ impl Session {
 
     /// Runs a statement, and returns what it put into `LAST_INSERT_ID` and how many rows it touched.
     pub(crate) fn change(&mut self, statement: &str, params: Params) -> Result<(u64, u64)> {
-        self.talk(|connection, until| connection.run(statement, params, until))
+        self.talk(|connection, deadline| connection.run(statement, params, deadline))
     }
 
     pub(crate) fn select(&mut self, statement: &str, params: Params) -> Result<Vec<Row>> {
-        self.talk(|connection, until| connection.rows(statement, params, until))
+        self.talk(|connection, deadline| connection.rows(statement, params, deadline))
     }
 
     /// Rolls back what is left of the transaction after a statement that failed, and begins a new one.
     pub(super) fn begin_anew(&mut self) -> Result<()> {
         let isolation = self.isolation;
         self.over = None;
-        self.talk(|connection, until| {
-            connection.say("ROLLBACK", until)?;
-            start(connection, isolation, until)
+        self.talk(|connection, deadline| {
+            connection.say("ROLLBACK", deadline)?;
+            start(connection, isolation, deadline)
         })
     }
 
@@ -221,7 +221,7 @@ impl Session {
             let statement = format!(
                 "SET SESSION innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}"
             );
-            self.talk(|connection, until| connection.say(&statement, until))?;
+            self.talk(|connection, deadline| connection.say(&statement, deadline))?;
             self.row_wait = seconds;
         }
         Ok(())
@@ -247,8 +247,8 @@ impl Session {
                     .to_owned(),
             ));
         }
-        let until = self.until();
-        match connection.say(&format!("RELEASE SAVEPOINT {MARK}"), until) {
+        let deadline = self.deadline();
+        match connection.say(&format!("RELEASE SAVEPOINT {MARK}"), deadline) {
             Ok(()) => {}
             Err(fault @ CallError::Server { .. }) => {
                 let error = self.lost(format!(
@@ -260,7 +260,7 @@ impl Session {
             }
             Err(fault) => return Err(self.lost(fault.reason())),
         }
-        match connection.say("COMMIT", until) {
+        match connection.say("COMMIT", deadline) {
             Ok(()) => {
                 self.give_back(connection);
                 Ok(())
@@ -287,7 +287,7 @@ impl Session {
         let Some(mut connection) = self.lent.connection.take() else {
             return self.over.take().map_or(Ok(()), Err);
         };
-        match connection.say("ROLLBACK", self.until()) {
+        match connection.say("ROLLBACK", self.deadline()) {
             Ok(()) => {
                 self.give_back(connection);
                 Ok(())
@@ -308,14 +308,17 @@ impl Drop for Session {
 fn start(
     connection: &mut Connection,
     isolation: Option<&'static str>,
-    until: Instant,
+    deadline: Instant,
 ) -> Result<(), CallError> {
     if let Some(level) = isolation {
         // For the next transaction only.
-        connection.say(&format!("SET TRANSACTION ISOLATION LEVEL {level}"), until)?;
+        connection.say(
+            &format!("SET TRANSACTION ISOLATION LEVEL {level}"),
+            deadline,
+        )?;
     }
-    connection.say("START TRANSACTION", until)?;
-    connection.say(&format!("SAVEPOINT {MARK}"), until)
+    connection.say("START TRANSACTION", deadline)?;
+    connection.say(&format!("SAVEPOINT {MARK}"), deadline)
 }
 
 fn whole_seconds(span: Duration) -> u64 {

@@ -87,14 +87,14 @@ impl Links {
         }
     }
 
-    /// Waits until an attempt of one of `wants` has ended, at most until `until`.
+    /// Waits until an attempt of one of `wants` has ended, at most until `deadline`.
     pub(super) fn wait<'w, 'n: 'w>(
         &self,
         mut wants: impl Iterator<Item = &'w Want<'n>> + Clone,
-        until: Instant,
+        deadline: Instant,
     ) {
         let mut nodes = self.nodes.lock();
-        while Instant::now() < until {
+        while Instant::now() < deadline {
             let has_ended = |want: &'w Want<'n>| {
                 let link = link(&nodes, want.node, want.line);
                 link.is_none_or(|link| link.ended != want.seen)
@@ -102,7 +102,7 @@ impl Links {
             if wants.clone().any(has_ended) || wants.next().is_none() {
                 return;
             }
-            nodes = self.changed.wait(nodes, Some(until));
+            nodes = self.changed.wait(nodes, Some(deadline));
         }
     }
 }
@@ -158,17 +158,17 @@ impl Node {
     fn start(self: &Arc<Node>, line: Line) -> bool {
         let node = Arc::clone(self);
         let named = thread::Builder::new().name("redlatch-connect".to_owned());
-        let until = Instant::now() + self.links.timeout;
-        named.spawn(move || node.connect(line, until)).is_ok()
+        let deadline = Instant::now() + self.links.timeout;
+        named.spawn(move || node.connect(line, deadline)).is_ok()
     }
 
-    fn connect(&self, line: Line, until: Instant) {
+    fn connect(&self, line: Line, deadline: Instant) {
         let mut ending = Ending::new(self, line);
         let purpose = match line {
             Line::Requests => Purpose::Request(None),
             Line::Renewals => Purpose::Renewal,
         };
-        ending.outcome = Some(match self.store.enlist(&self.handle, purpose, until) {
+        ending.outcome = Some(match self.store.enlist(&self.handle, purpose, deadline) {
             Ok(Ok(())) => {
                 self.revive();
                 Outcome::Ready

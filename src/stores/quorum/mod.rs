@@ -74,7 +74,7 @@ struct Node {
 /// Whether a node is left alone because it did not answer.
 #[derive(Default)]
 struct Breaker {
-    until: Option<Instant>,
+    deadline: Option<Instant>,
     pause: Duration,
     reason: String,
 }
@@ -149,7 +149,7 @@ impl Quorum {
     pub(crate) fn new(
         stores: Vec<(Arc<dyn Store>, Arc<dyn Any + Send + Sync>)>,
         settings: Settings,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<Quorum> {
         let membership =
             Membership::new(stores.len(), settings.max_lease, settings.trusts_new_nodes);
@@ -181,7 +181,7 @@ impl Quorum {
             round_trip: AtomicU64::new(0),
         };
         let all: Vec<usize> = (0..quorum.nodes.len()).collect();
-        for (node, enlisted) in quorum.nodes.iter().zip(quorum.enlist(&all, until)) {
+        for (node, enlisted) in quorum.nodes.iter().zip(quorum.enlist(&all, deadline)) {
             match enlisted {
                 Ok(Err(Quarantined::SameAs(other))) => {
                     let other = quorum
@@ -213,11 +213,11 @@ impl Quorum {
     }
 
     /// Connects to the nodes `cold`, all at the same time, and asks them who they are.
-    fn enlist(&self, cold: &[usize], until: Instant) -> Vec<Result<Result<(), Quarantined>>> {
+    fn enlist(&self, cold: &[usize], deadline: Instant) -> Vec<Result<Result<(), Quarantined>>> {
         let nodes = cold.iter().filter_map(|index| self.nodes.get(*index));
         let enlist = |node: &Arc<Node>| {
             let purpose = Purpose::Request(None);
-            node.store.enlist(&node.handle, purpose, until)
+            node.store.enlist(&node.handle, purpose, deadline)
         };
         if cold.len() < 2 {
             return nodes.map(enlist).collect();
@@ -368,7 +368,7 @@ impl Quorum {
 
     /// Frees what a refused attempt has taken at the nodes `open`, each with the expiry of its request. Returns the
     /// doubt about those that do not answer.
-    fn undo(&self, claim: &Claim, open: &[(usize, i64)], until: Instant) -> Option<InDoubt> {
+    fn undo(&self, claim: &Claim, open: &[(usize, i64)], deadline: Instant) -> Option<InDoubt> {
         if open.is_empty() {
             return None;
         }
@@ -381,12 +381,12 @@ impl Quorum {
                 *place = *not_after;
             }
         }
-        let is_settled = self.settle(&mut in_doubt, claim.lease, until);
+        let is_settled = self.settle(&mut in_doubt, claim.lease, deadline);
         (!is_settled).then_some(in_doubt)
     }
 
     /// Withdraws at all nodes that are in doubt. Returns whether none is any more.
-    fn settle(&self, in_doubt: &mut InDoubt, lease: Duration, until: Instant) -> bool {
+    fn settle(&self, in_doubt: &mut InDoubt, lease: Duration, deadline: Instant) -> bool {
         let not_after: Vec<i64> = (0..self.nodes.len())
             .map(|index| in_doubt.not_after(index))
             .collect();
@@ -402,7 +402,7 @@ impl Quorum {
             Order::of(open),
             purpose,
             lease,
-            until,
+            deadline,
             move |index, node, by| {
                 let in_doubt = InDoubt {
                     not_after: smallvec![asked.not_after(index)],
@@ -505,7 +505,7 @@ impl Quorum {
     }
 
     /// Puts the count back that a re-entry has raised at these nodes.
-    fn put_back(&self, claim: &Claim, open: &[(usize, i64)], until: Instant) {
+    fn put_back(&self, claim: &Claim, open: &[(usize, i64)], deadline: Instant) {
         let raised = Claim {
             count: claim.count.saturating_add(1),
             ..claim.clone()
@@ -516,7 +516,7 @@ impl Quorum {
             Order::of(raised_at),
             purpose,
             claim.lease,
-            until,
+            deadline,
             |_, node, by| node.store.launch_release_level(&raised, by),
             Err,
         );
@@ -526,7 +526,7 @@ impl Quorum {
     }
 
     /// Gives a hold back to nodes that lost it, now that a majority has confirmed it.
-    fn give_back(&self, claim: &Claim, nodes: &[usize], until: Instant) {
+    fn give_back(&self, claim: &Claim, nodes: &[usize], deadline: Instant) {
         let may_have = nodes.iter().fold(0, |bits, index| bits | bit(*index));
         // Before it is sent, so that a release from now on goes there, too.
         match self.spreads.lock().get_mut(&claim.visitor) {
@@ -538,7 +538,7 @@ impl Quorum {
             Order::of(nodes.to_vec()),
             purpose,
             claim.lease,
-            until,
+            deadline,
             |_, node, by| {
                 let handle = &node.handle;
                 node.store.launch_acquire(claim, true, handle, by)
@@ -558,17 +558,22 @@ impl Quorum {
         }
         drop(spreads);
         // It was released meanwhile, maybe before this came.
-        if let Some(leftover) = self.undo(claim, &open, until) {
+        if let Some(leftover) = self.undo(claim, &open, deadline) {
             self.leftovers.lock().push(leftover);
         }
     }
 
     /// Renews what may be renewed once more. The rest is not asked for.
-    fn renew_unspent(&self, claims: &[Claim], is_spent: &[bool], until: Instant) -> Vec<Renewal> {
+    fn renew_unspent(
+        &self,
+        claims: &[Claim],
+        is_spent: &[bool],
+        deadline: Instant,
+    ) -> Vec<Renewal> {
         let pairs = claims.iter().zip(is_spent);
         let unspent = pairs.filter(|(_, is_spent)| !**is_spent);
         let unspent: Vec<Claim> = unspent.map(|(claim, _)| claim.clone()).collect();
-        let mut outcomes = self.renew(&unspent, until).into_iter();
+        let mut outcomes = self.renew(&unspent, deadline).into_iter();
         let outcome = |is_spent: &bool| match is_spent {
             true => None,
             false => outcomes.next(),
@@ -615,7 +620,7 @@ impl Quorum {
 }
 
 impl Store for Quorum {
-    fn acquire(&self, claim: &Claim, until: Instant) -> Result<Attempt> {
+    fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Attempt> {
         let begun = Instant::now();
         let purpose = Purpose::Vote(&claim.visitor);
         let own = match claim.count {
@@ -628,7 +633,7 @@ impl Store for Quorum {
             order,
             purpose,
             claim.lease,
-            until,
+            deadline,
             |_, node, by| {
                 let handle = &node.handle;
                 node.store.launch_acquire(claim, false, handle, by)
@@ -682,24 +687,24 @@ impl Store for Quorum {
         sky.note_rest(&mut tally.said);
         let open = tally.open();
         if is_first {
-            let leftover = self.undo(claim, &open, until);
+            let leftover = self.undo(claim, &open, deadline);
             return self.refuse(claim, &tally.said, leftover);
         }
         if let Some(cause) = tally.lacking(self.nodes.len() - self.needed) {
             // The few that still have it are in the way of whoever comes next.
-            if let Some(leftover) = self.undo(claim, &open, until) {
+            if let Some(leftover) = self.undo(claim, &open, deadline) {
                 self.note_open(&claim.visitor, &leftover);
             }
             return Ok(Attempt::Lost(cause));
         }
-        self.put_back(claim, &open, until);
+        self.put_back(claim, &open, deadline);
         Ok(Attempt::Unknown {
             in_doubt: claim.in_doubt(0),
             error: self.no_quorum(&claim.name, &tally.said),
         })
     }
 
-    fn renew(&self, claims: &[Claim], until: Instant) -> Vec<Renewal> {
+    fn renew(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal> {
         let Some(lease) = claims.iter().map(|claim| claim.lease).min() else {
             return Vec::new();
         };
@@ -716,7 +721,7 @@ impl Store for Quorum {
             claims.iter().map(of).unzip()
         };
         if is_spent.contains(&true) {
-            return self.renew_unspent(claims, &is_spent, until);
+            return self.renew_unspent(claims, &is_spent, deadline);
         }
         let mut said: Vec<SmallVec<[(usize, Renewal); 5]>> =
             claims.iter().map(|_| SmallVec::new()).collect();
@@ -726,7 +731,7 @@ impl Store for Quorum {
             order,
             Purpose::Renewal,
             lease,
-            until,
+            deadline,
             |_, node, by| node.store.launch_renew(claims, &node.handle, by),
             failed,
         );
@@ -750,7 +755,7 @@ impl Store for Quorum {
                 let without = said.iter().filter(|(_, renewal)| *renewal == gone);
                 let without: Vec<usize> = without.map(|(index, _)| *index).collect();
                 if !without.is_empty() {
-                    self.give_back(claim, &without, until);
+                    self.give_back(claim, &without, deadline);
                 }
             }
             outcomes.push(outcome);
@@ -758,7 +763,7 @@ impl Store for Quorum {
         outcomes
     }
 
-    fn release(&self, claim: &Claim, until: Instant) -> Result<Release> {
+    fn release(&self, claim: &Claim, deadline: Instant) -> Result<Release> {
         let known = self.spreads.lock().remove(&claim.visitor);
         let spread = known.as_ref().map_or(self.all(), |spread| spread.nodes);
         let may_come = |index: usize| {
@@ -781,7 +786,7 @@ impl Store for Quorum {
             spread,
             Purpose::Request(Some(&claim.visitor)),
             lease,
-            until,
+            deadline,
             |_, node, by| node.store.launch_release(claim, by),
             Err,
         );
@@ -876,14 +881,14 @@ impl Store for Quorum {
         }
     }
 
-    fn release_level(&self, claim: &Claim, until: Instant) -> Result<Release> {
+    fn release_level(&self, claim: &Claim, deadline: Instant) -> Result<Release> {
         let mut tally = Tally::new(self.nodes.len());
         let spread = self.spread(&claim.visitor);
         let mut sky = self.launch_at(
             spread,
             Purpose::Request(Some(&claim.visitor)),
             claim.lease,
-            until,
+            deadline,
             |_, node, by| node.store.launch_release_level(claim, by),
             Err,
         );
@@ -949,14 +954,14 @@ impl Store for Quorum {
         })
     }
 
-    fn resolve(&self, in_doubt: &mut InDoubt, until: Instant) -> Result<bool> {
+    fn resolve(&self, in_doubt: &mut InDoubt, deadline: Instant) -> Result<bool> {
         self.forget(in_doubt);
-        Ok(self.settle(in_doubt, self.settings.max_lease, until))
+        Ok(self.settle(in_doubt, self.settings.max_lease, deadline))
     }
 
-    fn resolve_all(&self, in_doubts: &mut [&mut InDoubt], until: Instant) -> Vec<Result<bool>> {
+    fn resolve_all(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {
         if let [in_doubt] = in_doubts {
-            return vec![self.resolve(in_doubt, until)];
+            return vec![self.resolve(in_doubt, deadline)];
         }
         for in_doubt in in_doubts.iter_mut() {
             self.forget(in_doubt);
@@ -972,10 +977,10 @@ impl Store for Quorum {
                         return None;
                     }
                     let resolve = move || {
-                        if !node.is_connected_by(until.min(Instant::now() + timeout)) {
+                        if !node.is_connected_by(deadline.min(Instant::now() + timeout)) {
                             return Vec::new();
                         }
-                        let by = until.min(Instant::now() + timeout);
+                        let by = deadline.min(Instant::now() + timeout);
                         let mut of_node: Vec<&mut InDoubt> =
                             parts.iter_mut().map(|(_, part)| part).collect();
                         let outcomes = node.store.resolve_all(&mut of_node, by);
@@ -1017,14 +1022,14 @@ impl Store for Quorum {
             .collect()
     }
 
-    fn force_release(&self, kind: Kind, name: &Arc<str>, until: Instant) -> Result<bool> {
+    fn force_release(&self, kind: Kind, name: &Arc<str>, deadline: Instant) -> Result<bool> {
         let lease = self.settings.max_lease;
         let mut said: Vec<Option<Vote>> = self.nodes.iter().map(|_| None).collect();
         let mut sky = self.launch_at(
             self.all(),
             Purpose::Request(None),
             lease,
-            until,
+            deadline,
             |_, node, by| node.store.launch_force_release(kind, name, by),
             Err,
         );
@@ -1056,7 +1061,7 @@ impl Store for Quorum {
         kind: Kind,
         name: &Arc<str>,
         visitor: Option<&VisitorId>,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<Holding> {
         let lease = self.settings.max_lease;
         let mut said: Vec<Option<Vote>> = self.nodes.iter().map(|_| None).collect();
@@ -1064,7 +1069,7 @@ impl Store for Quorum {
             self.all(),
             Purpose::Request(visitor),
             lease,
-            until,
+            deadline,
             |_, node, by| node.store.launch_inspect(kind, name, visitor, by),
             Err,
         );
@@ -1152,14 +1157,14 @@ impl Store for Quorum {
         true
     }
 
-    fn check(&self, until: Instant) -> Result<Vec<HealthWarning>> {
+    fn check(&self, deadline: Instant) -> Result<Vec<HealthWarning>> {
         let mut warnings: Vec<HealthWarning> = self.flaws().into_iter().collect();
         for (looked_at, node) in self.nodes.iter().enumerate() {
             // One that is silent must leave time for those behind it.
             let now = Instant::now();
             let left = u32::try_from(self.nodes.len() - looked_at).unwrap_or(u32::MAX);
-            let until = now + until.saturating_duration_since(now) / left;
-            match node.store.check_as_node(&node.handle, until) {
+            let deadline = now + deadline.saturating_duration_since(now) / left;
+            match node.store.check_as_node(&node.handle, deadline) {
                 Ok(found) => warnings.extend(found),
                 Err(error) => warnings.push(HealthWarning {
                     node: node.name(),
@@ -1189,12 +1194,12 @@ impl Quorum {
         among: u64,
         purpose: Purpose<'_>,
         lease: Duration,
-        until: Instant,
+        deadline: Instant,
         launch: impl Fn(usize, &'a Node, Instant) -> Flight<'a, T> + 'a,
         failed: impl Fn(Error) -> T + 'a,
     ) -> Sky<'a, T> {
         let order = self.in_order(among, &[], purpose);
-        self.launch(order, purpose, lease, until, launch, failed)
+        self.launch(order, purpose, lease, deadline, launch, failed)
     }
 
     /// Sends a request to the nodes that are connected at once, and to the others as soon as they are, which takes a time
@@ -1204,13 +1209,13 @@ impl Quorum {
         order: Order,
         purpose: Purpose<'_>,
         lease: Duration,
-        until: Instant,
+        deadline: Instant,
         launch: impl Fn(usize, &'a Node, Instant) -> Flight<'a, T> + 'a,
         failed: impl Fn(Error) -> T + 'a,
     ) -> Sky<'a, T> {
         let begun = Instant::now();
         let timeout = self.node_timeout(lease);
-        let soon = until.min(begun + timeout);
+        let soon = deadline.min(begun + timeout);
         let mut sky = Sky {
             quorum: self,
             launch: Box::new(launch),
@@ -1218,10 +1223,10 @@ impl Quorum {
             line: Line::of(purpose),
             needs_vote: !matches!(purpose, Purpose::Request(_)),
             timeout,
-            until,
+            deadline,
             soon,
             // What comes later than half of the lease leaves too little of it.
-            connected_by: until.min(begun + lease / 2).max(soon),
+            connected_by: deadline.min(begun + lease / 2).max(soon),
             is_needed: true,
             first_sent: BootInstant::now(),
             first_sent_at: begun,
@@ -1272,11 +1277,11 @@ impl Node {
         {
             let mut shunned = self.shunned.lock();
             let now = Instant::now();
-            match shunned.until {
-                Some(until) if now < until => return true,
+            match shunned.deadline {
+                Some(deadline) if now < deadline => return true,
                 Some(_) => {
                     // Whoever comes first tries it; until that has an answer the others leave it alone.
-                    shunned.until = Some(now + shunned.pause);
+                    shunned.deadline = Some(now + shunned.pause);
                 }
                 None => {
                     drop(shunned);
@@ -1313,7 +1318,7 @@ impl Node {
         }
         let mut shunned = self.shunned.lock();
         shunned.pause = (shunned.pause * 2).clamp(FIRST_SHUN, LONGEST_SHUN);
-        shunned.until = Some(Instant::now() + shunned.pause);
+        shunned.deadline = Some(Instant::now() + shunned.pause);
         shunned.reason = reason_of(error);
     }
 
@@ -1327,7 +1332,7 @@ impl Node {
 
     /// Leaves it alone no longer, now that it is connected. If it does not answer all the same, the pause goes on to grow.
     fn revive(&self) {
-        self.shunned.lock().until = None;
+        self.shunned.lock().deadline = None;
     }
 }
 
@@ -1417,7 +1422,7 @@ struct Sky<'a, T> {
     /// How long a node may take for a request.
     timeout: Duration,
     /// When all is over.
-    until: Instant,
+    deadline: Instant,
     /// Until when connections are waited for, and until when if they are needed.
     soon: Instant,
     connected_by: Instant,
@@ -1469,7 +1474,7 @@ impl<'a, T> Sky<'a, T> {
             return false;
         };
         let (sent, now) = (BootInstant::now(), Instant::now());
-        let by = self.until.min(now + self.timeout);
+        let by = self.deadline.min(now + self.timeout);
         match (self.launch)(index, node, by) {
             Flight::Landed(answer) => self.landed.push((index, answer)),
             Flight::Aloft(flight) => self.aloft.push(Landing { index, by, flight }),
@@ -1526,7 +1531,7 @@ impl<'a, T> Sky<'a, T> {
 
     /// Asks the nodes that were left alone, because the others do not do: one may have come back.
     fn ask_aside(&mut self) {
-        self.soon = self.until.min(Instant::now() + self.timeout);
+        self.soon = self.deadline.min(Instant::now() + self.timeout);
         self.connected_by = self.connected_by.max(self.soon);
         for index in std::mem::take(&mut self.aside) {
             self.ask(index, 0);
@@ -1579,9 +1584,9 @@ impl<'a, T> Sky<'a, T> {
         }
     }
 
-    fn wait_for_connections(&self, until: Instant) {
+    fn wait_for_connections(&self, deadline: Instant) {
         let wants = self.connecting.iter().map(|it| &it.want);
-        self.quorum.links.wait(wants, until);
+        self.quorum.links.wait(wants, deadline);
     }
 
     /// The time since the first request was sent.
@@ -1614,7 +1619,7 @@ impl<'a, T> Sky<'a, T> {
     fn next_within(&mut self, patience: Option<Instant>) -> Option<(usize, T)> {
         loop {
             self.ask_connected();
-            if let Some(next) = self.next_arrived(patience.unwrap_or(self.until)) {
+            if let Some(next) = self.next_arrived(patience.unwrap_or(self.deadline)) {
                 return Some(next);
             }
             let now = Instant::now();
@@ -1648,13 +1653,15 @@ impl<'a, T> Sky<'a, T> {
         }
     }
 
-    /// The next answer that is there. One that has come in part has until `until` for the rest, but a little in any case.
-    fn next_arrived(&mut self, until: Instant) -> Option<(usize, T)> {
+    /// The next answer that is there. One that has come in part has until `deadline` for the rest, but a little in any case.
+    fn next_arrived(&mut self, deadline: Instant) -> Option<(usize, T)> {
         if let Some(next) = self.landed.pop() {
             return Some(next);
         }
         while let Some(Landing { index, by, flight }) = self.arrived.pop() {
-            let whole_by = until.min(by).max(Instant::now() + Duration::from_millis(5));
+            let whole_by = deadline
+                .min(by)
+                .max(Instant::now() + Duration::from_millis(5));
             if let Some(answer) = flight.land(whole_by) {
                 return Some((index, answer));
             }
@@ -1663,15 +1670,15 @@ impl<'a, T> Sky<'a, T> {
     }
 
     /// Waits until something arrives for some of the flights, or a connection is there.
-    fn wait(&mut self, until: Instant) {
+    fn wait(&mut self, deadline: Instant) {
         if self.aloft.is_empty() {
-            return self.wait_for_connections(until);
+            return self.wait_for_connections(deadline);
         }
-        let until = match self.connecting.is_empty() {
-            true => until,
-            false => until.min(Instant::now() + LOOK_AGAIN),
+        let deadline = match self.connecting.is_empty() {
+            true => deadline,
+            false => deadline.min(Instant::now() + LOOK_AGAIN),
         };
-        let arrived = self.poll(until).unwrap_or_default();
+        let arrived = self.poll(deadline).unwrap_or_default();
         for at in (0..self.aloft.len()).rev() {
             if arrived & bit(at) != 0 {
                 let flight = self.aloft.swap_remove(at);
@@ -1681,7 +1688,7 @@ impl<'a, T> Sky<'a, T> {
     }
 
     /// The flights for which something has arrived, by their places, a bit each.
-    fn poll(&self, until: Instant) -> Option<u64> {
+    fn poll(&self, deadline: Instant) -> Option<u64> {
         if self.aloft.is_empty() {
             return None;
         }
@@ -1693,13 +1700,13 @@ impl<'a, T> Sky<'a, T> {
             }
         }
         loop {
-            let left = until.saturating_duration_since(Instant::now());
+            let left = deadline.saturating_duration_since(Instant::now());
             let timeout = Timespec::try_from(left).unwrap_or(Timespec {
                 tv_sec: 1,
                 tv_nsec: 0,
             });
             match rustix::event::poll(&mut fds, Some(&timeout)) {
-                Ok(0) | Err(rustix::io::Errno::INTR) if Instant::now() < until => {}
+                Ok(0) | Err(rustix::io::Errno::INTR) if Instant::now() < deadline => {}
                 Ok(0) => return None,
                 Ok(_) => {
                     let arrived = fds.iter().enumerate();
@@ -1821,7 +1828,7 @@ mod tests {
 
     fn trip(quorum: &Quorum, index: usize) {
         *quorum.nodes.get(index).unwrap().shunned.lock() = Breaker {
-            until: Some(Instant::now() + LEASE),
+            deadline: Some(Instant::now() + LEASE),
             pause: LEASE,
             reason: String::new(),
         };

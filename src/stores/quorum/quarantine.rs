@@ -185,7 +185,10 @@ impl Membership {
 
 impl SeenRun {
     fn vote(&self, now: BootInstant) -> Result<(), Quarantined> {
-        match self.abstains.map(|(until, why)| (now.until(until), why)) {
+        match self
+            .abstains
+            .map(|(deadline, why)| (now.until(deadline), why))
+        {
             Some((left, why)) if !left.is_zero() => Err(Quarantined::For(left, why)),
             _ => Ok(()),
         }

@@ -210,10 +210,10 @@ impl Redis {
         script: &Script,
         key: &str,
         args: &[&[u8]],
-        until: Instant,
+        deadline: Instant,
     ) -> Result<Value, CallError> {
-        self.topology.with(key, until, |node, connection| {
-            node.pool.eval(connection, script, &[key], args, until)
+        self.topology.with(key, deadline, |node, connection| {
+            node.pool.eval(connection, script, &[key], args, deadline)
         })
     }
 
@@ -224,19 +224,19 @@ impl Redis {
         script: &Script,
         key: &str,
         args: &[&[u8]],
-        until: Instant,
+        deadline: Instant,
         copies: &mut SentCopies<'_>,
     ) -> Result<Value, CallError> {
-        self.topology.with(key, until, |node, connection| {
+        self.topology.with(key, deadline, |node, connection| {
             // On the connection that the request takes, for another one may lead to another server.
             let voting = match copies.handle {
-                Some(handle) => Some(node::vote_on(connection, handle, until)?),
+                Some(handle) => Some(node::vote_on(connection, handle, deadline)?),
                 None => None,
             };
             let sent = BootInstant::now();
             copies.unanswered = copies.first_sent;
             copies.first_sent = Some(copies.unanswered.unwrap_or(sent));
-            let expiry = connection.expiry(until, sent);
+            let expiry = connection.expiry(deadline, sent);
             copies.not_after = copies.not_after.max(expiry);
             let text = expiry.to_string();
             let args = match history_of(&voting) {
@@ -245,10 +245,10 @@ impl Redis {
             };
             let keys = [key];
             let reply = match copies.replication {
-                None => node.pool.eval(connection, script, &keys, &args, until),
+                None => node.pool.eval(connection, script, &keys, &args, deadline),
                 Some(wanted) => node
                     .pool
-                    .eval_replicated(connection, script, &keys, &args, wanted, until)
+                    .eval_replicated(connection, script, &keys, &args, wanted, deadline)
                     .map(|(reply, replica_ack)| {
                         copies.replica_ack = replica_ack;
                         reply
@@ -273,13 +273,13 @@ impl Redis {
         script: &Script,
         [known, wanted]: [u32; 2],
         handle: Option<&NodeHandle>,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<CountReply, CallError> {
         let mut copies = SentCopies {
             handle,
             ..SentCopies::replicated(self.replication)
         };
-        let step = self.set_count_by(claim, script, known, wanted, until, &mut copies);
+        let step = self.set_count_by(claim, script, known, wanted, deadline, &mut copies);
         step.map(|step| self.replicated(step, &copies))
     }
 
@@ -304,7 +304,7 @@ impl Redis {
         script: &Script,
         known: u32,
         wanted: u32,
-        until: Instant,
+        deadline: Instant,
         copies: &mut SentCopies<'_>,
     ) -> Result<CountReply, CallError> {
         let lease = claim.lease.as_millis().to_string();
@@ -316,7 +316,7 @@ impl Redis {
         let mut corrections = 0;
         loop {
             let args = [claim.visitor.as_str(), &lease, &known, &wanted].map(str::as_bytes);
-            let reply = match self.call_timed(script, &claim.name, &args, until, copies) {
+            let reply = match self.call_timed(script, &claim.name, &args, deadline, copies) {
                 // The request may have run, but to set the same count twice is to set it once. If it runs later than that,
                 // the hold reckons with it.
                 Err(CallError::NoReply {
@@ -374,7 +374,7 @@ impl Redis {
             };
             copies.last_did_not_run();
             corrections += 1;
-            if corrections > CORRECTIONS || Instant::now() >= until {
+            if corrections > CORRECTIONS || Instant::now() >= deadline {
                 if copies.is_in_doubt() {
                     let (reason, not_after) = (refused.into(), copies.not_after);
                     return Ok(CountReply::Unknown { reason, not_after });
@@ -424,10 +424,10 @@ impl Redis {
         script: &Script,
         known: u32,
         wanted: u32,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<Attempt> {
-        let step = self.set_count(claim, script, [known, wanted], None, until);
-        self.acquired(claim, [known, wanted], step, until)
+        let step = self.set_count(claim, script, [known, wanted], None, deadline);
+        self.acquired(claim, [known, wanted], step, deadline)
     }
 
     /// Understands what came of an acquisition, and puts it back if too few replicas have it.
@@ -436,10 +436,10 @@ impl Redis {
         claim: &Claim,
         [known, wanted]: [u32; 2],
         step: Result<CountReply, CallError>,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<Attempt> {
         if let Ok(CountReply::Unreplicated { replica_ack, .. }) = &step
-            && self.put_back(claim, known, wanted, until)
+            && self.put_back(claim, known, wanted, deadline)
             && known == 0
         {
             return Err(self.unreplicated(&claim.name, replica_ack.clone()));
@@ -449,14 +449,14 @@ impl Redis {
     }
 
     /// Puts a hold back to the count `known` that it had before it was `wanted`. Returns whether that was done.
-    fn put_back(&self, claim: &Claim, known: u32, wanted: u32, until: Instant) -> bool {
+    fn put_back(&self, claim: &Claim, known: u32, wanted: u32, deadline: Instant) -> bool {
         if known == 0 {
             let channel = keys::channel(&claim.name);
-            return self.release_once(claim, &channel, until).is_ok();
+            return self.release_once(claim, &channel, deadline).is_ok();
         }
         let script = &self.scripts.release_level;
         let mut copies = SentCopies::default();
-        let step = self.set_count_by(claim, script, wanted, known, until, &mut copies);
+        let step = self.set_count_by(claim, script, wanted, known, deadline, &mut copies);
         matches!(step, Ok(CountReply::Done { .. }))
     }
 
@@ -582,13 +582,13 @@ impl Redis {
     /// The rights that the user lacks for this lock, as ACL rules; empty if that cannot be found out.
     fn missing_rights(&self, kind: Kind, lock: &str) -> Vec<String> {
         let channel = keys::channel(lock);
-        let until = Instant::now() + Duration::from_millis(500);
+        let deadline = Instant::now() + Duration::from_millis(500);
         let kind = match kind {
             Kind::Reentrant => "",
             Kind::Token => "token",
         };
         let args = [channel.as_bytes(), kind.as_bytes()];
-        let reply = self.call(&self.scripts.rights, lock, &args, until);
+        let reply = self.call(&self.scripts.rights, lock, &args, deadline);
         missing_in(reply, lock)
     }
 
@@ -596,11 +596,11 @@ impl Redis {
         &self,
         claim: &Claim,
         channel: &str,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<Release, CallError> {
         let args = [claim.visitor.as_str().as_bytes(), channel.as_bytes()];
         let script = &self.scripts.of(claim.kind).release;
-        let reply = self.call(script, &claim.name, &args, until)?;
+        let reply = self.call(script, &claim.name, &args, deadline)?;
         self.release_of(claim, channel, &reply)
     }
 
@@ -633,38 +633,39 @@ impl Redis {
     fn withdraw_at_once(
         &self,
         in_doubts: &[&mut InDoubt],
-        until: Instant,
+        deadline: Instant,
         replies: &mut Vec<Option<i64>>,
     ) -> Result<(), CallError> {
         let Some(first) = in_doubts.first() else {
             return Ok(());
         };
-        self.topology.with(&first.name, until, |node, connection| {
-            let by_text = node.pool.uses_text();
-            let mut packed = Vec::new();
-            let mut numbers = Vec::with_capacity(in_doubts.len());
-            for in_doubt in in_doubts {
-                let mut script = &self.scripts.of(in_doubt.kind).resolve;
-                if node.pool.is_sharded() {
-                    script = script.sharded();
+        self.topology
+            .with(&first.name, deadline, |node, connection| {
+                let by_text = node.pool.uses_text();
+                let mut packed = Vec::new();
+                let mut numbers = Vec::with_capacity(in_doubts.len());
+                for in_doubt in in_doubts {
+                    let mut script = &self.scripts.of(in_doubt.kind).resolve;
+                    if node.pool.is_sharded() {
+                        script = script.sharded();
+                    }
+                    let channel = keys::channel(&in_doubt.name);
+                    let args = [in_doubt.visitor.as_str().as_bytes(), channel.as_bytes()];
+                    let number = connection.number();
+                    numbers.push(number);
+                    packed.extend(script.pack(by_text, &[&in_doubt.name], &args, number));
                 }
-                let channel = keys::channel(&in_doubt.name);
-                let args = [in_doubt.visitor.as_str().as_bytes(), channel.as_bytes()];
-                let number = connection.number();
-                numbers.push(number);
-                packed.extend(script.pack(by_text, &[&in_doubt.name], &args, number));
-            }
-            replies.clear();
-            connection.send(&packed, until)?;
-            for number in numbers {
-                replies.push(match connection.answer(number, until) {
-                    Ok(Value::Int(now)) => Some(now),
-                    Ok(_) | Err(CallError::Server(_)) => None,
-                    Err(fault) => return Err(fault),
-                });
-            }
-            Ok(())
-        })
+                replies.clear();
+                connection.send(&packed, deadline)?;
+                for number in numbers {
+                    replies.push(match connection.answer(number, deadline) {
+                        Ok(Value::Int(now)) => Some(now),
+                        Ok(_) | Err(CallError::Server(_)) => None,
+                        Err(fault) => return Err(fault),
+                    });
+                }
+                Ok(())
+            })
     }
 
     /// What may still come of a hold that was given back.
@@ -701,33 +702,33 @@ impl Redis {
         node: &Node,
         connection: &mut Connection,
         claims: &[Claim],
-        until: Instant,
+        deadline: Instant,
         outcomes: &mut Vec<Renewal>,
     ) -> Result<(), CallError> {
         let sent = BootInstant::now();
-        let chunks = chunks_of(claims, connection, until, sent);
+        let chunks = chunks_of(claims, connection, deadline, sent);
         let by_text = node.pool.uses_text();
         if !by_text {
             let mut packed = Vec::new();
             for chunk in &chunks {
                 chunk.pack(&self.scripts.renew, false, &mut packed);
             }
-            connection.send(&packed, until)?;
+            connection.send(&packed, deadline)?;
         }
-        self.read_renewals(node, connection, &chunks, sent, by_text, until, outcomes)
+        self.read_renewals(node, connection, &chunks, sent, by_text, deadline, outcomes)
     }
 
     /// Asks for the replicas, if they count. What they do not have is not renewed.
     fn count_replicas(
         &self,
         connection: &mut Connection,
-        until: Instant,
+        deadline: Instant,
         outcomes: &mut [Renewal],
     ) {
         let Some(wanted) = self.replication else {
             return;
         };
-        let answer = connection.call(&wanted.question(until), until);
+        let answer = connection.call(&wanted.question(deadline), deadline);
         let replica_ack = ReplicaAck::of(answer, wanted);
         connection.is_spent |= replica_ack == ReplicaAck::NoAnswer;
         if let Some(flaw) = replica_ack.flaw(wanted) {
@@ -744,14 +745,14 @@ impl Redis {
         chunks: &[RenewalBatch<'_>],
         sent: BootInstant,
         mut by_text: bool,
-        until: Instant,
+        deadline: Instant,
         outcomes: &mut Vec<Renewal>,
     ) -> Result<(), CallError> {
         let ask_by_text = |connection: &mut Connection, chunk: &RenewalBatch<'_>| {
             let mut packed = Vec::new();
             chunk.pack(&self.scripts.renew, true, &mut packed);
-            connection.ask(&packed, until)?;
-            connection.answer(chunk.number, until)
+            connection.ask(&packed, deadline)?;
+            connection.answer(chunk.number, deadline)
         };
         let mut alone = Vec::new();
         let mut late = Vec::new();
@@ -759,7 +760,7 @@ impl Redis {
             let mut reply = if by_text {
                 ask_by_text(connection, chunk)
             } else {
-                connection.answer(chunk.number, until)
+                connection.answer(chunk.number, deadline)
             };
             if let Err(CallError::Server(text)) = &reply {
                 if transport::pool::lacks_evalsha(text) {
@@ -770,7 +771,7 @@ impl Redis {
                         // The replies to the chunks behind this one say the same, and have to be read first.
                         for _ in chunks.iter().skip(index + 1) {
                             if let Err(fault @ CallError::NoReply { .. }) =
-                                connection.receive(until)
+                                connection.receive(deadline)
                             {
                                 return Err(fault);
                             }
@@ -805,8 +806,8 @@ impl Redis {
                 Err(fault) => return Err(fault),
             }
         }
-        self.renew_alone(connection, chunks, &alone, by_text, until, outcomes)?;
-        self.renew_late(connection, &late, by_text, until, outcomes)
+        self.renew_alone(connection, chunks, &alone, by_text, deadline, outcomes)?;
+        self.renew_late(connection, &late, by_text, deadline, outcomes)
     }
 
     /// Renews once more what was refused as too late: the answers have told the server's time.
@@ -815,25 +816,25 @@ impl Redis {
         connection: &mut Connection,
         late: &[(usize, &[Claim])],
         by_text: bool,
-        until: Instant,
+        deadline: Instant,
         outcomes: &mut [Renewal],
     ) -> Result<(), CallError> {
-        if late.is_empty() || Instant::now() >= until {
+        if late.is_empty() || Instant::now() >= deadline {
             return Ok(());
         }
         let sent = BootInstant::now();
         let mut packed = Vec::new();
         let mut again = Vec::with_capacity(late.len());
         for (begin, claims) in late {
-            for chunk in chunks_of(claims, connection, until, sent) {
+            for chunk in chunks_of(claims, connection, deadline, sent) {
                 chunk.pack(&self.scripts.renew, by_text, &mut packed);
                 again.push((*begin, chunk));
             }
         }
-        connection.send(&packed, until)?;
+        connection.send(&packed, deadline)?;
         for (begin, chunk) in again {
             let mut renewed = Vec::with_capacity(chunk.claims.len());
-            match connection.answer(chunk.number, until) {
+            match connection.answer(chunk.number, deadline) {
                 Ok(reply) => {
                     if let Some(now) = integer_at(&reply, 0) {
                         connection.note_time(now, sent);
@@ -858,7 +859,7 @@ impl Redis {
         chunks: &[RenewalBatch<'_>],
         alone: &[usize],
         by_text: bool,
-        until: Instant,
+        deadline: Instant,
         outcomes: &mut [Renewal],
     ) -> Result<(), CallError> {
         if alone.is_empty() {
@@ -885,10 +886,10 @@ impl Redis {
                 chunk.pack(&self.scripts.renew, by_text, &mut packed);
                 sent.push((index, chunk));
             }
-            connection.send(&packed, until)?;
+            connection.send(&packed, deadline)?;
             for (index, chunk) in sent {
                 let mut outcome = Vec::with_capacity(1);
-                match connection.answer(chunk.number, until) {
+                match connection.answer(chunk.number, deadline) {
                     Ok(reply) => chunk.read(&reply, &mut outcome),
                     Err(CallError::Server(text)) => {
                         if transport::pool::lacks_script(&text) && !by_text {
@@ -1029,14 +1030,14 @@ struct RenewalBatch<'a> {
     number: i64,
 }
 
-/// The requests that renew `claims` on this connection by `until`, sent at `sent`.
+/// The requests that renew `claims` on this connection by `deadline`, sent at `sent`.
 fn chunks_of<'a>(
     claims: &'a [Claim],
     connection: &mut Connection,
-    until: Instant,
+    deadline: Instant,
     sent: BootInstant,
 ) -> Vec<RenewalBatch<'a>> {
-    let not_after = connection.expiry(until, sent);
+    let not_after = connection.expiry(deadline, sent);
     let chunks = claims.chunks(RENEWED_AT_ONCE).map(|claims| RenewalBatch {
         claims,
         not_after,
@@ -1048,7 +1049,7 @@ fn chunks_of<'a>(
 impl RenewalBatch<'_> {
     /// Makes the server know the script that renews, by the renewal of nothing, of which the connection owes the answer
     /// from then on. Returns whether it could be sent.
-    fn makes_known(script: &Script, connection: &mut Connection, until: Instant) -> bool {
+    fn makes_known(script: &Script, connection: &mut Connection, deadline: Instant) -> bool {
         let nothing = RenewalBatch {
             claims: &[],
             not_after: 0,
@@ -1057,7 +1058,7 @@ impl RenewalBatch<'_> {
         let mut packed = Vec::new();
         nothing.pack(script, true, &mut packed);
         connection.owes = Some(nothing.number);
-        connection.ask(&packed, until).is_ok()
+        connection.ask(&packed, deadline).is_ok()
     }
 
     fn pack(&self, script: &Script, by_text: bool, into: &mut Vec<u8>) {
@@ -1143,28 +1144,28 @@ fn addresses(urls: &[String], setting: &'static str, settings: &Settings) -> Res
 }
 
 impl Store for Redis {
-    fn acquire(&self, claim: &Claim, until: Instant) -> Result<Attempt> {
+    fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Attempt> {
         let script = &self.scripts.of(claim.kind).acquire;
         let wanted = claim.count.saturating_add(1);
-        self.acquire_from(claim, script, claim.count, wanted, until)
+        self.acquire_from(claim, script, claim.count, wanted, deadline)
     }
 
-    fn release_level(&self, claim: &Claim, until: Instant) -> Result<Release> {
+    fn release_level(&self, claim: &Claim, deadline: Instant) -> Result<Release> {
         let script = &self.scripts.release_level;
         let wanted = claim.count.saturating_sub(1).max(1);
-        let step = self.set_count(claim, script, [claim.count, wanted], None, until);
+        let step = self.set_count(claim, script, [claim.count, wanted], None, deadline);
         self.level_of(claim, step)
     }
 
-    fn release(&self, claim: &Claim, until: Instant) -> Result<Release> {
+    fn release(&self, claim: &Claim, deadline: Instant) -> Result<Release> {
         let channel = keys::channel(&claim.name);
         // Half the time for the first try, so that a lost reply leaves time for the second.
         let now = Instant::now();
-        let half = now + until.saturating_duration_since(now) / 2;
+        let half = now + deadline.saturating_duration_since(now) / 2;
         let first = self.release_once(claim, &channel, half);
         let fault = match first {
             Ok(release) => return Ok(release),
-            Err(CallError::NoReply { .. }) => match self.release_once(claim, &channel, until) {
+            Err(CallError::NoReply { .. }) => match self.release_once(claim, &channel, deadline) {
                 Ok(release @ Release::Done { .. }) => return Ok(release),
                 // The first one did it: nobody else can have freed this visitor's hold and nothing proves a loss.
                 Ok(_) => {
@@ -1180,7 +1181,7 @@ impl Store for Redis {
                 },
             },
             Err(CallError::NotSent(reason)) if Instant::now() < half => {
-                match self.release_once(claim, &channel, until) {
+                match self.release_once(claim, &channel, deadline) {
                     Ok(release) => return Ok(release),
                     Err(fault @ CallError::NoReply { .. }) => fault,
                     Err(_) => CallError::NotSent(reason),
@@ -1198,20 +1199,20 @@ impl Store for Redis {
         }
     }
 
-    fn renew(&self, claims: &[Claim], until: Instant) -> Vec<Renewal> {
+    fn renew(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal> {
         if claims.is_empty() {
             return Vec::new();
         }
         let node = match &self.topology {
             Topology::One(node) => node,
             Topology::Cluster(cluster) => {
-                return cluster.renew(&self.scripts.renew, claims, self.replication, until);
+                return cluster.renew(&self.scripts.renew, claims, self.replication, deadline);
             }
         };
         let mut outcomes = Vec::with_capacity(claims.len());
-        let talked = node.renewing(until, |connection| {
-            self.renew_on(node, connection, claims, until, &mut outcomes)?;
-            self.count_replicas(connection, until, &mut outcomes);
+        let talked = node.renewing(deadline, |connection| {
+            self.renew_on(node, connection, claims, deadline, &mut outcomes)?;
+            self.count_replicas(connection, deadline, &mut outcomes);
             Ok(())
         });
         if let Err(fault) = talked {
@@ -1224,19 +1225,19 @@ impl Store for Redis {
         outcomes
     }
 
-    fn transfer(&self, from: &Claim, to: &Claim, until: Instant) -> Result<Transfer> {
+    fn transfer(&self, from: &Claim, to: &Claim, deadline: Instant) -> Result<Transfer> {
         let channel = keys::channel(&from.name);
         let script = &self.scripts.of(from.kind).transfer;
         let lease = to.lease.as_millis().to_string();
         let args = [from.visitor.as_str(), to.visitor.as_str(), &lease, &channel];
         let args = args.map(str::as_bytes);
         let now = Instant::now();
-        let half = now + until.saturating_duration_since(now) / 2;
+        let half = now + deadline.saturating_duration_since(now) / 2;
         let mut copies = SentCopies::replicated(self.replication);
         // A copy finds what the first one did, so a lost reply is asked for once more.
         let reply = match self.call_timed(script, &from.name, &args, half, &mut copies) {
             Err(CallError::NoReply { .. }) => {
-                self.call_timed(script, &from.name, &args, until, &mut copies)
+                self.call_timed(script, &from.name, &args, deadline, &mut copies)
             }
             reply => reply,
         };
@@ -1245,10 +1246,10 @@ impl Store for Redis {
             Ok(reply)
                 if integer_at(&reply, 0) == Some(3)
                     && copies.unanswered.is_none()
-                    && Instant::now() < until =>
+                    && Instant::now() < deadline =>
             {
                 copies.last_did_not_run();
-                self.call_timed(script, &from.name, &args, until, &mut copies)
+                self.call_timed(script, &from.name, &args, deadline, &mut copies)
             }
             reply => reply,
         };
@@ -1263,7 +1264,7 @@ impl Store for Redis {
             (Some(1), ..)
                 if self.replication.is_some() && copies.replica_ack != ReplicaAck::Enough =>
             {
-                self.transfer_back(from, to, &copies, until)
+                self.transfer_back(from, to, &copies, deadline)
             }
             (Some(1), Some(Value::Int(listeners)), Some(sent)) => {
                 self.pass_late_copies_on(from, to);
@@ -1289,14 +1290,14 @@ impl Store for Redis {
         }
     }
 
-    fn resolve(&self, in_doubt: &mut InDoubt, until: Instant) -> Result<bool> {
+    fn resolve(&self, in_doubt: &mut InDoubt, deadline: Instant) -> Result<bool> {
         let channel = keys::channel(&in_doubt.name);
         let args = [in_doubt.visitor.as_str().as_bytes(), channel.as_bytes()];
         match self.call(
             &self.scripts.of(in_doubt.kind).resolve,
             &in_doubt.name,
             &args,
-            until,
+            deadline,
         ) {
             Ok(Value::Int(now)) => Ok(now > in_doubt.not_after(0)),
             Ok(reply) => Err(self.unexpected(&in_doubt.name, &reply)),
@@ -1304,13 +1305,13 @@ impl Store for Redis {
         }
     }
 
-    fn resolve_all(&self, in_doubts: &mut [&mut InDoubt], until: Instant) -> Vec<Result<bool>> {
+    fn resolve_all(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {
         let mut outcomes = Vec::with_capacity(in_doubts.len());
         let Some((first, rest)) = in_doubts.split_first_mut() else {
             return outcomes;
         };
         // It makes the script known, and finds out whether anybody answers.
-        let outcome = self.resolve(first, until);
+        let outcome = self.resolve(first, deadline);
         let is_silent = matches!(&outcome, Err(error) if error.may_pass());
         outcomes.push(outcome);
         if is_silent {
@@ -1318,19 +1319,19 @@ impl Store for Redis {
         }
         for batch in rest.chunks_mut(RESOLVED_AT_ONCE) {
             let mut replies = Vec::with_capacity(batch.len());
-            let talked = self.withdraw_at_once(batch, until, &mut replies);
+            let talked = self.withdraw_at_once(batch, deadline, &mut replies);
             for (in_doubt, reply) in batch.iter_mut().zip(replies) {
                 outcomes.push(match reply {
                     Some(now) => Ok(now > in_doubt.not_after(0)),
                     // It is elsewhere, or the server does not know its script, or it says what is wrong.
-                    None => self.resolve(in_doubt, until),
+                    None => self.resolve(in_doubt, deadline),
                 });
             }
             if let Err(fault) = talked {
                 outcomes.push(Err(self.error(&first.name, fault)));
                 break;
             }
-            if Instant::now() >= until {
+            if Instant::now() >= deadline {
                 break;
             }
         }
@@ -1341,12 +1342,12 @@ impl Store for Redis {
         self.topology.name(name)
     }
 
-    fn force_release(&self, kind: Kind, name: &Arc<str>, until: Instant) -> Result<bool> {
+    fn force_release(&self, kind: Kind, name: &Arc<str>, deadline: Instant) -> Result<bool> {
         let channel = keys::channel(name);
         let script = &self.scripts.of(kind).force_release;
         for _ in 0..=CORRECTIONS {
             let mut copies = SentCopies::default();
-            let reply = self.call_timed(script, name, &[channel.as_bytes()], until, &mut copies);
+            let reply = self.call_timed(script, name, &[channel.as_bytes()], deadline, &mut copies);
             match reply {
                 Ok(reply) => match integer_at(&reply, 0) {
                     Some(3) => {}
@@ -1367,7 +1368,7 @@ impl Store for Redis {
         kind: Kind,
         name: &Arc<str>,
         visitor: Option<&VisitorId>,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<Holding> {
         let field = visitor.map_or("", VisitorId::as_str);
         let reply = self
@@ -1375,7 +1376,7 @@ impl Store for Redis {
                 &self.scripts.of(kind).inspect,
                 name,
                 &[field.as_bytes()],
-                until,
+                deadline,
             )
             .map_err(|fault| self.error(name, fault))?;
         self.holding_of(name, visitor, &reply)
@@ -1412,21 +1413,21 @@ impl Store for Redis {
         }
     }
 
-    fn check(&self, until: Instant) -> Result<Vec<HealthWarning>> {
-        preflight::check(self, until)
+    fn check(&self, deadline: Instant) -> Result<Vec<HealthWarning>> {
+        preflight::check(self, deadline)
     }
 
-    fn may_be_flushed(&self, until: Instant) -> Option<HealthWarning> {
-        preflight::flushes(self, until)
+    fn may_be_flushed(&self, deadline: Instant) -> Option<HealthWarning> {
+        preflight::flushes(self, deadline)
     }
 
     fn notifier(&self) -> &Arc<Notifier> {
         &self.notifier
     }
 
-    fn get_ready_to_renew(&self, lock: &str, until: Instant) {
+    fn get_ready_to_renew(&self, lock: &str, deadline: Instant) {
         let script = &self.scripts.renew;
-        self.topology.get_ready_to_renew(script, lock, until);
+        self.topology.get_ready_to_renew(script, lock, deadline);
     }
 
     fn close(&self) {
@@ -1470,21 +1471,21 @@ impl Store for Redis {
         &self,
         handle: &NodeHandle,
         purpose: Purpose<'_>,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<Result<(), Quarantined>> {
         let Some(Alone { node, .. }) = self.alone() else {
             return Ok(Err(Quarantined::InCluster));
         };
         node.pool.serve_a_quorum();
         let vote = match purpose {
-            Purpose::Renewal => node.take_renewing(until).and_then(|mut connection| {
-                let vote = node::vote_of(&mut connection, handle, until)?;
+            Purpose::Renewal => node.take_renewing(deadline).and_then(|mut connection| {
+                let vote = node::vote_of(&mut connection, handle, deadline)?;
                 node.put_renewing(connection);
                 Ok(vote)
             }),
-            Purpose::Request(_) | Purpose::Vote(_) => node
-                .pool
-                .with(until, |connection| node::vote_of(connection, handle, until)),
+            Purpose::Request(_) | Purpose::Vote(_) => node.pool.with(deadline, |connection| {
+                node::vote_of(connection, handle, deadline)
+            }),
         };
         vote.map(|vote| vote.map(drop))
             .map_err(|fault| self.error(&"".into(), fault))
@@ -1495,10 +1496,10 @@ impl Store for Redis {
         claim: &'a Claim,
         restored: bool,
         handle: &'a NodeHandle,
-        until: Instant,
+        deadline: Instant,
     ) -> Flight<'a, Result<Attempt>> {
         match self.alone() {
-            Some(alone) => alone.fly_acquire(claim, restored, handle, until),
+            Some(alone) => alone.fly_acquire(claim, restored, handle, deadline),
             None => Flight::Landed(Err(self.error(&claim.name, no_vote_in_a_cluster()))),
         }
     }
@@ -1507,10 +1508,10 @@ impl Store for Redis {
         &'a self,
         claims: &'a [Claim],
         handle: &NodeHandle,
-        until: Instant,
+        deadline: Instant,
     ) -> Flight<'a, Vec<Renewal>> {
         match self.alone() {
-            Some(alone) => alone.fly_renew(claims, handle, until),
+            Some(alone) => alone.fly_renew(claims, handle, deadline),
             None => {
                 let reason = reason_of(no_vote_in_a_cluster()).into_words();
                 Flight::Landed(vec![Renewal::Unknown(reason); claims.len()])
@@ -1521,33 +1522,33 @@ impl Store for Redis {
     fn launch_release<'a>(
         &'a self,
         claim: &'a Claim,
-        until: Instant,
+        deadline: Instant,
     ) -> Flight<'a, Result<Release>> {
         match self.alone() {
-            Some(alone) => alone.fly_release(claim, until),
-            None => Flight::Landed(self.release(claim, until)),
+            Some(alone) => alone.fly_release(claim, deadline),
+            None => Flight::Landed(self.release(claim, deadline)),
         }
     }
 
     fn launch_release_level<'a>(
         &'a self,
         claim: &'a Claim,
-        until: Instant,
+        deadline: Instant,
     ) -> Flight<'a, Result<Release>> {
         match self.alone() {
-            Some(alone) => alone.fly_release_level(claim, until),
-            None => Flight::Landed(self.release_level(claim, until)),
+            Some(alone) => alone.fly_release_level(claim, deadline),
+            None => Flight::Landed(self.release_level(claim, deadline)),
         }
     }
 
     fn launch_resolve<'a>(
         &'a self,
         mut in_doubt: InDoubt,
-        until: Instant,
+        deadline: Instant,
     ) -> Flight<'a, Result<bool>> {
         match self.alone() {
-            Some(alone) => alone.fly_withdraw(in_doubt, until),
-            None => Flight::Landed(self.resolve(&mut in_doubt, until)),
+            Some(alone) => alone.fly_withdraw(in_doubt, deadline),
+            None => Flight::Landed(self.resolve(&mut in_doubt, deadline)),
         }
     }
 
@@ -1555,11 +1556,11 @@ impl Store for Redis {
         &'a self,
         kind: Kind,
         name: &'a Arc<str>,
-        until: Instant,
+        deadline: Instant,
     ) -> Flight<'a, Result<bool>> {
         match self.alone() {
-            Some(alone) => alone.fly_force_release(kind, name, until),
-            None => Flight::Landed(self.force_release(kind, name, until)),
+            Some(alone) => alone.fly_force_release(kind, name, deadline),
+            None => Flight::Landed(self.force_release(kind, name, deadline)),
         }
     }
 
@@ -1568,11 +1569,11 @@ impl Store for Redis {
         kind: Kind,
         name: &'a Arc<str>,
         visitor: Option<&'a VisitorId>,
-        until: Instant,
+        deadline: Instant,
     ) -> Flight<'a, Result<Holding>> {
         match self.alone() {
-            Some(alone) => alone.fly_inspect(kind, name, visitor, until),
-            None => Flight::Landed(self.inspect(kind, name, visitor, until)),
+            Some(alone) => alone.fly_inspect(kind, name, visitor, deadline),
+            None => Flight::Landed(self.inspect(kind, name, visitor, deadline)),
         }
     }
 }
@@ -1598,7 +1599,7 @@ impl Redis {
         from: &Claim,
         to: &Claim,
         copies: &SentCopies<'_>,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<Transfer> {
         let channel = keys::channel(&from.name);
         let lease = to.lease.as_millis().to_string();
@@ -1606,7 +1607,7 @@ impl Redis {
         let script = &self.scripts.of(from.kind).transfer;
         let args = args.map(str::as_bytes);
         let mut again = SentCopies::default();
-        let reply = self.call_timed(script, &from.name, &args, until, &mut again);
+        let reply = self.call_timed(script, &from.name, &args, deadline, &mut again);
         match &reply {
             Ok(reply) if integer_at(reply, 0) == Some(1) => {
                 Err(self.unreplicated(&from.name, copies.replica_ack.clone()))

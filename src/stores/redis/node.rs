@@ -70,7 +70,7 @@ struct Flying<'a, F> {
     number: i64,
     tells_time: bool,
     by_text: bool,
-    until: Instant,
+    deadline: Instant,
     finish: Option<F>,
 }
 
@@ -84,7 +84,7 @@ impl<T, F: FnOnce(Result<Value, CallError>, &SentCopies<'_>) -> T> Aloft<T> for 
         Flying::not_after(self)
     }
 
-    fn land(mut self: Box<Self>, until: Instant) -> Option<T> {
+    fn land(mut self: Box<Self>, deadline: Instant) -> Option<T> {
         let CheckedOut {
             mut connection,
             permit,
@@ -93,17 +93,17 @@ impl<T, F: FnOnce(Result<Value, CallError>, &SentCopies<'_>) -> T> Aloft<T> for 
         } = self.boarded.take()?;
         let mut reply = Ok(Value::Nil);
         for _ in 0..replies_due {
-            reply = connection.receive(until);
+            reply = connection.receive(deadline);
             if let Err(CallError::NoReply { .. }) = reply {
                 break;
             }
         }
         if !matches!(reply, Err(CallError::NoReply { .. })) {
-            reply = connection.answer(self.number, until);
+            reply = connection.answer(self.number, deadline);
         }
         if let (Some(wanted), Ok(_) | Err(CallError::Server(_))) = (self.copies.replication, &reply)
         {
-            self.copies.replica_ack = ReplicaAck::of(connection.receive(until), wanted);
+            self.copies.replica_ack = ReplicaAck::of(connection.receive(deadline), wanted);
             // The answer of the script stands, but the one behind it may still come.
             connection.is_spent |= self.copies.replica_ack == ReplicaAck::NoAnswer;
         }
@@ -153,13 +153,13 @@ impl<F> Drop for Flying<'_, F> {
         {
             let pool = &self.alone.node.pool;
             let replies_due = replies_due + 1 + u32::from(self.copies.replication.is_some());
-            let until = self.until + LATENESS;
+            let deadline = self.deadline + LATENESS;
             pool.check_in_unread(
                 connection,
                 replies_due,
                 self.visitor.clone(),
                 self.not_after(),
-                until,
+                deadline,
             );
         }
     }
@@ -180,19 +180,19 @@ impl Aloft<Vec<Renewal>> for Renewing<'_> {
         (!connection.has_buffered()).then(|| connection.fd())
     }
 
-    fn land(mut self: Box<Self>, until: Instant) -> Option<Vec<Renewal>> {
+    fn land(mut self: Box<Self>, deadline: Instant) -> Option<Vec<Renewal>> {
         let mut connection = self.connection.take()?;
         let mut outcomes = Vec::with_capacity(self.claims.len());
         let redis = self.alone;
         let read = match redis.replication {
-            Some(wanted) => self.read_replicated(&mut connection, wanted, until, &mut outcomes),
+            Some(wanted) => self.read_replicated(&mut connection, wanted, deadline, &mut outcomes),
             None => redis.read_renewals(
                 redis.node,
                 &mut connection,
                 &self.chunks,
                 self.sent,
                 false,
-                until,
+                deadline,
                 &mut outcomes,
             ),
         };
@@ -217,12 +217,12 @@ impl Renewing<'_> {
         &self,
         connection: &mut Connection,
         wanted: Replication,
-        until: Instant,
+        deadline: Instant,
         outcomes: &mut Vec<Renewal>,
     ) -> Result<(), CallError> {
         let mut late = Vec::new();
         for chunk in &self.chunks {
-            match connection.answer(chunk.number, until) {
+            match connection.answer(chunk.number, deadline) {
                 Ok(reply) => {
                     if came_too_late(&reply) {
                         late.push((outcomes.len(), chunk.claims));
@@ -242,7 +242,7 @@ impl Renewing<'_> {
                 Err(fault) => return Err(fault),
             }
         }
-        let replica_ack = ReplicaAck::of(connection.receive(until), wanted);
+        let replica_ack = ReplicaAck::of(connection.receive(deadline), wanted);
         connection.is_spent |= replica_ack == ReplicaAck::NoAnswer;
         if let Some(flaw) = replica_ack.flaw(wanted) {
             discount(outcomes, &flaw);
@@ -250,8 +250,8 @@ impl Renewing<'_> {
         if !late.is_empty() && !connection.is_spent {
             let by_text = self.alone.node.pool.uses_text();
             self.alone
-                .renew_late(connection, &late, by_text, until, outcomes)?;
-            self.alone.count_replicas(connection, until, outcomes);
+                .renew_late(connection, &late, by_text, deadline, outcomes)?;
+            self.alone.count_replicas(connection, deadline, outcomes);
         }
         Ok(())
     }
@@ -262,12 +262,12 @@ impl<'a> Alone<'a> {
         self,
         mut boarded: CheckedOut,
         request: &Request<'_>,
-        until: Instant,
+        deadline: Instant,
         finish: impl FnOnce(Result<Value, CallError>, &SentCopies<'_>) -> T + 'a,
     ) -> Flight<'a, T> {
         let mut copies = SentCopies::replicated(request.replication);
         let sent = BootInstant::now();
-        let expiry = boarded.connection.expiry(until, sent);
+        let expiry = boarded.connection.expiry(deadline, sent);
         let text = expiry.to_string();
         let args = match history_of(&request.voting) {
             Some(history) => &[request.args, &[text.as_bytes(), history]].concat(),
@@ -281,10 +281,10 @@ impl<'a> Alone<'a> {
         let number = boarded.connection.number();
         let mut packed = request.script.pack(by_text, &[request.key], args, number);
         if let Some(wanted) = request.replication {
-            packed.extend(wanted.question(until));
+            packed.extend(wanted.question(deadline));
         }
         boarded.connection.mark_loaded(request.script);
-        match boarded.connection.send(&packed, until) {
+        match boarded.connection.send(&packed, deadline) {
             Ok(()) => Flight::Aloft(Box::new(Flying {
                 alone: self,
                 boarded: Some(boarded),
@@ -293,14 +293,14 @@ impl<'a> Alone<'a> {
                 number,
                 tells_time: request.expires,
                 by_text,
-                until,
+                deadline,
                 finish: Some(finish),
             })),
             Err(fault) => {
                 // The server may have closed a connection that lay idle. Nothing was sent, so another one will do.
                 let may_go_elsewhere = matches!(fault, CallError::NotSent(_))
                     && boarded.replies_due == 0
-                    && Instant::now() < until;
+                    && Instant::now() < deadline;
                 let reply = Err(fault);
                 if boarded.replies_due == 0 {
                     self.node.pool.give_back(boarded.connection, &reply);
@@ -320,12 +320,12 @@ impl<'a> Alone<'a> {
         self,
         claim: &Claim,
         handle: &NodeHandle,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<Option<(CheckedOut, Arc<Identity>)>> {
         let pool = &self.node.pool;
         let fault = |fault| self.error(&claim.name, fault);
         let Some(mut boarded) = pool
-            .check_out(&claim.visitor, Connection::is_identified, until)
+            .check_out(&claim.visitor, Connection::is_identified, deadline)
             .map_err(fault)?
         else {
             return Ok(None);
@@ -337,12 +337,12 @@ impl<'a> Alone<'a> {
         }
         while boarded.replies_due > 0 && !is_known(&mut boarded.connection, handle) {
             // The answer to the question who it is would come behind these.
-            match boarded.connection.receive(until) {
+            match boarded.connection.receive(deadline) {
                 Err(error @ CallError::NoReply { .. }) => return Err(fault(error)),
                 _ => boarded.replies_due -= 1,
             }
         }
-        match vote_on(&mut boarded.connection, handle, until) {
+        match vote_on(&mut boarded.connection, handle, deadline) {
             Ok(identity) => Ok(Some((boarded, identity))),
             Err(error) => {
                 if boarded.replies_due == 0 && matches!(error, CallError::NoVote(_)) {
@@ -358,9 +358,9 @@ impl<'a> Alone<'a> {
         claim: &'a Claim,
         restored: bool,
         handle: &'a NodeHandle,
-        until: Instant,
+        deadline: Instant,
     ) -> Flight<'a, Result<Attempt>> {
-        let (boarded, identity) = match self.board_voting(claim, handle, until) {
+        let (boarded, identity) = match self.board_voting(claim, handle, deadline) {
             Ok(Some(boarded)) => boarded,
             Ok(None) => return Flight::Cold,
             Err(error) => return Flight::Landed(Err(error)),
@@ -372,9 +372,15 @@ impl<'a> Alone<'a> {
         };
         let script = &self.redis.scripts.of(claim.kind).acquire;
         let voting = Some((handle, identity));
-        self.fly_count(boarded, claim, script, counts, voting, until, move |step| {
-            self.acquired(claim, counts, step, until)
-        })
+        self.fly_count(
+            boarded,
+            claim,
+            script,
+            counts,
+            voting,
+            deadline,
+            move |step| self.acquired(claim, counts, step, deadline),
+        )
     }
 
     /// Sends the request that [`Redis::set_count`] sends.
@@ -386,7 +392,7 @@ impl<'a> Alone<'a> {
         script: &'a Script,
         counts: [u32; 2],
         voting: Option<(&'a NodeHandle, Arc<Identity>)>,
-        until: Instant,
+        deadline: Instant,
         finish: impl FnOnce(Result<super::CountReply, CallError>) -> T + 'a,
     ) -> Flight<'a, T> {
         let [known, wanted] = counts;
@@ -403,8 +409,8 @@ impl<'a> Alone<'a> {
             replication: self.replication,
         };
         let handle = voting.as_ref().map(|(handle, _)| *handle);
-        self.launch(boarded, &request, until, move |reply, copies| {
-            let again = || self.set_count(claim, script, counts, handle, until);
+        self.launch(boarded, &request, deadline, move |reply, copies| {
+            let again = || self.set_count(claim, script, counts, handle, deadline);
             finish(match reply {
                 Ok(reply) => match parse_count_reply(&reply, copies.first_sent) {
                     Ok(Heard::CountReply(step)) => Ok(self.replicated(step, copies)),
@@ -424,9 +430,9 @@ impl<'a> Alone<'a> {
     pub(super) fn fly_release_level(
         self,
         claim: &'a Claim,
-        until: Instant,
+        deadline: Instant,
     ) -> Flight<'a, Result<Release>> {
-        let boarded = match self.node.pool.check_out(&claim.visitor, |_| true, until) {
+        let boarded = match self.node.pool.check_out(&claim.visitor, |_| true, deadline) {
             Ok(Some(boarded)) => boarded,
             Ok(None) => return Flight::Cold,
             Err(fault) => return Flight::Landed(Err(self.error(&claim.name, fault))),
@@ -434,17 +440,23 @@ impl<'a> Alone<'a> {
         let script = &self.redis.scripts.release_level;
         let (known, wanted) = (claim.count, claim.count.saturating_sub(1).max(1));
         let counts = [known, wanted];
-        self.fly_count(boarded, claim, script, counts, None, until, move |step| {
-            self.level_of(claim, step)
-        })
+        self.fly_count(
+            boarded,
+            claim,
+            script,
+            counts,
+            None,
+            deadline,
+            move |step| self.level_of(claim, step),
+        )
     }
 
     pub(super) fn fly_release(
         self,
         claim: &'a Claim,
-        until: Instant,
+        deadline: Instant,
     ) -> Flight<'a, Result<Release>> {
-        let boarded = match self.node.pool.check_out(&claim.visitor, |_| true, until) {
+        let boarded = match self.node.pool.check_out(&claim.visitor, |_| true, deadline) {
             Ok(Some(boarded)) => boarded,
             Ok(None) => return Flight::Cold,
             Err(fault) => return Flight::Landed(Err(self.error(&claim.name, fault))),
@@ -461,7 +473,7 @@ impl<'a> Alone<'a> {
             replication: None,
         };
         let channel = Arc::clone(&channel);
-        self.launch(boarded, &request, until, move |reply, _| match reply {
+        self.launch(boarded, &request, deadline, move |reply, _| match reply {
             Ok(reply) => match self.release_of(claim, &channel, &reply) {
                 // It is not there yet.
                 Ok(Release::NotHeld(_)) if not_after != SETTLED => Ok(Release::Unknown {
@@ -475,7 +487,7 @@ impl<'a> Alone<'a> {
                 }),
                 release => release.map_err(|fault| self.error(&claim.name, fault)),
             },
-            Err(CallError::Server(text)) if lacks_script(&text) => self.release(claim, until),
+            Err(CallError::Server(text)) if lacks_script(&text) => self.release(claim, deadline),
             Err(CallError::NoReply { reason, .. }) => Ok(Release::Unknown {
                 in_doubt: claim.in_doubt(0),
                 error: self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
@@ -487,9 +499,13 @@ impl<'a> Alone<'a> {
     pub(super) fn fly_withdraw(
         self,
         mut in_doubt: InDoubt,
-        until: Instant,
+        deadline: Instant,
     ) -> Flight<'a, Result<bool>> {
-        let boarded = match self.node.pool.check_out(&in_doubt.visitor, |_| true, until) {
+        let boarded = match self
+            .node
+            .pool
+            .check_out(&in_doubt.visitor, |_| true, deadline)
+        {
             Ok(Some(boarded)) => boarded,
             Ok(None) => return Flight::Cold,
             Err(fault) => return Flight::Landed(Err(self.error(&in_doubt.name, fault))),
@@ -509,11 +525,11 @@ impl<'a> Alone<'a> {
             voting: None,
             replication: None,
         };
-        self.launch(boarded, &request, until, move |reply, _| match reply {
+        self.launch(boarded, &request, deadline, move |reply, _| match reply {
             Ok(Value::Int(now)) => Ok(is_behind || now > in_doubt.not_after(0).max(not_after)),
             Ok(reply) => Err(self.unexpected(&in_doubt.name, &reply)),
             Err(CallError::Server(text)) if lacks_script(&text) => {
-                self.resolve(&mut in_doubt, until)
+                self.resolve(&mut in_doubt, deadline)
             }
             Err(fault) => Err(self.error(&in_doubt.name, fault)),
         })
@@ -523,11 +539,11 @@ impl<'a> Alone<'a> {
         self,
         kind: Kind,
         name: &'a Arc<str>,
-        until: Instant,
+        deadline: Instant,
     ) -> Flight<'a, Result<bool>> {
         // No hold has this visitor, so it goes behind nobody's request.
         let nobody = Kind::Reentrant.visitor("", 0, 0);
-        let boarded = match self.node.pool.check_out(&nobody, |_| true, until) {
+        let boarded = match self.node.pool.check_out(&nobody, |_| true, deadline) {
             Ok(Some(boarded)) => boarded,
             Ok(None) => return Flight::Cold,
             Err(fault) => return Flight::Landed(Err(self.error(name, fault))),
@@ -542,14 +558,14 @@ impl<'a> Alone<'a> {
             voting: None,
             replication: None,
         };
-        self.launch(boarded, &request, until, move |reply, _| match reply {
+        self.launch(boarded, &request, deadline, move |reply, _| match reply {
             Ok(reply) => match super::integer_at(&reply, 0) {
-                Some(3) => self.force_release(kind, name, until),
+                Some(3) => self.force_release(kind, name, deadline),
                 Some(freed) => Ok(freed == 1),
                 None => Err(self.unexpected(name, &reply)),
             },
             Err(CallError::Server(text)) if lacks_script(&text) => {
-                self.force_release(kind, name, until)
+                self.force_release(kind, name, deadline)
             }
             Err(CallError::NoReply { reason, .. }) => {
                 Err(self.unknown(name, None, "forced release", reason))
@@ -563,13 +579,13 @@ impl<'a> Alone<'a> {
         kind: Kind,
         name: &'a Arc<str>,
         visitor: Option<&'a VisitorId>,
-        until: Instant,
+        deadline: Instant,
     ) -> Flight<'a, Result<Holding>> {
         let nobody = Kind::Reentrant.visitor("", 0, 0);
         let boarded = match self
             .node
             .pool
-            .check_out(visitor.unwrap_or(&nobody), |_| true, until)
+            .check_out(visitor.unwrap_or(&nobody), |_| true, deadline)
         {
             Ok(Some(boarded)) => boarded,
             Ok(None) => return Flight::Cold,
@@ -585,10 +601,10 @@ impl<'a> Alone<'a> {
             voting: None,
             replication: None,
         };
-        self.launch(boarded, &request, until, move |reply, _| match reply {
+        self.launch(boarded, &request, deadline, move |reply, _| match reply {
             Ok(reply) => self.holding_of(name, visitor, &reply),
             Err(CallError::Server(text)) if lacks_script(&text) => {
-                self.inspect(kind, name, visitor, until)
+                self.inspect(kind, name, visitor, deadline)
             }
             Err(fault) => Err(self.error(name, fault)),
         })
@@ -598,13 +614,13 @@ impl<'a> Alone<'a> {
         self,
         claims: &'a [Claim],
         handle: &NodeHandle,
-        until: Instant,
+        deadline: Instant,
     ) -> Flight<'a, Vec<Renewal>> {
         let unknown = |reason: String| Flight::Landed(vec![Renewal::Unknown(reason); claims.len()]);
-        let Some(mut connection) = self.node.take_ready_to_renew(until) else {
+        let Some(mut connection) = self.node.take_ready_to_renew(deadline) else {
             return Flight::Cold;
         };
-        match vote_on(&mut connection, handle, until) {
+        match vote_on(&mut connection, handle, deadline) {
             Ok(_) => {}
             Err(CallError::NoVote(abstention)) => {
                 self.node.put_renewing(connection);
@@ -613,7 +629,7 @@ impl<'a> Alone<'a> {
             Err(fault) => return unknown(reason_of(fault).into_words()),
         }
         let sent = BootInstant::now();
-        let chunks = chunks_of(claims, &mut connection, until, sent);
+        let chunks = chunks_of(claims, &mut connection, deadline, sent);
         let script = &self.scripts.renew;
         // What is asked behind the renewals has its answer behind theirs, so none of them may be asked again.
         let is_unknown = self.replication.is_some() && !connection.has_script(script);
@@ -624,9 +640,9 @@ impl<'a> Alone<'a> {
         }
         if let Some(wanted) = self.replication {
             connection.mark_loaded(script);
-            packed.extend(wanted.question(until));
+            packed.extend(wanted.question(deadline));
         }
-        match connection.send(&packed, until) {
+        match connection.send(&packed, deadline) {
             Ok(()) => Flight::Aloft(Box::new(Renewing {
                 alone: self,
                 connection: Some(connection),
@@ -635,7 +651,7 @@ impl<'a> Alone<'a> {
                 sent,
             })),
             // Nothing was sent, so another connection will do.
-            Err(fault @ CallError::NotSent(_)) if Instant::now() < until => {
+            Err(fault @ CallError::NotSent(_)) if Instant::now() < deadline => {
                 self.node.pool.give_back(connection, &Err(fault));
                 Flight::Cold
             }
@@ -648,13 +664,13 @@ impl<'a> Alone<'a> {
 pub(super) fn vote_of(
     connection: &mut Connection,
     handle: &NodeHandle,
-    until: Instant,
+    deadline: Instant,
 ) -> Result<Result<Arc<Identity>, Quarantined>, CallError> {
-    let identity = connection.identify(until)?;
+    let identity = connection.identify(deadline)?;
     match handle.admit(&identity) {
         Err(Quarantined::Outdated) => {
             connection.forget_identity();
-            let identity = connection.identify(until)?;
+            let identity = connection.identify(deadline)?;
             Ok(handle.admit(&identity).map(|()| identity))
         }
         vote => Ok(vote.map(|()| identity)),
@@ -665,9 +681,9 @@ pub(super) fn vote_of(
 pub(super) fn vote_on(
     connection: &mut Connection,
     handle: &NodeHandle,
-    until: Instant,
+    deadline: Instant,
 ) -> Result<Arc<Identity>, CallError> {
-    vote_of(connection, handle, until)?
+    vote_of(connection, handle, deadline)?
         .map_err(|abstention| CallError::NoVote(abstention.to_string()))
 }
 

@@ -23,10 +23,10 @@ struct Look {
     missing: Vec<String>,
 }
 
-pub(super) fn check(store: &Redis, until: Instant) -> Result<Vec<HealthWarning>> {
+pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarning>> {
     let lock: Arc<str> = "redlatch:preflight".into();
-    let looks = store.topology.each(until, |node, connection, until| {
-        look(&store.scripts.rights, &lock, node, connection, until)
+    let looks = store.topology.each(deadline, |node, connection, deadline| {
+        look(&store.scripts.rights, &lock, node, connection, deadline)
     });
     let mut warnings = Vec::new();
     let is_one = looks.len() == 1;
@@ -70,9 +70,9 @@ fn look(
     lock: &str,
     node: &Node,
     connection: &mut Connection,
-    until: Instant,
+    deadline: Instant,
 ) -> Result<Look, CallError> {
-    let info = match connection.call(&redis::cmd("INFO").get_packed_command(), until) {
+    let info = match connection.call(&redis::cmd("INFO").get_packed_command(), deadline) {
         Err(fault) if !matches!(fault, CallError::Server(_)) => return Err(fault),
         info => info,
     };
@@ -80,22 +80,23 @@ fn look(
     // The key is no key of the script, or a user of other keys could not call it. Which node has its slot does not matter:
     // rights are looked at first.
     let args = [channel.as_bytes(), b"", lock.as_bytes()];
-    let tried = match node.pool.eval(connection, rights, &[], &args, until) {
+    let tried = match node.pool.eval(connection, rights, &[], &args, deadline) {
         Err(fault) if !matches!(fault, CallError::Server(_)) => return Err(fault),
         tried => tried,
     };
     let mut missing = missing_in(tried, lock);
-    missing.extend(missing_outside_scripts(node, &channel, until)?);
+    missing.extend(missing_outside_scripts(node, &channel, deadline)?);
     // Which keys and channels the user may use, only the names of its locks can tell.
     missing.retain(|right| right.starts_with('+'));
     Ok(Look { info, missing })
 }
 
 /// Whether the user may throw all keys away. Nothing is tried: the server is asked what it has and whom it lets.
-pub(super) fn flushes(store: &Redis, until: Instant) -> Option<HealthWarning> {
+pub(super) fn flushes(store: &Redis, deadline: Instant) -> Option<HealthWarning> {
     const FLUSHES: [&str; 2] = ["FLUSHALL", "FLUSHDB"];
-    let asked = store.topology.with("", until, |_, connection| {
-        let mut call = |request: &redis::Cmd| connection.call(&request.get_packed_command(), until);
+    let asked = store.topology.with("", deadline, |_, connection| {
+        let mut call =
+            |request: &redis::Cmd| connection.call(&request.get_packed_command(), deadline);
         // Those that were renamed are not there; one that may not look is told nothing of them.
         let known = match call(redis::cmd("COMMAND").arg("INFO").arg(&FLUSHES)) {
             Ok(Value::Array(known)) => known,
@@ -142,10 +143,10 @@ pub(super) fn flushes(store: &Redis, until: Instant) -> Option<HealthWarning> {
 fn missing_outside_scripts(
     node: &Node,
     channel: &str,
-    until: Instant,
+    deadline: Instant,
 ) -> Result<Vec<String>, CallError> {
     // A connection that has listened may have heard something, so it is one of its own.
-    let mut connection = node.pool.connector().connect(until)?;
+    let mut connection = node.pool.connector().connect(deadline)?;
     let mut missing = Vec::new();
     if node.pool.uses_text() {
         missing.push("+evalsha".to_owned());
@@ -159,7 +160,7 @@ fn missing_outside_scripts(
         let mut packed = redis::cmd(command);
         packed.arg(channel);
         let word = command.to_ascii_lowercase();
-        match connection.call(&packed.get_packed_command(), until) {
+        match connection.call(&packed.get_packed_command(), deadline) {
             Err(CallError::Server(text)) if text.contains(&format!("'{word}'")) => {
                 missing.push(format!("+{word}"));
             }

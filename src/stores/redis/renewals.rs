@@ -103,7 +103,7 @@ struct Call<'a> {
     script: &'a Script,
     claims: &'a [Claim],
     replication: Option<Replication>,
-    until: Instant,
+    deadline: Instant,
     outcomes: Vec<Renewal>,
     open: Vec<Open>,
 }
@@ -114,7 +114,7 @@ impl Cluster {
         script: &Script,
         claims: &[Claim],
         replication: Option<Replication>,
-        until: Instant,
+        deadline: Instant,
     ) -> Vec<Renewal> {
         let not_asked = Renewal::Unknown("there was no time left to ask".to_owned());
         let mut call = Call {
@@ -122,12 +122,12 @@ impl Cluster {
             script,
             claims,
             replication,
-            until,
+            deadline,
             outcomes: vec![not_asked; claims.len()],
             open: (0..claims.len()).map(Open::new).collect(),
         };
         for round in 0..ROUNDS {
-            if call.open.is_empty() || (round > 0 && Instant::now() >= until) {
+            if call.open.is_empty() || (round > 0 && Instant::now() >= deadline) {
                 break;
             }
             call.round(round == 0);
@@ -144,8 +144,8 @@ impl Call<'_> {
         let mut aloft = Vec::with_capacity(count);
         for (index, batch) in batches.into_iter().enumerate() {
             // One share is for reading.
-            let until = share(self.until, count - index + 1);
-            match self.launch(batch, until) {
+            let deadline = share(self.deadline, count - index + 1);
+            match self.launch(batch, deadline) {
                 Ok(launched) => aloft.push(launched),
                 Err((batch, fault)) => {
                     batch.shard.suspect();
@@ -176,7 +176,7 @@ impl Call<'_> {
                 .any(|open| open.asked.is_none() && self.is_doubtful(open))
         {
             // Where it fails, what is known has to do.
-            let _ = self.cluster.refresh(share(self.until, 2));
+            let _ = self.cluster.refresh(share(self.deadline, 2));
         }
         for mut open in open {
             let Some(claim) = self.claims.get(open.index) else {
@@ -224,13 +224,13 @@ impl Call<'_> {
     }
 
     /// Sends all that a batch asks.
-    fn launch(&self, batch: Batch, until: Instant) -> Result<Aloft, (Batch, CallError)> {
-        let mut connection = match batch.shard.node.take_renewing(until) {
+    fn launch(&self, batch: Batch, deadline: Instant) -> Result<Aloft, (Batch, CallError)> {
+        let mut connection = match batch.shard.node.take_renewing(deadline) {
             Ok(connection) => connection,
             Err(fault) => return Err((batch, fault)),
         };
         let sent = BootInstant::now();
-        let not_after = connection.expiry(self.until, sent);
+        let not_after = connection.expiry(self.deadline, sent);
         let mut packed = Vec::new();
         let mut expected = VecDeque::with_capacity(batch.parts.len() + 1);
         for (index, part) in batch.parts.iter().enumerate() {
@@ -249,10 +249,10 @@ impl Call<'_> {
             expected.push_back(Expected::Part(index, chunk.number));
         }
         if let Some(replication) = self.replication {
-            packed.extend(replication.question(self.until));
+            packed.extend(replication.question(self.deadline));
             expected.push_back(Expected::Replicas(replication));
         }
-        match connection.send(&packed, until) {
+        match connection.send(&packed, deadline) {
             Ok(()) => Ok(Aloft {
                 batch,
                 connection,
@@ -300,7 +300,7 @@ impl Call<'_> {
     /// Waits until something arrives. Returns where, in order; nothing if the time is over.
     fn wait_for(&self, aloft: &[Aloft]) -> Vec<bool> {
         loop {
-            let left = self.until.saturating_duration_since(Instant::now());
+            let left = self.deadline.saturating_duration_since(Instant::now());
             let left = Timespec::try_from(left).ok();
             let fds = aloft.iter().map(|one| one.connection.fd());
             let mut fds: Vec<PollFd<'_>> = fds
@@ -319,10 +319,10 @@ impl Call<'_> {
         let Some(expected) = one.expected.front() else {
             return Read::Done;
         };
-        let until = Instant::now() + REST_OF_A_REPLY;
+        let deadline = Instant::now() + REST_OF_A_REPLY;
         let reply = match *expected {
-            Expected::Part(_, number) => one.connection.answer(number, until),
-            Expected::Nothing | Expected::Replicas(_) => one.connection.receive(until),
+            Expected::Part(_, number) => one.connection.answer(number, deadline),
+            Expected::Nothing | Expected::Replicas(_) => one.connection.receive(deadline),
         };
         let reply = match reply {
             Err(CallError::NoReply {

@@ -57,7 +57,7 @@ impl Node {
     }
 
     /// Takes the connection for renewals out of its place, if there is one that is still good.
-    fn kept_renewing(&self, until: Instant) -> Option<Connection> {
+    fn kept_renewing(&self, deadline: Instant) -> Option<Connection> {
         let generation = self.pool.connector().generation();
         let connection = self.renewals.lock().take();
         let mut connection = connection.filter(|connection| {
@@ -66,14 +66,14 @@ impl Node {
                 && !connection.is_stale()
         })?;
         connection
-            .has_settled(share(until, 2))
+            .has_settled(share(deadline, 2))
             .then_some(connection)
     }
 
     /// Makes the connection for renewals at the first hold: at the first renewal there may be no descriptor left for it,
     /// or nobody who says where the server is. If it fails, renewals use another one. The text of `script` goes along, so
     /// that the first renewal at a distant server costs one round trip.
-    pub(super) fn get_ready_to_renew(&self, script: &Script, until: Instant) {
+    pub(super) fn get_ready_to_renew(&self, script: &Script, deadline: Instant) {
         let generation = self.pool.connector().generation().wrapping_add(1);
         if self.got_ready.load(Ordering::Relaxed) == generation
             || self.got_ready.swap(generation, Ordering::Relaxed) == generation
@@ -82,8 +82,8 @@ impl Node {
             return;
         }
         self.is_getting_ready.store(true, Ordering::Release);
-        if let Ok(mut connection) = self.pool.connector().connect(until)
-            && RenewalBatch::makes_known(script, &mut connection, until)
+        if let Ok(mut connection) = self.pool.connector().connect(deadline)
+            && RenewalBatch::makes_known(script, &mut connection, deadline)
             && self.pool.keeps()
         {
             self.renewals.lock().get_or_insert(connection);
@@ -93,8 +93,8 @@ impl Node {
 
     /// Takes the connection for renewals out, connecting first if need be. Where that fails it is one of those for
     /// requests.
-    pub(super) fn take_renewing(&self, until: Instant) -> Result<Connection, CallError> {
-        if let Some(connection) = self.kept_renewing(until) {
+    pub(super) fn take_renewing(&self, deadline: Instant) -> Result<Connection, CallError> {
+        if let Some(connection) = self.kept_renewing(deadline) {
             return Ok(connection);
         }
         // To begin with another one would not be quicker.
@@ -106,9 +106,9 @@ impl Node {
         }
         let is_replaceable = self.pool.has_idle();
         let connecting = if is_replaceable {
-            share(until, 2)
+            share(deadline, 2)
         } else {
-            until
+            deadline
         };
         self.pool.connector().connect(connecting).or_else(|fault| {
             let mut lent = self.pool.lend().ok_or(fault)?;
@@ -119,8 +119,8 @@ impl Node {
 
     /// Takes a connection for renewals out that leads to a known server, without connecting: where there is none of their
     /// own it is one of those for requests.
-    pub(super) fn take_ready_to_renew(&self, until: Instant) -> Option<Connection> {
-        if let Some(connection) = self.kept_renewing(until) {
+    pub(super) fn take_ready_to_renew(&self, deadline: Instant) -> Option<Connection> {
+        if let Some(connection) = self.kept_renewing(deadline) {
             if connection.is_identified() {
                 return Some(connection);
             }
@@ -168,16 +168,18 @@ impl Node {
     /// again until then.
     pub(super) fn with<T>(
         &self,
-        until: Instant,
+        deadline: Instant,
         mut talk: impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
         let mut backoff: Option<Backoff> = None;
         loop {
-            match self.pool.with(until, &mut talk) {
+            match self.pool.with(deadline, &mut talk) {
                 Err(fault)
                     if self.pool.connector().can_fail_over()
                         && fault.is_passing()
-                        && backoff.get_or_insert_default().pause(until, &self.notifier) => {}
+                        && backoff
+                            .get_or_insert_default()
+                            .pause(deadline, &self.notifier) => {}
                 outcome => return outcome,
             }
         }
@@ -186,12 +188,12 @@ impl Node {
     /// Runs `talk` on the connection for renewals. After a fault that leaves its state in doubt it is closed.
     pub(super) fn renewing(
         &self,
-        until: Instant,
+        deadline: Instant,
         mut talk: impl FnMut(&mut Connection) -> Result<(), CallError>,
     ) -> Result<(), CallError> {
         // Taken out, not locked, while it is in use.
-        let mut place = Some(self.take_renewing(until)?);
-        let talked = on_connection(&mut place, self.pool.connector(), until, &mut talk);
+        let mut place = Some(self.take_renewing(deadline)?);
+        let talked = on_connection(&mut place, self.pool.connector(), deadline, &mut talk);
         if let Some(connection) = place {
             self.put_renewing(connection);
         }

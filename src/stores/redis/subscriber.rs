@@ -301,10 +301,10 @@ impl Shared {
 
     /// Connects, and asks for all that is wanted.
     fn connect(&self) -> Result<Connection, String> {
-        let until = Instant::now() + self.command_timeout;
+        let deadline = Instant::now() + self.command_timeout;
         let connection = self
             .connector
-            .connect(until)
+            .connect(deadline)
             .map_err(|fault| super::reason_of(fault).into_words())?;
         let mut writer = connection.writer().map_err(|error| error.to_string())?;
         let mut state = self.state.lock();
@@ -341,7 +341,7 @@ impl Shared {
     /// Reads until the connection ends. Returns why it did.
     fn listen(&self, connection: &mut Connection) -> String {
         let mut pinged = false;
-        let mut until = Instant::now() + PING_AFTER;
+        let mut deadline = Instant::now() + PING_AFTER;
         let mut sweep_at = Instant::now() + LINGER;
         loop {
             let has_rest = match self.flush() {
@@ -355,22 +355,26 @@ impl Shared {
                 sweep_at = now + LINGER;
             }
             let flush_at = now + FLUSH_EVERY;
-            let part = if has_rest { until.min(flush_at) } else { until };
+            let part = if has_rest {
+                deadline.min(flush_at)
+            } else {
+                deadline
+            };
             match connection.receive(part) {
                 Ok(message) => {
                     self.hear(message);
                     pinged = false;
-                    until = Instant::now() + PING_AFTER;
+                    deadline = Instant::now() + PING_AFTER;
                 }
                 Err(CallError::NoReply {
                     timed_out: true, ..
-                }) if part < until => {}
+                }) if part < deadline => {}
                 // A user without the right to a channel still hears the others, and looks for itself meanwhile.
                 Err(CallError::Server(text)) => {
                     events::subscriber_refused(&self.connector.node(), &text);
                     self.refused(&text);
                     pinged = false;
-                    until = Instant::now() + PING_AFTER;
+                    deadline = Instant::now() + PING_AFTER;
                 }
                 Err(CallError::NoReply {
                     timed_out: true, ..
@@ -391,7 +395,7 @@ impl Shared {
                         return "the PING could not be sent".to_owned();
                     }
                     pinged = true;
-                    until = Instant::now() + PONG_WITHIN;
+                    deadline = Instant::now() + PONG_WITHIN;
                 }
                 Err(CallError::NoReply {
                     timed_out: true, ..

@@ -30,8 +30,8 @@ pub(super) enum ReplicaAck {
 
 impl Replication {
     /// The packed question how many replicas have what the connection did so far. It leaves time to undo that.
-    pub(super) fn question(self, until: Instant) -> Vec<u8> {
-        let left = until.saturating_duration_since(Instant::now());
+    pub(super) fn question(self, deadline: Instant) -> Vec<u8> {
+        let left = deadline.saturating_duration_since(Instant::now());
         let left = left.saturating_sub(LATE_ANSWER).max(left / 3);
         // 0 would mean for ever.
         let timeout = self.timeout.min(left).as_millis().max(1);

@@ -208,7 +208,7 @@ impl Cluster {
     pub(crate) fn with<T>(
         &self,
         lock: &str,
-        until: Instant,
+        deadline: Instant,
         mut talk: impl FnMut(&Node, &mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
         let slot = keys::slot(lock);
@@ -219,11 +219,11 @@ impl Cluster {
             let is_asking = asked.is_some();
             let shard = match asked.take() {
                 Some(shard) => Ok(shard),
-                None => self.master(slot, until),
+                None => self.master(slot, deadline),
             };
             let fault = match shard {
                 Ok(shard) => {
-                    let talked = shard.node.pool.with(until, |connection| {
+                    let talked = shard.node.pool.with(deadline, |connection| {
                         connection.is_asking = is_asking;
                         let talked = talk(&shard.node, connection);
                         connection.is_asking = false;
@@ -253,7 +253,7 @@ impl Cluster {
                 }
                 Err(fault) => fault,
             };
-            if !fault.is_passing() || !backoff.pause(until, &self.shared.notifier) {
+            if !fault.is_passing() || !backoff.pause(deadline, &self.shared.notifier) {
                 return Err(fault);
             }
         }
@@ -262,37 +262,37 @@ impl Cluster {
     /// Runs `talk` once for every master.
     pub(crate) fn each<T>(
         &self,
-        until: Instant,
+        deadline: Instant,
         talk: &mut impl FnMut(&Node, &mut Connection, Instant) -> Result<T, CallError>,
     ) -> Vec<(Arc<str>, Result<T, CallError>)> {
-        if let Err(fault) = self.shared.refresh(until) {
+        if let Err(fault) = self.shared.refresh(deadline) {
             return vec![(self.whole_name(), Err(fault))];
         }
         let mut shards: Vec<Arc<Shard>> = self.shared.map.lock().shards.values().cloned().collect();
         shards.sort_by(|a, b| a.address.node.cmp(&b.address.node));
         let count = shards.len();
         let told = shards.iter().enumerate().map(|(index, shard)| {
-            let until = share(until, count - index);
+            let deadline = share(deadline, count - index);
             let name = Arc::clone(&shard.address.node);
             let node = &shard.node;
             (
                 name,
                 node.pool
-                    .with(until, |connection| talk(node, connection, until)),
+                    .with(deadline, |connection| talk(node, connection, deadline)),
             )
         });
         told.collect()
     }
 
     /// The master of a slot. Asks for a new map first if that one is in doubt.
-    fn master(&self, slot: u16, until: Instant) -> Result<Arc<Shard>, CallError> {
+    fn master(&self, slot: u16, deadline: Instant) -> Result<Arc<Shard>, CallError> {
         let known = self.shared.present(slot);
         if let Some(shard) = &known
             && !shard.is_doubtful.load(Ordering::Relaxed)
         {
             return Ok(Arc::clone(shard));
         }
-        let refreshed = self.shared.refresh(until);
+        let refreshed = self.shared.refresh(deadline);
         match (self.shared.present(slot).or(known), refreshed) {
             (Some(shard), _) => Ok(shard),
             (None, Err(fault)) => Err(fault),
@@ -309,8 +309,8 @@ impl Cluster {
     }
 
     /// Asks for a new map, if that was not done a moment ago.
-    pub(crate) fn refresh(&self, until: Instant) -> Result<(), CallError> {
-        self.shared.refresh(until)
+    pub(crate) fn refresh(&self, deadline: Instant) -> Result<(), CallError> {
+        self.shared.refresh(deadline)
     }
 
     /// Calls `hook` whenever another server has become a master, or one is none any more.
@@ -474,16 +474,16 @@ impl Shared {
     }
 
     /// Sees to it that the map is not older than this call, or than a moment ago. Nobody asks twice at the same time.
-    fn refresh(&self, until: Instant) -> Result<(), CallError> {
+    fn refresh(&self, deadline: Instant) -> Result<(), CallError> {
         let mut map = self.map.lock();
         let version = map.version;
         while map.is_being_refreshed {
-            if Instant::now() >= until {
+            if Instant::now() >= deadline {
                 return Err(CallError::NotSent(
                     "the slots of the cluster are not known yet".into(),
                 ));
             }
-            map = self.refreshed.wait(map, Some(until));
+            map = self.refreshed.wait(map, Some(deadline));
         }
         if map.version != version {
             return Ok(());
@@ -498,7 +498,7 @@ impl Shared {
         let is_doubtful = |node: &str| map.shards.get(node).is_some_and(|it| it.is_doubtful());
         let sources = in_order(&map.sources, is_doubtful, is_soon);
         drop(map);
-        let told = self.ask(&sources, is_sharded, until);
+        let told = self.ask(&sources, is_sharded, deadline);
         let mut map = self.map.lock();
         map.is_being_refreshed = false;
         let mut is_taken_over = false;
@@ -529,12 +529,12 @@ impl Shared {
         &self,
         sources: &[Address],
         is_sharded: Option<bool>,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<(SlotMap, bool), CallError> {
         let mut trouble = None;
         for (tried, seed) in sources.iter().enumerate() {
             let rest = (sources.len() - tried).min(LEAST_SHARE);
-            let answer = ask_one(seed, is_sharded, share(until, rest));
+            let answer = ask_one(seed, is_sharded, share(deadline, rest));
             let mut map = self.map.lock();
             let noted = map
                 .sources
@@ -684,9 +684,9 @@ fn in_order(
 fn ask_one(
     seed: &Address,
     is_sharded: Option<bool>,
-    until: Instant,
+    deadline: Instant,
 ) -> Result<(SlotMap, bool), CallError> {
-    let mut connection = Connection::connect(seed, until)?;
+    let mut connection = Connection::connect(seed, deadline)?;
     let mut packed = Vec::new();
     let mut slots = redis::cmd("CLUSTER");
     slots.arg("SLOTS").write_packed_command(&mut packed);
@@ -694,11 +694,13 @@ fn ask_one(
         let mut probe = redis::cmd("PUBSUB");
         probe.arg("SHARDNUMSUB").write_packed_command(&mut packed);
     }
-    connection.send(&packed, until)?;
-    let slots = connection.receive(until).map_err(CallError::of_a_search)?;
+    connection.send(&packed, deadline)?;
+    let slots = connection
+        .receive(deadline)
+        .map_err(CallError::of_a_search)?;
     let is_sharded = match is_sharded {
         Some(is_sharded) => is_sharded,
-        None => match connection.receive(until).map_err(CallError::of_a_search) {
+        None => match connection.receive(deadline).map_err(CallError::of_a_search) {
             Ok(_) => true,
             Err(CallError::Server(_)) => false,
             Err(fault) => return Err(fault),

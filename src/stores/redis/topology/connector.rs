@@ -13,7 +13,7 @@ use crate::stores::redis::transport::connection::{Address, CallError, Connection
 /// Finds the server of one node, which may be another one tomorrow.
 pub(crate) trait Connector: Send + Sync {
     /// Connects to the server that takes writes now. The connection carries the generation that it belongs to.
-    fn connect(&self, until: Instant) -> Result<Connection, CallError>;
+    fn connect(&self, deadline: Instant) -> Result<Connection, CallError>;
 
     /// The name of the node in messages; has no secret in it.
     fn node(&self) -> Arc<str>;
@@ -60,8 +60,8 @@ impl Hooks {
 
 /// One server at one address.
 impl Connector for Address {
-    fn connect(&self, until: Instant) -> Result<Connection, CallError> {
-        Connection::connect(self, until)
+    fn connect(&self, deadline: Instant) -> Result<Connection, CallError> {
+        Connection::connect(self, deadline)
     }
 
     fn node(&self) -> Arc<str> {
@@ -169,9 +169,9 @@ pub(crate) enum Role {
 }
 
 /// Asks a server for its role.
-pub(crate) fn role_of(connection: &mut Connection, until: Instant) -> Result<Role, CallError> {
+pub(crate) fn role_of(connection: &mut Connection, deadline: Instant) -> Result<Role, CallError> {
     let reply = connection
-        .call(&redis::cmd("ROLE").get_packed_command(), until)
+        .call(&redis::cmd("ROLE").get_packed_command(), deadline)
         .map_err(CallError::of_a_search)?;
     let Value::Array(parts) = reply else {
         return Ok(Role::Other("of no known role".to_owned()));
@@ -199,10 +199,10 @@ pub(crate) fn role_of(connection: &mut Connection, until: Instant) -> Result<Rol
     })
 }
 
-/// The end of the time for one of `rest` things that are still to be tried by `until`.
-pub(crate) fn share(until: Instant, rest: usize) -> Instant {
+/// The end of the time for one of `rest` things that are still to be tried by `deadline`.
+pub(crate) fn share(deadline: Instant, rest: usize) -> Instant {
     let now = Instant::now();
-    let left = until.saturating_duration_since(now);
+    let left = deadline.saturating_duration_since(now);
     now + left / u32::try_from(rest.max(1)).unwrap_or(u32::MAX)
 }
 

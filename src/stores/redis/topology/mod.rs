@@ -32,27 +32,27 @@ impl Topology {
     pub(crate) fn with<T>(
         &self,
         lock: &str,
-        until: Instant,
+        deadline: Instant,
         mut talk: impl FnMut(&Node, &mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
         match self {
-            Topology::One(node) => node.with(until, |connection| talk(node, connection)),
-            Topology::Cluster(cluster) => cluster.with(lock, until, talk),
+            Topology::One(node) => node.with(deadline, |connection| talk(node, connection)),
+            Topology::Cluster(cluster) => cluster.with(lock, deadline, talk),
         }
     }
 
     /// Runs `talk` once for every node, with its part of the time, and returns what came of it with the name of the node.
     pub(crate) fn each<T>(
         &self,
-        until: Instant,
+        deadline: Instant,
         mut talk: impl FnMut(&Node, &mut Connection, Instant) -> Result<T, CallError>,
     ) -> Vec<(Arc<str>, Result<T, CallError>)> {
         match self {
             Topology::One(node) => {
-                let told = node.with(until, |connection| talk(node, connection, until));
+                let told = node.with(deadline, |connection| talk(node, connection, deadline));
                 vec![(node.name(), told)]
             }
-            Topology::Cluster(cluster) => cluster.each(until, &mut talk),
+            Topology::Cluster(cluster) => cluster.each(deadline, &mut talk),
         }
     }
 
@@ -73,12 +73,12 @@ impl Topology {
     }
 
     /// Makes the connection for the renewals of this lock, if that was not tried yet.
-    pub(crate) fn get_ready_to_renew(&self, script: &Script, lock: &str, until: Instant) {
+    pub(crate) fn get_ready_to_renew(&self, script: &Script, lock: &str, deadline: Instant) {
         match self {
-            Topology::One(node) => node.get_ready_to_renew(script, until),
+            Topology::One(node) => node.get_ready_to_renew(script, deadline),
             Topology::Cluster(cluster) => {
                 if let Some(shard) = cluster.present(keys::slot(lock)) {
-                    shard.node.get_ready_to_renew(script, until);
+                    shard.node.get_ready_to_renew(script, deadline);
                 }
             }
         }

@@ -26,7 +26,7 @@ impl Replicas {
     }
 
     /// Asks all of them. Returns the best connection to one that calls itself master.
-    fn search(&self, known: Option<&Address>, until: Instant) -> Result<Found<'_>, CallError> {
+    fn search(&self, known: Option<&Address>, deadline: Instant) -> Result<Found<'_>, CallError> {
         let mut best: Option<(usize, i64, Found<'_>)> = None;
         let mut fault = None;
         // The one that was the master last stands behind the others: it was just found to be none.
@@ -34,8 +34,8 @@ impl Replicas {
         let mut order: Vec<&Address> = self.addresses.iter().collect();
         order.sort_by_key(is_known);
         for (tried, address) in order.iter().enumerate() {
-            let until = share(until, order.len() - tried);
-            match ask(address, until) {
+            let deadline = share(deadline, order.len() - tried);
+            match ask(address, deadline) {
                 Ok((connection, Role::Master { replicas, offset })) => {
                     let is_better =
                         |(n, at, _): &(usize, i64, Found<'_>)| (replicas, offset) > (*n, *at);
@@ -85,18 +85,18 @@ struct Found<'a> {
     connection: Connection,
 }
 
-fn ask(address: &Address, until: Instant) -> Result<(Connection, Role), CallError> {
-    let mut connection = Connection::connect(address, until)?;
-    let role = role_of(&mut connection, until)?;
+fn ask(address: &Address, deadline: Instant) -> Result<(Connection, Role), CallError> {
+    let mut connection = Connection::connect(address, deadline)?;
+    let role = role_of(&mut connection, deadline)?;
     Ok((connection, role))
 }
 
 impl Connector for Replicas {
-    fn connect(&self, until: Instant) -> Result<Connection, CallError> {
+    fn connect(&self, deadline: Instant) -> Result<Connection, CallError> {
         let began = self.mastership.generation();
         let known = self.mastership.master();
         let known = known.and_then(|known| self.addresses.iter().find(|it| it.node == known));
-        let still = known.map(|address| (address, ask(address, share(until, 2))));
+        let still = known.map(|address| (address, ask(address, share(deadline, 2))));
         let Found {
             address,
             mut connection,
@@ -106,7 +106,7 @@ impl Connector for Replicas {
                 address,
                 connection,
             },
-            _ => self.search(known, until)?,
+            _ => self.search(known, deadline)?,
         };
         match self.mastership.found(&address.node, began) {
             Some(generation) => {

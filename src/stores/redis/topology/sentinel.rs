@@ -175,13 +175,13 @@ impl Sentinels {
 }
 
 impl Connector for Sentinels {
-    fn connect(&self, until: Instant) -> Result<Connection, CallError> {
+    fn connect(&self, deadline: Instant) -> Result<Connection, CallError> {
         if self.shared.wake() {
             let shared = Arc::clone(&self.shared);
             self.ear
                 .ensure_running("redlatch-sentinel", move || shared.run());
         }
-        self.shared.connect(until)
+        self.shared.connect(deadline)
     }
 
     fn node(&self) -> Arc<str> {
@@ -227,7 +227,7 @@ impl Connector for Sentinels {
 
 impl Sentinel {
     /// Asks for the master of this name; `None` if this sentinel does not know it.
-    fn ask(&self, name: &str, until: Instant) -> Result<Option<Named>, CallError> {
+    fn ask(&self, name: &str, deadline: Instant) -> Result<Option<Named>, CallError> {
         let kept = self
             .idle
             .lock()
@@ -235,13 +235,13 @@ impl Sentinel {
             .filter(|connection| !connection.is_stale());
         if let Some(mut connection) = kept {
             // A fresh connection may do where the kept one does not.
-            if let Ok(named) = ask_on(&mut connection, name, share(until, 2)) {
+            if let Ok(named) = ask_on(&mut connection, name, share(deadline, 2)) {
                 *self.idle.lock() = Some(connection);
                 return Ok(named);
             }
         }
-        let mut connection = Connection::connect(&self.address, until)?;
-        let named = ask_on(&mut connection, name, until)?;
+        let mut connection = Connection::connect(&self.address, deadline)?;
+        let named = ask_on(&mut connection, name, deadline)?;
         *self.idle.lock() = Some(connection);
         Ok(named)
     }
@@ -250,7 +250,7 @@ impl Sentinel {
 fn ask_on(
     connection: &mut Connection,
     name: &str,
-    until: Instant,
+    deadline: Instant,
 ) -> Result<Option<Named>, CallError> {
     let mut packed = Vec::new();
     let mut place = redis::cmd("SENTINEL");
@@ -259,9 +259,9 @@ fn ask_on(
     let mut master = redis::cmd("SENTINEL");
     master.arg("MASTER").arg(name);
     master.write_packed_command(&mut packed);
-    connection.send(&packed, until)?;
-    let address = connection.receive(until);
-    let details = match connection.receive(until) {
+    connection.send(&packed, deadline)?;
+    let address = connection.receive(deadline);
+    let details = match connection.receive(deadline) {
         // Whoever may not ask for it, or asks for a name unknown there, has the address alone.
         Err(CallError::Server(_)) => Value::Nil,
         details => details.map_err(CallError::of_a_search)?,
@@ -411,8 +411,8 @@ impl Shared {
         }
     }
 
-    fn ask(&self, sentinel: &Arc<Sentinel>, until: Instant) -> Result<Named, CallError> {
-        let named = match sentinel.ask(&self.name, until) {
+    fn ask(&self, sentinel: &Arc<Sentinel>, deadline: Instant) -> Result<Named, CallError> {
+        let named = match sentinel.ask(&self.name, deadline) {
             Ok(Some(named)) => return Ok(named),
             Ok(None) => CallError::NotSent(format!("it knows no master {}", self.name).into()),
             Err(fault) => fault,
@@ -437,7 +437,7 @@ impl Shared {
         believed.iter().cloned().collect()
     }
 
-    fn connect(&self, until: Instant) -> Result<Connection, CallError> {
+    fn connect(&self, deadline: Instant) -> Result<Connection, CallError> {
         let order = self.order();
         let began = self.mastership.generation();
         let before = self.believed.lock().clone();
@@ -448,7 +448,7 @@ impl Shared {
         let mut left: VecDeque<(&Arc<Sentinel>, bool)> =
             order.iter().map(|sentinel| (sentinel, true)).collect();
         while let Some((sentinel, is_first)) = left.pop_front() {
-            let mut by = share(until, rest + 1);
+            let mut by = share(deadline, rest + 1);
             let soon = Instant::now() + FIRST_ASK;
             let is_cut_short = is_first && soon < by;
             if is_cut_short {
@@ -470,7 +470,7 @@ impl Shared {
             answers.push(named.clone());
             match &before {
                 Some(known) if named.is_no_news(known) && missed.is_none() => {
-                    match self.reach(known, None, began, share(until, rest + 1)) {
+                    match self.reach(known, None, began, share(deadline, rest + 1)) {
                         Ok(connection) => return Ok(connection),
                         // The others may know of a failover.
                         Err(miss) => missed = Some(miss),
@@ -490,7 +490,7 @@ impl Shared {
         candidates.retain(|it| missed.is_none() || Some(it) != before.as_ref());
         for (tried, named) in candidates.iter().enumerate() {
             let rest = candidates.len() - tried + usize::from(lone.is_some());
-            match self.reach(named, None, began, share(until, rest)) {
+            match self.reach(named, None, began, share(deadline, rest)) {
                 Ok(connection) => return Ok(connection),
                 Err(miss) if Some(named) == before.as_ref() => missed = Some(miss),
                 Err(miss) => note(&mut last_fault, miss.fault),
@@ -503,7 +503,9 @@ impl Shared {
         };
         // A sentinel that is dead is not what is wrong while another one answers.
         match lone {
-            Some((known, lone)) => self.reach_lone(known, &missed, &lone, &answers, began, until),
+            Some((known, lone)) => {
+                self.reach_lone(known, &missed, &lone, &answers, began, deadline)
+            }
             None => Err(missed.fault),
         }
     }
@@ -515,7 +517,7 @@ impl Shared {
         named: &Named,
         instead_of: Option<&Named>,
         began: u64,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<Connection, Miss> {
         let address = self.credentials.elsewhere(&named.host, named.port);
         let silent = |fault: CallError| Miss {
@@ -525,8 +527,8 @@ impl Shared {
             },
             fault: fault.at(&address.node),
         };
-        let mut connection = Connection::connect(&address, until).map_err(silent)?;
-        match role_of(&mut connection, until).map_err(silent)? {
+        let mut connection = Connection::connect(&address, deadline).map_err(silent)?;
+        match role_of(&mut connection, deadline).map_err(silent)? {
             Role::Master { .. } => {}
             Role::Other(role) => {
                 let reason = format!("{}, which a sentinel calls master, is {role}", address.node);
@@ -559,11 +561,11 @@ impl Shared {
         lone: &Named,
         answers: &[Named],
         began: u64,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<Connection, CallError> {
         let why = match doubt_about(lone, answers, self.configured, missed.standing) {
             Some(doubt) => doubt,
-            None => match self.reach(lone, Some(known), began, until) {
+            None => match self.reach(lone, Some(known), began, deadline) {
                 Ok(connection) => return Ok(connection),
                 Err(miss) => miss.fault.reason().to_owned(),
             },
@@ -584,7 +586,7 @@ impl Shared {
     /// Leaves the present master if the sentinels name another one. Returns whether too few of them have told of a later
     /// failover.
     fn check(&self) -> bool {
-        let until = Instant::now() + self.command_timeout;
+        let deadline = Instant::now() + self.command_timeout;
         let began = self.mastership.generation();
         let before = self.believed.lock().clone();
         let Some(known) = self.mastership.master() else {
@@ -592,7 +594,7 @@ impl Shared {
             return false;
         };
         let order = self.order();
-        let half = share(until, 2);
+        let half = share(deadline, 2);
         let ask = |(tried, sentinel): (usize, &Arc<Sentinel>)| {
             self.ask(sentinel, share(half, order.len() - tried)).ok()
         };
@@ -603,12 +605,12 @@ impl Shared {
         let lone = told_by_one(&named, &answers);
         let missed = match &lone {
             None if *named.node() == *known => None,
-            None => self.reach(&named, None, began, until).err(),
-            Some(_) => self.reach(&named, None, began, share(until, 2)).err(),
+            None => self.reach(&named, None, began, deadline).err(),
+            Some(_) => self.reach(&named, None, began, share(deadline, 2)).err(),
         };
         let outcome = match (lone, missed) {
             (Some(lone), Some(missed)) => {
-                let reached = self.reach_lone(&named, &missed, &lone, &answers, began, until);
+                let reached = self.reach_lone(&named, &missed, &lone, &answers, began, deadline);
                 reached.map(drop).map_err(|fault| (lone, fault))
             }
             (None, Some(missed)) => Err((named, missed.fault)),
@@ -670,8 +672,8 @@ impl Shared {
 
     /// Listens to one sentinel until its connection ends, or nobody uses the client any more.
     fn listen(&self, sentinel: &Sentinel, unused: &mut u32) -> Result<(), CallError> {
-        let until = Instant::now() + self.command_timeout;
-        let mut connection = Connection::connect(&sentinel.address, until)?;
+        let deadline = Instant::now() + self.command_timeout;
+        let mut connection = Connection::connect(&sentinel.address, deadline)?;
         let mut writer = connection
             .writer()
             .map_err(|error| CallError::NotSent(Reason::of_io(error.to_string(), error)))?;

@@ -382,21 +382,21 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Connects, authenticates and learns the server's time, all by `until`.
-    pub(crate) fn connect(address: &Address, until: Instant) -> Result<Connection, CallError> {
-        match Connection::open(address, until)? {
+    /// Connects, authenticates and learns the server's time, all by `deadline`.
+    pub(crate) fn connect(address: &Address, deadline: Instant) -> Result<Connection, CallError> {
+        match Connection::open(address, deadline)? {
             Ok(connection) => Ok(connection),
             // A reply came twice, or was changed on its way; on another connection it need not.
-            Err(_) => Connection::open(address, until)?.map_err(|garbled| {
+            Err(_) => Connection::open(address, deadline)?.map_err(|garbled| {
                 CallError::NotSent(format!("while connecting: {garbled}").into())
             }),
         }
     }
 
     /// As [`Connection::connect`]; else what came for a reply to a request that it was not the reply to.
-    fn open(address: &Address, until: Instant) -> Result<Result<Connection, String>, CallError> {
-        let until = until.min(Instant::now() + address.connect_timeout);
-        let socket = Socket::connect(address.info.addr(), until).map_err(|error| {
+    fn open(address: &Address, deadline: Instant) -> Result<Result<Connection, String>, CallError> {
+        let deadline = deadline.min(Instant::now() + address.connect_timeout);
+        let socket = Socket::connect(address.info.addr(), deadline).map_err(|error| {
             let words = match error.kind() {
                 io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
                     "connecting timed out".to_owned()
@@ -406,7 +406,7 @@ impl Connection {
             CallError::NotSent(Reason::of_io(words, error))
         })?;
         let session = match &address.peer {
-            Some(peer) => Some(Session::open(peer, &socket, until)?),
+            Some(peer) => Some(Session::open(peer, &socket, deadline)?),
             None => None,
         };
         let stream = Stream { socket, session };
@@ -430,7 +430,7 @@ impl Connection {
             is_lent: false,
             resets_seen: 0,
         };
-        match connection.shake_hands(address, until) {
+        match connection.shake_hands(address, deadline) {
             Err(_) if connection.stranger.is_some() => Err(CallError::Server(
                 connection.stranger.take().unwrap_or_default(),
             )),
@@ -455,7 +455,7 @@ impl Connection {
     fn shake_hands(
         &mut self,
         address: &Address,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<Result<(), String>, CallError> {
         let settings = address.info.redis_settings();
         let mut commands: Vec<(Cmd, bool)> = Vec::with_capacity(4);
@@ -484,11 +484,11 @@ impl Connection {
             command.write_packed_command(&mut packed);
         }
         let sent = BootInstant::now();
-        self.send(&packed, until)?;
+        self.send(&packed, deadline)?;
         let mut last = Value::Nil;
         for (_, is_needed) in &commands {
             let reply = self
-                .receive(until)
+                .receive(deadline)
                 .map_err(|fault| discreet(fault, settings.password()));
             last = match reply {
                 Err(CallError::Server(text))
@@ -510,22 +510,22 @@ impl Connection {
     }
 
     /// Sends what is packed, and reads one reply.
-    pub(crate) fn call(&mut self, packed: &[u8], until: Instant) -> Result<Value, CallError> {
-        self.ask(packed, until)?;
-        self.receive(until)
+    pub(crate) fn call(&mut self, packed: &[u8], deadline: Instant) -> Result<Value, CallError> {
+        self.ask(packed, deadline)?;
+        self.receive(deadline)
     }
 
     /// Sends what is packed, to be answered before anything else is sent.
-    pub(crate) fn ask(&mut self, packed: &[u8], until: Instant) -> Result<(), CallError> {
+    pub(crate) fn ask(&mut self, packed: &[u8], deadline: Instant) -> Result<(), CallError> {
         if self.has_unread() {
             return Err(CallError::NotSent(UNASKED.into()));
         }
         if self.is_asking {
             let packed = [&asking(), packed].concat();
-            self.send(&packed, until)?;
-            self.skip(until)
+            self.send(&packed, deadline)?;
+            self.skip(deadline)
         } else {
-            self.send(packed, until)
+            self.send(packed, deadline)
         }
     }
 
@@ -538,9 +538,9 @@ impl Connection {
     /// Reads the answer to the script that was called with this number. A reply without it was not asked for.
     ///
     /// An error has no number, so it is taken for the answer. It grants nothing.
-    pub(crate) fn answer(&mut self, number: i64, until: Instant) -> Result<Value, CallError> {
+    pub(crate) fn answer(&mut self, number: i64, deadline: Instant) -> Result<Value, CallError> {
         loop {
-            match self.receive(until)? {
+            match self.receive(deadline)? {
                 Value::Int(both) if both >> SMALL_BITS == number => {
                     return Ok(Value::Int(both & LARGEST_SMALL));
                 }
@@ -558,21 +558,21 @@ impl Connection {
     }
 
     /// Reads one reply that nobody needs.
-    pub(crate) fn skip(&mut self, until: Instant) -> Result<(), CallError> {
-        match self.receive(until) {
+    pub(crate) fn skip(&mut self, deadline: Instant) -> Result<(), CallError> {
+        match self.receive(deadline) {
             Ok(_) | Err(CallError::Server(_)) => Ok(()),
             Err(fault) => Err(fault),
         }
     }
 
     /// Sends what is packed. After an error the server has at most a part of it, which it does not execute.
-    pub(crate) fn send(&mut self, packed: &[u8], until: Instant) -> Result<(), CallError> {
+    pub(crate) fn send(&mut self, packed: &[u8], deadline: Instant) -> Result<(), CallError> {
         let sealed = self.stream.seal(packed);
         let sealed =
             sealed.map_err(|error| CallError::NotSent(Reason::of_io(error.to_string(), error)))?;
         let mut rest = &*sealed;
         while !rest.is_empty() {
-            let left = until.saturating_duration_since(Instant::now());
+            let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(CallError::NotSent("sending timed out".into()));
             }
@@ -602,14 +602,14 @@ impl Connection {
     }
 
     /// Reads one reply. After a time-out the rest of it can still be read by a later call.
-    pub(crate) fn receive(&mut self, until: Instant) -> Result<Value, CallError> {
+    pub(crate) fn receive(&mut self, deadline: Instant) -> Result<Value, CallError> {
         let mut reader = Timed {
             stream: &mut self.stream,
             read_buffer: &mut self.read_buffer,
             timeout: &mut self.read_timeout,
             is_within: &mut self.is_within,
             stranger: &mut self.stranger,
-            until,
+            deadline,
             allowance: LARGEST_REPLY,
         };
         let parsed = self.parser.parse_value(&mut reader);
@@ -651,9 +651,9 @@ impl Connection {
     }
 
     /// Whether it is good after it was read what it owes, whatever that says.
-    pub(crate) fn has_settled(&mut self, until: Instant) -> bool {
+    pub(crate) fn has_settled(&mut self, deadline: Instant) -> bool {
         let replies_due = self.owes.take();
-        let answer = replies_due.map(|number| self.answer(number, until));
+        let answer = replies_due.map(|number| self.answer(number, deadline));
         matches!(answer, None | Some(Ok(_) | Err(CallError::Server(_)))) && !self.is_spent
     }
 
@@ -723,7 +723,7 @@ impl Connection {
     }
 
     /// Which server it leads to: asked once per connection.
-    pub(crate) fn identify(&mut self, until: Instant) -> Result<Arc<Identity>, CallError> {
+    pub(crate) fn identify(&mut self, deadline: Instant) -> Result<Arc<Identity>, CallError> {
         if let Some(identity) = &self.identity {
             return Ok(Arc::clone(identity));
         }
@@ -736,8 +736,8 @@ impl Connection {
         config.arg("GET").arg("*appendfsync*");
         config.write_packed_command(&mut packed);
         let asked = BootInstant::now();
-        self.ask(&packed, until)?;
-        let mut next = || match self.receive(until) {
+        self.ask(&packed, deadline)?;
+        let mut next = || match self.receive(deadline) {
             Err(CallError::NoReply { reason, .. }) => {
                 Err(CallError::NotSent(reason.reworded(|reason| {
                     format!("while asking who it is: {reason}")
@@ -1041,7 +1041,7 @@ struct Timed<'a> {
     timeout: &'a mut Option<Duration>,
     is_within: &'a mut bool,
     stranger: &'a mut Option<String>,
-    until: Instant,
+    deadline: Instant,
     allowance: usize,
 }
 
@@ -1067,7 +1067,7 @@ impl Timed<'_> {
     /// Reads from the socket. Nothing at its end.
     fn fill(&mut self) -> io::Result<usize> {
         loop {
-            let left = self.until.saturating_duration_since(Instant::now());
+            let left = self.deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
@@ -1183,16 +1183,16 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    fn connect(address: &ConnectionAddr, until: Instant) -> io::Result<Socket> {
+    fn connect(address: &ConnectionAddr, deadline: Instant) -> io::Result<Socket> {
         match address {
             ConnectionAddr::Tcp(host, port) => {
                 let addresses: Vec<_> = (host.as_str(), *port).to_socket_addrs()?.collect();
-                connect_to_one_of(&addresses, until).map(Socket::Tcp)
+                connect_to_one_of(&addresses, deadline).map(Socket::Tcp)
             }
             ConnectionAddr::Unix(path) => {
                 // std's connect has no time-out, and blocks when the server's backlog is full.
                 let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM, None::<Protocol>)?;
-                let left = until
+                let left = deadline
                     .saturating_duration_since(Instant::now())
                     .max(Duration::from_millis(1));
                 socket.connect_timeout(&SockAddr::unix(path)?, left)?;
@@ -1254,11 +1254,11 @@ impl Socket {
 }
 
 /// Connects to the first of the addresses of one name that answers.
-fn connect_to_one_of(addresses: &[SocketAddr], until: Instant) -> io::Result<TcpStream> {
+fn connect_to_one_of(addresses: &[SocketAddr], deadline: Instant) -> io::Result<TcpStream> {
     let mut last_error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for (tried, address) in addresses.iter().enumerate() {
         // A dead address must leave time for those behind it.
-        let left = until.saturating_duration_since(Instant::now());
+        let left = deadline.saturating_duration_since(Instant::now());
         let share = left / u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);
         if share.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
@@ -1351,13 +1351,13 @@ mod tests {
             stream.write_all(&replies).unwrap();
         });
         let address = Address::parse(&url, Duration::from_secs(5), &TlsConfig::default()).unwrap();
-        let until = Instant::now() + Duration::from_secs(5);
-        (Connection::connect(&address, until).unwrap(), server)
+        let deadline = Instant::now() + Duration::from_secs(5);
+        (Connection::connect(&address, deadline).unwrap(), server)
     }
 
     #[test]
     fn a_server_that_says_much_is_cut_short() {
-        let until = Instant::now() + Duration::from_secs(5);
+        let deadline = Instant::now() + Duration::from_secs(5);
         let error = [
             "-ERR \x1b[1m".to_owned(),
             "ä".repeat(400_000),
@@ -1367,7 +1367,8 @@ mod tests {
         let mut replies = error.into_bytes();
         replies.extend(b":7\r\n");
         let (mut connection, server) = talking(replies);
-        let Err(CallError::Server(text)) = connection.call(b"*1\r\n$4\r\nPING\r\n", until) else {
+        let Err(CallError::Server(text)) = connection.call(b"*1\r\n$4\r\nPING\r\n", deadline)
+        else {
             panic!("an error was sent");
         };
         assert!(
@@ -1375,20 +1376,20 @@ mod tests {
             "{text}"
         );
         assert!(text.len() < MOST_WORDS + 8, "{}", text.len());
-        assert_eq!(connection.receive(until), Ok(Value::Int(7)));
+        assert_eq!(connection.receive(deadline), Ok(Value::Int(7)));
         assert!(!connection.has_unread());
         server.join().unwrap();
     }
 
     #[test]
     fn a_reply_that_nobody_asked_for_is_seen() {
-        let until = Instant::now() + Duration::from_secs(5);
+        let deadline = Instant::now() + Duration::from_secs(5);
         let answers = format!(":0\r\n*2\r\n:8\r\n:1\r\n:{}\r\n:5\r\n", 9 << SMALL_BITS | 3);
         let (mut connection, server) = talking(answers.into_bytes());
-        connection.ask(b"*1\r\n$4\r\nPING\r\n", until).unwrap();
-        assert_eq!(connection.answer(9, until), Ok(Value::Int(3)));
+        connection.ask(b"*1\r\n$4\r\nPING\r\n", deadline).unwrap();
+        assert_eq!(connection.answer(9, deadline), Ok(Value::Int(3)));
         assert!(connection.is_spent && connection.has_unread());
-        let refused = connection.ask(b"*1\r\n$4\r\nPING\r\n", until);
+        let refused = connection.ask(b"*1\r\n$4\r\nPING\r\n", deadline);
         assert!(matches!(refused, Err(CallError::NotSent(_))), "{refused:?}");
         server.join().unwrap();
     }

@@ -52,7 +52,7 @@ struct Lost {
     /// The server refuses it after this time of its clock.
     not_after: i64,
     /// By then it has been refused.
-    until: Instant,
+    deadline: Instant,
 }
 
 /// A connection that still owes answers.
@@ -64,7 +64,7 @@ struct UnreadConnection {
     /// The server refuses the last of them after this time of its clock, in ms.
     not_after: i64,
     /// After this time it is closed.
-    until: Instant,
+    deadline: Instant,
 }
 
 impl Pool {
@@ -91,9 +91,9 @@ impl Pool {
         &*self.connector
     }
 
-    fn permit(&self, until: Instant) -> Result<Permit, CallError> {
+    fn permit(&self, deadline: Instant) -> Result<Permit, CallError> {
         self.permits
-            .take(until)
+            .take(deadline)
             .map_err(|none| CallError::Exhausted(none.of))
     }
 
@@ -188,9 +188,9 @@ impl Pool {
         &self,
         visitor: &VisitorId,
         are_right: fn(&Connection) -> bool,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<Option<CheckedOut>, CallError> {
-        let permit = self.permit(until)?;
+        let permit = self.permit(deadline)?;
         self.collect();
         let late = {
             let mut late = self.late.lock();
@@ -228,14 +228,14 @@ impl Pool {
         }
     }
 
-    /// Takes a connection back that owes answers to requests of `visitor`, until `until`.
+    /// Takes a connection back that owes answers to requests of `visitor`, until `deadline`.
     pub(crate) fn check_in_unread(
         &self,
         connection: Connection,
         replies_due: u32,
         visitor: VisitorId,
         not_after: i64,
-        until: Instant,
+        deadline: Instant,
     ) {
         let mut late = self.late.lock();
         if self.keeps() {
@@ -244,10 +244,10 @@ impl Pool {
                 replies_due,
                 visitor,
                 not_after,
-                until,
+                deadline,
             });
         } else {
-            self.note_lost(visitor, not_after, until);
+            self.note_lost(visitor, not_after, deadline);
         }
     }
 
@@ -289,7 +289,7 @@ impl Pool {
                     }
                     Err(CallError::NoReply {
                         timed_out: true, ..
-                    }) => return now >= late.until,
+                    }) => return now >= late.deadline,
                     Err(_) => return true,
                 }
             }
@@ -300,21 +300,21 @@ impl Pool {
             if late.replies_due == 0 {
                 idle.push(late.connection);
             } else {
-                self.note_lost(late.visitor, late.not_after, late.until);
+                self.note_lost(late.visitor, late.not_after, late.deadline);
             }
         }
     }
 
     /// Notes that nobody will read the answer to a request, which may still arrive at the server.
-    fn note_lost(&self, visitor: VisitorId, not_after: i64, until: Instant) {
+    fn note_lost(&self, visitor: VisitorId, not_after: i64, deadline: Instant) {
         if not_after != SETTLED {
             let mut lost = self.lost.lock();
             let now = Instant::now();
-            lost.retain(|lost| now < lost.until);
+            lost.retain(|lost| now < lost.deadline);
             lost.push(Lost {
                 visitor,
                 not_after,
-                until: until + EXPIRY_SLACK,
+                deadline: deadline + EXPIRY_SLACK,
             });
         }
     }
@@ -322,17 +322,17 @@ impl Pool {
     /// Runs `talk` on a connection. After a fault that leaves its state in doubt the connection is closed.
     pub(crate) fn with<T>(
         &self,
-        until: Instant,
+        deadline: Instant,
         mut talk: impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
-        let _slot = self.permit(until)?;
+        let _slot = self.permit(deadline)?;
         let mut place = self.pop();
         let is_fresh = place.is_none();
-        let mut outcome = on_connection(&mut place, self.connector(), until, &mut talk);
+        let mut outcome = on_connection(&mut place, self.connector(), deadline, &mut talk);
         self.note_reset(&outcome);
         if matches!(outcome, Err(CallError::NotSent(_))) && !is_fresh {
             // The server had closed a connection that lay idle. Nothing was sent, so it is safe to send it again.
-            outcome = on_connection(&mut place, self.connector(), until, &mut talk);
+            outcome = on_connection(&mut place, self.connector(), deadline, &mut talk);
         }
         if let Some(connection) = place {
             self.keep(connection);
@@ -347,12 +347,12 @@ impl Pool {
         script: &Script,
         keys: &[&str],
         args: &[&[u8]],
-        until: Instant,
+        deadline: Instant,
     ) -> Result<Value, CallError> {
         let number = connection.number();
         self.eval_with(script, keys, args, number, |packed| {
-            connection.ask(&packed, until)?;
-            connection.answer(number, until)
+            connection.ask(&packed, deadline)?;
+            connection.answer(number, deadline)
         })
     }
 
@@ -365,17 +365,17 @@ impl Pool {
         keys: &[&str],
         args: &[&[u8]],
         replication: Replication,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<(Value, ReplicaAck), CallError> {
         let number = connection.number();
         self.eval_with(script, keys, args, number, |mut packed| {
-            packed.extend(replication.question(until));
-            connection.ask(&packed, until)?;
-            let reply = connection.answer(number, until);
+            packed.extend(replication.question(deadline));
+            connection.ask(&packed, deadline)?;
+            let reply = connection.answer(number, deadline);
             if matches!(reply, Err(CallError::NoReply { .. })) {
                 return reply.map(|reply| (reply, ReplicaAck::NoAnswer));
             }
-            let replica_ack = ReplicaAck::of(connection.receive(until), replication);
+            let replica_ack = ReplicaAck::of(connection.receive(deadline), replication);
             // The answer of the script stands, but the one behind it may still come.
             connection.is_spent |= replica_ack == ReplicaAck::NoAnswer;
             Ok((reply?, replica_ack))
@@ -466,12 +466,12 @@ pub(crate) fn lacks_eval(text: &str) -> bool {
 pub(crate) fn on_connection<T>(
     place: &mut Option<Connection>,
     connector: &dyn Connector,
-    until: Instant,
+    deadline: Instant,
     talk: &mut impl FnMut(&mut Connection) -> Result<T, CallError>,
 ) -> Result<T, CallError> {
     let mut connection = match place.take() {
         Some(connection) => connection,
-        None => connector.connect(until)?,
+        None => connector.connect(deadline)?,
     };
     let outcome = talk(&mut connection);
     doubt_after(&outcome, &connection, connector);

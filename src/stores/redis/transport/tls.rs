@@ -202,8 +202,12 @@ impl Incoming {
 }
 
 impl Session {
-    /// Shakes hands over `socket`, all by `until`.
-    pub(crate) fn open(peer: &Peer, socket: &Socket, until: Instant) -> Result<Session, CallError> {
+    /// Shakes hands over `socket`, all by `deadline`.
+    pub(crate) fn open(
+        peer: &Peer,
+        socket: &Socket,
+        deadline: Instant,
+    ) -> Result<Session, CallError> {
         let name = ServerName::try_from(String::from(&*peer.host)).map_err(|_| {
             CallError::Untrusted("its host is no name that a certificate can have".into())
         })?;
@@ -217,7 +221,7 @@ impl Session {
             refusal: None,
         };
         let is_proven = peer.is_proven.load(Ordering::Relaxed);
-        match session.shake_hands(socket, is_proven, until) {
+        match session.shake_hands(socket, is_proven, deadline) {
             Ok(()) => {
                 peer.is_proven.store(true, Ordering::Relaxed);
                 Ok(session)
@@ -240,11 +244,11 @@ impl Session {
         &mut self,
         mut socket: &Socket,
         is_proven: bool,
-        until: Instant,
+        deadline: Instant,
     ) -> io::Result<()> {
         // A server without TLS takes the greeting for the start of a line, and waits for its end.
         let mut is_silent = !is_proven;
-        let left = || match until.saturating_duration_since(Instant::now()) {
+        let left = || match deadline.saturating_duration_since(Instant::now()) {
             left if left.is_zero() => Err(io::Error::from(io::ErrorKind::TimedOut)),
             left => Ok(left),
         };
