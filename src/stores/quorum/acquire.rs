@@ -1,0 +1,226 @@
+//! The acquisition at a majority of the nodes, and the way back from one that failed.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use crate::ground::claim::Claim;
+use crate::ground::error::Result;
+use crate::store::{Attempt, InDoubt, Purpose, Refusal};
+use crate::stores::quorum::breaker::Order;
+use crate::stores::quorum::tally::{Tally, Vote};
+use crate::stores::quorum::{Quorum, bit};
+
+impl Quorum {
+    pub(super) fn acquire_by_majority(&self, claim: &Claim, deadline: Instant) -> Result<Attempt> {
+        let begun = Instant::now();
+        let purpose = Purpose::Vote(&claim.visitor);
+        let own = match claim.count {
+            0 => None,
+            _ => Some(self.placement(&claim.visitor)),
+        };
+        let order = self.in_order(self.all(), own.as_slice(), purpose);
+        let mut tally = Tally::new(self.nodes.len());
+        let mut fan_out = self.send(
+            order,
+            purpose,
+            claim.lease,
+            deadline,
+            |_, node, by| {
+                let handle = &node.handle;
+                node.store.launch_acquire(claim, false, handle, by)
+            },
+            Err,
+        );
+        while !tally.is_decided(self.needed, fan_out.len()) {
+            let Some((index, answer)) = fan_out.next() else {
+                break;
+            };
+            tally.note(index, self.hear(index, answer));
+        }
+        let is_first = claim.count == 0;
+        if tally.granted() >= self.needed {
+            self.note_round_trip(fan_out.elapsed());
+            // The others get it too, so that the hold survives the end of one of those that have it.
+            fan_out.send_rest();
+            // What is there need not be read by whoever uses the connection next. And a re-entry that a node has not
+            // answered may run there behind later requests of the hold.
+            while let Some((index, answer)) = match is_first {
+                true => fan_out.next_arrived(begun),
+                false => fan_out.next(),
+            } {
+                tally.note(index, self.hear(index, answer));
+            }
+            let is_open = !is_first && tally.is_in_doubt();
+            let open = tally.open();
+            let granted = open.iter().fold(0, |bits, (index, _)| bits | bit(*index));
+            let may_have = granted | fan_out.bits();
+            let mut placements = self.placements.lock();
+            let placement = placements.entry(claim.visitor.clone()).or_default();
+            placement.nodes |= may_have;
+            placement.note_unknown(&open);
+            for request in fan_out.aloft.iter().chain(&fan_out.arrived) {
+                placement.note(request.index, request.flight.not_after(), true);
+            }
+            return Ok(Attempt::Granted {
+                sent: fan_out.first_sent,
+                fence: None,
+                leftover: is_open.then(|| claim.in_doubt(0)),
+            });
+        }
+        // Whoever has not answered yet may say who is in the way.
+        loop {
+            fan_out.is_needed = tally.answered() < self.needed;
+            let Some((index, answer)) = fan_out.next() else {
+                break;
+            };
+            tally.note(index, self.hear(index, answer));
+        }
+        fan_out.note_rest(&mut tally.said);
+        let open = tally.open();
+        if is_first {
+            let leftover = self.undo(claim, &open, deadline);
+            return self.refuse(claim, &tally.said, leftover);
+        }
+        if let Some(cause) = tally.lacking(self.nodes.len() - self.needed) {
+            // The few that still have it are in the way of whoever comes next.
+            if let Some(leftover) = self.undo(claim, &open, deadline) {
+                self.note_open(&claim.visitor, &leftover);
+            }
+            return Ok(Attempt::Lost(cause));
+        }
+        self.put_back(claim, &open, deadline);
+        Ok(Attempt::Unknown {
+            in_doubt: claim.in_doubt(0),
+            error: self.no_quorum(&claim.name, &tally.said),
+        })
+    }
+
+    pub(super) fn hear(&self, index: usize, answer: Result<Attempt>) -> Vote {
+        let said = match answer {
+            Ok(Attempt::Granted { .. }) => Vote::Granted,
+            Ok(Attempt::Refused(refusal)) => Vote::Refused(refusal),
+            Ok(Attempt::Lost(cause)) => Vote::Lacks(cause),
+            Ok(Attempt::Unknown { in_doubt, error }) => Vote::Unknown(in_doubt.not_after(0), error),
+            Err(error) => Vote::Failed(error),
+        };
+        if let Some(node) = self.nodes.get(index) {
+            match &said {
+                Vote::Unknown(_, error) | Vote::Failed(error) => node.trip(error),
+                _ => node.reset(),
+            }
+        }
+        said
+    }
+
+    /// Understands why too few nodes granted a first acquisition, all of which have answered or had their time.
+    fn refuse(
+        &self,
+        claim: &Claim,
+        said: &[Option<Vote>],
+        leftover: Option<InDoubt>,
+    ) -> Result<Attempt> {
+        let granted = said
+            .iter()
+            .filter(|said| matches!(said, Some(Vote::Granted)))
+            .count();
+        let refusals: Vec<&Refusal> = said
+            .iter()
+            .filter_map(|said| match said {
+                Some(Vote::Refused(refusal)) => Some(refusal),
+                _ => None,
+            })
+            .collect();
+        if granted + refusals.len() < self.needed {
+            let error = self.no_quorum(&claim.name, said);
+            return match leftover {
+                Some(in_doubt) => Ok(Attempt::Unknown { in_doubt, error }),
+                None => Err(error),
+            };
+        }
+        // When so many of the holds that are in the way have ended that the rest is no majority any more.
+        let mut ends: Vec<Duration> = refusals
+            .iter()
+            .map(|refusal| refusal.retry_after.unwrap_or(Duration::MAX))
+            .collect();
+        ends.sort_unstable();
+        let retry_after = self
+            .needed
+            .checked_sub(granted + 1)
+            .and_then(|last| ends.get(last))
+            .filter(|end| **end != Duration::MAX)
+            .copied();
+        let mut holders: HashMap<&str, usize> = HashMap::new();
+        for refusal in &refusals {
+            *holders
+                .entry(refusal.holder.as_deref().unwrap_or_default())
+                .or_default() += 1;
+        }
+        let most = holders.values().copied().max().unwrap_or_default();
+        let silent = self.nodes.len() - granted - refusals.len();
+        Ok(Attempt::Refused(Refusal {
+            retry_after,
+            holder: None,
+            split: (most + silent < self.needed).then(|| self.round_trip()),
+            leftover,
+        }))
+    }
+
+    /// Puts the count back that a re-entry has raised at these nodes.
+    fn put_back(&self, claim: &Claim, open: &[(usize, i64)], deadline: Instant) {
+        let raised = Claim {
+            count: claim.count.saturating_add(1),
+            ..claim.clone()
+        };
+        let raised_at = open.iter().map(|(index, _)| *index).collect();
+        let purpose = Purpose::Request(Some(&claim.visitor));
+        let mut fan_out = self.send(
+            Order::of(raised_at),
+            purpose,
+            claim.lease,
+            deadline,
+            |_, node, by| node.store.launch_release_level(&raised, by),
+            Err,
+        );
+        fan_out.is_needed = false;
+        // A node that does not answer keeps the higher count, which the last release frees all the same.
+        while fan_out.next().is_some() {}
+    }
+
+    /// Gives a hold back to nodes that lost it, now that a majority has confirmed it.
+    pub(super) fn give_back(&self, claim: &Claim, nodes: &[usize], deadline: Instant) {
+        let may_have = nodes.iter().fold(0, |bits, index| bits | bit(*index));
+        // Before it is sent, so that a release from now on goes there, too.
+        match self.placements.lock().get_mut(&claim.visitor) {
+            Some(placement) => placement.nodes |= may_have,
+            None => return,
+        }
+        let purpose = Purpose::Vote(&claim.visitor);
+        let mut fan_out = self.send(
+            Order::of(nodes.to_vec()),
+            purpose,
+            claim.lease,
+            deadline,
+            |_, node, by| {
+                let handle = &node.handle;
+                node.store.launch_acquire(claim, true, handle, by)
+            },
+            Err,
+        );
+        fan_out.is_needed = false;
+        let mut tally = Tally::new(self.nodes.len());
+        while let Some((index, answer)) = fan_out.next() {
+            tally.note(index, self.hear(index, answer));
+        }
+        let open = tally.open();
+        let mut placements = self.placements.lock();
+        if let Some(placement) = placements.get_mut(&claim.visitor) {
+            placement.note_unknown(&open);
+            return;
+        }
+        drop(placements);
+        // It was released meanwhile, maybe before this came.
+        if let Some(leftover) = self.undo(claim, &open, deadline) {
+            self.leftovers.lock().push(leftover);
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! One request to several nodes at once.
+
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use smallvec::SmallVec;
+
+use crate::ground::clock::BootInstant;
+use crate::ground::error::Error;
+use crate::store::{Aloft, Flight, Purpose};
+use crate::stores::quorum::breaker::Order;
+use crate::stores::quorum::links::{Line, Outcome, Want};
+use crate::stores::quorum::tally::Vote;
+use crate::stores::quorum::{Node, Quorum, bit};
+
+/// Requests that are under way, each to another node, and those that wait for a connection.
+///
+/// Each request has the time-out of a node from when it is sent. A connection that is being made is waited for as long
+/// as a node may take; where too few others answer, for as long as there is time, unless the last attempt failed.
+pub(super) struct FanOut<'a, T> {
+    pub(super) quorum: &'a Quorum,
+    pub(super) send: Box<dyn Fn(usize, &'a Node, Instant) -> Flight<'a, T> + 'a>,
+    pub(super) failed: Box<dyn Fn(Error) -> T + 'a>,
+    pub(super) line: Line,
+    pub(super) needs_vote: bool,
+    /// How long a node may take for a request.
+    pub(super) timeout: Duration,
+    /// When all is over.
+    pub(super) deadline: Instant,
+    /// Until when connections are waited for, and until when if they are needed.
+    pub(super) soon: Instant,
+    pub(super) connected_by: Instant,
+    /// Whether there are too few answers without the nodes that are being connected.
+    pub(super) is_needed: bool,
+    /// Just before the first request was sent.
+    pub(super) first_sent: BootInstant,
+    pub(super) first_sent_at: Instant,
+    pub(super) has_sent: bool,
+    pub(super) landed: Vec<(usize, T)>,
+    /// Those for which something has arrived.
+    pub(super) arrived: Vec<SentRequest<'a, T>>,
+    pub(super) aloft: Vec<SentRequest<'a, T>>,
+    pub(super) connecting: Vec<Connecting<'a>>,
+    /// The nodes that were asked, a bit each.
+    pub(super) asked: u64,
+    /// Those that could not be asked.
+    pub(super) out_of_reach: Vec<(usize, Error)>,
+    /// Those that are left alone as long as the others do.
+    pub(super) aside: Vec<usize>,
+}
+
+/// A request that was sent.
+pub(super) struct SentRequest<'a, T> {
+    pub(super) index: usize,
+    /// When it is given up.
+    pub(super) by: Instant,
+    pub(super) flight: Box<dyn Aloft<T> + 'a>,
+}
+
+/// A request that waits for its connection.
+pub(super) struct Connecting<'a> {
+    pub(super) index: usize,
+    pub(super) want: Want<'a>,
+    /// How often a connection that was made was of no use.
+    pub(super) tries: u32,
+}
+
+/// As often a connection that was made is of no use, because another call took it or the server closed it.
+const MOST_TRIES: u32 = 5;
+
+/// While answers are waited for, too, it is looked this often whether a connection is there.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+impl Quorum {
+    /// Sends a request to all nodes of `among` that can be reached.
+    pub(super) fn send_to<'a, T>(
+        &'a self,
+        among: u64,
+        purpose: Purpose<'_>,
+        lease: Duration,
+        deadline: Instant,
+        send: impl Fn(usize, &'a Node, Instant) -> Flight<'a, T> + 'a,
+        failed: impl Fn(Error) -> T + 'a,
+    ) -> FanOut<'a, T> {
+        let order = self.in_order(among, &[], purpose);
+        self.send(order, purpose, lease, deadline, send, failed)
+    }
+
+    /// Sends a request to the nodes that are connected at once, and to the others as soon as they are, which takes a time
+    /// of its own; see [`FanOut`]. Where a node cannot be connected for good, the answer is what `failed` makes of it.
+    pub(super) fn send<'a, T>(
+        &'a self,
+        order: Order,
+        purpose: Purpose<'_>,
+        lease: Duration,
+        deadline: Instant,
+        send: impl Fn(usize, &'a Node, Instant) -> Flight<'a, T> + 'a,
+        failed: impl Fn(Error) -> T + 'a,
+    ) -> FanOut<'a, T> {
+        let begun = Instant::now();
+        let timeout = self.node_timeout(lease);
+        let soon = deadline.min(begun + timeout);
+        let mut fan_out = FanOut {
+            quorum: self,
+            send: Box::new(send),
+            failed: Box::new(failed),
+            line: Line::of(purpose),
+            needs_vote: !matches!(purpose, Purpose::Request(_)),
+            timeout,
+            deadline,
+            soon,
+            // What comes later than half of the lease leaves too little of it.
+            connected_by: deadline.min(begun + lease / 2).max(soon),
+            is_needed: true,
+            first_sent: BootInstant::now(),
+            first_sent_at: begun,
+            has_sent: false,
+            landed: Vec::new(),
+            arrived: Vec::new(),
+            aloft: Vec::new(),
+            connecting: Vec::new(),
+            asked: 0,
+            out_of_reach: Vec::new(),
+            aside: order.aside,
+        };
+        for index in order.first {
+            fan_out.ask(index, 0);
+        }
+        fan_out
+    }
+}
+
+impl<'a, T> FanOut<'a, T> {
+    /// Sends the request to a node, or has it connected first. Returns whether it was sent.
+    pub(super) fn ask(&mut self, index: usize, tries: u32) -> bool {
+        let Some(node) = self.quorum.nodes.get(index) else {
+            return false;
+        };
+        let (sent, now) = (BootInstant::now(), Instant::now());
+        let by = self.deadline.min(now + self.timeout);
+        match (self.send)(index, node, by) {
+            Flight::Landed(answer) => self.landed.push((index, answer)),
+            Flight::Aloft(flight) => self.aloft.push(SentRequest { index, by, flight }),
+            Flight::Cold => {
+                if tries < MOST_TRIES {
+                    let want = node.want(self.line, by);
+                    self.connecting.push(Connecting { index, want, tries });
+                }
+                return false;
+            }
+        }
+        self.asked |= bit(index);
+        if !self.has_sent {
+            self.has_sent = true;
+            (self.first_sent, self.first_sent_at) = (sent, now);
+        }
+        true
+    }
+
+    /// Sends the requests whose connections are there.
+    pub(super) fn ask_connected(&mut self) {
+        for at in (0..self.connecting.len()).rev() {
+            let outcome = self.connecting.get(at).and_then(|it| it.want.outcome());
+            let Some(outcome) = outcome else {
+                continue;
+            };
+            let Connecting { index, want, tries } = self.connecting.swap_remove(at);
+            let node = want.node;
+            drop(want);
+            match outcome {
+                Some(Outcome::NoVote(reason)) if self.needs_vote => {
+                    let error = Error::Unavailable {
+                        lock: "".into(),
+                        node: node.name(),
+                        reason,
+                    };
+                    let answer = (self.failed)(error);
+                    self.landed.push((index, answer));
+                }
+                Some(Outcome::Ready | Outcome::NoVote(_)) => {
+                    self.ask(index, tries + 1);
+                }
+                Some(Outcome::Failed(error)) if !error.may_pass() => {
+                    // Some requests may be allowed all the same.
+                    let was_sent = self.ask(index, MOST_TRIES);
+                    let failed = (!was_sent).then(|| (index, (self.failed)(error)));
+                    self.landed.extend(failed);
+                }
+                Some(Outcome::Failed(error)) => self.out_of_reach.push((index, error)),
+                None => {}
+            }
+        }
+    }
+
+    /// Asks the nodes that were left alone, because the others do not do: one may have come back.
+    pub(super) fn ask_aside(&mut self) {
+        self.soon = self.deadline.min(Instant::now() + self.timeout);
+        self.connected_by = self.connected_by.max(self.soon);
+        for index in std::mem::take(&mut self.aside) {
+            self.ask(index, 0);
+        }
+    }
+
+    /// Lets go of what is under way, and notes of each node that has not answered why.
+    pub(super) fn note_rest(mut self, said: &mut [Option<Vote>]) {
+        self.give_up_connecting();
+        for (index, said) in said.iter_mut().enumerate() {
+            if said.is_none() && self.asked & bit(index) != 0 {
+                *said = Some(Vote::Silent);
+            }
+        }
+        for (index, error) in std::mem::take(&mut self.out_of_reach) {
+            if let Some(place @ None) = said.get_mut(index) {
+                *place = Some(Vote::Failed(error));
+            }
+        }
+    }
+
+    /// Sends what can be sent soon, without reading any answer.
+    pub(super) fn send_rest(&mut self) {
+        self.is_needed = false;
+        loop {
+            self.ask_connected();
+            if self.connecting.is_empty() {
+                return;
+            }
+            if Instant::now() >= self.soon {
+                return self.give_up_connecting();
+            }
+            self.wait_for_connections(self.soon);
+        }
+    }
+
+    /// Waits no longer for connections, which go on being made.
+    pub(super) fn give_up_connecting(&mut self) {
+        for Connecting { index, want, .. } in self.connecting.drain(..) {
+            if Instant::now() >= self.soon {
+                want.note_slow();
+            }
+            let error = Error::Unreachable {
+                lock: "".into(),
+                node: want.node.name(),
+                reason: "connecting takes longer than there was time".to_owned(),
+                source: None,
+            };
+            self.out_of_reach.push((index, error));
+        }
+    }
+
+    pub(super) fn wait_for_connections(&self, deadline: Instant) {
+        let wants = self.connecting.iter().map(|it| &it.want);
+        self.quorum.links.wait(wants, deadline);
+    }
+
+    /// The time since the first request was sent.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.first_sent_at.elapsed()
+    }
+
+    /// How many may still say something, if they are needed.
+    pub(super) fn len(&self) -> usize {
+        let under_way = self.landed.len() + self.arrived.len() + self.aloft.len();
+        under_way + self.connecting.len() + self.aside.len()
+    }
+
+    /// The nodes that were asked and whose answers are still to come.
+    pub(super) fn bits(&self) -> u64 {
+        let unread = self.aloft.iter().chain(&self.arrived);
+        let unread = unread.map(|request| request.index);
+        let landed = self.landed.iter().map(|(index, _)| *index);
+        unread
+            .chain(landed)
+            .fold(0, |bits, index| bits | bit(index))
+    }
+
+    /// The next answer; when its time is over each says that it had none. `None` after the last.
+    pub(super) fn next(&mut self) -> Option<(usize, T)> {
+        self.next_within(None)
+    }
+
+    /// The next answer that comes until `patience`.
+    pub(super) fn next_within(&mut self, patience: Option<Instant>) -> Option<(usize, T)> {
+        loop {
+            self.ask_connected();
+            if let Some(next) = self.next_arrived(patience.unwrap_or(self.deadline)) {
+                return Some(next);
+            }
+            let now = Instant::now();
+            if let Some(at) = self.aloft.iter().position(|it| it.by <= now) {
+                let SentRequest { index, by, flight } = self.aloft.swap_remove(at);
+                if let Some(answer) = flight.land(by) {
+                    return Some((index, answer));
+                }
+                continue;
+            }
+            if patience.is_some_and(|patience| patience <= now) {
+                return None;
+            }
+            if self.is_needed && self.aloft.is_empty() && !self.aside.is_empty() {
+                self.ask_aside();
+                continue;
+            }
+            let is_hopeful = || !self.connecting.iter().all(|it| it.want.is_doubtful());
+            let connected_by = if self.is_needed && is_hopeful() {
+                self.connected_by
+            } else {
+                self.soon
+            };
+            if !self.connecting.is_empty() && connected_by <= now {
+                self.give_up_connecting();
+            }
+            let ends = self.aloft.iter().map(|it| it.by);
+            let ends = ends.chain((!self.connecting.is_empty()).then_some(connected_by));
+            let wake_at = ends.min()?;
+            self.wait(patience.map_or(wake_at, |patience| patience.min(wake_at)));
+        }
+    }
+
+    /// The next answer that is there. One that has come in part has until `deadline` for the rest, but a little in any case.
+    pub(super) fn next_arrived(&mut self, deadline: Instant) -> Option<(usize, T)> {
+        if let Some(next) = self.landed.pop() {
+            return Some(next);
+        }
+        while let Some(SentRequest { index, by, flight }) = self.arrived.pop() {
+            let whole_by = deadline
+                .min(by)
+                .max(Instant::now() + Duration::from_millis(5));
+            if let Some(answer) = flight.land(whole_by) {
+                return Some((index, answer));
+            }
+        }
+        None
+    }
+
+    /// Waits until something arrives for some of the flights, or a connection is there.
+    pub(super) fn wait(&mut self, deadline: Instant) {
+        if self.aloft.is_empty() {
+            return self.wait_for_connections(deadline);
+        }
+        let deadline = match self.connecting.is_empty() {
+            true => deadline,
+            false => deadline.min(Instant::now() + LOOK_AGAIN),
+        };
+        let arrived = self.poll(deadline).unwrap_or_default();
+        for at in (0..self.aloft.len()).rev() {
+            if arrived & bit(at) != 0 {
+                let flight = self.aloft.swap_remove(at);
+                self.arrived.push(flight);
+            }
+        }
+    }
+
+    /// The flights for which something has arrived, by their places, a bit each.
+    pub(super) fn poll(&self, deadline: Instant) -> Option<u64> {
+        if self.aloft.is_empty() {
+            return None;
+        }
+        let mut fds: SmallVec<[PollFd<'_>; 8]> = SmallVec::new();
+        for (at, request) in self.aloft.iter().enumerate() {
+            match request.flight.fd() {
+                Some(fd) => fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN)),
+                None => return Some(bit(at)),
+            }
+        }
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let timeout = Timespec::try_from(left).unwrap_or(Timespec {
+                tv_sec: 1,
+                tv_nsec: 0,
+            });
+            match rustix::event::poll(&mut fds, Some(&timeout)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) if Instant::now() < deadline => {}
+                Ok(0) => return None,
+                Ok(_) => {
+                    let arrived = fds.iter().enumerate();
+                    let arrived = arrived.filter(|(_, fd)| !fd.revents().is_empty());
+                    return Some(arrived.fold(0, |bits, (at, _)| bits | bit(at)));
+                }
+                // There is no memory to wait with: reading waits, too.
+                Err(_) => return Some(bit(0)),
+            }
+        }
+    }
+}

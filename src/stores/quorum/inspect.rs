@@ -1,0 +1,110 @@
+//! The state of a lock at a majority of the nodes, and the health of all of them.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::ground::claim::{Kind, VisitorId};
+use crate::ground::error::Result;
+use crate::store::{HealthWarning, Holding, Purpose, Store};
+use crate::stores::quorum::Quorum;
+use crate::stores::quorum::tally::Vote;
+
+impl Quorum {
+    pub(super) fn inspect_by_majority(
+        &self,
+        kind: Kind,
+        name: &Arc<str>,
+        visitor: Option<&VisitorId>,
+        deadline: Instant,
+    ) -> Result<Holding> {
+        let lease = self.settings.max_lease;
+        let mut said: Vec<Option<Vote>> = self.nodes.iter().map(|_| None).collect();
+        let mut fan_out = self.send_to(
+            self.all(),
+            Purpose::Request(visitor),
+            lease,
+            deadline,
+            |_, node, by| node.store.launch_inspect(kind, name, visitor, by),
+            Err,
+        );
+        let mut holdings = Vec::with_capacity(self.nodes.len());
+        while let Some((index, answer)) = fan_out.next() {
+            let what = match answer {
+                Ok(holding) => {
+                    holdings.push(holding);
+                    Vote::Granted
+                }
+                Err(error) => Vote::Failed(error),
+            };
+            if let Some(place) = said.get_mut(index) {
+                *place = Some(what);
+            }
+            fan_out.is_needed = holdings.len() < self.needed;
+            let locked = holdings.iter().filter(|holding| holding.is_locked).count();
+            let free = holdings.len() - locked;
+            if visitor.is_none() && free > self.nodes.len() - self.needed {
+                return Ok(Holding::default());
+            }
+        }
+        fan_out.note_rest(&mut said);
+        if holdings.len() < self.needed {
+            return Err(self.no_quorum(name, &said));
+        }
+        // What a majority has at least.
+        let last = self.needed - 1;
+        let mut counts: Vec<u32> = holdings.iter().map(|holding| holding.count).collect();
+        counts.sort_unstable_by(|one, other| other.cmp(one));
+        let mut locked: Vec<Option<Duration>> = holdings
+            .iter()
+            .filter(|holding| holding.is_locked)
+            .map(|holding| holding.remaining)
+            .collect();
+        // The longest first, and for ever before all.
+        locked.sort_unstable_by_key(|remaining| {
+            std::cmp::Reverse(remaining.unwrap_or(Duration::MAX))
+        });
+        Ok(Holding {
+            is_locked: locked.len() >= self.needed,
+            count: counts.get(last).copied().unwrap_or_default(),
+            remaining: locked.get(last).copied().flatten(),
+        })
+    }
+
+    pub(super) fn check_all(&self, deadline: Instant) -> Result<Vec<HealthWarning>> {
+        let mut warnings: Vec<HealthWarning> = self.flaws().into_iter().collect();
+        for (looked_at, node) in self.nodes.iter().enumerate() {
+            // One that is silent must leave time for those behind it.
+            let now = Instant::now();
+            let left = u32::try_from(self.nodes.len() - looked_at).unwrap_or(u32::MAX);
+            let deadline = now + deadline.saturating_duration_since(now) / left;
+            match node.store.check_as_node(&node.handle, deadline) {
+                Ok(found) => warnings.extend(found),
+                Err(error) => warnings.push(HealthWarning {
+                    node: node.name(),
+                    message: format!("it could not be looked at: {error}"),
+                }),
+            }
+        }
+        Ok(warnings)
+    }
+
+    /// What makes a poor quorum of the number of its nodes.
+    pub(crate) fn flaws(&self) -> Option<HealthWarning> {
+        let nodes = self.nodes.len();
+        let message = match nodes {
+            0..=2 => format!(
+                "{nodes} nodes are no quorum that survives the end of one; take 3 or 5 independent ones"
+            ),
+            even if even % 2 == 0 => format!(
+                "of {even} nodes {} have to agree, so they survive no more failures than {} would",
+                self.needed,
+                even - 1
+            ),
+            _ => return None,
+        };
+        Some(HealthWarning {
+            node: self.node(),
+            message,
+        })
+    }
+}

@@ -1,0 +1,82 @@
+//! The nodes that may have a hold of this process.
+
+use smallvec::SmallVec;
+
+use crate::ground::claim::VisitorId;
+use crate::store::InDoubt;
+use crate::stores::quorum::Quorum;
+
+/// What is known of one hold of this process.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Placement {
+    /// The nodes that may have it, a bit each.
+    pub(super) nodes: u64,
+    pub(super) extensions: u32,
+    /// The nodes where a request for it may still arrive.
+    pub(super) open: SmallVec<[Open; 2]>,
+}
+
+/// A request for a hold without an answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Open {
+    pub(super) node: usize,
+    /// The node refuses it after this time of its own clock, in ms.
+    pub(super) not_after: i64,
+    /// Its connection was left behind, so that what follows on it comes after the request. Else that may come first.
+    pub(super) is_behind: bool,
+}
+
+impl Quorum {
+    /// The nodes that may have the hold of this visitor.
+    pub(super) fn placement(&self, visitor: &VisitorId) -> u64 {
+        let placements = self.placements.lock();
+        placements
+            .get(visitor)
+            .map_or(self.all(), |placement| placement.nodes)
+    }
+
+    /// Takes out what is known of the hold of this visitor, and notes in `in_doubt` what of it may still arrive.
+    pub(super) fn forget(&self, in_doubt: &mut InDoubt) {
+        let placement = self.placements.lock().remove(&in_doubt.visitor);
+        let not_after = (0..self.nodes.len()).map(|index| in_doubt.not_after(index));
+        in_doubt.not_after = not_after.collect();
+        for open in placement.iter().flat_map(|placement| &placement.open) {
+            if let Some(place) = in_doubt.not_after.get_mut(open.node) {
+                *place = (*place).max(open.not_after);
+            }
+        }
+    }
+
+    /// Keeps what may still arrive of a hold, for whoever frees it.
+    pub(super) fn note_open(&self, visitor: &VisitorId, in_doubt: &InDoubt) {
+        if let Some(placement) = self.placements.lock().get_mut(visitor) {
+            let open = in_doubt.not_after.iter().enumerate();
+            let open = open.filter(|(_, not_after)| **not_after > 0);
+            for (node, not_after) in open {
+                placement.note(node, *not_after, false);
+            }
+        }
+    }
+}
+
+impl Placement {
+    /// Notes the nodes that did not answer a request, with its expiry.
+    pub(super) fn note_unknown(&mut self, open: &[(usize, i64)]) {
+        for (node, not_after) in open.iter().filter(|(_, not_after)| *not_after > 0) {
+            self.note(*node, *not_after, false);
+        }
+    }
+
+    /// Notes that a request may still arrive at the node. The latest one counts.
+    pub(super) fn note(&mut self, node: usize, not_after: i64, is_behind: bool) {
+        let mut open = self.open.iter_mut();
+        match open.find(|open| open.node == node && open.is_behind == is_behind) {
+            Some(open) => open.not_after = open.not_after.max(not_after),
+            None => self.open.push(Open {
+                node,
+                not_after,
+                is_behind,
+            }),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+use super::*;
+
+const MAX: Duration = Duration::from_secs(30);
+
+fn server(run: &str, age: Option<u64>) -> Identity {
+    Identity {
+        run: run.into(),
+        history: format!("history of {run}").into(),
+        has_followed: false,
+        follows: false,
+        is_in_cluster: false,
+        age: age.map(Duration::from_secs),
+        remembers: false,
+        asked: BootInstant::now(),
+        told: BootInstant::now(),
+    }
+}
+
+fn remembering(run: &str) -> Identity {
+    Identity {
+        remembers: true,
+        ..server(run, Some(0))
+    }
+}
+
+fn why(vote: Result<(), Quarantined>) -> Option<QuarantineReason> {
+    match vote {
+        Err(Quarantined::For(_, why)) => Some(why),
+        Err(other) => panic!("{other}"),
+        Ok(()) => None,
+    }
+}
+
+#[test]
+fn a_server_that_just_started_has_no_vote() {
+    let membership = Membership::new(3, MAX, false);
+    assert!(matches!(
+        membership.admit(0, false, &server("a", Some(0))),
+        Err(Quarantined::For(..))
+    ));
+    assert!(membership.admit(1, false, &server("b", None)).is_ok());
+    let trusting = Membership::new(3, MAX, true);
+    assert!(trusting.admit(0, false, &server("a", Some(0))).is_ok());
+}
+
+#[test]
+fn another_server_in_its_place_has_no_vote_even_if_new_ones_are_trusted() {
+    let membership = Membership::new(3, MAX, true);
+    assert!(membership.admit(0, false, &server("a", None)).is_ok());
+    assert!(matches!(
+        membership.admit(0, false, &server("b", None)),
+        Err(Quarantined::For(..))
+    ));
+    assert!(matches!(
+        membership.admit(0, false, &server("b", None)),
+        Err(Quarantined::For(..))
+    ));
+    // What was granted before it began to remember is forgotten, and stays so.
+    for run in ["c", "d"] {
+        assert!(matches!(
+            membership.admit(0, false, &remembering(run)),
+            Err(Quarantined::For(..))
+        ));
+    }
+    for run in ["e", "f"] {
+        assert!(membership.admit(1, false, &remembering(run)).is_ok());
+    }
+}
+
+#[test]
+fn one_server_has_one_vote() {
+    let membership = Membership::new(3, MAX, true);
+    assert!(membership.admit(0, false, &server("a", None)).is_ok());
+    assert!(matches!(
+        membership.admit(2, false, &server("a", None)),
+        Err(Quarantined::SameAs(0))
+    ));
+    assert!(membership.admit(0, false, &server("a", None)).is_ok());
+}
+
+#[test]
+fn a_server_that_has_followed_another_has_no_vote_whatever_it_says_of_itself() {
+    for (trusts, can_fail_over) in [(false, false), (true, false), (true, true)] {
+        let membership = Membership::new(3, MAX, trusts);
+        let promoted = Identity {
+            has_followed: true,
+            ..remembering("a")
+        };
+        let vote = membership.admit(0, can_fail_over, &promoted);
+        assert_eq!(why(vote), Some(QuarantineReason::Followed));
+    }
+}
+
+#[test]
+fn where_the_node_may_move_uptime_and_memory_do_not_count() {
+    let membership = Membership::new(3, MAX, false);
+    let old = Identity {
+        age: Some(MAX * 2),
+        ..remembering("a")
+    };
+    assert_eq!(
+        why(membership.admit(0, true, &old)),
+        Some(QuarantineReason::MayMove)
+    );
+    assert!(membership.admit(1, false, &server("b", Some(60))).is_ok());
+    // Nor do they for whom takes over from a known one.
+    let membership = Membership::new(3, MAX, true);
+    assert!(membership.admit(0, true, &remembering("a")).is_ok());
+    let vote = membership.admit(0, true, &remembering("b"));
+    assert_eq!(why(vote), Some(QuarantineReason::Restarted));
+}
+
+#[test]
+fn another_history_is_another_server() {
+    let membership = Membership::new(3, MAX, true);
+    assert!(membership.admit(0, false, &remembering("a")).is_ok());
+    let again = Identity {
+        history: "of another".into(),
+        ..remembering("a")
+    };
+    assert_eq!(
+        why(membership.admit(0, false, &again)),
+        Some(QuarantineReason::Followed)
+    );
+}
+
+#[test]
+fn one_that_ran_beside_the_one_before_is_not_that_one_started_again() {
+    let membership = Membership::new(3, MAX, true);
+    assert!(membership.admit(0, false, &remembering("a")).is_ok());
+    let beside = Identity {
+        age: Some(Duration::from_secs(5)),
+        ..remembering("b")
+    };
+    assert_eq!(
+        why(membership.admit(0, false, &beside)),
+        Some(QuarantineReason::Restarted)
+    );
+}
+
+#[test]
+fn an_answer_that_crosses_a_later_one_decides_nothing() {
+    let membership = Membership::new(3, MAX, true);
+    let early = server("a", Some(0));
+    assert!(membership.admit(0, false, &server("b", Some(0))).is_ok());
+    let vote = membership.admit(0, false, &early);
+    assert!(matches!(vote, Err(Quarantined::Outdated)), "{vote:?}");
+    let vote = membership.admit(0, false, &server("a", Some(0)));
+    assert_eq!(why(vote), Some(QuarantineReason::Restarted));
+}
+
+#[test]
+fn a_follower_and_a_part_of_a_cluster_have_no_vote() {
+    let membership = Membership::new(3, MAX, true);
+    let follower = Identity {
+        follows: true,
+        ..server("a", None)
+    };
+    let vote = membership.admit(0, false, &follower);
+    assert!(matches!(vote, Err(Quarantined::Follows)), "{vote:?}");
+    let part = Identity {
+        is_in_cluster: true,
+        ..server("a", None)
+    };
+    let vote = membership.admit(0, false, &part);
+    assert!(matches!(vote, Err(Quarantined::InCluster)), "{vote:?}");
+}

@@ -1,0 +1,226 @@
+//! The release at a majority of the nodes.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use smallvec::smallvec;
+
+use crate::ground::claim::{Claim, Kind};
+use crate::ground::clock::BootInstant;
+use crate::ground::error::{Error, Result};
+use crate::store::{Attempt, InDoubt, Purpose, Release, SETTLED};
+use crate::stores::quorum::tally::{Tally, Vote};
+use crate::stores::quorum::{Quorum, bit};
+
+/// What comes behind the quorum is waited for this much longer than half of the time that the quorum took.
+const SOON: Duration = Duration::from_micros(300);
+
+impl Quorum {
+    pub(super) fn release_by_majority(&self, claim: &Claim, deadline: Instant) -> Result<Release> {
+        let known = self.placements.lock().remove(&claim.visitor);
+        let placement = known
+            .as_ref()
+            .map_or(self.all(), |placement| placement.nodes);
+        let may_come = |index: usize| {
+            let open = known.iter().flat_map(|placement| &placement.open);
+            let mut open = open.filter(|open| open.node == index && !open.is_behind);
+            open.next().map(|open| open.not_after)
+        };
+        let mut said: Vec<Option<Vote>> = self.nodes.iter().map(|_| None).collect();
+        let mut in_doubt = InDoubt {
+            not_after: smallvec![SETTLED; self.nodes.len()],
+            ..claim.in_doubt(0)
+        };
+        for (index, place) in in_doubt.not_after.iter_mut().enumerate() {
+            if placement & bit(index) != 0 {
+                *place = 0;
+            }
+        }
+        let lease = self.settings.max_lease;
+        let mut fan_out = self.send_to(
+            placement,
+            Purpose::Request(Some(&claim.visitor)),
+            lease,
+            deadline,
+            |_, node, by| node.store.launch_release(claim, by),
+            Err,
+        );
+        // A node that was never asked for the hold is free of it, and so is one that lacks it.
+        let absent = self.nodes.len() - placement.count_ones() as usize;
+        let (mut done, mut lacking, mut others_wait) = (0, 0, false);
+        let mut patience = None;
+        while let Some((index, answer)) = fan_out.next_within(patience) {
+            let Some(node) = self.nodes.get(index) else {
+                continue;
+            };
+            let what = match answer {
+                Ok(Release::Done {
+                    others_wait: waiting,
+                    ..
+                }) => {
+                    others_wait |= waiting;
+                    done += 1;
+                    Vote::Granted
+                }
+                Ok(Release::NotHeld(cause)) => match may_come(index) {
+                    Some(not_after) => Vote::Unknown(
+                        not_after,
+                        Error::Unavailable {
+                            lock: Arc::clone(&claim.name),
+                            node: node.name(),
+                            reason: "the request for it may still be on its way".to_owned(),
+                        },
+                    ),
+                    None => {
+                        lacking += 1;
+                        Vote::Lacks(cause)
+                    }
+                },
+                Ok(Release::Unknown { in_doubt, error }) => {
+                    Vote::Unknown(in_doubt.not_after(0), error)
+                }
+                Err(error) => Vote::Failed(error),
+            };
+            match &what {
+                Vote::Unknown(not_after, error) => {
+                    node.trip(error);
+                    if let Some(place) = in_doubt.not_after.get_mut(index) {
+                        *place = *not_after;
+                    }
+                }
+                Vote::Failed(error) => node.trip(error),
+                _ => {
+                    node.reset();
+                    if let Some(place) = in_doubt.not_after.get_mut(index) {
+                        *place = SETTLED;
+                    }
+                }
+            }
+            if let Some(place) = said.get_mut(index) {
+                *place = Some(what);
+            }
+            if done == self.needed {
+                // The rest mostly comes at once. What does not is looked after in the background.
+                patience = Some(Instant::now() + fan_out.elapsed() / 2 + SOON);
+            }
+            fan_out.is_needed = done + lacking + absent < self.needed;
+        }
+        let took = fan_out.elapsed();
+        fan_out.note_rest(&mut said);
+        let open = in_doubt
+            .not_after
+            .iter()
+            .filter(|not_after| **not_after != SETTLED)
+            .count();
+        if done >= self.needed {
+            self.note_round_trip(took);
+        }
+        // It was a majority's for all that is known, and a majority is free of it now.
+        let is_free = done + open >= self.needed && done + lacking + absent >= self.needed;
+        if done >= self.needed || (done > 0 && is_free) {
+            return Ok(Release::Done {
+                others_wait,
+                leftover: (open > 0).then_some(in_doubt),
+            });
+        }
+        let cause = said.iter().find_map(|said| match said {
+            Some(Vote::Lacks(cause)) => Some(cause.clone()),
+            _ => None,
+        });
+        match cause {
+            Some(cause) if done + open < self.needed => Ok(Release::NotHeld(cause)),
+            _ => Ok(Release::Unknown {
+                error: self.no_quorum(&claim.name, &said),
+                in_doubt,
+            }),
+        }
+    }
+
+    pub(super) fn release_level_by_majority(
+        &self,
+        claim: &Claim,
+        deadline: Instant,
+    ) -> Result<Release> {
+        let mut tally = Tally::new(self.nodes.len());
+        let placement = self.placement(&claim.visitor);
+        let mut fan_out = self.send_to(
+            placement,
+            Purpose::Request(Some(&claim.visitor)),
+            claim.lease,
+            deadline,
+            |_, node, by| node.store.launch_release_level(claim, by),
+            Err,
+        );
+        // What a node has not answered may run there behind later requests of the hold. And where no majority can be had
+        // any more, the error says of each node what it has done.
+        while let Some((index, answer)) = fan_out.next() {
+            let answer = match answer {
+                Ok(Release::Done { .. }) => Ok(Attempt::Granted {
+                    sent: BootInstant::now(),
+                    fence: None,
+                    leftover: None,
+                }),
+                Ok(Release::NotHeld(cause)) => Ok(Attempt::Lost(cause)),
+                Ok(Release::Unknown { in_doubt, error }) => {
+                    Ok(Attempt::Unknown { in_doubt, error })
+                }
+                Err(error) => Err(error),
+            };
+            tally.note(index, self.hear(index, answer));
+            fan_out.is_needed = tally.answered() < self.needed;
+        }
+        fan_out.note_rest(&mut tally.said);
+        if tally.granted() >= self.needed {
+            return Ok(Release::Done {
+                others_wait: false,
+                leftover: tally.is_in_doubt().then(|| claim.in_doubt(0)),
+            });
+        }
+        match tally.lacking(self.nodes.len() - self.needed) {
+            Some(cause) => Ok(Release::NotHeld(cause)),
+            None => Ok(Release::Unknown {
+                in_doubt: claim.in_doubt(0),
+                error: self.no_quorum(&claim.name, &tally.said),
+            }),
+        }
+    }
+
+    pub(super) fn force_release_by_majority(
+        &self,
+        kind: Kind,
+        name: &Arc<str>,
+        deadline: Instant,
+    ) -> Result<bool> {
+        let lease = self.settings.max_lease;
+        let mut said: Vec<Option<Vote>> = self.nodes.iter().map(|_| None).collect();
+        let mut fan_out = self.send_to(
+            self.all(),
+            Purpose::Request(None),
+            lease,
+            deadline,
+            |_, node, by| node.store.launch_force_release(kind, name, by),
+            Err,
+        );
+        let (mut answered, mut was_held) = (0, false);
+        while let Some((index, answer)) = fan_out.next() {
+            let what = match answer {
+                Ok(freed) => {
+                    answered += 1;
+                    was_held |= freed;
+                    Vote::Granted
+                }
+                Err(error) => Vote::Failed(error),
+            };
+            fan_out.is_needed = answered < self.needed;
+            if let Some(place) = said.get_mut(index) {
+                *place = Some(what);
+            }
+        }
+        fan_out.note_rest(&mut said);
+        if answered >= self.needed {
+            Ok(was_held)
+        } else {
+            Err(self.no_quorum(name, &said))
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The withdrawal of requests without an answer at every node that may have them.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use smallvec::smallvec;
+
+use crate::ground::claim::Claim;
+use crate::ground::error::Result;
+use crate::store::{InDoubt, Purpose, SETTLED};
+use crate::stores::quorum::Quorum;
+use crate::stores::quorum::breaker::Order;
+
+impl Quorum {
+    /// Frees what a refused attempt has taken at the nodes `open`, each with the expiry of its request. Returns the
+    /// doubt about those that do not answer.
+    pub(super) fn undo(
+        &self,
+        claim: &Claim,
+        open: &[(usize, i64)],
+        deadline: Instant,
+    ) -> Option<InDoubt> {
+        if open.is_empty() {
+            return None;
+        }
+        let mut in_doubt = InDoubt {
+            not_after: smallvec![SETTLED; self.nodes.len()],
+            ..claim.in_doubt(0)
+        };
+        for (index, not_after) in open {
+            if let Some(place) = in_doubt.not_after.get_mut(*index) {
+                *place = *not_after;
+            }
+        }
+        let is_settled = self.settle(&mut in_doubt, claim.lease, deadline);
+        (!is_settled).then_some(in_doubt)
+    }
+
+    /// Withdraws at all nodes that are in doubt. Returns whether none is any more.
+    fn settle(&self, in_doubt: &mut InDoubt, lease: Duration, deadline: Instant) -> bool {
+        let not_after: Vec<i64> = (0..self.nodes.len())
+            .map(|index| in_doubt.not_after(index))
+            .collect();
+        in_doubt.not_after = not_after.into();
+        let purpose = Purpose::Request(Some(&in_doubt.visitor));
+        let open = in_doubt.not_after.iter().zip(&self.nodes).enumerate();
+        let open = open
+            .filter(|(_, (not_after, node))| **not_after != SETTLED && !node.is_tripped(purpose))
+            .map(|(index, _)| index)
+            .collect();
+        let asked = in_doubt.clone();
+        let mut fan_out = self.send(
+            Order::of(open),
+            purpose,
+            lease,
+            deadline,
+            move |index, node, by| {
+                let in_doubt = InDoubt {
+                    not_after: smallvec![asked.not_after(index)],
+                    ..asked.clone()
+                };
+                node.store.launch_resolve(in_doubt, by)
+            },
+            Err,
+        );
+        fan_out.is_needed = false;
+        while let Some((index, answer)) = fan_out.next() {
+            let Some(node) = self.nodes.get(index) else {
+                continue;
+            };
+            match answer {
+                Ok(true) => {
+                    node.reset();
+                    if let Some(place) = in_doubt.not_after.get_mut(index) {
+                        *place = SETTLED;
+                    }
+                }
+                Ok(false) => node.reset(),
+                Err(error) => node.trip(&error),
+            }
+        }
+        in_doubt
+            .not_after
+            .iter()
+            .all(|not_after| *not_after == SETTLED)
+    }
+
+    pub(super) fn resolve_everywhere(
+        &self,
+        in_doubt: &mut InDoubt,
+        deadline: Instant,
+    ) -> Result<bool> {
+        self.forget(in_doubt);
+        Ok(self.settle(in_doubt, self.settings.max_lease, deadline))
+    }
+
+    pub(super) fn resolve_all_everywhere(
+        &self,
+        in_doubts: &mut [&mut InDoubt],
+        deadline: Instant,
+    ) -> Vec<Result<bool>> {
+        if let [in_doubt] = in_doubts {
+            return vec![self.resolve_everywhere(in_doubt, deadline)];
+        }
+        for in_doubt in in_doubts.iter_mut() {
+            self.forget(in_doubt);
+        }
+        let timeout = self.node_timeout(self.settings.max_lease);
+        // Each node at the same time, so that a silent one keeps nobody waiting but for its own time-out.
+        let answers = thread::scope(|scope| {
+            let started: Vec<_> = (0..)
+                .zip(&self.nodes)
+                .filter_map(|(index, node)| {
+                    let mut parts = parts_at(in_doubts, index);
+                    if parts.is_empty() || node.is_tripped(Purpose::Request(None)) {
+                        return None;
+                    }
+                    let resolve = move || {
+                        if !node.is_connected_by(deadline.min(Instant::now() + timeout)) {
+                            return Vec::new();
+                        }
+                        let by = deadline.min(Instant::now() + timeout);
+                        let mut of_node: Vec<&mut InDoubt> =
+                            parts.iter_mut().map(|(_, part)| part).collect();
+                        let outcomes = node.store.resolve_all(&mut of_node, by);
+                        let places = parts.iter().map(|(place, _)| *place);
+                        places.zip(outcomes).collect::<Vec<_>>()
+                    };
+                    let named = thread::Builder::new().name("redlatch-release".to_owned());
+                    Some((index, node, named.spawn_scoped(scope, resolve)))
+                })
+                .collect();
+            let joined = started.into_iter().map(|(index, node, thread)| {
+                // Where there is no room for a thread, or it died, it is tried again later.
+                let answers = thread.ok().and_then(|thread| thread.join().ok());
+                (index, node, answers.unwrap_or_default())
+            });
+            joined.collect::<Vec<_>>()
+        });
+        for (index, node, answers) in answers {
+            for (place, answer) in answers {
+                match answer {
+                    Err(error) => node.trip(&error),
+                    Ok(is_settled) => {
+                        node.reset();
+                        let in_doubt = in_doubts.get_mut(place).filter(|_| is_settled);
+                        if let Some(at) =
+                            in_doubt.and_then(|in_doubt| in_doubt.not_after.get_mut(index))
+                        {
+                            *at = SETTLED;
+                        }
+                    }
+                }
+            }
+        }
+        let is_settled =
+            |in_doubt: &&mut InDoubt| in_doubt.not_after.iter().all(|it| *it == SETTLED);
+        in_doubts
+            .iter()
+            .map(|in_doubt| Ok(is_settled(in_doubt)))
+            .collect()
+    }
+}
+
+/// What of these doubts concerns node `index`, each with its place among them.
+fn parts_at(in_doubts: &[&mut InDoubt], index: usize) -> Vec<(usize, InDoubt)> {
+    let open = in_doubts
+        .iter()
+        .enumerate()
+        .filter_map(|(place, in_doubt)| {
+            let not_after = in_doubt.not_after(index);
+            let part = InDoubt {
+                not_after: smallvec![not_after],
+                ..(**in_doubt).clone()
+            };
+            (not_after != SETTLED).then_some((place, part))
+        });
+    open.collect()
+}

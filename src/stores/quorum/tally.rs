@@ -1,0 +1,151 @@
+//! The votes of the nodes on one request.
+
+use std::sync::Arc;
+
+use crate::ground::error::{Error, NodeAnswer};
+use crate::ground::loss::LossCause;
+use crate::store::Refusal;
+use crate::stores::quorum::Quorum;
+
+/// What one node said to a request for the lock.
+pub(super) enum Vote {
+    Granted,
+    Refused(Refusal),
+    Lacks(LossCause),
+    /// It may have done it, until its own time in ms.
+    Unknown(i64, Error),
+    Failed(Error),
+    /// It was asked, and has not answered.
+    Silent,
+}
+
+/// What all nodes said.
+pub(super) struct Tally {
+    pub(super) said: Vec<Option<Vote>>,
+}
+
+impl Tally {
+    pub(super) fn new(nodes: usize) -> Tally {
+        Tally {
+            said: (0..nodes).map(|_| None).collect(),
+        }
+    }
+
+    pub(super) fn note(&mut self, index: usize, said: Vote) {
+        if let Some(place) = self.said.get_mut(index) {
+            *place = Some(said);
+        }
+    }
+
+    pub(super) fn granted(&self) -> usize {
+        let granted = |said: &&Option<Vote>| matches!(said, Some(Vote::Granted));
+        self.said.iter().filter(granted).count()
+    }
+
+    /// How many have said something.
+    pub(super) fn answered(&self) -> usize {
+        let answered = |said: &&Option<Vote>| {
+            matches!(
+                said,
+                Some(Vote::Granted | Vote::Refused(_) | Vote::Lacks(_))
+            )
+        };
+        self.said.iter().filter(answered).count()
+    }
+
+    /// Whether enough have granted it, or not enough can any more with `outstanding` answers to come.
+    pub(super) fn is_decided(&self, needed: usize, outstanding: usize) -> bool {
+        let granted = self.granted();
+        granted >= needed || granted + outstanding < needed
+    }
+
+    /// Whether a node may have granted it, or may yet do so.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        let mut said = self.said.iter().flatten();
+        said.any(|said| matches!(said, Vote::Unknown(..)))
+    }
+
+    /// The nodes that have granted it or may have, with the expiry of their requests.
+    pub(super) fn open(&self) -> Vec<(usize, i64)> {
+        let said = self.said.iter().enumerate();
+        said.filter_map(|(index, said)| match said {
+            Some(Vote::Granted) => Some((index, 0)),
+            Some(Vote::Unknown(not_after, _)) => Some((index, *not_after)),
+            _ => None,
+        })
+        .collect()
+    }
+
+    /// Why a hold is lost, if more than `spare` nodes lack it.
+    pub(super) fn lacking(&self, spare: usize) -> Option<LossCause> {
+        let causes: Vec<&LossCause> = self
+            .said
+            .iter()
+            .filter_map(|said| match said {
+                Some(Vote::Lacks(cause)) => Some(cause),
+                _ => None,
+            })
+            .collect();
+        let held = causes.iter().find(|cause| ***cause != LossCause::Gone);
+        let cause = held.or(causes.first())?;
+        (causes.len() > spare).then(|| (*cause).clone())
+    }
+}
+
+impl Quorum {
+    /// Says why no majority did what it was asked.
+    pub(super) fn no_quorum(&self, lock: &Arc<str>, said: &[Option<Vote>]) -> Error {
+        let hopeless = |said: &Vote| match said {
+            Vote::Failed(error) if !error.may_pass() => Some(error.clone()),
+            _ => None,
+        };
+        let mut hopeless: Vec<Error> = said.iter().flatten().filter_map(hopeless).collect();
+        if self.nodes.len() - hopeless.len() < self.needed
+            && let Some(error) = hopeless.pop()
+        {
+            // Asking again cannot mend it.
+            return error;
+        }
+        let is = |what: fn(&Vote) -> bool| said.iter().flatten().filter(|said| what(said)).count();
+        let granted = is(|said| matches!(said, Vote::Granted));
+        let refused = is(|said| matches!(said, Vote::Refused(_) | Vote::Lacks(_)));
+        Error::NoQuorum {
+            lock: Arc::clone(lock),
+            granted,
+            refused,
+            unreachable: self.nodes.len() - granted - refused,
+            needed: self.needed,
+            nodes: self.answers(said),
+        }
+    }
+
+    fn answers(&self, said: &[Option<Vote>]) -> Vec<NodeAnswer> {
+        let answers = self.nodes.iter().zip(said);
+        answers
+            .map(|(node, said)| NodeAnswer {
+                node: node.name(),
+                answer: match said {
+                    Some(Vote::Granted) => "granted".to_owned(),
+                    Some(Vote::Refused(_)) => "refused".to_owned(),
+                    Some(Vote::Lacks(_)) => "has no such hold".to_owned(),
+                    Some(Vote::Unknown(_, error) | Vote::Failed(error)) => reason_of(error),
+                    Some(Vote::Silent) => "no reply in time".to_owned(),
+                    None => match &*node.breaker.lock().reason {
+                        "" => "not asked".to_owned(),
+                        reason => format!("not asked, because of a moment ago: {reason}"),
+                    },
+                },
+            })
+            .collect()
+    }
+}
+
+/// What is wrong with a node, without its name.
+pub(super) fn reason_of(error: &Error) -> String {
+    match error {
+        Error::Unreachable { reason, .. }
+        | Error::Unknown { reason, .. }
+        | Error::Unavailable { reason, .. } => reason.clone(),
+        error => error.to_string(),
+    }
+}

@@ -1,0 +1,82 @@
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use smallvec::smallvec;
+
+use super::*;
+use crate::store::SETTLED;
+use crate::stores::memory::{Memory, World};
+
+const LEASE: Duration = Duration::from_secs(10);
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(2)
+}
+
+fn claim(visitor: &str, count: u32) -> Claim {
+    Claim {
+        kind: Kind::Reentrant,
+        name: "a".into(),
+        visitor: VisitorId::new(visitor, 1, 1),
+        count,
+        lease: LEASE,
+    }
+}
+
+/// Three nodes, of which the last one is held by somebody else.
+fn with_one_taken() -> Quorum {
+    let settings = Settings {
+        node_timeout: None,
+        max_lease: LEASE,
+        max_extensions: None,
+        trusts_new_nodes: true,
+        connect_timeout: LEASE,
+    };
+    let stores = (0..3).map(|_| {
+        let store = Memory::new(Arc::new(World::default()));
+        (Arc::new(store) as Arc<dyn Store>, Arc::new(()) as _)
+    });
+    let quorum = Quorum::new(stores.collect(), settings, soon()).unwrap();
+    let taken = quorum.nodes.last().unwrap();
+    let granted = taken.store.acquire(&claim("other", 0), soon()).unwrap();
+    assert!(matches!(granted, Attempt::Granted { .. }));
+    quorum
+}
+
+fn trip(quorum: &Quorum, index: usize) {
+    *quorum.nodes.get(index).unwrap().breaker.lock() = Breaker {
+        deadline: Some(Instant::now() + LEASE),
+        pause: LEASE,
+        reason: String::new(),
+    };
+}
+
+#[test]
+fn the_nodes_of_a_hold_are_asked_however_many_others_there_are() {
+    let quorum = with_one_taken();
+    let granted = quorum.acquire(&claim("me", 0), soon()).unwrap();
+    assert!(matches!(granted, Attempt::Granted { .. }), "{granted:?}");
+    for index in 0..2 {
+        trip(&quorum, index);
+        let renewals = quorum.renew(&[claim("me", 1)], soon());
+        assert_eq!(renewals, [Renewal::Renewed]);
+        trip(&quorum, index);
+        let entered = quorum.acquire(&claim("me", 1), soon()).unwrap();
+        assert!(matches!(entered, Attempt::Granted { .. }), "{entered:?}");
+    }
+}
+
+#[test]
+fn what_may_still_arrive_is_kept_until_the_hold_is_freed() {
+    let quorum = with_one_taken();
+    quorum.acquire(&claim("me", 0), soon()).unwrap();
+    let claim = claim("me", 1);
+    let late = InDoubt {
+        not_after: smallvec![SETTLED, 7, SETTLED],
+        ..claim.in_doubt(0)
+    };
+    quorum.note_open(&claim.visitor, &late);
+    let mut in_doubt = claim.in_doubt(0);
+    quorum.forget(&mut in_doubt);
+    assert_eq!(in_doubt.not_after[..], [0, 7, 0]);
+    assert!(quorum.placements.lock().is_empty());
+}
