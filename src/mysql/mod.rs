@@ -22,8 +22,13 @@ pub(crate) mod database;
 pub(crate) mod row_lock;
 pub(crate) mod transaction;
 pub(crate) mod versioned;
+pub(crate) mod versioned_row;
 
-pub use crate::stores::mysql::value::{DateTime, FromRow, FromValue, Params, Row, Span, Value};
+pub use crate::stores::mysql::from_value::FromValue;
+pub use crate::stores::mysql::parameters::Params;
+pub use crate::stores::mysql::row::{FromRow, Row};
+pub use crate::stores::mysql::value::{DateTime, Span, Value};
 pub use row_lock::{Isolation, RowGuard, RowLock, RowTarget, Wait};
 pub use transaction::Tx;
-pub use versioned::{Changes, Check, Outcome, Step, Versioned, VersionedRow};
+pub use versioned::{Check, Versioned};
+pub use versioned_row::{Changes, Outcome, Step, VersionedRow};

@@ -11,7 +11,8 @@ use crate::ground::clock::BootInstant;
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::guard::Guard;
-use crate::stores::mysql::value::{FromRow, Params};
+use crate::stores::mysql::parameters::Params;
+use crate::stores::mysql::row::FromRow;
 use crate::stores::mysql::{MySql, Session, params_to_driver, rows_from_driver};
 
 /// A transaction that lies idle for this long is ended by the server, so that a holder that hangs does not block others.

@@ -8,8 +8,9 @@ use crate::client::Client;
 use crate::engine::client_inner::ClientInner;
 use crate::ground::error::{Error, Result};
 use crate::mysql::row_lock::store;
+use crate::mysql::versioned_row::{Changes, Outcome, Step, VersionedRow};
 use crate::store::Store;
-use crate::stores::mysql::value::{FromValue, Value, typed};
+use crate::stores::mysql::value::Value;
 use crate::stores::mysql::{Ident, Keyed, Lookup, MySql, Update, from_driver, rest, to_driver};
 
 /// The column by which an update notices that somebody else was faster.
@@ -64,44 +65,6 @@ pub struct Versioned {
     check_column: Ident,
     attempts: u32,
     wait: Option<Duration>,
-}
-
-/// A row in the state in which it was read.
-#[derive(Clone)]
-pub struct VersionedRow {
-    key: Value,
-    columns: Arc<[Ident]>,
-    values: Vec<Value>,
-    /// Which of the values are bytes, not text.
-    binary: Vec<bool>,
-    seen: Value,
-    /// The decimals of a second of what was seen, if it is a time.
-    decimals: u8,
-}
-
-/// New values for some of the columns of a row.
-#[derive(Clone, Default)]
-pub struct Changes(Vec<(String, Value)>);
-
-/// The decision of a closure about the row that it was shown.
-#[derive(Clone, Debug)]
-pub enum Step<T> {
-    /// Writes these values, and returns the second field.
-    Set(Changes, T),
-    /// Leaves the row as it is, and returns the field.
-    Stop(T),
-}
-
-/// The result of an update.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Outcome<T> {
-    /// The value of the closure in the last attempt.
-    pub value: T,
-    /// The number of attempts.
-    pub attempts: u32,
-    /// Whether the row was written.
-    pub written: bool,
 }
 
 impl Client {
@@ -339,38 +302,6 @@ impl Versioned {
     }
 }
 
-impl VersionedRow {
-    /// Returns the value of a column.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Unsupported`] if [`Client::versioned`] did not name the column, or its value is not of this type; a column
-    /// that may be NULL is an `Option`.
-    pub fn get<T: FromValue>(&self, column: &str) -> Result<T> {
-        let at = self.columns.iter().position(|known| known.is(column));
-        typed(at, &self.values, &self.binary, column)
-    }
-
-    /// Returns the key.
-    pub fn key(&self) -> &Value {
-        &self.key
-    }
-}
-
-impl Changes {
-    /// Makes a list without changes, which still counts as an update when it is written.
-    pub fn new() -> Changes {
-        Changes::default()
-    }
-
-    /// Adds a new value for a column.
-    #[must_use]
-    pub fn set(mut self, column: &str, value: impl Into<Value>) -> Changes {
-        self.0.push((column.to_owned(), value.into()));
-        self
-    }
-}
-
 impl fmt::Debug for Versioned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Versioned")
@@ -381,22 +312,5 @@ impl fmt::Debug for Versioned {
             .field("attempts", &self.attempts)
             .field("wait", &self.wait)
             .finish_non_exhaustive()
-    }
-}
-
-// Values of the user's tables belong in no log.
-impl fmt::Debug for VersionedRow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("VersionedRow")
-            .field("columns", &self.columns)
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Changes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list()
-            .entries(self.0.iter().map(|(column, _)| column))
-            .finish()
     }
 }

@@ -322,6 +322,8 @@ pub(crate) fn files(dir: &Path) -> Vec<PathBuf> {
         .map(|entry| entry.expect("an entry").path());
     let (dirs, mut found): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
     found.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
+    // The unit tests of a module, where they have a file of their own.
+    found.retain(|path| path.file_name().is_none_or(|name| name != "tests.rs"));
     found.extend(dirs.iter().flat_map(|dir| files(dir)));
     found.sort();
     found

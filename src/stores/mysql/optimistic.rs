@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use ::mysql::{Column, Params, Row, Value};
 
-use super::fault::{CallError, unknown};
+use super::call_error::{CallError, unknown};
+use super::driver_values::{bits_as_number, is_binary};
+use super::keys::{Ident, Keyed};
 use super::rows::NOWAIT_PAUSE;
-use super::schema::{Ident, Keyed};
-use super::values::{bits_as_number, is_binary};
 use super::{MySql, ROW_WAIT, rest};
 use crate::ground::error::Result;
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use ::mysql::{Params, Value, params};
 
-use super::schema::Keyed;
+use super::keys::Keyed;
 use super::{LONGEST_NAME, MySql, Session};
 use crate::ground::error::{Error, Result};
 use crate::ground::interrupt::Interrupt;

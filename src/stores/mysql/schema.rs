@@ -1,76 +1,18 @@
 //! The tables: making them, and making sure that they are what the locks rely on.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ::mysql::prelude::FromRow;
 use ::mysql::{Params, Value, params};
 
 use super::MySql;
+use super::describe::Column;
+use super::keys::{Ident, KeyKind, Keyed};
 use crate::ground::error::{Error, Result};
 use crate::ground::sync::Mutex;
 use crate::store::HealthWarning;
-
-/// The name of a table or column, which can stand in a statement as it is.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Ident(Arc<str>);
-
-impl Ident {
-    /// Names are never quoted from what a user gives; what would need it is refused.
-    pub(crate) fn new(name: &str) -> Result<Ident> {
-        let mut bytes = name.bytes();
-        let is_plain = bytes
-            .next()
-            .is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
-            && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$')
-            && name.len() <= 64;
-        if !is_plain {
-            return Err(Error::InvalidConfig {
-                setting: "the name of a table or column",
-                reason: format!(
-                    "{:?} is not a letter or '_' followed by letters, digits, '_' and '$', 64 in all",
-                    name.chars().take(70).collect::<String>()
-                ),
-            });
-        }
-        Ok(Ident(name.into()))
-    }
-
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// Whether it means the same column; case does not matter to a server.
-    pub(crate) fn is(&self, other: &str) -> bool {
-        self.0.eq_ignore_ascii_case(other)
-    }
-
-    pub(crate) fn quoted(&self) -> String {
-        format!("`{}`", self.0)
-    }
-}
-
-impl fmt::Debug for Ident {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// A table and the column that is its primary key.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Keyed {
-    pub(crate) table: Ident,
-    pub(crate) key: Ident,
-}
-
-impl Keyed {
-    pub(crate) fn quoted(&self) -> (String, String) {
-        (self.table.quoted(), self.key.quoted())
-    }
-}
 
 /// The tables of the locks themselves.
 #[derive(Debug)]
@@ -104,87 +46,6 @@ impl Tables {
     }
 }
 
-/// What kind of column a primary key is, which decides the values that find a row there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KeyKind {
-    Text,
-    Integer,
-    /// A decimal number, which comes and goes as text, or one with a floating point.
-    Number,
-    /// A date, with or without the time of day.
-    Date,
-    /// A time of day, or a span.
-    Time,
-    Other,
-}
-
-impl KeyKind {
-    fn of(column: &Column) -> KeyKind {
-        match &*column.kind {
-            "year" | "bit" => KeyKind::Integer,
-            "decimal" | "float" | "double" => KeyKind::Number,
-            "date" | "datetime" | "timestamp" => KeyKind::Date,
-            "time" => KeyKind::Time,
-            _ if column.is_integer() => KeyKind::Integer,
-            _ if column.is_text() => KeyKind::Text,
-            _ => KeyKind::Other,
-        }
-    }
-
-    /// The key in a form with which the server uses the index and finds no other row: for a number it would read every
-    /// row of a text column, and to a number it would make 0 of any text.
-    pub(super) fn fitting(self, key: Value, subject: &Arc<str>) -> Result<Value> {
-        let refused = |reason: &str| {
-            Err(Error::Unsupported {
-                lock: Arc::clone(subject),
-                reason: reason.to_owned(),
-            })
-        };
-        match (self, key) {
-            (_, Value::NULL) => refused("NULL is no key of a row"),
-            (KeyKind::Text, Value::Int(key)) => Ok(Value::Bytes(key.to_string().into_bytes())),
-            (KeyKind::Text, Value::UInt(key)) => Ok(Value::Bytes(key.to_string().into_bytes())),
-            (_, Value::Float(_) | Value::Double(_)) => {
-                refused("a key that is a floating point number finds no row for certain")
-            }
-            (KeyKind::Integer, Value::Bytes(_)) => refused(
-                "the key is text and the primary key a number: give a number, as the server would take text for any",
-            ),
-            (KeyKind::Number, Value::Bytes(key)) if !is_number(&key) => {
-                refused("the key is text that is no number, and the primary key is one")
-            }
-            (KeyKind::Date | KeyKind::Time, Value::Bytes(key)) if !is_date_or_time(&key) => {
-                refused("the key is text that is no date or time, and the primary key is one")
-            }
-            (
-                KeyKind::Text | KeyKind::Integer | KeyKind::Number | KeyKind::Time,
-                Value::Date(..),
-            ) => refused("the key is a date, and the primary key is none"),
-            (
-                KeyKind::Text | KeyKind::Integer | KeyKind::Number | KeyKind::Date,
-                Value::Time(..),
-            ) => refused("the key is a time, and the primary key is none"),
-            (_, key) => Ok(key),
-        }
-    }
-}
-
-/// Whether it is a decimal number and nothing else.
-fn is_number(text: &[u8]) -> bool {
-    let digits = text.strip_prefix(b"-").unwrap_or(text);
-    let mut parts = digits.split(|byte| *byte == b'.');
-    let is_part = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
-    parts.next().is_some_and(is_part) && parts.next().is_none_or(is_part) && parts.next().is_none()
-}
-
-/// Whether it has nothing in it but what dates and times are written with.
-fn is_date_or_time(text: &[u8]) -> bool {
-    text.iter().any(u8::is_ascii_digit)
-        && text
-            .iter()
-            .all(|byte| byte.is_ascii_digit() || b"-:. ".contains(byte))
-}
-
 /// What was found out about tables, so that it is asked once per client.
 #[derive(Debug, Default)]
 pub(super) struct Known {
@@ -192,67 +53,6 @@ pub(super) struct Known {
     columns: Mutex<HashMap<(Ident, Ident), Column>>,
     /// Whether the lock table was found to be right.
     lock_table: AtomicBool,
-}
-
-/// One column as the server describes it.
-#[derive(Clone, Debug)]
-pub(crate) struct Column {
-    name: String,
-    kind: String,
-    is_nullable: bool,
-    /// The longest value in bytes, of a text or binary column.
-    length: Option<u64>,
-    /// The decimals of a second.
-    pub(crate) decimals: Option<u64>,
-}
-
-impl Column {
-    pub(crate) fn is_integer(&self) -> bool {
-        matches!(
-            &*self.kind,
-            "tinyint" | "smallint" | "mediumint" | "int" | "bigint"
-        )
-    }
-
-    pub(crate) fn is_time(&self) -> bool {
-        matches!(&*self.kind, "datetime" | "timestamp")
-    }
-
-    pub(crate) fn is_nullable(&self) -> bool {
-        self.is_nullable
-    }
-
-    fn is_text(&self) -> bool {
-        [
-            "char", "text", "binary", "blob", "enum", "set", "uuid", "inet",
-        ]
-        .iter()
-        .any(|part| self.kind.contains(part))
-    }
-}
-
-/// A table as the server describes it.
-#[derive(Debug)]
-struct Description {
-    columns: Vec<Column>,
-    /// Index, column and whether only the first bytes of the column count.
-    indexes: Vec<(String, String, bool)>,
-}
-
-impl Description {
-    fn primary_key(&self) -> Vec<(&str, bool)> {
-        self.indexes
-            .iter()
-            .filter(|(index, ..)| index == "PRIMARY")
-            .map(|(_, column, is_cut)| (&**column, *is_cut))
-            .collect()
-    }
-
-    fn column(&self, name: &str) -> Option<&Column> {
-        self.columns
-            .iter()
-            .find(|column| column.name.eq_ignore_ascii_case(name))
-    }
 }
 
 impl MySql {
@@ -400,89 +200,6 @@ impl MySql {
         }
     }
 
-    fn describe(
-        &self,
-        table: &Ident,
-        subject: &Arc<str>,
-        deadline: Instant,
-    ) -> Result<Description> {
-        let of_table = || params! { "t" => table.as_str() };
-        let engine: Vec<(Option<String>,)> = self.ask(
-            "SELECT ENGINE FROM information_schema.TABLES \
-             WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t",
-            of_table(),
-            subject,
-            deadline,
-        )?;
-        let Some((engine,)) = engine.into_iter().next() else {
-            return Err(self.schema_error(
-                subject,
-                table,
-                "it does not exist, or this user has no right to it",
-            ));
-        };
-        let engine = engine.unwrap_or_else(|| "a view".to_owned());
-        if !engine.eq_ignore_ascii_case("InnoDB") {
-            return Err(self.schema_error(
-                subject,
-                table,
-                &format!("its engine is {engine}, which locks no rows: it has to be InnoDB"),
-            ));
-        }
-        type Told = (String, String, String, Option<u64>, Option<u64>);
-        let columns: Vec<Told> = self.ask(
-            "SELECT COLUMN_NAME, DATA_TYPE, IS_NULLABLE, CHARACTER_OCTET_LENGTH, DATETIME_PRECISION \
-             FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t",
-            of_table(),
-            subject,
-            deadline,
-        )?;
-        let indexes: Vec<(String, String, Option<u64>)> = self.ask(
-            "SELECT INDEX_NAME, COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS \
-             WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t ORDER BY INDEX_NAME, SEQ_IN_INDEX",
-            of_table(),
-            subject,
-            deadline,
-        )?;
-        Ok(Description {
-            columns: columns
-                .into_iter()
-                .map(|(name, kind, nullable, length, decimals)| Column {
-                    name,
-                    kind: kind.to_ascii_lowercase(),
-                    is_nullable: nullable.eq_ignore_ascii_case("YES"),
-                    length,
-                    decimals,
-                })
-                .collect(),
-            indexes: indexes
-                .into_iter()
-                .map(|(index, column, cut)| (index, column, cut.is_some()))
-                .collect(),
-        })
-    }
-
-    fn ask<T: FromRow>(
-        &self,
-        statement: &str,
-        params: Params,
-        subject: &Arc<str>,
-        deadline: Instant,
-    ) -> Result<Vec<T>> {
-        let rows = self
-            .rows(statement, params, deadline)
-            .map_err(|fault| self.error(subject, fault))?;
-        rows.into_iter()
-            .map(|row| {
-                T::from_row_opt(row).map_err(|_| Error::Unexpected {
-                    lock: Arc::clone(subject),
-                    node: Arc::clone(self.node()),
-                    reason: "its description of a table cannot be read".to_owned(),
-                })
-            })
-            .collect()
-    }
-
     /// Forgets names that have been free for `free_for`, at most `limit` of them. Returns how many.
     pub(crate) fn purge(&self, free_for: Duration, limit: u32) -> Result<u64> {
         let subject: Arc<str> = self.tables.locks.as_str().into();
@@ -536,42 +253,4 @@ pub(super) fn warnings(store: &MySql, deadline: Instant) -> Result<Vec<HealthWar
         Ok(()) => {}
     }
     Ok(warnings)
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test")]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_that_would_need_quoting_are_refused() {
-        for name in ["a", "_a1$", "Tasks"] {
-            assert_eq!(Ident::new(name).unwrap().quoted(), format!("`{name}`"));
-        }
-        let long = "x".repeat(65);
-        for name in ["", "1a", "a`b", "a b", "a.b", "a;drop", "é", &long] {
-            assert!(matches!(Ident::new(name), Err(Error::InvalidConfig { .. })));
-        }
-    }
-
-    #[test]
-    fn a_key_takes_the_form_that_the_index_has() {
-        let subject: Arc<str> = "rows".into();
-        let text = KeyKind::Text.fitting(Value::Int(5), &subject).unwrap();
-        assert_eq!(text, Value::Bytes(b"5".to_vec()));
-        let number = KeyKind::Integer.fitting(Value::Int(5), &subject).unwrap();
-        assert_eq!(number, Value::Int(5));
-        assert!(KeyKind::Other.fitting(Value::NULL, &subject).is_err());
-        assert!(KeyKind::Text.fitting(Value::Double(1.0), &subject).is_err());
-        let text = |text: &str| Value::Bytes(text.into());
-        for key in ["", "7", "7x", "abc"] {
-            assert!(KeyKind::Integer.fitting(text(key), &subject).is_err());
-        }
-        for key in ["", "-", ".5", "5.", "1.2.3", "1e3", "7x", " 7"] {
-            assert!(KeyKind::Number.fitting(text(key), &subject).is_err());
-        }
-        for key in ["0", "-7.50", "7"] {
-            assert!(KeyKind::Number.fitting(text(key), &subject).is_ok());
-        }
-    }
 }

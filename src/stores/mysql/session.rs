@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use ::mysql::{Params, Row, Value};
 
 use super::MySql;
-use super::fault::{CallError, Class, unknown};
-use super::pool::{Connection, Lent};
+use super::call_error::{CallError, Class, unknown};
+use super::connection::Connection;
+use super::pool::Lent;
 use crate::ground::error::{Error, Reason, Result};
 use crate::stores::permits::Permit;
 

@@ -6,7 +6,9 @@ use std::time::Duration;
 use ::mysql::consts::ColumnType;
 use ::mysql::{Column, Params as DriverParams, Row as DriverRow, Value as DriverValue};
 
-use crate::stores::mysql::value::{DateTime, Given, Params, Row, Span, Value};
+use super::parameters::{Given, Params};
+use super::row::Row;
+use super::value::{DateTime, Span, Value};
 
 /// The number of the character set that is none.
 const BINARY: u16 = 63;

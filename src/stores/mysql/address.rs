@@ -1,0 +1,64 @@
+//! Where a database is, and as whom to talk to it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::mysql::Opts;
+
+use crate::ground::error::{Error, Result};
+
+/// Where a database is, and as whom to talk to it.
+pub(super) struct Address {
+    pub(super) opts: Opts,
+    /// Its name in messages; has no secret in it.
+    pub(super) node: Arc<str>,
+    pub(super) connect_timeout: Duration,
+}
+
+impl Address {
+    pub(super) fn parse(url: &str, connect_timeout: Duration) -> Result<Address> {
+        const FORM: &str = "it is mysql://user:password@host[:port]/database";
+        let invalid = |reason: String| Error::InvalidConfig {
+            setting: "the MySQL URL",
+            reason: format!("{reason}; {FORM}"),
+        };
+        // The crate's own words may repeat a part of the URL, and with it the password.
+        let opts = Opts::from_url(url).map_err(|error| {
+            use ::mysql::UrlError;
+            invalid(match error {
+                UrlError::ParseError(error) => error.to_string(),
+                UrlError::UnknownParameter(_) => "it has an unknown parameter".to_owned(),
+                UrlError::InvalidValue(..) => "a parameter has an unusable value".to_owned(),
+                UrlError::FeatureRequired(..) => {
+                    "a parameter asks for what is not built in".to_owned()
+                }
+                _ => "it cannot be read".to_owned(),
+            })
+        })?;
+        if url.contains('#') {
+            let reason = "nothing may follow a # in it; in a password it is written %23";
+            return Err(invalid(reason.to_owned()));
+        }
+        let path = url.split_once("://").map_or(url, |(_, path)| path);
+        let path = path.split('?').next().unwrap_or_default();
+        if path.trim_end_matches('/').matches('/').count() > 1 {
+            return Err(invalid("it names more than a database".to_owned()));
+        }
+        let Some(database) = opts.get_db_name().filter(|name| !name.is_empty()) else {
+            return Err(invalid("it names no database".to_owned()));
+        };
+        let node = match opts.get_socket() {
+            Some(socket) => format!("unix:{socket}/{database}"),
+            None => format!(
+                "{}:{}/{database}",
+                opts.get_ip_or_hostname(),
+                opts.get_tcp_port()
+            ),
+        };
+        Ok(Address {
+            node: node.into(),
+            opts,
+            connect_timeout,
+        })
+    }
+}

@@ -1,0 +1,151 @@
+//! The names of tables and columns, and the keys by which rows are found.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ::mysql::Value;
+
+use super::describe::Column;
+use crate::ground::error::{Error, Result};
+
+/// The name of a table or column, which can stand in a statement as it is.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Ident(Arc<str>);
+
+impl Ident {
+    /// Names are never quoted from what a user gives; what would need it is refused.
+    pub(crate) fn new(name: &str) -> Result<Ident> {
+        let mut bytes = name.bytes();
+        let is_plain = bytes
+            .next()
+            .is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+            && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$')
+            && name.len() <= 64;
+        if !is_plain {
+            return Err(Error::InvalidConfig {
+                setting: "the name of a table or column",
+                reason: format!(
+                    "{:?} is not a letter or '_' followed by letters, digits, '_' and '$', 64 in all",
+                    name.chars().take(70).collect::<String>()
+                ),
+            });
+        }
+        Ok(Ident(name.into()))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it means the same column; case does not matter to a server.
+    pub(crate) fn is(&self, other: &str) -> bool {
+        self.0.eq_ignore_ascii_case(other)
+    }
+
+    pub(crate) fn quoted(&self) -> String {
+        format!("`{}`", self.0)
+    }
+}
+
+impl fmt::Debug for Ident {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A table and the column that is its primary key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Keyed {
+    pub(crate) table: Ident,
+    pub(crate) key: Ident,
+}
+
+impl Keyed {
+    pub(crate) fn quoted(&self) -> (String, String) {
+        (self.table.quoted(), self.key.quoted())
+    }
+}
+
+/// What kind of column a primary key is, which decides the values that find a row there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyKind {
+    Text,
+    Integer,
+    /// A decimal number, which comes and goes as text, or one with a floating point.
+    Number,
+    /// A date, with or without the time of day.
+    Date,
+    /// A time of day, or a span.
+    Time,
+    Other,
+}
+
+impl KeyKind {
+    pub(super) fn of(column: &Column) -> KeyKind {
+        match &*column.kind {
+            "year" | "bit" => KeyKind::Integer,
+            "decimal" | "float" | "double" => KeyKind::Number,
+            "date" | "datetime" | "timestamp" => KeyKind::Date,
+            "time" => KeyKind::Time,
+            _ if column.is_integer() => KeyKind::Integer,
+            _ if column.is_text() => KeyKind::Text,
+            _ => KeyKind::Other,
+        }
+    }
+
+    /// The key in a form with which the server uses the index and finds no other row: for a number it would read every
+    /// row of a text column, and to a number it would make 0 of any text.
+    pub(super) fn fitting(self, key: Value, subject: &Arc<str>) -> Result<Value> {
+        let refused = |reason: &str| {
+            Err(Error::Unsupported {
+                lock: Arc::clone(subject),
+                reason: reason.to_owned(),
+            })
+        };
+        match (self, key) {
+            (_, Value::NULL) => refused("NULL is no key of a row"),
+            (KeyKind::Text, Value::Int(key)) => Ok(Value::Bytes(key.to_string().into_bytes())),
+            (KeyKind::Text, Value::UInt(key)) => Ok(Value::Bytes(key.to_string().into_bytes())),
+            (_, Value::Float(_) | Value::Double(_)) => {
+                refused("a key that is a floating point number finds no row for certain")
+            }
+            (KeyKind::Integer, Value::Bytes(_)) => refused(
+                "the key is text and the primary key a number: give a number, as the server would take text for any",
+            ),
+            (KeyKind::Number, Value::Bytes(key)) if !is_number(&key) => {
+                refused("the key is text that is no number, and the primary key is one")
+            }
+            (KeyKind::Date | KeyKind::Time, Value::Bytes(key)) if !is_date_or_time(&key) => {
+                refused("the key is text that is no date or time, and the primary key is one")
+            }
+            (
+                KeyKind::Text | KeyKind::Integer | KeyKind::Number | KeyKind::Time,
+                Value::Date(..),
+            ) => refused("the key is a date, and the primary key is none"),
+            (
+                KeyKind::Text | KeyKind::Integer | KeyKind::Number | KeyKind::Date,
+                Value::Time(..),
+            ) => refused("the key is a time, and the primary key is none"),
+            (_, key) => Ok(key),
+        }
+    }
+}
+
+/// Whether it is a decimal number and nothing else.
+fn is_number(text: &[u8]) -> bool {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    let mut parts = digits.split(|byte| *byte == b'.');
+    let is_part = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
+    parts.next().is_some_and(is_part) && parts.next().is_none_or(is_part) && parts.next().is_none()
+}
+
+/// Whether it has nothing in it but what dates and times are written with.
+fn is_date_or_time(text: &[u8]) -> bool {
+    text.iter().any(u8::is_ascii_digit)
+        && text
+            .iter()
+            .all(|byte| byte.is_ascii_digit() || b"-:. ".contains(byte))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,35 @@
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use super::*;
+
+#[test]
+fn names_that_would_need_quoting_are_refused() {
+    for name in ["a", "_a1$", "Tasks"] {
+        assert_eq!(Ident::new(name).unwrap().quoted(), format!("`{name}`"));
+    }
+    let long = "x".repeat(65);
+    for name in ["", "1a", "a`b", "a b", "a.b", "a;drop", "é", &long] {
+        assert!(matches!(Ident::new(name), Err(Error::InvalidConfig { .. })));
+    }
+}
+
+#[test]
+fn a_key_takes_the_form_that_the_index_has() {
+    let subject: Arc<str> = "rows".into();
+    let text = KeyKind::Text.fitting(Value::Int(5), &subject).unwrap();
+    assert_eq!(text, Value::Bytes(b"5".to_vec()));
+    let number = KeyKind::Integer.fitting(Value::Int(5), &subject).unwrap();
+    assert_eq!(number, Value::Int(5));
+    assert!(KeyKind::Other.fitting(Value::NULL, &subject).is_err());
+    assert!(KeyKind::Text.fitting(Value::Double(1.0), &subject).is_err());
+    let text = |text: &str| Value::Bytes(text.into());
+    for key in ["", "7", "7x", "abc"] {
+        assert!(KeyKind::Integer.fitting(text(key), &subject).is_err());
+    }
+    for key in ["", "-", ".5", "5.", "1.2.3", "1e3", "7x", " 7"] {
+        assert!(KeyKind::Number.fitting(text(key), &subject).is_err());
+    }
+    for key in ["0", "-7.50", "7"] {
+        assert!(KeyKind::Number.fitting(text(key), &subject).is_ok());
+    }
+}
