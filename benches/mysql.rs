@@ -30,6 +30,9 @@
     reason = "the table goes to stdout, and a benchmark that cannot go on has nobody to tell but its caller"
 )]
 
+#[path = "../tests/support/mod.rs"]
+mod support;
+
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -40,44 +43,7 @@ use mysql::prelude::Queryable;
 use redlatch::mysql::{Changes, Check, RowTarget, Step, Versioned, Wait};
 use redlatch::{Client, Error};
 
-use kit::mariadb::{Database, MariaDb};
-
-/// What the server of the tests needs.
-#[allow(
-    dead_code,
-    unreachable_pub,
-    clippy::expect_used,
-    reason = "a kit offers more than one run uses"
-)]
-#[path = "."]
-mod kit {
-    use std::net::TcpListener;
-    use std::thread;
-    use std::time::{Duration, Instant};
-
-    #[path = "../tests/it/kit/mariadb.rs"]
-    pub mod mariadb;
-
-    pub const fn ms(millis: u64) -> Duration {
-        Duration::from_millis(millis)
-    }
-
-    pub fn eventually(limit: Duration, what: &str, mut happened: impl FnMut() -> bool) {
-        let start = Instant::now();
-        while !happened() {
-            assert!(start.elapsed() < limit, "{what}: not within {limit:?}");
-            thread::sleep(ms(2));
-        }
-    }
-
-    pub fn free_port() -> u16 {
-        let offset = u16::try_from(std::process::id() % 12_000).unwrap_or_default();
-        (0..1000)
-            .map(|step| 20_000 + (offset + step * 7) % 12_000)
-            .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
-            .expect("a free port")
-    }
-}
+use support::mariadb::{Database, MariaDb};
 
 const THREADS: usize = 16;
 

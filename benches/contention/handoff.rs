@@ -3,12 +3,13 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::acts::Order;
-use crate::bare;
-use crate::kit::{Server, median};
-use crate::report::{Report, Table};
-use crate::rush::Crew;
-use crate::{Plan, Who};
+use crate::harness::bare;
+use crate::harness::median;
+use crate::harness::report::{Report, Table};
+use crate::protocol::Order;
+use crate::support::RedisServer;
+use crate::throughput::Crew;
+use crate::{Contender, Plan};
 
 const HOLD: Duration = Duration::from_millis(50);
 
@@ -17,7 +18,7 @@ const PEERS_SHARE: usize = 2;
 
 const WARM_UP: usize = 3;
 
-pub(crate) fn measure(plan: &Plan, server: &Server, report: &mut Report) {
+pub(crate) fn measure(plan: &Plan, server: &RedisServer, report: &mut Report) {
     let mut connection = bare::connect(&server.url());
     let mut crews: Vec<(Crew, Vec<f64>, usize)> = plan
         .who
@@ -78,7 +79,7 @@ pub(crate) fn measure(plan: &Plan, server: &Server, report: &mut Report) {
             times.len().to_string(),
             early.to_string(),
         ]);
-        if crew.who == Who::Redlatch {
+        if crew.who == Contender::Redlatch {
             report.value("w4_cold_rtts", middle / ping);
             report.two_holders(*early);
         }

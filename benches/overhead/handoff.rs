@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 use redlatch::Client;
 
 use crate::Plan;
-use crate::bare;
-use crate::kit::{Part, Report, Server, median, now, orders, say};
+use crate::harness::bare;
+use crate::harness::{Part, median, now, orders, say};
+use crate::report::Report;
+use crate::support::RedisServer;
 
 const HOLD: Duration = Duration::from_millis(50);
 
@@ -16,7 +18,7 @@ const OUT_OF_THE_WAY: Duration = Duration::from_millis(5);
 
 const NAME: &str = "handed-on";
 
-pub(crate) fn measure(plan: &Plan, server: &Server, report: &mut Report) {
+pub(crate) fn measure(plan: &Plan, server: &RedisServer, report: &mut Report) {
     let mut holder = Part::start("holder", &[&server.url()]);
     let mut waiter = Part::start("waiter", &[&server.url()]);
     let mut connection = bare::connect(&server.url());

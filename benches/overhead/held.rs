@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use redlatch::{Client, Guard};
 
-use crate::kit::{
-    Cores, Counter, Counts, Part, Report, Server, Stalls, cpu_time, orders, resident, say,
-    threads_named,
+use crate::Plan;
+use crate::harness::{
+    Cores, Counter, Counts, Part, Stalls, bare, cpu_time, orders, resident, say, threads_named,
 };
-use crate::{Plan, bare};
+use crate::report::Report;
+use crate::support::RedisServer;
 
 const LEASE: Duration = Duration::from_secs(3);
 
@@ -17,7 +18,7 @@ const LEASE: Duration = Duration::from_secs(3);
 const BATCH: usize = 1000;
 
 /// Measures a process with many holds, and beside it two with none, each at a server of its own.
-pub(crate) fn measure(plan: &Plan, cores: &Cores, server: &Server, report: &mut Report) {
+pub(crate) fn measure(plan: &Plan, cores: &Cores, server: &RedisServer, report: &mut Report) {
     let mut idle = Idle::start("idle client", "uncontended", cores);
     let mut woken = Idle::start("idle client that had to wait before", "contended", cores);
     let mut keeper = Part::start("keeper", &[&server.url(), &plan.holds.to_string()]);
@@ -25,7 +26,7 @@ pub(crate) fn measure(plan: &Plan, cores: &Cores, server: &Server, report: &mut 
         panic!("the keeper says two sizes")
     };
 
-    let mut counter = server.counter();
+    let mut counter = Counter::of(server);
     idle.begin();
     woken.begin();
     let stalls = Stalls::watch(cores);
@@ -80,7 +81,7 @@ pub(crate) fn measure(plan: &Plan, cores: &Cores, server: &Server, report: &mut 
 }
 
 /// How many of the keeper's locks are there, to be asked while it still holds them.
-fn present(server: &Server, holds: usize) -> u64 {
+fn present(server: &RedisServer, holds: usize) -> u64 {
     let mut connection = bare::connect(&server.url());
     let mut present = 0;
     for first in (0..holds).step_by(BATCH) {
@@ -146,12 +147,12 @@ struct Idle {
     process: Part,
     before: Option<Counts>,
     counter: Counter,
-    _server: Server,
+    _server: RedisServer,
 }
 
 impl Idle {
     fn start(what: &'static str, past: &str, cores: &Cores) -> Idle {
-        let server = Server::start();
+        let server = RedisServer::start();
         cores.split(&server);
         let mut process = Part::start("idler", &[&server.url(), past]);
         process.hear();
@@ -159,7 +160,7 @@ impl Idle {
             what,
             process,
             before: None,
-            counter: server.counter(),
+            counter: Counter::of(&server),
             _server: server,
         }
     }

@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 use redlatch::{Client, Lock};
 
 use crate::Plan;
-use crate::bare::Bare;
-use crate::kit::{Cores, Report, Server, median};
+use crate::harness::bare::Bare;
+use crate::harness::{Cores, Counter, median};
+use crate::report::Report;
+use crate::support::RedisServer;
 
 const THREADS: usize = 8;
 
@@ -18,13 +20,13 @@ const MORE_REPEATS: usize = 2;
 const COUNTED: u32 = 1000;
 
 /// One thread on the core of the server.
-pub(crate) fn one_core(plan: &Plan, cores: &Cores, server: &Server, report: &mut Report) {
+pub(crate) fn one_core(plan: &Plan, cores: &Cores, server: &RedisServer, report: &mut Report) {
     cores.join(server);
     let client = Client::open(&server.url()).expect("a client");
     let lock = client.lock("pair-ours");
     let mut bare = Bare::new(&server.url(), "pair-bare", 1);
 
-    let mut counter = server.counter();
+    let mut counter = Counter::of(server);
     let mut requests = |pair: &mut dyn FnMut()| {
         pair();
         let before = counter.counts();
@@ -52,7 +54,7 @@ pub(crate) fn one_core(plan: &Plan, cores: &Cores, server: &Server, report: &mut
 }
 
 /// One thread on another core than the server.
-pub(crate) fn split(plan: &Plan, server: &Server, report: &mut Report) {
+pub(crate) fn split(plan: &Plan, server: &RedisServer, report: &mut Report) {
     let client = Client::open(&server.url()).expect("a client");
     let lock = client.lock("pair-ours");
     let mut bare = Bare::new(&server.url(), "pair-bare", 1);
@@ -88,7 +90,7 @@ fn one_thread(plan: &Plan, lock: &Lock, bare: &mut Bare, what: &str, report: &mu
 }
 
 /// 8 threads, each with its own name.
-pub(crate) fn parallel(plan: &Plan, server: &Server, report: &mut Report) {
+pub(crate) fn parallel(plan: &Plan, server: &RedisServer, report: &mut Report) {
     let client = Client::open(&server.url()).expect("a client");
     let locks: Vec<Lock> = (0..THREADS)
         .map(|thread| client.lock(&format!("parallel-ours-{thread}")))

@@ -3,12 +3,13 @@
 use redis::Connection;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::bare;
-use crate::kit::Server;
+use crate::harness;
+use crate::harness::bare;
+use crate::support::RedisServer;
 
 /// A server of the quorum.
 pub(crate) struct Node {
-    server: Server,
+    server: RedisServer,
     admin: Connection,
 }
 
@@ -22,7 +23,7 @@ pub(crate) struct Counts {
 
 impl Node {
     pub(crate) fn start() -> Node {
-        let server = Server::start();
+        let server = RedisServer::start();
         Node {
             admin: bare::connect(&server.url()),
             server,
@@ -36,7 +37,7 @@ impl Node {
     }
 
     pub(crate) fn version(&self) -> String {
-        self.server.version()
+        harness::version(&self.server)
     }
 
     pub(crate) fn counts(&mut self) -> Counts {

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::driver::{Answer, Driver, Exception, Pending, unique};
-use crate::kit::ms;
+use crate::support::ms;
 
 /// How long Redisson waits for a reply, as it does by default.
 const TIMEOUT: Duration = Duration::from_secs(3);

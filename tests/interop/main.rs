@@ -4,16 +4,14 @@
 //!
 //! Every test that needs another language is ignored, so that `cargo test` builds and names them but needs none.
 
-#[path = "../topologies/bed/mod.rs"]
-mod bed;
-mod both_ways;
-mod children;
+mod both_sides;
+mod child_roles;
 mod driver;
-mod foreign;
-mod hostile;
+mod exclusion;
+mod interop_faults;
 mod jvm;
-#[path = "../it/kit/mod.rs"]
-mod kit;
-mod place;
+mod other_languages;
+#[path = "../support/mod.rs"]
+mod support;
 mod token;
 mod topologies;

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Builder, Client, Error, Lock, Redlock};
 
+use crate::both_sides::{LONG, PATIENCE, SLACK, Turn, timed};
 use crate::driver::Answer;
-use crate::foreign::{Foreign, ForeignLock, Peer};
-use crate::kit::child::{arg, listen, say};
-use crate::kit::proxy::Rule;
-use crate::kit::{Child, Fault, Proxy, RedisServer, ms};
-use crate::place::{LONG, PATIENCE, SLACK, Turn, timed};
+use crate::other_languages::{Foreign, ForeignLock, Peer};
+use crate::support::child::{arg, listen, say};
+use crate::support::proxy::Rule;
+use crate::support::{Child, Fault, Proxy, RedisServer, ms};
 
 const ACQUIRE: &str = include_str!("../../src/stores/redis/scripts/token/acquire.lua");
 const RELEASE: &str = include_str!("../../src/stores/redis/scripts/token/release.lua");
@@ -597,7 +597,7 @@ macro_rules! tests {
 mod redis_py {
     use super::*;
 
-    tests! { crate::foreign::REDIS_PY =>
+    tests! { crate::other_languages::REDIS_PY =>
         each_keeps_the_other_out
         two_thousand_increments_of_each_and_none_is_lost
         its_unlock_is_noticed_in_bounded_time
@@ -616,7 +616,7 @@ mod redis_py {
     #[test]
     #[ignore = "needs Python and Go: make interop"]
     fn a_lock_without_a_lease_is_waited_for_and_told() {
-        let scene = Scene::new(crate::foreign::REDIS_PY);
+        let scene = Scene::new(crate::other_languages::REDIS_PY);
         let theirs = scene.locks().1;
         let outage = ms(1500);
         let builder = || Client::builder().outage_timeout(outage);
@@ -644,7 +644,7 @@ mod redis_py {
     #[test]
     #[ignore = "needs Python and Go: make interop"]
     fn it_can_read_our_token_as_text() {
-        let scene = Scene::new(crate::foreign::REDIS_PY);
+        let scene = Scene::new(crate::other_languages::REDIS_PY);
         let (ours, theirs) = scene.locks();
         let guard = ours.guard().unwrap();
         assert!(theirs.is_locked());
@@ -655,7 +655,7 @@ mod redis_py {
 }
 
 mod redsync {
-    tests! { crate::foreign::REDSYNC =>
+    tests! { crate::other_languages::REDSYNC =>
         each_keeps_the_other_out
         two_thousand_increments_of_each_and_none_is_lost
         its_unlock_is_noticed_in_bounded_time
@@ -673,7 +673,7 @@ mod redsync {
 
 mod redlock_py {
     // It can neither extend a lock nor say that it is gone.
-    tests! { crate::foreign::REDLOCK_PY =>
+    tests! { crate::other_languages::REDLOCK_PY =>
         each_keeps_the_other_out
         two_thousand_increments_of_each_and_none_is_lost
         its_unlock_is_noticed_in_bounded_time
@@ -689,7 +689,7 @@ mod redlock_py {
 }
 
 mod redsync_of_five {
-    tests! { crate::foreign::REDSYNC.on(5) =>
+    tests! { crate::other_languages::REDSYNC.on(5) =>
         each_keeps_the_other_out
         two_thousand_increments_of_each_and_none_is_lost
         its_unlock_is_noticed_in_bounded_time

@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Client, Lock};
 
-use crate::bed::sentinels::NAME;
-use crate::bed::{AGREEMENT, Cluster, Node, Sentinels};
-use crate::both_ways::{bounded, count, is_refused_for_three_leases};
+use crate::both_sides::{LEASE, LONG, PATIENCE, SLACK, Turn, report, timed};
 use crate::driver::unique;
+use crate::exclusion::{bounded, count, is_refused_for_three_leases};
 use crate::jvm::{CLUSTER, JavaLock, Jvm, Redisson, is_illegal_monitor_state, version};
-use crate::kit::{RedisServer, eventually, ms};
-use crate::place::{LEASE, LONG, PATIENCE, SLACK, Turn, report, timed};
+use crate::support::topology_fixtures::sentinels::NAME;
+use crate::support::topology_fixtures::{AGREEMENT, Cluster, Node, Sentinels};
+use crate::support::{RedisServer, eventually, ms};
 
 /// Makes a test of each function, behind sentinels and in a cluster.
 macro_rules! everywhere {
@@ -196,7 +196,7 @@ fn channel(name: &str) -> String {
 }
 
 /// A set of servers with a client of either side. Clients go first.
-struct Place {
+struct BothSides {
     rust: Client,
     java: Redisson,
     set: Arc<Set>,
@@ -204,11 +204,11 @@ struct Place {
     _turn: Turn,
 }
 
-impl Place {
-    fn of(set: Arc<Set>, turn: Turn, lease: Duration) -> Place {
+impl BothSides {
+    fn of(set: Arc<Set>, turn: Turn, lease: Duration) -> BothSides {
         let java = set.java(lease);
         let is_sharded = set.has_sharded_messages(&java);
-        Place {
+        BothSides {
             rust: set.rust(lease, is_sharded),
             java,
             set,
@@ -231,18 +231,18 @@ impl Place {
 /// Both sides add to a counter on a server of its own.
 fn no_increment_is_lost(kind: Kind) {
     let set = Set::shared(kind);
-    let place = Place::of(set, Turn::alone(), PATIENCE);
-    let name = place.set.name("stock", 2);
+    let sides = BothSides::of(set, Turn::alone(), PATIENCE);
+    let name = sides.set.name("stock", 2);
     let server = RedisServer::start();
     let counting = Redisson::open(&Jvm::shared(), &server.url(), PATIENCE);
     let (took, ()) = timed(|| {
         let java: Vec<_> = (0..2)
             .map(|_| {
-                let thread = place.java.thread();
+                let thread = sides.java.thread();
                 thread.start_count(&name, &counting, "counter", 250)
             })
             .collect();
-        count(&place.rust.lock(&name), &server.url(), 2, 250);
+        count(&sides.rust.lock(&name), &server.url(), 2, 250);
         java.iter().for_each(|counting| {
             counting.value();
         });
@@ -255,15 +255,15 @@ fn no_increment_is_lost(kind: Kind) {
 
 fn an_unlock_wakes_the_other_side(kind: Kind) {
     let set = Set::shared(kind);
-    let place = Place::of(set, Turn::alone(), LONG);
+    let sides = BothSides::of(set, Turn::alone(), LONG);
     let (mut java_woke, mut we_woke) = (Vec::new(), Vec::new());
     for round in 0..12 {
         // A listener of ours stays for a while, so every round has a name of its own.
-        let name = place.set.name(&format!("woken{round}-"), round);
-        let (rust, java) = place.locks(&name);
+        let name = sides.set.name(&format!("woken{round}-"), round);
+        let (rust, java) = sides.locks(&name);
         rust.lock().unwrap();
         let waiting = java.start("lock", &[]);
-        place.until_listening(&name, 1);
+        sides.until_listening(&name, 1);
         let (took, ()) = timed(|| {
             rust.unlock().unwrap();
             waiting.value();
@@ -271,7 +271,7 @@ fn an_unlock_wakes_the_other_side(kind: Kind) {
         assert!(took < SLACK, "Redisson slept for the lease: {took:?}");
         java_woke.push(took);
 
-        place.until_listening(&name, 0);
+        sides.until_listening(&name, 0);
         we_woke.push(thread::scope(|scope| {
             let waiting = scope.spawn(|| {
                 rust.lock().unwrap();
@@ -279,13 +279,13 @@ fn an_unlock_wakes_the_other_side(kind: Kind) {
                 rust.unlock().unwrap();
                 woken
             });
-            place.until_listening(&name, 1);
+            sides.until_listening(&name, 1);
             let start = Instant::now();
             java.unlock();
             waiting.join().unwrap().duration_since(start)
         }));
     }
-    let messages = if place.is_sharded { "sharded" } else { "plain" };
+    let messages = if sides.is_sharded { "sharded" } else { "plain" };
     let what = format!("{kind:?}, {messages} messages");
     bounded(&format!("{what}: our unlock wakes Redisson"), java_woke);
     bounded(&format!("{what}: Redisson's unlock wakes us"), we_woke);
@@ -293,14 +293,14 @@ fn an_unlock_wakes_the_other_side(kind: Kind) {
 
 fn a_watchdog_keeps_the_other_side_out(kind: Kind) {
     let set = Set::shared(kind);
-    let place = Place::of(set, Turn::together(), LEASE);
+    let sides = BothSides::of(set, Turn::together(), LEASE);
     // On different shards, if there are any.
-    let ours = place.set.name("ours", 0);
-    let theirs = place.set.name("theirs", 1);
-    let (held, theirs_of_java) = (place.rust.lock(&ours), place.java.lock(&theirs));
+    let ours = sides.set.name("ours", 0);
+    let theirs = sides.set.name("theirs", 1);
+    let (held, theirs_of_java) = (sides.rust.lock(&ours), sides.java.lock(&theirs));
     let guard = held.guard().unwrap();
     theirs_of_java.lock();
-    let (refused, refuses) = (place.java.lock(&ours), place.rust.lock(&theirs));
+    let (refused, refuses) = (sides.java.lock(&ours), sides.rust.lock(&theirs));
     is_refused_for_three_leases(|| refused.try_lock(ms(0)) || refuses.try_lock().unwrap());
     assert!(guard.is_valid());
     guard.unlock().unwrap();
@@ -314,16 +314,16 @@ fn a_watchdog_keeps_the_other_side_out(kind: Kind) {
 
 fn a_forced_unlock_frees_the_lock_of_the_other_side(kind: Kind) {
     let set = Set::shared(kind);
-    let place = Place::of(set, Turn::together(), LONG);
+    let sides = BothSides::of(set, Turn::together(), LONG);
     for shard in 0..3 {
-        let name = place.set.name("forced", shard);
-        let (rust, java) = place.locks(&name);
-        let second = place.java.lock(&name);
+        let name = sides.set.name("forced", shard);
+        let (rust, java) = sides.locks(&name);
+        let second = sides.java.lock(&name);
 
         // Redisson waits for the rest of the lease, unless it is told.
         java.lock();
         let waiting = second.start("lock", &[]);
-        place.until_listening(&name, 1);
+        sides.until_listening(&name, 1);
         let (took, ()) = timed(|| {
             assert!(rust.force_unlock().unwrap());
             waiting.value();
@@ -347,14 +347,14 @@ fn a_forced_unlock_frees_the_lock_of_the_other_side(kind: Kind) {
 /// Either side holds a lock while the master dies that has them both.
 fn both_sides_go_on_after_the_death_of_a_master(kind: Kind) {
     let turn = Turn::together();
-    let place = Place::of(Arc::new(Set::start(kind)), turn, LONG);
-    let ours = place.set.name("orders", 1);
+    let sides = BothSides::of(Arc::new(Set::start(kind)), turn, LONG);
+    let ours = sides.set.name("orders", 1);
     let theirs = format!("{{{ours}}}:theirs");
-    let (held, refused) = place.locks(&ours);
-    let (refuses, theirs_held) = place.locks(&theirs);
+    let (held, refused) = sides.locks(&ours);
+    let (refuses, theirs_held) = sides.locks(&theirs);
     let guard = held.guard().unwrap();
     theirs_held.lock();
-    let (took, ()) = timed(|| place.set.lose_master(&ours));
+    let (took, ()) = timed(|| sides.set.lose_master(&ours));
     let (java_took, ()) = timed(|| {
         eventually(AGREEMENT, "Redisson goes on", || {
             let outcome = refused.start("tryLock", &["0", "-1"]).outcome();
@@ -377,7 +377,7 @@ fn both_sides_go_on_after_the_death_of_a_master(kind: Kind) {
     ));
 
     let waiting = refused.start("lock", &[]);
-    place.until_listening(&ours, 1);
+    sides.until_listening(&ours, 1);
     let (took, ()) = timed(|| {
         guard.unlock().unwrap();
         waiting.value();

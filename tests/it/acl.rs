@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Client, Error, Lock, Redlock};
 
-use crate::kit::{Monitor, RedisServer, eventually, ms};
-use crate::oracles::{
+use crate::invariants::{
     Class, SLACK, connections, ends_within, fails, quick, somebody_waits, subscriptions,
 };
+use crate::support::{Monitor, RedisServer, eventually, ms};
 use crate::tidy;
 
 /// A lease that is to be lost.

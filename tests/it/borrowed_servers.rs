@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::kit::{eventually, hears_no_hangup, hears_signals, keeper, ms, runs};
+use crate::support::{eventually, hears_no_hangup, hears_signals, keeper, ms, runs};
 
 /// A script at work, and what its command says.
 struct Script {

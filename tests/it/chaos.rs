@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 use redlatch::Client;
 use tempfile::TempDir;
 
-use crate::kit::child::{arg, listen, say};
-use crate::kit::history::{Recorder, check};
-use crate::kit::{Child, RedisServer, eventually, ms};
+use crate::support::child::{arg, listen, say};
+use crate::support::history::{Recorder, check};
+use crate::support::{Child, RedisServer, eventually, ms};
 
 const STOCK: i64 = 1_000_000;
 

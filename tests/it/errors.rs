@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use redlatch::{Client, Error, Lock, RunError};
 
-use crate::kit::{End, Fault, Proxy, RedisServer, free_port, ms};
-use crate::oracles::{ACQUIRE, RELEASE, quick, sha, teach};
+use crate::invariants::{ACQUIRE, RELEASE, quick, sha, teach};
+use crate::support::{End, Fault, Proxy, RedisServer, free_port, ms};
 
 /// A server, and a client whose way to it can be disturbed.
 struct Scene {

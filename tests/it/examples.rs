@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
 #[cfg(feature = "mysql")]
-use crate::kit::MariaDb;
-use crate::kit::RedisServer;
+use crate::support::MariaDb;
+use crate::support::RedisServer;
 
 /// Far more than any of them takes.
 const LIMIT: Duration = Duration::from_secs(120);

@@ -18,10 +18,10 @@ use redlatch::testing;
 use redlatch::{Client, Error, Guard, Interrupt, Lock, LossCause, Losses, current_thread_id};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::kit::child::{arg, listen, say};
-use crate::kit::{Child, Monitor, RedisServer, eventually, ms};
+use crate::support::child::{arg, listen, say};
+use crate::support::{Child, Monitor, RedisServer, eventually, ms};
 #[cfg(target_os = "linux")]
-use crate::kit::{ClockShim, clock::OFFSET_VARIABLE};
+use crate::support::{ClockShim, clock::OFFSET_VARIABLE};
 
 /// What a busy machine may add to any time.
 const SLACK: Duration = ms(2500);

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Client, Error, Guard, Lock, LossCause};
 
-use crate::kit::{Fault, Monitor, Proxy, RedisServer, eventually, ms};
-use crate::oracles::{
+use crate::invariants::{
     ACQUIRE, CANARY, Class, INSPECT, Log, RELEASE, SCRIPTS, SLACK, TIMEOUT, connections, counts,
     ends_within, every_key_expires, fails, is_empty, keys, leaves_nothing, no_connection_is_left,
     no_secret, not_heard_of, quick, sha, somebody_waits, teach, told, written,
 };
+use crate::support::{Fault, Monitor, Proxy, RedisServer, eventually, ms};
 
 /// A lease that is long enough to be kept on a busy machine.
 const LEASE: Duration = ms(1500);
@@ -1306,7 +1306,7 @@ fn an_encrypted_connection_is_never_replaced_by_a_plain_one() {
 
 #[test]
 fn a_port_that_refuses_is_unreachable_and_a_hold_of_it_is_none() {
-    let port = crate::kit::free_port();
+    let port = crate::support::free_port();
     let client = quick().open(&format!("redis://127.0.0.1:{port}")).unwrap();
     let lock = client.lock("orders");
     let error = ends_within(ms(0), || fails(lock.try_lock(), Class::Unreachable));
@@ -1528,7 +1528,7 @@ fn a_password_is_never_shown() {
     no_secret(&guard.visitor());
     no_secret(&client.check());
     let lost = guard.lost();
-    let end = crate::kit::End::Reset;
+    let end = crate::support::End::Reset;
     for script in [ACQUIRE, INSPECT, RELEASE] {
         proxy.next(2, Some(sha(script).as_bytes()), Fault::SwallowReply(end));
     }

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Builder, Client, Lock, LossCause};
 
-use crate::kit::proxy::Rule;
-use crate::kit::{End, Fault, Monitor, Proxy, RedisServer, eventually, ms};
-use crate::oracles::{
+use crate::invariants::{
     ACQUIRE, Class, FORCE_RELEASE, INSPECT, RELEASE, RELEASE_LEVEL, RENEW, SLACK, TIMEOUT,
     WITHDRAW, connections, counts, ends_within, every_key_expires, fails, is_empty, leaves_nothing,
     no_connection_is_left, not_heard_of, quick, sha, somebody_waits, subscriptions, teach, told,
     written,
 };
+use crate::support::proxy::Rule;
+use crate::support::{End, Fault, Monitor, Proxy, RedisServer, eventually, ms};
 
 /// A lease that is long enough to be kept on a busy machine, and short enough to see some of its ends.
 const LEASE: Duration = ms(1500);

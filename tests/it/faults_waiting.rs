@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Client, Error, Interrupt, Lock};
 
-use crate::kit::child::{arg, listen, say};
-use crate::kit::{Child, Fault, Proxy, RedisServer, eventually, ms};
+use crate::support::child::{arg, listen, say};
+use crate::support::{Child, Fault, Proxy, RedisServer, eventually, ms};
 
 /// What a busy machine may add to any time.
 const SLACK: Duration = ms(2500);

@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Builder, Client, Error, Guard, Lock, LossCause, MultiLock, Redlock};
 
-#[cfg(all(feature = "test-util", target_os = "linux"))]
-use crate::kit::ClockShim;
-#[cfg(any(feature = "test-util", target_os = "linux"))]
-use crate::kit::child::arg;
-use crate::kit::child::say;
-use crate::kit::proxy::Rule;
-use crate::kit::{Child, End, Fault, Proxy, RedisServer, eventually, ms};
-use crate::oracles::{
+use crate::invariants::{
     ACQUIRE, RELEASE, RELEASE_LEVEL, RENEW, SLACK, WITHDRAW, connections, quick, sha, teach,
 };
+#[cfg(all(feature = "test-util", target_os = "linux"))]
+use crate::support::ClockShim;
+#[cfg(any(feature = "test-util", target_os = "linux"))]
+use crate::support::child::arg;
+use crate::support::child::say;
+use crate::support::proxy::Rule;
+use crate::support::{Child, End, Fault, Proxy, RedisServer, eventually, ms};
 
 const LEASE: Duration = ms(1500);
 

@@ -14,12 +14,12 @@ use redlatch::{
     current_thread_id,
 };
 
-use crate::kit::{eventually, ms};
-use crate::place::{LEASE, Place};
+use crate::backends::{Backend, LEASE};
+use crate::support::{eventually, ms};
 
 type Hook = Box<dyn Fn(&Loss) + Send + Sync>;
 
-/// The settings that laws ask for, whatever they are called at the place.
+/// The settings that laws ask for, by whatever name the backend has them.
 #[derive(Default)]
 pub(crate) struct Settings {
     pub(crate) watchdog_timeout: Option<Duration>,
@@ -112,8 +112,8 @@ fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
 
-fn re_enters_and_counts(place: &Place) {
-    let lock = place.client().lock("orders");
+fn re_enters_and_counts(backend: &Backend) {
+    let lock = backend.client().lock("orders");
     assert_eq!(lock.hold_count().unwrap(), 0);
     lock.lock().unwrap();
     assert_eq!(lock.hold_count().unwrap(), 1);
@@ -130,8 +130,8 @@ fn re_enters_and_counts(place: &Place) {
     assert!(!lock.is_locked().unwrap());
 }
 
-fn locks_and_unlocks_twice_in_a_row(place: &Place) {
-    let lock = place.client().lock("orders");
+fn locks_and_unlocks_twice_in_a_row(backend: &Backend) {
+    let lock = backend.client().lock("orders");
     for _ in 0..2 {
         lock.lock().unwrap();
         lock.unlock().unwrap();
@@ -139,9 +139,9 @@ fn locks_and_unlocks_twice_in_a_row(place: &Place) {
     assert!(!lock.is_locked().unwrap());
 }
 
-fn excludes_other_threads_and_other_clients(place: &Place) {
-    let lock = place.client().lock("orders");
-    let other = place.client().lock("orders");
+fn excludes_other_threads_and_other_clients(backend: &Backend) {
+    let lock = backend.client().lock("orders");
+    let other = backend.client().lock("orders");
     lock.lock().unwrap();
     assert!(!elsewhere(|| lock.try_lock().unwrap()));
     assert!(
@@ -151,7 +151,7 @@ fn excludes_other_threads_and_other_clients(place: &Place) {
     assert!(other.is_locked().unwrap());
     assert!(!other.is_held_by_current_thread().unwrap());
     assert!(
-        place.client().lock("invoices").try_lock().unwrap(),
+        backend.client().lock("invoices").try_lock().unwrap(),
         "another name is another lock"
     );
     lock.unlock().unwrap();
@@ -160,9 +160,9 @@ fn excludes_other_threads_and_other_clients(place: &Place) {
     other.unlock().unwrap();
 }
 
-fn a_wait_ends_between_its_time_and_the_slack(place: &Place) {
-    let lock = place.client().lock("orders");
-    let other = place.client().lock("orders");
+fn a_wait_ends_between_its_time_and_the_slack(backend: &Backend) {
+    let lock = backend.client().lock("orders");
+    let other = backend.client().lock("orders");
     lock.lock().unwrap();
     for wait in [ms(0), ms(1), ms(300)] {
         let start = Instant::now();
@@ -203,24 +203,24 @@ fn an_unlock_wakes_a_waiter(holder: &Lock, waiter: &Lock) {
     );
 }
 
-fn an_unlock_wakes_a_waiter_of_another_client(place: &Place) {
+fn an_unlock_wakes_a_waiter_of_another_client(backend: &Backend) {
     let minute = Duration::from_secs(60);
-    let holder = place.client().lock("orders").with_lease_time(minute);
-    let waiter = place.client().lock("orders").with_lease_time(minute);
+    let holder = backend.client().lock("orders").with_lease_time(minute);
+    let waiter = backend.client().lock("orders").with_lease_time(minute);
     an_unlock_wakes_a_waiter(&holder, &waiter);
 }
 
-fn an_unlock_wakes_a_waiter_of_the_same_client(place: &Place) {
-    let lock = place
+fn an_unlock_wakes_a_waiter_of_the_same_client(backend: &Backend) {
+    let lock = backend
         .client()
         .lock("orders")
         .with_lease_time(Duration::from_secs(60));
     an_unlock_wakes_a_waiter(&lock, &lock);
 }
 
-fn an_interrupt_ends_the_wait_and_leaves_nothing(place: &Place) {
-    let lock = place.client().lock("orders");
-    let other = place.client().lock("orders");
+fn an_interrupt_ends_the_wait_and_leaves_nothing(backend: &Backend) {
+    let lock = backend.client().lock("orders");
+    let other = backend.client().lock("orders");
     lock.lock().unwrap();
     let minute = Duration::from_secs(60);
     type Wait<'a> = &'a (dyn Fn(&Interrupt) -> Result<(), Error> + Sync);
@@ -258,8 +258,8 @@ fn an_interrupt_ends_the_wait_and_leaves_nothing(place: &Place) {
     }));
 }
 
-fn an_interrupt_that_was_raised_before_ends_the_wait_at_once(place: &Place) {
-    let lock = place.client().lock("orders");
+fn an_interrupt_that_was_raised_before_ends_the_wait_at_once(backend: &Backend) {
+    let lock = backend.client().lock("orders");
     let interrupt = Interrupt::new();
     interrupt.raise();
     let error = lock.lock_interruptibly(&interrupt).unwrap_err();
@@ -273,8 +273,8 @@ fn an_interrupt_that_was_raised_before_ends_the_wait_at_once(place: &Place) {
     assert!(!lock.is_locked().unwrap());
 }
 
-fn a_guard_can_be_waited_for_interruptibly(place: &Place) {
-    let lock = place.client().lock("orders");
+fn a_guard_can_be_waited_for_interruptibly(backend: &Backend) {
+    let lock = backend.client().lock("orders");
     let interrupt = Interrupt::new();
     let guard = lock.guard_interruptibly(&interrupt).unwrap();
     let got = lock.try_guard_for_interruptibly(ms(10), &interrupt);
@@ -282,7 +282,7 @@ fn a_guard_can_be_waited_for_interruptibly(place: &Place) {
         Ok(inner) => inner.unwrap().unlock().unwrap(),
         Err(error) => assert!(matches!(error, Error::NotReentrant { .. }), "{error}"),
     }
-    let other = place.client().lock("orders");
+    let other = backend.client().lock("orders");
     let got = elsewhere(|| {
         let got = other.try_guard_for_interruptibly(ms(10), &interrupt);
         got.unwrap().is_some()
@@ -292,8 +292,8 @@ fn a_guard_can_be_waited_for_interruptibly(place: &Place) {
     assert!(!lock.is_locked().unwrap());
 }
 
-fn the_watchdog_renews_past_the_lease(place: &Place) {
-    let client = place.client();
+fn the_watchdog_renews_past_the_lease(backend: &Backend) {
+    let client = backend.client();
     let lock = client.lock("orders");
     let guard = lock.guard().unwrap();
     let start = Instant::now();
@@ -306,18 +306,18 @@ fn the_watchdog_renews_past_the_lease(place: &Place) {
     guard.unlock().unwrap();
 }
 
-fn an_unlocked_lock_is_not_renewed(place: &Place) {
-    let client = place.client();
+fn an_unlocked_lock_is_not_renewed(backend: &Backend) {
+    let client = backend.client();
     client.lock("orders").lock().unwrap();
     client.lock("orders").unlock().unwrap();
-    let fixed = place.client().lock("orders").with_lease_time(LEASE);
+    let fixed = backend.client().lock("orders").with_lease_time(LEASE);
     fixed.lock().unwrap();
     thread::sleep(LEASE + ms(200));
     assert!(!fixed.is_locked().unwrap(), "nobody may have renewed it");
 }
 
-fn a_nested_hold_is_renewed_until_its_last_unlock(place: &Place) {
-    let lock = place.client().lock("orders");
+fn a_nested_hold_is_renewed_until_its_last_unlock(backend: &Backend) {
+    let lock = backend.client().lock("orders");
     lock.lock().unwrap();
     lock.lock().unwrap();
     lock.unlock().unwrap();
@@ -327,22 +327,22 @@ fn a_nested_hold_is_renewed_until_its_last_unlock(place: &Place) {
     lock.unlock().unwrap();
     assert!(!lock.is_valid());
     // testLockReentrantRenew: the next holder is not harmed by what was renewed before.
-    let other = place.client().lock("orders");
+    let other = backend.client().lock("orders");
     other.lock().unwrap();
     thread::sleep(LEASE * 2);
     assert!(other.is_valid());
     other.unlock().unwrap();
 }
 
-fn a_fixed_lease_is_not_renewed_and_ends(place: &Place) {
-    let lock = place.client().lock("orders").with_lease_time(ms(500));
-    let other = place.client().lock("orders");
+fn a_fixed_lease_is_not_renewed_and_ends(backend: &Backend) {
+    let lock = backend.client().lock("orders").with_lease_time(ms(500));
+    let other = backend.client().lock("orders");
     let start = Instant::now();
     lock.lock().unwrap();
     assert!(lock.is_valid());
     assert!(other.try_lock_for(Duration::from_secs(10)).unwrap());
     // A quorum gives back what it does not count on any more: 1 % and 2 ms before the end.
-    let least = if place.is_slow() { ms(493) } else { ms(500) };
+    let least = if backend.is_slow() { ms(493) } else { ms(500) };
     assert!(start.elapsed() >= least, "{:?}", start.elapsed());
     assert!(start.elapsed() < ms(500) + SLACK, "{:?}", start.elapsed());
     assert!(!lock.is_valid());
@@ -354,8 +354,8 @@ fn a_fixed_lease_is_not_renewed_and_ends(place: &Place) {
     assert!(matches!(error, Error::NotHeld { .. }), "{error}");
 }
 
-fn the_end_of_a_fixed_lease_is_told(place: &Place) {
-    let lock = place.client().lock("orders").with_lease_time(ms(300));
+fn the_end_of_a_fixed_lease_is_told(backend: &Backend) {
+    let lock = backend.client().lock("orders").with_lease_time(ms(300));
     let guard = lock.guard().unwrap();
     let loss = guard.lost().recv_timeout(ms(300) + SLACK).unwrap();
     assert_eq!(loss.cause, LossCause::LeaseEnded);
@@ -365,10 +365,10 @@ fn the_end_of_a_fixed_lease_is_told(place: &Place) {
     assert!(guard.unlock().unwrap_err().is_lost());
 }
 
-fn a_shorter_inner_lease_does_not_shorten_the_outer(place: &Place) {
-    let client = place.client();
+fn a_shorter_inner_lease_does_not_shorten_the_outer(backend: &Backend) {
+    let client = backend.client();
     let lock = client.lock("orders");
-    let other = place.client().lock("orders");
+    let other = backend.client().lock("orders");
     lock.lock().unwrap();
     lock.with_lease_time(ms(100)).lock().unwrap();
     assert!(lock.remaining_lease().unwrap().unwrap() > ms(150));
@@ -392,8 +392,8 @@ fn a_shorter_inner_lease_does_not_shorten_the_outer(place: &Place) {
     long.unlock().unwrap();
 }
 
-fn a_long_level_counts_behind_a_short_one(place: &Place) {
-    let lock = place.client().lock("orders");
+fn a_long_level_counts_behind_a_short_one(backend: &Backend) {
+    let lock = backend.client().lock("orders");
     let short = lock.with_lease_time(ms(5_000));
     let outer = short.guard().unwrap();
     short.guard().unwrap().unlock().unwrap();
@@ -404,8 +404,8 @@ fn a_long_level_counts_behind_a_short_one(place: &Place) {
     outer.unlock().unwrap();
 }
 
-fn a_longer_inner_lease_ends_with_its_unlock(place: &Place) {
-    let client = place.client();
+fn a_longer_inner_lease_ends_with_its_unlock(backend: &Backend) {
+    let client = backend.client();
     let lock = client.lock("orders").with_lease_time(ms(800));
     lock.lock().unwrap();
     let long = lock.with_lease_time(Duration::from_secs(60));
@@ -429,22 +429,22 @@ fn a_longer_inner_lease_ends_with_its_unlock(place: &Place) {
     assert!(lock.unlock().unwrap_err().is_lost());
 }
 
-fn a_foreign_unlock_is_refused(place: &Place) {
-    let lock = place.client().lock("orders");
+fn a_foreign_unlock_is_refused(backend: &Backend) {
+    let lock = backend.client().lock("orders");
     let error = lock.unlock().unwrap_err();
     assert!(matches!(error, Error::NotHeld { .. }), "{error}");
     lock.lock().unwrap();
     let error = elsewhere(|| lock.unlock().unwrap_err());
     assert!(matches!(error, Error::NotHeld { .. }), "{error}");
     assert!(error.to_string().contains("orders"), "{error}");
-    let error = place.client().lock("orders").unlock().unwrap_err();
+    let error = backend.client().lock("orders").unlock().unwrap_err();
     assert!(matches!(error, Error::NotHeld { .. }), "{error}");
     assert!(lock.is_held_by_current_thread().unwrap());
     lock.unlock().unwrap();
 }
 
-fn a_force_unlock_tells_the_old_holder(place: &Place) {
-    let client = place.client_with(Settings::default());
+fn a_force_unlock_tells_the_old_holder(backend: &Backend) {
+    let client = backend.client_with(Settings::default());
     let lock = client.lock("orders");
     assert!(!lock.force_unlock().unwrap(), "nobody held it");
     let fixed = lock.with_lease_time(Duration::from_secs(60));
@@ -460,9 +460,9 @@ fn a_force_unlock_tells_the_old_holder(place: &Place) {
     }
 }
 
-fn a_force_unlock_tells_the_holder_of_another_client(place: &Place) {
-    let lock = place.client().lock("orders");
-    let other = place.client().lock("orders");
+fn a_force_unlock_tells_the_holder_of_another_client(backend: &Backend) {
+    let lock = backend.client().lock("orders");
+    let other = backend.client().lock("orders");
     let guard = lock.guard().unwrap();
     assert!(other.force_unlock().unwrap());
     let holder = other.guard().unwrap();
@@ -475,11 +475,11 @@ fn a_force_unlock_tells_the_holder_of_another_client(place: &Place) {
     holder.unlock().unwrap();
 }
 
-fn locking_after_a_loss_is_a_fresh_hold(place: &Place) {
-    let lock = place.client().lock("orders");
+fn locking_after_a_loss_is_a_fresh_hold(backend: &Backend) {
+    let lock = backend.client().lock("orders");
     lock.lock().unwrap();
     lock.lock().unwrap();
-    let other = place.client();
+    let other = backend.client();
     assert!(other.lock("orders").force_unlock().unwrap());
     // It finds out by trying to enter, or was told before.
     lock.lock().unwrap();
@@ -496,10 +496,10 @@ fn locking_after_a_loss_is_a_fresh_hold(place: &Place) {
     assert!(matches!(lock.unlock().unwrap_err(), Error::NotHeld { .. }));
 }
 
-fn a_stale_guard_cannot_release_a_newer_hold(place: &Place) {
-    let lock = place.client().lock("orders");
+fn a_stale_guard_cannot_release_a_newer_hold(backend: &Backend) {
+    let lock = backend.client().lock("orders");
     let stale = lock.guard().unwrap();
-    assert!(place.client().lock("orders").force_unlock().unwrap());
+    assert!(backend.client().lock("orders").force_unlock().unwrap());
     let fresh = lock.guard().unwrap();
     assert!(!stale.is_valid());
     drop(stale);
@@ -509,8 +509,8 @@ fn a_stale_guard_cannot_release_a_newer_hold(place: &Place) {
     assert!(!lock.is_locked().unwrap());
 }
 
-fn guards_may_be_dropped_in_any_order(place: &Place) {
-    let lock = place.client().lock("orders");
+fn guards_may_be_dropped_in_any_order(backend: &Backend) {
+    let lock = backend.client().lock("orders");
     let outer = lock.guard().unwrap();
     let inner = lock.try_guard().unwrap().unwrap();
     assert_eq!(outer.visitor(), inner.visitor());
@@ -522,10 +522,10 @@ fn guards_may_be_dropped_in_any_order(place: &Place) {
     assert!(lock.try_guard_for(ms(10)).unwrap().is_some());
 }
 
-fn a_guard_that_was_unlocked_by_hand_has_lost_nothing(place: &Place) {
+fn a_guard_that_was_unlocked_by_hand_has_lost_nothing(backend: &Backend) {
     let losses = Arc::new(AtomicU32::new(0));
     let told = Arc::clone(&losses);
-    let client = place.client_with(Settings::default().on_lost(move |_| {
+    let client = backend.client_with(Settings::default().on_lost(move |_| {
         told.fetch_add(1, Ordering::SeqCst);
     }));
     let lock = client.lock("orders");
@@ -554,8 +554,8 @@ fn a_guard_that_was_unlocked_by_hand_has_lost_nothing(place: &Place) {
     assert_eq!(losses.load(Ordering::SeqCst), 0);
 }
 
-fn an_unlock_by_hand_leaves_the_levels_of_guards_to_them(place: &Place) {
-    let lock = place.client().lock("orders");
+fn an_unlock_by_hand_leaves_the_levels_of_guards_to_them(backend: &Backend) {
+    let lock = backend.client().lock("orders");
     lock.lock().unwrap();
     let guard = lock.guard().unwrap();
     lock.unlock().unwrap();
@@ -575,8 +575,8 @@ fn an_unlock_by_hand_leaves_the_levels_of_guards_to_them(place: &Place) {
     assert!(!lock.is_locked().unwrap());
 }
 
-fn a_guard_unlocks_when_its_thread_panics(place: &Place) {
-    let lock = place.client().lock("orders");
+fn a_guard_unlocks_when_its_thread_panics(backend: &Backend) {
+    let lock = backend.client().lock("orders");
     let thread = thread::spawn({
         let lock = lock.clone();
         move || {
@@ -588,9 +588,9 @@ fn a_guard_unlocks_when_its_thread_panics(place: &Place) {
     assert!(!lock.is_locked().unwrap());
 }
 
-fn run_keeps_the_value_when_the_hold_is_lost(place: &Place) {
-    let lock = place.client().lock("orders");
-    let other = place.client().lock("orders");
+fn run_keeps_the_value_when_the_hold_is_lost(backend: &Backend) {
+    let lock = backend.client().lock("orders");
+    let other = backend.client().lock("orders");
     let error = lock
         .run(|guard| {
             assert!(other.force_unlock().unwrap());
@@ -603,8 +603,8 @@ fn run_keeps_the_value_when_the_hold_is_lost(place: &Place) {
     assert_eq!(error.into_value(), Some("value"));
 }
 
-fn run_unlocks_on_return_error_and_panic(place: &Place) {
-    let lock = place.client().lock("orders");
+fn run_unlocks_on_return_error_and_panic(backend: &Backend) {
+    let lock = backend.client().lock("orders");
     assert_eq!(lock.run(|_| 42).unwrap(), 42);
     let inner: Result<(), &str> = lock.run(|_| Err("refused")).unwrap();
     assert_eq!(inner, Err("refused"));
@@ -615,13 +615,13 @@ fn run_unlocks_on_return_error_and_panic(place: &Place) {
     assert!(!lock.is_locked().unwrap());
 }
 
-fn try_run_for_gives_up(place: &Place) {
-    let lock = place.client().lock("orders");
-    let other = place.client().lock("orders");
+fn try_run_for_gives_up(backend: &Backend) {
+    let lock = backend.client().lock("orders");
+    let other = backend.client().lock("orders");
     assert_eq!(lock.try_run_for(ms(10), |_| 1).unwrap(), Some(1));
     lock.lock().unwrap();
     assert_eq!(other.try_run_for(ms(100), |_| 1).unwrap(), None);
-    let error = place
+    let error = backend
         .client()
         .lock("")
         .try_run_for(ms(10), |_| 1)
@@ -630,8 +630,8 @@ fn try_run_for_gives_up(place: &Place) {
     lock.unlock().unwrap();
 }
 
-fn the_end_of_a_thread_ends_the_renewal(place: &Place) {
-    let client = place.client();
+fn the_end_of_a_thread_ends_the_renewal(backend: &Backend) {
+    let client = backend.client();
     let lock = client.lock("orders");
     let (sender, losses) = mpsc::channel::<Loss>();
     thread::spawn({
@@ -658,8 +658,8 @@ fn the_end_of_a_thread_ends_the_renewal(place: &Place) {
     );
 }
 
-fn a_forgotten_guard_is_renewed_no_longer_than_its_thread_lives(place: &Place) {
-    let lock = place.client().lock("orders");
+fn a_forgotten_guard_is_renewed_no_longer_than_its_thread_lives(backend: &Backend) {
+    let lock = backend.client().lock("orders");
     elsewhere(|| {
         std::mem::forget(lock.guard().unwrap());
         thread::sleep(LEASE + ms(300));
@@ -669,8 +669,8 @@ fn a_forgotten_guard_is_renewed_no_longer_than_its_thread_lives(place: &Place) {
     lock.unlock().unwrap();
 }
 
-fn counts_are_per_thread(place: &Place) {
-    let lock = place.client().lock("orders");
+fn counts_are_per_thread(backend: &Backend) {
+    let lock = backend.client().lock("orders");
     let here = current_thread_id();
     lock.lock().unwrap();
     lock.lock().unwrap();
@@ -691,8 +691,8 @@ fn counts_are_per_thread(place: &Place) {
     assert!(!lock.is_held_by_thread(here).unwrap());
 }
 
-fn the_remaining_lease_is_told(place: &Place) {
-    let lock = place.client().lock("orders");
+fn the_remaining_lease_is_told(backend: &Backend) {
+    let lock = backend.client().lock("orders");
     assert_eq!(lock.remaining_lease().unwrap(), None);
     let ten = lock.with_lease_time(Duration::from_secs(10));
     for _ in 0..3 {
@@ -709,7 +709,7 @@ fn the_remaining_lease_is_told(place: &Place) {
     assert_eq!(lock.remaining_lease().unwrap(), None);
     lock.lock().unwrap();
     assert!(
-        place
+        backend
             .client()
             .lock("orders")
             .remaining_lease()
@@ -720,9 +720,9 @@ fn the_remaining_lease_is_told(place: &Place) {
     lock.unlock().unwrap();
 }
 
-fn the_loss_arrives_on_the_channel_and_at_the_hook(place: &Place) {
+fn the_loss_arrives_on_the_channel_and_at_the_hook(backend: &Backend) {
     let (sender, told) = mpsc::channel();
-    let client = place.client_with(Settings::default().watchdog_timeout(LEASE).on_lost(
+    let client = backend.client_with(Settings::default().watchdog_timeout(LEASE).on_lost(
         move |loss| {
             sender.send(loss.clone()).unwrap();
         },
@@ -730,7 +730,7 @@ fn the_loss_arrives_on_the_channel_and_at_the_hook(place: &Place) {
     let lock = client.lock("orders");
     lock.lock().unwrap();
     let (first, second) = (lock.lost().unwrap(), lock.lost().unwrap());
-    place.client().lock("orders").force_unlock().unwrap();
+    backend.client().lock("orders").force_unlock().unwrap();
     let loss = told.recv_timeout(LEASE + SLACK).unwrap();
     assert_eq!(loss.cause, LossCause::Gone);
     assert_eq!(first.recv_timeout(SLACK).unwrap(), loss);
@@ -750,9 +750,9 @@ fn the_loss_arrives_on_the_channel_and_at_the_hook(place: &Place) {
     assert!(matches!(lock.lost(), Err(Error::NotHeld { .. })));
 }
 
-fn a_panic_in_the_hook_is_contained(place: &Place) {
+fn a_panic_in_the_hook_is_contained(backend: &Backend) {
     let calls = Arc::new(AtomicU32::new(0));
-    let client = place.client_with(Settings::default().watchdog_timeout(LEASE).on_lost({
+    let client = backend.client_with(Settings::default().watchdog_timeout(LEASE).on_lost({
         let calls = Arc::clone(&calls);
         move |_| {
             if calls.fetch_add(1, Ordering::SeqCst) == 0 {
@@ -774,8 +774,8 @@ fn a_panic_in_the_hook_is_contained(place: &Place) {
     assert!(guard.is_valid());
 }
 
-fn the_channel_closes_when_the_hold_ends_well(place: &Place) {
-    let lock = place.client().lock("orders");
+fn the_channel_closes_when_the_hold_ends_well(backend: &Backend) {
+    let lock = backend.client().lock("orders");
     let guard = lock.guard().unwrap();
     let lost = guard.lost();
     guard.unlock().unwrap();
@@ -794,8 +794,8 @@ fn selected(losses: &Losses) -> Result<Loss, RecvError> {
     }
 }
 
-fn a_loss_is_told_to_everybody_and_never_used_up(place: &Place) {
-    let lock = place.client().lock("orders");
+fn a_loss_is_told_to_everybody_and_never_used_up(backend: &Backend) {
+    let lock = backend.client().lock("orders");
     let guard = lock.guard().unwrap();
     let losses = guard.lost();
     assert_eq!(losses.try_recv(), Err(NoLoss::NotYet));
@@ -830,31 +830,31 @@ fn a_loss_is_told_to_everybody_and_never_used_up(place: &Place) {
     assert!(losses.recv().is_ok() && selected(&losses).is_ok());
 }
 
-fn a_channel_that_outlives_its_losses_tells_no_good_end(place: &Place) {
-    let lock = place.client().lock("orders");
+fn a_channel_that_outlives_its_losses_tells_no_good_end(backend: &Backend) {
+    let lock = backend.client().lock("orders");
     let guard = lock.guard().unwrap();
     let channel = guard.lost().as_receiver().clone();
     assert_eq!(channel.recv().unwrap().cause, LossCause::Unheard);
     guard.unlock().unwrap();
 }
 
-fn a_loss_found_by_the_unlock_is_told_like_any_other(place: &Place) {
+fn a_loss_found_by_the_unlock_is_told_like_any_other(backend: &Backend) {
     let (sender, told) = mpsc::channel();
-    let client = place.client_with(Settings::default().on_lost(move |loss| {
+    let client = backend.client_with(Settings::default().on_lost(move |loss| {
         sender.send(loss.clone()).unwrap();
     }));
     let guard = client.lock("orders").guard().unwrap();
     let lost = guard.lost();
     // The next renewal is ten seconds away.
-    assert!(place.client().lock("orders").force_unlock().unwrap());
+    assert!(backend.client().lock("orders").force_unlock().unwrap());
     let error = guard.unlock().unwrap_err();
     assert!(error.is_lost(), "{error}");
     assert_eq!(lost.recv_timeout(SLACK).unwrap().cause, LossCause::Gone);
     assert_eq!(told.recv_timeout(SLACK).unwrap().cause, LossCause::Gone);
 }
 
-fn a_shutdown_ends_every_wait_and_lets_holders_unlock(place: &Place) {
-    let client = place.client();
+fn a_shutdown_ends_every_wait_and_lets_holders_unlock(backend: &Backend) {
+    let client = backend.client();
     let lock = client.lock("orders");
     lock.lock().unwrap();
     let lost = lock.lost().unwrap();
@@ -872,22 +872,22 @@ fn a_shutdown_ends_every_wait_and_lets_holders_unlock(place: &Place) {
     assert_eq!(lost.try_recv().unwrap().cause, LossCause::Closed);
     assert!(lock.is_valid(), "its lease has not ended");
     lock.unlock().unwrap();
-    assert!(!place.client().lock("orders").is_locked().unwrap());
+    assert!(!backend.client().lock("orders").is_locked().unwrap());
     assert!(matches!(lock.try_lock(), Err(Error::Closed { .. })));
     client.shutdown();
 }
 
-fn dropping_the_last_handle_joins_the_threads(place: &Place) {
+fn dropping_the_last_handle_joins_the_threads(backend: &Backend) {
     let alive = Arc::new(());
     let hook = Arc::clone(&alive);
-    let client = place.client_with(Settings::default().on_lost(move |_| {
+    let client = backend.client_with(Settings::default().on_lost(move |_| {
         let _ = &hook;
     }));
     let lock = client.lock("orders");
     lock.lock().unwrap();
     lock.unlock().unwrap();
     drop(client);
-    if !place.is_one_process() {
+    if !backend.is_one_process() {
         assert!(
             Arc::strong_count(&alive) > 1,
             "the lock keeps the client alive"
@@ -897,18 +897,18 @@ fn dropping_the_last_handle_joins_the_threads(place: &Place) {
     }
 }
 
-fn what_a_dead_client_held_is_free_after_its_lease(place: &Place) {
-    let client = place.client();
+fn what_a_dead_client_held_is_free_after_its_lease(backend: &Backend) {
+    let client = backend.client();
     client.lock("orders").lock().unwrap();
     client.shutdown();
-    let other = place.client().lock("orders");
+    let other = backend.client().lock("orders");
     assert!(!other.try_lock().unwrap());
     assert!(other.try_lock_for(LEASE + SLACK).unwrap());
     other.unlock().unwrap();
 }
 
-fn bad_input_is_refused_and_leaves_nothing(place: &Place) {
-    let client = place.client();
+fn bad_input_is_refused_and_leaves_nothing(backend: &Backend) {
+    let client = backend.client();
     let long = "x".repeat(513);
     for name in ["", long.as_str(), "a\nb", "a\u{7f}b", "x{y", "p}q", "x{}y"] {
         let lock = client.lock(name);
@@ -982,26 +982,26 @@ fn hammer(locks: Vec<Lock>, rounds: u32, enter: impl Fn(&Lock) + Sync) {
     assert!(!locks[0].is_locked().unwrap());
 }
 
-fn many_threads_never_overlap(place: &Place) {
+fn many_threads_never_overlap(backend: &Backend) {
     // The watchdog's lease is the default one: on a busy machine 64 threads take their time.
-    let client = place.client_with(Settings::default());
+    let client = backend.client_with(Settings::default());
     // A quorum hands nothing over within the process, so each round costs all of them a race.
-    let rounds = if place.is_slow() { 40 } else { 200 };
+    let rounds = if backend.is_slow() { 40 } else { 200 };
     hammer(vec![client.lock("orders"); 64], rounds, |lock| {
         lock.lock().unwrap()
     });
 }
 
-fn many_clients_never_overlap(place: &Place) {
+fn many_clients_never_overlap(backend: &Backend) {
     let clients: Vec<_> = (0..16)
-        .map(|_| place.client_with(Settings::default()))
+        .map(|_| backend.client_with(Settings::default()))
         .collect();
     let locks = clients.iter().map(|client| client.lock("orders")).collect();
     hammer(locks, 50, |lock| lock.lock().unwrap());
 }
 
-fn many_threads_that_only_try_never_overlap(place: &Place) {
-    let client = place.client_with(Settings::default());
+fn many_threads_that_only_try_never_overlap(backend: &Backend) {
+    let client = backend.client_with(Settings::default());
     hammer(vec![client.lock("orders"); 16], 50, |lock| {
         while !lock.try_lock().unwrap() {
             thread::yield_now();
@@ -1009,8 +1009,8 @@ fn many_threads_that_only_try_never_overlap(place: &Place) {
     });
 }
 
-fn many_threads_on_a_few_names_all_get_through(place: &Place) {
-    let client = place.client_with(Settings::default());
+fn many_threads_on_a_few_names_all_get_through(backend: &Backend) {
+    let client = backend.client_with(Settings::default());
     let names = ["a", "b", "c", "d", "e"];
     let done = AtomicU32::new(0);
     thread::scope(|scope| {
@@ -1032,8 +1032,8 @@ fn many_threads_on_a_few_names_all_get_through(place: &Place) {
     }
 }
 
-fn an_interrupted_try_is_not_renewed(place: &Place) {
-    let client = place.client();
+fn an_interrupted_try_is_not_renewed(backend: &Backend) {
+    let client = backend.client();
     let lock = client.lock("orders");
     for _ in 0..20 {
         let interrupt = Interrupt::new();

@@ -7,14 +7,13 @@
 )]
 
 #[macro_use]
-mod place;
+mod backends;
 
 mod acl;
 mod api;
 mod borrowed_servers;
 mod chaos;
-mod children;
-mod crowd;
+mod child_roles;
 mod documents;
 mod errors;
 mod examples;
@@ -23,17 +22,20 @@ mod faults_server;
 mod faults_transport;
 mod faults_waiting;
 mod holds;
-mod kit;
+mod invariants;
 mod laws;
-mod line;
+mod many_processes;
 mod multi_lock;
 #[cfg(feature = "mysql")]
 mod mysql;
-mod oracles;
 mod redlock;
+#[path = "../support/mod.rs"]
+mod support;
+mod support_tests;
 #[cfg(feature = "test-util")]
 mod testing;
 mod tidy;
 #[cfg(feature = "tls")]
 mod tls;
 mod token;
+mod wait_queue;

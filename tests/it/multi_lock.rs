@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use redlatch::{Client, Error, Interrupt, Lock, LossCause, MultiLock, Redlock};
 
-use crate::kit::{RedisServer, eventually, ms};
+use crate::support::{RedisServer, eventually, ms};
 
 const LEASE: std::time::Duration = ms(900);
 

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use redlatch::testing::{self, Controls};
 use redlatch::{Client, Error, Guard, LossCause, MultiLock, NoLoss};
 
-use crate::kit::{eventually, ms};
-use crate::oracles::SLACK;
+use crate::invariants::SLACK;
+use crate::support::{eventually, ms};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);

@@ -1,13 +1,6 @@
 //! TLS: what is trusted, what is refused, and that the rules of every connection hold on it.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-#[path = "../topologies/bed/certificates.rs"]
-#[allow(
-    dead_code,
-    unreachable_pub,
-    reason = "the bed offers more than is used here"
-)]
-mod certificates;
 mod terminator;
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -17,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Builder, Client, Error, Lock};
 
-use crate::kit::{RedisServer, eventually, ms};
-use crate::oracles::{
+use crate::invariants::{
     Class, TIMEOUT, connections, ends_within, fails, is_empty, leaves_nothing, quick,
     somebody_waits, subscriptions,
 };
-use certificates::{Certificates, Pair};
+use crate::support::topology_fixtures::certificates::{Certificates, Pair};
+use crate::support::{RedisServer, eventually, ms};
 use terminator::Terminator;
 
 /// A lease that is long enough to be kept on a busy machine.
@@ -163,7 +156,7 @@ fn a_name_an_ipv6_address_and_a_database_number_work() {
         lock.lock().unwrap();
         is_empty(&server.plain);
         server.plain.cmd(&["SELECT", "3"]);
-        assert_eq!(crate::oracles::keys(&server.plain), ["orders"], "{host}");
+        assert_eq!(crate::invariants::keys(&server.plain), ["orders"], "{host}");
         server.plain.cmd(&["SELECT", "0"]);
         lock.unlock().unwrap();
     }

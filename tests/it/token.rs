@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Client, Error, Lock, LossCause};
 
-use crate::kit::{End, Fault, Proxy, RedisServer, eventually, ms};
+use crate::support::{End, Fault, Proxy, RedisServer, eventually, ms};
 
 const LEASE: Duration = ms(900);
 const SLACK: Duration = ms(2500);

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Builder, Client, Error, HealthWarning, LossCause};
 
-use crate::bed::{AGREEMENT, Access, Cluster, Guide};
-use crate::kit::{Monitor, Proxy, RedisServer, eventually, free_port, ms};
-use crate::place::{
+use crate::backends::{
     Grants, KEPT, LEASE, SLACK, all_works, channel, hand_over, is_renewed, is_woken, timed,
 };
 use crate::report;
+use crate::support::topology_fixtures::{AGREEMENT, Access, Cluster, FakeClusterNode};
+use crate::support::{Monitor, Proxy, RedisServer, eventually, free_port, ms};
 
 /// A lease that outlives a failover, even on a busy machine.
 const PATIENT: Duration = Duration::from_secs(15);
@@ -133,7 +133,7 @@ fn one_seed_is_enough_and_dead_ones_cost_little() {
 #[ignore = "needs several servers: make topologies"]
 fn nodes_that_do_not_answer_are_asked_behind_those_that_did() {
     let (first, second) = (RedisServer::start(), RedisServer::start());
-    let guide = Guide::start();
+    let guide = FakeClusterNode::start();
     // They take connections, and say nothing.
     let silent: Vec<_> = (0..60)
         .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
@@ -162,7 +162,7 @@ fn a_node_that_does_not_know_its_host_is_where_it_was_asked() {
     let server = RedisServer::start();
     // The slot of foo is 12182.
     for host in ["?", ""] {
-        let guide = Guide::start();
+        let guide = FakeClusterNode::start();
         guide.redirect(12182, host, server.port());
         let client = Client::builder().cluster([guide.url()]).unwrap();
         let lock = client.lock("foo");
@@ -176,7 +176,7 @@ fn a_node_that_does_not_know_its_host_is_where_it_was_asked() {
 #[ignore = "needs several servers: make topologies"]
 fn a_pool_that_is_used_up_says_nothing_of_its_node() {
     let server = RedisServer::start();
-    let guide = Guide::start();
+    let guide = FakeClusterNode::start();
     guide.tell(server.addr(), &[]);
     let client = Client::builder().pool_size(1).cluster([guide.url()]);
     let client = client.unwrap();
@@ -199,7 +199,7 @@ fn a_pool_that_is_used_up_says_nothing_of_its_node() {
 fn what_is_in_doubt_on_one_shard_does_not_wait_for_another() {
     let servers = [RedisServer::start(), RedisServer::start()];
     let proxies = [0, 1].map(|at| Proxy::to(servers[at].addr()));
-    let guide = Guide::start();
+    let guide = FakeClusterNode::start();
     guide.tell_halves(proxies[0].addr(), proxies[1].addr());
     let open = || {
         Client::builder()
@@ -238,7 +238,7 @@ fn what_is_in_doubt_on_one_shard_does_not_wait_for_another() {
 #[test]
 #[ignore = "needs several servers: make topologies"]
 fn a_server_that_is_no_cluster_is_told() {
-    let server = crate::kit::RedisServer::start();
+    let server = crate::support::RedisServer::start();
     let client = Client::builder().cluster([server.url()]).unwrap();
     let error = client.lock("orders").try_lock().unwrap_err();
     assert!(
@@ -794,7 +794,7 @@ pub(crate) fn one_shard_of_three_frozen() {
         .map(|node| client.lock(&cluster.name_at(node, "kept")).guard().unwrap())
         .collect();
     let still = client.lock(&cluster.name_at(2, "kept")).guard().unwrap();
-    // Found now: the bed asks all nodes, and waits for those that are frozen.
+    // Found now: the fixture asks all nodes, and waits for those that are frozen.
     let busy = [0, 1].map(|node| cluster.name_at(node, "busy"));
     let wanted = cluster.name_at(2, "wanted");
     let healthy = sample(&busy, &client, &other);

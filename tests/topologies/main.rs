@@ -8,21 +8,20 @@
 )]
 
 #[macro_use]
-mod place;
+mod backends;
 
-mod alone;
-mod bed;
-mod children;
+mod child_roles;
 mod cluster;
-#[path = "../it/kit/mod.rs"]
-mod kit;
+mod fixture_tests;
 #[path = "../it/laws.rs"]
 mod laws;
 mod network;
 mod replicas;
-mod selftest;
 mod sentinel;
+mod serial;
 mod shop;
+#[path = "../support/mod.rs"]
+mod support;
 #[cfg(feature = "tls")]
 mod tls;
 

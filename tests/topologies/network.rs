@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use redlatch::Client;
 use socket2::{Domain, Socket, Type};
 
-use crate::kit::child::{arg, say};
-use crate::kit::proxy::Fault;
-use crate::kit::{Proxy, RedisServer, ms};
-use crate::place::{SLACK, all_works, timed};
+use crate::backends::{SLACK, all_works, timed};
 use crate::report;
+use crate::support::child::{arg, say};
+use crate::support::proxy::Fault;
+use crate::support::{Proxy, RedisServer, ms};
 
 /// Plays `role` in a child process; false if it is not one of this file.
 pub(crate) fn play(role: &str) -> bool {
@@ -111,7 +111,7 @@ fn lock_by_name(port: u16) -> Option<(Duration, Duration)> {
         .args(["-m", "sh", "-c", script])
         .arg(&hosts)
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "children::entry", "--nocapture"])
+        .args(["--exact", "child_roles::entry", "--nocapture"])
         .env("REDLATCH_CHILD", "resolver")
         .env("URL", format!("redis://lock.example:{port}"))
         .output()

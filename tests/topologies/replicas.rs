@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Builder, Client, Error, LossCause};
 
-use crate::bed::{AGREEMENT, Cluster, Replicas};
-use crate::kit::{RedisServer, eventually, ms};
-use crate::place::{
+use crate::backends::{
     Grants, KEPT, SLACK, all_works, channel, elsewhere, is_renewed, is_woken, timed,
 };
 use crate::report;
+use crate::support::topology_fixtures::{AGREEMENT, Cluster, Replicas};
+use crate::support::{RedisServer, eventually, ms};
 
 /// A lease that no test lives to see the end of.
 const LONG: Duration = Duration::from_secs(60);

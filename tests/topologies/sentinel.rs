@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Builder, Client, Error, Lock, LossCause, Redlock};
 
-use crate::bed::sentinels::NAME;
-use crate::bed::{AGREEMENT, Liar, Sentinels};
-use crate::kit::{Monitor, RedisServer, eventually, free_port, ms};
-use crate::place::{
+use crate::backends::{
     Grants, KEPT, LEASE, SLACK, all_works, channel, hand_over, is_renewed, is_woken, timed,
 };
 use crate::report;
+use crate::support::topology_fixtures::sentinels::NAME;
+use crate::support::topology_fixtures::{AGREEMENT, FakeSentinel, Sentinels};
+use crate::support::{Monitor, RedisServer, eventually, free_port, ms};
 
 /// A lease that outlives a failover, even on a busy machine.
 const PATIENT: Duration = Duration::from_secs(15);
@@ -309,9 +309,9 @@ fn a_look_once_in_a_while_is_enough_to_leave_a_master() {
 }
 
 /// A client of three sentinels that say what they are told: each a master, and the epoch of the failover that made it one.
-fn told(lease: Duration, says: [(&RedisServer, u64); 3]) -> (Client, [Liar; 3]) {
-    let sentinels = says.map(|(server, epoch)| Liar::naming_since(server.addr(), epoch));
-    let urls: Vec<_> = sentinels.iter().map(Liar::url).collect();
+fn told(lease: Duration, says: [(&RedisServer, u64); 3]) -> (Client, [FakeSentinel; 3]) {
+    let sentinels = says.map(|(server, epoch)| FakeSentinel::naming_since(server.addr(), epoch));
+    let urls: Vec<_> = sentinels.iter().map(FakeSentinel::url).collect();
     let client = Client::builder().watchdog_timeout(lease);
     (client.sentinel(NAME, urls).unwrap(), sentinels)
 }
@@ -529,26 +529,26 @@ fn one_sentinel_that_is_dead_or_frozen_or_lies_costs_little() {
     let watch = Monitor::start(&stranger);
     let urls = set.urls();
     let nobody: SocketAddr = ([127, 0, 0, 1], free_port()).into();
-    let liars = [
-        ("a replica", Liar::naming(set.nodes[1].addr())),
-        ("nobody", Liar::naming(nobody)),
+    let fakes = [
+        ("a replica", FakeSentinel::naming(set.nodes[1].addr())),
+        ("nobody", FakeSentinel::naming(nobody)),
         (
             "a host that does not answer",
-            Liar::naming("192.0.2.1:6379".parse().unwrap()),
+            FakeSentinel::naming("192.0.2.1:6379".parse().unwrap()),
         ),
-        ("another master", Liar::naming(stranger.addr())),
+        ("another master", FakeSentinel::naming(stranger.addr())),
     ];
-    for (named, liar) in &liars {
+    for (named, fake) in &fakes {
         for at in 0..3 {
             let mut urls = urls.clone();
-            urls[at] = liar.url();
+            urls[at] = fake.url();
             let took = first_lock(&urls);
             report(&format!(
                 "sentinel {at} of 3 names {named}: first lock in {took:.1?}"
             ));
             assert!(took < Duration::from_secs(5) + SLACK, "{named}: {took:?}");
         }
-        assert!(liar.asked() > 0, "nobody asked the one that names {named}");
+        assert!(fake.asked() > 0, "nobody asked the one that names {named}");
     }
     let written = watch.lines_containing("orders");
     assert!(written.is_empty(), "{written:#?}");

@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use redlatch::{Client, Error};
 use tempfile::TempDir;
 
-use crate::bed::sentinels::NAME;
-use crate::bed::{AGREEMENT, Cluster, Sentinels};
-use crate::kit::child::{arg, listen, say};
-use crate::kit::history::{Recorder, check};
-use crate::kit::{Child, RedisServer, eventually, ms};
-use crate::place::is_long;
+use crate::backends::is_long;
 use crate::report;
+use crate::support::child::{arg, listen, say};
+use crate::support::history::{Recorder, check};
+use crate::support::topology_fixtures::sentinels::NAME;
+use crate::support::topology_fixtures::{AGREEMENT, Cluster, Sentinels};
+use crate::support::{Child, RedisServer, eventually, ms};
 
 const STOCK: u64 = 1_000_000;
 const PROCESSES: usize = 3;
@@ -163,7 +163,7 @@ struct Day {
     twice: u64,
     /// Requests that failed, holds that were lost, grants that too few replicas had.
     troubles: [u64; 3],
-    history: Result<crate::kit::history::Summary, crate::kit::history::Overlap>,
+    history: Result<crate::support::history::Summary, crate::support::history::Overlap>,
 }
 
 impl Day {

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Builder, Client, Error};
 
-use crate::bed::sentinels::NAME;
-use crate::bed::{Access, Certificates, Cluster, Sentinels};
-use crate::place::{Grants, KEPT, all_works, is_renewed, is_woken, timed};
+use crate::backends::{Grants, KEPT, all_works, is_renewed, is_woken, timed};
+use crate::support::topology_fixtures::sentinels::NAME;
+use crate::support::topology_fixtures::{Access, Certificates, Cluster, Sentinels};
 
 /// A lease that no test lives to see the end of.
 const LONG: Duration = Duration::from_secs(60);

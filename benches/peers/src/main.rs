@@ -1,14 +1,14 @@
 //! One process of rslock or redis-lock: its tasks want the same lock. As `quorum` one of rslock or redlock.
 
-#[path = "../../contention/acts.rs"]
+#[path = "../../contention/protocol.rs"]
 #[allow(dead_code, reason = "the benchmark itself needs more of it")]
-mod acts;
+mod protocol;
 mod quorum;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use acts::{Notes, OUT_OF_THE_WAY, Order, Rush, Stay, notes, write};
+use protocol::{Notes, OUT_OF_THE_WAY, Order, Rush, Stay, notes, write};
 use redis::aio::MultiplexedConnection;
 use redis_lock::{LockAcrossOptions, lock_across};
 use rslock::LockManager;

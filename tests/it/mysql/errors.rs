@@ -6,8 +6,8 @@ use mysql::prelude::Queryable;
 use redlatch::{Client, Error};
 
 use super::{client, database};
-use crate::kit::mariadb::password;
-use crate::kit::{Database, MariaDb, free_port, ms};
+use crate::support::mariadb::password;
+use crate::support::{Database, MariaDb, free_port, ms};
 
 /// The error of a lock, whose words have the lock, the node and no password in them.
 fn refusal(database: &Database<'_>, client: &Client) -> Error {

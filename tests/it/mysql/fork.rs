@@ -8,8 +8,8 @@ use redlatch::mysql::{Changes, Check, RowTarget, Step, Wait};
 use redlatch::{Client, Error};
 
 use super::database;
-use crate::kit::child::{arg, say};
-use crate::kit::{Child, Database};
+use crate::support::child::{arg, say};
+use crate::support::{Child, Database};
 
 const CHILD: Duration = Duration::from_secs(30);
 

@@ -15,7 +15,7 @@ mod versioned;
 pub(crate) use fork::play;
 use redlatch::{Builder, Client};
 
-use crate::kit::{Database, MariaDb, ms};
+use crate::support::{Database, MariaDb, ms};
 
 /// An empty database with the tables of the locks.
 fn database() -> Database<'static> {

@@ -10,7 +10,7 @@ use redlatch::mysql::{Check, DateTime, Isolation, RowGuard, RowTarget, Value, Wa
 use redlatch::{Client, Error, Interrupt};
 
 use super::{client, client_with, database_on};
-use crate::kit::{Database, MariaDb, eventually, ms};
+use crate::support::{Database, MariaDb, eventually, ms};
 
 macro_rules! on_both_servers {
     ($($law:ident)*) => {
@@ -18,7 +18,7 @@ macro_rules! on_both_servers {
             $(
                 #[test]
                 fn $law() {
-                    super::$law(crate::kit::MariaDb::shared());
+                    super::$law(crate::support::MariaDb::shared());
                 }
             )*
         }

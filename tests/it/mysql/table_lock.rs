@@ -12,7 +12,7 @@ use mysql::prelude::Queryable;
 use redlatch::{Builder, Client, Error, LossCause};
 
 use super::{client, client_with, database};
-use crate::kit::{Database, MariaDb, Proxy, eventually, ms};
+use crate::support::{Database, MariaDb, Proxy, eventually, ms};
 
 /// Deadlocks that the server has counted since its start.
 fn deadlocks(database: &Database<'_>) -> u64 {

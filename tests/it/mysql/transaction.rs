@@ -7,7 +7,7 @@ use redlatch::mysql::{Check, DateTime, Params, Row, Span, Value};
 use redlatch::{Client, Error, LossCause};
 
 use super::{client, client_with, database};
-use crate::kit::{Database, ms};
+use crate::support::{Database, ms};
 
 fn with_stock() -> Database<'static> {
     let database = database();

@@ -9,7 +9,7 @@ use redlatch::mysql::{Changes, Check, Step, Versioned};
 use redlatch::{Client, Error};
 
 use super::{client, client_with, database};
-use crate::kit::{Database, MariaDb, ms};
+use crate::support::{Database, MariaDb, ms};
 
 const WRITERS: u64 = 8;
 const ROUNDS: u64 = 25;
@@ -249,7 +249,7 @@ fn a_time_rises_by_its_own_precision() {
         let ahead: i64 = database.first(&format!(
             "SELECT TIMESTAMPDIFF(MICROSECOND, '2037-01-01', {column}) FROM stock WHERE id = 1"
         ));
-        // The kit's session is in the server's zone, which is UTC or not; the fraction tells it.
+        // The test's session is in the server's zone, which is UTC or not; the fraction tells it.
         assert_eq!(ahead.rem_euclid(60_000_000), unit, "{column}");
     }
 }

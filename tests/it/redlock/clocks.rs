@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{SLACK, all_free, all_have, builder, redlock};
-use crate::kit::{ClockShim, RedisServer, eventually, ms};
+use crate::support::{ClockShim, RedisServer, eventually, ms};
 
 const HOUR: i64 = 60 * 60 * 1000;
 

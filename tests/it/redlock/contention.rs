@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use redlatch::Lock;
 
 use super::{SLACK, all_free, redlock, servers};
-use crate::kit::{RedisServer, ms};
+use crate::support::{RedisServer, ms};
 
 /// One race of all clients for a free lock.
 struct Race {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use redlatch::{Redlock, RedlockBuilder};
 
 use super::{SLACK, all_free, builder_at, elsewhere, kept, no_quorum, proxies, servers};
-use crate::kit::{Fault, Proxy, RedisServer, eventually, ms};
+use crate::support::{Fault, Proxy, RedisServer, eventually, ms};
 
 /// What one reply takes. A new connection costs at least six of them, for who it is and who we are.
 const WAY: Duration = ms(60);

@@ -9,9 +9,9 @@ use redlatch::{Client, Redlock};
 use tempfile::TempDir;
 
 use super::{SLACK, servers};
-use crate::kit::child::{arg, listen, say};
-use crate::kit::history::{Recorder, check};
-use crate::kit::{Child, RedisServer, eventually, ms};
+use crate::support::child::{arg, listen, say};
+use crate::support::history::{Recorder, check};
+use crate::support::{Child, RedisServer, eventually, ms};
 
 const PROCESSES: usize = 3;
 const THREADS: usize = 2;

@@ -9,7 +9,7 @@ use super::{
     KEY, LONG, NODE_TIMEOUT, SLACK, all_free, all_have, builder, builder_at, kept, no_quorum,
     proxies, redlock, servers,
 };
-use crate::kit::{Fault, Proxy, RedisServer, eventually, ms};
+use crate::support::{Fault, Proxy, RedisServer, eventually, ms};
 
 /// The counts of the only hold, one for each server; 0 where nobody has it.
 fn counts(servers: &[RedisServer], name: &str) -> Vec<i64> {

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Instant;
 
 use super::{KEY, NODE_TIMEOUT, SLACK, all_free, builder_at, kept, servers};
-use crate::kit::{Fault, Proxy, RedisServer, eventually, ms};
+use crate::support::{Fault, Proxy, RedisServer, eventually, ms};
 
 /// Four quick servers, and a last one behind a proxy.
 fn with_slow() -> (Vec<RedisServer>, Proxy, Vec<String>) {

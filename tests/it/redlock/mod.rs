@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use redlatch::{Client, Error, Redlock, RedlockBuilder};
 
-use crate::kit::{Proxy, RedisServer, eventually, ms};
+use crate::support::{Proxy, RedisServer, eventually, ms};
 
 pub(crate) use flapping::play;
 

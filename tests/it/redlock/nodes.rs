@@ -9,7 +9,7 @@ use super::{
     LONG, NODE_TIMEOUT, SLACK, all_free, all_have, builder, builder_at, clients, elsewhere, kept,
     no_quorum, proxies, redlock, servers,
 };
-use crate::kit::{Proxy, RedisServer, eventually, ms};
+use crate::support::{Proxy, RedisServer, eventually, ms};
 
 /// Five servers behind proxies, and how some of them fail.
 struct Nodes {
@@ -408,7 +408,7 @@ fn bad_settings_are_refused() {
 
 #[test]
 fn one_node_is_not_called_nodes() {
-    let nobody = format!("redis://127.0.0.1:{}", crate::kit::free_port());
+    let nobody = format!("redis://127.0.0.1:{}", crate::support::free_port());
     let redlock = builder_at([nobody]).build().unwrap();
     let error = redlock.lock("a").try_lock().unwrap_err().to_string();
     assert!(error.contains("it takes 1 of 1 node, but"), "{error}");

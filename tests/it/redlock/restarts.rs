@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use redlatch::{Error, Guard, Redlock, RedlockBuilder};
 
 use super::{LONG, SLACK, all_free, all_have, builder, kept, no_quorum, redlock, servers};
-use crate::kit::{RedisServer, eventually, ms};
+use crate::support::{RedisServer, eventually, ms};
 
 pub(super) const MAX_LEASE: Duration = ms(2000);
 

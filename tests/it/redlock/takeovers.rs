@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::restarts::{MAX_LEASE, REMEMBERS, granted_only_after, until_somebody_tried};
 use super::{NODE_TIMEOUT, SLACK, kept, no_quorum};
-use crate::kit::{RedisServer, eventually, ms};
+use crate::support::{RedisServer, eventually, ms};
 
 /// An address that leads to one server now and to another one later.
 struct Address {
@@ -288,7 +288,7 @@ fn the_connection_that_carries_the_request_is_the_one_that_was_checked() {
 
 #[test]
 fn an_answer_that_comes_late_does_not_shorten_the_time_without_a_vote() {
-    use crate::kit::{Fault, Proxy};
+    use crate::support::{Fault, Proxy};
     let max_lease = ms(4000);
     let servers: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
     let proxy = Proxy::to(servers[1].addr());

@@ -5,7 +5,7 @@ use std::thread;
 use redlatch::{Client, Redlock, RedlockBuilder};
 
 use super::{LONG, NODE_TIMEOUT, SLACK};
-use crate::kit::{RedisServer, eventually, ms};
+use crate::support::{RedisServer, eventually, ms};
 
 const LEASE: std::time::Duration = ms(1800);
 

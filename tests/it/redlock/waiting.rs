@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use redlatch::{Error, Interrupt, Lock, Redlock};
 
 use super::{LONG, NODE_TIMEOUT, SLACK, all_free, clients, elsewhere, redlock, servers};
-use crate::kit::{RedisServer, ms};
+use crate::support::{RedisServer, ms};
 
 /// Whoever was not woken looks again after a second.
 const POLL: Duration = ms(1000);

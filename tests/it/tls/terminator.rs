@@ -12,8 +12,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection};
 
-use super::certificates::Certificates;
-use crate::kit::ms;
+use crate::support::ms;
+use crate::support::topology_fixtures::Certificates;
 
 const PAUSE: Duration = ms(1);
 

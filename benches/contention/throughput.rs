@@ -1,0 +1,329 @@
+//! Many threads that want the same lock all the time.
+
+use std::time::{Duration, Instant};
+
+use redis::Connection;
+use tempfile::TempDir;
+
+use crate::harness::bare::{self, Bare};
+use crate::harness::report::{Report, Table};
+use crate::harness::{Part, median, now};
+use crate::protocol::{Notes, Order, Rush, Stay, read};
+use crate::support::RedisServer;
+use crate::{Contender, Plan};
+
+/// The crews have heard their orders by then.
+const AHEAD: Duration = Duration::from_millis(50);
+
+/// Connects and loads scripts.
+const WARM_UP: Duration = Duration::from_millis(300);
+
+/// For how long exclusion is looked at with something to exclude, and how long each holds the lock then.
+const CHECK: Duration = Duration::from_secs(1);
+const INSIDE: Duration = Duration::from_millis(1);
+
+/// For how long one bare thread runs alone between two turns.
+const PAIRS: Duration = Duration::from_millis(500);
+
+/// The processes of one of those who take part.
+pub(crate) struct Crew {
+    pub(crate) who: Contender,
+    pub(crate) parts: Vec<Part>,
+}
+
+impl Crew {
+    pub(crate) fn start(
+        plan: &Plan,
+        who: Contender,
+        server: &RedisServer,
+        name: &str,
+        processes: usize,
+        threads: usize,
+    ) -> Crew {
+        let url = server.url();
+        let name = format!("{name}:{}", who.name());
+        let threads = threads.to_string();
+        let crew = [who.name(), &url, &name, &threads];
+        let parts = (0..processes).map(|_| {
+            let mut part = match plan.peers.as_ref().filter(|_| who.is_peer()) {
+                Some(peers) => {
+                    let peers = peers.to_str().expect("a path of UTF-8");
+                    Part::start("peers", &[&[peers], &crew[..]].concat())
+                }
+                None => Part::start("crew", &crew),
+            };
+            part.hear();
+            part
+        });
+        Crew {
+            who,
+            parts: parts.collect(),
+        }
+    }
+
+    fn rush(&mut self, length: Duration, inside: Duration, desk: &mut Desk) -> Turn {
+        let start = now() + nanoseconds(AHEAD);
+        let end = start + nanoseconds(length);
+        let before = desk.requests(self.who);
+        let files: Vec<_> = (0..self.parts.len())
+            .map(|part| desk.folder.path().join(part.to_string()))
+            .collect();
+        for (part, file) in self.parts.iter_mut().zip(&files) {
+            let file = file.to_str().expect("a path of UTF-8").to_owned();
+            let order = Order::Rush(Rush {
+                start,
+                end,
+                inside,
+                file,
+            });
+            part.tell(&order.to_string());
+        }
+        let (mut cpu, mut failed) = (0, 0);
+        for part in &mut self.parts {
+            let [used, failures] = part.hear()[..] else {
+                panic!("a crew says two numbers")
+            };
+            cpu += used;
+            failed += failures;
+        }
+        let requests = desk.requests(self.who) - before;
+        let threads: Vec<Notes> = files.iter().flat_map(|file| read(file)).collect();
+        Turn::of(&threads, start, end, requests, cpu, failed)
+    }
+}
+
+/// What one of those who take part came to.
+struct Course {
+    crew: Crew,
+    turns: Vec<Turn>,
+    /// How often two held the lock at once.
+    overlaps: usize,
+}
+
+impl Course {
+    /// This value of all turns, from the lowest to the highest.
+    fn sorted(&self, value: impl Fn(&Turn) -> f64) -> Vec<f64> {
+        let mut values: Vec<f64> = self.turns.iter().map(value).collect();
+        values.sort_by(f64::total_cmp);
+        values
+    }
+
+    fn median(&self, value: impl Fn(&Turn) -> f64) -> f64 {
+        median(&mut self.sorted(value))
+    }
+}
+
+/// What one turn came to.
+struct Turn {
+    per_s: f64,
+    /// By the pairs of one bare thread before and after.
+    ratio: f64,
+    fairness: f64,
+    requests: f64,
+    cpu_us: f64,
+    wait_p99_ms: f64,
+    wait_max_ms: f64,
+    overlaps: usize,
+    failed: u64,
+}
+
+impl Turn {
+    fn of(threads: &[Notes], start: u64, end: u64, requests: u64, cpu: u64, failed: u64) -> Turn {
+        let in_time = |notes: &Notes| notes.iter().filter(|stay| stay.had < end).count();
+        let counts: Vec<usize> = threads.iter().map(in_time).collect();
+        let fewest = counts.iter().min().copied().unwrap_or_default();
+        let most = counts.iter().max().copied().unwrap_or_default();
+        let mut stays: Vec<Stay> = threads.concat();
+        let all = stays.len().max(1) as f64;
+        let mut waits: Vec<u64> = stays.iter().map(|stay| stay.had - stay.asked).collect();
+        waits.sort_unstable();
+        let wait = |index: usize| waits.get(index).map_or(0.0, |wait| *wait as f64 / 1e6);
+        Turn {
+            per_s: counts.iter().sum::<usize>() as f64 / ((end - start) as f64 / 1e9),
+            ratio: 0.0,
+            fairness: fewest as f64 / most.max(1) as f64,
+            requests: requests as f64 / all,
+            cpu_us: cpu as f64 / 1000.0 / all,
+            wait_p99_ms: wait(waits.len() * 99 / 100),
+            wait_max_ms: wait(waits.len().saturating_sub(1)),
+            overlaps: overlaps(&mut stays),
+            failed,
+        }
+    }
+}
+
+/// How often one had the lock before another one began to give it back.
+pub(crate) fn overlaps(stays: &mut [Stay]) -> usize {
+    stays.sort_unstable_by_key(|stay| stay.had);
+    let mut left = 0;
+    stays
+        .iter()
+        .filter(|stay| {
+            let early = stay.had < left;
+            left = left.max(stay.left);
+            early
+        })
+        .count()
+}
+
+/// Where the requests are counted and the notes are left.
+struct Desk {
+    connection: Connection,
+    folder: TempDir,
+}
+
+impl Desk {
+    fn new(server: &RedisServer) -> Desk {
+        Desk {
+            connection: bare::connect(&server.url()),
+            folder: tempfile::tempdir().expect("a temporary directory"),
+        }
+    }
+
+    /// The requests so far; only the difference of two of these says something.
+    fn requests(&mut self, who: Contender) -> u64 {
+        let info: String = redis::cmd("INFO")
+            .arg("everything")
+            .query(&mut self.connection)
+            .expect("INFO");
+        let number = |name: &str| -> u64 {
+            let value = info.lines().find_map(|line| line.strip_prefix(name));
+            let value = value.and_then(|value| value.split(',').next());
+            value.and_then(|value| value.parse().ok()).unwrap_or(0)
+        };
+        if who.is_peer() {
+            ["set", "eval", "evalsha"]
+                .map(|command| number(&format!("cmdstat_{command}:calls=")))
+                .iter()
+                .sum()
+        } else {
+            number("total_reads_processed:")
+        }
+    }
+}
+
+/// 8 threads of one process.
+pub(crate) fn one_process(plan: &Plan, server: &RedisServer, report: &mut Report) {
+    let keys = ["w3_fairness", "w3_requests_per_acq", "w3_vs_bare_pairs"];
+    let title = "W3: 8 threads of one process, one name";
+    measure(plan, server, report, ("w3", 1, 8), title, keys);
+}
+
+/// 2 threads in each of 4 processes.
+pub(crate) fn four_processes(plan: &Plan, server: &RedisServer, report: &mut Report) {
+    let keys = ["w5_fairness", "w5_requests_per_acq", "w5_vs_bare_pairs"];
+    let title = "W5: 4 processes with 2 threads each, one name";
+    measure(plan, server, report, ("w5", 4, 2), title, keys);
+}
+
+fn measure(
+    plan: &Plan,
+    server: &RedisServer,
+    report: &mut Report,
+    (name, processes, threads): (&str, usize, usize),
+    title: &str,
+    keys: [&'static str; 3],
+) {
+    let mut desk = Desk::new(server);
+    let mut courses: Vec<Course> = plan
+        .who
+        .iter()
+        .map(|who| {
+            let mut crew = Crew::start(plan, *who, server, name, processes, threads);
+            crew.rush(WARM_UP, Duration::ZERO, &mut desk);
+            let check = crew.rush(CHECK, INSIDE, &mut desk);
+            Course {
+                crew,
+                turns: Vec::new(),
+                overlaps: check.overlaps,
+            }
+        })
+        .collect();
+
+    let mut bare = Bare::new(&server.url(), &format!("{name}:alone"), 0);
+    pairs_per_s(&mut bare);
+    let mut before = pairs_per_s(&mut bare);
+    let mut pairs = vec![before];
+    for index in 0..plan.turns {
+        for course in &mut courses {
+            if course.crew.who.is_peer() && index >= plan.turns.div_ceil(2) {
+                continue;
+            }
+            let mut turn = course.crew.rush(plan.turn, Duration::ZERO, &mut desk);
+            let after = pairs_per_s(&mut bare);
+            turn.ratio = turn.per_s / f64::midpoint(before, after);
+            course.overlaps += turn.overlaps;
+            course.turns.push(turn);
+            pairs.push(after);
+            before = after;
+        }
+    }
+
+    let mut table = Table::new(
+        &format!(
+            "{title} ({} turns of {:.1} s; one bare thread alone: {:.0} pairs/s)",
+            plan.turns,
+            plan.turn.as_secs_f64(),
+            median(&mut pairs)
+        ),
+        &[
+            "",
+            "acq/s",
+            "/ bare pairs",
+            "(range)",
+            "fewest/most",
+            "(worst)",
+            "requests per acq",
+            "client CPU µs per acq",
+            "p99 wait ms",
+            "longest ms",
+            "two holders",
+            "failed",
+        ],
+    );
+    for course in &courses {
+        let ratios = course.sorted(|turn| turn.ratio);
+        let ratio = course.median(|turn| turn.ratio);
+        let fairness = course.median(|turn| turn.fairness);
+        let requests = course.median(|turn| turn.requests);
+        let longest = course.sorted(|turn| turn.wait_max_ms);
+        let failed: u64 = course.turns.iter().map(|turn| turn.failed).sum();
+        table.row(vec![
+            course.crew.who.name().to_owned(),
+            format!("{:.0}", course.median(|turn| turn.per_s)),
+            format!("{ratio:.2}"),
+            format!("{:.2} to {:.2}", ratios[0], ratios[ratios.len() - 1]),
+            format!("{fairness:.3}"),
+            format!("{:.3}", course.sorted(|turn| turn.fairness)[0]),
+            format!("{requests:.2}"),
+            format!("{:.1}", course.median(|turn| turn.cpu_us)),
+            format!("{:.2}", course.median(|turn| turn.wait_p99_ms)),
+            format!("{:.0}", longest[longest.len() - 1]),
+            course.overlaps.to_string(),
+            failed.to_string(),
+        ]);
+        if course.crew.who == Contender::Redlatch {
+            report.value(keys[0], fairness);
+            report.value(keys[1], requests);
+            report.value(keys[2], ratio);
+            report.two_holders(course.overlaps);
+        }
+    }
+    report.table(table);
+}
+
+/// One bare thread, with nobody to compete with.
+fn pairs_per_s(bare: &mut Bare) -> f64 {
+    let start = Instant::now();
+    let mut pairs = 0;
+    while start.elapsed() < PAIRS {
+        bare.lock();
+        bare.unlock();
+        pairs += 1;
+    }
+    f64::from(pairs) / start.elapsed().as_secs_f64()
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).expect("a benchmark of less than 500 years")
+}

@@ -1,0 +1,114 @@
+//! What the benchmarks share: the cores, the other processes, what the server counts, the tables.
+#![allow(dead_code, unused_imports, reason = "no benchmark uses all of it")]
+
+pub(crate) mod bare;
+mod cores;
+pub(crate) mod peers;
+mod process;
+pub(crate) mod report;
+
+use std::fs;
+
+use redis::Connection;
+use rustix::time::{ClockId, clock_gettime};
+
+pub(crate) use cores::{Cores, Stalls};
+pub(crate) use process::{Part, orders, say};
+
+use crate::support::RedisServer;
+
+/// The version of a server.
+pub(crate) fn version(server: &RedisServer) -> String {
+    server
+        .info("redis_version")
+        .unwrap_or_else(|| "?".to_owned())
+}
+
+/// Reads what the server has counted, on a connection of its own.
+pub(crate) struct Counter {
+    connection: Connection,
+}
+
+/// What a server has counted since its start.
+#[derive(Clone, Copy)]
+pub(crate) struct Counts {
+    /// Reads from sockets: as many as requests, if nobody sends two before the answer to the first.
+    pub(crate) reads: u64,
+    pub(crate) pings: u64,
+}
+
+impl Counter {
+    pub(crate) fn of(server: &RedisServer) -> Counter {
+        Counter {
+            connection: bare::connect(&server.url()),
+        }
+    }
+
+    pub(crate) fn counts(&mut self) -> Counts {
+        let info: String = redis::cmd("INFO")
+            .arg("everything")
+            .query(&mut self.connection)
+            .expect("INFO");
+        let number =
+            |name: &str| -> Option<u64> { field(&info, name)?.split(',').next()?.parse().ok() };
+        Counts {
+            reads: number("total_reads_processed:").expect("a Redis of 6.0 or newer counts reads"),
+            pings: number("cmdstat_ping:calls=").unwrap_or(0),
+        }
+    }
+
+    /// What was counted since, this question left out.
+    pub(crate) fn since(&mut self, before: Counts) -> Counts {
+        let now = self.counts();
+        Counts {
+            reads: now.reads - before.reads - 1,
+            pings: now.pings - before.pings,
+        }
+    }
+}
+
+fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(name))
+}
+
+/// Nanoseconds on a clock that all processes share.
+pub(crate) fn now() -> u64 {
+    nanoseconds(ClockId::Monotonic)
+}
+
+/// Nanoseconds of CPU time that this process has used.
+pub(crate) fn cpu_time() -> u64 {
+    nanoseconds(ClockId::ProcessCPUTime)
+}
+
+fn nanoseconds(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    u64::try_from(time.tv_sec * 1_000_000_000 + time.tv_nsec).unwrap_or_default()
+}
+
+/// Bytes of this process that are in memory; 0 if it cannot be known.
+pub(crate) fn resident() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    field(&status, "VmRSS:")
+        .and_then(|size| size.trim().strip_suffix(" kB")?.parse::<u64>().ok())
+        .map_or(0, |size| size * 1024)
+}
+
+/// How many threads of this process have this name.
+pub(crate) fn threads_named(name: &str) -> usize {
+    let threads = fs::read_dir("/proc/self/task")
+        .into_iter()
+        .flatten()
+        .flatten();
+    threads
+        .filter(|thread| {
+            fs::read_to_string(thread.path().join("comm")).is_ok_and(|comm| comm.trim_end() == name)
+        })
+        .count()
+}
+
+/// The value in the middle.
+pub(crate) fn median<T: PartialOrd + Copy>(values: &mut [T]) -> T {
+    values.sort_by(|a, b| a.partial_cmp(b).expect("numbers"));
+    values[values.len() / 2]
+}

@@ -1,0 +1,80 @@
+//! The other processes of a benchmark.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread;
+
+/// Another process of this benchmark: the same program with a part to play, told line by line what to do.
+pub(crate) struct Part {
+    process: Child,
+    orders: Option<ChildStdin>,
+    words: BufReader<ChildStdout>,
+}
+
+const PART: &str = "--part";
+
+impl Part {
+    /// What this process is to do, if it was started by [`Part::start`].
+    pub(crate) fn of_this_process() -> Option<(String, Vec<String>)> {
+        let mut args = std::env::args().skip(1);
+        if args.next()? != PART {
+            return None;
+        }
+        Some((args.next()?, args.collect()))
+    }
+
+    /// Starts a process on the caller's core.
+    pub(crate) fn start(part: &str, args: &[&str]) -> Part {
+        let program = std::env::current_exe().expect("the path of this program");
+        let mut process = Command::new(program)
+            .args([PART, part])
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("this program can be started once more");
+        Part {
+            orders: process.stdin.take(),
+            words: BufReader::new(process.stdout.take().expect("a pipe")),
+            process,
+        }
+    }
+
+    pub(crate) fn tell(&mut self, order: &str) {
+        let orders = self.orders.as_mut().expect("a pipe");
+        orders
+            .write_all(format!("{order}\n").as_bytes())
+            .expect("it listens");
+    }
+
+    /// The numbers that it says next.
+    pub(crate) fn hear(&mut self) -> Vec<u64> {
+        let mut line = String::new();
+        let length = self.words.read_line(&mut line).expect("it speaks");
+        assert!(length > 0, "a process of the benchmark has failed");
+        line.split_whitespace()
+            .map(|word| word.parse().expect("a number"))
+            .collect()
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // The end of its orders ends it; after a failure here it may be in the middle of something.
+        self.orders = None;
+        if thread::panicking() {
+            let _ = self.process.kill();
+        }
+        let _ = self.process.wait();
+    }
+}
+
+/// What a part is told, until its starter is done with it.
+pub(crate) fn orders() -> impl Iterator<Item = String> {
+    std::io::stdin().lines().map_while(Result::ok)
+}
+
+pub(crate) fn say(numbers: &[u64]) {
+    let words: Vec<String> = numbers.iter().map(u64::to_string).collect();
+    println!("{}", words.join(" "));
+}

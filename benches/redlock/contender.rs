@@ -1,0 +1,118 @@
+//! The contenders: what takes the lock and gives it back.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use redlatch::{Client, Lock, Redlock};
+
+use crate::harness::bare::Bare;
+use crate::harness::{Part, cpu_time};
+
+/// What a turn came to.
+#[derive(Default)]
+pub(crate) struct Turn {
+    /// How long each pair of lock and unlock took, in ns.
+    pub(crate) pairs: Vec<u64>,
+    pub(crate) failed: u64,
+    pub(crate) hangs: bool,
+    /// Of the whole process, in ns.
+    pub(crate) cpu: u64,
+}
+
+/// One thread with one name.
+pub(crate) enum Contender {
+    Redlatch(Lock),
+    /// The least that can be done for a node, done for each in turn.
+    InTurn(Vec<Bare>),
+    /// A crate of the other package: its process, and the name.
+    Peer(Part, &'static str),
+}
+
+/// The lock of ours on these nodes.
+pub(crate) fn quorum(urls: &[String], lease: Duration) -> Redlock {
+    let clients = urls.iter().map(|url| Client::open(url).expect("a client"));
+    Redlock::builder()
+        .nodes(clients)
+        .max_lease(lease)
+        .node_timeout(crate::NODE_TIMEOUT)
+        .trust_new_nodes()
+        .build()
+        .expect("a quorum")
+}
+
+impl Contender {
+    pub(crate) fn five(urls: &[String]) -> Contender {
+        Contender::Redlatch(quorum(urls, crate::LEASE).lock("five"))
+    }
+
+    pub(crate) fn one(url: &str) -> Contender {
+        let client = Client::builder()
+            .watchdog_timeout(crate::LEASE)
+            .open(url)
+            .expect("a client");
+        Contender::Redlatch(client.lock("one"))
+    }
+
+    pub(crate) fn in_turn(urls: &[String]) -> Contender {
+        Contender::InTurn(
+            urls.iter()
+                .map(|url| Bare::new(url, "in-turn", 1))
+                .collect(),
+        )
+    }
+
+    pub(crate) fn peer(program: &Path, name: &'static str, urls: &[String]) -> Contender {
+        let program = program.to_str().expect("a path of plain characters");
+        let mut args = vec![program, "quorum", name];
+        args.extend(urls.iter().map(String::as_str));
+        let mut part = Part::start("peers", &args);
+        part.hear();
+        Contender::Peer(part, name)
+    }
+
+    /// Takes the lock and gives it back, again and again, for this time.
+    pub(crate) fn turn(&mut self, slice: Duration) -> Turn {
+        match self {
+            Contender::Redlatch(lock) => turn_of(slice, || {
+                matches!(lock.try_lock(), Ok(true)) && lock.unlock().is_ok()
+            }),
+            Contender::InTurn(nodes) => turn_of(slice, || {
+                nodes.iter_mut().for_each(Bare::lock);
+                nodes.iter_mut().for_each(Bare::unlock);
+                true
+            }),
+            Contender::Peer(part, name) => {
+                let (lease, slice) = (crate::LEASE.as_millis(), slice.as_millis());
+                part.tell(&format!("pairs {name} {lease} {slice}"));
+                match &part.hear()[..] {
+                    [cpu, failed, hangs, pairs @ ..] => Turn {
+                        pairs: pairs.to_vec(),
+                        failed: *failed,
+                        hangs: *hangs == 1,
+                        cpu: *cpu,
+                    },
+                    other => panic!("half an answer: {other:?}"),
+                }
+            }
+        }
+    }
+}
+
+fn turn_of(slice: Duration, mut pair: impl FnMut() -> bool) -> Turn {
+    let mut turn = Turn::default();
+    let before = cpu_time();
+    let end = Instant::now() + slice;
+    let mut start = Instant::now();
+    while start < end {
+        let granted = pair();
+        let now = Instant::now();
+        if granted {
+            turn.pairs.push((now - start).as_nanos() as u64);
+        } else {
+            turn.failed += 1;
+        }
+        start = now;
+    }
+    turn.cpu = cpu_time() - before;
+    turn
+}

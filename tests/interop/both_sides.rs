@@ -1,0 +1,125 @@
+//! Where both sides meet: a server, a client of this library and one of Redisson.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redlatch::{Builder, Client, Lock};
+
+use crate::jvm::{JavaLock, Jvm, Redisson};
+use crate::support::{RedisServer, eventually, ms};
+
+/// The lease of both watchdogs where the end of it matters.
+pub(crate) const LEASE: Duration = ms(1500);
+
+/// A lease that no test lives to see the end of.
+pub(crate) const LONG: Duration = Duration::from_secs(30);
+
+/// The lease where many count: a waiter of Redisson that misses a message sleeps for the rest of it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a busy machine may add to any time.
+pub(crate) const SLACK: Duration = ms(2500);
+
+/// Tests that measure time run alone.
+static QUIET: RwLock<()> = RwLock::new(());
+
+/// A server with a client of either side. Clients go first.
+pub(crate) struct BothSides {
+    pub(crate) rust: Client,
+    pub(crate) java: Redisson,
+    pub(crate) server: RedisServer,
+    _turn: Turn,
+}
+
+/// For as long as a test may run.
+pub(crate) enum Turn {
+    Together {
+        _guard: RwLockReadGuard<'static, ()>,
+    },
+    Alone {
+        _guard: RwLockWriteGuard<'static, ()>,
+    },
+}
+
+impl Turn {
+    pub(crate) fn together() -> Turn {
+        Turn::Together {
+            _guard: QUIET.read().unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+
+    pub(crate) fn alone() -> Turn {
+        Turn::Alone {
+            _guard: QUIET.write().unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+}
+
+impl BothSides {
+    /// A place where locks are renewed for [`LONG`].
+    pub(crate) fn new() -> BothSides {
+        BothSides::with(Turn::together(), LONG)
+    }
+
+    /// A place where both watchdogs renew for `lease`.
+    pub(crate) fn with(turn: Turn, lease: Duration) -> BothSides {
+        let server = RedisServer::start();
+        let rust = Client::builder().watchdog_timeout(lease);
+        BothSides {
+            rust: rust.open(&server.url()).unwrap(),
+            java: Redisson::open(&Jvm::shared(), &server.url(), lease),
+            server,
+            _turn: turn,
+        }
+    }
+
+    /// The lock `name` of both sides.
+    pub(crate) fn locks(&self, name: &str) -> (Lock, JavaLock) {
+        (self.rust.lock(name), self.java.lock(name))
+    }
+
+    /// Another client of this library, with other settings, at `url`.
+    pub(crate) fn another(&self, builder: Builder, url: &str) -> Client {
+        builder.open(url).unwrap()
+    }
+
+    /// The hash of the lock `name`.
+    pub(crate) fn hash(&self, name: &str) -> BTreeMap<String, String> {
+        let value = self.server.cmd(&["HGETALL", name]);
+        redis::from_redis_value(value).unwrap()
+    }
+
+    /// Waits until somebody listens to the unlock messages of `name`.
+    #[track_caller]
+    pub(crate) fn until_somebody_waits(&self, channel: &str) {
+        eventually(SLACK, "somebody waits", || {
+            let reply = self.server.cmd(&["PUBSUB", "NUMSUB", channel]);
+            let (_, listeners): (String, u32) = redis::from_redis_value(reply).unwrap();
+            listeners > 0
+        });
+        // Between the subscription and the sleep there is one more attempt.
+        thread::sleep(ms(50));
+    }
+}
+
+/// Does `work` in a thread of its own.
+pub(crate) fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| scope.spawn(work).join().unwrap())
+}
+
+/// How long `work` takes.
+pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
+    let start = Instant::now();
+    let result = work();
+    (start.elapsed(), result)
+}
+
+/// Tells a result that is more than passed or failed, past the test harness.
+pub(crate) fn report(text: &str) {
+    let version = std::env::var("REDISSON").unwrap_or_default();
+    let _ = writeln!(std::io::stderr().lock(), "\n{version}: {text}");
+}

@@ -1,0 +1,217 @@
+//! The stores on which the laws run: in memory, on a Redis server, there with TLS and with no more rights than are needed, as
+//! token locks, on a quorum of servers in both layouts, in a database.
+
+use std::time::Duration;
+
+use redlatch::{Builder, Client, Lock, Redlock};
+
+use crate::laws::Settings;
+#[cfg(feature = "mysql")]
+use crate::support::MariaDb;
+use crate::support::{RedisServer, ms};
+
+/// A store, and the way to open clients of it.
+pub(crate) struct Backend {
+    /// `None` for the memory of this process.
+    open: Option<Box<dyn Fn(Builder) -> Client + Send + Sync>>,
+    first: std::sync::OnceLock<Client>,
+    /// The servers of a quorum.
+    quorum: Vec<RedisServer>,
+    has_token_locks: bool,
+    /// Whether the quorum has the layout of the Redis documentation.
+    is_canonical: bool,
+}
+
+/// Where the locks of one process come from.
+pub(crate) enum Source {
+    Client(Client),
+    Token(Client),
+    Redlock(Redlock),
+}
+
+impl Source {
+    pub(crate) fn lock(&self, name: &str) -> Lock {
+        match self {
+            Source::Client(client) => client.lock(name),
+            Source::Token(client) => client.token_lock(name),
+            Source::Redlock(redlock) => redlock.lock(name),
+        }
+    }
+
+    pub(crate) fn shutdown(&self) {
+        match self {
+            Source::Client(client) | Source::Token(client) => client.shutdown(),
+            Source::Redlock(redlock) => redlock.shutdown(),
+        }
+    }
+}
+
+impl Backend {
+    fn of(open: impl Fn(Builder) -> Client + Send + Sync + 'static) -> Backend {
+        Backend {
+            open: Some(Box::new(open)),
+            first: Default::default(),
+            quorum: Vec::new(),
+            has_token_locks: false,
+            is_canonical: false,
+        }
+    }
+
+    pub(crate) fn memory() -> Backend {
+        Backend {
+            open: None,
+            first: Default::default(),
+            quorum: Vec::new(),
+            has_token_locks: false,
+            is_canonical: false,
+        }
+    }
+
+    pub(crate) fn redis() -> Backend {
+        let server = RedisServer::start();
+        Backend::of(move |builder| builder.open(&server.url()).unwrap())
+    }
+
+    /// A Redis server, as a user who has the rights in the documentation and no others.
+    pub(crate) fn rights() -> Backend {
+        let (server, url) = crate::acl::least();
+        Backend::of(move |builder| {
+            let _server = &server;
+            builder.key_prefix(crate::acl::PREFIX).open(&url).unwrap()
+        })
+    }
+
+    #[cfg(feature = "tls")]
+    pub(crate) fn tls() -> Backend {
+        let server = crate::tls::Server::start();
+        Backend::of(move |builder| {
+            let builder = builder.ca_certificate(crate::tls::authority());
+            builder.open(&server.url()).unwrap()
+        })
+    }
+
+    #[cfg(feature = "mysql")]
+    pub(crate) fn mysql() -> Backend {
+        let database = MariaDb::shared().database();
+        let tables = Client::open(&database.url()).unwrap();
+        tables.create_tables().unwrap();
+        Backend::of(move |builder| builder.open(&database.url()).unwrap())
+    }
+
+    pub(crate) fn redlock() -> Backend {
+        Backend {
+            quorum: (0..3).map(|_| RedisServer::start()).collect(),
+            ..Backend::memory()
+        }
+    }
+
+    pub(crate) fn canonical() -> Backend {
+        Backend {
+            is_canonical: true,
+            ..Backend::redlock()
+        }
+    }
+
+    pub(crate) fn token_in_memory() -> Backend {
+        Backend {
+            has_token_locks: true,
+            ..Backend::memory()
+        }
+    }
+
+    pub(crate) fn token() -> Backend {
+        Backend {
+            has_token_locks: true,
+            ..Backend::redis()
+        }
+    }
+
+    /// A client of this backend; each call stands for another process.
+    pub(crate) fn client(&self) -> Source {
+        self.client_with(Settings::default().watchdog_timeout(LEASE))
+    }
+
+    /// A client with these settings; in memory only the first one has its own.
+    pub(crate) fn client_with(&self, settings: Settings) -> Source {
+        if !self.quorum.is_empty() {
+            return Source::Redlock(self.redlock_with(settings));
+        }
+        let client = self.plain_client_with(settings.builder());
+        if self.has_token_locks {
+            Source::Token(client)
+        } else {
+            Source::Client(client)
+        }
+    }
+
+    fn plain_client_with(&self, builder: Builder) -> Client {
+        match &self.open {
+            Some(open) => open(builder),
+            None => match self.first.get() {
+                Some(first) => first.another().unwrap(),
+                None => {
+                    let first = builder.in_memory().unwrap();
+                    self.first.set(first.clone()).unwrap();
+                    first
+                }
+            },
+        }
+    }
+
+    fn redlock_with(&self, settings: Settings) -> Redlock {
+        let nodes = self.quorum.iter().map(RedisServer::url);
+        let builder = Redlock::builder()
+            .nodes(nodes.map(|url| Client::open(&url).unwrap()))
+            // A busy machine is no silent node.
+            .node_timeout(ms(500))
+            // As long as other locks may last.
+            .max_lease(Duration::from_secs(365 * 24 * 60 * 60))
+            .watchdog_timeout(settings.watchdog_timeout.unwrap_or(Duration::from_secs(30)))
+            .trust_new_nodes();
+        let builder = if self.is_canonical {
+            builder.canonical()
+        } else {
+            builder
+        };
+        let builder = match settings.on_lost {
+            Some(hook) => builder.on_lost(hook),
+            None => builder,
+        };
+        builder.build().unwrap()
+    }
+
+    /// Whether a grant takes several servers.
+    pub(crate) fn is_slow(&self) -> bool {
+        !self.quorum.is_empty()
+    }
+
+    /// Whether all clients of this backend live in the process that made the first.
+    pub(crate) fn is_one_process(&self) -> bool {
+        self.first.get().is_some()
+    }
+}
+
+/// The watchdog's lease in these tests: long enough for a busy machine, short enough to wait for.
+pub(crate) const LEASE: Duration = ms(900);
+
+/// Runs every law on every backend; those of re-entry where locks are reentrant.
+macro_rules! laws {
+    (every { $($law:ident)* } reentrant { $($more:ident)* }) => {
+        laws! { @memory $($law)* $($more)* }
+        laws! { @redis $($law)* $($more)* }
+        laws! { @rights $($law)* $($more)* }
+        laws! { @redlock $($law)* $($more)* }
+        laws! { @canonical $($law)* }
+        laws! { @token_in_memory $($law)* }
+        laws! { @token $($law)* }
+        #[cfg(feature = "tls")]
+        laws! { @tls $($law)* $($more)* }
+        #[cfg(feature = "mysql")]
+        laws! { @mysql $($law)* $($more)* }
+    };
+    (@$backend:ident $($law:ident)*) => {
+        mod $backend {
+            $(#[test] fn $law() { super::$law(&crate::backends::Backend::$backend()); })*
+        }
+    };
+}

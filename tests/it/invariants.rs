@@ -1,0 +1,308 @@
+//! What must hold after every fault, each stated once. O1 .. O9 are the names they have in the catalogue of faults.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::fmt::Debug;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redlatch::{Builder, Client, Error, Loss, Losses};
+
+use crate::support::{Monitor, RedisServer, eventually, ms};
+
+/// What a busy machine may add to any time.
+pub(crate) const SLACK: Duration = ms(2500);
+
+/// The total time of one command in these tests.
+pub(crate) const TIMEOUT: Duration = ms(500);
+
+/// The password that must never be seen.
+pub(crate) const CANARY: &str = "canary-7f3a";
+
+pub(crate) const ACQUIRE: &str = include_str!("../../src/stores/redis/scripts/acquire.lua");
+pub(crate) const FORCE_RELEASE: &str =
+    include_str!("../../src/stores/redis/scripts/force_release.lua");
+pub(crate) const INSPECT: &str = include_str!("../../src/stores/redis/scripts/inspect.lua");
+pub(crate) const RELEASE: &str = include_str!("../../src/stores/redis/scripts/release.lua");
+pub(crate) const RELEASE_LEVEL: &str =
+    include_str!("../../src/stores/redis/scripts/release_level.lua");
+pub(crate) const RENEW: &str = include_str!("../../src/stores/redis/scripts/renew.lua");
+pub(crate) const RIGHTS: &str = include_str!("../../src/stores/redis/scripts/rights.lua");
+pub(crate) const WITHDRAW: &str = include_str!("../../src/stores/redis/scripts/withdraw.lua");
+
+/// All scripts but the one that looks for rights.
+pub(crate) const SCRIPTS: [&str; 7] = [
+    ACQUIRE,
+    FORCE_RELEASE,
+    INSPECT,
+    RELEASE,
+    RELEASE_LEVEL,
+    RENEW,
+    WITHDRAW,
+];
+
+/// By what the calls of a script can be told from all other requests, once [`teach`] has made sure that they are
+/// called by their hash.
+pub(crate) fn sha(script: &str) -> String {
+    redis::Script::new(script).get_hash().to_owned()
+}
+
+/// Makes all scripts known to the server.
+pub(crate) fn teach(server: &RedisServer) {
+    for script in SCRIPTS.iter().copied().chain([RIGHTS]) {
+        assert_eq!(
+            server.text(&["SCRIPT", "LOAD", script]),
+            Some(sha(script)),
+            "the hash of a script"
+        );
+    }
+}
+
+/// Settings with short time-outs.
+pub(crate) fn quick() -> Builder {
+    Client::builder()
+        .command_timeout(TIMEOUT)
+        .connect_timeout(TIMEOUT)
+        .outage_timeout(ms(800))
+}
+
+/// O8: the kinds of errors that a caller can tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    Config,
+    Unreachable,
+    Unknown,
+    Unavailable,
+    Permission,
+    Untrusted,
+    WrongType,
+    Corrupt,
+    NoTtl,
+    Unexpected,
+    NotHeld,
+    Lost,
+    Other,
+}
+
+pub(crate) fn class_of(error: &Error) -> Class {
+    match error {
+        Error::InvalidConfig { .. } => Class::Config,
+        Error::Unreachable { .. } => Class::Unreachable,
+        Error::Unknown { .. } => Class::Unknown,
+        Error::Unavailable { .. } => Class::Unavailable,
+        Error::Permission { .. } => Class::Permission,
+        Error::Untrusted { .. } => Class::Untrusted,
+        Error::WrongType { .. } => Class::WrongType,
+        Error::CorruptCount { .. } => Class::Corrupt,
+        Error::NoTtl { .. } => Class::NoTtl,
+        Error::Unexpected { .. } => Class::Unexpected,
+        Error::NotHeld { .. } => Class::NotHeld,
+        Error::Lost { .. } => Class::Lost,
+        _ => Class::Other,
+    }
+}
+
+/// O8: the call has failed with an error of this class, which says whether a retry may help and tells no secret.
+#[track_caller]
+pub(crate) fn fails<T: Debug>(result: Result<T, Error>, class: Class) -> Error {
+    let error = match result {
+        Ok(value) => panic!("{class:?} was expected, not Ok({value:?})"),
+        Err(error) => error,
+    };
+    assert_eq!(class_of(&error), class, "{error}");
+    let passes = matches!(class, Class::Unreachable | Class::Unavailable);
+    assert_eq!(error.is_retryable(), passes, "{error}");
+    assert_eq!(error.is_ambiguous(), class == Class::Unknown, "{error}");
+    assert_eq!(error.is_lost(), class == Class::Lost, "{error}");
+    no_secret(&error);
+    no_secret(&error.to_string());
+    error
+}
+
+/// O8: a value does not show the password.
+#[track_caller]
+pub(crate) fn no_secret(value: &dyn Debug) {
+    for text in [format!("{value:?}"), format!("{value:#?}")] {
+        assert!(!text.contains(CANARY), "a secret is shown: {text}");
+    }
+}
+
+/// O7: the call ends within `limit`, and what a busy machine may add.
+#[track_caller]
+pub(crate) fn ends_within<T>(limit: Duration, call: impl FnOnce() -> T) -> T {
+    let start = Instant::now();
+    let value = call();
+    let took = start.elapsed();
+    assert!(
+        took < limit + SLACK,
+        "{took:?} where {limit:?} was promised"
+    );
+    value
+}
+
+/// All keys of the server's first database.
+pub(crate) fn keys(server: &RedisServer) -> Vec<String> {
+    redis::from_redis_value(server.cmd(&["KEYS", "*"])).unwrap()
+}
+
+/// O3: right after a clean end the server has no key.
+#[track_caller]
+pub(crate) fn is_empty(server: &RedisServer) {
+    assert_eq!(keys(server), Vec::<String>::new());
+}
+
+/// O3: what an unclean end has left is soon gone, long before its lease ends.
+#[track_caller]
+pub(crate) fn leaves_nothing(server: &RedisServer) {
+    eventually(ms(5000), "nothing is left behind", || {
+        every_key_expires(server);
+        keys(server).is_empty()
+    });
+}
+
+/// O3: there is no key without a time to live.
+#[track_caller]
+pub(crate) fn every_key_expires(server: &RedisServer) {
+    for key in keys(server) {
+        assert_ne!(server.int(&["PTTL", &key]), -1, "{key} never expires");
+    }
+}
+
+/// The counts of all fields of a lock.
+pub(crate) fn counts(server: &RedisServer, name: &str) -> Vec<String> {
+    redis::from_redis_value(server.cmd(&["HVALS", name])).unwrap()
+}
+
+/// O4: for a while the server hears nothing of this visitor.
+#[track_caller]
+pub(crate) fn not_heard_of(monitor: &Monitor, visitor: &str, pause: Duration) {
+    monitor.clear();
+    thread::sleep(pause);
+    let lines = monitor.lines_containing(visitor);
+    assert!(lines.is_empty(), "{lines:#?}");
+}
+
+/// The writes of scripts of a field that starts with `visitor`.
+pub(crate) fn written(monitor: &Monitor, visitor: &str) -> Vec<String> {
+    let mut lines = monitor.lines_containing(visitor);
+    lines.retain(|line| line.contains(" lua] \"HSET\""));
+    lines
+}
+
+/// O6: the loss is told within `limit` and what a busy machine may add.
+#[track_caller]
+pub(crate) fn told(lost: &Losses, limit: Duration) -> Loss {
+    match lost.recv_timeout(limit + SLACK) {
+        Ok(loss) => {
+            no_secret(&loss);
+            loss
+        }
+        Err(error) => panic!("no loss is told within {limit:?}: {error}"),
+    }
+}
+
+/// The connections of clients under test, as lines of CLIENT LIST.
+pub(crate) fn connections(server: &RedisServer) -> Vec<String> {
+    let list = server.text(&["CLIENT", "LIST"]).unwrap_or_default();
+    list.lines()
+        .filter(|line| line.contains(" name=redlatch "))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// O9: all connections of clients under test are closed.
+#[track_caller]
+pub(crate) fn no_connection_is_left(server: &RedisServer) {
+    eventually(SLACK, "all connections are closed", || {
+        connections(server).is_empty()
+    });
+}
+
+/// How many subscriptions the channel of a lock has.
+pub(crate) fn subscriptions(server: &RedisServer, name: &str) -> i64 {
+    let channel = format!("redisson_lock__channel:{{{name}}}");
+    let answer = server.cmd(&["PUBSUB", "NUMSUB", &channel]);
+    let (_, count): (String, i64) = redis::from_redis_value(answer).unwrap();
+    count
+}
+
+/// Waits until somebody listens to the unlock messages of a lock.
+#[track_caller]
+pub(crate) fn somebody_waits(server: &RedisServer, name: &str) {
+    eventually(ms(5000), "somebody waits", || {
+        subscriptions(server, name) > 0
+    });
+}
+
+/// Collects what is logged in this process, of which it keeps only what shows the password.
+pub(crate) struct Log {
+    events: AtomicUsize,
+    leaks: std::sync::Mutex<Vec<String>>,
+}
+
+impl Log {
+    /// Starts to listen, once for all tests of the process.
+    pub(crate) fn listen() -> &'static Log {
+        static LOG: OnceLock<&'static Log> = OnceLock::new();
+        LOG.get_or_init(|| {
+            let log: &'static Log = Box::leak(Box::new(Log {
+                events: AtomicUsize::new(0),
+                leaks: std::sync::Mutex::default(),
+            }));
+            tracing::subscriber::set_global_default(Listener(log))
+                .unwrap_or_else(|error| panic!("somebody else listens: {error}"));
+            log
+        })
+    }
+
+    /// How many events and spans there were so far.
+    pub(crate) fn events(&self) -> usize {
+        self.events.load(Ordering::Relaxed)
+    }
+
+    /// Those that showed the password.
+    pub(crate) fn leaks(&self) -> Vec<String> {
+        self.leaks.lock().unwrap().clone()
+    }
+
+    fn take(&self, record: impl FnOnce(&mut dyn tracing::field::Visit)) {
+        struct Text(String);
+        impl tracing::field::Visit for Text {
+            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn Debug) {
+                self.0 += &format!("{field}={value:?} ");
+            }
+        }
+        let mut text = Text(String::new());
+        record(&mut text);
+        self.events.fetch_add(1, Ordering::Relaxed);
+        if text.0.contains(CANARY) {
+            self.leaks.lock().unwrap().push(text.0);
+        }
+    }
+}
+
+struct Listener(&'static Log);
+
+impl tracing::Subscriber for Listener {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target().starts_with("redlatch")
+    }
+
+    fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        self.0.take(|visitor| span.record(visitor));
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, values: &tracing::span::Record<'_>) {
+        self.0.take(|visitor| values.record(visitor));
+    }
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        self.0.take(|visitor| event.record(visitor));
+    }
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}

@@ -1,0 +1,183 @@
+//! This test binary once more, as a process of its own that can be frozen and killed.
+//!
+//! The parent calls [`Child::spawn`] with a role. The child runs only the test `child_roles::entry`, which asks [`role`]
+//! what to play, and is an empty test in a normal run.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const ROLE: &str = "REDLATCH_CHILD";
+const ENTRY: &str = "child_roles::entry";
+
+/// A child process, killed by drop.
+pub struct Child {
+    process: std::process::Child,
+    lines: Receiver<String>,
+    /// Whether it has ended by itself: then no more is to come than is on its way.
+    has_ended: bool,
+}
+
+/// How long what a child has said may take to come through after its end.
+const REST: Duration = Duration::from_secs(10);
+
+impl Child {
+    /// Starts a child in `role`, with environment variables which it reads with [`arg`].
+    pub fn spawn(role: &str, env: &[(&str, &str)]) -> Self {
+        Self::spawn_at(ENTRY, role, env)
+    }
+
+    /// Starts a child whose entry is another test than `child_roles::entry`.
+    pub fn spawn_at(entry: &str, role: &str, env: &[(&str, &str)]) -> Self {
+        let mut process = Command::new(std::env::current_exe().expect("this binary has a path"))
+            .args(["--exact", entry, "--nocapture", "--test-threads=1"])
+            .envs(env.iter().copied())
+            .env(ROLE, role)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("this binary can be started again");
+        super::keeper::keep(&process);
+        let stdout = process.stdout.take().expect("a piped stdout");
+        let (sender, lines) = mpsc::channel();
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                let Some(said) = line.strip_prefix('@') else {
+                    continue;
+                };
+                if sender.send(said.to_string()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self {
+            process,
+            lines,
+            has_ended: false,
+        }
+    }
+
+    /// The next line the child says that starts with `prefix`, others before it are dropped; panics after `limit` or at
+    /// the end of the child.
+    #[track_caller]
+    pub fn expect_line(&self, prefix: &str, limit: Duration) -> String {
+        let end = Instant::now() + limit;
+        loop {
+            match self
+                .lines
+                .recv_timeout(end.saturating_duration_since(Instant::now()))
+            {
+                Ok(line) if line.starts_with(prefix) => return line,
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    panic!("the child does not say {prefix:?} within {limit:?}")
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    panic!("the child has ended without saying {prefix:?}")
+                }
+            }
+        }
+    }
+
+    /// The lines the child has said and nobody has taken yet; all that are left after [`Child::wait`].
+    #[track_caller]
+    pub fn said(&self) -> Vec<String> {
+        if !self.has_ended {
+            return self.lines.try_iter().collect();
+        }
+        // The thread that reads them may be behind.
+        let end = Instant::now() + REST;
+        let mut said = Vec::new();
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                Ok(line) => said.push(line),
+                Err(RecvTimeoutError::Disconnected) => return said,
+                Err(RecvTimeoutError::Timeout) => {
+                    panic!("somebody still has the output of a child that has ended: {said:?}")
+                }
+            }
+        }
+    }
+
+    /// Sends a line to the child, which gets it from [`listen`].
+    pub fn tell(&mut self, line: &str) {
+        let stdin = self.process.stdin.as_mut().expect("a piped stdin");
+        stdin
+            .write_all(format!("{line}\n").as_bytes())
+            .expect("the child listens");
+    }
+
+    /// The process id.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Stops all threads of the child where they are.
+    pub fn freeze(&self) {
+        super::freeze(&self.process);
+    }
+
+    /// Lets a frozen child go on.
+    pub fn thaw(&self) {
+        super::thaw(&self.process);
+    }
+
+    /// Ends the child without a chance to say goodbye, and waits for its end.
+    pub fn kill(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        super::keeper::drop(self.process.id());
+    }
+
+    /// Closes the child's stdin and waits until it ends by itself; panics after `limit`.
+    #[track_caller]
+    pub fn wait(&mut self, limit: Duration) -> ExitStatus {
+        drop(self.process.stdin.take());
+        let mut status = None;
+        super::eventually(limit, "the child ends", || {
+            status = self
+                .process
+                .try_wait()
+                .expect("the state of the child is known");
+            status.is_some()
+        });
+        self.has_ended = true;
+        status.expect("set when the wait is over")
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// In the child: the role to play, `None` in a normal test run.
+pub fn role() -> Option<String> {
+    std::env::var(ROLE).ok()
+}
+
+/// In the child: a variable the parent has given.
+pub fn arg(key: &str) -> String {
+    std::env::var(key).unwrap_or_else(|_| panic!("the parent has given no {key}"))
+}
+
+/// In the child: says a line to the parent.
+pub fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    // The test harness may have left its own line unfinished.
+    let _ = out.write_all(format!("\n@{text}\n").as_bytes());
+    let _ = out.flush();
+}
+
+/// In the child: the next line the parent tells, `None` when it tells no more.
+pub fn listen() -> Option<String> {
+    let mut line = String::new();
+    let read = std::io::stdin()
+        .read_line(&mut line)
+        .expect("stdin can be read");
+    (read > 0).then(|| line.trim_end_matches('\n').to_string())
+}

@@ -1,0 +1,84 @@
+//! A wall clock that jumps when the test says so; Linux only, because it needs `LD_PRELOAD`.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use tempfile::{NamedTempFile, TempPath};
+
+/// The variable which tells the shim where its offset is.
+pub const OFFSET_VARIABLE: &str = "REDLATCH_CLOCK_OFFSET";
+
+/// The offset of one wall clock, for one server or several.
+pub struct ClockShim {
+    library: &'static Path,
+    offset: File,
+    offset_path: TempPath,
+}
+
+impl ClockShim {
+    /// A clock that shows the true time so far; the first one of a process compiles the shim.
+    pub fn build() -> Self {
+        let (offset, offset_path) = NamedTempFile::new()
+            .expect("a file for the offset")
+            .into_parts();
+        let shim = Self {
+            library: library(),
+            offset,
+            offset_path,
+        };
+        shim.set(0);
+        shim
+    }
+
+    /// Shifts the clock to `offset_ms` milliseconds from the true time, at once and also for servers that run.
+    pub fn set(&self, offset_ms: i64) {
+        self.offset
+            .write_all_at(&offset_ms.to_ne_bytes(), 0)
+            .expect("the offset can be written");
+    }
+
+    /// The shared library to preload.
+    pub fn library(&self) -> &Path {
+        self.library
+    }
+
+    /// The value of [`OFFSET_VARIABLE`].
+    pub fn offset_path(&self) -> &str {
+        self.offset_path
+            .to_str()
+            .expect("temporary paths are UTF-8")
+    }
+}
+
+/// Compiles the shim once per process.
+fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/clock_shim.c");
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clock_shim.so");
+        // Several test processes may compile at the same time, and a server may just be loading the old file: only a
+        // rename puts the new one in place without either of them seeing half of it.
+        let fresh = NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR"))
+            .expect("a file for the shim")
+            .into_temp_path();
+        let mut compiler = Command::new("cc");
+        compiler
+            .args(["-shared", "-fPIC", "-O1", "-o"])
+            .args([&*fresh, &source]);
+        let output = compiler
+            .output()
+            .expect("a C compiler called `cc`; `make test` says how to get one");
+        assert!(
+            output.status.success(),
+            "the clock shim: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        fresh
+            .persist(&target)
+            .expect("the shim can be put in place");
+        target
+    })
+}

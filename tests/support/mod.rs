@@ -1,0 +1,142 @@
+//! What all test binaries and benchmarks share: real servers, the ways to break them, and the records that prove what
+//! happened.
+//!
+//! Nothing here knows the crate under test, so a test that fails never fails because this and the crate agree on a
+//! mistake.
+#![allow(
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    reason = "no binary uses all of it"
+)]
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "a test whose servers do not work has failed"
+)]
+
+pub mod child;
+#[cfg(target_os = "linux")]
+pub mod clock;
+mod frames;
+pub mod history;
+pub mod keeper;
+#[cfg(feature = "mysql")]
+pub mod mariadb;
+pub mod monitor;
+pub mod proxy;
+pub mod server;
+pub mod topology_fixtures;
+
+use std::ffi::OsStr;
+use std::net::TcpListener;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+
+pub use child::Child;
+#[cfg(target_os = "linux")]
+pub use clock::ClockShim;
+pub use history::Recorder;
+#[cfg(feature = "mysql")]
+pub use mariadb::{Database, MariaDb};
+pub use monitor::Monitor;
+pub use proxy::{End, Fault, Proxy};
+pub use server::RedisServer;
+
+/// A duration of `millis` milliseconds.
+pub const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A command to which signals do what they do by default, however the tests were started.
+///
+/// Behind `nohup`, or in the background of a script, they run with signals ignored. A process hands that on to those it
+/// starts, and a shell cannot trap what was ignored when it began.
+pub fn hears_signals(program: impl AsRef<OsStr>) -> Command {
+    // Only there has `env` an option for it.
+    if !cfg!(target_os = "linux") {
+        return Command::new(program);
+    }
+    let mut command = Command::new("env");
+    command
+        .arg("--default-signal=HUP,INT,QUIT,TERM")
+        .arg(program);
+    command
+}
+
+/// A command to which SIGHUP and SIGINT do nothing.
+pub fn hears_no_hangup(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "trap '' HUP INT; exec \"$0\" \"$@\""])
+        .arg(program);
+    command
+}
+
+/// Polls `happened` until it is true, and panics with `what` after `limit`.
+#[track_caller]
+pub fn eventually(limit: Duration, what: &str, mut happened: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !happened() {
+        assert!(start.elapsed() < limit, "{what}: not within {limit:?}");
+        thread::sleep(ms(2));
+    }
+}
+
+/// Stops all threads of a child process, and returns when they have stopped: the signal alone only says that they will.
+fn freeze(process: &std::process::Child) {
+    let pid = Pid::from_child(process);
+    kill_process(pid, Signal::STOP).expect("a child can be signalled");
+    waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED).expect("the child has not ended");
+}
+
+/// Whether a process lives, be it a child of this one or not; a zombie does not.
+pub fn runs(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    match stat {
+        // The state stands behind the name, which stands in parentheses.
+        Ok(stat) => !stat
+            .rsplit(") ")
+            .next()
+            .is_some_and(|rest| rest.starts_with('Z')),
+        Err(_) if cfg!(target_os = "linux") => false,
+        Err(_) => i32::try_from(pid)
+            .ok()
+            .and_then(Pid::from_raw)
+            .is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok()),
+    }
+}
+
+/// Lets a frozen child process go on.
+fn thaw(process: &std::process::Child) {
+    kill_process(Pid::from_child(process), Signal::CONT).expect("a child can be signalled");
+}
+
+/// A loopback port on which nobody listens, and which no outgoing connection can take.
+///
+/// A port from the ephemeral range would do for a server that starts once. While a server is down for a restart,
+/// though, the kernel may give such a port to an outgoing connection, even to a client that dials that very port and
+/// then talks to itself.
+pub fn free_port() -> u16 {
+    const FIRST: u32 = 20_000;
+    const COUNT: u32 = 12_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    for _ in 0..COUNT {
+        // Test processes that run side by side start far apart, and one process never hands out a port twice.
+        let offset = std::process::id()
+            .wrapping_mul(7919)
+            .wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = u16::try_from(FIRST + offset % COUNT).expect("the range lies below 65536");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+    panic!(
+        "no free loopback port between {FIRST} and {}",
+        FIRST + COUNT
+    );
+}

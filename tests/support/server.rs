@@ -1,0 +1,427 @@
+//! A private Redis server per test, which can be frozen, killed and started again.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redis::{
+    Client, Connection, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, RedisResult, Value,
+};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::{free_port, keeper, ms};
+
+const ADMIN_TIMEOUT: Duration = Duration::from_secs(5);
+const START_LIMIT: Duration = Duration::from_secs(10);
+
+/// How a server is to be started.
+#[derive(Default)]
+pub struct Options {
+    args: Vec<String>,
+    env: Vec<(OsString, OsString)>,
+}
+
+impl Options {
+    /// Adds arguments to the command line, such as `["--maxmemory", "1mb"]`.
+    pub fn args(mut self, args: &[&str]) -> Self {
+        self.args.extend(args.iter().map(ToString::to_string));
+        self
+    }
+
+    /// Loads the shared library `library` into the server, with the variables `env` set for it.
+    pub fn preload(mut self, library: &Path, env: &[(&str, &str)]) -> Self {
+        self.env.push(("LD_PRELOAD".into(), library.into()));
+        self.env
+            .extend(env.iter().map(|(key, value)| (key.into(), value.into())));
+        self
+    }
+
+    /// Starts the server and waits until it answers.
+    pub fn start(self) -> RedisServer {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        for _ in 0..20 {
+            let port = free_port();
+            if let Ok(process) = launch(&self, dir.path(), port) {
+                let state = State {
+                    process: Some(process),
+                    admin: None,
+                    own_calls: 0,
+                };
+                return RedisServer {
+                    options: self,
+                    dir,
+                    port,
+                    state: Mutex::new(state),
+                };
+            }
+        }
+        panic!("redis-server does not start; its log:\n{}", log(dir.path()));
+    }
+}
+
+/// A Redis server of its own directory, port and socket, ended by drop.
+///
+/// Debug commands and protected settings are enabled, persistence is off.
+pub struct RedisServer {
+    options: Options,
+    dir: TempDir,
+    port: u16,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// `None` while the server is killed or terminated.
+    process: Option<Child>,
+    /// The connection behind `cmd`; forgotten whenever an I/O error or a signal could have left an answer in it.
+    admin: Option<Connection>,
+    /// What `cmd` has sent since the start, so that `command_calls` can leave it out.
+    own_calls: u64,
+}
+
+impl RedisServer {
+    /// Starts a server with the settings of the tests.
+    pub fn start() -> Self {
+        Self::options().start()
+    }
+
+    /// Starts a server with arguments added, such as `["--maxmemory", "1mb"]`.
+    pub fn with(args: &[&str]) -> Self {
+        Self::options().args(args).start()
+    }
+
+    /// Starts a server whose wall clock is under the control of `shim`.
+    #[cfg(target_os = "linux")]
+    pub fn with_clock(shim: &super::ClockShim) -> Self {
+        Self::options()
+            .preload(
+                shim.library(),
+                &[(super::clock::OFFSET_VARIABLE, shim.offset_path())],
+            )
+            .start()
+    }
+
+    /// The settings of a server that is not started yet.
+    pub fn options() -> Options {
+        Options::default()
+    }
+
+    /// The URL to give to a client.
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.addr())
+    }
+
+    /// The URL of the same server over its Unix socket.
+    pub fn unix_url(&self) -> String {
+        format!("redis+unix://{}", self.unix_path().display())
+    }
+
+    /// The path of the Unix socket.
+    pub fn unix_path(&self) -> PathBuf {
+        socket(self.dir.path())
+    }
+
+    /// The TCP address.
+    pub fn addr(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    /// The TCP port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The process id of the running server.
+    pub fn pid(&self) -> u32 {
+        self.state()
+            .process
+            .as_ref()
+            .expect("the server is down")
+            .id()
+    }
+
+    /// What the server has logged so far.
+    pub fn log(&self) -> String {
+        log(self.dir.path())
+    }
+
+    /// Stops the process where it is: connections stay open, new ones are accepted by the kernel, nobody answers.
+    pub fn freeze(&self) {
+        super::freeze(self.state().process.as_ref().expect("the server is down"));
+    }
+
+    /// Lets a frozen server go on.
+    pub fn thaw(&self) {
+        super::thaw(self.state().process.as_ref().expect("the server is down"));
+    }
+
+    /// Ends the process without a chance to say goodbye, and waits for its end.
+    pub fn kill(&self) {
+        self.end(Signal::KILL);
+    }
+
+    /// Asks the process to end in good order, and waits for its end.
+    pub fn terminate(&self) {
+        self.end(Signal::TERM);
+    }
+
+    /// Starts the server again on the same port, in the same directory, with the same arguments; kills it first if it
+    /// still runs.
+    pub fn restart(&self) {
+        self.kill();
+        let start = Instant::now();
+        loop {
+            match launch(&self.options, self.dir.path(), self.port) {
+                Ok(process) => {
+                    self.state().process = Some(process);
+                    return;
+                }
+                // Somebody may hold the port for a moment.
+                Err(_) if start.elapsed() < START_LIMIT => thread::sleep(ms(20)),
+                Err(problem) => panic!("{problem}; its log:\n{}", self.log()),
+            }
+        }
+    }
+
+    /// A new connection for the test's own use; its calls count in [`command_calls`](Self::command_calls).
+    pub fn admin(&self) -> Connection {
+        connect(self.port).expect("the server accepts an administrator")
+    }
+
+    /// Sends a command on the tests' own connection and returns the answer.
+    #[track_caller]
+    pub fn cmd(&self, words: &[&str]) -> Value {
+        match self.try_cmd(words) {
+            Ok(value) => value,
+            Err(error) => panic!("{words:?}: {error}"),
+        }
+    }
+
+    /// Sends a command on the tests' own connection; an error answer is returned.
+    pub fn try_cmd(&self, words: &[&str]) -> RedisResult<Value> {
+        let mut state = self.state();
+        let mut connection = match state.admin.take() {
+            Some(connection) => connection,
+            None => connect(self.port)?,
+        };
+        state.own_calls += 1;
+        let answer = send(&mut connection, words);
+        if !answer.as_ref().is_err_and(redis::RedisError::is_io_error) {
+            state.admin = Some(connection);
+        }
+        answer
+    }
+
+    /// Sends a command whose answer is an integer.
+    #[track_caller]
+    pub fn int(&self, words: &[&str]) -> i64 {
+        let value = self.cmd(words);
+        redis::from_redis_value(value).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+    }
+
+    /// Sends a command whose answer is a text or nil.
+    #[track_caller]
+    pub fn text(&self, words: &[&str]) -> Option<String> {
+        let value = self.cmd(words);
+        redis::from_redis_value(value).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+    }
+
+    /// One field of `INFO`, such as `maxmemory_policy`.
+    pub fn info(&self, field: &str) -> Option<String> {
+        let info = self.text(&["INFO", "everything"]).unwrap_or_default();
+        info.lines().find_map(|line| {
+            line.strip_prefix(field)?
+                .strip_prefix(':')
+                .map(str::to_string)
+        })
+    }
+
+    /// How many `EVAL` and `EVALSHA` calls the server has run since its start.
+    ///
+    /// An `EVALSHA` that was answered with `NOSCRIPT` counts, a call refused before it ran (wrong arity, no
+    /// permission, out of memory) does not.
+    pub fn eval_count(&self) -> u64 {
+        self.commands()
+            .filter(|command| matches!(&*command.name, "eval" | "evalsha"))
+            .map(|command| command.calls)
+            .sum()
+    }
+
+    /// How many commands the server has got since its start, those called by scripts and those of handshakes included,
+    /// those of [`cmd`](Self::cmd) and its relatives left out.
+    ///
+    /// This is the sum of `calls` and `rejected_calls` in `INFO commandstats` less what the tests have sent, so a script
+    /// with three `redis.call` counts four, and an unknown command counts nothing. Take differences: the probes of the
+    /// start are in it. Use a [`Monitor`](super::Monitor) to see commands as clients have sent them. Wrong after
+    /// `CONFIG RESETSTAT`.
+    pub fn command_calls(&self) -> u64 {
+        let all: u64 = self
+            .commands()
+            .map(|command| command.calls + command.rejected)
+            .sum();
+        // The INFO that brought the numbers is sent, but not yet in them.
+        all.saturating_sub(self.state().own_calls - 1)
+    }
+
+    fn commands(&self) -> impl Iterator<Item = CommandStatistics> {
+        let info = self.text(&["INFO", "commandstats"]).unwrap_or_default();
+        let lines: Vec<_> = info.lines().filter_map(CommandStatistics::of).collect();
+        lines.into_iter()
+    }
+
+    fn end(&self, signal: Signal) {
+        let mut state = self.state();
+        state.admin = None;
+        state.own_calls = 0;
+        if let Some(mut process) = state.process.take() {
+            let pid = Pid::from_child(&process);
+            // A frozen process would keep a polite request for later. The errors say that it is gone already.
+            let _ = kill_process(pid, signal);
+            let _ = kill_process(pid, Signal::CONT);
+            let _ = process.wait();
+            keeper::drop(process.id());
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct CommandStatistics {
+    name: String,
+    calls: u64,
+    rejected: u64,
+}
+
+impl CommandStatistics {
+    fn of(line: &str) -> Option<Self> {
+        let (name, fields) = line.strip_prefix("cmdstat_")?.split_once(':')?;
+        let field = |name| {
+            fields
+                .split(',')
+                .find_map(|field| field.strip_prefix(name)?.strip_prefix('=')?.parse().ok())
+        };
+        Some(Self {
+            name: name.to_string(),
+            calls: field("calls")?,
+            rejected: field("rejected_calls")?,
+        })
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Starts one process and waits until it, and not a stranger on the same port, answers.
+fn launch(options: &Options, dir: &Path, port: u16) -> Result<Child, String> {
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .open(dir.join("log"))
+        .expect("a log file");
+    let program = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".into());
+    let spawned = Command::new(program)
+        .args([
+            "--bind",
+            "127.0.0.1",
+            "--port",
+            &port.to_string(),
+            "--daemonize",
+            "no",
+            "--loglevel",
+            "warning",
+        ])
+        .args([
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+            "--enable-debug-command",
+            "yes",
+        ])
+        .args(["--enable-protected-configs", "yes"])
+        .args([
+            Path::new("--dir"),
+            dir,
+            Path::new("--unixsocket"),
+            &socket(dir),
+        ])
+        .args(&options.args)
+        .envs(options.env.iter().map(|(key, value)| (key, value)))
+        .stdin(Stdio::null())
+        .stderr(log.try_clone().expect("a log file"))
+        .stdout(log)
+        .spawn();
+    let mut process = match spawned {
+        Ok(process) => process,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            panic!("redis-server is not in the PATH; `make test` installs it")
+        }
+        Err(error) => panic!("redis-server cannot be started: {error}"),
+    };
+    keeper::keep(&process);
+    let start = Instant::now();
+    while start.elapsed() < START_LIMIT {
+        if let Some(status) = process.try_wait().expect("the state of the child is known") {
+            keeper::drop(process.id());
+            return Err(format!("redis-server ended with {status}"));
+        }
+        if answers(port, process.id()) {
+            return Ok(process);
+        }
+        thread::sleep(ms(2));
+    }
+    let _ = process.kill();
+    let _ = process.wait();
+    keeper::drop(process.id());
+    Err(format!(
+        "redis-server does not answer within {START_LIMIT:?}"
+    ))
+}
+
+/// Whether the process `pid` answers on `port`; a server which only asks for a password answers, too.
+fn answers(port: u16, pid: u32) -> bool {
+    let info = connect(port).and_then(|mut connection| send(&mut connection, &["INFO", "server"]));
+    match info.and_then(|value| Ok(redis::from_redis_value::<String>(value)?)) {
+        Ok(info) => info.lines().any(|line| line == format!("process_id:{pid}")),
+        Err(error) => error.code() == Some("NOAUTH"),
+    }
+}
+
+fn connect(port: u16) -> RedisResult<Connection> {
+    // The client names itself with two commands otherwise, and those would show in the counts.
+    let settings = RedisConnectionInfo::default().set_skip_set_lib_name();
+    let info = ConnectionAddr::Tcp("127.0.0.1".into(), port)
+        .into_connection_info()?
+        .set_redis_settings(settings);
+    let connection = Client::open(info)?.get_connection_with_timeout(ADMIN_TIMEOUT)?;
+    connection.set_read_timeout(Some(ADMIN_TIMEOUT))?;
+    connection.set_write_timeout(Some(ADMIN_TIMEOUT))?;
+    Ok(connection)
+}
+
+fn send(connection: &mut Connection, words: &[&str]) -> RedisResult<Value> {
+    let mut command = redis::Cmd::new();
+    for word in words {
+        command.arg(*word);
+    }
+    command.query(connection)
+}
+
+fn socket(dir: &Path) -> PathBuf {
+    dir.join("redis.sock")
+}
+
+fn log(dir: &Path) -> String {
+    fs::read_to_string(dir.join("log")).unwrap_or_default()
+}

@@ -1,0 +1,175 @@
+//! Certificates for servers and clients, made on the spot with the program `openssl`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::support::free_port;
+
+/// An authority and what it has signed, in a directory that goes with it.
+pub struct Certificates {
+    dir: TempDir,
+}
+
+/// A certificate and its key, as files.
+pub struct Pair {
+    /// The certificate.
+    pub certificate: PathBuf,
+    /// The key.
+    pub key: PathBuf,
+}
+
+impl Pair {
+    /// The certificate as PEM.
+    pub fn certificate_pem(&self) -> String {
+        fs::read_to_string(&self.certificate).expect("the certificate was made")
+    }
+
+    /// The key as PEM.
+    pub fn key_pem(&self) -> String {
+        fs::read_to_string(&self.key).expect("the key was made")
+    }
+}
+
+impl Certificates {
+    /// Makes an authority that nobody else knows.
+    pub fn new() -> Certificates {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        openssl(
+            dir.path(),
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 \
+             -keyout ca.key -out ca.pem -subj /CN=test-authority \
+             -addext keyUsage=critical,keyCertSign,cRLSign",
+        );
+        Certificates { dir }
+    }
+
+    /// The authority's certificate as PEM.
+    pub fn authority_pem(&self) -> String {
+        fs::read_to_string(self.authority()).expect("the authority was made")
+    }
+
+    /// The authority's certificate as a file.
+    pub fn authority(&self) -> PathBuf {
+        self.dir.path().join("ca.pem")
+    }
+
+    /// A certificate for the names of this machine.
+    pub fn server(&self) -> Pair {
+        self.signed("server", "DNS:localhost,IP:127.0.0.1,IP:::1", 2)
+    }
+
+    /// A certificate for another host.
+    pub fn elsewhere(&self) -> Pair {
+        self.signed("elsewhere", "DNS:elsewhere.example,IP:192.0.2.7", 2)
+    }
+
+    /// A certificate for this machine that was good until a moment ago.
+    pub fn expired(&self) -> Pair {
+        let pair = self.signed("expired", "DNS:localhost,IP:127.0.0.1", 0);
+        // Its time is counted in whole seconds.
+        std::thread::sleep(std::time::Duration::from_millis(2100));
+        pair
+    }
+
+    /// A certificate of version 1, as one gets that is signed without extensions.
+    pub fn first_version(&self) -> Pair {
+        let dir = self.dir.path();
+        openssl(
+            dir,
+            "req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes \
+             -keyout v1.key -out v1.csr -subj /CN=localhost",
+        );
+        openssl(
+            dir,
+            "x509 -req -in v1.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -out v1.pem",
+        );
+        Pair {
+            certificate: dir.join("v1.pem"),
+            key: dir.join("v1.key"),
+        }
+    }
+
+    /// The authority's own certificate, for a server that shows it as its own.
+    pub fn of_itself(&self) -> Pair {
+        Pair {
+            certificate: self.authority(),
+            key: self.dir.path().join("ca.key"),
+        }
+    }
+
+    /// A certificate of a client.
+    pub fn client(&self) -> Pair {
+        self.signed("client", "DNS:client.example", 2)
+    }
+
+    fn signed(&self, name: &str, subjects: &str, days: u32) -> Pair {
+        let dir = self.dir.path();
+        let pair = Pair {
+            certificate: dir.join(format!("{name}.pem")),
+            key: dir.join(format!("{name}.key")),
+        };
+        if pair.certificate.exists() {
+            return pair;
+        }
+        fs::write(
+            dir.join(format!("{name}.ext")),
+            format!("subjectAltName={subjects}\nbasicConstraints=CA:FALSE\n"),
+        )
+        .expect("the directory can be written");
+        openssl(
+            dir,
+            &format!(
+                "req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes \
+                 -keyout {name}.key -out {name}.csr -subj /CN={name}"
+            ),
+        );
+        openssl(
+            dir,
+            &format!(
+                "x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days {days} \
+                 -extfile {name}.ext -out {name}.pem"
+            ),
+        );
+        pair
+    }
+
+    /// The arguments with which a server speaks TLS on a second port, and that port.
+    ///
+    /// The first port stays what it is, for the administrator. `asks_clients` is whether clients need a certificate.
+    pub fn server_args(&self, pair: &Pair, asks_clients: bool) -> (Vec<String>, u16) {
+        let port = free_port();
+        let path = |path: &Path| path.to_str().expect("temporary paths are UTF-8").to_owned();
+        let args = [
+            ("--tls-port", port.to_string()),
+            ("--tls-cert-file", path(&pair.certificate)),
+            ("--tls-key-file", path(&pair.key)),
+            ("--tls-ca-cert-file", path(&self.authority())),
+            (
+                "--tls-auth-clients",
+                if asks_clients { "yes" } else { "no" }.to_owned(),
+            ),
+        ];
+        let args = args
+            .into_iter()
+            .flat_map(|(name, value)| [name.to_owned(), value])
+            .collect();
+        (args, port)
+    }
+}
+
+fn openssl(dir: &Path, args: &str) {
+    let output = Command::new("openssl")
+        .args(args.split_whitespace())
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .output()
+        .expect("the program `openssl`; `make test` installs it");
+    assert!(
+        output.status.success(),
+        "openssl {args}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}

@@ -1,0 +1,112 @@
+//! A node of a cluster that has no slots and tells any map.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::fake_server::{FakeServer, array, bulk, list};
+
+/// Answers CLUSTER SLOTS with any masters and replicas; drop cuts its connections.
+pub struct FakeClusterNode {
+    server: FakeServer,
+    map: Arc<Mutex<Map>>,
+}
+
+const LAST_SLOT: u16 = 16383;
+
+/// What it calls the host of a node, and its port.
+fn place(node: SocketAddr) -> (String, u16) {
+    (node.ip().to_string(), node.port())
+}
+
+/// The first slot, the last one, and the nodes that have them, the master first: what their hosts are called, and their
+/// ports.
+type Range = (u16, u16, Vec<(String, u16)>);
+
+#[derive(Default)]
+struct Map {
+    ranges: Vec<Range>,
+    /// How often it was asked for them.
+    asked: usize,
+    /// The slot of all keys, and where it sends requests for them.
+    target: (u16, String, u16),
+}
+
+impl FakeClusterNode {
+    /// Starts a node that knows of none.
+    pub fn start() -> FakeClusterNode {
+        let map: Arc<Mutex<Map>> = Arc::default();
+        let told = Arc::clone(&map);
+        let server = FakeServer::start(move |words| {
+            let mut map = told.lock().unwrap_or_else(PoisonError::into_inner);
+            map.reply(words)
+        });
+        FakeClusterNode { server, map }
+    }
+
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.server.addr()
+    }
+
+    /// The URL to give to a client.
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.addr())
+    }
+
+    /// Tells of this master from now on, and of these replicas of it.
+    pub fn tell(&self, master: SocketAddr, replicas: &[SocketAddr]) {
+        let nodes = [&[master], replicas].concat();
+        self.map().ranges = vec![(0, LAST_SLOT, nodes.into_iter().map(place).collect())];
+    }
+
+    /// Tells from now on that the first master has the lower half of the slots, and the second one the upper half.
+    pub fn tell_halves(&self, first: SocketAddr, second: SocketAddr) {
+        let middle = LAST_SLOT / 2;
+        self.map().ranges = vec![
+            (0, middle, vec![place(first)]),
+            (middle + 1, LAST_SLOT, vec![place(second)]),
+        ];
+    }
+
+    /// How often it was asked for the map.
+    pub fn asked(&self) -> usize {
+        self.map().asked
+    }
+
+    /// Tells from now on that it is the master itself, on a host called so, and redirects requests for keys of this slot
+    /// to this port of that host.
+    pub fn redirect(&self, slot: u16, host: &str, port: u16) {
+        let mut map = self.map();
+        let itself = (host.to_owned(), self.addr().port());
+        map.ranges = vec![(0, LAST_SLOT, vec![itself])];
+        map.target = (slot, host.to_owned(), port);
+    }
+
+    fn map(&self) -> MutexGuard<'_, Map> {
+        self.map.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Map {
+    fn reply(&mut self, words: &[String]) -> String {
+        let node = |(host, port): &(String, u16)| list(&[bulk(host), format!(":{port}\r\n")]);
+        match &*words[0].to_ascii_lowercase() {
+            "cluster" => {
+                self.asked += 1;
+                let range = |(first, last, nodes): &Range| {
+                    let slots = [first, last].map(|slot| format!(":{slot}\r\n"));
+                    let nodes = nodes.iter().map(node);
+                    list(&slots.into_iter().chain(nodes).collect::<Vec<_>>())
+                };
+                list(&self.ranges.iter().map(range).collect::<Vec<_>>())
+            }
+            "time" => array(&["1700000000", "0"]),
+            "pubsub" => "-ERR unknown subcommand\r\n".to_owned(),
+            "evalsha" | "eval" => {
+                let (slot, host, port) = &self.target;
+                format!("-MOVED {slot} {host}:{port}\r\n")
+            }
+            _ => "+OK\r\n".to_owned(),
+        }
+    }
+}

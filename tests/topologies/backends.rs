@@ -1,0 +1,256 @@
+//! The sets of servers on which the laws run here: behind sentinels, in a cluster, on a master with replicas, through TLS.
+
+use std::sync::{Arc, Barrier, Mutex, OnceLock, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redlatch::{Builder, Client, Guard, Interrupt, Lock};
+
+use crate::laws::Settings;
+use crate::support::topology_fixtures::sentinels::NAME;
+use crate::support::topology_fixtures::{AGREEMENT, Cluster, Replicas, Sentinels};
+use crate::support::{eventually, ms};
+
+/// The watchdog's lease in these tests: long enough for a busy machine, short enough to wait for.
+pub(crate) const LEASE: Duration = ms(900);
+
+/// A lease in which even a busy machine finds the time to renew.
+pub(crate) const KEPT: Duration = ms(3000);
+
+/// What a busy machine may add to any time.
+pub(crate) const SLACK: Duration = ms(2500);
+
+/// A set of servers that the laws share, and a part of the names there for each of them.
+pub(crate) struct Backend {
+    open: Box<dyn Fn(Builder) -> Client + Send + Sync>,
+    prefix: String,
+}
+
+impl Backend {
+    fn of(open: impl Fn(Builder) -> Client + Send + Sync + 'static) -> Backend {
+        Backend {
+            open: Box::new(open),
+            prefix: format!("{:016x}:", fastrand::u64(..)),
+        }
+    }
+
+    pub(crate) fn sentinel() -> Backend {
+        static SHARED: Mutex<Weak<Sentinels>> = Mutex::new(Weak::new());
+        let set = shared(&SHARED, Sentinels::start);
+        Backend::of(move |builder| builder.sentinel(NAME, set.urls()).unwrap())
+    }
+
+    pub(crate) fn cluster() -> Backend {
+        static SHARED: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
+        let set = shared(&SHARED, Cluster::masters);
+        Backend::of(move |builder| builder.cluster(set.urls()).unwrap())
+    }
+
+    pub(crate) fn replicas() -> Backend {
+        static SHARED: Mutex<Weak<Replicas>> = Mutex::new(Weak::new());
+        let set = shared(&SHARED, || Replicas::start(1));
+        Backend::of(move |builder| {
+            // Every grant is acknowledged, so the laws run with that as well.
+            let builder = builder.wait_replicas(1, ms(1000));
+            builder.master_replicas(set.urls()).unwrap()
+        })
+    }
+
+    /// A client of this backend; each call stands for another process.
+    pub(crate) fn client(&self) -> Client {
+        self.client_with(Settings::default().watchdog_timeout(LEASE))
+    }
+
+    /// A client with these settings.
+    pub(crate) fn client_with(&self, settings: Settings) -> Client {
+        (self.open)(settings.builder().key_prefix(&self.prefix))
+    }
+
+    /// Whether a grant takes several servers.
+    pub(crate) fn is_slow(&self) -> bool {
+        false
+    }
+
+    /// Whether all clients of this backend live in the process that made the first.
+    pub(crate) fn is_one_process(&self) -> bool {
+        false
+    }
+}
+
+/// What the tests that run now share; it ends with the last of them.
+fn shared<T>(cell: &'static Mutex<Weak<T>>, start: impl FnOnce() -> T) -> Arc<T> {
+    let mut cell = cell.lock().unwrap_or_else(PoisonError::into_inner);
+    cell.upgrade().unwrap_or_else(|| {
+        let set = Arc::new(start());
+        *cell = Arc::downgrade(&set);
+        set
+    })
+}
+
+/// Runs every law on every backend.
+macro_rules! laws {
+    ($($law:ident)*) => {
+        laws! { @sentinel $($law)* }
+        laws! { @cluster $($law)* }
+        laws! { @replicas $($law)* }
+    };
+    (every { $($law:ident)* } reentrant { $($more:ident)* }) => {
+        laws! { $($law)* $($more)* }
+    };
+    (@$backend:ident $($law:ident)*) => {
+        mod $backend {
+            $(
+                #[test]
+                #[ignore = "needs several servers: make topologies"]
+                fn $law() { super::$law(&crate::backends::Backend::$backend()); }
+            )*
+        }
+    };
+}
+
+/// Does `work` in a thread of its own.
+pub(crate) fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| scope.spawn(work).join().unwrap())
+}
+
+/// Waits until the hold is renewed once more.
+#[track_caller]
+pub(crate) fn is_renewed(guard: &Guard) {
+    let ends = || Instant::now() + guard.remaining_validity();
+    let (end, lost) = (ends(), guard.lost());
+    eventually(Duration::from_secs(20), "it is renewed", || {
+        assert!(guard.is_valid(), "{:?}", lost.recv());
+        ends() > end + ms(50)
+    });
+}
+
+/// How long `work` takes.
+pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
+    let start = Instant::now();
+    let result = work();
+    (start.elapsed(), result)
+}
+
+/// The channel of the unlock messages of the lock `name`.
+pub(crate) fn channel(name: &str) -> String {
+    format!("redisson_lock__channel:{{{name}}}")
+}
+
+/// Takes the lock, unlocks it, and sees nothing left of it.
+#[track_caller]
+pub(crate) fn all_works(lock: &Lock) {
+    assert!(lock.try_lock_for(Duration::from_secs(20)).unwrap());
+    assert!(lock.is_held_by_current_thread().unwrap());
+    lock.unlock().unwrap();
+    assert!(!lock.is_held_by_current_thread().unwrap());
+}
+
+/// Has `waiter` wait for what `holder` has, lets `meanwhile` happen, unlocks, and returns how long the waiter needed
+/// then.
+#[track_caller]
+pub(crate) fn hand_over(holder: &Lock, waiter: &Lock, meanwhile: impl FnOnce()) -> Duration {
+    assert!(holder.try_lock_for(Duration::from_secs(20)).unwrap());
+    let interrupt = Interrupt::new();
+    thread::scope(|scope| {
+        let _end = RaiseInPanic(&interrupt);
+        let waiting = scope.spawn(|| {
+            waiter.lock_interruptibly(&interrupt).unwrap();
+            let now = Instant::now();
+            waiter.unlock().unwrap();
+            now
+        });
+        meanwhile();
+        // Between the subscription and the sleep there is one more attempt.
+        thread::sleep(ms(100));
+        let freed = Instant::now();
+        holder.unlock().unwrap();
+        waiting.join().unwrap().duration_since(freed)
+    })
+}
+
+/// Lets the waiter go when the rest of the test has failed.
+struct RaiseInPanic<'a>(&'a Interrupt);
+
+impl Drop for RaiseInPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.raise();
+        }
+    }
+}
+
+/// Hands a lock over again and again, the first time with `meanwhile` in between: it is a message that wakes the waiter.
+///
+/// A waiter that hears no message looks again once a second, so that half of the times would be above half a second.
+#[track_caller]
+pub(crate) fn is_woken(holder: &Lock, waiter: &Lock, meanwhile: impl FnOnce()) {
+    let mut times = vec![hand_over(holder, waiter, meanwhile)];
+    assert!(times[0] < SLACK, "{times:?}");
+    times.extend((0..8).map(|_| hand_over(holder, waiter, || thread::sleep(ms(50)))));
+    times.sort_unstable();
+    assert!(times[times.len() / 2] < ms(200), "{times:?}");
+}
+
+/// What a thread sees that takes a lock and gives it back, again and again.
+pub(crate) struct Grants {
+    times: Vec<Instant>,
+}
+
+impl Grants {
+    /// Takes and gives back `lock` while `meanwhile` runs, and once more after the time that it returns.
+    pub(crate) fn during(lock: &Lock, meanwhile: impl FnOnce() -> Instant) -> (Grants, Instant) {
+        let (end, begun) = (OnceLock::new(), Barrier::new(2));
+        thread::scope(|scope| {
+            let locking = scope.spawn(|| {
+                all_works(lock);
+                begun.wait();
+                let (mut times, start) = (Vec::new(), Instant::now());
+                loop {
+                    assert!(start.elapsed() < AGREEMENT * 2, "no grant");
+                    match lock.try_lock_for(Duration::from_secs(20)) {
+                        Ok(true) => times.push(Instant::now()),
+                        Ok(false) => continue,
+                        Err(error) => {
+                            assert!(error.is_retryable() || error.is_ambiguous(), "{error}");
+                            continue;
+                        }
+                    }
+                    if let Err(error) = lock.unlock() {
+                        assert!(
+                            error.is_retryable() || error.is_ambiguous() || error.is_lost(),
+                            "{error}"
+                        );
+                    }
+                    if end.get().is_some_and(|end| times.last() > Some(end)) {
+                        return times;
+                    }
+                    thread::sleep(ms(1));
+                }
+            });
+            begun.wait();
+            let over = *end.get_or_init(meanwhile);
+            let times = locking.join().unwrap();
+            (Grants { times }, over)
+        })
+    }
+
+    /// How long after `moment` the first grant was.
+    pub(crate) fn first_after(&self, moment: Instant) -> Duration {
+        let first = self.times.iter().find(|time| **time >= moment);
+        first.expect("there are grants").duration_since(moment)
+    }
+
+    /// The longest time without a grant.
+    pub(crate) fn longest_gap(&self) -> Duration {
+        let gaps = self
+            .times
+            .windows(2)
+            .map(|pair| pair[1].duration_since(pair[0]));
+        gaps.max().unwrap_or_default()
+    }
+}
+
+/// Whether the long forms of the tests are wanted.
+pub(crate) fn is_long() -> bool {
+    std::env::var_os("REDLATCH_LONG").is_some()
+}
