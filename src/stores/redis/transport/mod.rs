@@ -1,7 +1,15 @@
 //! Connections to one server, and who may use them.
 
+mod address;
+mod call_error;
 pub(crate) mod connection;
+mod decoder;
 pub(crate) mod pool;
-#[cfg_attr(feature = "tls", path = "tls.rs")]
-#[cfg_attr(not(feature = "tls"), path = "tls_off.rs")]
+mod reply_text;
+mod socket;
+mod stream;
+#[cfg(feature = "tls")]
+pub(crate) mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "tls_off.rs"]
 pub(crate) mod tls;

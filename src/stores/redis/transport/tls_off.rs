@@ -4,7 +4,8 @@ use std::io;
 use std::time::Instant;
 
 use crate::ground::error::{Error, Result};
-use crate::stores::redis::transport::connection::{CallError, Socket};
+use crate::stores::redis::transport::call_error::CallError;
+use crate::stores::redis::transport::socket::Socket;
 
 #[derive(Clone, Default)]
 pub(crate) struct TlsConfig {}
@@ -32,34 +33,34 @@ impl Peer {
     }
 }
 
-pub(crate) enum Session {}
+pub(super) enum Session {}
 
 impl Session {
-    pub(crate) fn open(peer: &Peer, _: &Socket, _: Instant) -> Result<Session, CallError> {
+    pub(super) fn open(peer: &Peer, _: &Socket, _: Instant) -> Result<Session, CallError> {
         match *peer {}
     }
 
-    pub(crate) fn read(&mut self, _: &Socket, _: &mut [u8]) -> io::Result<usize> {
+    pub(super) fn read(&mut self, _: &Socket, _: &mut [u8]) -> io::Result<usize> {
         match *self {}
     }
 
-    pub(crate) fn has_buffered(&self) -> bool {
+    pub(super) fn has_buffered(&self) -> bool {
         match *self {}
     }
 
-    pub(crate) fn is_stale(&self, _: &Socket) -> bool {
+    pub(super) fn is_stale(&self, _: &Socket) -> bool {
         match *self {}
     }
 
-    pub(crate) fn refusal(&mut self, _: &Socket) -> Option<String> {
+    pub(super) fn refusal(&mut self, _: &Socket) -> Option<String> {
         match *self {}
     }
 
-    pub(crate) fn seal(&self, _: &[u8]) -> io::Result<Vec<u8>> {
+    pub(super) fn seal(&self, _: &[u8]) -> io::Result<Vec<u8>> {
         match *self {}
     }
 
-    pub(crate) fn writing_end(&self) -> Session {
+    pub(super) fn writing_end(&self) -> Session {
         match *self {}
     }
 }

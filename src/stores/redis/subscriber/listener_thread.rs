@@ -1,0 +1,42 @@
+//! A thread that is started when it is first needed.
+
+use std::thread::{self, JoinHandle};
+
+use crate::ground::events;
+use crate::ground::sync::Mutex;
+
+/// The thread of something that listens, started when it is first needed.
+#[derive(Default)]
+pub(in crate::stores::redis) struct ListenerThread(Mutex<Option<JoinHandle<()>>>);
+
+impl ListenerThread {
+    pub(in crate::stores::redis) fn ensure_running(
+        &self,
+        name: &str,
+        run: impl FnOnce() + Send + 'static,
+    ) {
+        let mut thread = self.0.lock();
+        if thread.is_some() {
+            return;
+        }
+        match thread::Builder::new().name(name.to_owned()).spawn(run) {
+            Ok(handle) => *thread = Some(handle),
+            // Waiters then look for themselves, once a second.
+            Err(error) => events::subscriber_cannot_start(&error),
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.0.lock().as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Waits for the end of the thread, which was told to end.
+    pub(in crate::stores::redis) fn join(&self) {
+        if let Some(handle) = self.0.lock().take()
+            && handle.thread().id() != thread::current().id()
+        {
+            // It does not panic; if it did, waiters had their own look once a second.
+            let _ = handle.join();
+        }
+    }
+}

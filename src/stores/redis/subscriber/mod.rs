@@ -1,0 +1,240 @@
+//! The subscriber: one thread and one connection that listen for the unlock messages of one server.
+//!
+//! In a cluster a message may be sharded: it is heard at the server that has the slot of the channel. When the slot goes
+//! to another server this one says so, and the waiters are woken: their next request finds where it went.
+//!
+//! What is wanted (channels with waiters) is kept apart from what is (subscriptions on the present connection), and
+//! the two are brought together: by the waiter that writes its SUBSCRIBE itself, while the thread reads, and by the
+//! thread after each reconnect. Whenever a subscription is confirmed all waiters of the channel try once more, because
+//! messages before it were not heard. A server that does not answer a PING in time is taken for gone.
+
+mod listener_thread;
+mod messages;
+mod run;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::ground::notify::Notifier;
+use crate::ground::sync::{Condvar, Mutex};
+use crate::stores::redis::topology::connector::{Connector, Hook};
+use crate::stores::redis::transport::connection::Writer;
+pub(super) use listener_thread::ListenerThread;
+
+/// A channel stays subscribed for this long after its last waiter, because contended names stay contended.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// How long the names in one command are together, about.
+const MOST_OF_A_COMMAND: usize = 2048;
+
+pub(super) struct Subscriber {
+    shared: Arc<Shared>,
+    ear: ListenerThread,
+}
+
+struct Shared {
+    connector: Arc<dyn Connector>,
+    command_timeout: Duration,
+    notifier: Arc<Notifier>,
+    /// `None` if messages are not sharded.
+    shards: Option<Shards>,
+    state: Mutex<State>,
+    wanted: Condvar,
+}
+
+/// What a subscriber of sharded messages needs.
+pub(super) struct Shards {
+    /// Called when the server says that a slot is elsewhere.
+    pub(super) on_move: Hook,
+}
+
+#[derive(Default)]
+struct State {
+    channels: HashMap<Arc<str>, Channel>,
+    /// The writing end of the present connection.
+    writer: Option<Writer>,
+    /// Sharded channels that were given up here and are still to be confirmed.
+    leaving: HashMap<Arc<str>, u32>,
+    is_closed: bool,
+}
+
+/// | waiters | asked == confirmed | meaning |
+/// |---|---|---|
+/// | > 0 | yes, > 0 | live: messages arrive |
+/// | > 0 | no | a confirmation is on its way, or there is no connection |
+/// | 0 | any | lingers until `idle_since + LINGER` |
+#[derive(Default)]
+struct Channel {
+    waiters: usize,
+    /// SUBSCRIBEs sent on the present connection, and those confirmed.
+    asked: u32,
+    confirmed: u32,
+    idle_since: Option<Instant>,
+}
+
+impl Channel {
+    fn is_live(&self) -> bool {
+        self.asked > 0 && self.asked == self.confirmed
+    }
+}
+
+impl Subscriber {
+    pub(super) fn new(
+        connector: Arc<dyn Connector>,
+        command_timeout: Duration,
+        notifier: Arc<Notifier>,
+        shards: Option<Shards>,
+    ) -> Subscriber {
+        let shared = Arc::new(Shared {
+            connector,
+            command_timeout,
+            notifier,
+            shards,
+            state: Mutex::default(),
+            wanted: Condvar::default(),
+        });
+        // What was the master may live on, and say nothing for ever.
+        let weak = Arc::downgrade(&shared);
+        shared.connector.on_change(Box::new(move || {
+            if let Some(shared) = weak.upgrade() {
+                shared.hang_up();
+            }
+        }));
+        Subscriber {
+            shared,
+            ear: ListenerThread::default(),
+        }
+    }
+
+    /// Wishes for the messages of `channel`, until the wish is dropped. Returns whether they arrive already.
+    pub(super) fn listen(&self, channel: &Arc<str>) -> (Interest, bool) {
+        self.ensure_running();
+        let mut state = self.shared.state.lock();
+        let state = &mut *state;
+        let entry = state.channels.entry(Arc::clone(channel)).or_default();
+        entry.waiters += 1;
+        entry.idle_since = None;
+        self.shared.ask_for(channel, entry, state.writer.as_mut());
+        let is_live = entry.is_live();
+        self.shared.wanted.notify_one();
+        let wish = Interest {
+            shared: Arc::clone(&self.shared),
+            channel: Arc::clone(channel),
+        };
+        (wish, is_live)
+    }
+
+    /// Asks for the messages of `channel` once more, if somebody waits for them and they were refused here.
+    pub(super) fn ask_again(&self, channel: &Arc<str>) {
+        let mut state = self.shared.state.lock();
+        let state = &mut *state;
+        if let Some(entry) = state.channels.get_mut(channel) {
+            self.shared.ask_for(channel, entry, state.writer.as_mut());
+        }
+    }
+
+    /// Whether the present connection listens to `channel`.
+    pub(super) fn hears(&self, channel: &str) -> bool {
+        let state = self.shared.state.lock();
+        state.channels.get(channel).is_some_and(Channel::is_live)
+    }
+
+    fn ensure_running(&self) {
+        if !self.shared.state.lock().is_closed {
+            let shared = Arc::clone(&self.shared);
+            self.ear
+                .ensure_running("redlatch-subscribe", move || shared.run());
+        }
+    }
+
+    /// Ends the thread.
+    pub(super) fn close(&self) {
+        self.dismiss();
+        self.ear.join();
+    }
+
+    /// Has the thread end, and does not wait for it.
+    pub(super) fn dismiss(&self) {
+        self.shared.state.lock().is_closed = true;
+        self.shared.hang_up();
+        self.shared.wanted.notify_one();
+    }
+
+    /// Whether its thread has ended, or never begun.
+    pub(super) fn is_over(&self) -> bool {
+        self.ear.is_over()
+    }
+}
+
+/// The wish of one waiter to hear the messages of one channel.
+pub(super) struct Interest {
+    shared: Arc<Shared>,
+    channel: Arc<str>,
+}
+
+impl Drop for Interest {
+    fn drop(&mut self) {
+        if let Some(entry) = self.shared.state.lock().channels.get_mut(&self.channel) {
+            entry.waiters = entry.waiters.saturating_sub(1);
+            if entry.waiters == 0 {
+                entry.idle_since = Some(Instant::now());
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Asks for the messages of a channel, if that was not done yet.
+    fn ask_for(&self, channel: &Arc<str>, entry: &mut Channel, writer: Option<&mut Writer>) {
+        if entry.asked == 0
+            && let Some(writer) = writer
+        {
+            if writer.send(&self.subscribe([channel])).is_ok() {
+                entry.asked = 1;
+            } else {
+                // The thread sees the end of the connection, makes another and subscribes there.
+                writer.shut_down();
+            }
+        }
+    }
+
+    fn subscribe<'a>(&self, channels: impl IntoIterator<Item = &'a Arc<str>>) -> Vec<u8> {
+        let mut packed = Vec::new();
+        if self.shards.is_some() {
+            // One command each, because they may be refused one by one.
+            for channel in channels {
+                let mut command = redis::cmd("SSUBSCRIBE");
+                command.arg(&**channel).write_packed_command(&mut packed);
+            }
+        } else {
+            pack_together(|| redis::cmd("SUBSCRIBE"), channels, &mut packed);
+        }
+        packed
+    }
+
+    /// Ends the present connection; its reader makes another one.
+    fn hang_up(&self) {
+        if let Some(writer) = &self.state.lock().writer {
+            writer.shut_down();
+        }
+    }
+}
+
+/// Packs commands for all channels, each of a few: the server answers those that it has as a whole.
+fn pack_together<'a>(
+    command: fn() -> redis::Cmd,
+    channels: impl IntoIterator<Item = &'a Arc<str>>,
+    packed: &mut Vec<u8>,
+) {
+    let mut channels = channels.into_iter().peekable();
+    while channels.peek().is_some() {
+        let mut command = command();
+        let mut length = 0;
+        while let Some(channel) = channels.next_if(|_| length < MOST_OF_A_COMMAND) {
+            length += channel.len();
+            command.arg(&**channel);
+        }
+        command.write_packed_command(packed);
+    }
+}

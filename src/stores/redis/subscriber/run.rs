@@ -1,0 +1,171 @@
+//! The thread of a subscriber: connects, asks for what is wanted, reads until the connection ends.
+
+use std::time::{Duration, Instant};
+
+use super::{LINGER, Shared};
+use crate::ground::backoff::Backoff;
+use crate::ground::events;
+use crate::stores::redis::reason_of;
+use crate::stores::redis::transport::connection::{CallError, Connection};
+
+/// A connection this long without a word is asked whether it lives.
+const PING_AFTER: Duration = Duration::from_secs(5);
+
+/// How long it has for the answer.
+const PONG_WITHIN: Duration = Duration::from_secs(2);
+
+/// As long as something could not be sent, it is tried again this often, and after each message.
+const FLUSH_EVERY: Duration = Duration::from_millis(10);
+
+impl Shared {
+    pub(super) fn run(&self) {
+        let mut backoff = Backoff::default();
+        while self.until_wanted() {
+            match self.connect() {
+                Ok(mut connection) => {
+                    backoff = Backoff::default();
+                    let reason = self.listen(&mut connection);
+                    events::subscriber_disconnected(&self.connector.node(), &reason);
+                }
+                Err(reason) => {
+                    events::subscriber_cannot_connect(&self.connector.node(), &reason);
+                    let state = self.state.lock();
+                    if !state.is_closed {
+                        let again_at = Instant::now() + backoff.next();
+                        drop(self.wanted.wait(state, Some(again_at)));
+                    }
+                }
+            }
+            self.disconnect();
+        }
+    }
+
+    /// Sleeps until somebody wants something; false when the client is closed.
+    fn until_wanted(&self) -> bool {
+        let mut state = self.state.lock();
+        loop {
+            if state.is_closed {
+                return false;
+            }
+            state.channels.retain(|_, channel| channel.waiters > 0);
+            if !state.channels.is_empty() {
+                return true;
+            }
+            state = self.wanted.wait(state, None);
+        }
+    }
+
+    /// Connects, and asks for all that is wanted.
+    fn connect(&self) -> Result<Connection, String> {
+        let deadline = Instant::now() + self.command_timeout;
+        let connection = self
+            .connector
+            .connect(deadline)
+            .map_err(|fault| reason_of(fault).into_words())?;
+        let mut writer = connection.writer().map_err(|error| error.to_string())?;
+        let mut state = self.state.lock();
+        if state.is_closed {
+            return Err("the client was shut down".to_owned());
+        }
+        if !state.channels.is_empty() {
+            writer
+                .send(&self.subscribe(state.channels.keys()))
+                .map_err(|error| error.to_string())?;
+        }
+        for channel in state.channels.values_mut() {
+            channel.asked = 1;
+            channel.confirmed = 0;
+        }
+        state.writer = Some(writer);
+        // Whoever found another master meanwhile has found no writer to hang up.
+        if connection.generation != self.connector.generation() {
+            return Err("the master changed".to_owned());
+        }
+        Ok(connection)
+    }
+
+    fn disconnect(&self) {
+        let mut state = self.state.lock();
+        state.writer = None;
+        state.leaving.clear();
+        for channel in state.channels.values_mut() {
+            channel.asked = 0;
+            channel.confirmed = 0;
+        }
+    }
+
+    /// Reads until the connection ends. Returns why it did.
+    fn listen(&self, connection: &mut Connection) -> String {
+        let mut pinged = false;
+        let mut deadline = Instant::now() + PING_AFTER;
+        let mut sweep_at = Instant::now() + LINGER;
+        loop {
+            let has_rest = match self.flush() {
+                Ok(has_rest) => has_rest,
+                Err(error) => return format!("sending failed: {error}"),
+            };
+            let now = Instant::now();
+            if now >= sweep_at {
+                // However much is heard of others.
+                self.sweep(&mut self.state.lock());
+                sweep_at = now + LINGER;
+            }
+            let flush_at = now + FLUSH_EVERY;
+            let part = if has_rest {
+                deadline.min(flush_at)
+            } else {
+                deadline
+            };
+            match connection.receive(part) {
+                Ok(message) => {
+                    self.hear(message);
+                    pinged = false;
+                    deadline = Instant::now() + PING_AFTER;
+                }
+                Err(CallError::NoReply {
+                    timed_out: true, ..
+                }) if part < deadline => {}
+                // A user without the right to a channel still hears the others, and looks for itself meanwhile.
+                Err(CallError::Server(text)) => {
+                    events::subscriber_refused(&self.connector.node(), &text);
+                    self.refused(&text);
+                    pinged = false;
+                    deadline = Instant::now() + PING_AFTER;
+                }
+                Err(CallError::NoReply {
+                    timed_out: true, ..
+                }) if !pinged => {
+                    let mut state = self.state.lock();
+                    if state.is_closed {
+                        return "closed".to_owned();
+                    }
+                    if !self.sweep(&mut state) {
+                        return "nobody listens any more".to_owned();
+                    }
+                    let sent = state.writer.as_mut().is_some_and(|writer| {
+                        writer
+                            .send(&redis::cmd("PING").get_packed_command())
+                            .is_ok()
+                    });
+                    if !sent {
+                        return "the PING could not be sent".to_owned();
+                    }
+                    pinged = true;
+                    deadline = Instant::now() + PONG_WITHIN;
+                }
+                Err(CallError::NoReply {
+                    timed_out: true, ..
+                }) => return "no answer to PING".to_owned(),
+                Err(fault) => return reason_of(fault).into_words(),
+            }
+        }
+    }
+
+    /// Sends what could not be sent before. Returns whether there is still something.
+    fn flush(&self) -> std::io::Result<bool> {
+        match &mut self.state.lock().writer {
+            Some(writer) => writer.flush().map(|()| writer.has_rest()),
+            None => Ok(false),
+        }
+    }
+}

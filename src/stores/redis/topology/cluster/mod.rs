@@ -1,0 +1,322 @@
+//! A Redis Cluster: every name has a slot, and every slot a master, which may be another one tomorrow.
+//!
+//! The map of the slots is read from any node, when the first request needs it and whenever a request finds it wrong: it
+//! was redirected, or its node cannot be reached. Only requests for the node that is in doubt wait for a new map; the
+//! others go on with what is known. A request that was not executed is tried again until its time is over.
+//!
+//! The cluster client of the `redis` crate (1.8) is not used: its calls end after a number of retries, not by a deadline;
+//! it repeats a request whose connection broke before the answer; and no two threads can use it at a time.
+
+mod channels;
+mod refresh;
+mod seeds;
+mod slot_map;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use crate::ground::backoff::Backoff;
+use crate::ground::events;
+use crate::ground::notify::Notifier;
+use crate::ground::sync::{Condvar, Mutex};
+use crate::stores::permits::PermitSource;
+use crate::stores::redis::Settings;
+use crate::stores::redis::keys;
+use crate::stores::redis::server::Node;
+use crate::stores::redis::topology::connector::{Hook, Hooks, share};
+use crate::stores::redis::transport::connection::{Address, CallError, Connection, name_of};
+pub(crate) use channels::ChannelInterest;
+use channels::Channels;
+use seeds::Seed;
+pub(crate) use slot_map::Redirection;
+
+/// So many redirections in a row are followed at once; then it is waited for the nodes to agree.
+const REDIRECTIONS: u32 = 5;
+
+pub(crate) struct Cluster {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    seeds: Vec<Address>,
+    /// How nodes are talked to that are no seeds.
+    template: Address,
+    whole_name: Arc<str>,
+    settings: Settings,
+    notifier: Arc<Notifier>,
+    permit_source: PermitSource,
+    map: Mutex<Map>,
+    refreshed: Condvar,
+    /// The channels that somebody waits on.
+    channels: Mutex<Channels>,
+    /// Called when another server has become a master, or one is none any more.
+    on_takeover: Hooks,
+    myself: Weak<Shared>,
+}
+
+#[derive(Default)]
+struct Map {
+    /// In order, and without overlaps.
+    ranges: Vec<Range>,
+    /// What a redirection has said since.
+    moved: HashMap<u16, Arc<Shard>>,
+    /// All masters, by name.
+    shards: HashMap<Arc<str>, Arc<Shard>>,
+    /// Former ones, whose threads have still to end.
+    retired: Vec<Arc<Shard>>,
+    /// Whom to ask for the next map: the seeds, and the nodes of this one.
+    sources: Vec<Seed>,
+    told_at: Option<Instant>,
+    /// Whether unlock messages are sharded, once that is known.
+    is_sharded: Option<bool>,
+    is_being_refreshed: bool,
+    version: u64,
+    asked_at: Option<Instant>,
+    /// Why there is no map.
+    trouble: Option<CallError>,
+}
+
+struct Range {
+    first: u16,
+    last: u16,
+    master: Arc<Shard>,
+}
+
+/// One master.
+pub(crate) struct Shard {
+    pub(crate) node: Node,
+    pub(crate) address: Address,
+    /// Whether something has gone wrong with it since the map was read.
+    is_doubtful: AtomicBool,
+}
+
+impl Shard {
+    pub(crate) fn suspect(&self) {
+        self.is_doubtful.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.is_doubtful.load(Ordering::Relaxed)
+    }
+}
+
+impl Cluster {
+    pub(crate) fn new(
+        template: Address,
+        seeds: Vec<Address>,
+        settings: &Settings,
+        notifier: &Arc<Notifier>,
+        permit_source: PermitSource,
+    ) -> Cluster {
+        let names: Vec<&str> = seeds.iter().map(|seed| &*seed.node).collect();
+        let whole_name = format!("the cluster of {}", names.join(", ")).into();
+        let sources = seeds.iter().cloned().map(Seed::new).collect();
+        let map = Map {
+            sources,
+            is_sharded: settings.sharded,
+            ..Map::default()
+        };
+        Cluster {
+            shared: Arc::new_cyclic(|myself| Shared {
+                whole_name,
+                seeds,
+                template,
+                settings: settings.clone(),
+                notifier: Arc::clone(notifier),
+                permit_source,
+                map: Mutex::new(map),
+                refreshed: Condvar::default(),
+                channels: Mutex::default(),
+                on_takeover: Hooks::default(),
+                myself: Weak::clone(myself),
+            }),
+        }
+    }
+
+    /// Runs `talk` on a connection to the master of the slot of `lock`, wherever that is.
+    pub(crate) fn with<T>(
+        &self,
+        lock: &str,
+        deadline: Instant,
+        mut talk: impl FnMut(&Node, &mut Connection) -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
+        let slot = keys::slot(lock);
+        let mut backoff = Backoff::default();
+        let mut redirections = 0;
+        let mut asked: Option<Arc<Shard>> = None;
+        loop {
+            let is_asking = asked.is_some();
+            let shard = match asked.take() {
+                Some(shard) => Ok(shard),
+                None => self.master(slot, deadline),
+            };
+            let fault = match shard {
+                Ok(shard) => {
+                    let talked = shard.node.pool.with(deadline, |connection| {
+                        connection.is_asking = is_asking;
+                        let talked = talk(&shard.node, connection);
+                        connection.is_asking = false;
+                        talked
+                    });
+                    let fault = match talked {
+                        Err(fault) => fault,
+                        talked => return talked,
+                    };
+                    if let Some(redirection) = Redirection::of(&fault) {
+                        let target = self.follow(&redirection, &shard);
+                        redirections += 1;
+                        if redirections <= REDIRECTIONS {
+                            asked = redirection.is_ask.then_some(target);
+                            continue;
+                        }
+                        redirections = 0;
+                        fault.of_a_redirection()
+                    } else {
+                        let is_well =
+                            matches!(fault, CallError::Server(_) | CallError::Exhausted(_));
+                        if !is_well || fault.is_passing() {
+                            shard.suspect();
+                        }
+                        fault
+                    }
+                }
+                Err(fault) => fault,
+            };
+            if !fault.is_passing() || !backoff.pause(deadline, &self.shared.notifier) {
+                return Err(fault);
+            }
+        }
+    }
+
+    /// Runs `talk` once for every master.
+    pub(crate) fn each<T>(
+        &self,
+        deadline: Instant,
+        talk: &mut impl FnMut(&Node, &mut Connection, Instant) -> Result<T, CallError>,
+    ) -> Vec<(Arc<str>, Result<T, CallError>)> {
+        if let Err(fault) = self.shared.refresh(deadline) {
+            return vec![(self.whole_name(), Err(fault))];
+        }
+        let mut shards: Vec<Arc<Shard>> = self.shared.map.lock().shards.values().cloned().collect();
+        shards.sort_by(|a, b| a.address.node.cmp(&b.address.node));
+        let count = shards.len();
+        let told = shards.iter().enumerate().map(|(index, shard)| {
+            let deadline = share(deadline, count - index);
+            let name = Arc::clone(&shard.address.node);
+            let node = &shard.node;
+            (
+                name,
+                node.pool
+                    .with(deadline, |connection| talk(node, connection, deadline)),
+            )
+        });
+        told.collect()
+    }
+
+    /// The master of a slot. Asks for a new map first if that one is in doubt.
+    fn master(&self, slot: u16, deadline: Instant) -> Result<Arc<Shard>, CallError> {
+        let known = self.shared.present(slot);
+        if let Some(shard) = &known
+            && !shard.is_doubtful.load(Ordering::Relaxed)
+        {
+            return Ok(Arc::clone(shard));
+        }
+        let refreshed = self.shared.refresh(deadline);
+        match (self.shared.present(slot).or(known), refreshed) {
+            (Some(shard), _) => Ok(shard),
+            (None, Err(fault)) => Err(fault),
+            // The server knows best how to say it.
+            (None, Ok(())) => self.shared.any().ok_or_else(|| {
+                CallError::NotSent(format!("no node of the cluster serves slot {slot}").into())
+            }),
+        }
+    }
+
+    /// The master of a slot as far as known, without asking.
+    pub(crate) fn present(&self, slot: u16) -> Option<Arc<Shard>> {
+        self.shared.present(slot)
+    }
+
+    /// Asks for a new map, if that was not done a moment ago.
+    pub(crate) fn refresh(&self, deadline: Instant) -> Result<(), CallError> {
+        self.shared.refresh(deadline)
+    }
+
+    /// Calls `hook` whenever another server has become a master, or one is none any more.
+    pub(crate) fn on_takeover(&self, hook: Hook) {
+        self.shared.on_takeover.add(hook);
+    }
+
+    /// Notes what a redirection of `from` says, and returns the node it points to.
+    pub(crate) fn follow(&self, redirection: &Redirection, from: &Shard) -> Arc<Shard> {
+        let host = match &redirection.host {
+            host if host.is_empty() => from.address.host().unwrap_or("localhost"),
+            host => host,
+        };
+        let mut map = self.shared.map.lock();
+        let is_new = !map.shards.contains_key(&*name_of(host, redirection.port));
+        let target = self.shared.shard(&mut map, host, redirection.port);
+        if !redirection.is_ask {
+            map.moved.insert(redirection.slot, Arc::clone(&target));
+            drop(map);
+            if is_new {
+                // A slot on the move goes to a master that is known.
+                self.shared.on_takeover.call();
+            }
+            // It may have lost more than this slot.
+            from.suspect();
+            events::slot_moved(&redirection.slot, &target.address.node);
+            self.shared.resubscribe();
+        }
+        target
+    }
+
+    pub(crate) fn name(&self, lock: &str) -> Arc<str> {
+        match self.shared.present(keys::slot(lock)) {
+            Some(shard) => Arc::clone(&shard.address.node),
+            None => self.whole_name(),
+        }
+    }
+
+    pub(crate) fn whole_name(&self) -> Arc<str> {
+        Arc::clone(&self.shared.whole_name)
+    }
+
+    pub(crate) fn close(&self) {
+        self.shared.channels.lock().is_closed = true;
+        let shards: Vec<Arc<Shard>> = {
+            let mut map = self.shared.map.lock();
+            let retired = std::mem::take(&mut map.retired);
+            map.shards.values().cloned().chain(retired).collect()
+        };
+        // All are told first, so that they end at the same time.
+        for shard in &shards {
+            shard.node.subscriber.dismiss();
+        }
+        for shard in &shards {
+            shard.node.close();
+        }
+        self.shared.permit_source.close();
+    }
+}
+
+impl Shared {
+    /// The master of a slot as far as known.
+    fn present(&self, slot: u16) -> Option<Arc<Shard>> {
+        let map = self.map.lock();
+        if let Some(shard) = map.moved.get(&slot) {
+            return Some(Arc::clone(shard));
+        }
+        let index = map.ranges.partition_point(|range| range.last < slot);
+        let range = map.ranges.get(index).filter(|range| range.first <= slot);
+        range.map(|range| Arc::clone(&range.master))
+    }
+
+    fn any(&self) -> Option<Arc<Shard>> {
+        self.map.lock().shards.values().next().cloned()
+    }
+}

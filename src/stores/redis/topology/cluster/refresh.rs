@@ -1,0 +1,191 @@
+//! A new map in the place of one that is in doubt.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use super::seeds::{in_order, sources_of};
+use super::slot_map::{SlotMap, ask_one};
+use super::{Map, Range, Shard, Shared};
+use crate::stores::redis::server::Node;
+use crate::stores::redis::subscriber::Shards;
+use crate::stores::redis::topology::connector::{Connector, share};
+use crate::stores::redis::transport::connection::{Address, CallError, name_of};
+
+/// The map is asked for at most this often.
+const ASKED_EVERY: Duration = Duration::from_millis(100);
+
+/// If the map was told less than this ago and is in doubt again, somebody else may know better.
+const SOON: Duration = Duration::from_secs(5);
+
+/// No node gets less than this part of the time that is left, however many are to be asked behind it.
+const LEAST_SHARE: usize = 4;
+
+impl Shared {
+    /// The master at this address, which may be a new one.
+    pub(super) fn shard(&self, map: &mut Map, host: &str, port: u16) -> Arc<Shard> {
+        let name = name_of(host, port);
+        if let Some(shard) = map.shards.get(&*name) {
+            return Arc::clone(shard);
+        }
+        let address = self.address(host, port);
+        let connector: Arc<dyn Connector> = Arc::new(address.clone());
+        let myself = Weak::clone(&self.myself);
+        let watched = Arc::clone(&address.node);
+        let shards = map.is_sharded.unwrap_or(false).then(|| Shards {
+            on_move: Box::new(move || {
+                if let Some(shared) = myself.upgrade()
+                    && let Some(shard) = shared.map.lock().shards.get(&watched)
+                {
+                    shard.suspect();
+                }
+            }),
+        });
+        let permits = self.permit_source.permits(self.settings.pool_size);
+        let timeout = self.settings.command_timeout;
+        let shard = Arc::new(Shard {
+            node: Node::with_shards(&connector, permits, timeout, &self.notifier, shards),
+            address,
+            is_doubtful: AtomicBool::new(false),
+        });
+        map.shards
+            .insert(Arc::clone(&shard.address.node), Arc::clone(&shard));
+        shard
+    }
+
+    /// How to talk to the node at this address: as to the seed there, if there is one.
+    fn address(&self, host: &str, port: u16) -> Address {
+        let name = name_of(host, port);
+        match self.seeds.iter().find(|seed| *seed.node == *name) {
+            Some(seed) => seed.clone(),
+            None => self.template.elsewhere(host, port),
+        }
+    }
+
+    /// Sees to it that the map is not older than this call, or than a moment ago. Nobody asks twice at the same time.
+    pub(super) fn refresh(&self, deadline: Instant) -> Result<(), CallError> {
+        let mut map = self.map.lock();
+        let version = map.version;
+        while map.is_being_refreshed {
+            if Instant::now() >= deadline {
+                return Err(CallError::NotSent(
+                    "the slots of the cluster are not known yet".into(),
+                ));
+            }
+            map = self.refreshed.wait(map, Some(deadline));
+        }
+        if map.version != version {
+            return Ok(());
+        }
+        if map.asked_at.is_some_and(|at| at.elapsed() < ASKED_EVERY) {
+            return map.trouble.clone().map_or(Ok(()), Err);
+        }
+        map.is_being_refreshed = true;
+        map.asked_at = Some(Instant::now());
+        let is_sharded = map.is_sharded;
+        let is_soon = map.told_at.is_some_and(|at| at.elapsed() < SOON);
+        let is_doubtful = |node: &str| map.shards.get(node).is_some_and(|it| it.is_doubtful());
+        let sources = in_order(&map.sources, is_doubtful, is_soon);
+        drop(map);
+        let told = self.ask(&sources, is_sharded, deadline);
+        let mut map = self.map.lock();
+        map.is_being_refreshed = false;
+        let mut is_taken_over = false;
+        let outcome = match told {
+            Ok((told, is_sharded)) => {
+                map.is_sharded = Some(is_sharded);
+                map.told_at = Some(Instant::now());
+                is_taken_over = self.adopt(&mut map, told);
+                map.trouble = None;
+                Ok(())
+            }
+            Err(fault) => {
+                map.trouble = Some(fault.clone());
+                Err(fault)
+            }
+        };
+        drop(map);
+        if is_taken_over {
+            self.on_takeover.call();
+        }
+        self.refreshed.notify_all();
+        self.resubscribe();
+        outcome
+    }
+
+    /// Asks one node after the other for the map.
+    fn ask(
+        &self,
+        sources: &[Address],
+        is_sharded: Option<bool>,
+        deadline: Instant,
+    ) -> Result<(SlotMap, bool), CallError> {
+        let mut trouble = None;
+        for (tried, seed) in sources.iter().enumerate() {
+            let rest = (sources.len() - tried).min(LEAST_SHARE);
+            let answer = ask_one(seed, is_sharded, share(deadline, rest));
+            let mut map = self.map.lock();
+            let noted = map
+                .sources
+                .iter_mut()
+                .find(|it| it.address.node == seed.node);
+            if let Some(noted) = noted {
+                noted.asked_at = Some(Instant::now());
+                noted.has_failed = answer.is_err();
+            }
+            drop(map);
+            match answer {
+                Ok(answer) => return Ok(answer),
+                Err(fault) => {
+                    let fault = fault.at(&seed.node);
+                    // What a server says, such as that the password is wrong, is what somebody has to hear of.
+                    if trouble.is_none()
+                        || matches!(fault, CallError::Server(_) | CallError::Untrusted(_))
+                    {
+                        trouble = Some(fault);
+                    }
+                }
+            }
+        }
+        Err(trouble.unwrap_or_else(|| CallError::NotSent("no node to ask".into())))
+    }
+
+    /// Puts a new map in the place of the old one. Returns whether a master of the old one is none any more.
+    fn adopt(&self, map: &mut Map, told: SlotMap) -> bool {
+        let mut ranges: Vec<Range> = told
+            .ranges
+            .iter()
+            .map(|(first, last, (host, port))| Range {
+                first: *first,
+                last: *last,
+                master: self.shard(map, host, *port),
+            })
+            .collect();
+        ranges.sort_by_key(|range| range.first);
+        let is_master =
+            |shard: &Arc<Shard>| ranges.iter().any(|range| Arc::ptr_eq(&range.master, shard));
+        let gone: Vec<Arc<Shard>> = map
+            .shards
+            .extract_if(|_, shard| !is_master(shard))
+            .map(|(_, shard)| shard)
+            .collect();
+        for shard in &gone {
+            shard.node.subscriber.dismiss();
+        }
+        let is_taken_over = !gone.is_empty();
+        map.retired.retain(|shard| !shard.node.subscriber.is_over());
+        map.retired.extend(gone);
+        map.moved.clear();
+        for shard in map.shards.values() {
+            shard.is_doubtful.store(false, Ordering::Relaxed);
+        }
+        let masters = told.ranges.into_iter().map(|(.., at)| at);
+        let nodes = masters.chain(told.replicas);
+        let addresses = nodes.map(|(host, port)| self.address(&host, port));
+        let addresses = self.seeds.iter().cloned().chain(addresses).collect();
+        map.sources = sources_of(addresses, &map.sources);
+        map.ranges = ranges;
+        map.version += 1;
+        is_taken_over
+    }
+}

@@ -1,0 +1,118 @@
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::time::Duration;
+
+use redis::Value;
+
+use super::seeds::{in_order, sources_of};
+use super::slot_map::told_in;
+use super::*;
+
+#[test]
+fn redirections_are_read() {
+    let of = |text: &str| Redirection::of(&CallError::Server(text.to_owned()));
+    let to = |is_ask, slot, host: &str, port| Redirection {
+        is_ask,
+        slot,
+        host: host.to_owned(),
+        port,
+    };
+    assert_eq!(
+        of("MOVED 3999 127.0.0.1:6381"),
+        Some(to(false, 3999, "127.0.0.1", 6381))
+    );
+    assert_eq!(of("ASK 0 ::1:6381"), Some(to(true, 0, "::1", 6381)));
+    assert_eq!(of("MOVED 1 :6381"), Some(to(false, 1, "", 6381)));
+    assert_eq!(of("MOVED 1 ?:6381"), Some(to(false, 1, "", 6381)));
+    assert_eq!(of("ASK 1 ?:6381"), Some(to(true, 1, "", 6381)));
+    assert_eq!(of("MOVED 99999 h:1"), None);
+    assert_eq!(of("ERR no"), None);
+    assert_eq!(
+        Redirection::of(&CallError::NotSent("MOVED 1 h:1".into())),
+        None
+    );
+}
+
+#[test]
+fn the_map_is_read() {
+    let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+    let node = |host, port| Value::Array(vec![host, Value::Int(port), text("id")]);
+    let slots = Value::Array(vec![
+        Value::Array(vec![
+            Value::Int(0),
+            Value::Int(8191),
+            node(text("10.0.0.1"), 1),
+            node(text("10.0.0.2"), 2),
+        ]),
+        Value::Array(vec![
+            Value::Int(8192),
+            Value::Int(16383),
+            node(Value::Nil, 3),
+            node(text("?"), 4),
+            node(text(""), 5),
+        ]),
+    ]);
+    let told = told_in(&slots, "here");
+    assert_eq!(
+        told.ranges,
+        [
+            (0, 8191, ("10.0.0.1".to_owned(), 1)),
+            (8192, 16383, ("here".to_owned(), 3))
+        ]
+    );
+    let replicas = [("10.0.0.2", 2), ("here", 4), ("here", 5)];
+    let replicas = replicas.map(|(host, port)| (host.to_owned(), port));
+    assert_eq!(told.replicas, replicas);
+}
+
+/// A node at this port, and how it was asked: `None` if it never was, else how long ago and whether it failed.
+fn seed(port: u16, asked: Option<(u64, bool)>) -> Seed {
+    let timeout = Duration::from_secs(1);
+    let url = format!("redis://h:{port}");
+    Seed {
+        address: Address::parse(&url, timeout, &Default::default()).unwrap(),
+        asked_at: asked.map(|(ago, _)| Instant::now() - Duration::from_secs(ago)),
+        has_failed: asked.is_some_and(|(_, has_failed)| has_failed),
+    }
+}
+
+fn ports(sources: &[Address]) -> Vec<u16> {
+    let ports = sources.iter().map(|it| it.node.rsplit_once(':').unwrap().1);
+    ports.map(|port| port.parse().unwrap()).collect()
+}
+
+#[test]
+fn those_that_answered_last_are_asked_first() {
+    let sources = [
+        seed(1, Some((9, true))),
+        seed(2, Some((1, true))),
+        seed(3, None),
+        seed(4, Some((1, false))),
+        seed(5, Some((9, false))),
+        seed(6, None),
+        seed(7, Some((3, false))),
+    ];
+    let is_doubtful = |node: &str| node == "h:7";
+    let order = in_order(&sources, is_doubtful, false);
+    assert_eq!(ports(&order), [5, 4, 3, 6, 7, 1, 2]);
+    let order = in_order(&sources, is_doubtful, true);
+    assert_eq!(ports(&order), [3, 5, 4, 6, 7, 1, 2]);
+    assert!(in_order(&[], |_| false, true).is_empty());
+}
+
+#[test]
+fn nodes_that_are_gone_are_asked_no_more() {
+    let known = [
+        seed(1, Some((9, false))),
+        seed(2, Some((1, true))),
+        seed(3, None),
+    ];
+    // The seed, then the nodes of a new map, of which it is one.
+    let present = [2, 1, 4, 2].map(|port| seed(port, None).address);
+    let sources = sources_of(present.to_vec(), &known);
+    let nodes: Vec<&str> = sources.iter().map(|it| &*it.address.node).collect();
+    assert_eq!(nodes, ["h:2", "h:1", "h:4"]);
+    let failed: Vec<bool> = sources.iter().map(|it| it.has_failed).collect();
+    assert_eq!(failed, [true, false, false]);
+    assert!(sources[1].asked_at.is_some() && sources[2].asked_at.is_none());
+}

@@ -1,0 +1,113 @@
+//! One sentinel, and what it says.
+
+use std::time::Instant;
+
+use redis::Value;
+
+use crate::ground::sync::Mutex;
+use crate::stores::redis::text_of;
+use crate::stores::redis::topology::connector::share;
+use crate::stores::redis::transport::connection::{Address, CallError, Connection, name_of};
+
+pub(super) struct Sentinel {
+    pub(super) address: Address,
+    /// A connection not in use.
+    pub(super) idle: Mutex<Option<Connection>>,
+}
+
+/// What a sentinel says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Named {
+    pub(super) host: String,
+    pub(super) port: u16,
+    /// Of the failover that made it master; the higher one is the later one.
+    pub(super) epoch: i64,
+}
+
+impl Named {
+    pub(super) fn node(&self) -> String {
+        name_of(&self.host, self.port)
+    }
+
+    /// Whether it changes nothing for somebody who knows this much.
+    pub(super) fn is_no_news(&self, known: &Named) -> bool {
+        self.epoch <= known.epoch && self.node() == known.node()
+    }
+
+    /// The same server, made master by another failover.
+    pub(super) fn since(&self, epoch: i64) -> Named {
+        Named {
+            epoch,
+            ..self.clone()
+        }
+    }
+}
+
+impl Sentinel {
+    /// Asks for the master of this name; `None` if this sentinel does not know it.
+    pub(super) fn ask(&self, name: &str, deadline: Instant) -> Result<Option<Named>, CallError> {
+        let kept = self
+            .idle
+            .lock()
+            .take()
+            .filter(|connection| !connection.is_stale());
+        if let Some(mut connection) = kept {
+            // A fresh connection may do where the kept one does not.
+            if let Ok(named) = ask_on(&mut connection, name, share(deadline, 2)) {
+                *self.idle.lock() = Some(connection);
+                return Ok(named);
+            }
+        }
+        let mut connection = Connection::connect(&self.address, deadline)?;
+        let named = ask_on(&mut connection, name, deadline)?;
+        *self.idle.lock() = Some(connection);
+        Ok(named)
+    }
+}
+
+fn ask_on(
+    connection: &mut Connection,
+    name: &str,
+    deadline: Instant,
+) -> Result<Option<Named>, CallError> {
+    let mut packed = Vec::new();
+    let mut place = redis::cmd("SENTINEL");
+    place.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
+    place.write_packed_command(&mut packed);
+    let mut master = redis::cmd("SENTINEL");
+    master.arg("MASTER").arg(name);
+    master.write_packed_command(&mut packed);
+    connection.send(&packed, deadline)?;
+    let address = connection.receive(deadline);
+    let details = match connection.receive(deadline) {
+        // Whoever may not ask for it, or asks for a name unknown there, has the address alone.
+        Err(CallError::Server(_)) => Value::Nil,
+        details => details.map_err(CallError::of_a_search)?,
+    };
+    let address = address.map_err(CallError::of_a_search)?;
+    Ok(named_in(&address, &details))
+}
+
+pub(super) fn named_in(address: &Value, details: &Value) -> Option<Named> {
+    let Value::Array(parts) = address else {
+        return None;
+    };
+    let [host, port] = parts.as_slice() else {
+        return None;
+    };
+    let epoch = match details {
+        Value::Array(fields) => fields
+            .chunks(2)
+            .find_map(|field| match field {
+                [name, value] if text_of(name) == "config-epoch" => text_of(value).parse().ok(),
+                _ => None,
+            })
+            .unwrap_or(0),
+        _ => 0,
+    };
+    Some(Named {
+        host: text_of(host),
+        port: text_of(port).parse().ok()?,
+        epoch,
+    })
+}

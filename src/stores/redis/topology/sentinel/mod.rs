@@ -1,0 +1,383 @@
+//! A master that sentinels watch over, and replace.
+//!
+//! A sentinel is asked before every connection, and what it names has to call itself master on the connection itself. A
+//! server that comes back and calls itself master is not asked, because no sentinel names it.
+//!
+//! A sentinel may be behind the others, or wrong, and those that know better may be silent when it is asked. So the
+//! latest failover that is known here is kept. If a sentinel tells of another one, all are asked:
+//!
+//! | what is told | it is believed from |
+//! |---|---|
+//! | a later failover | two sentinels, or one where fewer than three are configured |
+//! | a later failover, by one of three or more | that one, if the master known last is none any more (below) |
+//! | another master by no later failover | most of those that are configured |
+//! | nothing, by none of them | the master known last goes on being used, as long as it calls itself master |
+//!
+//! The word of one sentinel is enough if the master known last says that it is none, and no two sentinels agree on
+//! another server; or if it cannot be reached, and every sentinel that answers names the same server. In either case
+//! the server that is named has to call itself master. Without this rule the last sentinel that is alive could move no
+//! client that knows a master, while a new client works with what it says.
+//!
+//! So that a master is left that still answers but was replaced, the thread of this page listens for `+switch-master`
+//! and asks all sentinels once in a third of a lease. It sleeps while nobody uses the client.
+//!
+//! The sentinel client of the `redis` crate (1.8) is not used: it connects and asks without any time-out, believes the
+//! first sentinel that names a server which calls itself master, and notices no failover while that server answers.
+
+mod answer;
+mod belief;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::ground::events;
+use crate::ground::sync::{Condvar, Mutex};
+use crate::stores::redis::Settings;
+use crate::stores::redis::subscriber::ListenerThread;
+use crate::stores::redis::topology::connector::{
+    Connector, Hook, KnownMaster, Role, role_of, share,
+};
+use crate::stores::redis::transport::connection::{Address, CallError, Connection, Writer};
+use answer::{Named, Sentinel};
+use belief::{Standing, doubt_about, overruled, ranked, told_by_one};
+
+/// A sentinel that has not answered after this time is asked once more, and for longer, behind the others: a silent one
+/// must not take the time of those that answer.
+const FIRST_ASK: Duration = Duration::from_millis(200);
+
+/// How often the master is checked: once in a third of a lease, within reason.
+const CHECKS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+
+pub(crate) struct Sentinels {
+    shared: Arc<Shared>,
+    ear: ListenerThread,
+}
+
+struct Shared {
+    /// What the sentinels call the master.
+    name: String,
+    /// Those that gave a usable answer last come first.
+    sentinels: Mutex<Vec<Arc<Sentinel>>>,
+    /// How many there are.
+    configured: usize,
+    /// The latest failover that was believed; it outlives doubts about the server.
+    believed: Mutex<Option<Named>>,
+    /// How the master is to be talked to.
+    credentials: Address,
+    mastership: KnownMaster,
+    command_timeout: Duration,
+    check_every: Duration,
+    /// Whether anybody has needed the master since the last check.
+    is_used: AtomicBool,
+    state: Mutex<State>,
+    wanted: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    is_closed: bool,
+    /// The writing end of the connection that listens.
+    writer: Option<Writer>,
+}
+
+/// Why a server cannot be used as the master.
+#[derive(Debug)]
+struct Miss {
+    standing: Standing,
+    fault: CallError,
+}
+
+impl Sentinels {
+    pub(crate) fn new(
+        name: &str,
+        sentinels: Vec<Address>,
+        credentials: Address,
+        settings: &Settings,
+    ) -> Sentinels {
+        let names: Vec<&str> = sentinels.iter().map(|address| &*address.node).collect();
+        let group = format!("the master {name} of the sentinels {}", names.join(", "));
+        let sentinels: Vec<_> = sentinels
+            .into_iter()
+            .map(|address| {
+                Arc::new(Sentinel {
+                    address: address.of_sentinel(),
+                    idle: Mutex::default(),
+                })
+            })
+            .collect();
+        Sentinels {
+            shared: Arc::new(Shared {
+                name: name.to_owned(),
+                configured: sentinels.len(),
+                sentinels: Mutex::new(sentinels),
+                believed: Mutex::default(),
+                credentials,
+                mastership: KnownMaster::new(group),
+                command_timeout: settings.command_timeout,
+                check_every: (settings.lease / 3).clamp(CHECKS.0, CHECKS.1),
+                is_used: AtomicBool::new(false),
+                state: Mutex::default(),
+                wanted: Condvar::default(),
+            }),
+            ear: ListenerThread::default(),
+        }
+    }
+}
+
+impl Connector for Sentinels {
+    fn connect(&self, deadline: Instant) -> Result<Connection, CallError> {
+        if self.shared.wake() {
+            let shared = Arc::clone(&self.shared);
+            self.ear
+                .ensure_running("redlatch-sentinel", move || shared.run());
+        }
+        self.shared.connect(deadline)
+    }
+
+    fn node(&self) -> Arc<str> {
+        self.shared.mastership.node()
+    }
+
+    fn generation(&self) -> u64 {
+        self.shared.is_used.store(true, Ordering::Relaxed);
+        self.shared.mastership.generation()
+    }
+
+    fn can_fail_over(&self) -> bool {
+        true
+    }
+
+    fn suspect(&self, generation: u64) {
+        self.shared.mastership.suspect(generation);
+    }
+
+    fn on_change(&self, hook: Hook) {
+        self.shared.mastership.on_change(hook);
+    }
+
+    fn on_takeover(&self, hook: Hook) {
+        self.shared.mastership.on_takeover(hook);
+    }
+
+    fn close(&self) {
+        {
+            let mut state = self.shared.state.lock();
+            state.is_closed = true;
+            if let Some(writer) = state.writer.take() {
+                writer.shut_down();
+            }
+        }
+        self.shared.wanted.notify_one();
+        self.ear.join();
+        for sentinel in self.shared.order() {
+            *sentinel.idle.lock() = None;
+        }
+    }
+}
+
+/// Keeps the first fault, or what a server says, such as that the password is wrong: somebody has to hear of that.
+fn note(kept: &mut Option<CallError>, fault: CallError) {
+    if kept.is_none() || matches!(fault, CallError::Server(_) | CallError::Untrusted(_)) {
+        *kept = Some(fault);
+    }
+}
+
+impl Shared {
+    /// Notes that somebody needs the master. Returns false if the client is closed.
+    fn wake(&self) -> bool {
+        let state = self.state.lock();
+        self.is_used.store(true, Ordering::Relaxed);
+        self.wanted.notify_one();
+        !state.is_closed
+    }
+
+    fn order(&self) -> Vec<Arc<Sentinel>> {
+        self.sentinels.lock().clone()
+    }
+
+    /// Puts a sentinel behind the others, because it cost time for nothing.
+    fn put_last(&self, sentinel: &Arc<Sentinel>) {
+        let mut sentinels = self.sentinels.lock();
+        if let Some(index) = sentinels.iter().position(|it| Arc::ptr_eq(it, sentinel)) {
+            let sentinel = sentinels.remove(index);
+            sentinels.push(sentinel);
+        }
+    }
+
+    fn ask(&self, sentinel: &Arc<Sentinel>, deadline: Instant) -> Result<Named, CallError> {
+        let named = match sentinel.ask(&self.name, deadline) {
+            Ok(Some(named)) => return Ok(named),
+            Ok(None) => CallError::NotSent(format!("it knows no master {}", self.name).into()),
+            Err(fault) => fault,
+        };
+        self.put_last(sentinel);
+        let fault = named.at(&format!("the sentinel {}", sentinel.address.node));
+        events::sentinel_failed(&sentinel.address.node, &fault.reason());
+        Err(fault)
+    }
+
+    /// The masters that are worth a try after these answers, the best one first. `before` is what was believed when the
+    /// first sentinel was asked: answers from before a later failover do not undo it.
+    fn believe(&self, answers: &[Named], before: Option<&Named>) -> Vec<Named> {
+        let mut believed = self.believed.lock();
+        let Some(known) = &*believed else {
+            return ranked(answers, self.configured);
+        };
+        let may_go_back = before == Some(known);
+        if let Some(other) = overruled(known, answers, self.configured, may_go_back) {
+            *believed = Some(other);
+        }
+        believed.iter().cloned().collect()
+    }
+
+    fn connect(&self, deadline: Instant) -> Result<Connection, CallError> {
+        let order = self.order();
+        let began = self.mastership.generation();
+        let before = self.believed.lock().clone();
+        let mut last_fault = None;
+        let mut missed: Option<Miss> = None;
+        let mut answers = Vec::with_capacity(order.len());
+        let mut rest = order.len();
+        let mut left: VecDeque<(&Arc<Sentinel>, bool)> =
+            order.iter().map(|sentinel| (sentinel, true)).collect();
+        while let Some((sentinel, is_first)) = left.pop_front() {
+            let mut by = share(deadline, rest + 1);
+            let soon = Instant::now() + FIRST_ASK;
+            let is_cut_short = is_first && soon < by;
+            if is_cut_short {
+                by = soon;
+            }
+            let outcome = self.ask(sentinel, by);
+            let asks_again = is_cut_short && outcome.is_err() && Instant::now() >= by;
+            match asks_again {
+                true => left.push_back((sentinel, false)),
+                false => rest -= 1,
+            }
+            let named = match outcome {
+                Ok(named) => named,
+                Err(fault) => {
+                    note(&mut last_fault, fault);
+                    continue;
+                }
+            };
+            answers.push(named.clone());
+            match &before {
+                Some(known) if named.is_no_news(known) && missed.is_none() => {
+                    match self.reach(known, None, began, share(deadline, rest + 1)) {
+                        Ok(connection) => return Ok(connection),
+                        // The others may know of a failover.
+                        Err(miss) => missed = Some(miss),
+                    }
+                    self.put_last(sentinel);
+                }
+                Some(known) if !named.is_no_news(known) => self.put_last(sentinel),
+                _ => {}
+            }
+        }
+        let mut candidates = self.believe(&answers, before.as_ref());
+        // What only one tells of comes last, after what is believed.
+        let lone = before
+            .as_ref()
+            .filter(|known| candidates.first() == Some(known))
+            .and_then(|known| Some((known, told_by_one(known, &answers)?)));
+        candidates.retain(|it| missed.is_none() || Some(it) != before.as_ref());
+        for (tried, named) in candidates.iter().enumerate() {
+            let rest = candidates.len() - tried + usize::from(lone.is_some());
+            match self.reach(named, None, began, share(deadline, rest)) {
+                Ok(connection) => return Ok(connection),
+                Err(miss) if Some(named) == before.as_ref() => missed = Some(miss),
+                Err(miss) => note(&mut last_fault, miss.fault),
+            }
+        }
+        let Some(missed) = missed.filter(|_| !answers.is_empty()) else {
+            return Err(
+                last_fault.unwrap_or_else(|| CallError::NotSent("no sentinel to ask".into()))
+            );
+        };
+        // A sentinel that is dead is not what is wrong while another one answers.
+        match lone {
+            Some((known, lone)) => {
+                self.reach_lone(known, &missed, &lone, &answers, began, deadline)
+            }
+            None => Err(missed.fault),
+        }
+    }
+
+    /// Connects to the one that was named, if it calls itself master, and is the one that is believed in. It becomes that
+    /// one if nobody is, or if `instead_of` still is.
+    fn reach(
+        &self,
+        named: &Named,
+        instead_of: Option<&Named>,
+        began: u64,
+        deadline: Instant,
+    ) -> Result<Connection, Miss> {
+        let address = self.credentials.elsewhere(&named.host, named.port);
+        let silent = |fault: CallError| Miss {
+            standing: match fault {
+                CallError::NotSent(_) => Standing::Silent,
+                _ => Standing::Unclear,
+            },
+            fault: fault.at(&address.node),
+        };
+        let mut connection = Connection::connect(&address, deadline).map_err(silent)?;
+        match role_of(&mut connection, deadline).map_err(silent)? {
+            Role::Master { .. } => {}
+            Role::Other(role) => {
+                let reason = format!("{}, which a sentinel calls master, is {role}", address.node);
+                return Err(Miss {
+                    standing: Standing::NoMaster,
+                    fault: CallError::NotSent(reason.into()),
+                });
+            }
+        }
+        let is_believed = {
+            let mut believed = self.believed.lock();
+            if believed.is_none() || instead_of.is_some_and(|it| Some(it) == believed.as_ref()) {
+                *believed = Some(named.clone());
+            }
+            believed.as_ref().map(Named::node) == Some(named.node())
+        };
+        let generation = is_believed.then(|| self.mastership.found(&address.node, began));
+        connection.generation = generation.flatten().ok_or_else(|| Miss {
+            standing: Standing::Unclear,
+            fault: CallError::NotSent("the master changed while it was looked for".into()),
+        })?;
+        Ok(connection)
+    }
+
+    /// Connects to a master that one sentinel alone tells of, if that is to be believed after the known one was missed.
+    fn reach_lone(
+        &self,
+        known: &Named,
+        missed: &Miss,
+        lone: &Named,
+        answers: &[Named],
+        began: u64,
+        deadline: Instant,
+    ) -> Result<Connection, CallError> {
+        let why = match doubt_about(lone, answers, self.configured, missed.standing) {
+            Some(doubt) => doubt,
+            None => match self.reach(lone, Some(known), began, deadline) {
+                Ok(connection) => return Ok(connection),
+                Err(miss) => miss.fault.reason().to_owned(),
+            },
+        };
+        if matches!(missed.fault, CallError::Server(_) | CallError::Untrusted(_)) {
+            // Somebody has to hear of that.
+            return Err(missed.fault.clone());
+        }
+        let told = format!(
+            "{}; one sentinel names {} since failover {}, but is not believed: {why}",
+            missed.fault.reason(),
+            lone.node(),
+            lone.epoch,
+        );
+        Err(CallError::NotSent(told.into()))
+    }
+}

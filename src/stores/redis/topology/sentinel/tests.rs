@@ -1,0 +1,108 @@
+use redis::Value;
+
+use super::answer::named_in;
+use super::*;
+
+fn text(text: &str) -> Value {
+    Value::BulkString(text.as_bytes().to_vec())
+}
+
+fn named(host: &str, epoch: i64) -> Named {
+    Named {
+        host: host.to_owned(),
+        port: 1,
+        epoch,
+    }
+}
+
+#[test]
+fn the_answers_of_a_sentinel_are_read() {
+    let address = Value::Array(vec![text("10.0.0.1"), text("6379")]);
+    let details = ["name", "m", "config-epoch", "7", "flags", "master"];
+    let details = Value::Array(details.into_iter().map(text).collect());
+    let expected = Named {
+        host: "10.0.0.1".to_owned(),
+        port: 6379,
+        epoch: 7,
+    };
+    assert_eq!(named_in(&address, &details), Some(expected));
+    assert_eq!(named_in(&Value::Nil, &Value::Nil), None);
+    assert_eq!(named_in(&address, &Value::Nil).map(|it| it.epoch), Some(0));
+}
+
+#[test]
+fn the_first_master_is_that_of_the_latest_failover_and_then_of_the_majority() {
+    let of = |named: &[Named]| ranked(named, 3).first().map(|it| it.host.clone());
+    assert_eq!(of(&[]), None);
+    let late = [named("old", 1), named("new", 2), named("new", 2)];
+    assert_eq!(of(&late), Some("new".to_owned()));
+    let even = [named("b", 0), named("a", 0), named("b", 0)];
+    assert_eq!(of(&even), Some("b".to_owned()));
+    // One alone is not enough if others agree.
+    let lone = [named("a", 1), named("b", 9), named("a", 1)];
+    assert_eq!(ranked(&lone, 3), [named("a", 1)]);
+    let two = [named("a", 1), named("b", 9)];
+    assert_eq!(ranked(&two, 3), [named("b", 9), named("a", 1)]);
+    assert_eq!(ranked(&two, 2), [named("b", 9), named("a", 1)]);
+}
+
+#[test]
+fn who_overrules_what_is_believed() {
+    let (old, new, other) = (named("old", 4), named("new", 5), named("other", 6));
+    let over = |answers: &[&Named], configured| {
+        let answers: Vec<Named> = answers.iter().copied().cloned().collect();
+        overruled(&new, &answers, configured, true)
+    };
+    // Nobody, or those who know no more.
+    for answers in [
+        &[][..],
+        &[&new],
+        &[&old],
+        &[&old, &new],
+        &[&new, &new, &old],
+    ] {
+        assert_eq!(over(answers, 3), None, "{answers:?}");
+    }
+    // A later failover: from two, or from one of few.
+    assert_eq!(over(&[&other], 3), None);
+    assert_eq!(over(&[&other, &new, &new], 3), None);
+    assert_eq!(over(&[&other, &new, &other], 3), Some(other.clone()));
+    assert_eq!(over(&[&other, &new], 2), Some(other.clone()));
+    let later = other.since(7);
+    assert_eq!(over(&[&other, &later], 5), Some(other.clone()));
+    // The same server after a later failover.
+    let again = new.since(8);
+    assert_eq!(over(&[&again, &again], 3), Some(again));
+    // An earlier one: from most of those that there are.
+    assert_eq!(over(&[&old, &old], 3), Some(old.clone()));
+    assert_eq!(over(&[&old, &old], 5), None);
+    assert_eq!(over(&[&old], 2), None);
+    assert_eq!(over(&[&old], 1), Some(old.clone()));
+    let answers = [old.clone(), old];
+    assert_eq!(overruled(&new, &answers, 3, false), None);
+    // Sentinels that were set up anew begin to count anew.
+    let anew = new.since(0);
+    assert_eq!(over(&[&anew, &anew], 3), Some(anew));
+}
+
+#[test]
+fn one_alone_is_believed_only_if_the_known_master_is_none_any_more() {
+    let (old, new, other) = (named("old", 4), named("new", 5), named("other", 6));
+    assert_eq!(
+        told_by_one(&old, &[old.clone(), new.clone()]),
+        Some(new.clone())
+    );
+    assert_eq!(told_by_one(&new, &[old.clone(), new.clone()]), None);
+    assert_eq!(told_by_one(&new, &[new.since(7)]), None);
+    let doubt = |answers: &[&Named], missed| {
+        let answers: Vec<Named> = answers.iter().copied().cloned().collect();
+        doubt_about(&new, &answers, 3, missed)
+    };
+    assert_eq!(doubt(&[&new], Standing::NoMaster), None);
+    assert_eq!(doubt(&[&new, &old], Standing::NoMaster), None);
+    assert!(doubt(&[&new, &old, &old], Standing::NoMaster).is_some());
+    assert_eq!(doubt(&[&new], Standing::Silent), None);
+    assert!(doubt(&[&new, &old], Standing::Silent).is_some());
+    assert!(doubt(&[&new, &other], Standing::Silent).is_some());
+    assert!(doubt(&[&new], Standing::Unclear).is_some());
+}

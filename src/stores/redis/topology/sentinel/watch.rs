@@ -1,0 +1,195 @@
+//! The thread that leaves a master which was replaced.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use redis::Value;
+
+use super::answer::{Named, Sentinel};
+use super::belief::told_by_one;
+use super::{CHECKS, Shared};
+use crate::ground::backoff::Backoff;
+use crate::ground::error::Reason;
+use crate::ground::events;
+use crate::stores::redis::text_of;
+use crate::stores::redis::topology::connector::share;
+use crate::stores::redis::transport::connection::{CallError, Connection, Writer};
+
+const CHANNEL: &str = "+switch-master";
+
+/// So many checks in a row that nobody needed put the thread to sleep.
+const IDLE_CHECKS: u32 = 3;
+
+impl Shared {
+    /// Leaves the present master if the sentinels name another one. Returns whether too few of them have told of a later
+    /// failover.
+    fn check(&self) -> bool {
+        let deadline = Instant::now() + self.command_timeout;
+        let began = self.mastership.generation();
+        let before = self.believed.lock().clone();
+        let Some(known) = self.mastership.master() else {
+            // Whoever connects next looks for it.
+            return false;
+        };
+        let order = self.order();
+        let half = share(deadline, 2);
+        let ask = |(tried, sentinel): (usize, &Arc<Sentinel>)| {
+            self.ask(sentinel, share(half, order.len() - tried)).ok()
+        };
+        let answers: Vec<Named> = order.iter().enumerate().filter_map(ask).collect();
+        let Some(named) = self.believe(&answers, before.as_ref()).into_iter().next() else {
+            return false;
+        };
+        let lone = told_by_one(&named, &answers);
+        let missed = match &lone {
+            None if *named.node() == *known => None,
+            None => self.reach(&named, None, began, deadline).err(),
+            Some(_) => self.reach(&named, None, began, share(deadline, 2)).err(),
+        };
+        let outcome = match (lone, missed) {
+            (Some(lone), Some(missed)) => {
+                let reached = self.reach_lone(&named, &missed, &lone, &answers, began, deadline);
+                reached.map(drop).map_err(|fault| (lone, fault))
+            }
+            (None, Some(missed)) => Err((named, missed.fault)),
+            (_, None) => Ok(()),
+        };
+        if let Err((named, fault)) = outcome {
+            events::sentinel_failed(&named.node(), &fault.reason());
+        }
+        let believed = self.believed.lock();
+        let epoch = believed.as_ref().map_or(0, |it| it.epoch);
+        answers.iter().any(|answer| answer.epoch > epoch)
+    }
+
+    pub(super) fn run(&self) {
+        let mut backoff = Backoff::default();
+        let mut unused = 0;
+        while self.until_used(&mut unused) {
+            let Some(sentinel) = self.order().into_iter().next() else {
+                return;
+            };
+            let heard = self.listen(&sentinel, &mut unused);
+            let mut state = self.state.lock();
+            state.writer = None;
+            if state.is_closed {
+                return;
+            }
+            match heard {
+                Ok(()) => backoff = Backoff::default(),
+                Err(fault) => {
+                    drop(state);
+                    events::sentinel_failed(&sentinel.address.node, &fault.reason());
+                    self.put_last(&sentinel);
+                    state = self.state.lock();
+                    if !state.is_closed {
+                        let again_at = Instant::now() + backoff.next();
+                        drop(self.wanted.wait(state, Some(again_at)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sleeps while nobody uses the client; false when it is closed.
+    fn until_used(&self, unused: &mut u32) -> bool {
+        let is_idle = *unused >= IDLE_CHECKS;
+        if is_idle {
+            // Nobody looks after the master from here on, so that the next one to use it has to find it.
+            self.mastership.suspect(self.mastership.generation());
+        }
+        let mut state = self.state.lock();
+        while is_idle && !state.is_closed && !self.is_used.load(Ordering::Relaxed) {
+            state = self.wanted.wait(state, None);
+        }
+        if is_idle {
+            *unused = 0;
+        }
+        !state.is_closed
+    }
+
+    /// Listens to one sentinel until its connection ends, or nobody uses the client any more.
+    fn listen(&self, sentinel: &Sentinel, unused: &mut u32) -> Result<(), CallError> {
+        let deadline = Instant::now() + self.command_timeout;
+        let mut connection = Connection::connect(&sentinel.address, deadline)?;
+        let mut writer = connection
+            .writer()
+            .map_err(|error| CallError::NotSent(Reason::of_io(error.to_string(), error)))?;
+        let send = |writer: &mut Writer, command: redis::Cmd| {
+            let sent = writer.send(&command.get_packed_command());
+            sent.map_err(|error| CallError::NotSent(Reason::of_io(error.to_string(), error)))
+        };
+        let mut subscribe = redis::cmd("SUBSCRIBE");
+        subscribe.arg(CHANNEL);
+        send(&mut writer, subscribe)?;
+        {
+            let mut state = self.state.lock();
+            if state.is_closed {
+                return Ok(());
+            }
+            state.writer = Some(writer);
+        }
+        // Whether it still answers is seen by its answer to a PING, one check later.
+        let mut pinged_at: Option<Instant> = None;
+        let mut check_at = Instant::now();
+        // The others may hear of a failover a moment later than this one.
+        let mut pause = CHECKS.0;
+        loop {
+            match connection.receive(check_at) {
+                Ok(message) => {
+                    pinged_at = None;
+                    if self.concerns_us(&message) {
+                        check_at = Instant::now();
+                    }
+                }
+                Err(CallError::NoReply {
+                    timed_out: true, ..
+                }) => {
+                    match pinged_at {
+                        Some(at) if at.elapsed() >= self.check_every => {
+                            return Err(CallError::NotSent("no answer to PING".into()));
+                        }
+                        Some(_) => {}
+                        None => {
+                            let mut state = self.state.lock();
+                            match &mut state.writer {
+                                Some(writer) => send(writer, redis::cmd("PING"))?,
+                                None => return Ok(()),
+                            }
+                            pinged_at = Some(Instant::now());
+                        }
+                    }
+                    let is_unsure = self.check();
+                    if self.is_used.swap(false, Ordering::Relaxed) {
+                        *unused = 0;
+                    } else if !is_unsure {
+                        *unused += 1;
+                    }
+                    if *unused >= IDLE_CHECKS {
+                        return Ok(());
+                    }
+                    pause = self
+                        .check_every
+                        .min(if is_unsure { pause * 2 } else { CHECKS.0 });
+                    let next = if is_unsure { pause } else { self.check_every };
+                    check_at = Instant::now() + next;
+                }
+                Err(fault) => return Err(fault.of_a_search()),
+            }
+        }
+    }
+
+    /// Whether a message tells of another master of ours: `name old-host old-port new-host new-port`.
+    fn concerns_us(&self, message: &Value) -> bool {
+        let Value::Array(parts) = message else {
+            return false;
+        };
+        match parts.as_slice() {
+            [kind, _, text] if text_of(kind) == "message" => {
+                text_of(text).split(' ').next() == Some(&*self.name)
+            }
+            _ => false,
+        }
+    }
+}

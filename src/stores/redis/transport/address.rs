@@ -1,0 +1,200 @@
+//! Where a server is, and how a URL says so.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
+
+use crate::ground::error::{Error, Result};
+use crate::stores::redis::Credentials;
+use crate::stores::redis::transport::tls::{Peer, TlsConfig};
+
+const USER_ALONE: &str = "it names a user without a password: it is redis://:password@host for the default user, \
+                          and any password will do for a user that needs none";
+
+/// Where a server is, and as whom to talk to it.
+#[derive(Clone)]
+pub(crate) struct Address {
+    pub(super) info: ConnectionInfo,
+    /// Its name in messages; has no secret in it.
+    pub(crate) node: Arc<str>,
+    pub(super) connect_timeout: Duration,
+    /// The other end of TLS; without it the connection is plain text.
+    pub(super) peer: Option<Peer>,
+    /// A sentinel keeps no keys, and knows few commands.
+    pub(super) is_sentinel: bool,
+}
+
+impl Address {
+    pub(crate) fn parse(
+        url: &str,
+        connect_timeout: Duration,
+        tls_config: &TlsConfig,
+    ) -> Result<Address> {
+        let invalid = |reason: String| Error::InvalidConfig {
+            setting: "the Redis URL",
+            reason,
+        };
+        // The `redis` crate is built without TLS, and so does not take its scheme.
+        let plain = match url.split_once(':') {
+            Some((scheme, rest)) if is_tls(scheme) => Some(format!("redis:{rest}")),
+            _ => None,
+        };
+        let info = plain
+            .as_deref()
+            .unwrap_or(url)
+            .into_connection_info()
+            // The detail might repeat a part of the URL, and with it the password.
+            .map_err(|error| invalid(without_detail(&error)))?;
+        let node = match info.addr() {
+            ConnectionAddr::Tcp(host, port) => name_of(host, *port),
+            ConnectionAddr::Unix(path) => format!("unix:{}", path.display()),
+            _ => return Err(invalid("this kind of address is not supported".to_owned())),
+        };
+        let flaw = flaw_of(plain.as_deref().unwrap_or(url));
+        let peer = match (plain, info.addr()) {
+            (Some(_), ConnectionAddr::Tcp(host, _)) => {
+                let peer = tls_config.toward(host)?;
+                if url.contains('#') {
+                    let reason =
+                        "nothing may follow a # in it: the server's certificate is always checked";
+                    return Err(invalid(reason.to_owned()));
+                }
+                Some(peer)
+            }
+            _ => {
+                tls_config.check_is_unused()?;
+                None
+            }
+        };
+        if let Some(flaw) = flaw {
+            return Err(invalid(flaw.to_owned()));
+        }
+        Ok(Address {
+            info,
+            node: node.into(),
+            connect_timeout,
+            peer,
+            is_sentinel: false,
+        })
+    }
+
+    /// Another server that is to be talked to in the same way.
+    pub(crate) fn elsewhere(&self, host: &str, port: u16) -> Address {
+        let place = ConnectionAddr::Tcp(host.to_owned(), port);
+        Address {
+            info: self.info.clone().set_addr(place),
+            node: name_of(host, port).into(),
+            peer: self.peer.as_ref().map(|peer| peer.at(host)),
+            ..self.clone()
+        }
+    }
+
+    /// The same server as a sentinel.
+    pub(crate) fn of_sentinel(mut self) -> Address {
+        self.is_sentinel = true;
+        self
+    }
+
+    /// The same server, which keeps keys, for another user and another database.
+    pub(crate) fn of_data(mut self, credentials: Option<&Credentials>, database: i64) -> Address {
+        let mut settings = RedisConnectionInfo::default().set_db(database);
+        if let Some(credentials) = credentials {
+            settings = settings.set_password(&credentials.password);
+            if !credentials.user.is_empty() {
+                settings = settings.set_username(&credentials.user);
+            }
+        }
+        self.info = self.info.set_redis_settings(settings);
+        self.is_sentinel = false;
+        self
+    }
+
+    /// Whether connections to it are encrypted.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.peer.is_some()
+    }
+
+    pub(crate) fn database(&self) -> i64 {
+        self.info.redis_settings().db()
+    }
+
+    /// The host; `None` for a Unix socket.
+    pub(crate) fn host(&self) -> Option<&str> {
+        match self.info.addr() {
+            ConnectionAddr::Tcp(host, _) => Some(host),
+            _ => None,
+        }
+    }
+}
+
+/// What in a URL would be passed over in silence. Says nothing of its parts, of which any may be a secret.
+fn flaw_of(url: &str) -> Option<&'static str> {
+    let url = redis::parse_redis_url(url)?;
+    let is_number = |text: &str| text.bytes().all(|digit| digit.is_ascii_digit());
+    if url.scheme().ends_with("unix") {
+        let mut options: Vec<_> = url.query_pairs().collect();
+        options.sort();
+        let has = |name: &str| options.iter().any(|(option, _)| option == name);
+        if url.fragment().is_some() {
+            Some("nothing may follow a # in it")
+        } else if !url.username().is_empty() || url.password().is_some() {
+            Some("the user of a Unix socket stands behind the path: ?user=…&pass=…")
+        } else if options
+            .iter()
+            .any(|(name, _)| !matches!(&**name, "db" | "user" | "pass"))
+            || options
+                .windows(2)
+                .any(|two| matches!(two, [one, other] if one.0 == other.0))
+        {
+            Some(
+                "behind the path of a Unix socket only db, user and pass are understood, each once",
+            )
+        } else if has("user") && !has("pass") {
+            Some(USER_ALONE)
+        } else if options
+            .iter()
+            .any(|(name, value)| name == "db" && !is_number(value))
+        {
+            Some("the database is a number from 0")
+        } else {
+            None
+        }
+    } else if url.query().is_some() {
+        Some("nothing may follow a ? in it; the database is its path: redis://host/1")
+    } else if url.fragment().is_some() {
+        Some("nothing may follow a # in it; in a password it is written %23")
+    } else if !url.username().is_empty() && url.password().is_none() {
+        Some(USER_ALONE)
+    } else if !is_number(url.path().trim_matches('/')) {
+        Some("the database is a number from 0, alone behind the host: redis://host/1")
+    } else if url.port() == Some(0) {
+        Some("there is no port 0")
+    } else {
+        None
+    }
+}
+
+/// The name of the server at a host and port.
+pub(crate) fn name_of(host: &str, port: u16) -> String {
+    if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    }
+}
+
+/// Whether URLs of this scheme ask for TLS.
+fn is_tls(scheme: &str) -> bool {
+    ["rediss", "valkeys"]
+        .iter()
+        .any(|tls| scheme.eq_ignore_ascii_case(tls))
+}
+
+fn without_detail(error: &redis::RedisError) -> String {
+    let text = error.to_string();
+    let first = text.split(':').next().unwrap_or_default();
+    format!(
+        "{first}; it is redis://[user:password@]host[:port][/database], rediss:// for TLS, or redis+unix:///path"
+    )
+}

@@ -1,0 +1,97 @@
+//! Why a call got no answer that it could use.
+
+use std::io;
+
+use crate::ground::error::Reason;
+
+/// Why a call got no answer that it could use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum CallError {
+    /// Nothing of the request can have been executed.
+    NotSent(Reason),
+    /// None of so many connections became free in time. Nothing was sent, and it says nothing of the server.
+    Exhausted(u32),
+    /// The request was sent, and may have been executed.
+    NoReply { reason: Reason, timed_out: bool },
+    /// The server answered with an error.
+    Server(String),
+    /// TLS does not let the two talk to each other until somebody changes something. Nothing of the request was sent.
+    Untrusted(Reason),
+    /// The server has no vote in the quorum that asked for it. Nothing of the request was sent.
+    NoVote(String),
+}
+
+/// The reason of [`CallError::Exhausted`] where there is no room for more.
+pub(crate) const EXHAUSTED: &str = "all connections of the pool were in use for the whole time";
+
+impl CallError {
+    /// The error of a request of which the socket took nothing that can be executed.
+    pub(crate) fn not_sent(error: io::Error) -> CallError {
+        CallError::NotSent(Reason::of_io(error.to_string(), error))
+    }
+
+    /// The fault of a request that was no request of a lock: nothing of those can have been executed.
+    pub(crate) fn of_a_search(self) -> CallError {
+        match self {
+            CallError::NoReply { reason, .. } => CallError::NotSent(reason),
+            fault => fault,
+        }
+    }
+
+    /// Whether nothing was executed, and another server may do it in a moment.
+    pub(crate) fn is_passing(&self) -> bool {
+        const SIGNS: [&str; 5] = [
+            "READONLY",
+            "LOADING",
+            "MASTERDOWN",
+            "CLUSTERDOWN",
+            "TRYAGAIN",
+        ];
+        match self {
+            CallError::NotSent(_) => true,
+            CallError::NoReply { .. }
+            | CallError::Untrusted(_)
+            | CallError::Exhausted(_)
+            | CallError::NoVote(_) => false,
+            CallError::Server(text) => SIGNS.iter().any(|sign| text.starts_with(sign)),
+        }
+    }
+
+    pub(crate) fn reason(&self) -> &str {
+        match self {
+            CallError::NotSent(reason)
+            | CallError::NoReply { reason, .. }
+            | CallError::Untrusted(reason) => reason,
+            CallError::Exhausted(_) => EXHAUSTED,
+            CallError::Server(text) | CallError::NoVote(text) => text,
+        }
+    }
+
+    /// A redirection that is not followed any more: the nodes have to agree first.
+    pub(crate) fn of_a_redirection(self) -> CallError {
+        match self {
+            CallError::Server(text) => {
+                CallError::Server(format!("TRYAGAIN redirected too often: {text}"))
+            }
+            fault => fault,
+        }
+    }
+
+    /// The same fault, saying where it was met.
+    pub(crate) fn at(self, node: &str) -> CallError {
+        let is_passing = self.is_passing();
+        let at = |reason: &str| format!("{node}: {reason}");
+        match self {
+            CallError::Server(text) if is_passing => CallError::NotSent(at(&text).into()),
+            CallError::NotSent(reason) => CallError::NotSent(reason.reworded(at)),
+            CallError::NoReply { reason, timed_out } => CallError::NoReply {
+                reason: reason.reworded(at),
+                timed_out,
+            },
+            CallError::Server(text) => CallError::Server(at(&text)),
+            CallError::NoVote(text) => CallError::NoVote(at(&text)),
+            CallError::Untrusted(reason) => CallError::Untrusted(reason.reworded(at)),
+            CallError::Exhausted(of) => CallError::Exhausted(of),
+        }
+    }
+}

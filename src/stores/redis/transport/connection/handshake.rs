@@ -1,0 +1,179 @@
+//! The first requests on a connection: who we are, which database, what time it is there.
+
+use std::io;
+use std::time::Instant;
+
+use redis::{Cmd, Value};
+use smallvec::SmallVec;
+
+use super::{Connection, NUMBERS};
+use crate::ground::clock::{BootInstant, Offset};
+use crate::ground::error::Reason;
+use crate::ground::events;
+use crate::stores::redis::transport::address::Address;
+use crate::stores::redis::transport::call_error::CallError;
+use crate::stores::redis::transport::decoder::Decoder;
+use crate::stores::redis::transport::reply_text::brief;
+use crate::stores::redis::transport::socket::Socket;
+use crate::stores::redis::transport::stream::Stream;
+use crate::stores::redis::transport::tls::Session;
+
+impl Connection {
+    /// Connects, authenticates and learns the server's time, all by `deadline`.
+    pub(crate) fn connect(address: &Address, deadline: Instant) -> Result<Connection, CallError> {
+        match Connection::open(address, deadline)? {
+            Ok(connection) => Ok(connection),
+            // A reply came twice, or was changed on its way; on another connection it need not.
+            Err(_) => Connection::open(address, deadline)?.map_err(|garbled| {
+                CallError::NotSent(format!("while connecting: {garbled}").into())
+            }),
+        }
+    }
+
+    /// As [`Connection::connect`]; else what came for a reply to a request that it was not the reply to.
+    fn open(address: &Address, deadline: Instant) -> Result<Result<Connection, String>, CallError> {
+        let deadline = deadline.min(Instant::now() + address.connect_timeout);
+        let socket = Socket::connect(address.info.addr(), deadline).map_err(|error| {
+            let words = match error.kind() {
+                io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
+                    "connecting timed out".to_owned()
+                }
+                _ => format!("connecting failed: {error}"),
+            };
+            CallError::NotSent(Reason::of_io(words, error))
+        })?;
+        let session = match &address.peer {
+            Some(peer) => Some(Session::open(peer, &socket, deadline)?),
+            None => None,
+        };
+        let stream = Stream { socket, session };
+        let mut connection = Connection {
+            generation: 0,
+            identity: None,
+            loaded_scripts: SmallVec::new(),
+            stream,
+            decoder: Decoder::default(),
+            next_number: fastrand::i64(0..NUMBERS),
+            write_timeout: None,
+            last_used: Instant::now(),
+            ahead: Offset::told(0, BootInstant::now(), BootInstant::now()),
+            is_asking: false,
+            is_spent: false,
+            owes: None,
+            is_lent: false,
+            resets_seen: 0,
+        };
+        let shaken = connection.shake_hands(address, deadline);
+        if shaken.is_err()
+            && let Some(stranger) = connection.decoder.stranger.take()
+        {
+            return Err(CallError::Server(stranger));
+        }
+        match shaken {
+            Err(fault) => Err(match (fault, connection.stream.refusal()) {
+                (CallError::NoReply { .. } | CallError::NotSent(_), Some(refusal)) => {
+                    CallError::Untrusted(refusal.into())
+                }
+                // What was sent was no request of a lock.
+                (CallError::NoReply { reason, .. }, None) => CallError::NotSent(
+                    reason.reworded(|reason| format!("while connecting: {reason}")),
+                ),
+                (fault, _) => fault,
+            }),
+            Ok(Err(garbled)) => Ok(Err(garbled)),
+            Ok(Ok(())) => {
+                events::connected(&address.node);
+                Ok(Ok(connection))
+            }
+        }
+    }
+
+    fn shake_hands(
+        &mut self,
+        address: &Address,
+        deadline: Instant,
+    ) -> Result<Result<(), String>, CallError> {
+        let settings = address.info.redis_settings();
+        let mut commands: Vec<(Cmd, bool)> = Vec::with_capacity(4);
+        if let Some(password) = settings.password() {
+            let mut auth = redis::cmd("AUTH");
+            if let Some(user) = settings.username() {
+                auth.arg(user);
+            }
+            auth.arg(password);
+            commands.push((auth, true));
+        }
+        if settings.db() != 0 {
+            let mut select = redis::cmd("SELECT");
+            select.arg(settings.db());
+            commands.push((select, true));
+        }
+        let mut name = redis::cmd("CLIENT");
+        name.arg("SETNAME").arg("redlatch");
+        // For whoever looks at CLIENT LIST; not worth failing for.
+        commands.push((name, false));
+        // A sentinel has no TIME.
+        let last = if address.is_sentinel { "PING" } else { "TIME" };
+        commands.push((redis::cmd(last), true));
+        let mut packed = Vec::new();
+        for (command, _) in &commands {
+            command.write_packed_command(&mut packed);
+        }
+        let sent = BootInstant::now();
+        self.send(&packed, deadline)?;
+        let mut last = Value::Nil;
+        for (_, is_needed) in &commands {
+            let reply = self
+                .receive(deadline)
+                .map_err(|fault| discreet(fault, settings.password()));
+            last = match reply {
+                Err(CallError::Server(text))
+                    if !is_needed && !text.contains("max number of clients") =>
+                {
+                    Value::Nil
+                }
+                reply => reply?,
+            };
+        }
+        if address.is_sentinel {
+            return Ok(Ok(()));
+        }
+        let Some(now) = time_of(&last) else {
+            return Ok(Err(format!("answered TIME with {}", brief(&last))));
+        };
+        self.note_time(now, sent);
+        Ok(Ok(()))
+    }
+}
+
+/// Takes the password out of what the server says: an error for an unknown command repeats its arguments.
+fn discreet(fault: CallError, password: Option<&str>) -> CallError {
+    match (fault, password) {
+        (CallError::Server(text), Some(password)) => {
+            // They may be cut short, so that the password does not stand there as a whole.
+            let said = text.split(", with args").next().unwrap_or_default();
+            CallError::Server(said.replace(password, "…"))
+        }
+        (fault, _) => fault,
+    }
+}
+
+/// The ms since 1970 in a reply to TIME.
+fn time_of(value: &Value) -> Option<i64> {
+    let Value::Array(parts) = value else {
+        return None;
+    };
+    let [seconds, micros] = parts.as_slice() else {
+        return None;
+    };
+    let number = |part: &Value| match part {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?.parse::<i64>().ok(),
+        Value::Int(number) => Some(*number),
+        _ => None,
+    };
+    Some(
+        number(seconds)?
+            .saturating_mul(1000)
+            .saturating_add(number(micros)? / 1000),
+    )
+}

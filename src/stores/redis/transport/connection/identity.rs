@@ -1,0 +1,132 @@
+//! The question which server a connection leads to.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redis::Value;
+
+use super::Connection;
+use crate::ground::clock::BootInstant;
+use crate::stores::quorum::quarantine::Identity;
+use crate::stores::redis::transport::call_error::CallError;
+
+impl Connection {
+    /// Whether it is known which server it leads to.
+    pub(crate) fn is_identified(&self) -> bool {
+        self.identity.is_some()
+    }
+
+    /// Which server it leads to, as far as it was asked.
+    pub(crate) fn identity(&self) -> Option<&Identity> {
+        self.identity.as_deref()
+    }
+
+    /// Which server it leads to: asked once per connection.
+    pub(crate) fn identify(&mut self, deadline: Instant) -> Result<Arc<Identity>, CallError> {
+        if let Some(identity) = &self.identity {
+            return Ok(Arc::clone(identity));
+        }
+        let mut packed = Vec::new();
+        for section in ["server", "persistence", "replication"] {
+            let mut info = redis::cmd("INFO");
+            info.arg(section).write_packed_command(&mut packed);
+        }
+        let mut config = redis::cmd("CONFIG");
+        config.arg("GET").arg("*appendfsync*");
+        config.write_packed_command(&mut packed);
+        let asked = BootInstant::now();
+        self.ask(&packed, deadline)?;
+        let mut next = || match self.receive(deadline) {
+            Err(CallError::NoReply { reason, .. }) => {
+                Err(CallError::NotSent(reason.reworded(|reason| {
+                    format!("while asking who it is: {reason}")
+                })))
+            }
+            reply => Ok(reply),
+        };
+        let (server, persistence, replication, fsync) = (next()?, next()?, next()?, next()?);
+        let identity = identity_in(
+            &server?,
+            persistence.ok(),
+            &replication?,
+            fsync.ok(),
+            [asked, BootInstant::now()],
+        )?;
+        let identity = Arc::new(identity);
+        if !identity.follows {
+            // Of one that does it is asked again, for it may be made a master at any time.
+            self.identity = Some(Arc::clone(&identity));
+        }
+        Ok(identity)
+    }
+
+    /// Forgets which server it leads to, because it was found to have become another one.
+    pub(crate) fn forget_identity(&mut self) {
+        self.identity = None;
+    }
+}
+
+/// Who a server is, by its answers to INFO and to the question how it writes its file.
+fn identity_in(
+    server: &Value,
+    persistence: Option<Value>,
+    replication: &Value,
+    fsync: Option<Value>,
+    [asked, told]: [BootInstant; 2],
+) -> Result<Identity, CallError> {
+    let (server, replication) = (text_in(server), text_in(replication));
+    let run = info_field(&server, "run_id");
+    // Below zero if its clock was set back since.
+    let up = info_field(&server, "uptime_in_seconds").and_then(|up| up.parse::<i64>().ok());
+    let up = up.map(|up| u64::try_from(up).unwrap_or_default());
+    let (Some(run), Some(up)) = (run, up) else {
+        return Err(CallError::Server("INFO server has no run_id".to_owned()));
+    };
+    // Who may not look is as careful as if it forgot.
+    let persistence = persistence.map(|reply| text_in(&reply));
+    let persistence = persistence.unwrap_or_default();
+    let settings: Vec<String> = match fsync {
+        Some(Value::Array(items)) => items.iter().map(text_in).collect(),
+        _ => Vec::new(),
+    };
+    let is_set = |name: &str, to: &str| {
+        let mut pairs = settings.chunks(2);
+        pairs.any(|pair| matches!(pair, [key, value] if key == name && value == to))
+    };
+    let says = |field, what| info_field(&persistence, field) == Some(what);
+    let remembers = says("aof_enabled", "1")
+        && is_set("appendfsync", "always")
+        // While the file is written anew nothing is synced, or not all keys are in it yet.
+        && is_set("no-appendfsync-on-rewrite", "no")
+        && !says("aof_rewrite_in_progress", "1")
+        && !says("aof_rewrite_scheduled", "1");
+    let id_before = info_field(&replication, "master_replid2").unwrap_or_default();
+    Ok(Identity {
+        run: run.into(),
+        history: info_field(&replication, "master_replid")
+            .unwrap_or_default()
+            .into(),
+        has_followed: id_before.bytes().any(|digit| digit != b'0'),
+        follows: info_field(&replication, "role").is_some_and(|role| role != "master"),
+        is_in_cluster: info_field(&server, "redis_mode") == Some("cluster"),
+        // Both ends of that time are whole seconds, so it may be one less.
+        age: Some(Duration::from_secs(up.saturating_sub(1))),
+        remembers,
+        asked,
+        told,
+    })
+}
+
+/// The value of a field in what INFO tells.
+fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = info.lines();
+    lines.find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
+}
+
+fn text_in(value: &Value) -> String {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::SimpleString(text) => text.clone(),
+        _ => String::new(),
+    }
+}

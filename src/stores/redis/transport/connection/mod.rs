@@ -1,0 +1,281 @@
+//! One connection to one server, on which every call ends by its deadline.
+//!
+//! The connection of the `redis` crate (1.8) is not used for two reasons: its time-outs are per read, so a reply that
+//! drips in byte by byte takes as long as it likes, and it cannot be split, so that one thread writes while another one
+//! reads, as the subscriber needs. The encoding of commands and the parser of replies are that crate's.
+
+mod handshake;
+mod identity;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::io::{self, Write};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redis::Value;
+use smallvec::SmallVec;
+
+use crate::ground::clock::{BootInstant, Offset};
+use crate::ground::error::Reason;
+use crate::store::{EXPIRY_DRIFT, EXPIRY_SLACK};
+use crate::stores::quorum::quarantine::Identity;
+use crate::stores::redis::scripts::Script;
+pub(crate) use crate::stores::redis::transport::address::{Address, name_of};
+pub(crate) use crate::stores::redis::transport::call_error::{CallError, EXHAUSTED};
+pub(crate) use crate::stores::redis::transport::decoder::STRANGER;
+use crate::stores::redis::transport::decoder::{Decoder, must_set};
+pub(crate) use crate::stores::redis::transport::reply_text::brief;
+use crate::stores::redis::transport::socket::passes;
+use crate::stores::redis::transport::stream::Stream;
+use crate::stores::redis::transport::tls::Session;
+pub(crate) use writer::Writer;
+
+/// An answer that is one small number comes in one integer with the number of its request, because an array costs a
+/// server a twentieth of a request. Together they are at most what is exact in Lua.
+const SMALL_BITS: u32 = 22;
+const LARGEST_SMALL: i64 = (1 << SMALL_BITS) - 1;
+
+/// The largest number of a request; the smallest is 1, which no small number alone can be taken for.
+const NUMBERS: i64 = (1 << 30) - 1;
+
+/// Why a connection is not used any more on which something came that nobody asked for.
+const UNASKED: &str = "the connection held a reply that nobody had asked for";
+
+/// A connection unused for this long is looked at before it is used: the server may have closed it meanwhile.
+const STALE_AFTER: Duration = Duration::from_secs(1);
+
+/// A request may run this much later by our clock than it has to arrive: a script takes effect at the time that it reads.
+const LATEST: Duration = EXPIRY_SLACK
+    .saturating_sub(Duration::from_secs(1))
+    .saturating_sub(EXPIRY_DRIFT);
+
+/// One connection.
+pub(crate) struct Connection {
+    /// Which of the servers of its route it leads to.
+    pub(crate) generation: u64,
+    /// Which server it leads to, once somebody wanted to know.
+    identity: Option<Arc<Identity>>,
+    /// The texts of the scripts that the server has got through it.
+    loaded_scripts: SmallVec<[usize; 4]>,
+    stream: Stream,
+    decoder: Decoder,
+    /// The number of the next request, which its answer repeats. Connections begin with random ones.
+    next_number: i64,
+    write_timeout: Option<Duration>,
+    last_used: Instant,
+    /// How far the server's clock is ahead, from the last reply that told the time.
+    ahead: Offset,
+    /// Whether the server is to be asked for a slot that it is about to get from another one.
+    pub(crate) is_asking: bool,
+    /// Whether it cannot be used again: a reply is still to come that nobody will read, or one came that nobody asked for.
+    pub(crate) is_spent: bool,
+    /// The number of a request whose answer nobody has waited for: it is to be read before anything else is asked.
+    pub(crate) owes: Option<i64>,
+    /// Whether it is one for requests that is lent for renewals.
+    pub(crate) is_lent: bool,
+    /// How many connections of its pool the server had cut when this one was used last.
+    pub(crate) resets_seen: u64,
+}
+
+impl Connection {
+    /// Sends what is packed, and reads one reply.
+    pub(crate) fn call(&mut self, packed: &[u8], deadline: Instant) -> Result<Value, CallError> {
+        self.ask(packed, deadline)?;
+        self.receive(deadline)
+    }
+
+    /// Sends what is packed, to be answered before anything else is sent.
+    pub(crate) fn ask(&mut self, packed: &[u8], deadline: Instant) -> Result<(), CallError> {
+        if self.has_unread() {
+            return Err(CallError::NotSent(UNASKED.into()));
+        }
+        if self.is_asking {
+            let packed = [&asking(), packed].concat();
+            self.send(&packed, deadline)?;
+            self.skip(deadline)
+        } else {
+            self.send(packed, deadline)
+        }
+    }
+
+    /// The number for a request that is to be sent next.
+    pub(crate) fn number(&mut self) -> i64 {
+        self.next_number = self.next_number % NUMBERS + 1;
+        self.next_number
+    }
+
+    /// Reads the answer to the script that was called with this number. A reply without it was not asked for.
+    ///
+    /// An error has no number, so it is taken for the answer. It grants nothing.
+    pub(crate) fn answer(&mut self, number: i64, deadline: Instant) -> Result<Value, CallError> {
+        loop {
+            match self.receive(deadline)? {
+                Value::Int(both) if both >> SMALL_BITS == number => {
+                    return Ok(Value::Int(both & LARGEST_SMALL));
+                }
+                Value::Array(parts) => {
+                    if let Ok([Value::Int(answered), answer]) = <[Value; 2]>::try_from(parts)
+                        && answered == number
+                    {
+                        return Ok(answer);
+                    }
+                }
+                _ => {}
+            }
+            self.is_spent = true;
+        }
+    }
+
+    /// Reads one reply that nobody needs.
+    pub(crate) fn skip(&mut self, deadline: Instant) -> Result<(), CallError> {
+        match self.receive(deadline) {
+            Ok(_) | Err(CallError::Server(_)) => Ok(()),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// Sends what is packed. After an error the server has at most a part of it, which it does not execute.
+    pub(crate) fn send(&mut self, packed: &[u8], deadline: Instant) -> Result<(), CallError> {
+        let sealed = self.stream.seal(packed).map_err(CallError::not_sent)?;
+        let mut rest = &*sealed;
+        while !rest.is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(CallError::NotSent("sending timed out".into()));
+            }
+            if must_set(self.write_timeout, left) {
+                let set = self.stream.socket.set_write_timeout(left);
+                set.map_err(CallError::not_sent)?;
+                self.write_timeout = Some(left);
+            }
+            match (&self.stream.socket).write(rest) {
+                Ok(0) => {
+                    return Err(CallError::NotSent(
+                        "the server closed the connection".into(),
+                    ));
+                }
+                Ok(written) => rest = rest.get(written..).unwrap_or_default(),
+                Err(error) if passes(&error) => {}
+                Err(error) => {
+                    return Err(CallError::NotSent(Reason::of_io(
+                        format!("sending failed: {error}"),
+                        error,
+                    )));
+                }
+            }
+        }
+        self.last_used = Instant::now();
+        Ok(())
+    }
+
+    /// Reads one reply. After a time-out the rest of it can still be read by a later call.
+    pub(crate) fn receive(&mut self, deadline: Instant) -> Result<Value, CallError> {
+        self.decoder.receive(&mut self.stream, deadline)
+    }
+
+    /// Whether it is good after it was read what it owes, whatever that says.
+    pub(crate) fn has_settled(&mut self, deadline: Instant) -> bool {
+        let replies_due = self.owes.take();
+        let answer = replies_due.map(|number| self.answer(number, deadline));
+        matches!(answer, None | Some(Ok(_) | Err(CallError::Server(_)))) && !self.is_spent
+    }
+
+    /// Whether the server has closed the connection, or sent something nobody asked for, since it was used last.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.owes.is_none() && self.last_used.elapsed() >= STALE_AFTER && self.is_reset()
+    }
+
+    /// As [`Connection::is_stale`], however short ago it was used.
+    pub(crate) fn is_reset(&self) -> bool {
+        if self.has_buffered() {
+            return true;
+        }
+        match &self.stream.session {
+            Some(session) => session.is_stale(&self.stream.socket),
+            None => match self.stream.socket.receive_now(&mut [0; 1]) {
+                Err(error) => !passes(&error),
+                Ok(_) => true,
+            },
+        }
+    }
+
+    /// The connection, to wait at.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.stream.socket.as_fd()
+    }
+
+    /// Whether something has arrived, the end of the connection included.
+    pub(crate) fn has_arrived(&self) -> bool {
+        self.has_buffered() || self.stream.socket.has_arrived()
+    }
+
+    /// Whether the server surely has had this script.
+    pub(crate) fn has_script(&self, script: &Script) -> bool {
+        self.loaded_scripts.contains(&script.id())
+    }
+
+    /// Notes that the server gets this script with what is sent.
+    pub(crate) fn mark_loaded(&mut self, script: &Script) {
+        if !self.has_script(script) {
+            self.loaded_scripts.push(script.id());
+        }
+    }
+
+    /// Notes that the server does not have the scripts any more.
+    pub(crate) fn has_forgotten_scripts(&mut self) {
+        self.loaded_scripts.clear();
+    }
+
+    /// Notes the time that the answer to a request tells, if it does. The request was sent at `sent` and was to be
+    /// refused after `not_after`.
+    pub(crate) fn note_time_in(&mut self, answer: &Value, not_after: i64, sent: BootInstant) {
+        let now = match answer {
+            // The rest of its time, or more than can be said.
+            Value::Int(left) => (*left < LARGEST_SMALL).then(|| not_after - left),
+            Value::Array(items) => match items.get(1) {
+                Some(Value::Int(now)) => Some(*now),
+                _ => None,
+            },
+            _ => None,
+        };
+        if let Some(now) = now.filter(|now| *now > 0) {
+            self.note_time(now, sent);
+        }
+    }
+
+    /// Notes the server's time `now` in ms, told in the reply to a request sent at `sent`.
+    pub(crate) fn note_time(&mut self, now: i64, sent: BootInstant) {
+        self.ahead = Offset::told(now.saturating_mul(1000), sent, BootInstant::now());
+    }
+
+    /// When the server is to refuse a request that has to arrive by `at`, by its clock in ms. `now` is just past.
+    pub(crate) fn expiry(&self, at: Instant, now: BootInstant) -> i64 {
+        let at = now + at.saturating_duration_since(Instant::now());
+        self.ahead.expiry(at, LATEST) / 1000
+    }
+
+    /// Whether there is something to read for which the socket need not be waited for: it came together with what was
+    /// read before.
+    pub(crate) fn has_buffered(&self) -> bool {
+        let session = self.stream.session.as_ref();
+        self.has_unread() || session.is_some_and(Session::has_buffered)
+    }
+
+    /// Whether more came than was read. Where no answer is awaited, nobody asked for it.
+    pub(crate) fn has_unread(&self) -> bool {
+        self.decoder.has_unread()
+    }
+
+    /// A second handle of the same connection, to write to while this one reads.
+    pub(crate) fn writer(&self) -> io::Result<Writer> {
+        self.stream.writing_end().map(Writer::new)
+    }
+}
+
+/// The packed request that goes before each one for a slot on the move.
+pub(crate) fn asking() -> Vec<u8> {
+    redis::cmd("ASKING").get_packed_command()
+}

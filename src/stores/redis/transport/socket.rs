@@ -1,0 +1,216 @@
+//! A plain socket to one server, whose calls have time-outs.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use redis::ConnectionAddr;
+use rustix::net::{RecvFlags, SendFlags};
+use socket2::{Domain, Protocol, SockAddr, SockRef, TcpKeepalive, Type};
+
+pub(super) enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    pub(super) fn connect(address: &ConnectionAddr, deadline: Instant) -> io::Result<Socket> {
+        match address {
+            ConnectionAddr::Tcp(host, port) => {
+                let addresses: Vec<_> = (host.as_str(), *port).to_socket_addrs()?.collect();
+                connect_to_one_of(&addresses, deadline).map(Socket::Tcp)
+            }
+            ConnectionAddr::Unix(path) => {
+                // std's connect has no time-out, and blocks when the server's backlog is full.
+                let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM, None::<Protocol>)?;
+                let left = deadline
+                    .saturating_duration_since(Instant::now())
+                    .max(Duration::from_millis(1));
+                socket.connect_timeout(&SockAddr::unix(path)?, left)?;
+                Ok(Socket::Unix(socket.into()))
+            }
+            _ => Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "this kind of address is not supported",
+            )),
+        }
+    }
+
+    pub(super) fn set_read_timeout(&self, timeout: Duration) -> io::Result<()> {
+        match self {
+            Socket::Tcp(stream) => stream.set_read_timeout(Some(timeout)),
+            Socket::Unix(stream) => stream.set_read_timeout(Some(timeout)),
+        }
+    }
+
+    pub(super) fn set_write_timeout(&self, timeout: Duration) -> io::Result<()> {
+        match self {
+            Socket::Tcp(stream) => stream.set_write_timeout(Some(timeout)),
+            Socket::Unix(stream) => stream.set_write_timeout(Some(timeout)),
+        }
+    }
+
+    pub(super) fn try_clone(&self) -> io::Result<Socket> {
+        match self {
+            Socket::Tcp(stream) => stream.try_clone().map(Socket::Tcp),
+            Socket::Unix(stream) => stream.try_clone().map(Socket::Unix),
+        }
+    }
+
+    pub(super) fn shutdown(&self) -> io::Result<()> {
+        match self {
+            Socket::Tcp(stream) => stream.shutdown(Shutdown::Both),
+            Socket::Unix(stream) => stream.shutdown(Shutdown::Both),
+        }
+    }
+
+    /// Writes what the socket's buffer takes, without blocking.
+    pub(super) fn send_some(&self, bytes: &[u8]) -> io::Result<usize> {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        Ok(rustix::net::send(self.as_fd(), bytes, flags)?)
+    }
+
+    /// Reads without blocking.
+    pub(super) fn receive_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (received, _) = rustix::net::recv(self.as_fd(), buffer, RecvFlags::DONTWAIT)?;
+        Ok(received)
+    }
+
+    /// Whether there is something to read, the end of the stream included.
+    pub(super) fn has_arrived(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let peeked = rustix::net::recv(self.as_fd(), &mut [0; 1], flags);
+        peeked != Err(rustix::io::Errno::AGAIN)
+    }
+
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Socket::Tcp(stream) => stream.as_fd(),
+            Socket::Unix(stream) => stream.as_fd(),
+        }
+    }
+}
+
+/// Connects to the first of the addresses of one name that answers.
+fn connect_to_one_of(addresses: &[SocketAddr], deadline: Instant) -> io::Result<TcpStream> {
+    let mut last_error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for (tried, address) in addresses.iter().enumerate() {
+        // A dead address must leave time for those behind it.
+        let left = deadline.saturating_duration_since(Instant::now());
+        let share = left / u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);
+        if share.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        match TcpStream::connect_timeout(address, share).and_then(tuned) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last_error = error,
+        }
+    }
+    Err(last_error)
+}
+
+/// Sets what bounds the life of a connection whose other end is gone without a word.
+fn tuned(stream: TcpStream) -> io::Result<TcpStream> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(&stream);
+    let keepalive = TcpKeepalive::new()
+        .with_time(Duration::from_secs(5))
+        .with_interval(Duration::from_secs(2));
+    socket.set_tcp_keepalive(&keepalive)?;
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    socket.set_tcp_user_timeout(Some(Duration::from_secs(10)))?;
+    Ok(stream)
+}
+
+impl Read for &Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => (&mut &*stream).read(buffer),
+            Socket::Unix(stream) => (&mut &*stream).read(buffer),
+        }
+    }
+}
+
+impl Write for &Socket {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => (&mut &*stream).write(buffer),
+            Socket::Unix(stream) => (&mut &*stream).write(buffer),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+pub(super) fn is_timeout(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    )
+}
+
+/// Whether what failed may go well when it is tried again at once.
+pub(super) fn passes(error: &io::Error) -> bool {
+    is_timeout(error) || error.kind() == io::ErrorKind::Interrupted
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// An address that refuses: nobody listens there without being root.
+    fn refusing() -> SocketAddr {
+        "127.0.0.1:1".parse().unwrap()
+    }
+
+    /// An address that does not answer, as long as what is returned with it lives.
+    fn silent() -> (SocketAddr, Vec<socket2::Socket>) {
+        let listener = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        listener.bind(&any.into()).unwrap();
+        listener.listen(0).unwrap();
+        let address = listener.local_addr().unwrap().as_socket().unwrap();
+        let mut held = vec![listener];
+        // Once its backlog is full the kernel drops who comes next.
+        for _ in 0..4 {
+            let waiting = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            waiting.set_nonblocking(true).unwrap();
+            let _ = waiting.connect(&address.into());
+            held.push(waiting);
+        }
+        (address, held)
+    }
+
+    #[test]
+    fn a_dead_address_leaves_time_for_those_behind_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let alive = listener.local_addr().unwrap();
+        let (silent, _held) = silent();
+        for dead in [vec![refusing()], vec![silent], vec![silent, refusing()]] {
+            let addresses = [dead.clone(), vec![alive]].concat();
+            let start = Instant::now();
+            let stream = connect_to_one_of(&addresses, start + Duration::from_secs(3)).unwrap();
+            assert_eq!(stream.peer_addr().unwrap(), alive, "behind {dead:?}");
+            if dead.contains(&silent) {
+                assert!(start.elapsed() >= Duration::from_secs(1), "it is silent");
+            }
+        }
+        let start = Instant::now();
+        let dead = [silent, silent];
+        connect_to_one_of(&dead, start + Duration::from_millis(400)).unwrap_err();
+        assert!(start.elapsed() >= Duration::from_millis(400));
+        assert!(
+            start.elapsed() < Duration::from_secs(3),
+            "{:?}",
+            start.elapsed()
+        );
+        connect_to_one_of(&[], start + Duration::from_secs(1)).unwrap_err();
+    }
+}

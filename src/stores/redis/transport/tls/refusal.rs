@@ -1,0 +1,95 @@
+//! Failures of TLS that last until somebody changes something, in words that say what.
+
+use rustls::{AlertDescription, CertificateError};
+
+pub(super) const NO_TLS: &str =
+    "it does not speak TLS; use its TLS port, or redis:// for a connection without TLS";
+
+/// Why there is no use in trying again before somebody changes something, and what; `None` if there is.
+pub(super) fn refusal(error: &rustls::Error) -> Option<String> {
+    Some(match error {
+        rustls::Error::InvalidCertificate(error) => of_certificate(error),
+        rustls::Error::NoCertificatesPresented => "it has no certificate".to_owned(),
+        rustls::Error::InvalidMessage(_) => NO_TLS.to_owned(),
+        rustls::Error::PeerIncompatible(_) => {
+            format!(
+                "its TLS has nothing in common with ours: {error}; it has to allow TLS 1.2 or 1.3"
+            )
+        }
+        rustls::Error::AlertReceived(alert) => of_alert(*alert)?,
+        _ => return None,
+    })
+}
+
+fn of_certificate(error: &CertificateError) -> String {
+    match error {
+        // A bad signature is that of an authority with the name of one that is trusted.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            format!(
+                "its certificate comes from an authority that is not trusted here ({error}); give the authority's \
+                 certificate with Builder::ca_certificate"
+            )
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            format!(
+                "its certificate is for another host ({error}); use a name or an address that stands in the certificate"
+            )
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            format!(
+                "its certificate has expired ({error}); renew it, and see that the clock of this machine is right"
+            )
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            format!(
+                "its certificate is not valid yet ({error}); see that the clocks of both machines are right"
+            )
+        }
+        error => {
+            let text = error.to_string();
+            if text.contains("UnsupportedCertVersion") {
+                "its certificate is of version 1, which names no hosts; make one of version 3 with a subjectAltName \
+                 (openssl x509 -req does so with -extfile)"
+                    .to_owned()
+            } else if text.contains("CaUsedAsEndEntity") {
+                "its certificate is that of an authority; make one for the server, signed by it, with \
+                 basicConstraints=CA:FALSE and a subjectAltName"
+                    .to_owned()
+            } else {
+                format!("its certificate cannot be used: {text}")
+            }
+        }
+    }
+}
+
+/// What the other end holds against us.
+fn of_alert(alert: AlertDescription) -> Option<String> {
+    Some(match alert {
+        AlertDescription::CertificateRequired => {
+            "it asks for a certificate of ours; give one with Builder::client_certificate"
+                .to_owned()
+        }
+        AlertDescription::NoCertificate
+        | AlertDescription::BadCertificate
+        | AlertDescription::UnsupportedCertificate
+        | AlertDescription::CertificateRevoked
+        | AlertDescription::CertificateExpired
+        | AlertDescription::CertificateUnknown
+        | AlertDescription::UnknownCA
+        | AlertDescription::DecryptError
+        | AlertDescription::AccessDenied => {
+            format!(
+                "it does not accept our certificate ({alert:?}); give one that it trusts with \
+                 Builder::client_certificate"
+            )
+        }
+        AlertDescription::HandshakeFailure
+        | AlertDescription::ProtocolVersion
+        | AlertDescription::InsufficientSecurity
+        | AlertDescription::UnrecognisedName => format!(
+            "it refused the TLS handshake ({alert:?}); it may ask for a certificate of ours \
+             (Builder::client_certificate), or for a version or a cipher that we lack"
+        ),
+        _ => return None,
+    })
+}
