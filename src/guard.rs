@@ -7,9 +7,12 @@ use std::time::Duration;
 
 use crate::engine::hold::{Hold, LevelId};
 use crate::engine::raw_lock::RawLock;
+use crate::engine::wait_loop::WaitLimit;
 use crate::ground::claim::VisitorId;
-use crate::ground::error::{Error, Result};
+use crate::ground::error::{Error, Result, RunError};
 use crate::ground::events;
+use crate::ground::interrupt::Interrupt;
+use crate::lock::Lock;
 use crate::losses::Losses;
 
 /// A lock that is held by the current thread until the guard is dropped.
@@ -168,5 +171,159 @@ impl fmt::Debug for Guard {
             .field("visitor", &self.hold.visitor)
             .field("is_valid", &self.is_valid())
             .finish_non_exhaustive()
+    }
+}
+
+impl Lock {
+    /// Takes the lock as [`Lock::lock`] does, and returns a guard that unlocks it when dropped.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Lock::lock`].
+    pub fn guard(&self) -> Result<Guard> {
+        self.guarded_forever(None)
+    }
+
+    /// Takes the lock as [`Lock::lock_interruptibly`] does, and returns a guard that unlocks it when dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Interrupted`] once `interrupt` is raised, and those of [`Lock::lock`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use redlatch::{Error, Interrupt};
+    ///
+    /// # let client = redlatch::Client::in_memory();
+    /// let lock = client.lock("lock:orders:42");
+    /// let interrupt = Interrupt::new();
+    /// let guard = lock.guard_interruptibly(&interrupt)?;
+    /// guard.unlock()?;
+    /// interrupt.raise();
+    /// assert!(matches!(lock.guard_interruptibly(&interrupt), Err(Error::Interrupted { .. })));
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
+    pub fn guard_interruptibly(&self, interrupt: &Interrupt) -> Result<Guard> {
+        self.guarded_forever(Some(interrupt))
+    }
+
+    /// Takes the lock if it is free now, and returns a guard; `None` if it is not free.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Lock::try_lock`].
+    pub fn try_guard(&self) -> Result<Option<Guard>> {
+        self.guarded(WaitLimit::once())
+    }
+
+    /// Takes the lock, waits for it at most `wait`, and returns a guard; `None` if the wait is over.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Lock::try_lock_for`].
+    pub fn try_guard_for(&self, wait: Duration) -> Result<Option<Guard>> {
+        self.guarded(self.limit(wait, None)?)
+    }
+
+    /// Takes the lock, waits for it at most `wait` or until `interrupt` is raised, and returns a guard; `None` if the wait
+    /// is over.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Interrupted`] once `interrupt` is raised, and those of [`Lock::try_lock_for`].
+    pub fn try_guard_for_interruptibly(
+        &self,
+        wait: Duration,
+        interrupt: &Interrupt,
+    ) -> Result<Option<Guard>> {
+        self.guarded(self.limit(wait, Some(interrupt))?)
+    }
+
+    /// Runs `work` under the lock, and unlocks when `work` returns or panics.
+    ///
+    /// The value of `work` comes back in any case, beside the error if there is one. `?` turns a [`RunError`] into an
+    /// [`Error`] only where `work` returns nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::NotRun`] with an error of [`Lock::lock`] if the lock was not obtained; [`RunError::Ran`] with the value
+    /// of `work` and an error of [`Lock::unlock`] if the hold was lost meanwhile or its release is in doubt.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = redlatch::Client::in_memory();
+    /// let sum = client.lock("lock:ledger").run(|guard| {
+    ///     assert!(guard.is_valid());
+    ///     40 + 2
+    /// })?;
+    /// assert_eq!(sum, 42);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T, RunError<T>> {
+        let guard = self.guard().map_err(RunError::NotRun)?;
+        run(guard, work)
+    }
+
+    /// Runs `work` under the lock if the lock can be had within `wait`; `Ok(None)` if it cannot.
+    ///
+    /// The lock is free as soon as `work` is done, and the next caller runs its work again. So `work` has to find out
+    /// under the lock whether there is something to do. (A job that several machines start at about the same time, and
+    /// one of them is to run, needs a lock that lasts longer than their clocks are apart, as in the example `nightly`.)
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::NotRun`] with an error of [`Lock::try_lock_for`]; [`RunError::Ran`] as for [`Lock::run`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use std::sync::atomic::{AtomicU32, Ordering};
+    /// # let client = redlatch::Client::in_memory();
+    /// # let unpaid = AtomicU32::new(3); // in a database, in real life
+    /// let collect = || {
+    ///     let open = unpaid.load(Ordering::SeqCst);
+    ///     unpaid.store(0, Ordering::SeqCst);
+    ///     open
+    /// };
+    /// let lock = client.lock("lock:collect");
+    /// let wait = Duration::from_millis(500);
+    /// assert_eq!(lock.try_run_for(wait, |_| collect())?, Some(3));
+    /// // Somebody who comes later finds nothing to do.
+    /// assert_eq!(lock.try_run_for(wait, |_| collect())?, Some(0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_run_for<T>(
+        &self,
+        wait: Duration,
+        work: impl FnOnce(&Guard) -> T,
+    ) -> Result<Option<T>, RunError<T>> {
+        match self.try_guard_for(wait).map_err(RunError::NotRun)? {
+            Some(guard) => run(guard, work).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn guarded_forever(&self, interrupt: Option<&Interrupt>) -> Result<Guard> {
+        loop {
+            if let Some(guard) = self.guarded(WaitLimit::forever(interrupt))? {
+                return Ok(guard);
+            }
+        }
+    }
+
+    fn guarded(&self, limit: WaitLimit<'_>) -> Result<Option<Guard>> {
+        let entered = self.raw_lock().acquire(limit)?;
+        Ok(entered.map(|entry| Guard::new(self.raw_lock().clone(), entry.hold, entry.level)))
+    }
+}
+
+fn run<T>(guard: Guard, work: impl FnOnce(&Guard) -> T) -> Result<T, RunError<T>> {
+    let value = work(&guard);
+    match guard.unlock() {
+        Ok(()) => Ok(value),
+        Err(error) => Err(RunError::Ran { value, error }),
     }
 }

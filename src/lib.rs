@@ -45,6 +45,7 @@
 #[cfg(not(unix))]
 compile_error!("redlatch runs on Unix systems only");
 
+mod builder;
 mod client;
 mod engine;
 mod ground;
@@ -60,7 +61,8 @@ mod stores;
 #[cfg(feature = "test-util")]
 pub mod testing;
 
-pub use client::{Builder, Client};
+pub use builder::Builder;
+pub use client::Client;
 pub use engine::owner::current_thread_id;
 pub use ground::claim::VisitorId;
 pub use ground::error::{Error, IoSource, NodeAnswer, Result, RunError};

@@ -11,18 +11,17 @@ use crate::engine::owner::{LockKey, Owner};
 use crate::engine::raw_lock::RawLock;
 use crate::engine::wait_loop::WaitLimit;
 use crate::ground::claim::{Kind, VisitorId};
-use crate::ground::error::{Error, Result, RunError};
+use crate::ground::error::{Error, Result};
 use crate::ground::interrupt::Interrupt;
 use crate::ground::loss::LossCause;
-use crate::guard::Guard;
-use crate::losses::Losses;
 use crate::store::Holding;
 
 /// A reentrant lock that threads of many processes share by its name.
 ///
 /// It keeps the contract of `java.util.concurrent.locks.Lock`: it belongs to the thread that took it, and that thread may
 /// take it again and must unlock it as often. It is a **lease, not a mutex**: if the server cannot be reached for long
-/// enough, or loses its data, the hold is lost, which [`Lock::is_valid`], [`Lock::lost`] and [`Guard`] tell the holder.
+/// enough, or loses its data, the hold is lost, which [`Lock::is_valid`], [`Lock::lost`] and
+/// [`Guard`](crate::Guard) tell the holder.
 ///
 /// [`Client::lock`](crate::Client::lock) and its siblings make a lock without I/O; clones, and locks of the same client
 /// and name, are the same lock.
@@ -207,141 +206,10 @@ impl Lock {
             .is_some())
     }
 
-    /// Takes the lock as [`Lock::lock`] does, and returns a guard that unlocks it when dropped.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Lock::lock`].
-    pub fn guard(&self) -> Result<Guard> {
-        self.guarded_forever(None)
-    }
-
-    /// Takes the lock as [`Lock::lock_interruptibly`] does, and returns a guard that unlocks it when dropped.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Interrupted`] once `interrupt` is raised, and those of [`Lock::lock`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use redlatch::{Error, Interrupt};
-    ///
-    /// # let client = redlatch::Client::in_memory();
-    /// let lock = client.lock("lock:orders:42");
-    /// let interrupt = Interrupt::new();
-    /// let guard = lock.guard_interruptibly(&interrupt)?;
-    /// guard.unlock()?;
-    /// interrupt.raise();
-    /// assert!(matches!(lock.guard_interruptibly(&interrupt), Err(Error::Interrupted { .. })));
-    /// # Ok::<(), redlatch::Error>(())
-    /// ```
-    pub fn guard_interruptibly(&self, interrupt: &Interrupt) -> Result<Guard> {
-        self.guarded_forever(Some(interrupt))
-    }
-
-    /// Takes the lock if it is free now, and returns a guard; `None` if it is not free.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Lock::try_lock`].
-    pub fn try_guard(&self) -> Result<Option<Guard>> {
-        self.guarded(WaitLimit::once())
-    }
-
-    /// Takes the lock, waits for it at most `wait`, and returns a guard; `None` if the wait is over.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Lock::try_lock_for`].
-    pub fn try_guard_for(&self, wait: Duration) -> Result<Option<Guard>> {
-        self.guarded(self.limit(wait, None)?)
-    }
-
-    /// Takes the lock, waits for it at most `wait` or until `interrupt` is raised, and returns a guard; `None` if the wait
-    /// is over.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Interrupted`] once `interrupt` is raised, and those of [`Lock::try_lock_for`].
-    pub fn try_guard_for_interruptibly(
-        &self,
-        wait: Duration,
-        interrupt: &Interrupt,
-    ) -> Result<Option<Guard>> {
-        self.guarded(self.limit(wait, Some(interrupt))?)
-    }
-
-    /// Runs `work` under the lock, and unlocks when `work` returns or panics.
-    ///
-    /// The value of `work` comes back in any case, beside the error if there is one. `?` turns a [`RunError`] into an
-    /// [`Error`] only where `work` returns nothing.
-    ///
-    /// # Errors
-    ///
-    /// [`RunError::NotRun`] with an error of [`Lock::lock`] if the lock was not obtained; [`RunError::Ran`] with the value
-    /// of `work` and an error of [`Lock::unlock`] if the hold was lost meanwhile or its release is in doubt.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = redlatch::Client::in_memory();
-    /// let sum = client.lock("lock:ledger").run(|guard| {
-    ///     assert!(guard.is_valid());
-    ///     40 + 2
-    /// })?;
-    /// assert_eq!(sum, 42);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn run<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T, RunError<T>> {
-        let guard = self.guard().map_err(RunError::NotRun)?;
-        run(guard, work)
-    }
-
-    /// Runs `work` under the lock if the lock can be had within `wait`; `Ok(None)` if it cannot.
-    ///
-    /// The lock is free as soon as `work` is done, and the next caller runs its work again. So `work` has to find out
-    /// under the lock whether there is something to do. (A job that several machines start at about the same time, and
-    /// one of them is to run, needs a lock that lasts longer than their clocks are apart, as in the example `nightly`.)
-    ///
-    /// # Errors
-    ///
-    /// [`RunError::NotRun`] with an error of [`Lock::try_lock_for`]; [`RunError::Ran`] as for [`Lock::run`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use std::sync::atomic::{AtomicU32, Ordering};
-    /// # let client = redlatch::Client::in_memory();
-    /// # let unpaid = AtomicU32::new(3); // in a database, in real life
-    /// let collect = || {
-    ///     let open = unpaid.load(Ordering::SeqCst);
-    ///     unpaid.store(0, Ordering::SeqCst);
-    ///     open
-    /// };
-    /// let lock = client.lock("lock:collect");
-    /// let wait = Duration::from_millis(500);
-    /// assert_eq!(lock.try_run_for(wait, |_| collect())?, Some(3));
-    /// // Somebody who comes later finds nothing to do.
-    /// assert_eq!(lock.try_run_for(wait, |_| collect())?, Some(0));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn try_run_for<T>(
-        &self,
-        wait: Duration,
-        work: impl FnOnce(&Guard) -> T,
-    ) -> Result<Option<T>, RunError<T>> {
-        match self.try_guard_for(wait).map_err(RunError::NotRun)? {
-            Some(guard) => run(guard, work).map(Some),
-            None => Ok(None),
-        }
-    }
-
     /// Unlocks: the last of as many calls as there were acquisitions frees the lock.
     ///
-    /// The levels of [`Guard`]s are left to them as long as there is another one; after that the unlock takes the level of
-    /// a guard, which then has nothing left to give back.
+    /// The levels of guards are left to them as long as there is another one; after that the unlock takes the level of a
+    /// guard, which then has nothing left to give back.
     ///
     /// The call ends within one [`command_timeout`](crate::Builder::command_timeout). After any error but
     /// [`Error::Unsupported`] and [`Error::Forked`], which change nothing, the level is given back, so an unlock is not to be
@@ -473,7 +341,8 @@ impl Lock {
         Ok(holding.remaining)
     }
 
-    /// Returns whether the current thread certainly holds the lock at this moment, without I/O; see [`Guard::is_valid`].
+    /// Returns whether the current thread certainly holds the lock at this moment, without I/O; see
+    /// [`Guard::is_valid`](crate::Guard::is_valid).
     pub fn is_valid(&self) -> bool {
         let RawLock { inner, key, .. } = &self.raw_lock;
         if inner.is_forked() {
@@ -484,26 +353,7 @@ impl Lock {
         held.is_some_and(|hold| hold.is_valid())
     }
 
-    /// Returns the [`Losses`] of the current thread's hold, on which its loss arrives; see [`Guard::lost`].
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NotHeld`] if the current thread does not hold the lock; [`Error::InvalidName`], [`Error::Unsupported`] or
-    /// [`Error::Forked`] if it cannot.
-    pub fn lost(&self) -> Result<Losses> {
-        self.raw_lock.ready()?;
-        let me = self.raw_lock.inner.thread(&self.raw_lock.key.name)?;
-        match me.held.current(&self.raw_lock.key) {
-            Some(hold) => Ok(Losses::of(hold, self.raw_lock.inner.pid())),
-            None => Err(Error::NotHeld {
-                lock: Arc::clone(&self.raw_lock.key.name),
-                client: Arc::clone(&self.raw_lock.inner.id),
-                thread: me.id,
-            }),
-        }
-    }
-
-    fn limit<'a>(
+    pub(crate) fn limit<'a>(
         &'a self,
         wait: Duration,
         interrupt: Option<&'a Interrupt>,
@@ -513,19 +363,6 @@ impl Lock {
             lock: Arc::clone(&self.raw_lock.key.name),
             wait,
         })
-    }
-
-    fn guarded_forever(&self, interrupt: Option<&Interrupt>) -> Result<Guard> {
-        loop {
-            if let Some(guard) = self.guarded(WaitLimit::forever(interrupt))? {
-                return Ok(guard);
-            }
-        }
-    }
-
-    fn guarded(&self, limit: WaitLimit<'_>) -> Result<Option<Guard>> {
-        let entered = self.raw_lock.acquire(limit)?;
-        Ok(entered.map(|entry| Guard::new(self.raw_lock.clone(), entry.hold, entry.level)))
     }
 
     fn inspect(&self, visitor: Option<&VisitorId>) -> Result<Holding> {
@@ -543,14 +380,6 @@ impl Lock {
             Some(hold) => Ok(self.inspect(Some(&hold.visitor))?.count.min(hold.count())),
             None => Ok(0),
         }
-    }
-}
-
-fn run<T>(guard: Guard, work: impl FnOnce(&Guard) -> T) -> Result<T, RunError<T>> {
-    let value = work(&guard);
-    match guard.unlock() {
-        Ok(()) => Ok(value),
-        Err(error) => Err(RunError::Ran { value, error }),
     }
 }
 

@@ -101,7 +101,7 @@ impl MultiLock {
         let parts = parts.collect();
         let store: Arc<dyn Store> = Arc::new(MultiStore::new(members));
         let inner = ClientInner::new(
-            crate::client::new_id(),
+            crate::builder::new_id(),
             store,
             timeouts,
             String::new(),

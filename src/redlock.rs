@@ -6,7 +6,8 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::client::{Client, LEAST_TIMEOUT, MOST_TIMEOUT};
+use crate::builder::{LEAST_TIMEOUT, MOST_TIMEOUT, new_id};
+use crate::client::Client;
 use crate::engine::client_inner::{ClientInner, Timeouts};
 use crate::engine::watchdog::OnLost;
 use crate::ground::claim::Kind;
@@ -338,7 +339,7 @@ impl RedlockBuilder {
         let store: Arc<dyn Store> = Arc::new(quorum);
         Ok(Redlock {
             inner: Arc::new(ClientInner::new(
-                crate::client::new_id(),
+                new_id(),
                 store,
                 timeouts,
                 key_prefix,

@@ -1,6 +1,6 @@
 //! The threads of one client that wait for one lock, in a queue of which only the head asks the store.
 //!
-//! A thread that unlocks hands its hold off to the head of the queue, in one request (see `raw_lock.rs`). A new waiter
+//! A thread that unlocks hands its hold off to the head of the queue, in one request (see `raw_lock/hand_off.rs`). A new waiter
 //! goes to the end; a re-entry and a try without a wait barge.
 
 use std::collections::{HashMap, VecDeque};

@@ -63,7 +63,7 @@ const RULES: &[Rule] = &[
     Rule {
         words: &["thread::Builder", "spawn"],
         only_in: &[
-            "engine/watchdog.rs",
+            "engine/watchdog/mod.rs",
             "engine/in_doubt.rs",
             "engine/client_inner.rs",
             "stores/redis/subscriber/listener_thread.rs",

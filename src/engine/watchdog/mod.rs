@@ -11,39 +11,38 @@
 //! None waits for another, so news of an end come when it comes, and nothing but renewals delays renewals. Nothing here
 //! knows what a store is made of.
 
+mod jobs;
+#[cfg(feature = "test-util")]
+mod moved;
+mod renewal;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-#[cfg(feature = "test-util")]
-use crossbeam_channel::RecvTimeoutError;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use crate::engine::client_inner::HandOffOffer;
-use crate::engine::hold::{ClientState, Duty, Hold, NextCheck, RenewalStart};
+use crate::engine::hold::{ClientState, Hold};
 use crate::engine::in_doubt::Clearing;
-use crate::engine::timer::{Timed, Timer};
+use crate::engine::timer::Timer;
 use crate::engine::wait_queue::WaitQueues;
+use crate::engine::watchdog::jobs::Job;
 use crate::ground::backoff::Waiting;
-use crate::ground::clock::ClockPair;
 #[cfg(feature = "test-util")]
-use crate::ground::clock::{Moved, Timeline};
+use crate::ground::clock::Timeline;
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::ground::loss::{Loss, LossCause};
 use crate::ground::sync::Mutex;
-use crate::store::{InDoubt, Renewal, Store};
+use crate::store::{InDoubt, Store};
 
 /// What is called when a hold is lost.
 pub(crate) type OnLost = Arc<dyn Fn(&Loss) + Send + Sync>;
 
 /// After this time it is tried again to start a thread for which there was no room.
 const ROOM_AGAIN: Duration = Duration::from_millis(200);
-
-/// The watchdog checks this often whether the renewal thread it waits for is still alive.
-#[cfg(feature = "test-util")]
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 pub(crate) struct Watchdog {
     shared: Arc<Shared>,
@@ -78,72 +77,6 @@ struct Hook {
     sender: Option<Sender<Loss>>,
     /// After the client's end the hook is called until then.
     deadline: Option<Instant>,
-}
-
-/// What the timer holds.
-#[derive(Debug)]
-enum Job {
-    /// A hold is to be renewed.
-    Renew(Arc<Hold>),
-    /// The validity of a hold ends.
-    End(Arc<Hold>),
-    /// All holds are to be renewed now.
-    RenewAll,
-    /// Threads are to be started for which there was no room.
-    Staff,
-    /// What fell due before this is to be done; the sender is dropped when it is.
-    #[cfg(feature = "test-util")]
-    Mark(Sender<Never>),
-}
-
-/// What the thread that looks at the timer hands to the one that renews.
-#[derive(Default)]
-struct Batch {
-    holds: Vec<Arc<Hold>>,
-    /// Dropped when these and all batches before are renewed.
-    #[cfg(feature = "test-util")]
-    marks: Vec<Sender<Never>>,
-}
-
-impl Batch {
-    fn is_empty(&self) -> bool {
-        #[cfg(feature = "test-util")]
-        if !self.marks.is_empty() {
-            return false;
-        }
-        self.holds.is_empty()
-    }
-
-    fn append(&mut self, more: Batch) {
-        self.holds.extend(more.holds);
-        #[cfg(feature = "test-util")]
-        self.marks.extend(more.marks);
-    }
-}
-
-/// Is never sent: a channel of these tells its end alone.
-#[cfg(feature = "test-util")]
-#[derive(Debug)]
-enum Never {}
-
-impl Job {
-    fn hold(&self) -> Option<Arc<Hold>> {
-        match self {
-            Job::Renew(hold) | Job::End(hold) => Some(Arc::clone(hold)),
-            _ => None,
-        }
-    }
-}
-
-impl Timed for Job {
-    fn is_due_at(&self, due: Instant) -> bool {
-        match self {
-            Job::Renew(hold) | Job::End(hold) => hold.is_due_at(due),
-            Job::RenewAll | Job::Staff => true,
-            #[cfg(feature = "test-util")]
-            Job::Mark(_) => true,
-        }
-    }
 }
 
 impl Watchdog {
@@ -354,145 +287,7 @@ pub(crate) fn join(handle: JoinHandle<()>, deadline: Instant) {
     let _ = handle.join();
 }
 
-/// Runs the user's hook. What it does wrong stays its own affair.
-fn tell(on_lost: &OnLost, loss: &Loss) {
-    let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| on_lost(loss)));
-    if told.is_err() {
-        events::hook_panicked(&loss.lock);
-    }
-}
-
 impl Shared {
-    /// Tells holders when a validity ends, and hands on what is to be renewed. Waits for nothing but the timer.
-    fn watch_all(&self, renewals: &Sender<Batch>) {
-        let mut sentinel = Sentinel::new(self);
-        while let Some(jobs) = self.timer.next_due() {
-            sentinel.in_hand.clear();
-            sentinel.in_hand.extend(jobs.iter().filter_map(Job::hold));
-            #[cfg(feature = "test-util")]
-            if self.die.load(Ordering::Acquire) {
-                panic!("the renewal thread was told to die");
-            }
-            let now = self.now();
-            let mut due = Batch::default();
-            for job in jobs {
-                match job {
-                    Job::Renew(hold) => match hold.duty(now) {
-                        Duty::Renew => {
-                            self.watch_for_the_end(&hold, now);
-                            due.holds.push(hold);
-                        }
-                        Duty::Waits => self.watch_for_the_end(&hold, now),
-                        Duty::Lapsed(cause) => self.end(&hold, cause),
-                        Duty::Idle => self.watch(&hold, now, None),
-                        Duty::Over => {}
-                    },
-                    Job::End(hold) => match hold.lapse() {
-                        Some(cause) => self.end(&hold, cause),
-                        None => {
-                            hold.set_due(None);
-                            self.watch(&hold, self.now(), None);
-                        }
-                    },
-                    Job::RenewAll => self.hasten(|_| true),
-                    Job::Staff => self.staff(),
-                    #[cfg(feature = "test-util")]
-                    Job::Mark(mark) => due.marks.push(mark),
-                }
-            }
-            if !due.is_empty() {
-                // Fails only if the other thread died, which has told everybody.
-                let _ = renewals.send(due);
-            }
-        }
-    }
-
-    /// Makes the renewal of these holds due now.
-    fn hasten(&self, is_meant: impl Fn(&Hold) -> bool) {
-        let mut holds = Vec::new();
-        self.timer.each(|job| match job {
-            Job::Renew(hold) | Job::End(hold) if is_meant(hold) => holds.push(Arc::clone(hold)),
-            _ => {}
-        });
-        // One instant, so that they go in one batch.
-        let due = Instant::now();
-        for hold in holds {
-            if hold.set_due(Some(due)) {
-                self.timer.cancelled();
-            }
-            self.timer.schedule(due, Job::Renew(hold));
-        }
-    }
-
-    /// Renews what falls due, in batches.
-    fn renew_all(&self, due: &Receiver<Batch>) {
-        let _sentinel = Sentinel::new(self);
-        while let Ok(mut batch) = due.recv() {
-            // What fell due meanwhile goes along.
-            due.try_iter().for_each(|more| batch.append(more));
-            if self.timer.is_closed() {
-                return;
-            }
-            self.renew(&batch.holds);
-        }
-    }
-
-    fn renew(&self, due: &[Arc<Hold>]) {
-        let begun = self.now();
-        let expires = begun.moment + self.command_timeout;
-        let mut batch = Vec::with_capacity(due.len());
-        let mut claims = Vec::with_capacity(due.len());
-        let (mut budget, mut last_end) = (self.command_timeout, begun.moment);
-        for hold in due {
-            match hold.begin_renewal(begun, expires) {
-                RenewalStart::Renewal {
-                    claim,
-                    in_flight_id,
-                    valid_until,
-                    pace,
-                } => {
-                    // A quarter: one that falls due just now waits for this one, and has to come back in time itself.
-                    budget = budget.min(pace / 4);
-                    last_end = last_end.max(valid_until);
-                    claims.push(claim);
-                    batch.push((hold, in_flight_id));
-                }
-                RenewalStart::Lapsed(cause) => self.end(hold, cause),
-                RenewalStart::Unowned => self.watch(hold, begun, None),
-                RenewalStart::Over => {}
-            }
-        }
-        if claims.is_empty() {
-            return;
-        }
-        // What is confirmed after the last end extends nothing.
-        let deadline = (begun.instant + budget).min(begun.instant_of(last_end));
-        let outcomes = self.store.renew(&claims, deadline);
-        let answered = self.now();
-        for leftover in self.store.leftovers() {
-            self.settle(leftover);
-        }
-        for (((hold, in_flight_id), claim), outcome) in batch.into_iter().zip(&claims).zip(outcomes)
-        {
-            match outcome {
-                Renewal::Renewed => {
-                    events::renewed(&hold.name, &hold.visitor);
-                    // A part that has not answered may renew it behind later requests.
-                    hold.confirmed(in_flight_id, self.store.is_composite(), answered.moment);
-                    self.watch(hold, answered, None);
-                }
-                Renewal::Lost(cause) => self.end(hold, cause),
-                Renewal::Unknown(reason) => {
-                    events::renewal_unknown(&hold.name, &hold.visitor, &reason);
-                    hold.renewal_unknown(in_flight_id, &reason);
-                    let again_in =
-                        (claim.lease / 20).clamp(Duration::from_millis(10), Duration::from_secs(1));
-                    self.watch(hold, answered, Some(again_in));
-                }
-            }
-        }
-    }
-
     fn settle(&self, in_doubt: InDoubt) {
         events::outcome_unknown(&in_doubt.name, &in_doubt.visitor);
         if !self.clearing.settle(in_doubt) {
@@ -513,52 +308,11 @@ impl Shared {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return;
             }
-            tell(on_lost, &loss);
-        }
-    }
-
-    fn watch_for_the_end(&self, hold: &Arc<Hold>, now: ClockPair) {
-        let look = hold.plan_end(now);
-        self.plan(hold, &look);
-        self.follow(hold, now);
-    }
-
-    fn watch(&self, hold: &Arc<Hold>, now: ClockPair, again_in: Option<Duration>) {
-        if let Some(look) = hold.plan(now, again_in) {
-            self.plan(hold, &look);
-            self.follow(hold, now);
-        }
-    }
-
-    fn rewatch(&self, hold: &Arc<Hold>) {
-        let now = self.now();
-        if hold.is_due_earlier(now) {
-            self.watch(hold, now, None);
-        }
-    }
-
-    /// Looks again at what was planned by a look at the clock, if that was set ahead meanwhile.
-    fn follow(&self, hold: &Arc<Hold>, now: ClockPair) {
-        if self.store.timeline().was_moved_since(now) {
-            self.rewatch(hold);
-        }
-    }
-
-    fn now(&self) -> ClockPair {
-        self.store.timeline().read()
-    }
-
-    fn plan(&self, hold: &Arc<Hold>, look: &NextCheck) {
-        if look.replaces_another {
-            self.timer.cancelled();
-        }
-        let job = if look.is_end {
-            Job::End(Arc::clone(hold))
-        } else {
-            Job::Renew(Arc::clone(hold))
-        };
-        if !self.timer.schedule(look.due, job) {
-            hold.abandon();
+            // What the user's hook does wrong stays its own affair.
+            let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| on_lost(&loss)));
+            if told.is_err() {
+                events::hook_panicked(&loss.lock);
+            }
         }
     }
 
@@ -599,82 +353,6 @@ impl Shared {
         let findings = self.store.check(Instant::now() + self.command_timeout);
         for warning in findings.into_iter().flatten() {
             events::preflight(&warning);
-        }
-    }
-}
-
-#[cfg(feature = "test-util")]
-impl Moved for Shared {
-    fn clock_moved(&self) {
-        let mut holds = Vec::new();
-        self.timer.each(|job| {
-            if let Job::Renew(hold) | Job::End(hold) = job {
-                holds.push(Arc::clone(hold));
-            }
-        });
-        for hold in holds {
-            if let Some(cause) = hold.lapse() {
-                if hold.set_due(None) {
-                    self.timer.cancelled();
-                }
-                self.end(&hold, cause);
-            } else if hold.is_renewed() {
-                let due = Instant::now();
-                if hold.set_due(Some(due)) {
-                    self.timer.cancelled();
-                }
-                self.timer.schedule(due, Job::Renew(hold));
-            } else {
-                self.rewatch(&hold);
-            }
-        }
-    }
-
-    fn catch_up(&self, deadline: Instant) {
-        // A renewal that was under way when the clock moved plans the next one itself, behind the first mark.
-        for _ in 0..2 {
-            let (mark, done) = unbounded();
-            let is_looked_after =
-                || self.running.load(Ordering::Acquire) && self.client.has_watchdog();
-            if !is_looked_after() {
-                return;
-            }
-            self.timer.schedule(Instant::now(), Job::Mark(mark));
-            while let Err(RecvTimeoutError::Timeout) = done.recv_timeout(LOOK_AGAIN) {
-                if !is_looked_after() || Instant::now() >= deadline {
-                    return;
-                }
-            }
-        }
-    }
-}
-
-/// Tells every holder if the thread dies of a panic: never "no renewal, and still valid".
-struct Sentinel<'a> {
-    shared: &'a Shared,
-    /// The holds that were taken out of the timer and are not back there yet.
-    in_hand: Vec<Arc<Hold>>,
-}
-
-impl<'a> Sentinel<'a> {
-    fn new(shared: &'a Shared) -> Self {
-        Sentinel {
-            shared,
-            in_hand: Vec::new(),
-        }
-    }
-}
-
-impl Drop for Sentinel<'_> {
-    fn drop(&mut self) {
-        if !thread::panicking() {
-            return;
-        }
-        self.shared.client.watchdog_died();
-        let mut holds = std::mem::take(&mut self.in_hand);
-        self.shared.timer.each(|job| holds.extend(job.hold()));
-        for hold in holds {
-            self.shared.lose(&hold, LossCause::WatchdogDied);
         }
     }
 }

@@ -1,14 +1,20 @@
 //! The wait loop, once: how a visitor that was refused comes to another try, and when it gives up.
 
+mod limit;
+mod sleeper;
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::engine::wait_loop::limit::Bound;
+pub(crate) use crate::engine::wait_loop::limit::WaitLimit;
+use crate::engine::wait_loop::sleeper::Sleeper;
 use crate::engine::wait_queue::Turn;
 use crate::ground::backoff::{Backoff, Waiting, jitter};
-use crate::ground::clock::{PROCESS, Timeline};
 use crate::ground::error::{Error, Result};
-use crate::ground::interrupt::Interrupt;
-use crate::ground::notify::{Notifier, Parker, Registration, Wake};
+use crate::ground::notify::{Notifier, Parker, Wake};
 use crate::store::{Delivery, Subscription};
 
 /// An attempt may take this much longer than the wait time, so that a wait of zero still allows one round trip.
@@ -22,84 +28,6 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// The age up to which a refusal of the head counts for the waiters behind it: the head asks about as often.
 const FRESH: Duration = LONGEST_SLEEP.saturating_add(GRACE);
-
-/// Forged or useless messages wake a waiter at most this often in [`BURST_SPAN`].
-const BURST: u32 = 100;
-const BURST_SPAN: Duration = Duration::from_millis(100);
-
-/// How long a caller is willing to wait, and what ends its wait early.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WaitLimit<'a> {
-    bound: Bound,
-    timeline: &'a Timeline,
-    interrupt: Option<&'a Interrupt>,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Bound {
-    /// One attempt.
-    Once,
-    /// Until this instant, which a test brings nearer that sets the clock further ahead than it was.
-    Until {
-        end: Instant,
-        ahead: Duration,
-    },
-    Forever,
-}
-
-impl<'a> WaitLimit<'a> {
-    pub(crate) fn once() -> WaitLimit<'a> {
-        WaitLimit {
-            bound: Bound::Once,
-            timeline: &PROCESS,
-            interrupt: None,
-        }
-    }
-
-    pub(crate) fn forever(interrupt: Option<&'a Interrupt>) -> WaitLimit<'a> {
-        WaitLimit {
-            bound: Bound::Forever,
-            timeline: &PROCESS,
-            interrupt,
-        }
-    }
-
-    /// `None` if the end of the wait cannot be expressed.
-    pub(crate) fn lasting(
-        wait: Duration,
-        timeline: &'a Timeline,
-        interrupt: Option<&'a Interrupt>,
-    ) -> Option<WaitLimit<'a>> {
-        let ahead = timeline.ahead();
-        let end = Instant::now().checked_add(wait)?;
-        end.checked_add(GRACE)?;
-        Some(WaitLimit {
-            bound: Bound::Until { end, ahead },
-            timeline,
-            interrupt,
-        })
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        match self.bound {
-            Bound::Until { end, ahead } => Some(self.timeline.instant_of(end, ahead)),
-            Bound::Once | Bound::Forever => None,
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        match self.bound {
-            Bound::Once => true,
-            Bound::Until { .. } | Bound::Forever => {
-                self.deadline().is_some_and(|end| Instant::now() >= end)
-            }
-        }
-    }
-
-    fn is_raised(&self) -> bool {
-        self.interrupt.is_some_and(Interrupt::is_raised)
-    }
-}
 
 /// The answer to one attempt.
 #[derive(Debug)]
@@ -411,187 +339,4 @@ fn sleep_for(retry_after: Option<Duration>) -> Duration {
 fn longest_sleep() -> Duration {
     // The jitter keeps waiters whose messages were lost together from coming back together.
     LONGEST_SLEEP + jitter(LONGEST_SLEEP / 10)
-}
-
-/// Where one waiting thread sleeps, and how often it was woken for nothing.
-struct Sleeper {
-    parker: Arc<Parker>,
-    registration: Option<Registration>,
-    keep: Option<Box<dyn Send>>,
-    delivery: Delivery,
-    jitter: Duration,
-    burst_began: Instant,
-    burst: u32,
-}
-
-impl Sleeper {
-    fn new(context: &WaitContext<'_>, limit: WaitLimit<'_>) -> Sleeper {
-        let parker = context.notifier.parker();
-        if let Some(interrupt) = limit.interrupt {
-            interrupt.attach(&parker);
-        }
-        Sleeper {
-            parker,
-            registration: None,
-            keep: None,
-            delivery: Delivery::Pending,
-            jitter: Duration::ZERO,
-            burst_began: Instant::now(),
-            burst: 0,
-        }
-    }
-
-    /// Joins those who listen. Returns whether messages arrive from this moment on, so that it is worth asking again.
-    fn listen(&mut self, subscribe: &impl Fn(&Arc<Parker>) -> Subscription) -> bool {
-        if self.registration.is_some() {
-            return false;
-        }
-        let subscription = subscribe(&self.parker);
-        self.keep = subscription.keep;
-        self.registration = Some(subscription.registration);
-        self.delivery = subscription.delivery;
-        self.jitter = subscription.jitter;
-        self.delivery == Delivery::Live
-    }
-
-    /// Sleeps until it is woken, which is true, or until `deadline`. An interrupt and the client's end are errors.
-    fn sleep(&mut self, context: &WaitContext<'_>, deadline: Instant) -> Result<bool> {
-        let wake = match &mut self.registration {
-            Some(registration) => registration.park(Some(deadline)),
-            None => self.parker.park(Some(deadline)),
-        };
-        if wake == Wake::Permit && self.is_in_a_burst() {
-            // A message is only a hint. A sender of thousands causes no more attempts than this.
-            self.rest(context, deadline.min(self.burst_began + BURST_SPAN))?;
-        } else if wake == Wake::Permit && !self.jitter.is_zero() {
-            self.rest(context, deadline.min(Instant::now() + jitter(self.jitter)))?;
-        }
-        match wake {
-            Wake::Permit => Ok(true),
-            Wake::TimedOut => Ok(false),
-            ended => Err(ended_by(ended, context)),
-        }
-    }
-
-    /// Sleeps until `deadline`, whatever messages come. An interrupt and the client's end are errors.
-    fn rest(&self, context: &WaitContext<'_>, deadline: Instant) -> Result<()> {
-        loop {
-            match self.parker.park(Some(deadline)) {
-                Wake::Permit => {}
-                Wake::TimedOut => return Ok(()),
-                ended => return Err(ended_by(ended, context)),
-            }
-        }
-    }
-
-    fn is_in_a_burst(&mut self) -> bool {
-        if self.burst_began.elapsed() > BURST_SPAN {
-            self.burst_began = Instant::now();
-            self.burst = 0;
-        }
-        self.burst += 1;
-        self.burst > BURST
-    }
-}
-
-impl Drop for Sleeper {
-    fn drop(&mut self) {
-        // The place in the queue goes before the subscription that feeds it.
-        self.registration = None;
-        self.keep = None;
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-mod tests {
-    use std::thread;
-
-    use super::*;
-
-    /// Nobody queues here.
-    enum Alone {}
-
-    impl Queue<()> for Alone {
-        fn turn(&self) -> Turn {
-            match *self {}
-        }
-
-        fn take(&mut self) -> Option<()> {
-            match *self {}
-        }
-
-        fn note_usable(&self) {
-            match *self {}
-        }
-
-        fn note_news(&self) {
-            match *self {}
-        }
-
-        fn note_trouble(&self) {
-            match *self {}
-        }
-
-        fn last_news(&self) -> Option<Instant> {
-            match *self {}
-        }
-
-        fn last_usable(&self) -> Option<Instant> {
-            match *self {}
-        }
-
-        fn leave(self, _: bool) -> Option<()> {
-            match self {}
-        }
-    }
-
-    /// Waits for ever where no attempt gets an answer in its time, and checks when each began and how long it had.
-    fn wait_in_an_outage() {
-        let lock: Arc<str> = "orders".into();
-        let notifier = Arc::<Notifier>::default();
-        let outage_timeout = Duration::from_millis(1300);
-        let context = WaitContext {
-            lock: &lock,
-            notifier: &notifier,
-            request: Duration::from_secs(1),
-            outage_timeout,
-            is_busy: false,
-        };
-        let end = Instant::now() + outage_timeout;
-        // What a busy machine may add.
-        let slack = Duration::from_millis(150);
-        let attempt = |deadline: Instant| -> Result<Verdict<()>> {
-            let begun = Instant::now();
-            assert!(begun < end + slack, "{:?} late", begun - end);
-            assert!(deadline <= end.max(begun) + GRACE, "{:?}", deadline - end);
-            thread::sleep((deadline - begun).min(Duration::from_millis(100)));
-            Err(Error::Unreachable {
-                lock: Arc::clone(&lock),
-                node: "there".into(),
-                reason: "it is silent".to_owned(),
-                source: None,
-            })
-        };
-        let subscribe = |_: &Arc<Parker>| -> Subscription { unreachable!("it has no answer") };
-        let outcome = wait::<(), Alone>(
-            &context,
-            WaitLimit::forever(None),
-            attempt,
-            subscribe,
-            |_| None,
-        );
-        assert!(matches!(outcome, Err(Error::Unreachable { .. })));
-        assert!(Instant::now() >= end);
-    }
-
-    #[test]
-    fn an_outage_ends_a_wait_without_a_deadline_in_time() {
-        thread::scope(|scope| {
-            let waits: Vec<_> = (0..20).map(|_| scope.spawn(wait_in_an_outage)).collect();
-            for wait in waits {
-                wait.join().unwrap();
-            }
-        });
-    }
 }

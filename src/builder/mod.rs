@@ -1,0 +1,293 @@
+//! The settings of a client.
+
+mod open;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::client_inner::ClientInner;
+use crate::engine::watchdog::OnLost;
+use crate::ground::clock::SHORTEST_LEASE;
+use crate::ground::error::{Error, Result};
+use crate::ground::loss::Loss;
+use crate::store::LONGEST_LEASE;
+use crate::stores::redis::{Credentials, Replication, TlsConfig};
+
+/// The settings of a client, each with its default until it is set.
+///
+/// Timeouts are 1 ms ..= 1 day unless a method says otherwise. A setting out of its range is
+/// [`Error::InvalidConfig`] when the client is made.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use redlatch::Client;
+///
+/// let client = Client::builder()
+///     .watchdog_timeout(Duration::from_secs(10))
+///     .on_lost(|loss| eprintln!("stop working: {loss}"))
+///     .open("redis://127.0.0.1:6379")?;
+/// # Ok::<(), redlatch::Error>(())
+/// ```
+#[must_use]
+pub struct Builder {
+    watchdog_timeout: Duration,
+    command_timeout: Duration,
+    connect_timeout: Duration,
+    outage_timeout: Duration,
+    pool_size: u32,
+    key_prefix: String,
+    tls_config: TlsConfig,
+    credentials: Option<Credentials>,
+    database: Option<i64>,
+    sharded_pubsub: Option<bool>,
+    wait_replicas: Option<Replication>,
+    #[cfg(feature = "mysql")]
+    lock_table: String,
+    on_lost: Option<OnLost>,
+}
+
+impl Default for Builder {
+    fn default() -> Builder {
+        Builder {
+            watchdog_timeout: Duration::from_secs(30),
+            command_timeout: Duration::from_secs(2),
+            connect_timeout: Duration::from_secs(1),
+            outage_timeout: Duration::from_secs(30),
+            pool_size: 32,
+            key_prefix: String::new(),
+            tls_config: TlsConfig::default(),
+            credentials: None,
+            database: None,
+            sharded_pubsub: None,
+            wait_replicas: None,
+            #[cfg(feature = "mysql")]
+            lock_table: "redlatch".to_owned(),
+            on_lost: None,
+        }
+    }
+}
+
+impl Builder {
+    /// Makes the settings that `inner` was made with, as far as they do not concern a server.
+    pub(crate) fn like(inner: &ClientInner) -> Builder {
+        Builder {
+            watchdog_timeout: inner.timeouts.watchdog_timeout,
+            command_timeout: inner.timeouts.command_timeout,
+            outage_timeout: inner.timeouts.outage_timeout,
+            key_prefix: inner.key_prefix.clone(),
+            on_lost: inner.watchdog.on_lost(),
+            ..Builder::default()
+        }
+    }
+
+    /// Sets the lease time of locks without a fixed one; they are renewed at a third of it.
+    ///
+    /// It is also how long a lock stays taken after its holder died. A renewal has to be answered within a quarter of it,
+    /// so it should be at least ten round trips to the server. 10 ms ..= 365 days. Defaults to 30 s, as in Redisson.
+    pub fn watchdog_timeout(mut self, timeout: Duration) -> Builder {
+        self.watchdog_timeout = timeout;
+        self
+    }
+
+    /// Sets how long one request may take in all, connecting and authenticating included.
+    ///
+    /// 1 ms ..= 1 day. Defaults to 2 s.
+    pub fn command_timeout(mut self, timeout: Duration) -> Builder {
+        self.command_timeout = timeout;
+        self
+    }
+
+    /// Sets how long connecting and authenticating may take, within the time of the request that needs the connection.
+    ///
+    /// 1 ms ..= 1 day. Defaults to 1 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Builder {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// Sets how long a wait without a deadline goes on while the server gives no usable answer.
+    ///
+    /// 1 ms ..= 1 day. Defaults to 30 s.
+    pub fn outage_timeout(mut self, timeout: Duration) -> Builder {
+        self.outage_timeout = timeout;
+        self
+    }
+
+    /// Sets how many requests may be under way at once; further ones queue up.
+    ///
+    /// A connection is made when it is needed. A thread that waits for a lock uses none. In a database, row locks and
+    /// transactions have a second pool of the same size: each keeps its connection until it is over, a row lock also while
+    /// it waits. 1 ..= 5000. Defaults to 32.
+    pub fn pool_size(mut self, connections: u32) -> Builder {
+        self.pool_size = connections;
+        self
+    }
+
+    /// Sets a prefix of every name, as Redisson's `nameMapper` does.
+    ///
+    /// Defaults to none.
+    pub fn key_prefix(mut self, prefix: impl Into<String>) -> Builder {
+        self.key_prefix = prefix.into();
+        self
+    }
+
+    /// Sets the certificate authorities that are trusted, one or several in PEM form, and no others.
+    ///
+    /// Only for `rediss://`; other URLs are refused with this setting. Defaults to the authorities that the system trusts.
+    #[cfg(feature = "tls")]
+    pub fn ca_certificate(mut self, pem: impl AsRef<[u8]>) -> Builder {
+        self.tls_config.set_authorities(pem.as_ref());
+        self
+    }
+
+    /// Sets the certificate of the client, which may be followed by those of its authorities, and its private key, both in
+    /// PEM form.
+    ///
+    /// Only for `rediss://`; other URLs are refused with this setting. A server with `tls-auth-clients yes`, which is its
+    /// default, asks for a certificate. Defaults to none.
+    #[cfg(feature = "tls")]
+    pub fn client_certificate(
+        mut self,
+        certificate_pem: impl AsRef<[u8]>,
+        key_pem: impl AsRef<[u8]>,
+    ) -> Builder {
+        self.tls_config
+            .set_identity(certificate_pem.as_ref(), key_pem.as_ref());
+        self
+    }
+
+    /// Sets the user and the password at the master that the sentinels name; `""` is the default user.
+    ///
+    /// The user and the password in the URLs of sentinels are for the sentinels alone. Without sentinels the URLs have both,
+    /// and this setting is refused. Defaults to none.
+    pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Builder {
+        self.credentials = Some(Credentials {
+            user: user.into(),
+            password: password.into(),
+        });
+        self
+    }
+
+    /// Sets the number of the database on the master that the sentinels name.
+    ///
+    /// Without sentinels the URL has the number, and this setting is refused. Defaults to 0.
+    pub fn database(mut self, number: u32) -> Builder {
+        self.database = Some(i64::from(number));
+        self
+    }
+
+    /// Sets whether unlock messages in a cluster are sharded (`SPUBLISH`, `SSUBSCRIBE`).
+    ///
+    /// All clients of a cluster have to agree. Otherwise they still exclude each other, but an unlock does not wake the
+    /// other side, which looks again within about a second. Defaults to what Redisson does by default: sharded if the
+    /// server answers `PUBSUB SHARDNUMSUB`, that is on Redis 7 and later.
+    pub fn sharded_pubsub(mut self, sharded: bool) -> Builder {
+        self.sharded_pubsub = Some(sharded);
+        self
+    }
+
+    /// Sets how many replicas have to acknowledge a hold before it counts, and how long `WAIT` waits for them.
+    ///
+    /// Redis replicates afterwards: if a master fails before its replicas know a lock that it granted, the next master
+    /// grants the lock again. With this setting
+    ///
+    /// - an acquisition that too few replicas acknowledge in time is undone and is [`Error::NotReplicated`]; waiting calls
+    ///   try again until their deadline;
+    /// - a re-entry is put back to the old count, with the same error;
+    /// - an inner `unlock` is not undone: its level is given back, and it is [`Error::Unknown`], because a failover may
+    ///   bring the level back at the server;
+    /// - a renewal that they do not acknowledge is not undone, but it extends no validity: it is tried again, and the
+    ///   hold is lost when the last acknowledged lease ends.
+    ///
+    /// With as many replicas as there are, a lock is **very unlikely to be lost** in a failover; with fewer, a replica
+    /// without the lock may become the master. It is never safe: a replica may acknowledge and restart empty, `WAIT`
+    /// says nothing of disks, and two servers may take themselves for the master for a while. Work that must never be done
+    /// twice has to be fenced.
+    ///
+    /// Every acquisition takes a round trip to the replicas longer. `timeout` is at least 1 ms and shorter than
+    /// [`command_timeout`](Builder::command_timeout); 0 replicas switch it off. A server that does not know `WAIT` is
+    /// [`Error::Unsupported`]. Defaults to off.
+    pub fn wait_replicas(mut self, replicas: u32, timeout: Duration) -> Builder {
+        self.wait_replicas = (replicas > 0).then_some(Replication { replicas, timeout });
+        self
+    }
+
+    /// Sets the name of the lock table in a database; the table of the named rows has the same name and `_rows` after it.
+    ///
+    /// A letter or `_`, then letters, digits, `_` and `$`. Defaults to `redlatch`.
+    #[cfg(feature = "mysql")]
+    pub fn lock_table(mut self, table: impl Into<String>) -> Builder {
+        self.lock_table = table.into();
+        self
+    }
+
+    /// Sets the hook that is called when a hold of this client is lost.
+    ///
+    /// The hook runs on a thread of its own, with no mutex of this library locked. A panic in it is contained, and a slow
+    /// call delays only the next one. After the end of the client it is not called any more, see [`Client::shutdown`](crate::Client::shutdown).
+    /// Defaults to nothing.
+    pub fn on_lost(mut self, hook: impl Fn(&Loss) + Send + Sync + 'static) -> Builder {
+        self.on_lost = Some(Arc::new(hook));
+        self
+    }
+
+    fn validate(&self) -> Result<()> {
+        let invalid = |setting, reason: String| Err(Error::InvalidConfig { setting, reason });
+        if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&self.watchdog_timeout) {
+            return invalid(
+                "watchdog_timeout",
+                format!("{:?} is outside 10 ms ..= 365 days", self.watchdog_timeout),
+            );
+        }
+        for (setting, timeout) in [
+            ("command_timeout", self.command_timeout),
+            ("connect_timeout", self.connect_timeout),
+            ("outage_timeout", self.outage_timeout),
+        ] {
+            if !(LEAST_TIMEOUT..=MOST_TIMEOUT).contains(&timeout) {
+                return invalid(setting, format!("{timeout:?} is outside 1 ms ..= 1 day"));
+            }
+        }
+        if let Some(Replication { timeout, .. }) = self.wait_replicas
+            && !(LEAST_TIMEOUT..self.command_timeout).contains(&timeout)
+        {
+            let most = self.command_timeout;
+            return invalid(
+                "wait_replicas",
+                format!("{timeout:?} is outside 1 ms .. {most:?}, the command time-out"),
+            );
+        }
+        if !(1..=MOST_CONNECTIONS).contains(&self.pool_size) {
+            return invalid(
+                "pool_size",
+                format!("{} is outside 1 ..= {MOST_CONNECTIONS}", self.pool_size),
+            );
+        }
+        Ok(())
+    }
+}
+
+pub(crate) const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
+pub(crate) const MOST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+/// Half of what a Redis server takes by default (`maxclients` 10000), for all clients together.
+const MOST_CONNECTIONS: u32 = 5000;
+
+pub(crate) fn new_id() -> Arc<str> {
+    uuid::Uuid::new_v4().hyphenated().to_string().into()
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("watchdog_timeout", &self.watchdog_timeout)
+            .field("command_timeout", &self.command_timeout)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("outage_timeout", &self.outage_timeout)
+            .field("pool_size", &self.pool_size)
+            .field("key_prefix", &self.key_prefix)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,246 @@
+//! The places that a client can be made of: one server, several of one master, a cluster, a database, memory.
+
+use std::sync::Arc;
+
+use crate::builder::{Builder, new_id};
+use crate::client::{Backend, Client};
+use crate::engine::client_inner::{ClientInner, Timeouts};
+use crate::ground::error::{Error, Result};
+use crate::store::Store;
+use crate::stores::memory::{Memory, World};
+#[cfg(feature = "mysql")]
+use crate::stores::mysql::MySql;
+use crate::stores::redis::{Redis, Settings};
+
+impl Builder {
+    /// Makes a client of the server at `url`; see [`Client::open`] for its forms.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] if a setting or the URL cannot be used, or needs a feature that is not built in.
+    pub fn open(self, url: &str) -> Result<Client> {
+        self.validate()?;
+        let id = new_id();
+        if url.starts_with("mysql:") || url.starts_with("mariadb:") {
+            self.refuse_replication()?;
+            return self.open_database(id, url);
+        }
+        self.refuse_settings_of(None)?;
+        let store = Redis::open(url, &self.settings())?;
+        Ok(self.of_store(id, Arc::new(store), Backend::Redis))
+    }
+
+    /// Makes a client of a Redis master with replicas, at fixed addresses in any order.
+    ///
+    /// The server that calls itself master (`ROLE`) has the locks. Servers are asked on every new connection, so that the
+    /// client finds the new master after a failover by hand or by a service: when a server answers `READONLY`, when a
+    /// connection breaks, when the master turns into a replica. A request that was not executed is repeated within its time.
+    /// Of two servers that both call themselves master the one with replicas is taken; only
+    /// [`sentinel`](Builder::sentinel) knows which one is right, and abandons a master that was replaced and still answers.
+    ///
+    /// A failover loses locks that the master had granted and not yet replicated: they are granted again, and their holders
+    /// learn of it at their next renewal. See [`wait_replicas`](Builder::wait_replicas).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] if a setting or a URL cannot be used.
+    pub fn master_replicas(
+        self,
+        urls: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<Client> {
+        self.validate()?;
+        self.refuse_settings_of(None)?;
+        let store = Redis::replicas(&owned(urls), &self.settings())?;
+        Ok(self.of_store(new_id(), Arc::new(store), Backend::Redis))
+    }
+
+    /// Makes a client of the Redis master that the sentinels at `urls` call `master_name`.
+    ///
+    /// A sentinel is asked before every connection, and the server that it names has to call itself master. The client
+    /// keeps to the latest failover that it heard of: with three sentinels or more it takes two to announce a later one, and
+    /// always a majority of those given here to go back to an earlier one. From its first use on, a thread of the client
+    /// listens for `+switch-master` and checks the master three times per `watchdog_timeout`, so that a master that was
+    /// replaced and still answers is abandoned. A sentinel that is dead, or names a server that is no master, costs a share
+    /// of the time of one request and is asked last from then on. While no sentinel can be reached, the client goes on with
+    /// the last known master as long as that calls itself master; a new client has none to go on with.
+    ///
+    /// The user and the password in these URLs are those of the sentinels; the master has
+    /// [`credentials`](Builder::credentials) and [`database`](Builder::database) of its own.
+    ///
+    /// A failover loses locks that the master had granted and not yet replicated: they are granted again, and their holders
+    /// learn of it at their next renewal. See [`wait_replicas`](Builder::wait_replicas).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] if a setting or a URL cannot be used.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use redlatch::Client;
+    ///
+    /// let client = Client::builder()
+    ///     .credentials("locks", "secret")
+    ///     .sentinel("mymaster", ["redis://10.0.0.1:26379", "redis://10.0.0.2:26379", "redis://10.0.0.3:26379"])?;
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
+    pub fn sentinel(
+        self,
+        master_name: &str,
+        urls: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<Client> {
+        self.validate()?;
+        self.refuse_settings_of(Some("sentinel"))?;
+        let store = Redis::sentinel(master_name, &owned(urls), &self.settings())?;
+        Ok(self.of_store(new_id(), Arc::new(store), Backend::Redis))
+    }
+
+    /// Makes a client of the Redis Cluster that the servers at `urls` belong to; one that answers is enough.
+    ///
+    /// Every request goes to the master of the slot of its name. Redirections, a slot on the move and a failover are followed
+    /// within the time of the request. Renewals go to all masters at the same time, so a silent shard delays those of no
+    /// other. All keys and the channel of a name are in one slot. Nodes that are not in `urls` get the user and the password
+    /// of the first URL.
+    ///
+    /// With TLS the certificate of every node has to be for the host that the cluster announces, which is an IP address
+    /// unless each node has `cluster-announce-hostname` and `cluster-preferred-endpoint-type hostname` (Redis 7 or later).
+    ///
+    /// A failover loses locks that the master had granted and not yet replicated: they are granted again, and their holders
+    /// learn of it at their next renewal. See [`wait_replicas`](Builder::wait_replicas), which counts the replicas of one
+    /// shard.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] if a setting or a URL cannot be used.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use redlatch::Client;
+    ///
+    /// let client = Client::builder().cluster(["redis://10.0.0.1:6379", "redis://10.0.0.2:6379"])?;
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
+    pub fn cluster(self, urls: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Client> {
+        self.validate()?;
+        self.refuse_settings_of(Some("cluster"))?;
+        let store = Redis::cluster(&owned(urls), &self.settings())?;
+        Ok(self.of_store(new_id(), Arc::new(store), Backend::Redis))
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            command_timeout: self.command_timeout,
+            connect_timeout: self.connect_timeout,
+            pool_size: self.pool_size,
+            tls_config: self.tls_config.clone(),
+            lease: self.watchdog_timeout,
+            credentials: self.credentials.clone(),
+            database: self.database.unwrap_or_default(),
+            sharded: self.sharded_pubsub,
+            replication: self.wait_replicas,
+        }
+    }
+
+    /// Refuses settings that only another kind of place has a use for, rather than to leave them unused.
+    fn refuse_settings_of(&self, place: Option<&str>) -> Result<()> {
+        let refuse = |setting, reason: &str| {
+            Err(Error::InvalidConfig {
+                setting,
+                reason: reason.to_owned(),
+            })
+        };
+        if place != Some("sentinel") && self.credentials.is_some() {
+            return refuse(
+                "credentials",
+                "only sentinel() has them; put them into the URL",
+            );
+        }
+        if place != Some("sentinel") && self.database.is_some() {
+            return refuse("database", "only sentinel() has it; put it into the URL");
+        }
+        if place != Some("cluster") && self.sharded_pubsub.is_some() {
+            return refuse("sharded_pubsub", "only cluster() has it");
+        }
+        Ok(())
+    }
+
+    fn refuse_replication(&self) -> Result<()> {
+        if self.wait_replicas.is_some() {
+            return Err(Error::InvalidConfig {
+                setting: "wait_replicas",
+                reason: "only Redis servers have it".to_owned(),
+            });
+        }
+        self.refuse_settings_of(None)
+    }
+
+    #[cfg(feature = "mysql")]
+    fn open_database(self, id: Arc<str>, url: &str) -> Result<Client> {
+        self.tls_config.check_is_unused()?;
+        let settings = crate::stores::mysql::Settings {
+            command_timeout: self.command_timeout,
+            connect_timeout: self.connect_timeout,
+            pool_size: self.pool_size,
+            table: self.lock_table.clone(),
+        };
+        let store = Arc::new(MySql::open(url, settings)?);
+        let mut inner = self.inner(id, Arc::clone(&store) as Arc<dyn Store>);
+        inner.database = Some(store);
+        Ok(Client {
+            inner: Arc::new(inner),
+            backend: Backend::Mysql,
+        })
+    }
+
+    #[cfg(not(feature = "mysql"))]
+    fn open_database(self, _: Arc<str>, _: &str) -> Result<Client> {
+        Err(Error::InvalidConfig {
+            setting: "the URL",
+            reason: "locks in a database need the feature `mysql`: redlatch = { features = [\"mysql\"], … }"
+                .to_owned(),
+        })
+    }
+
+    /// Makes a client whose locks live in this process alone; see [`Client::in_memory`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] if a setting cannot be used.
+    pub fn in_memory(self) -> Result<Client> {
+        self.validate()?;
+        self.refuse_replication()?;
+        Ok(self.in_memory_unchecked())
+    }
+
+    pub(crate) fn in_memory_unchecked(self) -> Client {
+        self.of_world(Arc::default())
+    }
+
+    pub(crate) fn of_world(self, world: Arc<World>) -> Client {
+        let store = Arc::new(Memory::new(Arc::clone(&world)));
+        self.of_store(new_id(), store, Backend::Memory(world))
+    }
+
+    fn of_store(self, id: Arc<str>, store: Arc<dyn Store>, backend: Backend) -> Client {
+        Client {
+            inner: Arc::new(self.inner(id, store)),
+            backend,
+        }
+    }
+
+    fn inner(self, id: Arc<str>, store: Arc<dyn Store>) -> ClientInner {
+        let timeouts = Timeouts {
+            watchdog_timeout: self.watchdog_timeout,
+            command_timeout: self.command_timeout,
+            outage_timeout: self.outage_timeout,
+        };
+        ClientInner::new(id, store, timeouts, self.key_prefix, self.on_lost)
+    }
+}
+
+fn owned(urls: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<String> {
+    urls.into_iter()
+        .map(|url| url.as_ref().to_owned())
+        .collect()
+}

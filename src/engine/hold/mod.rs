@@ -1,0 +1,331 @@
+//! One hold as this process knows it: its levels, until when it is valid, whether it was lost.
+//!
+//! The store is the truth; what stands here is what was confirmed last, and says until when it may be believed.
+
+mod in_flight;
+mod loss;
+mod pin;
+mod renewal;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use smallvec::{SmallVec, smallvec};
+
+use crate::engine::hold::in_flight::By;
+pub(crate) use crate::engine::hold::in_flight::InFlightId;
+pub(crate) use crate::engine::hold::renewal::{Duty, NextCheck, RenewalStart};
+use crate::engine::hold::state::{Level, Phase, State, count, end_of_validity};
+use crate::ground::claim::{Claim, Kind, VisitorId};
+use crate::ground::clock::{BootInstant, PROCESS, Timeline};
+use crate::ground::events::HoldSpan;
+use crate::ground::loss::LossCause;
+use crate::ground::sync::Mutex;
+
+/// How long an acquisition counts on the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lease {
+    /// Until it is unlocked; renewed with this lease time meanwhile.
+    Watchdog(Duration),
+    /// This long from the acquisition, never renewed.
+    Fixed(Duration),
+}
+
+impl Lease {
+    pub(crate) fn duration(self) -> Duration {
+        match self {
+            Lease::Watchdog(lease) | Lease::Fixed(lease) => lease,
+        }
+    }
+}
+
+/// Identifies one acquisition within a hold.
+pub(crate) type LevelId = u32;
+
+/// What became of a client, for all its holds.
+#[derive(Debug, Default)]
+pub(crate) struct ClientState {
+    has_no_watchdog: AtomicBool,
+    is_gone: AtomicBool,
+}
+
+impl ClientState {
+    /// Notes that a thread of the watchdog has died: nothing is renewed any more, so nothing is valid.
+    pub(crate) fn watchdog_died(&self) {
+        self.has_no_watchdog.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn has_watchdog(&self) -> bool {
+        !self.has_no_watchdog.load(Ordering::Acquire)
+    }
+
+    /// Notes that the last handle of the client is gone: what it holds nobody can unlock any more.
+    pub(crate) fn is_gone(&self) {
+        self.is_gone.store(true, Ordering::Release);
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Hold {
+    pub(crate) kind: Kind,
+    pub(crate) name: Arc<str>,
+    pub(crate) visitor: VisitorId,
+    /// Its fencing number, where the store draws one.
+    pub(crate) fence: Option<u64>,
+    /// Its thread's number, and what lives as long as that thread.
+    thread: u64,
+    owner: Weak<()>,
+    client: Arc<ClientState>,
+    /// The clock that it is counted on.
+    timeline: Timeline,
+    state: Mutex<State>,
+}
+
+/// What is to be sent to give one level back.
+#[derive(Debug)]
+pub(crate) enum ReleasePlan {
+    /// The hold was lost before; nothing is to be sent. The level may have been given back before, too.
+    Lost { cause: LossCause, had_level: bool },
+    /// The level was given back before; nothing is to be sent.
+    Before,
+    /// It was the last level: the whole hold is to be released.
+    Whole(Claim),
+    /// The claim's lease is what the remaining levels count on.
+    Part(Claim, InFlightId),
+    /// What remains has no lease left; the whole hold is to be released and the remaining levels are lost.
+    Expired(Claim),
+}
+
+impl Hold {
+    pub(crate) fn new(
+        claim: &Claim,
+        thread: u64,
+        owner: Weak<()>,
+        client: Arc<ClientState>,
+        lease: Lease,
+        sent: BootInstant,
+    ) -> Hold {
+        Hold {
+            kind: claim.kind,
+            name: Arc::clone(&claim.name),
+            visitor: claim.visitor.clone(),
+            fence: None,
+            thread,
+            owner,
+            client,
+            timeline: PROCESS.clone(),
+            state: Mutex::new(State {
+                phase: Phase::Held,
+                levels: smallvec![Level::new(0, lease, sent)],
+                next_level: 1,
+                valid_until: end_of_validity(sent, claim.lease),
+                counted_from: sent,
+                in_flight: SmallVec::new(),
+                next_in_flight_id: 0,
+                longest: claim.lease,
+                waits_since: None,
+                last_trouble: None,
+                due: None,
+                news: None,
+                may_outlast: false,
+                is_pinned: false,
+                put_off: SmallVec::new(),
+                span: Some(HoldSpan::open(&claim.name, &claim.visitor)),
+            }),
+        }
+    }
+
+    pub(crate) fn with_fence(mut self, fence: Option<u64>) -> Hold {
+        self.fence = fence;
+        self
+    }
+
+    /// Says by which clock it is counted, in place of that of the process.
+    pub(crate) fn counted_by(mut self, timeline: &Timeline) -> Hold {
+        self.timeline = timeline.clone();
+        self
+    }
+
+    /// Whether the holder may still act on the lock, as far as this process knows. No I/O.
+    pub(crate) fn is_valid(&self) -> bool {
+        let state = self.state.lock();
+        matches!(state.phase, Phase::Held)
+            && self.timeline.now() < state.valid_until
+            && self.client.has_watchdog()
+    }
+
+    pub(crate) fn remaining_validity(&self) -> Duration {
+        let state = self.state.lock();
+        match state.phase {
+            Phase::Held if self.client.has_watchdog() => {
+                self.timeline.now().until(state.valid_until)
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Whether it keeps its thread from taking a lock that overlaps: it is valid, or a transaction has its row, and it
+    /// can still be unlocked. The watchdog turns what has ended lost, but a client that ended has none.
+    pub(crate) fn stands(&self) -> bool {
+        let state = self.state.lock();
+        matches!(state.phase, Phase::Held)
+            && (state.is_pinned || self.timeline.now() < state.valid_until)
+            && self.client.has_watchdog()
+            && !self.has_no_client()
+    }
+
+    /// Whether the last handle of its client is gone.
+    pub(crate) fn has_no_client(&self) -> bool {
+        self.client.is_gone.load(Ordering::Acquire)
+    }
+
+    /// Whether the hold is neither released nor known to be lost. It may have ended by the clock, see [`Hold::lapse`].
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self.state.lock().phase, Phase::Held)
+    }
+
+    pub(crate) fn loss_cause(&self) -> Option<LossCause> {
+        match &self.state.lock().phase {
+            Phase::Lost(cause) => Some(cause.clone()),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        count(&self.state.lock().levels)
+    }
+
+    /// The level that an unlock by hand gives back: the last one that no guard will, else the last one.
+    pub(crate) fn top_level(&self) -> Option<LevelId> {
+        let state = self.state.lock();
+        let by_hand = state.levels.iter().rfind(|level| !level.is_guards);
+        by_hand.or(state.levels.last()).map(|level| level.id)
+    }
+
+    /// Leaves it to a guard to give level `id` back.
+    pub(crate) fn guard(&self, id: LevelId) {
+        let mut state = self.state.lock();
+        if let Some(level) = state.levels.iter_mut().rfind(|level| level.id == id) {
+            level.is_guards = true;
+        }
+    }
+
+    /// The claim that enters this hold once more, by a request that is about to be sent and expires at `deadline`.
+    pub(crate) fn reentry(&self, lease: Lease, deadline: Instant) -> (Claim, InFlightId) {
+        let now = self.timeline.read();
+        let mut state = self.state.lock();
+        let rest = state.rest(now.moment).unwrap_or_default();
+        let claim = self.claim(&state, rest.max(lease.duration()));
+        let expires = now.moment_of(deadline);
+        let in_flight_id = state.note_in_flight(By::Holder, now.moment, claim.lease, expires);
+        (claim, in_flight_id)
+    }
+
+    fn claim(&self, state: &State, lease: Duration) -> Claim {
+        Claim {
+            kind: self.kind,
+            name: Arc::clone(&self.name),
+            visitor: self.visitor.clone(),
+            count: count(&state.levels),
+            lease,
+        }
+    }
+
+    /// Notes a granted re-entry; `None` if the hold ended while it was asked for.
+    pub(crate) fn entered(
+        &self,
+        claim: &Claim,
+        in_flight_id: InFlightId,
+        lease: Lease,
+        sent: BootInstant,
+        may_run_again: bool,
+    ) -> Option<LevelId> {
+        let mut state = self.state.lock();
+        if !matches!(state.phase, Phase::Held) || self.timeline.now() >= state.valid_until {
+            return None;
+        }
+        let id = state.next_level;
+        state.next_level = state.next_level.wrapping_add(1);
+        state.levels.push(Level::new(id, lease, sent));
+        state.confirm(in_flight_id, sent, claim.lease, may_run_again);
+        Some(id)
+    }
+
+    /// Notes that a request had no outcome, for a re-entry. The hold goes on as it was.
+    pub(crate) fn reentry_unknown(&self, in_flight_id: InFlightId) {
+        let mut state = self.state.lock();
+        state.may_outlast = true;
+        state.unanswered(in_flight_id);
+    }
+
+    /// Notes that a request was not sent, or changed nothing.
+    pub(crate) fn not_done(&self, in_flight_id: InFlightId) {
+        let mut state = self.state.lock();
+        state
+            .in_flight
+            .retain(|request| request.id != in_flight_id.id);
+    }
+
+    /// Notes that a request had no outcome. It extends nothing, and what it shortens was noted when it was sent.
+    pub(crate) fn unanswered(&self, in_flight_id: InFlightId) {
+        self.state.lock().unanswered(in_flight_id);
+    }
+
+    /// Whether the store may still keep the hold after it has ended here.
+    pub(crate) fn may_outlast(&self) -> bool {
+        self.state.lock().may_outlast
+    }
+
+    /// Takes level `id` away, before anything is sent, and says what to send.
+    pub(crate) fn leave(&self, id: LevelId, deadline: Instant) -> ReleasePlan {
+        // Whatever hears of the end of the span is not to be called under the lock.
+        let _span;
+        let mut state = self.state.lock();
+        let mut claim = self.claim(&state, Duration::ZERO);
+        let before = state.levels.len();
+        state.levels.retain(|level| level.id != id);
+        if let Phase::Lost(cause) = &state.phase {
+            return ReleasePlan::Lost {
+                cause: cause.clone(),
+                had_level: state.levels.len() < before,
+            };
+        }
+        if state.levels.len() == before {
+            return ReleasePlan::Before;
+        }
+        if state.levels.is_empty() {
+            // From here on nobody renews it: the last release ends the hold here, whatever becomes of the request.
+            state.phase = Phase::Released;
+            _span = state.span.take();
+            claim.lease = state.may_stand(&self.timeline);
+            return ReleasePlan::Whole(claim);
+        }
+        let now = self.timeline.read();
+        match state.rest(now.moment) {
+            Some(lease) => {
+                let expires = now.moment_of(deadline);
+                let in_flight_id = state.note_in_flight(By::Holder, now.moment, lease, expires);
+                ReleasePlan::Part(Claim { lease, ..claim }, in_flight_id)
+            }
+            None => {
+                claim.lease = state.may_stand(&self.timeline);
+                ReleasePlan::Expired(claim)
+            }
+        }
+    }
+
+    /// Takes a level out of a hold that was lost, which was unlocked by the name of the lock: one by hand rather than one
+    /// that a guard has yet to give back.
+    pub(crate) fn forget_level(&self) {
+        let mut state = self.state.lock();
+        let by_hand = state.levels.iter().rposition(|level| !level.is_guards);
+        match by_hand {
+            Some(at) => drop(state.levels.remove(at)),
+            None => drop(state.levels.pop()),
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! A hold whose row a transaction has locked.
+
+#[cfg(feature = "mysql")]
+use std::time::Duration;
+
+#[cfg(feature = "mysql")]
+use smallvec::SmallVec;
+
+#[cfg(feature = "mysql")]
+use crate::engine::hold::in_flight::By;
+#[cfg(feature = "mysql")]
+use crate::engine::hold::state::Phase;
+use crate::engine::hold::{Hold, LevelId};
+#[cfg(feature = "mysql")]
+use crate::ground::claim::Claim;
+#[cfg(feature = "mysql")]
+use crate::ground::clock::BootInstant;
+
+impl Hold {
+    /// Leaves the hold to a transaction, which the clock does not end and the watchdog does not disturb. Returns
+    /// whether it is held and no other transaction has it.
+    #[cfg(feature = "mysql")]
+    pub(crate) fn pin(&self) -> bool {
+        let mut state = self.state.lock();
+        let is_free = matches!(state.phase, Phase::Held) && !state.is_pinned;
+        state.is_pinned |= is_free;
+        is_free
+    }
+
+    /// The levels that are to be given back now that no transaction has it any more.
+    #[cfg(feature = "mysql")]
+    pub(crate) fn take_put_off(&self) -> SmallVec<[LevelId; 1]> {
+        std::mem::take(&mut self.state.lock().put_off)
+    }
+
+    /// Ends what [`Hold::pin`] began. `committed` is the lease that the transaction has set, and from when it counts:
+    /// it holds even if the one before it had run out meanwhile, because nobody could take the row.
+    #[cfg(feature = "mysql")]
+    pub(crate) fn unpin(&self, committed: Option<(BootInstant, Duration)>) {
+        let mut state = self.state.lock();
+        state.is_pinned = false;
+        if let (Phase::Held, Some((sent, lease))) = (&state.phase, committed) {
+            // A renewal that was sent before may have waited for the row.
+            let in_flight_id = state.note_in_flight(By::Holder, sent, lease, sent);
+            state.confirm(in_flight_id, sent, lease, false);
+        }
+    }
+
+    /// Whether a transaction has it.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.state.lock().is_pinned
+    }
+
+    /// Leaves level `id` to be given back behind the transaction that has the hold. Returns whether one has.
+    pub(crate) fn put_off(&self, id: LevelId) -> bool {
+        let mut state = self.state.lock();
+        if state.is_pinned {
+            state.put_off.push(id);
+        }
+        state.is_pinned
+    }
+
+    /// The claim that extends this hold; its lease is zero if no level counts on it any more.
+    #[cfg(feature = "mysql")]
+    pub(crate) fn extension(&self) -> Claim {
+        let state = self.state.lock();
+        let rest = state.rest(self.timeline.now()).unwrap_or_default();
+        self.claim(&state, rest)
+    }
+}

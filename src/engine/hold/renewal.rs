@@ -1,0 +1,223 @@
+//! A hold as the watchdog sees it: when it is to be looked at, renewed, or lost.
+
+use std::time::{Duration, Instant};
+
+use crate::engine::hold::Hold;
+use crate::engine::hold::in_flight::{By, InFlight, InFlightId};
+use crate::engine::hold::state::{Phase, State};
+use crate::ground::claim::Claim;
+use crate::ground::clock::{BootInstant, ClockPair};
+use crate::ground::loss::LossCause;
+
+/// The watchdog looks this often whether a transaction has let go of a hold; the end of a transaction is told to it, too.
+const PINNED_LOOK: Duration = Duration::from_secs(1);
+
+/// What the watchdog is to do about a hold that is due.
+#[derive(Debug)]
+pub(crate) enum Duty {
+    /// Renew it, and look whether that was in time when its validity ends.
+    Renew,
+    /// It waits for its renewal already.
+    Waits,
+    /// The validity has ended.
+    Lapsed(LossCause),
+    /// Nothing but look again later.
+    Idle,
+    /// It was released or lost meanwhile.
+    Over,
+}
+
+/// What comes of a renewal that is due.
+#[derive(Debug)]
+pub(crate) enum RenewalStart {
+    Renewal {
+        claim: Claim,
+        in_flight_id: InFlightId,
+        valid_until: BootInstant,
+        /// The lease that the watchdog renews it by, which may be shorter than that of its claim.
+        pace: Duration,
+    },
+    /// The validity has ended.
+    Lapsed(LossCause),
+    /// Its thread has ended: it is not renewed, which frees it within one lease; until then others are kept out. Or a
+    /// transaction has its row.
+    Unowned,
+    /// It was released or lost meanwhile.
+    Over,
+}
+
+/// When the watchdog is to look at a hold.
+#[derive(Debug)]
+pub(crate) struct NextCheck {
+    pub(crate) due: Instant,
+    /// Whether that is the end of its validity.
+    pub(crate) is_end: bool,
+    /// Whether another entry of the heap was made void by it.
+    pub(crate) replaces_another: bool,
+}
+
+impl Hold {
+    /// Looks what is to be done about a hold that has come out of the timer.
+    pub(crate) fn duty(&self, now: ClockPair) -> Duty {
+        let mut state = self.state.lock();
+        if !matches!(state.phase, Phase::Held) {
+            return Duty::Over;
+        }
+        if state.is_pinned {
+            state.due = None;
+            return Duty::Idle;
+        }
+        let owner_lives = self.owner.strong_count() > 0;
+        if let Some(cause) = state.lapse(now, owner_lives) {
+            return Duty::Lapsed(cause);
+        }
+        state.due = None;
+        if !owner_lives || state.rest(now.moment).is_none() {
+            return Duty::Idle;
+        }
+        match state.waits_since.replace(now.moment) {
+            Some(since) => {
+                state.waits_since = Some(since);
+                Duty::Waits
+            }
+            None => Duty::Renew,
+        }
+    }
+
+    /// Starts a renewal.
+    pub(crate) fn begin_renewal(&self, begun: ClockPair, expires: BootInstant) -> RenewalStart {
+        let now = begun.moment;
+        let mut state = self.state.lock();
+        if !matches!(state.phase, Phase::Held) {
+            return RenewalStart::Over;
+        }
+        let waits_since = state.waits_since.take();
+        if state.is_pinned {
+            return RenewalStart::Unowned;
+        }
+        // What a loss says is said with what it waited for.
+        state.waits_since = waits_since;
+        let owner_lives = self.owner.strong_count() > 0;
+        if let Some(cause) = state.lapse(begun, owner_lives) {
+            return RenewalStart::Lapsed(cause);
+        }
+        state.waits_since = None;
+        match state.rest(now) {
+            Some(lease) if owner_lives => {
+                let in_flight_id = state.note_in_flight(By::Watchdog, now, lease, expires);
+                RenewalStart::Renewal {
+                    claim: self.claim(&state, lease),
+                    in_flight_id,
+                    valid_until: state.valid_until,
+                    pace: state.pace(),
+                }
+            }
+            _ => RenewalStart::Unowned,
+        }
+    }
+
+    /// Notes that a renewal or a level given back has set its lease, unless the hold ended meanwhile.
+    pub(crate) fn confirmed(
+        &self,
+        in_flight_id: InFlightId,
+        may_run_again: bool,
+        now: BootInstant,
+    ) {
+        let mut state = self.state.lock();
+        state.last_trouble = None;
+        let request = state.in_flight.iter().find(|it| it.id == in_flight_id.id);
+        if let Some(InFlight { sent, lease, .. }) = request.copied() {
+            let counts = matches!(state.phase, Phase::Held) && now < state.valid_until;
+            if counts {
+                state.confirm(in_flight_id, sent, lease, may_run_again);
+            } else {
+                state.unanswered(in_flight_id);
+            }
+        }
+    }
+
+    /// Notes that a renewal had no outcome. It extends nothing.
+    pub(crate) fn renewal_unknown(&self, in_flight_id: InFlightId, trouble: &str) {
+        let mut state = self.state.lock();
+        state.unanswered(in_flight_id);
+        state.last_trouble = Some(trouble.to_owned());
+    }
+
+    /// Says that the watchdog should look at this hold when its validity ends, which is noted as due.
+    pub(crate) fn plan_end(&self, now: ClockPair) -> NextCheck {
+        let mut state = self.state.lock();
+        let due = now.instant_of(state.valid_until);
+        NextCheck {
+            due,
+            is_end: true,
+            replaces_another: state.due.replace(due).is_some(),
+        }
+    }
+
+    /// Says when the watchdog should look at this hold again, which is noted as due; `None` once it is over.
+    pub(crate) fn plan(&self, now: ClockPair, again_in: Option<Duration>) -> Option<NextCheck> {
+        let mut state = self.state.lock();
+        if !matches!(state.phase, Phase::Held) {
+            return None;
+        }
+        let (at, is_end) = self.next_look(&state, now.moment, again_in);
+        let due = now.instant_of(at);
+        Some(NextCheck {
+            due,
+            is_end,
+            replaces_another: state.due.replace(due).is_some(),
+        })
+    }
+
+    /// Whether it should be looked at before what is noted as due.
+    pub(crate) fn is_due_earlier(&self, now: ClockPair) -> bool {
+        let state = self.state.lock();
+        if !matches!(state.phase, Phase::Held) {
+            return false;
+        }
+        let (at, _) = self.next_look(&state, now.moment, None);
+        state.due.is_none_or(|due| now.instant_of(at) < due)
+    }
+
+    /// A third of the lease from when it was set, or when the validity ends, and whether it is the latter.
+    fn next_look(
+        &self,
+        state: &State,
+        now: BootInstant,
+        again_in: Option<Duration>,
+    ) -> (BootInstant, bool) {
+        if state.is_pinned {
+            return (now + PINNED_LOOK, false);
+        }
+        // While a renewal is under way, or waits for the one before it, there is but the end to look for.
+        let is_renewed = (state.renewed_lease().is_some() || state.is_short())
+            && !state.is_being_renewed()
+            && self.owner.strong_count() > 0;
+        let renewal = is_renewed.then(|| match (again_in, state.pace()) {
+            (Some(pause), _) => now + pause,
+            // On a grid, so that holds fall due in batches; what is overdue is not asked for without a pause.
+            (None, pace) => (state.counted_from + pace / 3)
+                .floor(pace / 60)
+                .max(now + pace / 20),
+        });
+        match renewal {
+            Some(at) if at < state.valid_until => (at, false),
+            _ => (state.valid_until, true),
+        }
+    }
+
+    /// Whether it counts on renewal.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn is_renewed(&self) -> bool {
+        self.state.lock().renewed_lease().is_some()
+    }
+
+    /// Sets the instant of the heap entry that counts from now on. Returns whether there was another one before.
+    pub(crate) fn set_due(&self, due: Option<Instant>) -> bool {
+        std::mem::replace(&mut self.state.lock().due, due).is_some()
+    }
+
+    pub(crate) fn is_due_at(&self, due: Instant) -> bool {
+        self.state.lock().due == Some(due)
+    }
+}

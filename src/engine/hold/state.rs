@@ -1,0 +1,208 @@
+//! The state of a hold: its levels, until when it is valid, and why it ended.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use smallvec::SmallVec;
+
+use crate::engine::hold::in_flight::{By, Flying, InFlight};
+use crate::engine::hold::{Lease, LevelId};
+use crate::engine::loss_notice::LossNotice;
+use crate::ground::clock::{BootInstant, ClockPair, Timeline, drift};
+use crate::ground::events::HoldSpan;
+use crate::ground::loss::LossCause;
+
+#[derive(Debug)]
+pub(super) struct Level {
+    pub(super) id: LevelId,
+    pub(super) lease: Lease,
+    /// The end of a fixed lease.
+    pub(super) ends: Option<BootInstant>,
+    /// Whether a guard gives it back.
+    pub(super) is_guards: bool,
+}
+
+/// Where a hold stands.
+///
+/// | phase | entered by | valid | renewed | leads to |
+/// |---|---|---|---|---|
+/// | Held | the grant | until `valid_until` | yes | Released, Lost |
+/// | Released | the last release, before it is sent | no | no | Lost, if the release finds it gone |
+/// | Lost | the store says so, or `valid_until` has passed | no, for good | no | – |
+#[derive(Debug, Clone)]
+pub(super) enum Phase {
+    Held,
+    Released,
+    Lost(LossCause),
+}
+
+/// A watchdog that looks this much later than it planned did not get to run.
+const LATE: Duration = Duration::from_millis(100);
+
+/// What was counted on may be this much less than what levels count on before it is mended, for rounding.
+const ROUNDING: Duration = Duration::from_millis(5);
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) phase: Phase,
+    pub(super) levels: SmallVec<[Level; 1]>,
+    pub(super) next_level: LevelId,
+    pub(super) valid_until: BootInstant,
+    /// When the request was sent from which that is counted.
+    pub(super) counted_from: BootInstant,
+    pub(super) in_flight: SmallVec<[InFlight; 1]>,
+    pub(super) next_in_flight_id: u32,
+    /// The longest lease that any request may have set.
+    pub(super) longest: Duration,
+    /// Since when a renewal that fell due waits for the one before it.
+    pub(super) waits_since: Option<BootInstant>,
+    /// What the last renewal met with, for the cause of a later loss.
+    pub(super) last_trouble: Option<String>,
+    /// When the watchdog looks at this hold next; an entry of its heap made for another instant is void.
+    pub(super) due: Option<Instant>,
+    /// Made for the first one who wants to hear of a loss.
+    pub(super) news: Option<Arc<LossNotice>>,
+    /// A re-entry without an answer may have set a longer lease in the store than is counted on here.
+    pub(super) may_outlast: bool,
+    /// A transaction has locked its row: nobody can take it, nor can it be renewed, until that ends.
+    pub(super) is_pinned: bool,
+    /// Levels whose guards went meanwhile.
+    pub(super) put_off: SmallVec<[LevelId; 1]>,
+    /// Open while the hold is neither released nor lost.
+    pub(super) span: Option<HoldSpan>,
+}
+
+impl Level {
+    pub(super) fn new(id: LevelId, lease: Lease, sent: BootInstant) -> Level {
+        Level {
+            id,
+            lease,
+            ends: match lease {
+                Lease::Watchdog(_) => None,
+                Lease::Fixed(lease) => Some(sent + lease),
+            },
+            is_guards: false,
+        }
+    }
+}
+
+impl State {
+    pub(super) fn lapse(&self, now: ClockPair, owner_lives: bool) -> Option<LossCause> {
+        let is_held = matches!(self.phase, Phase::Held);
+        if now.moment < self.valid_until || self.is_pinned || !is_held {
+            return None;
+        }
+        Some(if !owner_lives {
+            LossCause::ThreadEnded
+        } else if self.renewed_lease().is_none() && !self.is_short() {
+            LossCause::LeaseEnded
+        } else {
+            LossCause::Unreachable {
+                reason: self.trouble(now),
+            }
+        })
+    }
+
+    /// Why no renewal was confirmed in time.
+    pub(super) fn trouble(&self, now: ClockPair) -> String {
+        let in_ms = |since: BootInstant| since.until(now.moment).as_millis();
+        let asked = |it: &&InFlight| it.by == By::Watchdog && it.state == Flying::Awaited;
+        let what = if let Some(trouble) = &self.last_trouble {
+            trouble.clone()
+        } else if let Some(renewal) = self.in_flight.iter().rfind(asked) {
+            format!(
+                "the renewal that was sent {} ms before has no answer",
+                in_ms(renewal.sent)
+            )
+        } else if let Some(since) = self.waits_since {
+            format!(
+                "its renewal has waited for {} ms behind that of others",
+                in_ms(since)
+            )
+        } else {
+            "no renewal was confirmed in time".to_owned()
+        };
+        // The look was planned for this instant on the clock that threads sleep on, if not for an earlier one.
+        let (late, ahead) = self.due.map_or_else(Default::default, |due| {
+            (
+                now.instant.saturating_duration_since(due),
+                due.saturating_duration_since(now.instant),
+            )
+        });
+        if late >= LATE {
+            format!(
+                "{what}; this process may have been paused, it was {} ms late",
+                late.as_millis()
+            )
+        } else if ahead >= LATE {
+            format!(
+                "{what}; this machine was suspended, or its clock jumped, for {} ms at least",
+                ahead.as_millis()
+            )
+        } else {
+            what
+        }
+    }
+
+    /// Whether less is counted on than the levels count on, for requests that may have shortened the lease.
+    pub(super) fn is_short(&self) -> bool {
+        let counted_on = self.levels.iter().filter_map(|level| {
+            let end = level.ends?;
+            Some(end.earlier(drift(level.lease.duration()) + ROUNDING))
+        });
+        counted_on.max().is_some_and(|end| self.valid_until < end)
+    }
+
+    pub(super) fn is_being_renewed(&self) -> bool {
+        let asked = |it: &InFlight| it.by == By::Watchdog && it.state == Flying::Awaited;
+        self.waits_since.is_some() || self.in_flight.iter().any(asked)
+    }
+
+    /// The time in which it has to be renewed once.
+    pub(super) fn pace(&self) -> Duration {
+        let counted = self.counted_from.until(self.valid_until);
+        let lease = self.renewed_lease();
+        lease.map_or(counted, |lease| lease.min(counted + drift(lease)))
+    }
+
+    /// How long the store may still have it from now on, whatever it was asked for.
+    pub(super) fn may_stand(&self, timeline: &Timeline) -> Duration {
+        if self.in_flight.is_empty() {
+            return self.longest;
+        }
+        let now = timeline.now();
+        let expiries = self.in_flight.iter().map(|it| now.until(it.expires));
+        self.longest + expiries.max().unwrap_or_default()
+    }
+
+    /// The lease time of the levels that count on renewal.
+    pub(super) fn renewed_lease(&self) -> Option<Duration> {
+        self.levels
+            .iter()
+            .filter_map(|level| match level.lease {
+                Lease::Watchdog(lease) => Some(lease),
+                Lease::Fixed(_) => None,
+            })
+            .max()
+    }
+
+    /// How long from `now` the levels count on the hold; `None` if no level counts on it any more.
+    pub(super) fn rest(&self, now: BootInstant) -> Option<Duration> {
+        let fixed = self
+            .levels
+            .iter()
+            .filter_map(|level| level.ends)
+            .max()
+            .map(|ends| now.until(ends))
+            .filter(|rest| *rest >= Duration::from_millis(1));
+        fixed.max(self.renewed_lease())
+    }
+}
+
+pub(super) fn count(levels: &[Level]) -> u32 {
+    u32::try_from(levels.len()).unwrap_or(u32::MAX)
+}
+
+pub(super) fn end_of_validity(sent: BootInstant, lease: Duration) -> BootInstant {
+    sent + lease.saturating_sub(drift(lease))
+}

@@ -1,0 +1,210 @@
+//! The holds of one thread, and the losses that it has not unlocked.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::engine::hold::Hold;
+use crate::ground::claim::Kind;
+use crate::ground::sync::Mutex;
+
+/// What one thread holds and has lost, by client and name.
+#[derive(Debug, Default)]
+pub(crate) struct OwnerHolds {
+    pub(super) stacks: Mutex<ByName>,
+    /// The locks made of others that this thread has held, by each of their parts.
+    pub(super) parts: Mutex<Parts>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    /// The whole that each part was held by last.
+    pub(super) of: HashMap<LockKey, LockKey>,
+    /// With so many parts it is time to forget some.
+    sweep_at: usize,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct ByName {
+    pub(super) stacks: HashMap<LockKey, Stack>,
+    /// How many holds began on this thread.
+    begun: u64,
+    /// With so many names it is time to forget some.
+    sweep_at: usize,
+}
+
+/// So many names with nothing but a loss that was never unlocked are remembered, those of the latest holds.
+pub(super) const LOSSES_KEPT: usize = 256;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct LockKey {
+    /// The number of the client in this process.
+    pub(crate) client: u64,
+    pub(crate) kind: Kind,
+    pub(crate) name: Arc<str>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Stack {
+    /// Which of the holds that began on this thread the last one was.
+    began: u64,
+    /// The hold that counts: what `lock()` re-enters and `unlock()` leaves.
+    current: Option<Arc<Hold>>,
+    /// Levels of holds that were lost and never unlocked, and the last of them; an `unlock()` without a current hold
+    /// uses one up. Only a count, so that a program which lets every lease run out does not pile up memory.
+    lapsed: u32,
+    last_lost: Option<Arc<Hold>>,
+}
+
+impl OwnerHolds {
+    pub(crate) fn current(&self, key: &LockKey) -> Option<Arc<Hold>> {
+        self.stacks.lock().stacks.get(key)?.current.clone()
+    }
+
+    /// The name of a lock that is held here and has a part in common with `key`, which is made of `parts`.
+    pub(crate) fn overlapping(&self, key: &LockKey, parts: Option<&[LockKey]>) -> Option<Arc<str>> {
+        let whole = self.parts.lock();
+        if parts.is_none() && whole.of.is_empty() {
+            return None;
+        }
+        let mine = parts.unwrap_or(std::slice::from_ref(key)).iter();
+        let mut held = mine.filter_map(|part| match whole.of.get(part) {
+            Some(whole) if whole != key && self.stands(whole) => Some(Arc::clone(&whole.name)),
+            _ if part != key && self.stands(part) => Some(Arc::clone(&part.name)),
+            _ => None,
+        });
+        held.next()
+    }
+
+    /// Whether there is a hold of this name that counts.
+    fn stands(&self, key: &LockKey) -> bool {
+        self.current(key).is_some_and(|hold| hold.stands())
+    }
+
+    /// The name of the lock that this thread holds as `visitor`, through whichever client.
+    pub(crate) fn held_as(&self, visitor: &str) -> Option<Arc<str>> {
+        let by_name = self.stacks.lock();
+        let mut held = by_name.stacks.iter().filter_map(|(key, stack)| {
+            let hold = stack.current.as_ref()?;
+            (hold.visitor.as_str() == visitor && hold.stands()).then(|| Arc::clone(&key.name))
+        });
+        held.next()
+    }
+
+    /// Puts a new hold in place, of a lock made of `parts`; the one before it, if any, was lost.
+    pub(crate) fn push(&self, key: &LockKey, parts: Option<&Arc<[LockKey]>>, hold: Arc<Hold>) {
+        if let Some(parts) = parts {
+            let mut whole = self.parts.lock();
+            if whole.of.len() >= whole.sweep_at {
+                whole.of.retain(|_, whole| self.stands(whole));
+                whole.sweep_at = (whole.of.len() * 2).max(LOSSES_KEPT * 2);
+                let room = whole.sweep_at;
+                whole.of.shrink_to(room);
+            }
+            let mine = parts.iter().map(|part| (part.clone(), key.clone()));
+            whole.of.extend(mine);
+        }
+        // The span of a hold ends with it: a subscriber's code runs then, which is not to find the mutex locked.
+        let _forgotten;
+        let mut by_name = self.stacks.lock();
+        by_name.begun += 1;
+        let began = by_name.begun;
+        if by_name.stacks.len() >= by_name.sweep_at {
+            _forgotten = by_name.sweep();
+        }
+        let stack = by_name.stacks.entry(key.clone()).or_default();
+        stack.began = began;
+        if let Some(lost) = stack.current.replace(hold) {
+            stack.lapsed = stack.lapsed.saturating_add(lost.count());
+            stack.last_lost = Some(lost);
+        }
+    }
+
+    /// Takes `hold` out if it has no level left.
+    pub(crate) fn settle(&self, key: &LockKey, hold: &Arc<Hold>) {
+        let stacks = &mut self.stacks.lock().stacks;
+        if let Some(stack) = stacks.get_mut(key) {
+            if stack
+                .current
+                .as_ref()
+                .is_some_and(|current| Arc::ptr_eq(current, hold))
+                && hold.count() == 0
+            {
+                stack.current = None;
+            }
+            if stack.current.is_none() && stack.lapsed == 0 {
+                stacks.remove(key);
+            }
+        }
+    }
+
+    /// Takes a level out of those that lapsed, because the guard of a hold that was lost has given it back.
+    pub(crate) fn leave_lapsed(&self, key: &LockKey, hold: &Arc<Hold>) {
+        let stacks = &mut self.stacks.lock().stacks;
+        if let Some(stack) = stacks.get_mut(key)
+            && !stack
+                .current
+                .as_ref()
+                .is_some_and(|current| Arc::ptr_eq(current, hold))
+        {
+            stack.lapsed = stack.lapsed.saturating_sub(1);
+            if stack.current.is_none() && stack.lapsed == 0 {
+                stacks.remove(key);
+            }
+        }
+    }
+
+    /// Uses up one lapsed level. Returns the hold that was lost.
+    pub(crate) fn take_lapsed(&self, key: &LockKey) -> Option<Arc<Hold>> {
+        let stacks = &mut self.stacks.lock().stacks;
+        let stack = stacks.get_mut(key)?;
+        stack.lapsed = stack.lapsed.checked_sub(1)?;
+        let lost = stack.last_lost.clone();
+        if let Some(lost) = &lost {
+            lost.forget_level();
+        }
+        if stack.current.is_none() && stack.lapsed == 0 {
+            stacks.remove(key);
+        }
+        lost
+    }
+}
+
+impl ByName {
+    /// Forgets the holds whose clients are gone, and the oldest losses that nobody has unlocked. Amortised: until the
+    /// next time the names have to double. Returns what it has forgotten.
+    fn sweep(&mut self) -> Vec<Stack> {
+        let mut forgotten = Vec::new();
+        // Nobody can unlock these any more.
+        self.forget(&mut forgotten, |stack| stack.has_no_client());
+        let is_over = |stack: &Stack| !stack.current.as_ref().is_some_and(|hold| hold.stands());
+        let over = self.stacks.values().filter(|stack| is_over(stack));
+        let mut over: Vec<u64> = over.map(|stack| stack.began).collect();
+        if let Some(surplus) = over.len().checked_sub(LOSSES_KEPT + 1) {
+            let (_, last_forgotten, _) = over.select_nth_unstable(surplus);
+            let last_forgotten = *last_forgotten;
+            self.forget(&mut forgotten, |stack| {
+                stack.began <= last_forgotten && is_over(stack)
+            });
+        }
+        self.sweep_at = (self.stacks.len() * 2).max(LOSSES_KEPT * 2);
+        self.stacks.shrink_to(self.sweep_at);
+        forgotten
+    }
+
+    fn forget(&mut self, forgotten: &mut Vec<Stack>, which: impl Fn(&Stack) -> bool) {
+        self.stacks.retain(|_, stack| {
+            let goes = which(stack);
+            if goes {
+                forgotten.push(std::mem::take(stack));
+            }
+            !goes
+        });
+    }
+}
+
+impl Stack {
+    fn has_no_client(&self) -> bool {
+        let latest = self.current.as_ref().or(self.last_lost.as_ref());
+        latest.is_some_and(|hold| hold.has_no_client())
+    }
+}

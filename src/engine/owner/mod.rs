@@ -1,0 +1,113 @@
+//! The threads of this process: their numbers, and what each of them holds.
+
+mod holds;
+mod registry;
+#[cfg(test)]
+mod tests;
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+pub(crate) use crate::engine::owner::holds::LockKey;
+use crate::engine::owner::holds::OwnerHolds;
+
+/// One thread of this process: its number and what it holds.
+///
+/// Its holds keep a `Weak` to its life, so that those of a thread that ended stop being renewed. Numbers come from a counter
+/// and are never used twice, unlike the operating system's thread ids.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    pub(crate) id: u64,
+    /// The process that the thread belongs to.
+    pid: u32,
+    alive: Arc<()>,
+    pub(crate) held: OwnerHolds,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Arc<Owner>>> = const { RefCell::new(None) };
+    /// Outlives the thread's other values: a thread that ends keeps its number.
+    static NUMBER: Cell<u64> = const { Cell::new(0) };
+}
+
+impl Owner {
+    /// Returns the token of the calling thread, which belongs to process `pid`; `None` once the thread is past its
+    /// thread-local destructors, where nothing can be known to be its own any more.
+    pub(crate) fn current(pid: u32) -> Option<Arc<Owner>> {
+        let current = |current: &RefCell<Option<Arc<Owner>>>| {
+            let mut current = current.borrow_mut();
+            match &*current {
+                Some(token) if token.pid == pid => Arc::clone(token),
+                _ => {
+                    let token = Owner::register(pid);
+                    // What a forked thread brings along stays untouched: others may have been busy with it.
+                    std::mem::forget(current.replace(Arc::clone(&token)));
+                    token
+                }
+            }
+        };
+        CURRENT.try_with(current).ok()
+    }
+
+    fn register(pid: u32) -> Arc<Owner> {
+        let token = Arc::new(Owner {
+            id: new_number(),
+            pid,
+            alive: Arc::default(),
+            held: OwnerHolds::default(),
+        });
+        registry::insert(&token);
+        token
+    }
+
+    /// What lives as long as this thread.
+    pub(crate) fn liveness(&self) -> Weak<()> {
+        Arc::downgrade(&self.alive)
+    }
+
+    /// Returns the token of the living thread of process `pid` with this number.
+    pub(crate) fn find(pid: u32, id: u64) -> Option<Arc<Owner>> {
+        registry::find(pid, id)
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        if self.pid == std::process::id() {
+            registry::remove(self.pid, self.id);
+        } else {
+            // In a forked child: other threads may have been busy with it at the fork.
+            std::mem::forget(std::mem::take(&mut self.held));
+        }
+    }
+}
+
+fn new_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    NUMBER.set(number);
+    number
+}
+
+/// Returns the number that this library has given the calling thread.
+///
+/// Numbers start at 1 and are never used twice in a process.
+/// [`Lock::is_held_by_thread`](crate::Lock::is_held_by_thread) takes such a number.
+///
+/// # Examples
+///
+/// ```
+/// let here = redlatch::current_thread_id();
+/// let there = std::thread::spawn(redlatch::current_thread_id).join().unwrap();
+/// assert_ne!(here, there);
+/// ```
+pub fn current_thread_id() -> u64 {
+    match Owner::current(std::process::id()) {
+        Some(token) => token.id,
+        None => match NUMBER.get() {
+            0 => new_number(),
+            number => number,
+        },
+    }
+}

@@ -1,0 +1,143 @@
+//! How a thread gives a lock back.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::engine::hold::{Hold, InFlightId, LevelId, ReleasePlan};
+use crate::engine::owner::current_thread_id;
+use crate::engine::raw_lock::RawLock;
+use crate::ground::claim::Claim;
+use crate::ground::error::{Error, Result};
+use crate::ground::events;
+use crate::ground::loss::LossCause;
+use crate::store::Release;
+
+/// The next process is let in for at most this long before this client asks again.
+const LONGEST_YIELD: Duration = Duration::from_millis(10);
+
+impl RawLock {
+    /// Gives level `level` of `hold` back, by the thread that holds it and after [`RawLock::ready`].
+    pub(crate) fn release(&self, hold: &Arc<Hold>, level: LevelId) -> Result<()> {
+        if hold.is_held()
+            && let Some(cause) = hold.lapse()
+        {
+            self.inner.watchdog.end(hold, cause);
+        }
+        let deadline = self.inner.deadline();
+        let outcome = match hold.leave(level, deadline) {
+            ReleasePlan::Lost { cause, had_level } => {
+                if had_level && let Ok(me) = self.inner.thread(&self.key.name) {
+                    me.held.leave_lapsed(&self.key, hold);
+                }
+                Err(hold.lost_error(cause))
+            }
+            ReleasePlan::Before => Err(Error::NotHeld {
+                lock: Arc::clone(&self.key.name),
+                client: Arc::clone(&self.inner.id),
+                thread: current_thread_id(),
+            }),
+            ReleasePlan::Whole(claim) => self.release_whole(hold, &claim, deadline),
+            ReleasePlan::Part(claim, in_flight_id) => {
+                // Its validity may end while the answer is waited for.
+                self.inner.watchdog.rewatch(hold);
+                self.give_level_back(hold, &claim, in_flight_id, deadline)
+            }
+            ReleasePlan::Expired(claim) => {
+                // The remaining levels had leases that are over: they learn it now, and others need not wait.
+                self.inner.watchdog.lose(hold, LossCause::LeaseEnded);
+                self.release_whole(hold, &claim, deadline)
+            }
+        };
+        // A guard may outlive the rest of its thread.
+        if let Ok(me) = self.inner.thread(&self.key.name) {
+            me.held.settle(&self.key, hold);
+        }
+        outcome
+    }
+
+    fn give_level_back(
+        &self,
+        hold: &Arc<Hold>,
+        claim: &Claim,
+        in_flight_id: InFlightId,
+        deadline: Instant,
+    ) -> Result<()> {
+        match self.inner.store.release_level(claim, deadline) {
+            Ok(Release::Done { leftover, .. }) => {
+                hold.confirmed(
+                    in_flight_id,
+                    leftover.is_some(),
+                    self.inner.store.timeline().now(),
+                );
+                self.inner.watchdog.rewatch(hold);
+                Ok(())
+            }
+            Ok(Release::NotHeld(cause)) => {
+                self.inner.watchdog.lose(hold, cause.clone());
+                Err(hold.lost_error(cause))
+            }
+            Ok(Release::Unknown { error, .. }) | Err(error) => {
+                hold.unanswered(in_flight_id);
+                self.inner.watchdog.rewatch(hold);
+                Err(error)
+            }
+        }
+    }
+
+    fn release_whole(&self, hold: &Hold, claim: &Claim, deadline: Instant) -> Result<()> {
+        self.inner.watchdog.unwatch(hold);
+        let outcome = match self.hand_off(hold, claim, deadline) {
+            Some(outcome) => outcome,
+            None => match self.free(claim, deadline) {
+                Ok(None) => Ok(()),
+                Ok(Some(cause)) => {
+                    self.inner.watchdog.lost_in_release(hold, cause.clone());
+                    Err(hold.lost_error(cause))
+                }
+                Err(error) => Err(error),
+            },
+        };
+        hold.close_listeners();
+        events::unlocked(&claim.name, &claim.visitor);
+        outcome
+    }
+
+    /// Frees the lock, and wakes the next. Returns why the hold was not there, if it was not.
+    pub(super) fn free(&self, claim: &Claim, deadline: Instant) -> Result<Option<LossCause>> {
+        let mut yield_for = None;
+        let outcome = match self.inner.store.release(claim, deadline) {
+            Ok(Release::Done {
+                others_wait,
+                leftover,
+            }) => {
+                if let Some(leftover) = leftover {
+                    self.inner.watchdog.settle(leftover);
+                }
+                // Two round trips: that long another process takes to hear of it and to ask.
+                let rest = || {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    let took = self.inner.timeouts.request().saturating_sub(left);
+                    (took * 2).min(LONGEST_YIELD)
+                };
+                yield_for = others_wait.then(rest);
+                Ok(None)
+            }
+            Ok(Release::NotHeld(cause)) => {
+                if self.inner.store.is_composite() {
+                    self.inner.watchdog.settle(claim.in_doubt(0));
+                }
+                Ok(Some(cause))
+            }
+            Ok(Release::Unknown { in_doubt, error }) => {
+                self.inner.watchdog.settle(in_doubt);
+                Err(error)
+            }
+            Err(error) => {
+                self.inner.watchdog.settle(claim.in_doubt(0));
+                Err(error)
+            }
+        };
+        self.inner.wait_queues.freed(&claim.name, yield_for);
+        outcome
+    }
+}

@@ -1,0 +1,81 @@
+//! How long a caller waits, and what ends its wait early.
+
+use std::time::{Duration, Instant};
+
+use crate::engine::wait_loop::GRACE;
+use crate::ground::clock::{PROCESS, Timeline};
+use crate::ground::interrupt::Interrupt;
+
+/// How long a caller is willing to wait, and what ends its wait early.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WaitLimit<'a> {
+    pub(super) bound: Bound,
+    timeline: &'a Timeline,
+    pub(super) interrupt: Option<&'a Interrupt>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Bound {
+    /// One attempt.
+    Once,
+    /// Until this instant, which a test brings nearer that sets the clock further ahead than it was.
+    Until {
+        end: Instant,
+        ahead: Duration,
+    },
+    Forever,
+}
+
+impl<'a> WaitLimit<'a> {
+    pub(crate) fn once() -> WaitLimit<'a> {
+        WaitLimit {
+            bound: Bound::Once,
+            timeline: &PROCESS,
+            interrupt: None,
+        }
+    }
+
+    pub(crate) fn forever(interrupt: Option<&'a Interrupt>) -> WaitLimit<'a> {
+        WaitLimit {
+            bound: Bound::Forever,
+            timeline: &PROCESS,
+            interrupt,
+        }
+    }
+
+    /// `None` if the end of the wait cannot be expressed.
+    pub(crate) fn lasting(
+        wait: Duration,
+        timeline: &'a Timeline,
+        interrupt: Option<&'a Interrupt>,
+    ) -> Option<WaitLimit<'a>> {
+        let ahead = timeline.ahead();
+        let end = Instant::now().checked_add(wait)?;
+        end.checked_add(GRACE)?;
+        Some(WaitLimit {
+            bound: Bound::Until { end, ahead },
+            timeline,
+            interrupt,
+        })
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match self.bound {
+            Bound::Until { end, ahead } => Some(self.timeline.instant_of(end, ahead)),
+            Bound::Once | Bound::Forever => None,
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        match self.bound {
+            Bound::Once => true,
+            Bound::Until { .. } | Bound::Forever => {
+                self.deadline().is_some_and(|end| Instant::now() >= end)
+            }
+        }
+    }
+
+    pub(super) fn is_raised(&self) -> bool {
+        self.interrupt.is_some_and(Interrupt::is_raised)
+    }
+}

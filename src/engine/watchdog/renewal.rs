@@ -1,0 +1,224 @@
+//! The threads that look at the timer and renew, and what they plan.
+
+use std::sync::Arc;
+#[cfg(feature = "test-util")]
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender};
+
+use crate::engine::hold::{Duty, Hold, NextCheck, RenewalStart};
+use crate::engine::watchdog::Shared;
+use crate::engine::watchdog::jobs::{Batch, Job};
+use crate::ground::clock::ClockPair;
+use crate::ground::events;
+use crate::ground::loss::LossCause;
+use crate::store::Renewal;
+
+impl Shared {
+    /// Tells holders when a validity ends, and hands on what is to be renewed. Waits for nothing but the timer.
+    pub(super) fn watch_all(&self, renewals: &Sender<Batch>) {
+        let mut sentinel = Sentinel::new(self);
+        while let Some(jobs) = self.timer.next_due() {
+            sentinel.in_hand.clear();
+            sentinel.in_hand.extend(jobs.iter().filter_map(Job::hold));
+            #[cfg(feature = "test-util")]
+            if self.die.load(Ordering::Acquire) {
+                panic!("the renewal thread was told to die");
+            }
+            let now = self.now();
+            let mut due = Batch::default();
+            for job in jobs {
+                match job {
+                    Job::Renew(hold) => match hold.duty(now) {
+                        Duty::Renew => {
+                            self.watch_for_the_end(&hold, now);
+                            due.holds.push(hold);
+                        }
+                        Duty::Waits => self.watch_for_the_end(&hold, now),
+                        Duty::Lapsed(cause) => self.end(&hold, cause),
+                        Duty::Idle => self.watch(&hold, now, None),
+                        Duty::Over => {}
+                    },
+                    Job::End(hold) => match hold.lapse() {
+                        Some(cause) => self.end(&hold, cause),
+                        None => {
+                            hold.set_due(None);
+                            self.watch(&hold, self.now(), None);
+                        }
+                    },
+                    Job::RenewAll => self.hasten(|_| true),
+                    Job::Staff => self.staff(),
+                    #[cfg(feature = "test-util")]
+                    Job::Mark(mark) => due.marks.push(mark),
+                }
+            }
+            if !due.is_empty() {
+                // Fails only if the other thread died, which has told everybody.
+                let _ = renewals.send(due);
+            }
+        }
+    }
+
+    /// Makes the renewal of these holds due now.
+    pub(super) fn hasten(&self, is_meant: impl Fn(&Hold) -> bool) {
+        let mut holds = Vec::new();
+        self.timer.each(|job| match job {
+            Job::Renew(hold) | Job::End(hold) if is_meant(hold) => holds.push(Arc::clone(hold)),
+            _ => {}
+        });
+        // One instant, so that they go in one batch.
+        let due = Instant::now();
+        for hold in holds {
+            if hold.set_due(Some(due)) {
+                self.timer.cancelled();
+            }
+            self.timer.schedule(due, Job::Renew(hold));
+        }
+    }
+
+    /// Renews what falls due, in batches.
+    pub(super) fn renew_all(&self, due: &Receiver<Batch>) {
+        let _sentinel = Sentinel::new(self);
+        while let Ok(mut batch) = due.recv() {
+            // What fell due meanwhile goes along.
+            due.try_iter().for_each(|more| batch.append(more));
+            if self.timer.is_closed() {
+                return;
+            }
+            self.renew(&batch.holds);
+        }
+    }
+
+    pub(super) fn renew(&self, due: &[Arc<Hold>]) {
+        let begun = self.now();
+        let expires = begun.moment + self.command_timeout;
+        let mut batch = Vec::with_capacity(due.len());
+        let mut claims = Vec::with_capacity(due.len());
+        let (mut budget, mut last_end) = (self.command_timeout, begun.moment);
+        for hold in due {
+            match hold.begin_renewal(begun, expires) {
+                RenewalStart::Renewal {
+                    claim,
+                    in_flight_id,
+                    valid_until,
+                    pace,
+                } => {
+                    // A quarter: one that falls due just now waits for this one, and has to come back in time itself.
+                    budget = budget.min(pace / 4);
+                    last_end = last_end.max(valid_until);
+                    claims.push(claim);
+                    batch.push((hold, in_flight_id));
+                }
+                RenewalStart::Lapsed(cause) => self.end(hold, cause),
+                RenewalStart::Unowned => self.watch(hold, begun, None),
+                RenewalStart::Over => {}
+            }
+        }
+        if claims.is_empty() {
+            return;
+        }
+        // What is confirmed after the last end extends nothing.
+        let deadline = (begun.instant + budget).min(begun.instant_of(last_end));
+        let outcomes = self.store.renew(&claims, deadline);
+        let answered = self.now();
+        for leftover in self.store.leftovers() {
+            self.settle(leftover);
+        }
+        for (((hold, in_flight_id), claim), outcome) in batch.into_iter().zip(&claims).zip(outcomes)
+        {
+            match outcome {
+                Renewal::Renewed => {
+                    events::renewed(&hold.name, &hold.visitor);
+                    // A part that has not answered may renew it behind later requests.
+                    hold.confirmed(in_flight_id, self.store.is_composite(), answered.moment);
+                    self.watch(hold, answered, None);
+                }
+                Renewal::Lost(cause) => self.end(hold, cause),
+                Renewal::Unknown(reason) => {
+                    events::renewal_unknown(&hold.name, &hold.visitor, &reason);
+                    hold.renewal_unknown(in_flight_id, &reason);
+                    let again_in =
+                        (claim.lease / 20).clamp(Duration::from_millis(10), Duration::from_secs(1));
+                    self.watch(hold, answered, Some(again_in));
+                }
+            }
+        }
+    }
+
+    pub(super) fn watch_for_the_end(&self, hold: &Arc<Hold>, now: ClockPair) {
+        let look = hold.plan_end(now);
+        self.plan(hold, &look);
+        self.follow(hold, now);
+    }
+
+    pub(super) fn watch(&self, hold: &Arc<Hold>, now: ClockPair, again_in: Option<Duration>) {
+        if let Some(look) = hold.plan(now, again_in) {
+            self.plan(hold, &look);
+            self.follow(hold, now);
+        }
+    }
+
+    pub(super) fn rewatch(&self, hold: &Arc<Hold>) {
+        let now = self.now();
+        if hold.is_due_earlier(now) {
+            self.watch(hold, now, None);
+        }
+    }
+
+    /// Looks again at what was planned by a look at the clock, if that was set ahead meanwhile.
+    pub(super) fn follow(&self, hold: &Arc<Hold>, now: ClockPair) {
+        if self.store.timeline().was_moved_since(now) {
+            self.rewatch(hold);
+        }
+    }
+
+    pub(super) fn now(&self) -> ClockPair {
+        self.store.timeline().read()
+    }
+
+    pub(super) fn plan(&self, hold: &Arc<Hold>, look: &NextCheck) {
+        if look.replaces_another {
+            self.timer.cancelled();
+        }
+        let job = if look.is_end {
+            Job::End(Arc::clone(hold))
+        } else {
+            Job::Renew(Arc::clone(hold))
+        };
+        if !self.timer.schedule(look.due, job) {
+            hold.abandon();
+        }
+    }
+}
+
+/// Tells every holder if the thread dies of a panic: never "no renewal, and still valid".
+struct Sentinel<'a> {
+    shared: &'a Shared,
+    /// The holds that were taken out of the timer and are not back there yet.
+    in_hand: Vec<Arc<Hold>>,
+}
+
+impl<'a> Sentinel<'a> {
+    fn new(shared: &'a Shared) -> Self {
+        Sentinel {
+            shared,
+            in_hand: Vec::new(),
+        }
+    }
+}
+
+impl Drop for Sentinel<'_> {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            return;
+        }
+        self.shared.client.watchdog_died();
+        let mut holds = std::mem::take(&mut self.in_hand);
+        self.shared.timer.each(|job| holds.extend(job.hold()));
+        for hold in holds {
+            self.shared.lose(&hold, LossCause::WatchdogDied);
+        }
+    }
+}
