@@ -11,6 +11,8 @@ use crate::ground::error::Result;
 use crate::lock::Lock;
 use crate::store::HealthWarning;
 use crate::stores::memory::World;
+#[cfg(feature = "mysql")]
+use crate::stores::mysql::MySql;
 
 /// A connection to the place of the locks, shared by all its clones, locks and guards.
 ///
@@ -39,8 +41,9 @@ pub struct Client {
 pub(crate) enum Backend {
     Memory(Arc<World>),
     Redis,
+    /// The store itself: it has transactions and row locks, which others have not.
     #[cfg(feature = "mysql")]
-    Mysql,
+    Mysql(Arc<MySql>),
 }
 
 impl Client {
@@ -133,11 +136,16 @@ impl Client {
         let flaw = crate::stores::redis::flaw(name, &full);
         #[cfg(feature = "mysql")]
         let flaw = flaw.or_else(|| match self.backend {
-            Backend::Mysql => crate::stores::mysql::flaw(kind, &full),
+            Backend::Mysql(_) => crate::stores::mysql::flaw(kind, &full),
             _ => None,
         });
         let flaw = flaw.map(Box::new);
-        Lock::new(Arc::clone(&self.inner), kind, full, flaw)
+        let lock = Lock::new(Arc::clone(&self.inner), kind, full, flaw);
+        #[cfg(feature = "mysql")]
+        if let Some(store) = self.database() {
+            return lock.in_database(store);
+        }
+        lock
     }
 
     /// Returns the uuid of this client, with which the ids of its holds in the store begin.
@@ -175,6 +183,15 @@ impl Client {
 
     pub(crate) fn inner(&self) -> &Arc<ClientInner> {
         &self.inner
+    }
+
+    /// The store of a client of a database.
+    #[cfg(feature = "mysql")]
+    pub(crate) fn database(&self) -> Option<&Arc<MySql>> {
+        match &self.backend {
+            Backend::Mysql(store) => Some(store),
+            _ => None,
+        }
     }
 
     #[cfg(feature = "test-util")]

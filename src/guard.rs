@@ -14,6 +14,8 @@ use crate::ground::events;
 use crate::ground::interrupt::Interrupt;
 use crate::lock::Lock;
 use crate::losses::Losses;
+#[cfg(feature = "mysql")]
+use crate::stores::mysql::MySql;
 
 /// A lock that is held by the current thread until the guard is dropped.
 ///
@@ -44,7 +46,7 @@ use crate::losses::Losses;
 /// ```
 #[must_use = "the lock is unlocked as soon as the guard is dropped"]
 pub struct Guard {
-    raw_lock: RawLock,
+    lock: Lock,
     hold: Arc<Hold>,
     level: LevelId,
     released: bool,
@@ -53,10 +55,10 @@ pub struct Guard {
 }
 
 impl Guard {
-    pub(crate) fn new(raw_lock: RawLock, hold: Arc<Hold>, level: LevelId) -> Guard {
+    pub(crate) fn new(lock: Lock, hold: Arc<Hold>, level: LevelId) -> Guard {
         hold.guard(level);
         Guard {
-            raw_lock,
+            lock,
             hold,
             level,
             released: false,
@@ -72,12 +74,12 @@ impl Guard {
     /// `mysql` the result may turn true again with the commit.)
     pub fn is_valid(&self) -> bool {
         // First the fork: in the child the mutex of the hold may be locked by a thread that is not there.
-        !self.raw_lock.inner.is_forked() && self.hold.is_valid()
+        !self.raw_lock().inner.is_forked() && self.hold.is_valid()
     }
 
     /// Returns how long the hold stays valid if no further renewal is confirmed; zero if it is not valid. No I/O.
     pub fn remaining_validity(&self) -> Duration {
-        if self.raw_lock.inner.is_forked() {
+        if self.raw_lock().inner.is_forked() {
             return Duration::ZERO;
         }
         self.hold.remaining_validity()
@@ -103,7 +105,7 @@ impl Guard {
     /// # Ok::<(), redlatch::Error>(())
     /// ```
     pub fn lost(&self) -> Losses {
-        Losses::of(Arc::clone(&self.hold), self.raw_lock.inner.pid())
+        Losses::of(Arc::clone(&self.hold), self.raw_lock().inner.pid())
     }
 
     /// Returns the id of this hold in the store.
@@ -120,8 +122,8 @@ impl Guard {
     }
 
     #[cfg(feature = "mysql")]
-    pub(crate) fn parts(&self) -> (&RawLock, &Arc<Hold>) {
-        (&self.raw_lock, &self.hold)
+    pub(crate) fn parts(&self) -> (&RawLock, Option<&MySql>, &Arc<Hold>) {
+        (self.raw_lock(), self.lock.database(), &self.hold)
     }
 
     /// Unlocks, and returns the error that a drop would only log.
@@ -141,13 +143,17 @@ impl Guard {
     }
 
     /// Leaves its level to the transaction that has the hold, if one has.
+    fn raw_lock(&self) -> &RawLock {
+        self.lock.raw_lock()
+    }
+
     fn is_put_off(&self) -> bool {
-        self.raw_lock.ready().is_ok() && self.hold.put_off(self.level)
+        self.raw_lock().ready().is_ok() && self.hold.put_off(self.level)
     }
 
     fn give_back(&self) -> Result<()> {
-        self.raw_lock.ready()?;
-        self.raw_lock.release(&self.hold, self.level)
+        self.raw_lock().ready()?;
+        self.raw_lock().release(&self.hold, self.level)
     }
 }
 
@@ -315,8 +321,8 @@ impl Lock {
     }
 
     fn guarded(&self, limit: WaitLimit<'_>) -> Result<Option<Guard>> {
-        let entered = self.raw_lock().acquire(limit)?;
-        Ok(entered.map(|entry| Guard::new(self.raw_lock().clone(), entry.hold, entry.level)))
+        let entered = self.acquire(limit)?;
+        Ok(entered.map(|entry| Guard::new(self.clone(), entry.hold, entry.level)))
     }
 }
 

@@ -9,9 +9,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::engine::hold::Hold;
 use crate::engine::loss_notice::{Channel, LossNotice};
-use crate::ground::error::Error;
 use crate::ground::loss::{Loss, LossCause, NoLoss};
-use crate::lock::Lock;
 
 /// The receiver of the loss of one hold, made by [`Guard::lost`](crate::Guard::lost) and [`Lock::lost`](crate::Lock::lost).
 ///
@@ -202,27 +200,5 @@ impl fmt::Debug for Losses {
             .field("visitor", &self.hold.visitor)
             .field("heard", &self.try_recv())
             .finish_non_exhaustive()
-    }
-}
-
-impl Lock {
-    /// Returns the [`Losses`] of the current thread's hold, on which its loss arrives; see [`Guard::lost`].
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NotHeld`] if the current thread does not hold the lock; [`Error::InvalidName`], [`Error::Unsupported`] or
-    /// [`Error::Forked`] if it cannot.
-    pub fn lost(&self) -> Result<Losses, Error> {
-        let raw_lock = self.raw_lock();
-        raw_lock.ready()?;
-        let me = raw_lock.inner.thread(&raw_lock.key.name)?;
-        match me.held.current(&raw_lock.key) {
-            Some(hold) => Ok(Losses::of(hold, raw_lock.inner.pid())),
-            None => Err(Error::NotHeld {
-                lock: Arc::clone(&raw_lock.key.name),
-                client: Arc::clone(&raw_lock.inner.id),
-                thread: me.id,
-            }),
-        }
     }
 }

@@ -185,12 +185,8 @@ impl Builder {
             table: self.lock_table.clone(),
         };
         let store = Arc::new(MySql::open(url, settings)?);
-        let mut inner = self.inner(id, Arc::clone(&store) as Arc<dyn Store>);
-        inner.database = Some(store);
-        Ok(Client {
-            inner: Arc::new(inner),
-            backend: Backend::Mysql,
-        })
+        let backend = Backend::Mysql(Arc::clone(&store));
+        Ok(self.of_store(id, store, backend))
     }
 
     #[cfg(not(feature = "mysql"))]

@@ -12,8 +12,6 @@ use crate::engine::watchdog::{OnLost, Watchdog, join};
 use crate::ground::claim::Kind;
 use crate::ground::error::{Error, Result};
 use crate::store::{HealthWarning, Store};
-#[cfg(feature = "mysql")]
-use crate::stores::mysql::MySql;
 
 /// The end of a client may take this much longer than one command.
 const GRACE: Duration = Duration::from_millis(250);
@@ -25,9 +23,6 @@ pub(crate) struct ClientInner {
     /// The client's number in this process.
     pub(crate) number: u64,
     pub(crate) store: Arc<dyn Store>,
-    /// The same store, if it is a database: transactions and row locks are nothing the others have.
-    #[cfg(feature = "mysql")]
-    pub(crate) database: Option<Arc<MySql>>,
     pub(crate) watchdog: Watchdog,
     pub(crate) timeouts: Timeouts,
     /// The threads that wait, by name of lock.
@@ -93,8 +88,6 @@ impl ClientInner {
             number: CLIENTS.fetch_add(1, Ordering::Relaxed),
             watchdog,
             store,
-            #[cfg(feature = "mysql")]
-            database: None,
             timeouts,
             wait_queues,
             key_prefix,

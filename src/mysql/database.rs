@@ -27,7 +27,7 @@ impl Client {
     /// # Ok::<(), redlatch::Error>(())
     /// ```
     pub fn create_tables(&self) -> Result<()> {
-        self.database()?.create_tables()
+        self.tables()?.create_tables()
     }
 
     /// Checks that the tables of the locks exist and have the engine, primary key and columns that the locks rely on.
@@ -41,7 +41,7 @@ impl Client {
     ///   [`Error::Sql`](crate::Error::Sql), [`Error::Unexpected`](crate::Error::Unexpected): the server could not be asked;
     /// - [`Error::Forked`](crate::Error::Forked): the client was made before this process was forked.
     pub fn check_schema(&self) -> Result<()> {
-        self.database()?.check_schema()
+        self.tables()?.check_schema()
     }
 
     /// Deletes the rows of locks that have been free for `free_for`, at most `limit` of them, and returns how many.
@@ -58,10 +58,10 @@ impl Client {
     /// [`Error::WaitTimeout`](crate::Error::WaitTimeout) or [`Error::Deadlock`](crate::Error::Deadlock) if a transaction has
     /// one of the rows, and those of [`Client::check_schema`]. Some rows may have been deleted before an error.
     pub fn purge(&self, free_for: Duration, limit: u32) -> Result<u64> {
-        self.database()?.purge(free_for, limit)
+        self.tables()?.purge(free_for, limit)
     }
 
-    fn database(&self) -> Result<&MySql> {
-        store(self.inner(), &"(client)".into())
+    fn tables(&self) -> Result<&MySql> {
+        store(self, &"(client)".into())
     }
 }

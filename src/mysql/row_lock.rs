@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::Client;
-use crate::engine::client_inner::ClientInner;
 use crate::ground::error::{Error, Result};
 use crate::ground::interrupt::Interrupt;
 use crate::mysql::transaction::{IDLE_LIMIT, Tx};
@@ -123,7 +122,7 @@ impl Isolation {
 /// ```
 #[derive(Clone)]
 pub struct RowLock {
-    inner: Arc<ClientInner>,
+    client: Client,
     target: RowTarget,
     key: Value,
     isolation: Isolation,
@@ -195,7 +194,7 @@ impl RowLock {
             wait: wait.limit(),
             interrupt,
         };
-        lock(&self.inner, &self.target, vec![self.key.clone()], wish)
+        lock(&self.client, &self.target, vec![self.key.clone()], wish)
     }
 
     /// Locks the row if it is free now; `None` if it is not.
@@ -226,7 +225,7 @@ impl Client {
     /// Returns the lock of the row with this key, without I/O.
     pub fn row_lock(&self, target: &RowTarget, key: impl Into<Value>) -> RowLock {
         RowLock {
-            inner: Arc::clone(self.inner()),
+            client: self.clone(),
             target: target.clone(),
             key: key.into(),
             isolation: Isolation::ReadCommitted,
@@ -261,7 +260,7 @@ impl Client {
         keys: impl IntoIterator<Item = K>,
         wait: Wait,
     ) -> Result<RowGuard> {
-        lock(self.inner(), target, values(keys), many(wait, None))
+        lock(self, target, values(keys), many(wait, None))
     }
 
     /// Locks several rows as [`Client::lock_many`] does, unless `interrupt` ends the wait, which takes up to about a second.
@@ -277,7 +276,7 @@ impl Client {
         interrupt: &Interrupt,
     ) -> Result<RowGuard> {
         let wish = many(wait, Some(interrupt));
-        lock(self.inner(), target, values(keys), wish)
+        lock(self, target, values(keys), wish)
     }
 }
 
@@ -294,34 +293,33 @@ fn many(wait: Wait, interrupt: Option<&Interrupt>) -> Wish<'_> {
     }
 }
 
-fn lock(
-    inner: &Arc<ClientInner>,
-    target: &RowTarget,
-    keys: Vec<Value>,
-    wish: Wish<'_>,
-) -> Result<RowGuard> {
+fn lock(client: &Client, target: &RowTarget, keys: Vec<Value>, wish: Wish<'_>) -> Result<RowGuard> {
     let names: Vec<String> = keys.iter().map(Value::to_string).collect();
     let subject = target.subject(&names.join(", "));
     let keys = keys.into_iter().map(to_driver).collect();
-    let session = store(inner, &subject)?.lock_rows(target.keyed.as_ref(), keys, &subject, wish)?;
+    let session =
+        store(client, &subject)?.lock_rows(target.keyed.as_ref(), keys, &subject, wish)?;
     Ok(RowGuard {
         session,
         subject,
-        _inner: Arc::clone(inner),
+        _client: client.clone(),
     })
 }
 
 /// The store of a client, if it is a database and this process made the client.
-pub(crate) fn store<'a>(inner: &'a ClientInner, subject: &Arc<str>) -> Result<&'a MySql> {
-    if inner.is_forked() {
+pub(crate) fn store<'a>(client: &'a Client, subject: &Arc<str>) -> Result<&'a MySql> {
+    if client.inner.is_forked() {
         return Err(Error::Forked {
             lock: Arc::clone(subject),
         });
     }
-    inner.database.as_deref().ok_or_else(|| Error::Unsupported {
-        lock: Arc::clone(subject),
-        reason: "it is for a database: open the client with a mysql:// URL".to_owned(),
-    })
+    client
+        .database()
+        .map(Arc::as_ref)
+        .ok_or_else(|| Error::Unsupported {
+            lock: Arc::clone(subject),
+            reason: "it is for a database: open the client with a mysql:// URL".to_owned(),
+        })
 }
 
 /// One or more locked rows, which are an open transaction; dropping the guard rolls back.
@@ -332,7 +330,7 @@ pub struct RowGuard {
     session: Session,
     subject: Arc<str>,
     /// The connection's pool ends with the client.
-    _inner: Arc<ClientInner>,
+    _client: Client,
 }
 
 impl RowGuard {

@@ -214,9 +214,9 @@ impl Guard {
         &self,
         work: impl FnOnce(&mut Tx<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let (raw_lock, hold) = self.parts();
+        let (raw_lock, database, hold) = self.parts();
         raw_lock.ready()?;
-        let mut pinned = Pinned::begin(raw_lock, hold)?;
+        let mut pinned = Pinned::begin(raw_lock, database, hold)?;
         let value = work(&mut Tx::new(&mut pinned.session, Arc::clone(&hold.name)))?;
         pinned.commit()?;
         Ok(value)
@@ -239,9 +239,13 @@ struct Unpin<'a> {
 }
 
 impl<'a> Pinned<'a> {
-    fn begin(raw_lock: &'a RawLock, hold: &'a Arc<Hold>) -> Result<Pinned<'a>> {
+    fn begin(
+        raw_lock: &'a RawLock,
+        store: Option<&'a MySql>,
+        hold: &'a Arc<Hold>,
+    ) -> Result<Pinned<'a>> {
         let inner = &*raw_lock.inner;
-        let store = inner.database.as_deref().ok_or_else(|| Error::Unsupported {
+        let store = store.ok_or_else(|| Error::Unsupported {
             lock: Arc::clone(&hold.name),
             reason: "only a lock in a database can hold a transaction: open the client with a mysql:// URL"
                 .to_owned(),

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::client::Client;
-use crate::engine::client_inner::ClientInner;
 use crate::ground::error::{Error, Result};
 use crate::mysql::row_lock::store;
 use crate::mysql::versioned_row::{Changes, Outcome, Step, VersionedRow};
@@ -58,7 +57,7 @@ pub enum Check {
 /// ```
 #[derive(Clone)]
 pub struct Versioned {
-    inner: Arc<ClientInner>,
+    client: Client,
     target: Keyed,
     columns: Arc<[Ident]>,
     check: Check,
@@ -98,7 +97,7 @@ impl Client {
             });
         }
         Ok(Versioned {
-            inner: Arc::clone(self.inner()),
+            client: self.clone(),
             target: Keyed {
                 table: Ident::new(table)?,
                 key: Ident::new(key)?,
@@ -238,7 +237,7 @@ impl Versioned {
     }
 
     fn store(&self, subject: &Arc<str>) -> Result<&MySql> {
-        store(&self.inner, subject)
+        store(&self.client, subject)
     }
 
     fn subject(&self, key: &Value) -> Arc<str> {

@@ -63,10 +63,6 @@ impl RawLock {
                 longest: self.inner.store.longest_lease(),
             });
         }
-        #[cfg(feature = "mysql")]
-        if let Some(store) = &self.inner.database {
-            store.check_not_pinned_here(&self.key.name)?;
-        }
         let me = self.inner.thread(&self.key.name)?;
         if let Some(held) = me.held.overlapping(&self.key, self.parts.as_deref()) {
             return Err(Error::Overlap {

@@ -1,5 +1,7 @@
 //! The lock.
 
+mod queries;
+
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
@@ -7,14 +9,15 @@ use std::time::Duration;
 
 use crate::engine::client_inner::ClientInner;
 use crate::engine::hold::Lease;
-use crate::engine::owner::{LockKey, Owner};
-use crate::engine::raw_lock::RawLock;
+use crate::engine::owner::LockKey;
+use crate::engine::raw_lock::{Entry, RawLock};
 use crate::engine::wait_loop::WaitLimit;
-use crate::ground::claim::{Kind, VisitorId};
+use crate::ground::claim::Kind;
 use crate::ground::error::{Error, Result};
 use crate::ground::interrupt::Interrupt;
 use crate::ground::loss::LossCause;
-use crate::store::Holding;
+#[cfg(feature = "mysql")]
+use crate::stores::mysql::MySql;
 
 /// A reentrant lock that threads of many processes share by its name.
 ///
@@ -54,6 +57,9 @@ use crate::store::Holding;
 #[derive(Clone)]
 pub struct Lock {
     raw_lock: RawLock,
+    /// The store of the lock, if it is a database.
+    #[cfg(feature = "mysql")]
+    database: Option<Arc<MySql>>,
 }
 
 impl Lock {
@@ -75,7 +81,21 @@ impl Lock {
                 flaw,
                 parts: None,
             },
+            #[cfg(feature = "mysql")]
+            database: None,
         }
+    }
+
+    /// Says which database keeps the lock.
+    #[cfg(feature = "mysql")]
+    pub(crate) fn in_database(mut self, store: &Arc<MySql>) -> Lock {
+        self.database = Some(Arc::clone(store));
+        self
+    }
+
+    #[cfg(feature = "mysql")]
+    pub(crate) fn database(&self) -> Option<&MySql> {
+        self.database.as_deref()
     }
 
     /// Says which other locks this one is made of.
@@ -151,7 +171,7 @@ impl Lock {
     /// - [`Error::Closed`], [`Error::WatchdogDied`]: the client was shut down, or its renewal thread is not running;
     /// - [`Error::Forked`]: the client was made before this process was forked.
     pub fn lock(&self) -> Result<()> {
-        self.raw_lock.acquire(WaitLimit::forever(None))?;
+        self.acquire(WaitLimit::forever(None))?;
         Ok(())
     }
 
@@ -161,7 +181,7 @@ impl Lock {
     ///
     /// [`Error::Interrupted`] once `interrupt` is raised, and those of [`Lock::lock`].
     pub fn lock_interruptibly(&self, interrupt: &Interrupt) -> Result<()> {
-        self.raw_lock.acquire(WaitLimit::forever(Some(interrupt)))?;
+        self.acquire(WaitLimit::forever(Some(interrupt)))?;
         Ok(())
     }
 
@@ -174,7 +194,7 @@ impl Lock {
     ///
     /// Those of [`Lock::lock`], each after one attempt.
     pub fn try_lock(&self) -> Result<bool> {
-        Ok(self.raw_lock.acquire(WaitLimit::once())?.is_some())
+        Ok(self.acquire(WaitLimit::once())?.is_some())
     }
 
     /// Takes the lock, waits for it at most `wait`, and returns whether it did.
@@ -187,7 +207,7 @@ impl Lock {
     /// [`Error::InvalidWait`] if the end of the wait cannot be expressed as an instant, and those of [`Lock::lock`], with
     /// the end of the wait in place of the outage timeout.
     pub fn try_lock_for(&self, wait: Duration) -> Result<bool> {
-        Ok(self.raw_lock.acquire(self.limit(wait, None)?)?.is_some())
+        Ok(self.acquire(self.limit(wait, None)?)?.is_some())
     }
 
     /// Takes the lock, waits for it at most `wait` or until `interrupt` is raised, and returns whether it did.
@@ -200,10 +220,7 @@ impl Lock {
         wait: Duration,
         interrupt: &Interrupt,
     ) -> Result<bool> {
-        Ok(self
-            .raw_lock
-            .acquire(self.limit(wait, Some(interrupt))?)?
-            .is_some())
+        Ok(self.acquire(self.limit(wait, Some(interrupt))?)?.is_some())
     }
 
     /// Unlocks: the last of as many calls as there were acquisitions frees the lock.
@@ -275,84 +292,6 @@ impl Lock {
         Ok(freed)
     }
 
-    /// Asks the store whether anybody holds the lock.
-    ///
-    /// # Errors
-    ///
-    /// After [`command_timeout`](crate::Builder::command_timeout) at the latest:
-    ///
-    /// - [`Error::Unreachable`], [`Error::Exhausted`]: the server gave no answer, or the client had no connection free;
-    /// - [`Error::Unavailable`], [`Error::NoQuorum`]: the server, or a majority of the nodes, cannot serve now;
-    /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or TLS does not trust the other side;
-    /// - [`Error::WrongType`], [`Error::CorruptCount`], [`Error::Unexpected`]: the key is no lock of this kind, or the
-    ///   server answered something unexpected;
-    /// - [`Error::Schema`], [`Error::Sql`]: the lock table is missing or not right, or the database has another error;
-    /// - [`Error::InvalidName`], [`Error::Unsupported`]: the name, or this kind of lock, cannot be used here;
-    /// - [`Error::Forked`]: the client was made before this process was forked.
-    pub fn is_locked(&self) -> Result<bool> {
-        Ok(self.inspect(None)?.is_locked)
-    }
-
-    /// Asks the store whether the current thread holds the lock.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Lock::is_locked`].
-    pub fn is_held_by_current_thread(&self) -> Result<bool> {
-        Ok(self.hold_count()? > 0)
-    }
-
-    /// Asks the store whether a thread of this process holds the lock through this client; its number is that of
-    /// [`current_thread_id`](crate::current_thread_id).
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Lock::is_locked`].
-    pub fn is_held_by_thread(&self, thread: u64) -> Result<bool> {
-        self.raw_lock.ready()?;
-        Ok(self.count_of(self.raw_lock.inner.thread_of(thread))? > 0)
-    }
-
-    /// Asks the store how many times the current thread holds the lock; 0 if it does not.
-    ///
-    /// A re-entry that ended in an error is no level, whatever became of its request.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Lock::is_locked`].
-    pub fn hold_count(&self) -> Result<u32> {
-        self.raw_lock.ready()?;
-        let me = self.raw_lock.inner.thread(&self.raw_lock.key.name)?;
-        self.count_of(Some(me))
-    }
-
-    /// Asks the store how long the present hold of any thread lasts if it is not renewed; `None` if there is none.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoTtl`] if the hold has no end, and those of [`Lock::is_locked`].
-    pub fn remaining_lease(&self) -> Result<Option<Duration>> {
-        let holding = self.inspect(None)?;
-        if holding.is_locked && holding.remaining.is_none() {
-            return Err(Error::NoTtl {
-                lock: Arc::clone(&self.raw_lock.key.name),
-            });
-        }
-        Ok(holding.remaining)
-    }
-
-    /// Returns whether the current thread certainly holds the lock at this moment, without I/O; see
-    /// [`Guard::is_valid`](crate::Guard::is_valid).
-    pub fn is_valid(&self) -> bool {
-        let RawLock { inner, key, .. } = &self.raw_lock;
-        if inner.is_forked() {
-            return false;
-        }
-        let me = inner.thread(&key.name).ok();
-        let held = me.and_then(|me| me.held.current(key));
-        held.is_some_and(|hold| hold.is_valid())
-    }
-
     pub(crate) fn limit<'a>(
         &'a self,
         wait: Duration,
@@ -365,21 +304,13 @@ impl Lock {
         })
     }
 
-    fn inspect(&self, visitor: Option<&VisitorId>) -> Result<Holding> {
-        self.raw_lock.ready()?;
-        let RawLock { inner, key, .. } = &self.raw_lock;
-        inner
-            .store
-            .inspect(key.kind, &key.name, visitor, inner.deadline())
-    }
-
-    fn count_of(&self, thread: Option<Arc<Owner>>) -> Result<u32> {
-        // A thread without a hold here has no visitor id that could stand in the store.
-        match thread.and_then(|thread| thread.held.current(&self.raw_lock.key)) {
-            // A request without an answer may have left more there than there is to unlock.
-            Some(hold) => Ok(self.inspect(Some(&hold.visitor))?.count.min(hold.count())),
-            None => Ok(0),
+    pub(crate) fn acquire(&self, limit: WaitLimit<'_>) -> Result<Option<Entry>> {
+        #[cfg(feature = "mysql")]
+        if let Some(store) = &self.database {
+            self.raw_lock.ready()?;
+            store.check_not_pinned_here(&self.raw_lock.key.name)?;
         }
+        self.raw_lock.acquire(limit)
     }
 }
 

@@ -1,0 +1,128 @@
+//! The questions to a lock: to its store, and to what this process knows.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::owner::Owner;
+use crate::engine::raw_lock::RawLock;
+use crate::ground::claim::VisitorId;
+use crate::ground::error::{Error, Result};
+use crate::lock::Lock;
+use crate::losses::Losses;
+use crate::store::Holding;
+
+impl Lock {
+    /// Asks the store whether anybody holds the lock.
+    ///
+    /// # Errors
+    ///
+    /// After [`command_timeout`](crate::Builder::command_timeout) at the latest:
+    ///
+    /// - [`Error::Unreachable`], [`Error::Exhausted`]: the server gave no answer, or the client had no connection free;
+    /// - [`Error::Unavailable`], [`Error::NoQuorum`]: the server, or a majority of the nodes, cannot serve now;
+    /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or TLS does not trust the other side;
+    /// - [`Error::WrongType`], [`Error::CorruptCount`], [`Error::Unexpected`]: the key is no lock of this kind, or the
+    ///   server answered something unexpected;
+    /// - [`Error::Schema`], [`Error::Sql`]: the lock table is missing or not right, or the database has another error;
+    /// - [`Error::InvalidName`], [`Error::Unsupported`]: the name, or this kind of lock, cannot be used here;
+    /// - [`Error::Forked`]: the client was made before this process was forked.
+    pub fn is_locked(&self) -> Result<bool> {
+        Ok(self.inspect(None)?.is_locked)
+    }
+
+    /// Asks the store whether the current thread holds the lock.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Lock::is_locked`].
+    pub fn is_held_by_current_thread(&self) -> Result<bool> {
+        Ok(self.hold_count()? > 0)
+    }
+
+    /// Asks the store whether a thread of this process holds the lock through this client; its number is that of
+    /// [`current_thread_id`](crate::current_thread_id).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Lock::is_locked`].
+    pub fn is_held_by_thread(&self, thread: u64) -> Result<bool> {
+        self.raw_lock.ready()?;
+        Ok(self.count_of(self.raw_lock.inner.thread_of(thread))? > 0)
+    }
+
+    /// Asks the store how many times the current thread holds the lock; 0 if it does not.
+    ///
+    /// A re-entry that ended in an error is no level, whatever became of its request.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Lock::is_locked`].
+    pub fn hold_count(&self) -> Result<u32> {
+        self.raw_lock.ready()?;
+        let me = self.raw_lock.inner.thread(&self.raw_lock.key.name)?;
+        self.count_of(Some(me))
+    }
+
+    /// Asks the store how long the present hold of any thread lasts if it is not renewed; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoTtl`] if the hold has no end, and those of [`Lock::is_locked`].
+    pub fn remaining_lease(&self) -> Result<Option<Duration>> {
+        let holding = self.inspect(None)?;
+        if holding.is_locked && holding.remaining.is_none() {
+            return Err(Error::NoTtl {
+                lock: Arc::clone(&self.raw_lock.key.name),
+            });
+        }
+        Ok(holding.remaining)
+    }
+
+    /// Returns whether the current thread certainly holds the lock at this moment, without I/O; see
+    /// [`Guard::is_valid`](crate::Guard::is_valid).
+    pub fn is_valid(&self) -> bool {
+        let RawLock { inner, key, .. } = &self.raw_lock;
+        if inner.is_forked() {
+            return false;
+        }
+        let me = inner.thread(&key.name).ok();
+        let held = me.and_then(|me| me.held.current(key));
+        held.is_some_and(|hold| hold.is_valid())
+    }
+
+    /// Returns the [`Losses`] of the current thread's hold, on which its loss arrives; see [`Guard::lost`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotHeld`] if the current thread does not hold the lock; [`Error::InvalidName`], [`Error::Unsupported`] or
+    /// [`Error::Forked`] if it cannot.
+    pub fn lost(&self) -> Result<Losses> {
+        self.raw_lock.ready()?;
+        let me = self.raw_lock.inner.thread(&self.raw_lock.key.name)?;
+        match me.held.current(&self.raw_lock.key) {
+            Some(hold) => Ok(Losses::of(hold, self.raw_lock.inner.pid())),
+            None => Err(Error::NotHeld {
+                lock: Arc::clone(&self.raw_lock.key.name),
+                client: Arc::clone(&self.raw_lock.inner.id),
+                thread: me.id,
+            }),
+        }
+    }
+
+    fn inspect(&self, visitor: Option<&VisitorId>) -> Result<Holding> {
+        self.raw_lock.ready()?;
+        let RawLock { inner, key, .. } = &self.raw_lock;
+        inner
+            .store
+            .inspect(key.kind, &key.name, visitor, inner.deadline())
+    }
+
+    fn count_of(&self, thread: Option<Arc<Owner>>) -> Result<u32> {
+        // A thread without a hold here has no visitor id that could stand in the store.
+        match thread.and_then(|thread| thread.held.current(&self.raw_lock.key)) {
+            // A request without an answer may have left more there than there is to unlock.
+            Some(hold) => Ok(self.inspect(Some(&hold.visitor))?.count.min(hold.count())),
+            None => Ok(0),
+        }
+    }
+}
