@@ -5,8 +5,7 @@ use crate::support::child;
 #[test]
 fn entry() {
     let Some(role) = child::role() else { return };
-    let known = crate::faults_process::play(&role)
-        || crate::faults_waiting::play(&role)
+    let known = crate::faults::play(&role)
         || crate::chaos::play(&role)
         || crate::many_processes::play(&role)
         || crate::holds::play(&role)

@@ -498,7 +498,7 @@ fn a_release_in_doubt_waits_for_room_for_its_thread() {
 
 #[cfg(target_os = "linux")]
 fn holder_without_room_for_a_thread() {
-    use crate::faults_process::{allow_threads, forbid_threads};
+    use crate::faults::{allow_threads, forbid_threads};
     let server = redis::Client::open(arg("URL")).unwrap();
     let mut server = server.get_connection().unwrap();
     let mut call = |words: &[&str]| {

@@ -1056,7 +1056,7 @@ fn an_interrupted_try_is_not_renewed(backend: &Backend) {
 //
 // testSubscriptionsPerConnection, testSinglePubSub        many_threads_on_a_few_names_all_get_through
 // testLockIsNotRenewedAfterInterruptedTryLock             an_interrupted_try_is_not_renewed
-// testRedisFailed                                         faults_transport.rs
+// testRedisFailed                                         faults/transport  
 // testRemainTimeToLive, testRemainTimeToLive2             the_remaining_lease_is_told
 // testTryLockWait                                         a_wait_ends_between_its_time_and_the_slack
 // testLockUninterruptibly                                 lock() takes no Interrupt

@@ -1,0 +1,116 @@
+//! What time, pauses and the process itself can do to a lock: F47 to F58 of the table in `tests/it/faults/README.md`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test that cannot go on has failed, and one that goes on may say how far"
+)]
+
+mod clocks;
+mod ends;
+mod forks;
+mod renewal_thread;
+mod settings;
+mod threads;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use fork::Fork;
+#[cfg(feature = "test-util")]
+use redlatch::testing;
+use redlatch::{Client, Error, Guard, Interrupt, Lock, LossCause, Losses, current_thread_id};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::support::child::{arg, listen, say};
+use crate::support::{Child, Monitor, RedisServer, eventually, ms};
+#[cfg(target_os = "linux")]
+use crate::support::{ClockShim, clock::OFFSET_VARIABLE};
+
+/// What a busy machine may add to any time.
+const SLACK: Duration = ms(2500);
+
+/// Long enough that nothing which needs it to end can pass for working.
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// How long a child may take for all that it has to do.
+const CHILD: Duration = Duration::from_secs(30);
+
+fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| scope.spawn(work).join().unwrap())
+}
+
+/// The one thing a child says about an error.
+fn class(error: &Error) -> &'static str {
+    match error {
+        Error::Lost { .. } => "Lost",
+        Error::Forked { .. } => "Forked",
+        Error::NotHeld { .. } => "NotHeld",
+        Error::Closed { .. } => "Closed",
+        Error::Unreachable { .. } => "Unreachable",
+        Error::WatchdogDied { .. } => "WatchdogDied",
+        Error::InvalidConfig { .. } => "InvalidConfig",
+        _ => "another error",
+    }
+}
+
+fn outcome<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
+    match result {
+        Ok(value) => format!("{value:?}"),
+        Err(error) => class(&error).to_owned(),
+    }
+}
+
+/// Plays `role` in a child process; false if it is not one of this file.
+pub(crate) fn play(role: &str) -> bool {
+    match role {
+        "paused holder" => clocks::paused_holder(),
+        "holder under a shifted clock" => clocks::holder_under_a_shifted_clock(),
+        #[cfg(feature = "test-util")]
+        "holder in suspend" => clocks::holder_in_suspend(),
+        "forking holder" => forks::forking_holder(),
+        "forking crowd" => forks::forking_crowd(),
+        "forgetful holder" => threads::forgetful_holder(),
+        "holder of names without end" => threads::holder_of_names_without_end(),
+        "holder without threads" => renewal_thread::holder_without_threads(),
+        "client without threads" => renewal_thread::client_without_threads(),
+        "holder that listens" => renewal_thread::holder_that_listens(),
+        "dying holder" => ends::dying_holder(),
+        "holder of thousands" => renewal_thread::holder_of_thousands(),
+        "holder without files" => ends::holder_without_files(),
+        "client that is shut down" => ends::client_that_is_shut_down(),
+        _ => return false,
+    }
+    true
+}
+
+/// Leaves no room for the stack of another thread, but for what else there is to do.
+///
+/// The limits on processes do not bind root, and a cgroup is not everywhere ours to make.
+#[cfg(target_os = "linux")]
+pub(crate) fn forbid_threads() {
+    let pages = fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
+    let maximum = getrlimit(Resource::As).maximum;
+    let room = pages * 4096 + (1 << 20);
+    let limit = Rlimit {
+        current: Some(room),
+        maximum,
+    };
+    setrlimit(Resource::As, limit).unwrap();
+    let spawned = thread::Builder::new().spawn(|| ());
+    assert!(spawned.is_err(), "the limit has its effect");
+}
+
+#[cfg(target_os = "linux")]
+pub(crate) fn allow_threads() {
+    let maximum = getrlimit(Resource::As).maximum;
+    let limit = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    setrlimit(Resource::As, limit).unwrap();
+}

@@ -1,0 +1,174 @@
+//! Servers that pause, stop or forget: F29, F30, F32, F33 and F42.
+
+use super::*;
+
+#[test]
+fn a_server_that_pauses_longer_than_the_lease_ends_the_hold() {
+    let server = RedisServer::start();
+    let client = losing(&server);
+    for mode in ["WRITE", "ALL"] {
+        let guard = client.lock("orders").guard().unwrap();
+        let renewed = client.lock("invoices").guard().unwrap();
+        let lost = guard.lost();
+        let start = Instant::now();
+        server.cmd(&["CLIENT", "PAUSE", "1400", mode]);
+        ends_within(TIMEOUT, || fails(renewed.unlock(), Class::Unknown));
+        while guard.is_valid() {
+            assert!(start.elapsed() < SHORT, "nothing was confirmed since");
+            thread::sleep(ms(1));
+        }
+        let loss = told(&lost, ms(100));
+        assert!(
+            matches!(loss.cause, LossCause::Unreachable { .. }),
+            "{loss}"
+        );
+        fails(guard.unlock(), Class::Lost);
+        let lock = client.lock("orders");
+        let got = ends_within(ms(1400), || {
+            lock.try_lock_for(Duration::from_secs(20)).unwrap()
+        });
+        assert!(got);
+        assert!(lock.is_valid());
+        lock.unlock().unwrap();
+        leaves_nothing(&server);
+    }
+}
+
+#[test]
+fn a_server_that_stops_longer_than_the_lease_ends_the_hold_and_grants_nothing_late() {
+    let server = RedisServer::start();
+    teach(&server);
+    let client = losing(&server);
+    let other = self::client(&server);
+    let waiter = other.lock("orders");
+    let guard = client.lock("orders").guard().unwrap();
+    assert!(!waiter.try_lock().unwrap());
+    let lost = guard.lost();
+    let monitor = Monitor::start(&server);
+    let start = Instant::now();
+    server.freeze();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let result = ends_within(ms(700), || waiter.try_lock_for(ms(700)));
+            let error = result.unwrap_err();
+            assert!(error.is_ambiguous() || error.is_retryable(), "{error}");
+        });
+        while guard.is_valid() {
+            assert!(start.elapsed() < SHORT, "nothing was confirmed since");
+            thread::sleep(ms(1));
+        }
+        told(&lost, ms(100));
+        waiting.join().unwrap();
+    });
+    let left = SHORT.saturating_sub(start.elapsed());
+    thread::sleep(left + ms(50));
+    server.thaw();
+    leaves_nothing(&server);
+    thread::sleep(ms(200));
+    is_empty(&server);
+    assert_eq!(
+        written(&monitor, other.id()),
+        Vec::<String>::new(),
+        "a grant to a caller that has left"
+    );
+    assert!(waiter.try_lock().unwrap());
+    waiter.unlock().unwrap();
+}
+
+#[test]
+fn a_hold_that_is_wiped_out_is_lost_and_never_heard_of_again() {
+    let server = RedisServer::start();
+    let client = losing(&server);
+    let lock = client.lock("orders");
+    let monitor = Monitor::start(&server);
+    for wipe in [&["FLUSHALL"][..], &["DEL", "orders"]] {
+        let guard = lock.guard().unwrap();
+        let nested = lock.guard().unwrap();
+        let visitor = guard.visitor().to_string();
+        let lost = guard.lost();
+        server.cmd(wipe);
+        let loss = told(&lost, SHORT / 3 + TIMEOUT);
+        assert_eq!(loss.cause, LossCause::Gone);
+        assert!(!guard.is_valid() && !nested.is_valid());
+        not_heard_of(&monitor, &visitor, SHORT);
+        fails(nested.unlock(), Class::Lost);
+        fails(guard.unlock(), Class::Lost);
+        not_heard_of(&monitor, &visitor, ms(100));
+        is_empty(&server);
+    }
+    // Somebody else has it by now, and keeps it.
+    let guard = lock.guard().unwrap();
+    let lost = guard.lost();
+    server.cmd(&["DEL", "orders"]);
+    let other = self::client(&server).lock("orders");
+    assert!(other.try_lock().unwrap());
+    let loss = told(&lost, SHORT / 3 + TIMEOUT);
+    assert!(matches!(loss.cause, LossCause::HeldBy(_)), "{loss}");
+    fails(guard.unlock(), Class::Lost);
+    assert!(other.is_held_by_current_thread().unwrap());
+    other.unlock().unwrap();
+    is_empty(&server);
+}
+
+#[test]
+fn a_hold_that_is_evicted_is_lost_and_the_policy_was_warned_of() {
+    let server = RedisServer::with(&["--maxmemory", "3mb", "--maxmemory-policy", "volatile-lru"]);
+    let client = losing(&server);
+    let warnings = client.check().unwrap();
+    assert!(
+        warnings
+            .iter()
+            .any(|one| one.message.contains("volatile-lru")),
+        "{warnings:?}"
+    );
+    let guard = client.lock("orders").guard().unwrap();
+    let lost = guard.lost();
+    let big = "x".repeat(10_000);
+    for key in 0..1000 {
+        if server.int(&["EXISTS", "orders"]) == 0 {
+            break;
+        }
+        let _ = server.try_cmd(&["SET", &format!("cache{key}"), &big]);
+    }
+    assert_eq!(server.int(&["EXISTS", "orders"]), 0, "it was not evicted");
+    let loss = told(&lost, SHORT / 3 + TIMEOUT);
+    assert_eq!(loss.cause, LossCause::Gone);
+    fails(guard.unlock(), Class::Lost);
+}
+
+#[test]
+fn a_restart_loses_what_was_not_saved_and_nothing_else() {
+    let server = RedisServer::start();
+    let client = losing(&server);
+    let guard = client.lock("orders").guard().unwrap();
+    let visitor = guard.visitor().to_string();
+    let lost = guard.lost();
+    server.restart();
+    let monitor = Monitor::start(&server);
+    let loss = told(&lost, SHORT / 3 + TIMEOUT);
+    assert_eq!(loss.cause, LossCause::Gone);
+    assert!(!guard.is_valid());
+    fails(guard.unlock(), Class::Lost);
+    not_heard_of(&monitor, &visitor, SHORT);
+    is_empty(&server);
+
+    let server = RedisServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let client = quick()
+        .watchdog_timeout(Duration::from_secs(3))
+        .open(&server.url())
+        .unwrap();
+    let lock = client.lock("orders");
+    let guard = lock.guard().unwrap();
+    let again = lock.guard().unwrap();
+    server.restart();
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(4) {
+        assert!(guard.is_valid(), "after {:?}", start.elapsed());
+        thread::sleep(ms(50));
+    }
+    assert_eq!(counts(&server, "orders"), ["2"]);
+    again.unlock().unwrap();
+    assert_eq!(counts(&server, "orders"), ["1"]);
+    guard.unlock().unwrap();
+    is_empty(&server);
+}

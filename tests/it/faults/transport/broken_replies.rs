@@ -1,0 +1,143 @@
+//! Replies too many, in part, twice or in drops: F7, F9 and F10.
+
+use super::*;
+
+/// What a client makes of requests when the reply to the one before, by `ask`, comes twice.
+fn a_reply_too_many_answers_nothing(script: &str, after: Duration, ask: fn(&Lock)) {
+    let scene = Scene::new();
+    let others = scene.undisturbed().lock("taken");
+    others.lock().unwrap();
+    let lock = scene.warm();
+    let rule = scene.next(1, script, Fault::RepeatReply(after));
+    ask(&lock);
+    let taken = scene.client.lock("taken");
+    assert!(!taken.try_lock().unwrap(), "after {script}, {after:?}");
+    assert!(!taken.is_held_by_current_thread().unwrap());
+    assert_eq!(rule.hits(), 1);
+    // And those behind it mean what they say.
+    let free = scene.client.lock("free");
+    assert!(free.try_lock().unwrap() && free.is_locked().unwrap());
+    free.unlock().unwrap();
+    assert!(!free.is_locked().unwrap());
+    others.unlock().unwrap();
+    assert!(taken.try_lock().unwrap());
+    taken.unlock().unwrap();
+    if lock.is_held_by_current_thread().unwrap() {
+        lock.unlock().unwrap();
+    }
+    is_empty(&scene.server);
+}
+
+#[test]
+fn a_reply_too_many_is_not_taken_for_the_next_one() {
+    for after in [ms(0), ms(40)] {
+        a_reply_too_many_answers_nothing(RELEASE, after, |lock| {
+            lock.lock().unwrap();
+            lock.unlock().unwrap();
+        });
+        a_reply_too_many_answers_nothing(ACQUIRE, after, |lock| {
+            lock.lock().unwrap();
+        });
+        a_reply_too_many_answers_nothing(INSPECT, after, |lock| {
+            assert!(!lock.is_locked().unwrap());
+        });
+    }
+}
+
+#[test]
+fn a_reply_too_many_while_connecting_is_no_reply_at_all() {
+    for ask in ["SETNAME", "TIME"] {
+        let scene = Scene::new();
+        let lock = scene.client.lock("orders");
+        let doubled = |times| {
+            let ask = Some(ask.as_bytes());
+            scene.proxy.next(times, ask, Fault::RepeatReply(ms(0)))
+        };
+        let once = doubled(1);
+        lock.lock().unwrap();
+        assert_eq!(once.hits(), 1);
+        scene.proxy.cut();
+        let once = doubled(1);
+        lock.unlock().unwrap();
+        assert_eq!(once.hits(), 1);
+        // However long it goes on, a call without a deadline outlasts it.
+        scene.proxy.cut();
+        let always = doubled(FOR_EVER);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                eventually(SLACK, "several connections", || always.hits() >= 4);
+                scene.proxy.heal();
+            });
+            lock.lock().unwrap();
+        });
+        lock.unlock().unwrap();
+        is_empty(&scene.server);
+    }
+}
+
+#[test]
+fn a_renewal_answered_twice_renews_once() {
+    let scene = Scene::with(quick().watchdog_timeout(LEASE));
+    let lock = scene.warm();
+    lock.lock().unwrap();
+    let lost = lock.lost().unwrap();
+    let rule = scene.next(FOR_EVER, RENEW, Fault::RepeatReply(ms(5)));
+    eventually(LEASE * 4, "some renewals", || rule.hits() >= 3);
+    assert!(lock.is_valid());
+    scene.server.cmd(&["DEL", "orders"]);
+    // The answer to an earlier renewal would say that it is still there.
+    assert_eq!(told(&lost, LEASE).cause, LossCause::Gone);
+    fails(lock.unlock(), Class::Lost);
+}
+
+#[test]
+fn a_reply_that_breaks_off_is_no_reply() {
+    let scene = Scene::new();
+    for bytes in [0, 1, 6] {
+        let fault = Fault::TruncateReply(bytes);
+        try_lock_is_unknown_and_leaves_nothing(&scene, ACQUIRE, fault);
+        a_waiting_call_gets_one_hold(&scene, ACQUIRE, fault);
+        let lock = scene.warm();
+        scene.next(1, INSPECT, fault);
+        fails(lock.is_locked(), Class::Unreachable);
+        assert!(!lock.is_locked().unwrap());
+        lock.lock().unwrap();
+        scene.next(1, RELEASE, fault);
+        lock.unlock().unwrap();
+        is_empty(&scene.server);
+    }
+}
+
+#[test]
+fn a_reply_that_drips_in_does_not_take_longer_than_a_command_may() {
+    let scene = Scene::new();
+    let lock = scene.warm();
+    // More than ten bytes: each comes in time, all together do not.
+    let drip = Fault::Drip(ms(400));
+    scene.next(1, INSPECT, drip);
+    ends_within(TIMEOUT, || fails(lock.is_locked(), Class::Unreachable));
+    scene.next(1, ACQUIRE, drip);
+    ends_within(TIMEOUT, || fails(lock.try_lock(), Class::Unknown));
+    leaves_nothing(&scene.server);
+    lock.lock().unwrap();
+    // `:1` and its end of line are four bytes.
+    scene.next(2, RELEASE, Fault::Drip(ms(1000)));
+    ends_within(TIMEOUT, || fails(lock.unlock(), Class::Unknown));
+    is_empty(&scene.server);
+}
+
+#[test]
+fn renewals_that_drip_in_end_the_hold_in_time() {
+    let scene = Scene::with(quick().watchdog_timeout(ms(900)));
+    let lock = scene.warm();
+    let guard = lock.guard().unwrap();
+    let lost = guard.lost();
+    scene.next(FOR_EVER, RENEW, Fault::Drip(ms(150)));
+    let start = Instant::now();
+    while guard.is_valid() {
+        assert!(start.elapsed() < ms(900), "nothing was confirmed");
+        thread::sleep(ms(1));
+    }
+    told(&lost, ms(100));
+    leaves_nothing(&scene.server);
+}

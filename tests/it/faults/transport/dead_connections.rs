@@ -1,0 +1,262 @@
+//! Connections that are dead, refused or overrun: F7, F11, F13 and F14.
+
+use super::*;
+
+#[test]
+fn a_hold_needs_no_new_connection_to_be_kept() {
+    let lease = ms(2000);
+    for is_warm in [false, true] {
+        let builder = Client::builder().command_timeout(Duration::from_secs(5));
+        let scene = Scene::with(builder.watchdog_timeout(lease));
+        let lock = scene.client.lock("orders");
+        if is_warm {
+            // There are connections for requests, and from now on no other one can be had.
+            let short = scene.client.lock("short").with_lease_time(lease);
+            short.run(|_| ()).unwrap();
+            // The look at the server's settings gives back what it has taken.
+            thread::sleep(ms(500));
+            scene.proxy.refuse();
+        }
+        lock.lock().unwrap();
+        scene.proxy.refuse();
+        let start = Instant::now();
+        while start.elapsed() < lease + ms(500) {
+            assert!(lock.is_valid(), "lost after {:?}", start.elapsed());
+            thread::sleep(ms(20));
+        }
+        lock.unlock().unwrap();
+        is_empty(&scene.server);
+    }
+}
+
+#[test]
+fn a_dead_connection_costs_one_command_timeout() {
+    let scene = Scene::with(quick().pool_size(1));
+    let lock = scene.warm();
+    // The thread in the background uses the same connection now and then, and is to be done with it.
+    let mute = || {
+        thread::sleep(ms(300));
+        scene.proxy.mute();
+    };
+    mute();
+    ends_within(TIMEOUT, || fails(lock.is_locked(), Class::Unreachable));
+    assert!(!lock.is_locked().unwrap());
+
+    mute();
+    ends_within(TIMEOUT, || fails(lock.try_lock(), Class::Unknown));
+    assert!(lock.try_lock().unwrap());
+
+    mute();
+    ends_within(TIMEOUT, || lock.unlock().unwrap());
+    is_empty(&scene.server);
+
+    mute();
+    let got = ends_within(TIMEOUT, || {
+        lock.try_lock_for(Duration::from_secs(20)).unwrap()
+    });
+    assert!(got);
+    one_hold_and_then_none(&scene, &lock);
+}
+
+#[test]
+fn every_call_ends_in_time_while_the_server_is_silent() {
+    let scene = Scene::with(quick().watchdog_timeout(LEASE));
+    let lock = scene.warm();
+    let other = scene.client.lock("invoices");
+    let third = scene.client.lock("parcels");
+    lock.lock().unwrap();
+    lock.lock().unwrap();
+    let guard = other.guard().unwrap();
+    // Nobody else frees what the renewal cannot keep.
+    scene.proxy.black_hole();
+    let bounded = |what: &str, call: &mut dyn FnMut() -> bool| {
+        let start = Instant::now();
+        assert!(call(), "{what} has not failed");
+        let took = start.elapsed();
+        assert!(took < TIMEOUT + SLACK, "{what} took {took:?}");
+    };
+    bounded("unlock of a level", &mut || lock.unlock().is_err());
+    bounded("unlock", &mut || lock.unlock().is_err());
+    let mut guard = Some(guard);
+    bounded("drop of a guard", &mut || guard.take().is_some());
+    bounded("try_lock", &mut || third.try_lock().is_err());
+    bounded("try_lock_for", &mut || third.try_lock_for(ms(300)).is_err());
+    bounded("is_locked", &mut || third.is_locked().is_err());
+    bounded("remaining_lease", &mut || third.remaining_lease().is_err());
+    bounded("force_unlock", &mut || third.force_unlock().is_err());
+    bounded("check", &mut || scene.client.check().is_err());
+    let start = Instant::now();
+    assert!(third.lock().is_err());
+    assert!(start.elapsed() >= ms(800), "the outage time-out");
+    assert!(start.elapsed() < ms(800) + TIMEOUT + SLACK);
+    scene.proxy.heal();
+    leaves_nothing(&scene.server);
+    assert!(lock.try_lock().unwrap());
+    scene.proxy.black_hole();
+    ends_within(TIMEOUT * 2, || scene.client.shutdown());
+    scene.proxy.heal();
+    every_key_expires(&scene.server);
+}
+
+#[test]
+fn a_server_that_accepts_and_says_nothing_is_unreachable() {
+    let scene = Scene::with(quick().connect_timeout(ms(200)));
+    let lock = scene.client.lock("orders");
+    scene.server.freeze();
+    ends_within(ms(200), || fails(lock.try_lock(), Class::Unreachable));
+    ends_within(ms(300), || {
+        fails(lock.try_lock_for(ms(300)), Class::Unreachable)
+    });
+    ends_within(ms(200), || fails(lock.is_locked(), Class::Unreachable));
+    scene.server.thaw();
+    assert!(lock.try_lock().unwrap());
+    one_hold_and_then_none(&scene, &lock);
+}
+
+#[test]
+fn one_budget_covers_connecting_and_the_whole_handshake() {
+    let server = RedisServer::start();
+    teach(&server);
+    server.cmd(&[
+        "ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all",
+    ]);
+    let proxy = Proxy::to(server.addr());
+    let url = proxy.url().replace("redis://", "redis://app:secret@") + "/3";
+    let client = quick().connect_timeout(ms(500)).open(&url).unwrap();
+    let lock = client.lock("orders");
+    // AUTH, SELECT, SETNAME, TIME: each in time, all together not.
+    proxy.next(FOR_EVER, None, Fault::DelayReply(ms(400)));
+    let start = Instant::now();
+    fails(lock.try_lock(), Class::Unreachable);
+    assert!(start.elapsed() >= ms(400));
+    // Without one budget it would take 1.6 s.
+    assert!(start.elapsed() < ms(1200), "{:?}", start.elapsed());
+    proxy.heal();
+    assert!(lock.try_lock().unwrap());
+    lock.unlock().unwrap();
+}
+
+#[test]
+fn waiters_ride_out_a_restart() {
+    let server = RedisServer::start();
+    let client = quick()
+        .outage_timeout(Duration::from_secs(30))
+        .open(&server.url())
+        .unwrap();
+    let other = quick().open(&server.url()).unwrap();
+    other.lock("orders").lock().unwrap();
+    thread::scope(|scope| {
+        let waiters: Vec<_> = (0..4)
+            .map(|number| {
+                let lock = client.lock("orders");
+                scope.spawn(move || {
+                    if number % 2 == 0 {
+                        lock.lock().unwrap();
+                    } else {
+                        assert!(lock.try_lock_for(Duration::from_secs(30)).unwrap());
+                    }
+                    lock.unlock().unwrap();
+                    Instant::now()
+                })
+            })
+            .collect();
+        somebody_waits(&server, "orders");
+        server.kill();
+        // The end of a connection that was just in use may show only after something was sent on it.
+        let error = ends_within(ms(0), || client.lock("other").try_lock()).unwrap_err();
+        assert!(error.is_retryable() || error.is_ambiguous(), "{error}");
+        let fresh = quick().open(&server.url()).unwrap();
+        let lock = fresh.lock("other");
+        ends_within(ms(0), || fails(lock.try_lock(), Class::Unreachable));
+        ends_within(ms(200), || {
+            fails(lock.try_lock_for(ms(200)), Class::Unreachable)
+        });
+        thread::sleep(ms(500));
+        // It comes back without the lock.
+        server.restart();
+        let back = Instant::now();
+        for waiter in waiters {
+            let granted = waiter.join().unwrap();
+            assert!(
+                granted.duration_since(back) < ms(1100) + SLACK,
+                "{:?}",
+                granted.duration_since(back)
+            );
+        }
+    });
+    drop(client);
+    drop(other);
+    no_connection_is_left(&server);
+}
+
+#[test]
+fn waiters_do_not_storm_a_port_that_refuses() {
+    const WAITERS: usize = 10;
+    let scene = Scene::with(quick().outage_timeout(Duration::from_secs(30)));
+    scene.proxy.refuse();
+    let accepted = scene.proxy.counters().accepted;
+    thread::scope(|scope| {
+        for _ in 0..WAITERS {
+            let lock = scene.client.lock("orders");
+            scope.spawn(move || {
+                assert!(lock.try_lock_for(Duration::from_secs(30)).unwrap());
+                lock.unlock().unwrap();
+            });
+        }
+        thread::sleep(ms(2000));
+        let tries = scene.proxy.counters().accepted - accepted;
+        // 10, 20, 40, … 500 ms apart make about nine in two seconds; without growing pauses it is thousands.
+        assert!(tries >= WAITERS, "{tries}");
+        assert!(tries <= WAITERS * 25, "{tries} tries in 2 s");
+        scene.proxy.heal();
+    });
+    is_empty(&scene.server);
+}
+
+#[test]
+fn a_crowd_of_waiters_comes_back_over_few_connections() {
+    const WAITERS: usize = 100;
+    const POOL: u32 = 4;
+    let server = RedisServer::start();
+    let client = quick()
+        .pool_size(POOL)
+        .command_timeout(Duration::from_secs(2))
+        .open(&server.url())
+        .unwrap();
+    let other = quick().open(&server.url()).unwrap();
+    other.lock("orders").lock().unwrap();
+    let all = Barrier::new(WAITERS + 1);
+    thread::scope(|scope| {
+        for _ in 0..WAITERS {
+            let lock = client.lock("orders");
+            let all = &all;
+            scope.spawn(move || {
+                all.wait();
+                assert!(lock.try_lock_for(Duration::from_secs(40)).unwrap());
+                lock.unlock().unwrap();
+            });
+        }
+        all.wait();
+        somebody_waits(&server, "orders");
+        thread::sleep(ms(300));
+        server.restart();
+        let holder = other.lock("orders").with_lease_time(ms(800));
+        // Somebody of the crowd may be faster.
+        let _ = holder.try_lock_for(ms(200));
+        let start = Instant::now();
+        while start.elapsed() < ms(1500) {
+            let open = connections(&server);
+            // The pool, the renewals and the subscriber of the one, and three at most of the other.
+            assert!(open.len() <= POOL as usize + 2 + 3, "{open:#?}");
+            assert!(
+                subscriptions(&server, "orders") <= 2,
+                "one for each client: {open:#?}"
+            );
+            thread::sleep(ms(10));
+        }
+    });
+    drop(client);
+    drop(other);
+    no_connection_is_left(&server);
+    leaves_nothing(&server);
+}

@@ -1,0 +1,169 @@
+//! Requests and replies that come too late: F5 and F6.
+
+use super::*;
+
+#[test]
+fn a_request_that_waited_in_a_frozen_server_grants_nothing() {
+    let scene = Scene::new();
+    let lock = scene.warm();
+    let monitor = Monitor::start(&scene.server);
+    for round in 0..6 {
+        // Nothing in the background uses the connection that the request is to go by.
+        thread::sleep(ms(150));
+        monitor.clear();
+        scene.server.freeze();
+        ends_within(TIMEOUT, || fails(lock.try_lock(), Class::Unknown));
+        // Now and then the release in the background overtakes the request.
+        thread::sleep(ms(100 * round));
+        scene.server.thaw();
+        leaves_nothing(&scene.server);
+        // The server's clock is known up to a round trip. A request within it is executed, and released again.
+        if round >= 2 {
+            assert_eq!(
+                written(&monitor, scene.client.id()),
+                Vec::<String>::new(),
+                "the request was executed after its caller had left"
+            );
+        }
+        assert!(
+            !monitor.lines_containing(&sha(ACQUIRE)).is_empty(),
+            "the request has arrived late"
+        );
+        assert!(lock.try_lock().unwrap(), "later requests are not too late");
+        lock.unlock().unwrap();
+    }
+    is_empty(&scene.server);
+}
+
+#[test]
+fn a_request_that_arrives_after_its_caller_has_left_grants_nothing() {
+    let scene = Scene::new();
+    let lock = scene.warm();
+    let monitor = Monitor::start(&scene.server);
+    let rule = scene.next(1, ACQUIRE, Fault::Hold);
+    ends_within(TIMEOUT, || fails(lock.try_lock(), Class::Unknown));
+    eventually(ms(5000), "the withdrawal", || {
+        !monitor.lines_containing(&sha(WITHDRAW)).is_empty()
+    });
+    // Time enough for the last of the withdrawals, which come at most half a second apart.
+    thread::sleep(ms(1200));
+    monitor.clear();
+    rule.release();
+    eventually(ms(5000), "the late request", || {
+        !monitor.lines_containing(&sha(ACQUIRE)).is_empty()
+    });
+    assert_eq!(written(&monitor, scene.client.id()), Vec::<String>::new());
+    is_empty(&scene.server);
+    assert!(
+        monitor.lines_containing(&sha(WITHDRAW)).is_empty(),
+        "they have ended"
+    );
+}
+
+#[test]
+fn late_requests_do_not_change_a_hold_that_goes_on() {
+    let scene = Scene::with(quick().watchdog_timeout(LEASE));
+    let lock = scene.warm();
+    let arrived = |monitor: &Monitor, script: &str| {
+        eventually(ms(5000), "the late request", || {
+            !monitor.lines_containing(&sha(script)).is_empty()
+        });
+    };
+    lock.lock().unwrap();
+    let rule = scene.next(1, ACQUIRE, Fault::Hold);
+    fails(lock.try_lock(), Class::Unknown);
+    thread::sleep(ms(100));
+    let monitor = Monitor::start(&scene.server);
+    rule.release();
+    arrived(&monitor, ACQUIRE);
+    assert_eq!(counts(&scene.server, "orders"), ["1"], "a late re-entry");
+
+    lock.lock().unwrap();
+    let rule = scene.next(1, RELEASE_LEVEL, Fault::Hold);
+    fails(lock.unlock(), Class::Unknown);
+    thread::sleep(ms(100));
+    monitor.clear();
+    rule.release();
+    arrived(&monitor, RELEASE_LEVEL);
+    assert_eq!(counts(&scene.server, "orders"), ["2"], "a late release");
+    assert!(lock.is_valid());
+    lock.unlock().unwrap();
+    is_empty(&scene.server);
+}
+
+#[test]
+fn a_late_release_and_a_late_renewal_do_not_touch_the_next_hold() {
+    let scene = Scene::with(quick().watchdog_timeout(LEASE));
+    let lock = scene.warm();
+    let monitor = Monitor::start(&scene.server);
+    lock.lock().unwrap();
+    let renewal = scene.next(1, RENEW, Fault::Hold);
+    let release = scene.next(2, RELEASE, Fault::Hold);
+    eventually(LEASE + SLACK, "a renewal", || renewal.hits() == 1);
+    fails(lock.unlock(), Class::Unknown);
+    leaves_nothing(&scene.server);
+    // The same thread of the same client, once more.
+    let minute = lock.with_lease_time(Duration::from_secs(60));
+    let guard = minute.guard().unwrap();
+    monitor.clear();
+    renewal.release();
+    release.release();
+    for script in [RENEW, RELEASE] {
+        eventually(ms(5000), "the late request", || {
+            !monitor.lines_containing(&sha(script)).is_empty()
+        });
+    }
+    assert_eq!(counts(&scene.server, "orders"), ["1"]);
+    assert!(scene.server.int(&["PTTL", "orders"]) > 50_000);
+    assert!(guard.is_valid());
+    guard.unlock().unwrap();
+    is_empty(&scene.server);
+}
+
+#[test]
+fn a_late_forced_release_does_not_free_the_next_holder() {
+    let scene = Scene::new();
+    let lock = scene.warm();
+    let monitor = Monitor::start(&scene.server);
+    lock.lock().unwrap();
+    let rule = scene.next(1, FORCE_RELEASE, Fault::Hold);
+    ends_within(TIMEOUT, || fails(lock.force_unlock(), Class::Unknown));
+    thread::sleep(ms(100));
+    assert!(lock.is_valid());
+    monitor.clear();
+    rule.release();
+    eventually(ms(5000), "the late request", || {
+        !monitor.lines_containing(&sha(FORCE_RELEASE)).is_empty()
+    });
+    one_hold_and_then_none(&scene, &lock);
+    // What was freed, though nobody said so, is not said to be left as it was.
+    for end in ENDS {
+        lock.lock().unwrap();
+        scene.next(1, FORCE_RELEASE, Fault::SwallowReply(end));
+        ends_within(TIMEOUT, || fails(lock.force_unlock(), Class::Unknown));
+        is_empty(&scene.server);
+        fails(lock.unlock(), Class::Lost);
+    }
+}
+
+#[test]
+fn a_late_reply_is_not_taken_for_the_next_one() {
+    let scene = Scene::with(quick().pool_size(1).command_timeout(ms(300)));
+    let held = scene.client.lock("held");
+    let free = scene.client.lock("free");
+    held.lock().unwrap();
+    assert!(held.is_locked().unwrap());
+    let accepted = scene.proxy.counters().accepted;
+    scene.server.cmd(&["CLIENT", "PAUSE", "600", "ALL"]);
+    ends_within(ms(300), || fails(held.is_locked(), Class::Unreachable));
+    eventually(ms(5000), "an answer", || free.is_locked().is_ok());
+    for _ in 0..5 {
+        assert!(!free.is_locked().unwrap());
+        assert!(held.is_locked().unwrap());
+    }
+    assert!(
+        scene.proxy.counters().accepted > accepted,
+        "a connection that has timed out is closed"
+    );
+    held.unlock().unwrap();
+}

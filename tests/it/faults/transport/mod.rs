@@ -1,0 +1,105 @@
+//! Faults on the way between client and server: F1 to F14 of the table in `tests/it/faults/README.md`.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod broken_replies;
+mod dead_connections;
+mod late;
+mod lost_replies;
+mod subscriber;
+
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redlatch::{Builder, Client, Lock, LossCause};
+
+use crate::invariants::{
+    ACQUIRE, Class, FORCE_RELEASE, INSPECT, RELEASE, RELEASE_LEVEL, RENEW, SLACK, TIMEOUT,
+    WITHDRAW, connections, counts, ends_within, every_key_expires, fails, is_empty, leaves_nothing,
+    no_connection_is_left, not_heard_of, quick, sha, somebody_waits, subscriptions, teach, told,
+    written,
+};
+use crate::support::proxy::Rule;
+use crate::support::{End, Fault, Monitor, Proxy, RedisServer, eventually, ms};
+
+/// A lease that is long enough to be kept on a busy machine, and short enough to see some of its ends.
+const LEASE: Duration = ms(1500);
+
+const ENDS: [End; 2] = [End::Reset, End::Silent];
+
+const FOR_EVER: usize = usize::MAX;
+
+/// A client behind a proxy, and a server that knows all scripts. The client goes first.
+struct Scene {
+    client: Client,
+    proxy: Proxy,
+    server: RedisServer,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        Scene::with(quick())
+    }
+
+    fn with(builder: Builder) -> Scene {
+        let server = RedisServer::start();
+        teach(&server);
+        let proxy = Proxy::to(server.addr());
+        let client = builder.open(&proxy.url()).unwrap();
+        Scene {
+            client,
+            proxy,
+            server,
+        }
+    }
+
+    /// The next `times` calls of a script meet `fault`.
+    fn next(&self, times: usize, script: &str, fault: Fault) -> Rule {
+        self.proxy.next(times, Some(sha(script).as_bytes()), fault)
+    }
+
+    /// A client with a way to the server that no fault disturbs.
+    fn undisturbed(&self) -> Client {
+        quick().open(&self.server.url()).unwrap()
+    }
+
+    /// Locks and unlocks, so that there is a connection.
+    fn warm(&self) -> Lock {
+        let lock = self.client.lock("orders");
+        lock.lock().unwrap();
+        lock.unlock().unwrap();
+        lock
+    }
+}
+
+fn one_hold_and_then_none(scene: &Scene, lock: &Lock) {
+    assert_eq!(counts(&scene.server, "orders"), ["1"]);
+    assert_eq!(lock.hold_count().unwrap(), 1);
+    assert!(lock.is_valid());
+    lock.unlock().unwrap();
+    is_empty(&scene.server);
+}
+
+fn try_lock_is_unknown_and_leaves_nothing(scene: &Scene, script: &str, fault: Fault) {
+    let lock = scene.client.lock("orders");
+    let rule = scene.next(1, script, fault);
+    ends_within(TIMEOUT, || fails(lock.try_lock(), Class::Unknown));
+    assert_eq!(rule.hits(), 1);
+    assert!(!lock.is_valid());
+    leaves_nothing(&scene.server);
+    fails(lock.unlock(), Class::NotHeld);
+    assert!(lock.try_lock().unwrap());
+    one_hold_and_then_none(scene, &lock);
+}
+
+fn a_waiting_call_gets_one_hold(scene: &Scene, script: &str, fault: Fault) {
+    let lock = scene.client.lock("orders");
+    let rule = scene.next(1, script, fault);
+    // Long before the lease of half a minute that the lost call may have set.
+    let got = ends_within(TIMEOUT + ms(1100), || {
+        lock.try_lock_for(Duration::from_secs(20)).unwrap()
+    });
+    assert!(got);
+    assert_eq!(rule.hits(), 1);
+    one_hold_and_then_none(scene, &lock);
+}

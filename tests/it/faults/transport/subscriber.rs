@@ -1,0 +1,128 @@
+//! The connection on which unlock messages arrive: F8.
+
+use super::*;
+
+/// The id of the first client of a CLIENT LIST.
+fn id(list: Option<String>) -> Option<String> {
+    Some(list?.split_once(' ')?.0.to_owned())
+}
+
+#[test]
+fn a_dead_subscriber_is_replaced_and_delays_no_waiter_for_long() {
+    let scene = Scene::new();
+    let lock = scene.client.lock("orders");
+    let undisturbed = scene.undisturbed();
+    let holder = undisturbed
+        .lock("orders")
+        .with_lease_time(Duration::from_secs(60));
+    let unlocked_after = |prepare: &dyn Fn()| {
+        holder.lock().unwrap();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                assert!(lock.try_lock_for(Duration::from_secs(40)).unwrap());
+                let now = Instant::now();
+                lock.unlock().unwrap();
+                now
+            });
+            somebody_waits(&scene.server, "orders");
+            prepare();
+            let freed = Instant::now();
+            holder.unlock().unwrap();
+            waiting.join().unwrap().duration_since(freed)
+        })
+    };
+    let took = unlocked_after(&|| scene.proxy.mute());
+    // It looks for itself after 1.1 s at the latest, and then meets the dead command connection.
+    assert!(took < ms(1100) + TIMEOUT + SLACK, "{took:?}");
+    let subscriber = || scene.server.text(&["CLIENT", "LIST", "TYPE", "PUBSUB"]);
+    let dead = id(subscriber());
+    let took = unlocked_after(&|| {
+        eventually(Duration::from_secs(20), "another subscriber", || {
+            let present = id(subscriber());
+            present.is_some() && present != dead
+        });
+        // The wake-up after the subscription is over.
+        thread::sleep(ms(150));
+    });
+    assert!(took < ms(600), "it was not woken: {took:?}");
+}
+
+/// Lets somebody else hold all these locks.
+fn held_by_another(server: &RedisServer, names: &[String]) {
+    let hold = "for _, name in ipairs(ARGV) do redis.call('HSET', name, 'another:1:1', 1) redis.call('PEXPIRE', name, 60000) end";
+    let mut words = vec!["EVAL", hold, "0"];
+    words.extend(names.iter().map(String::as_str));
+    server.cmd(&words);
+}
+
+/// How many channels somebody listens to.
+fn channels(server: &RedisServer) -> usize {
+    let answer = server.cmd(&["PUBSUB", "CHANNELS", "redisson_lock__channel:*"]);
+    redis::from_redis_value::<Vec<String>>(answer)
+        .unwrap()
+        .len()
+}
+
+#[test]
+fn waiters_with_long_names_hear_again_after_a_reconnect() {
+    const WAITERS: usize = 600;
+    let server = RedisServer::start();
+    let names: Vec<String> = (0..WAITERS)
+        .map(|number| format!("{number}{}", "x".repeat(500)))
+        .collect();
+    held_by_another(&server, &names);
+    let client = Client::open(&server.unix_url()).unwrap();
+    thread::scope(|scope| {
+        for name in &names {
+            let lock = client.lock(name);
+            scope.spawn(move || lock.try_lock_for(Duration::from_secs(50)).unwrap_err());
+        }
+        let all = || channels(&server) == WAITERS;
+        eventually(Duration::from_secs(20), "all listen", all);
+        assert_eq!(server.int(&["CLIENT", "KILL", "TYPE", "pubsub"]), 1);
+        // The requests for all channels together are more than such a socket takes at once.
+        eventually(Duration::from_secs(20), "all listen again", all);
+        client.shutdown();
+    });
+}
+
+#[test]
+fn channels_are_given_up_while_others_are_busy() {
+    let server = RedisServer::start();
+    let mut names: Vec<String> = (0..30).map(|number| format!("left{number}")).collect();
+    held_by_another(&server, &["busy".to_owned()]);
+    held_by_another(&server, &names);
+    let client = Client::open(&server.url()).unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let busy = client.lock("busy");
+            busy.try_lock_for(Duration::from_secs(50)).unwrap_err();
+        });
+        somebody_waits(&server, "busy");
+        scope.spawn(|| {
+            let mut admin = server.admin();
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                let mut publish = redis::cmd("PUBLISH");
+                publish.arg("redisson_lock__channel:{busy}").arg("0");
+                publish.query::<i64>(&mut admin).unwrap();
+                thread::sleep(ms(100));
+            }
+        });
+        for name in &names {
+            assert!(!client.lock(name).try_lock_for(ms(5)).unwrap());
+        }
+        names.clear();
+        assert!(channels(&server) > 1, "they linger");
+        let start = Instant::now();
+        while channels(&server) > 1 && start.elapsed() < Duration::from_secs(20) {
+            thread::sleep(ms(20));
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        client.shutdown();
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "they are given up"
+        );
+    });
+}

@@ -1,0 +1,278 @@
+//! Messages that are lost, forged or late: F59 to F63.
+
+use super::*;
+
+#[test]
+fn a_waiter_whose_subscriber_is_killed_with_the_unlock_is_woken_by_the_next_one() {
+    let server = RedisServer::start();
+    let waiter = lock_of(&server.url());
+    let mut times = Vec::new();
+    for _ in 0..11 {
+        // A client of its own each time: one that has just set the lock free for the other may listen as well.
+        let holder = lock_of(&server.url());
+        holder.lock().unwrap();
+        let waited = thread::scope(|scope| {
+            let waiting = scope.spawn(|| pass(&waiter));
+            eventually(SLACK, "the waiter listens", || listeners(&server) == 1);
+            thread::sleep(ms(30));
+            assert_eq!(server.int(&["CLIENT", "KILL", "TYPE", "pubsub"]), 1);
+            let freed = Instant::now();
+            holder.unlock().unwrap();
+            waiting.join().unwrap() - freed
+        });
+        assert!(waited < POLL + SLACK, "{waited:?}");
+        times.push(waited);
+    }
+    let median = median(times.clone());
+    assert!(median < WOKEN, "{times:?}");
+}
+
+#[test]
+fn a_loop_of_killed_subscribers_starves_no_waiter() {
+    let server = RedisServer::start();
+    let done = AtomicBool::new(false);
+    let inside = AtomicBool::new(false);
+    let passes: Vec<AtomicU32> = (0..4).map(|_| AtomicU32::new(0)).collect();
+    let longest = thread::scope(|scope| {
+        let workers: Vec<_> = passes
+            .iter()
+            .map(|passes| {
+                let (url, done, inside) = (server.url(), &done, &inside);
+                scope.spawn(move || {
+                    let lock = lock_of(&url);
+                    let mut longest = Duration::ZERO;
+                    while !done.load(Ordering::SeqCst) {
+                        let start = Instant::now();
+                        lock.lock().unwrap();
+                        longest = longest.max(start.elapsed());
+                        assert!(!inside.swap(true, Ordering::SeqCst), "two at once");
+                        thread::sleep(ms(5));
+                        inside.store(false, Ordering::SeqCst);
+                        lock.unlock().unwrap();
+                        passes.fetch_add(1, Ordering::SeqCst);
+                    }
+                    longest
+                })
+            })
+            .collect();
+        let start = Instant::now();
+        let mut killed = 0;
+        while start.elapsed() < ms(2500) {
+            killed += server.int(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+            thread::sleep(ms(20));
+        }
+        done.store(true, Ordering::SeqCst);
+        assert!(killed > 20, "subscribers come back: {killed}");
+        workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap())
+            .max()
+    });
+    let passes: Vec<u32> = passes
+        .iter()
+        .map(|count| count.load(Ordering::SeqCst))
+        .collect();
+    assert!(passes.iter().all(|count| *count > 0), "{passes:?}");
+    // With a poll per hand-over it would be two or three in all.
+    assert!(passes.iter().sum::<u32>() > 20, "{passes:?}");
+    assert!(longest.unwrap() < POLL * 2 + SLACK, "{longest:?}");
+    assert_eq!(server.int(&["DBSIZE"]), 0);
+}
+
+#[test]
+fn a_subscriber_that_the_server_gives_up_for_its_slowness_comes_back() {
+    let server = RedisServer::start();
+    server.cmd(&[
+        "CONFIG",
+        "SET",
+        "client-output-buffer-limit",
+        "pubsub 200kb 200kb 0",
+    ]);
+    let holder = lock_of(&server.url());
+    holder.lock().unwrap();
+    let mut child = Child::spawn("waiter", &[("URL", &server.url())]);
+    child.expect_line("waiting", MINUTE);
+    eventually(SLACK * 2, "the child listens", || listeners(&server) == 1);
+    child.freeze();
+    let large = "x".repeat(100_000);
+    // The kernel's buffers take some megabytes first.
+    eventually(MINUTE, "the server gives the subscriber up", || {
+        server.cmd(&["PUBLISH", CHANNEL, &large]);
+        listeners(&server) == 0
+    });
+    child.thaw();
+    eventually(SLACK * 2, "the child listens again", || {
+        listeners(&server) == 1
+    });
+    assert_eq!(child.said(), Vec::<String>::new());
+    assert!(holder.is_valid());
+    holder.unlock().unwrap();
+    child.expect_line("got", POLL + SLACK);
+    assert!(child.wait(MINUTE).success());
+    assert_eq!(server.int(&["DBSIZE"]), 0);
+}
+
+/// Unlocks while the waiter's SUBSCRIBE is on its way, and returns how long after its arrival the waiter got the lock.
+fn unlock_in_the_gap(server: &RedisServer, fault: Fault) -> Duration {
+    let proxy = Proxy::to(server.addr());
+    let holder = lock_of(&server.url());
+    let waiter = lock_of(&proxy.url());
+    holder.lock().unwrap();
+    // Its connection and its script are there already.
+    assert!(!waiter.try_lock().unwrap());
+    let rule = proxy.next(1, Some(b"SUBSCRIBE"), fault);
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| pass(&waiter));
+        eventually(SLACK, "the SUBSCRIBE is under way", || rule.hits() == 1);
+        thread::sleep(ms(20));
+        holder.unlock().unwrap();
+        rule.release();
+        let arrived = Instant::now();
+        waiting.join().unwrap().saturating_duration_since(arrived)
+    })
+}
+
+#[test]
+fn an_unlock_before_the_subscription_is_not_slept_through() {
+    let server = RedisServer::start();
+    for fault in [Fault::Hold, Fault::DelayReply(ms(100))] {
+        let times: Vec<_> = (0..7).map(|_| unlock_in_the_gap(&server, fault)).collect();
+        assert!(times.iter().all(|time| *time < POLL + SLACK), "{times:?}");
+        assert!(median(times.clone()) < WOKEN, "{fault:?}: {times:?}");
+    }
+    assert_eq!(server.int(&["DBSIZE"]), 0);
+}
+
+#[test]
+fn a_message_that_is_lost_in_silence_costs_one_poll() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.addr());
+    let (holder, waiter) = (lock_of(&server.url()), lock_of(&proxy.url()));
+    let rule = proxy.next(usize::MAX, None, Fault::DropPush);
+    for _ in 0..2 {
+        holder.lock().unwrap();
+        let waited = thread::scope(|scope| {
+            let waiting = scope.spawn(|| pass(&waiter));
+            eventually(SLACK, "the waiter listens", || listeners(&server) == 1);
+            thread::sleep(ms(100));
+            let freed = Instant::now();
+            holder.unlock().unwrap();
+            waiting.join().unwrap() - freed
+        });
+        assert!(waited < POLL + SLACK, "{waited:?}");
+    }
+    assert!(rule.hits() >= 2, "messages were lost");
+    // A wait with an end uses its last instant for a last look.
+    holder.lock().unwrap();
+    let got = thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let got = waiter.try_lock_for(ms(400)).unwrap();
+            waiter.unlock().unwrap();
+            got
+        });
+        thread::sleep(ms(150));
+        holder.unlock().unwrap();
+        waiting.join().unwrap()
+    });
+    assert!(got);
+    assert_eq!(server.int(&["DBSIZE"]), 0);
+}
+
+#[test]
+fn a_flood_of_forged_messages_gives_a_bounded_number_of_tries_and_nothing_else() {
+    const WAITERS: u32 = 1;
+    let server = RedisServer::start();
+    let holder = lock_of(&server.url());
+    let client = Client::open(&server.url()).unwrap();
+    let waiter = client.lock("orders").with_lease_time(MINUTE);
+    holder.lock().unwrap();
+    let done = AtomicBool::new(false);
+    let held = AtomicBool::new(true);
+    thread::scope(|scope| {
+        let waiting: Vec<_> = (0..WAITERS)
+            .map(|_| {
+                scope.spawn(|| {
+                    waiter.lock().unwrap();
+                    assert!(!held.swap(true, Ordering::SeqCst), "two at once");
+                    held.store(false, Ordering::SeqCst);
+                    waiter.unlock().unwrap();
+                })
+            })
+            .collect();
+        eventually(SLACK, "the waiters listen", || listeners(&server) == 1);
+        let before = server.eval_count();
+        let start = Instant::now();
+        scope.spawn(|| {
+            let mut connection = server.admin();
+            // Few at a time, so that the server has time left for as many tries as the waiter would like.
+            let mut flood = redis::pipe();
+            for message in [
+                "0",
+                "1",
+                "",
+                "unlock",
+                "-1",
+                "99999999999999999999",
+                "\0\u{ff}",
+            ] {
+                flood.cmd("PUBLISH").arg(CHANNEL).arg(message).ignore();
+            }
+            while !done.load(Ordering::SeqCst) {
+                flood.query::<()>(&mut connection).unwrap();
+                thread::sleep(Duration::from_micros(50));
+            }
+        });
+        thread::sleep(ms(2000));
+        let evals = server.eval_count() - before;
+        let spans = u64::try_from(start.elapsed().as_millis()).unwrap() / 100 + 2;
+        done.store(true, Ordering::SeqCst);
+        let all_wait = waiting.iter().all(|waiter| !waiter.is_finished());
+        let was_valid = holder.is_valid();
+        held.store(false, Ordering::SeqCst);
+        holder.unlock().unwrap();
+        let freed = Instant::now();
+        for waiter in waiting {
+            waiter.join().unwrap();
+        }
+        // Nothing is left that could keep a failure waiting.
+        assert!(freed.elapsed() < POLL + SLACK);
+        assert!(all_wait && was_valid);
+        let most = u64::from(WAITERS) * 101 * spans;
+        assert!(evals <= most, "{evals} tries in {spans} spans");
+        assert!(evals > 20, "they do try: {evals}");
+    });
+    assert_eq!(server.int(&["DBSIZE"]), 0);
+}
+
+#[test]
+fn an_unlock_in_another_database_is_a_false_alarm() {
+    let server = RedisServer::start();
+    let holder = lock_of(&server.url());
+    let waiter = lock_of(&server.url());
+    let stranger = lock_of(&format!("{}/1", server.url()));
+    holder.lock().unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| pass(&waiter));
+        eventually(SLACK, "the waiter listens", || listeners(&server) == 1);
+        let before = server.eval_count();
+        for _ in 0..50 {
+            assert!(
+                stranger.try_lock().unwrap(),
+                "another database, another lock"
+            );
+            stranger.unlock().unwrap();
+        }
+        thread::sleep(ms(100));
+        assert!(
+            server.eval_count() > before + 100,
+            "the waiter is woken by it"
+        );
+        assert!(!waiting.is_finished());
+        assert!(holder.is_valid());
+        assert_eq!(holder.hold_count().unwrap(), 1);
+        let freed = Instant::now();
+        holder.unlock().unwrap();
+        assert!(waiting.join().unwrap() - freed < POLL + SLACK);
+    });
+    assert_eq!(server.int(&["DBSIZE"]), 0);
+}

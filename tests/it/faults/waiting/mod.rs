@@ -1,0 +1,82 @@
+//! What can happen to waiting and to the messages it lives on: F59 to F67 of the table in `tests/it/faults/README.md`.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod grants;
+mod messages;
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redlatch::{Client, Error, Interrupt, Lock};
+
+use crate::support::child::{arg, listen, say};
+use crate::support::{Child, Fault, Proxy, RedisServer, eventually, ms};
+
+/// What a busy machine may add to any time.
+const SLACK: Duration = ms(2500);
+
+/// A lost message costs a waiter this much at most.
+const POLL: Duration = ms(1100);
+
+/// A lease that never ends within a test, so that no waiter is woken by its end.
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Below this a waiter was woken; one that has to look for itself takes most of [`POLL`].
+const WOKEN: Duration = ms(500);
+
+const CHANNEL: &str = "redisson_lock__channel:{orders}";
+
+fn lock_of(url: &str) -> Lock {
+    Client::open(url)
+        .unwrap()
+        .lock("orders")
+        .with_lease_time(MINUTE)
+}
+
+fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| scope.spawn(work).join().unwrap())
+}
+
+/// How many connections listen for the messages of the lock.
+fn listeners(server: &RedisServer) -> i64 {
+    match server.cmd(&["PUBSUB", "NUMSUB", CHANNEL]) {
+        redis::Value::Array(items) => match items.last() {
+            Some(redis::Value::Int(count)) => *count,
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Takes the lock and gives it back. Returns when it got it.
+fn pass(lock: &Lock) -> Instant {
+    lock.lock().unwrap();
+    let now = Instant::now();
+    lock.unlock().unwrap();
+    now
+}
+
+/// The median: some rounds may be slow on a busy machine, or have met with a poll by chance.
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}
+
+/// Plays `role` in a child process; false if it is not one of this file.
+pub(crate) fn play(role: &str) -> bool {
+    match role {
+        "waiter" => waiter(),
+        _ => return false,
+    }
+    true
+}
+
+fn waiter() {
+    let lock = lock_of(&arg("URL"));
+    say("waiting");
+    lock.lock().unwrap();
+    say("got");
+    lock.unlock().unwrap();
+    while listen().is_some() {}
+}
