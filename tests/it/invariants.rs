@@ -20,27 +20,36 @@ pub(crate) const TIMEOUT: Duration = ms(500);
 /// The password that must never be seen.
 pub(crate) const CANARY: &str = "canary-7f3a";
 
-pub(crate) const ACQUIRE: &str = include_str!("../../src/stores/redis/scripts/acquire.lua");
-pub(crate) const FORCE_RELEASE: &str =
-    include_str!("../../src/stores/redis/scripts/force_release.lua");
-pub(crate) const INSPECT: &str = include_str!("../../src/stores/redis/scripts/inspect.lua");
-pub(crate) const RELEASE: &str = include_str!("../../src/stores/redis/scripts/release.lua");
-pub(crate) const RELEASE_LEVEL: &str =
-    include_str!("../../src/stores/redis/scripts/release_level.lua");
-pub(crate) const RENEW: &str = include_str!("../../src/stores/redis/scripts/renew.lua");
-pub(crate) const RIGHTS: &str = include_str!("../../src/stores/redis/scripts/rights.lua");
-pub(crate) const WITHDRAW: &str = include_str!("../../src/stores/redis/scripts/withdraw.lua");
+macro_rules! scripts {
+    ($($name:ident $path:literal)*) => {
+        $(
+            #[allow(dead_code, reason = "not every script has a test that picks out its calls")]
+            pub(crate) const $name: &str =
+                include_str!(concat!("../../src/stores/redis/scripts/", $path));
+        )*
 
-/// All scripts but the one that looks for rights.
-pub(crate) const SCRIPTS: [&str; 7] = [
-    ACQUIRE,
-    FORCE_RELEASE,
-    INSPECT,
-    RELEASE,
-    RELEASE_LEVEL,
-    RENEW,
-    WITHDRAW,
-];
+        /// All scripts, by their paths below their folder.
+        pub(crate) const SCRIPTS: &[(&str, &str)] = &[$(($path, $name)),*];
+    };
+}
+
+scripts! {
+    ACQUIRE "acquire.lua"
+    FORCE_RELEASE "force_release.lua"
+    INSPECT "inspect.lua"
+    RELEASE "release.lua"
+    RELEASE_LEVEL "release_level.lua"
+    RENEW "renew.lua"
+    RIGHTS "rights.lua"
+    TRANSFER "transfer.lua"
+    WITHDRAW "withdraw.lua"
+    TOKEN_ACQUIRE "token/acquire.lua"
+    TOKEN_FORCE_RELEASE "token/force_release.lua"
+    TOKEN_INSPECT "token/inspect.lua"
+    TOKEN_RELEASE "token/release.lua"
+    TOKEN_TRANSFER "token/transfer.lua"
+    TOKEN_WITHDRAW "token/withdraw.lua"
+}
 
 /// By what the calls of a script can be told from all other requests, once [`teach`] has made sure that they are
 /// called by their hash.
@@ -50,7 +59,7 @@ pub(crate) fn sha(script: &str) -> String {
 
 /// Makes all scripts known to the server.
 pub(crate) fn teach(server: &RedisServer) {
-    for script in SCRIPTS.iter().copied().chain([RIGHTS]) {
+    for (_, script) in SCRIPTS {
         assert_eq!(
             server.text(&["SCRIPT", "LOAD", script]),
             Some(sha(script)),

@@ -84,11 +84,7 @@ fn the_source_keeps_the_house_rules() {
         .map(|(file, word, _)| (*file, *word))
         .collect();
     for path in sources() {
-        let file = path
-            .strip_prefix(root().join("src"))
-            .expect("a file below src")
-            .to_string_lossy()
-            .into_owned();
+        let file = below(&root().join("src"), &path);
         let text = fs::read_to_string(&path).expect("a source file");
         for (number, line) in code(&text) {
             for rule in RULES.iter().filter(|rule| {
@@ -144,6 +140,17 @@ fn the_rules_see_code_and_nothing_else() {
     );
 }
 
+#[test]
+fn the_tests_know_every_script() {
+    let folder = root().join("src/stores/redis/scripts");
+    let found: BTreeSet<_> = files_of(&folder, "lua")
+        .into_iter()
+        .map(|path| below(&folder, &path))
+        .collect();
+    let known = crate::invariants::SCRIPTS.iter();
+    assert_eq!(found, known.map(|(path, _)| (*path).to_owned()).collect());
+}
+
 /// The floors of the source, from the ground up: code may use its own floor and those below. Files at the root that are
 /// not listed are the front, which users touch.
 const FLOORS: &[&str] = &["ground", "store", "stores", "engine"];
@@ -173,11 +180,7 @@ fn root_modules(line: &str) -> impl Iterator<Item = &str> {
 fn the_source_uses_what_is_below_it() {
     let mut upward = BTreeSet::new();
     for path in sources() {
-        let file = path
-            .strip_prefix(root().join("src"))
-            .expect("a file below src")
-            .to_string_lossy()
-            .into_owned();
+        let file = below(&root().join("src"), &path);
         let own = file.split(['/', '.']).next().unwrap_or_default();
         if own == "lib" {
             continue;
@@ -317,15 +320,27 @@ fn sources() -> Vec<PathBuf> {
     found
 }
 
+/// The path of a file below a folder, with slashes.
+fn below(folder: &Path, path: &Path) -> String {
+    let path = path.strip_prefix(folder).expect("a file below the folder");
+    path.to_string_lossy().replace('\\', "/")
+}
+
 pub(crate) fn files(dir: &Path) -> Vec<PathBuf> {
+    files_of(dir, "rs")
+}
+
+/// All files with this extension below a folder, sorted.
+fn files_of(dir: &Path, wanted: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir)
         .expect("a folder of sources")
         .map(|entry| entry.expect("an entry").path());
     let (dirs, mut found): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
-    found.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
-    // The unit tests of a module, where they have a file of their own.
-    found.retain(|path| path.file_name().is_none_or(|name| name != "tests.rs"));
-    found.extend(dirs.iter().flat_map(|dir| files(dir)));
+    found.retain(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == wanted)
+    });
+    found.extend(dirs.iter().flat_map(|dir| files_of(dir, wanted)));
     found.sort();
     found
 }

@@ -13,7 +13,7 @@ mod backends;
 mod child_roles;
 mod cluster;
 mod fixture_tests;
-#[path = "../it/laws.rs"]
+#[path = "../it/laws/mod.rs"]
 mod laws;
 mod network;
 mod replicas;

@@ -6,11 +6,13 @@ use super::*;
 fn needed() -> Vec<String> {
     let mut commands: Vec<_> = SCRIPTS
         .iter()
-        .flat_map(|script| script.split("call('").skip(1))
+        .filter(|(path, _)| !path.starts_with("token/") && *path != "rights.lua")
+        .flat_map(|(_, script)| script.split("call('").skip(1))
         .filter_map(|rest| rest.split_once('\''))
         .map(|(command, _)| command.to_lowercase())
-        // Of these the first undoes, the second is for token locks, and the third for the nodes of a quorum.
-        .filter(|command| !["del", "get", "info"].contains(&&**command))
+        // Of these the first undoes, the second is for token locks, the third for the nodes of a quorum, and a hand-off
+        // does without the fourth.
+        .filter(|command| !["del", "get", "info", "pubsub"].contains(&&**command))
         .collect();
     commands.sort();
     commands.dedup();

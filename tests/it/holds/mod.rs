@@ -1,0 +1,153 @@
+//! What a hold says of itself: until when it counts, that it is over, and what is left of it in the store.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod in_doubt;
+mod levels;
+mod shutdown;
+mod validity;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redlatch::{Builder, Client, Error, Guard, Lock, LossCause, MultiLock, Redlock};
+
+use crate::invariants::{
+    ACQUIRE, RELEASE, RELEASE_LEVEL, RENEW, SLACK, WITHDRAW, connections, quick, sha, teach,
+};
+#[cfg(all(feature = "test-util", target_os = "linux"))]
+use crate::support::ClockShim;
+#[cfg(any(feature = "test-util", target_os = "linux"))]
+use crate::support::child::arg;
+use crate::support::child::say;
+use crate::support::proxy::Rule;
+use crate::support::{Child, End, Fault, Proxy, RedisServer, eventually, ms};
+
+const LEASE: Duration = ms(1500);
+
+/// A lease that is renewed often.
+const SHORT: Duration = ms(600);
+
+/// A lease of an inner level that outlasts every test.
+const LONG: Duration = Duration::from_secs(600);
+
+const FOR_EVER: usize = usize::MAX;
+
+/// How long a child may take for all that it has to do.
+const CHILD: Duration = Duration::from_secs(30);
+
+/// Plays `role` in a child process; false if it is not one of this file.
+pub(crate) fn play(role: &str) -> bool {
+    match role {
+        #[cfg(feature = "test-util")]
+        "holder of an hour" => in_doubt::holder_of_an_hour(),
+        #[cfg(all(feature = "test-util", target_os = "linux"))]
+        "holder of late levels" => levels::holder_of_late_levels(),
+        #[cfg(all(feature = "test-util", target_os = "linux"))]
+        "holder beside a slow clock" => levels::holder_beside_a_slow_clock(),
+        #[cfg(target_os = "linux")]
+        "holder without room for a thread" => in_doubt::holder_without_room_for_a_thread(),
+        "client with a slow hook" => shutdown::client_with_a_slow_hook(),
+        _ => return false,
+    }
+    true
+}
+
+/// A server that knows all scripts, and a proxy in front of it.
+fn server() -> (RedisServer, Proxy) {
+    let server = RedisServer::start();
+    teach(&server);
+    let proxy = Proxy::to(server.addr());
+    (server, proxy)
+}
+
+/// The longest that the key of `name` may still last, an instant after `asked`.
+fn lease_of(server: &RedisServer, name: &str) -> Duration {
+    ms(server.int(&["PTTL", name]).max(0).unsigned_abs())
+}
+
+/// The law: what is believed here is never more than what the store has.
+#[track_caller]
+fn believes_no_more_than(guard: &Guard, lease: impl FnOnce() -> Duration, when: &str) {
+    let believed = guard.remaining_validity();
+    let asked = Instant::now();
+    let lease = lease() + asked.elapsed();
+    // PTTL is rounded.
+    assert!(
+        believed <= lease + ms(1),
+        "{when}: {believed:?} is believed, {lease:?} is left"
+    );
+}
+
+/// What a subscriber of `tracing` does wrong ends neither a call nor a thread.
+#[cfg(feature = "tracing")]
+mod subscribers {
+    use std::fmt::Debug;
+
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::subscriber::{Interest, with_default};
+    use tracing::{Event, Metadata, Subscriber};
+
+    use super::*;
+
+    struct Panics;
+
+    impl Subscriber for Panics {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+        fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+            Interest::sometimes()
+        }
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn event(&self, event: &Event<'_>) {
+            if event.metadata().target() == "redlatch" {
+                panic!("a subscriber that panics");
+            }
+        }
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+        fn try_close(&self, _: Id) -> bool {
+            panic!("a subscriber that panics")
+        }
+    }
+
+    impl Debug for Panics {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("Panics")
+        }
+    }
+
+    #[test]
+    fn a_subscriber_that_panics_ends_nothing() {
+        let client = Client::builder()
+            .watchdog_timeout(ms(600))
+            .in_memory()
+            .unwrap();
+        let lock = client.lock("orders");
+        with_default(Panics, || {
+            lock.lock().unwrap();
+            let (ready, go) = (Barrier::new(2), Barrier::new(2));
+            thread::scope(|scope| {
+                let waiter = scope.spawn(|| {
+                    ready.wait();
+                    let got = lock.try_lock_for(SLACK).unwrap();
+                    go.wait();
+                    got && lock.unlock().is_ok()
+                });
+                ready.wait();
+                thread::sleep(ms(100));
+                // Handed over to the waiter, with an event in the middle.
+                lock.unlock().unwrap();
+                go.wait();
+                assert!(waiter.join().unwrap());
+            });
+        });
+        assert!(!lock.is_locked().unwrap());
+    }
+}

@@ -1,0 +1,79 @@
+//! Many threads and clients at one lock, and at a few.
+
+use super::*;
+
+/// Lets every thread of `locks` run its critical section `rounds` times, and finds two of them inside at once.
+fn hammer(locks: Vec<Lock>, rounds: u32, enter: impl Fn(&Lock) + Sync) {
+    let inside = AtomicBool::new(false);
+    let sum = AtomicI64::new(0);
+    let barrier = Barrier::new(locks.len());
+    let expected = i64::from(rounds) * i64::try_from(locks.len()).unwrap();
+    thread::scope(|scope| {
+        for lock in &locks {
+            scope.spawn(|| {
+                barrier.wait();
+                for _ in 0..rounds {
+                    enter(lock);
+                    assert!(!inside.swap(true, Ordering::SeqCst), "two at once");
+                    let seen = sum.load(Ordering::SeqCst);
+                    thread::yield_now();
+                    sum.store(seen + 1, Ordering::SeqCst);
+                    assert!(inside.swap(false, Ordering::SeqCst));
+                    lock.unlock().unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(sum.load(Ordering::SeqCst), expected);
+    assert!(!locks[0].is_locked().unwrap());
+}
+
+pub(super) fn many_threads_never_overlap(backend: &Backend) {
+    // The watchdog's lease is the default one: on a busy machine 64 threads take their time.
+    let client = backend.client_with(Settings::default());
+    // A quorum hands nothing over within the process, so each round costs all of them a race.
+    let rounds = if backend.is_slow() { 40 } else { 200 };
+    hammer(vec![client.lock("orders"); 64], rounds, |lock| {
+        lock.lock().unwrap()
+    });
+}
+
+pub(super) fn many_clients_never_overlap(backend: &Backend) {
+    let clients: Vec<_> = (0..16)
+        .map(|_| backend.client_with(Settings::default()))
+        .collect();
+    let locks = clients.iter().map(|client| client.lock("orders")).collect();
+    hammer(locks, 50, |lock| lock.lock().unwrap());
+}
+
+pub(super) fn many_threads_that_only_try_never_overlap(backend: &Backend) {
+    let client = backend.client_with(Settings::default());
+    hammer(vec![client.lock("orders"); 16], 50, |lock| {
+        while !lock.try_lock().unwrap() {
+            thread::yield_now();
+        }
+    });
+}
+
+pub(super) fn many_threads_on_a_few_names_all_get_through(backend: &Backend) {
+    let client = backend.client_with(Settings::default());
+    let names = ["a", "b", "c", "d", "e"];
+    let done = AtomicU32::new(0);
+    thread::scope(|scope| {
+        for thread in 0..32 {
+            let (client, done) = (&client, &done);
+            scope.spawn(move || {
+                for round in 0..40 {
+                    let lock = client.lock(names[(thread + round) % names.len()]);
+                    assert!(lock.try_lock_for(Duration::from_secs(60)).unwrap());
+                    lock.unlock().unwrap();
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    assert_eq!(done.load(Ordering::Relaxed), 32 * 40);
+    for name in names {
+        assert!(!client.lock(name).is_locked().unwrap());
+    }
+}

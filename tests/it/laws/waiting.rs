@@ -1,0 +1,155 @@
+//! How a wait ends: by an unlock, by its time, by an interrupt.
+
+use super::*;
+
+pub(super) fn a_wait_ends_between_its_time_and_the_slack(backend: &Backend) {
+    let lock = backend.client().lock("orders");
+    let other = backend.client().lock("orders");
+    lock.lock().unwrap();
+    for wait in [ms(0), ms(1), ms(300)] {
+        let start = Instant::now();
+        assert!(!other.try_lock_for(wait).unwrap());
+        assert!(
+            start.elapsed() >= wait,
+            "{:?} for {wait:?}",
+            start.elapsed()
+        );
+        assert!(
+            start.elapsed() < wait + SLACK,
+            "{:?} for {wait:?}",
+            start.elapsed()
+        );
+    }
+    lock.unlock().unwrap();
+}
+
+fn an_unlock_wakes_a_waiter(holder: &Lock, waiter: &Lock) {
+    holder.lock().unwrap();
+    let (waited, freed) = thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            waiter.lock().unwrap();
+            let now = Instant::now();
+            waiter.unlock().unwrap();
+            now
+        });
+        thread::sleep(ms(300));
+        let freed = Instant::now();
+        holder.unlock().unwrap();
+        (waiting.join().unwrap(), freed)
+    });
+    // A waiter that was not woken looks again after a second, or when a lease of a minute ends.
+    assert!(
+        waited.duration_since(freed) < ms(600),
+        "{:?}",
+        waited.duration_since(freed)
+    );
+}
+
+pub(super) fn an_unlock_wakes_a_waiter_of_another_client(backend: &Backend) {
+    let minute = Duration::from_secs(60);
+    let holder = backend.client().lock("orders").with_lease_time(minute);
+    let waiter = backend.client().lock("orders").with_lease_time(minute);
+    an_unlock_wakes_a_waiter(&holder, &waiter);
+}
+
+pub(super) fn an_unlock_wakes_a_waiter_of_the_same_client(backend: &Backend) {
+    let lock = backend
+        .client()
+        .lock("orders")
+        .with_lease_time(Duration::from_secs(60));
+    an_unlock_wakes_a_waiter(&lock, &lock);
+}
+
+pub(super) fn an_interrupt_ends_the_wait_and_leaves_nothing(backend: &Backend) {
+    let lock = backend.client().lock("orders");
+    let other = backend.client().lock("orders");
+    lock.lock().unwrap();
+    let minute = Duration::from_secs(60);
+    type Wait<'a> = &'a (dyn Fn(&Interrupt) -> Result<(), Error> + Sync);
+    let waits: [Wait<'_>; 4] = [
+        &|interrupt| other.lock_interruptibly(interrupt),
+        &|interrupt| other.guard_interruptibly(interrupt).map(drop),
+        &|interrupt| {
+            let got = other.try_lock_for_interruptibly(minute, interrupt);
+            got.map(drop)
+        },
+        &|interrupt| {
+            let got = other.try_guard_for_interruptibly(minute, interrupt);
+            got.map(drop)
+        },
+    ];
+    for wait in waits {
+        let interrupt = Interrupt::new();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| wait(&interrupt));
+            thread::sleep(ms(150));
+            let raised = Instant::now();
+            interrupt.raise();
+            let error = waiting.join().unwrap().unwrap_err();
+            assert!(matches!(error, Error::Interrupted { .. }), "{error}");
+            assert!(raised.elapsed() < SLACK);
+        });
+    }
+    assert_eq!(lock.hold_count().unwrap(), 1);
+    lock.unlock().unwrap();
+    assert!(!lock.is_locked().unwrap());
+    assert!(elsewhere(|| {
+        let got = lock.try_lock().unwrap();
+        lock.unlock().unwrap();
+        got
+    }));
+}
+
+pub(super) fn an_interrupt_that_was_raised_before_ends_the_wait_at_once(backend: &Backend) {
+    let lock = backend.client().lock("orders");
+    let interrupt = Interrupt::new();
+    interrupt.raise();
+    let error = lock.lock_interruptibly(&interrupt).unwrap_err();
+    assert!(matches!(error, Error::Interrupted { .. }));
+    let error = lock.guard_interruptibly(&interrupt).unwrap_err();
+    assert!(matches!(error, Error::Interrupted { .. }));
+    let error = lock
+        .try_guard_for_interruptibly(ms(10), &interrupt)
+        .unwrap_err();
+    assert!(matches!(error, Error::Interrupted { .. }));
+    assert!(!lock.is_locked().unwrap());
+}
+
+pub(super) fn a_guard_can_be_waited_for_interruptibly(backend: &Backend) {
+    let lock = backend.client().lock("orders");
+    let interrupt = Interrupt::new();
+    let guard = lock.guard_interruptibly(&interrupt).unwrap();
+    let got = lock.try_guard_for_interruptibly(ms(10), &interrupt);
+    match got {
+        Ok(inner) => inner.unwrap().unlock().unwrap(),
+        Err(error) => assert!(matches!(error, Error::NotReentrant { .. }), "{error}"),
+    }
+    let other = backend.client().lock("orders");
+    let got = elsewhere(|| {
+        let got = other.try_guard_for_interruptibly(ms(10), &interrupt);
+        got.unwrap().is_some()
+    });
+    assert!(!got);
+    guard.unlock().unwrap();
+    assert!(!lock.is_locked().unwrap());
+}
+
+pub(super) fn an_interrupted_try_is_not_renewed(backend: &Backend) {
+    let client = backend.client();
+    let lock = client.lock("orders");
+    for _ in 0..20 {
+        let interrupt = Interrupt::new();
+        elsewhere(|| {
+            thread::scope(|scope| {
+                scope.spawn(|| interrupt.raise());
+                // It may win or be interrupted; in neither case does anything outlive it.
+                match lock.try_lock_for_interruptibly(ms(500), &interrupt) {
+                    Ok(true) => lock.unlock().unwrap(),
+                    Ok(false) => panic!("nobody else wants it"),
+                    Err(error) => assert!(matches!(error, Error::Interrupted { .. }), "{error}"),
+                }
+            });
+        });
+        assert!(!lock.is_locked().unwrap());
+    }
+}

@@ -1,0 +1,87 @@
+//! Locks on rows of the user's tables, on a server as it comes and on one that undoes a transaction whose wait was
+//! refused.
+
+mod locking;
+mod sessions;
+mod waiting;
+
+use std::sync::{Barrier, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mysql::prelude::Queryable;
+use redlatch::mysql::{Check, DateTime, Isolation, RowGuard, RowTarget, Value, Wait};
+use redlatch::{Client, Error, Interrupt};
+
+use locking::*;
+use sessions::*;
+use waiting::*;
+
+use super::{client, client_with, database_on};
+use crate::support::{Database, MariaDb, eventually, ms};
+
+macro_rules! on_both_servers {
+    ($($law:ident)*) => {
+        mod as_it_comes {
+            $(
+                #[test]
+                fn $law() {
+                    super::$law(crate::support::MariaDb::shared());
+                }
+            )*
+        }
+
+        mod rollback_on_timeout {
+            $(
+                #[test]
+                fn $law() {
+                    super::$law(super::rolling_back());
+                }
+            )*
+        }
+    };
+}
+
+on_both_servers! {
+    a_row_belongs_to_one_until_it_commits_rolls_back_or_is_dropped
+    a_wait_ends_when_it_should
+    a_missing_row_is_told_and_locks_nothing
+    only_the_primary_key_finds_rows
+    a_deadlock_is_told_and_the_transaction_is_over
+    many_rows_are_locked_in_one_order
+    names_make_their_own_rows
+    an_idle_holder_is_ended
+    what_ends_a_transaction_is_refused_and_the_level_can_be_chosen
+    a_killed_holder_frees_the_row_at_once
+    an_interrupt_and_a_shutdown_end_a_wait
+    a_refused_wait_leaves_no_statement_outside_of_a_transaction
+    a_savepoint_tells_whether_its_transaction_still_stands
+    a_wait_for_a_connection_ends_as_any_other
+    a_key_of_another_kind_is_refused_and_locks_nothing
+    a_statement_without_limit_is_no_panic
+    no_rows_are_no_lock
+    what_a_transaction_leaves_in_its_session_ends_with_it
+}
+
+/// A server that rolls back the whole transaction when a wait for a row is over.
+fn rolling_back() -> &'static MariaDb {
+    static SERVER: OnceLock<MariaDb> = OnceLock::new();
+    SERVER.get_or_init(|| MariaDb::with(&["--innodb-rollback-on-timeout=ON"]))
+}
+
+fn with_accounts(server: &'static MariaDb) -> (Database<'static>, RowTarget) {
+    let database = database_on(server);
+    database.run(
+        "CREATE TABLE accounts (id INT PRIMARY KEY, code VARCHAR(20), balance INT NOT NULL, KEY (code));\n\
+         INSERT INTO accounts VALUES (1, 'a', 100), (2, 'b', 100), (3, 'c', 100), (4, 'd', 100);\n\
+         CREATE TABLE texts (name VARCHAR(50) PRIMARY KEY);\n\
+         INSERT INTO texts VALUES ('Anna'), ('berta'), ('7')",
+    );
+    (database, RowTarget::table("accounts", "id").unwrap())
+}
+
+fn is_timeout<T>(result: &Result<T, Error>) -> bool {
+    matches!(result, Err(Error::WaitTimeout { .. }))
+}
+
+fn is_send<T: Send>() {}

@@ -1,0 +1,187 @@
+//! How a wait for a row ends.
+
+use super::*;
+
+pub(super) fn a_wait_ends_when_it_should(server: &'static MariaDb) {
+    let (database, accounts) = with_accounts(server);
+    let client = client(&database);
+    let lock = client.row_lock(&accounts, 1);
+    let guard = lock.lock(Wait::Never).unwrap();
+    for wait in [ms(0), ms(150), ms(1000), ms(1500), ms(2300)] {
+        let start = Instant::now();
+        let refused = lock.lock(Wait::For(wait));
+        assert!(is_timeout(&refused), "{refused:?}");
+        let took = start.elapsed();
+        assert!(
+            took >= wait && took < wait + ms(900),
+            "{took:?} for {wait:?}"
+        );
+    }
+    let error = lock.lock(Wait::Never).unwrap_err();
+    assert!(error.to_string().contains("accounts[1]"), "{error}");
+    thread::scope(|scope| {
+        let forever = scope.spawn(|| lock.lock(Wait::Forever).map(drop));
+        let timed = scope.spawn(|| lock.lock(Wait::For(Duration::from_secs(20))).map(drop));
+        thread::sleep(ms(1200));
+        assert!(!forever.is_finished() && !timed.is_finished());
+        let freed = Instant::now();
+        drop(guard);
+        forever.join().unwrap().unwrap();
+        timed.join().unwrap().unwrap();
+        assert!(freed.elapsed() < ms(900), "{:?}", freed.elapsed());
+    });
+}
+
+pub(super) fn an_interrupt_and_a_shutdown_end_a_wait(server: &'static MariaDb) {
+    let (database, accounts) = with_accounts(server);
+    let holder = client(&database);
+    let guard = holder.lock_many(&accounts, [1, 2], Wait::Forever).unwrap();
+    let waiting = client(&database);
+    let interrupt = Interrupt::new();
+    thread::scope(|scope| {
+        let lock = waiting.row_lock(&accounts, 1);
+        let (waiting, accounts, interrupt) = (&waiting, &accounts, &interrupt);
+        let one = scope.spawn({
+            let lock = lock.clone();
+            move || lock.lock_interruptibly(Wait::Forever, interrupt)
+        });
+        let many = scope.spawn(move || {
+            waiting.lock_many_interruptibly(accounts, [1, 3], Wait::Forever, interrupt)
+        });
+        let timed = scope.spawn({
+            let lock = lock.clone();
+            move || lock.lock_interruptibly(Wait::For(ms(30_000)), interrupt)
+        });
+        let closed = [
+            scope.spawn({
+                let lock = lock.clone();
+                move || lock.lock(Wait::Forever)
+            }),
+            scope.spawn(move || waiting.lock_many(accounts, [2], Wait::For(ms(30_000)))),
+        ];
+        thread::sleep(ms(300));
+        let start = Instant::now();
+        interrupt.raise();
+        for waiter in [one, many, timed] {
+            let error = waiter.join().unwrap().unwrap_err();
+            assert!(matches!(error, Error::Interrupted { .. }), "{error}");
+        }
+        assert!(start.elapsed() < ms(6000), "{:?}", start.elapsed());
+        assert!(closed.iter().all(|waiter| !waiter.is_finished()));
+        let start = Instant::now();
+        waiting.shutdown();
+        for waiter in closed {
+            let error = waiter.join().unwrap().unwrap_err();
+            assert!(matches!(error, Error::Closed { .. }), "{error}");
+        }
+        assert!(start.elapsed() < ms(6000), "{:?}", start.elapsed());
+        // At once, whatever the row is.
+        let free = holder.row_lock(accounts, 3);
+        let error = free.lock_interruptibly(Wait::Never, interrupt).unwrap_err();
+        assert!(matches!(error, Error::Interrupted { .. }), "{error}");
+        let error = waiting.row_lock(accounts, 3).try_lock().unwrap_err();
+        assert!(matches!(error, Error::Closed { .. }), "{error}");
+    });
+    guard.commit().unwrap();
+    let all = holder.lock_many(&accounts, [1, 2, 3], Wait::Never);
+    all.unwrap().commit().unwrap();
+}
+
+pub(super) fn a_refused_wait_leaves_no_statement_outside_of_a_transaction(
+    server: &'static MariaDb,
+) {
+    let (database, accounts) = with_accounts(server);
+    let client = client(&database);
+    let other = super::client(&database);
+    let balances = || -> (i64, i64) {
+        let of = |id| database.first(&format!("SELECT balance FROM accounts WHERE id = {id}"));
+        (of(1), of(2))
+    };
+    // Locked after one or more refusals, in fractions of a second and in whole ones.
+    for (held_for, wait) in [
+        (ms(100), ms(900)),
+        (ms(1300), ms(1900)),
+        (ms(1300), ms(30_000)),
+    ] {
+        for keys in [&[2][..], &[1, 2]] {
+            let held = other.row_lock(&accounts, 2).lock(Wait::Never).unwrap();
+            let mut guard = thread::scope(|scope| {
+                let keys = keys.iter().copied();
+                let waiter = scope.spawn(|| client.lock_many(&accounts, keys, Wait::For(wait)));
+                thread::sleep(held_for);
+                drop(held);
+                waiter.join().unwrap().unwrap()
+            });
+            for key in keys {
+                let found = other.row_lock(&accounts, *key).try_lock().unwrap();
+                assert!(found.is_none(), "{key} is locked");
+            }
+            guard
+                .tx()
+                .exec("UPDATE accounts SET balance = 0", ())
+                .unwrap();
+            guard.rollback().unwrap();
+            assert_eq!(balances(), (100, 100), "it was rolled back");
+        }
+    }
+    // A statement of the user's own that is refused: nothing of the transaction is written, and nothing behind it.
+    let held = other.row_lock(&accounts, 2).lock(Wait::Never).unwrap();
+    let mut guard = client.row_lock(&accounts, 1).lock(Wait::Never).unwrap();
+    let mut tx = guard.tx();
+    tx.exec("UPDATE accounts SET balance = 1 WHERE id = 1", ())
+        .unwrap();
+    let refused = tx.exec("UPDATE accounts SET balance = 1 WHERE id = 2", ());
+    assert!(is_timeout(&refused), "{refused:?}");
+    let behind = tx.exec("UPDATE accounts SET balance = 2 WHERE id = 1", ());
+    assert!(is_timeout(&behind), "{behind:?}");
+    assert!(is_timeout(&guard.commit()));
+    drop(held);
+    assert_eq!(balances(), (100, 100));
+}
+
+pub(super) fn a_wait_for_a_connection_ends_as_any_other(server: &'static MariaDb) {
+    let (database, accounts) = with_accounts(server);
+    let few = Client::builder()
+        .command_timeout(Duration::from_secs(30))
+        .pool_size(1);
+    let client = client_with(&database, few);
+    let guard = client.row_lock(&accounts, 1).lock(Wait::Never).unwrap();
+    let other = client.row_lock(&accounts, 2);
+    for wait in [Wait::Never, Wait::For(ms(500))] {
+        let start = Instant::now();
+        let error = other.lock(wait).unwrap_err();
+        assert!(
+            matches!(error, Error::Exhausted { connections: 1, .. }),
+            "{error}"
+        );
+        assert!(error.to_string().contains("row lock"), "{error}");
+        let took = start.elapsed();
+        assert!(took < ms(6000), "{took:?}");
+        assert!(wait == Wait::Never || took >= ms(500), "{took:?}");
+    }
+    let interrupt = Interrupt::new();
+    thread::scope(|scope| {
+        let (other, interrupt) = (&other, &interrupt);
+        let waiter = scope.spawn(move || other.lock_interruptibly(Wait::Forever, interrupt));
+        let closed = scope.spawn(move || other.lock(Wait::Forever).map(drop));
+        thread::sleep(ms(300));
+        let start = Instant::now();
+        interrupt.raise();
+        let error = waiter.join().unwrap().unwrap_err();
+        assert!(matches!(error, Error::Interrupted { .. }), "{error}");
+        assert!(!closed.is_finished());
+        // It goes on as soon as there is a connection.
+        let next = scope.spawn(move || other.lock(Wait::For(Duration::from_secs(20))).map(drop));
+        guard.commit().unwrap();
+        next.join().unwrap().unwrap();
+        closed.join().unwrap().unwrap();
+        let guard = other.lock(Wait::Never).unwrap();
+        let closed = scope.spawn(move || other.lock(Wait::Forever));
+        thread::sleep(ms(300));
+        client.shutdown();
+        let error = closed.join().unwrap().unwrap_err();
+        assert!(matches!(error, Error::Closed { .. }), "{error}");
+        assert!(start.elapsed() < ms(15_000), "{:?}", start.elapsed());
+        drop(guard);
+    });
+}

@@ -1,0 +1,187 @@
+//! What goes wrong on an encrypted connection.
+
+use super::*;
+
+#[test]
+fn a_port_without_tls_gets_no_plain_text() {
+    let server = RedisServer::start();
+    let url = server
+        .url()
+        .replace("redis://", "rediss://app:canary-7f3a@");
+    // Redis waits for the end of a line, or finds one and answers with an error in plain text.
+    let patient = hurried().connect_timeout(Duration::from_secs(60));
+    for builder in [hurried(), patient, trusting()] {
+        let lock = builder.open(&url).unwrap().lock("orders");
+        is_refused(&lock, server.port(), &["TLS port"]);
+    }
+    assert!(!server.log().contains("canary"));
+    is_empty(&server);
+    let server = RedisServer::with(&["--requirepass", "canary-7f3a"]);
+    let url = server
+        .url()
+        .replace("redis://", "rediss://app:canary-7f3a@");
+    let lock = hurried().open(&url).unwrap().lock("orders");
+    is_refused(&lock, server.port(), &["TLS port"]);
+
+    // The other way round.
+    let server = Server::start();
+    let url = format!("redis://127.0.0.1:{}", server.port);
+    let lock = quick().open(&url).unwrap().lock("orders");
+    ends_within(TIMEOUT, || fails(lock.try_lock(), Class::Unreachable));
+}
+
+/// Accepts connections and answers each with `talk`, until it is dropped.
+struct Stranger {
+    addr: SocketAddr,
+}
+
+impl Stranger {
+    fn new(talk: impl Fn(TcpStream) + Send + Sync + 'static) -> Stranger {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let addr = listener.local_addr().unwrap();
+        let talk = std::sync::Arc::new(talk);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let talk = std::sync::Arc::clone(&talk);
+                thread::spawn(move || talk(stream));
+            }
+        });
+        Stranger { addr }
+    }
+
+    fn lock(&self, builder: Builder) -> Lock {
+        let url = format!("rediss://{}", self.addr);
+        builder.open(&url).unwrap().lock("orders")
+    }
+}
+
+#[test]
+fn a_handshake_that_hangs_ends_in_time() {
+    use std::io::{Read, Write};
+    let silent =
+        Stranger::new(|mut stream| while stream.read(&mut [0; 512]).is_ok_and(|n| n > 0) {});
+    // The start of a long record, and then a byte of it now and then.
+    let dripping = Stranger::new(|mut stream| {
+        let mut byte = &b"\x16\x03\x03\x40\x00"[..];
+        while stream.write_all(byte).is_ok() {
+            byte = &[0];
+            thread::sleep(ms(20));
+        }
+    });
+    // Whole records that do not get on.
+    let empty = Stranger::new(|mut stream| {
+        while stream.write_all(b"\x14\x03\x03\x00\x01\x01").is_ok() {
+            thread::sleep(ms(20));
+        }
+    });
+    let gone = Stranger::new(drop);
+    for stranger in [&silent, &dripping] {
+        let lock = stranger.lock(hurried());
+        let start = Instant::now();
+        let error = ends_within(TIMEOUT, || fails(lock.try_lock(), Class::Unreachable));
+        // A call ends a little before its time.
+        assert!(start.elapsed() >= TIMEOUT * 3 / 4, "{error}");
+        assert!(error.to_string().contains("TLS"), "{error}");
+        ends_within(ms(300), || {
+            fails(lock.try_lock_for(ms(300)), Class::Unreachable)
+        });
+        ends_within(ms(800), || fails(lock.lock(), Class::Unreachable));
+    }
+    for stranger in [&empty, &gone] {
+        let lock = stranger.lock(hurried());
+        ends_within(TIMEOUT, || lock.try_lock().unwrap_err());
+        ends_within(ms(800), || lock.lock().unwrap_err());
+    }
+}
+
+#[test]
+fn a_reply_that_drips_in_does_not_take_longer_than_a_command_may() {
+    let server = RedisServer::start();
+    let terminator = Terminator::before(server.addr(), certificates());
+    let lock = hurried().open(&terminator.url()).unwrap().lock("orders");
+    lock.lock().unwrap();
+    terminator.drip(true);
+    let start = Instant::now();
+    let error = ends_within(TIMEOUT, || lock.is_locked().unwrap_err());
+    assert!(start.elapsed() >= TIMEOUT - ms(50), "{error}");
+    terminator.drip(false);
+    assert!(lock.is_locked().unwrap());
+    lock.unlock().unwrap();
+    leaves_nothing(&server);
+}
+
+#[test]
+fn a_connection_that_only_got_new_keys_is_kept() {
+    let server = RedisServer::start();
+    let terminator = Terminator::before(server.addr(), certificates());
+    let lock = trusting().open(&terminator.url()).unwrap().lock("orders");
+    lock.lock().unwrap();
+    let mut before = 0;
+    for _ in 0..2 {
+        // Long enough for the connection to be looked at before it is used again.
+        thread::sleep(ms(1200));
+        before = terminator.accepted();
+        terminator.change_keys();
+        thread::sleep(ms(100));
+        assert!(lock.is_locked().unwrap());
+    }
+    assert_eq!(terminator.accepted(), before, "it is the same connection");
+    lock.unlock().unwrap();
+
+    // Here it is not.
+    thread::sleep(ms(1200));
+    terminator.say(b"+hello\r\n");
+    thread::sleep(ms(100));
+    assert!(!lock.is_locked().unwrap());
+    assert_eq!(terminator.accepted(), before + 1);
+    thread::sleep(ms(1200));
+    terminator.say_goodbye();
+    thread::sleep(ms(100));
+    assert!(!lock.is_locked().unwrap());
+    assert_eq!(terminator.accepted(), before + 2);
+}
+
+#[test]
+fn a_server_that_closes_is_connected_to_again() {
+    let server = Server::start();
+    let client = trusting().watchdog_timeout(LEASE).open(&server.url());
+    let client = client.unwrap();
+    let lock = client.lock("orders");
+    lock.lock().unwrap();
+    // Long enough for the connection to be looked at before it is used again.
+    thread::sleep(ms(1200));
+    let normal = ["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"];
+    server.plain.cmd(&normal);
+    thread::sleep(ms(100));
+    assert!(lock.is_locked().unwrap());
+    lock.unlock().unwrap();
+
+    let other = plain(&server.plain).lock("orders");
+    other.lock().unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            assert!(lock.try_lock_for(Duration::from_secs(30)).unwrap());
+            lock.unlock().unwrap();
+        });
+        somebody_waits(&server.plain, "orders");
+        server.plain.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+        somebody_waits(&server.plain, "orders");
+        other.unlock().unwrap();
+        waiting.join().unwrap();
+    });
+    let hurried = server.lock(hurried());
+    assert!(!hurried.is_locked().unwrap());
+    server.plain.freeze();
+    ends_within(TIMEOUT, || hurried.try_lock().unwrap_err());
+    server.plain.kill();
+    lock.try_lock().unwrap_err();
+    server.plain.restart();
+    assert!(lock.try_lock().unwrap());
+    lock.unlock().unwrap();
+    drop((lock, client, hurried));
+    eventually(ms(5000), "all connections are closed", || {
+        connections(&server.plain)
+            .iter()
+            .all(|line| line.contains(&format!(":{} ", server.plain.port())))
+    });
+}

@@ -1,0 +1,250 @@
+//! TLS: what is trusted, what is refused, and that the rules of every connection hold on it.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod faults;
+mod terminator;
+mod trust;
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redlatch::{Builder, Client, Error, Lock};
+
+use crate::invariants::{
+    Class, TIMEOUT, connections, ends_within, fails, is_empty, leaves_nothing, quick,
+    somebody_waits, subscriptions,
+};
+use crate::support::topology_fixtures::certificates::{Certificates, Pair};
+use crate::support::{RedisServer, eventually, ms};
+use terminator::Terminator;
+
+/// A lease that is long enough to be kept on a busy machine.
+const LEASE: Duration = ms(3000);
+
+/// One authority for all tests, as each costs some processes.
+fn certificates() -> &'static Certificates {
+    static CERTIFICATES: OnceLock<Certificates> = OnceLock::new();
+    CERTIFICATES.get_or_init(|| {
+        let certificates = Certificates::new();
+        // They are made in files of one directory, so they are made before anybody races for them.
+        certificates.server();
+        certificates.elsewhere();
+        certificates.client();
+        certificates
+    })
+}
+
+/// The certificate of that authority.
+pub(crate) fn authority() -> String {
+    certificates().authority_pem()
+}
+
+/// Settings that trust the authority of these tests, with time for a busy machine.
+fn trusting() -> Builder {
+    quick()
+        .connect_timeout(ms(5000))
+        .command_timeout(ms(5000))
+        .ca_certificate(authority())
+}
+
+/// A client of the same server without TLS.
+fn plain(server: &RedisServer) -> Client {
+    let builder = quick().connect_timeout(ms(5000)).command_timeout(ms(5000));
+    builder.open(&server.url()).unwrap()
+}
+
+/// Settings that trust the authority of these tests, with short time-outs.
+fn hurried() -> Builder {
+    quick().ca_certificate(authority())
+}
+
+/// A server that speaks TLS besides plain text, which is for the test.
+pub(crate) struct Server {
+    pub(crate) plain: RedisServer,
+    port: u16,
+}
+
+impl Server {
+    pub(crate) fn start() -> Server {
+        Server::with(&certificates().server(), false, &[])
+    }
+
+    fn with(pair: &Pair, asks_clients: bool, more: &[&str]) -> Server {
+        let (args, port) = certificates().server_args(pair, asks_clients);
+        let args: Vec<_> = args.iter().map(String::as_str).collect();
+        Server {
+            plain: RedisServer::options().args(&args).args(more).start(),
+            port,
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("rediss://127.0.0.1:{}", self.port)
+    }
+
+    fn lock(&self, builder: Builder) -> Lock {
+        builder.open(&self.url()).unwrap().lock("orders")
+    }
+}
+
+/// Each kind of request once, renewals and an unlock message included.
+fn all_works(plain: &RedisServer, client: &Client) {
+    let lock = client.lock("orders");
+    assert!(!lock.is_locked().unwrap());
+    let guard = lock.guard().unwrap();
+    assert!(lock.try_lock().unwrap());
+    assert_eq!(lock.hold_count().unwrap(), 2);
+    lock.unlock().unwrap();
+    thread::sleep(LEASE + ms(300));
+    assert!(guard.is_valid(), "it is renewed");
+    let other = self::plain(plain).lock("orders");
+    assert!(!other.try_lock().unwrap());
+    guard.unlock().unwrap();
+    other.lock().unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            assert!(lock.try_lock_for(Duration::from_secs(20)).unwrap());
+            lock.unlock().unwrap();
+        });
+        somebody_waits(plain, "orders");
+        other.unlock().unwrap();
+        waiting.join().unwrap();
+    });
+    is_empty(plain);
+}
+
+/// No trusted connection: it is said at once with the node and what to do, and a wait does not go on.
+#[track_caller]
+fn is_refused(lock: &Lock, port: u16, words: &[&str]) {
+    let error = ends_within(ms(0), || fails(lock.try_lock(), Class::Untrusted));
+    assert!(matches!(error, Error::Untrusted { .. }));
+    let text = error.to_string();
+    for word in words.iter().chain([&*format!(":{port}"), "orders"].iter()) {
+        assert!(text.contains(word), "{word:?} is not in {text:?}");
+    }
+    ends_within(ms(0), || fails(lock.lock(), Class::Untrusted));
+    ends_within(ms(0), || {
+        fails(lock.try_lock_for(Duration::from_secs(60)), Class::Untrusted)
+    });
+    fails(lock.is_locked(), Class::Untrusted);
+    fails(lock.unlock(), Class::NotHeld);
+}
+
+#[test]
+fn locks_are_taken_renewed_waited_for_and_freed() {
+    let server = Server::start();
+    let client = trusting().watchdog_timeout(LEASE).open(&server.url());
+    all_works(&server.plain, &client.unwrap());
+}
+
+#[test]
+fn a_name_an_ipv6_address_and_a_database_number_work() {
+    let pair = certificates().server();
+    let has_ipv6 = TcpListener::bind(("::1", 0)).is_ok();
+    let server = if has_ipv6 {
+        Server::with(&pair, false, &["--bind", "127.0.0.1", "::1"])
+    } else {
+        Server::with(&pair, false, &[])
+    };
+    let mut hosts = vec!["localhost"];
+    if has_ipv6 {
+        hosts.push("[::1]");
+    }
+    for host in hosts {
+        let url = format!("REDISS://{host}:{}/3", server.port);
+        let lock = trusting().open(&url).unwrap().lock("orders");
+        lock.lock().unwrap();
+        is_empty(&server.plain);
+        server.plain.cmd(&["SELECT", "3"]);
+        assert_eq!(crate::invariants::keys(&server.plain), ["orders"], "{host}");
+        server.plain.cmd(&["SELECT", "0"]);
+        lock.unlock().unwrap();
+    }
+}
+
+#[test]
+fn the_older_version_that_some_services_have_works() {
+    let pair = certificates().server();
+    let server = Server::with(&pair, false, &["--tls-protocols", "TLSv1.2"]);
+    let client = trusting().watchdog_timeout(LEASE).open(&server.url());
+    all_works(&server.plain, &client.unwrap());
+}
+
+#[test]
+fn many_records_both_ways_work() {
+    // By the text of a script, a call for a hundred holds is larger than a record may be.
+    let pair = certificates().server();
+    let server = Server::with(&pair, false, &["--rename-command", "EVALSHA", ""]);
+    let client = trusting().watchdog_timeout(LEASE).open(&server.url());
+    let client = client.unwrap();
+    let name = "n".repeat(400);
+    let locks: Vec<_> = (0..250)
+        .map(|n| client.lock(&format!("{name}{n}")))
+        .collect();
+    let guards: Vec<_> = locks.iter().map(|lock| lock.guard().unwrap()).collect();
+    thread::sleep(LEASE * 2);
+    assert!(guards.iter().all(|guard| guard.is_valid()));
+    // What comes back is as long when all of them are lost.
+    for lock in &locks {
+        server.plain.cmd(&["DEL", lock.name()]);
+        server.plain.cmd(&[
+            "HSET",
+            lock.name(),
+            &format!("{}:1", "somebody".repeat(20)),
+            "1",
+        ]);
+    }
+    eventually(LEASE * 4, "all are lost", || {
+        guards.iter().all(|guard| !guard.is_valid())
+    });
+    for guard in guards {
+        assert!(guard.unlock().unwrap_err().is_lost());
+    }
+}
+
+#[test]
+fn threads_that_wait_and_wake_share_one_subscriber() {
+    let server = Server::start();
+    let client = trusting().open(&server.url()).unwrap();
+    let plain = plain(&server.plain);
+    let subscribers = std::sync::Mutex::new(std::collections::BTreeSet::new());
+    // The look at the server's settings, which listens for a moment, too, is to be over.
+    for first in [&client, &plain] {
+        first.lock("first").run(|_| ()).unwrap();
+    }
+    thread::sleep(Duration::from_secs(1));
+    // SUBSCRIBEs are written by waiters while the subscriber's thread reads messages.
+    thread::scope(|scope| {
+        for thread in 0..8 {
+            let (client, plain, server, subscribers) = (&client, &plain, &server, &subscribers);
+            scope.spawn(move || {
+                for round in 0..25 {
+                    let name = format!("{thread}:{round}");
+                    let (ours, theirs) = (client.lock(&name), plain.lock(&name));
+                    theirs.lock().unwrap();
+                    thread::scope(|scope| {
+                        let waiting = scope.spawn(|| {
+                            assert!(ours.try_lock_for(Duration::from_secs(30)).unwrap());
+                            ours.unlock().unwrap();
+                        });
+                        eventually(ms(2500), "a waiter subscribes at once", || {
+                            subscriptions(&server.plain, &name) > 0
+                        });
+                        let listening = connections(&server.plain).into_iter();
+                        let listening = listening.filter(|line| !line.contains(" sub=0 "));
+                        let ids =
+                            listening.filter_map(|line| Some(line.split_once(' ')?.0.to_owned()));
+                        subscribers.lock().unwrap().extend(ids);
+                        theirs.unlock().unwrap();
+                        waiting.join().unwrap();
+                    });
+                }
+            });
+        }
+    });
+    is_empty(&server.plain);
+    let subscribers = subscribers.into_inner().unwrap();
+    assert_eq!(subscribers.len(), 1, "none was replaced: {subscribers:?}");
+}
