@@ -136,7 +136,7 @@ impl Client {
         let flaw = crate::stores::redis::flaw(name, &full);
         #[cfg(feature = "mysql")]
         let flaw = flaw.or_else(|| match self.backend {
-            Backend::Mysql(_) => crate::stores::mysql::flaw(kind, &full),
+            Backend::Mysql(_) => crate::stores::mysql::invalid_name(kind, &full),
             _ => None,
         });
         let flaw = flaw.map(Box::new);

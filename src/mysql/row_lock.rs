@@ -9,12 +9,12 @@ use crate::ground::error::{Error, Result};
 use crate::ground::interrupt::Interrupt;
 use crate::mysql::transaction::{IDLE_LIMIT, Tx};
 use crate::stores::mysql::value::Value;
-use crate::stores::mysql::{Ident, Keyed, MySql, Session, Wish, to_driver};
+use crate::stores::mysql::{Ident, KeyedTable, MySql, RowLockOptions, Session, to_driver};
 
 /// The rows that can be locked: those of a table by its primary key, or rows that are nothing but a name.
 #[derive(Clone, Debug)]
 pub struct RowTarget {
-    keyed: Option<Keyed>,
+    keyed: Option<KeyedTable>,
 }
 
 impl RowTarget {
@@ -28,7 +28,7 @@ impl RowTarget {
     /// [`Error::InvalidConfig`] if a name is not a letter or `_`, followed by letters, digits, `_` and `$`, at most 64 in all.
     pub fn table(table: &str, key: &str) -> Result<RowTarget> {
         Ok(RowTarget {
-            keyed: Some(Keyed {
+            keyed: Some(KeyedTable {
                 table: Ident::new(table)?,
                 key: Ident::new(key)?,
             }),
@@ -188,13 +188,13 @@ impl RowLock {
     }
 
     fn lock_until(&self, wait: Wait, interrupt: Option<&Interrupt>) -> Result<RowGuard> {
-        let wish = Wish {
+        let options = RowLockOptions {
             isolation: self.isolation.as_sql(),
             idle_limit: self.idle_limit,
             wait: wait.limit(),
             interrupt,
         };
-        lock(&self.client, &self.target, vec![self.key.clone()], wish)
+        lock(&self.client, &self.target, vec![self.key.clone()], options)
     }
 
     /// Locks the row if it is free now; `None` if it is not.
@@ -275,8 +275,8 @@ impl Client {
         wait: Wait,
         interrupt: &Interrupt,
     ) -> Result<RowGuard> {
-        let wish = many(wait, Some(interrupt));
-        lock(self, target, values(keys), wish)
+        let options = many(wait, Some(interrupt));
+        lock(self, target, values(keys), options)
     }
 }
 
@@ -284,8 +284,8 @@ fn values<K: Into<Value>>(keys: impl IntoIterator<Item = K>) -> Vec<Value> {
     keys.into_iter().map(Into::into).collect()
 }
 
-fn many(wait: Wait, interrupt: Option<&Interrupt>) -> Wish<'_> {
-    Wish {
+fn many(wait: Wait, interrupt: Option<&Interrupt>) -> RowLockOptions<'_> {
+    RowLockOptions {
         isolation: Isolation::ReadCommitted.as_sql(),
         idle_limit: Some(IDLE_LIMIT),
         wait: wait.limit(),
@@ -293,12 +293,17 @@ fn many(wait: Wait, interrupt: Option<&Interrupt>) -> Wish<'_> {
     }
 }
 
-fn lock(client: &Client, target: &RowTarget, keys: Vec<Value>, wish: Wish<'_>) -> Result<RowGuard> {
+fn lock(
+    client: &Client,
+    target: &RowTarget,
+    keys: Vec<Value>,
+    options: RowLockOptions<'_>,
+) -> Result<RowGuard> {
     let names: Vec<String> = keys.iter().map(Value::to_string).collect();
     let subject = target.subject(&names.join(", "));
     let keys = keys.into_iter().map(to_driver).collect();
     let session =
-        store(client, &subject)?.lock_rows(target.keyed.as_ref(), keys, &subject, wish)?;
+        store(client, &subject)?.lock_rows(target.keyed.as_ref(), keys, &subject, options)?;
     Ok(RowGuard {
         session,
         subject,

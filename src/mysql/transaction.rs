@@ -56,10 +56,10 @@ impl<'a> Tx<'a> {
     /// - [`Error::Unavailable`], [`Error::Permission`], [`Error::Schema`], [`Error::Sql`]: the server refused, with its words;
     /// - [`Error::Forked`]: in a forked child.
     pub fn exec(&mut self, statement: &str, params: impl Into<Params>) -> Result<u64> {
-        self.allow(statement)?;
+        self.check_allowed(statement)?;
         Ok(self
             .session
-            .change(statement, params_to_driver(params.into()))?
+            .execute(statement, params_to_driver(params.into()))?
             .1)
     }
 
@@ -73,10 +73,10 @@ impl<'a> Tx<'a> {
         statement: &str,
         params: impl Into<Params>,
     ) -> Result<Vec<T>> {
-        self.allow(statement)?;
+        self.check_allowed(statement)?;
         let rows = self
             .session
-            .select(statement, params_to_driver(params.into()))?;
+            .query(statement, params_to_driver(params.into()))?;
         rows_from_driver(rows)
             .into_iter()
             .map(|row| {
@@ -101,10 +101,10 @@ impl<'a> Tx<'a> {
         Ok(self.query(statement, params)?.into_iter().next())
     }
 
-    fn allow(&mut self, statement: &str) -> Result<()> {
+    fn check_allowed(&mut self, statement: &str) -> Result<()> {
         match first_word(statement) {
             Some(word) if ALLOWED.contains(&&*word) => {
-                if outlives(statement) {
+                if changes_session(statement) {
                     self.session.taint();
                 }
                 Ok(())
@@ -131,7 +131,7 @@ impl fmt::Debug for Tx<'_> {
 
 /// Whether a statement may leave something in the session that the transaction's end does not undo: a variable, or a
 /// lock by name. At worst this costs a connection.
-fn outlives(statement: &str) -> bool {
+fn changes_session(statement: &str) -> bool {
     const GET_LOCK: &[u8] = b"GET_LOCK";
     let bytes = statement.as_bytes();
     bytes.contains(&b'@')

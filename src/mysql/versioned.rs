@@ -10,7 +10,9 @@ use crate::mysql::row_lock::store;
 use crate::mysql::versioned_row::{Changes, Outcome, Step, VersionedRow};
 use crate::store::Store;
 use crate::stores::mysql::value::Value;
-use crate::stores::mysql::{Ident, Keyed, Lookup, MySql, Update, from_driver, rest, to_driver};
+use crate::stores::mysql::{
+    Ident, KeyedTable, Lookup, MySql, Update, from_driver, sleep_until, to_driver,
+};
 
 /// The column by which an update notices that somebody else was faster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +60,7 @@ pub enum Check {
 #[derive(Clone)]
 pub struct Versioned {
     client: Client,
-    target: Keyed,
+    target: KeyedTable,
     columns: Arc<[Ident]>,
     check: Check,
     check_column: Ident,
@@ -98,7 +100,7 @@ impl Client {
         }
         Ok(Versioned {
             client: self.clone(),
-            target: Keyed {
+            target: KeyedTable {
                 table: Ident::new(table)?,
                 key: Ident::new(key)?,
             },
@@ -231,7 +233,7 @@ impl Versioned {
                 let parker = self.store(&subject)?.notifier().parker();
                 let pause_ends = Instant::now() + pause;
                 let pause_ends = deadline.map_or(pause_ends, |end| end.min(pause_ends));
-                rest(&parker, pause_ends, &subject)?;
+                sleep_until(&parker, pause_ends, &subject)?;
             }
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::ground::error::Result;
 use crate::stores::mysql::Ident;
 use crate::stores::mysql::from_value::FromValue;
-use crate::stores::mysql::row::typed;
+use crate::stores::mysql::row::convert_column;
 use crate::stores::mysql::value::Value;
 
 /// A row in the state in which it was read.
@@ -56,7 +56,7 @@ impl VersionedRow {
     /// column, or its value is not of this type; a column that may be NULL is an `Option`.
     pub fn get<T: FromValue>(&self, column: &str) -> Result<T> {
         let at = self.columns.iter().position(|known| known.is(column));
-        typed(at, &self.values, &self.binary, column)
+        convert_column(at, &self.values, &self.binary, column)
     }
 
     /// Returns the key.

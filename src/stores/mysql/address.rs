@@ -1,4 +1,4 @@
-//! Where a database is, and as whom to talk to it.
+//! The address of a database.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use ::mysql::Opts;
 
 use crate::ground::error::{Error, Result};
 
-/// Where a database is, and as whom to talk to it.
+/// The server, the database, the user and the options of connections.
 pub(super) struct Address {
     pub(super) opts: Opts,
-    /// Its name in messages; has no secret in it.
+    /// The name in messages, without user and password.
     pub(super) node: Arc<str>,
     pub(super) connect_timeout: Duration,
 }
@@ -22,7 +22,7 @@ impl Address {
             setting: "the MySQL URL",
             reason: format!("{reason}; {FORM}"),
         };
-        // The crate's own words may repeat a part of the URL, and with it the password.
+        // The crate's own message may repeat a part of the URL that holds the password.
         let opts = Opts::from_url(url).map_err(|error| {
             use ::mysql::UrlError;
             invalid(match error {

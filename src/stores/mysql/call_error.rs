@@ -1,4 +1,4 @@
-//! What a failed request means: the error codes of MySQL and MariaDB, and what is left when there is no code.
+//! The meaning of a failed request: the error codes of MySQL and MariaDB, and failures without a code.
 
 use std::sync::Arc;
 
@@ -6,50 +6,50 @@ use ::mysql::{DriverError, Error as Cause};
 
 use crate::ground::error::{Error, Reason};
 
-/// Why a request got no answer that it could use.
+/// The reason why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CallError {
-    /// Nothing of the request can have been executed.
+    /// The request cannot have been executed.
     NotSent(Reason),
-    /// None of so many connections became free in time. Nothing was sent, and it says nothing of the server.
+    /// None of this many connections became free in time. Nothing was sent, and the server may be well.
     Exhausted(u32),
     /// The request was sent, and may have been executed.
     NoReply { reason: Reason, timed_out: bool },
-    /// The server answered with an error: it has not been executed.
+    /// The server answered with an error: the request was not executed.
     Server { code: u16, text: String },
-    /// A value could not be read as the type that was asked for, or the parameters do not fit the statement.
+    /// A value is not of the type asked for, or the parameters do not fit the statement.
     Usage(String),
 }
 
-/// What kind of trouble an error code means.
+/// A class of error codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// A row is locked by somebody else; only the statement was undone.
+    /// Another transaction has locked a row; only the statement was undone.
     WaitTimeout,
-    /// The server undid the whole transaction so that others can go on.
+    /// The server rolled the whole transaction back so that another one can go on.
     Deadlock,
-    /// The user, the password or a right.
+    /// The user or password is wrong, or a right is missing.
     Permission,
-    /// A table or column is missing or is not what it should be.
+    /// A table or column is missing or wrong.
     Schema,
     /// The server no longer takes writes: another one may be the primary now.
     ReadOnly,
-    /// It may be over in a while.
+    /// The trouble may pass.
     Passing,
-    /// The session was ended from outside; whether the statement took effect is not certain.
+    /// The session was ended from outside; the statement may have taken effect.
     Killed,
     /// A row with a NULL name: the request came too late.
     Late,
     Other,
 }
 
-/// The class of an error code of MySQL 5.7, 8.x or MariaDB 10.x, 11.x.
+/// Returns the class of an error code of MySQL 5.7, 8.x or MariaDB 10.x, 11.x.
 pub(crate) fn class_of(code: u16) -> Class {
     match code {
-        // 1205 is both products' time-out and MariaDB's NOWAIT; 3572 is NOWAIT on MySQL 8 and 5010 on a fork of 5.7.
-        // 3024 and 1969 are a limit of statement time that somebody has set on the server.
+        // 1205 is the time-out of both products, and NOWAIT on MariaDB; NOWAIT is 3572 on MySQL 8 and 5010 on a fork of 5.7.
+        // 3024 and 1969 are limits of the statement time, set on the server.
         1205 | 3572 | 5010 | 3024 | 1969 => Class::WaitTimeout,
-        // 1020 is MariaDB's snapshot conflict, 3058 a deadlock among user locks and metadata.
+        // 1020 is a snapshot conflict of MariaDB, 3058 a deadlock of user locks and metadata locks.
         1213 | 1020 | 3058 | 3101 => Class::Deadlock,
         1044 | 1045 | 1142 | 1143 | 1227 | 1370 | 1410 | 1698 | 1251 | 1275 | 1820 | 1862
         | 3118 | 4151 | 3955 => Class::Permission,
@@ -64,7 +64,7 @@ pub(crate) fn class_of(code: u16) -> Class {
 }
 
 impl CallError {
-    /// What an error of the `mysql` crate means for a request that may have been sent.
+    /// Converts an error of the `mysql` crate for a request that may have been sent.
     pub(crate) fn of(error: Cause) -> CallError {
         match error {
             Cause::MySqlError(error) if class_of(error.code) == Class::Killed => {
@@ -127,9 +127,9 @@ impl CallError {
         }
     }
 
-    /// What an error means that came while connecting. `secret` must not appear in it.
+    /// Converts an error of connecting, and removes `secret` from its text.
     pub(crate) fn of_connecting(error: Cause, secret: Option<&str>) -> CallError {
-        let fault = match error {
+        let error = match error {
             Cause::MySqlError(error) => CallError::Server {
                 code: error.code,
                 text: error.message,
@@ -149,34 +149,34 @@ impl CallError {
                         false => format!("connecting failed: {reason}"),
                     }))
                 }
-                fault => fault,
+                error => error,
             },
         };
-        match (fault, secret.filter(|secret| !secret.is_empty())) {
+        match (error, secret.filter(|secret| !secret.is_empty())) {
             (CallError::Server { code, text }, Some(secret)) => CallError::Server {
                 code,
                 text: text.replace(secret, "…"),
             },
             (CallError::NotSent(text), Some(secret)) => CallError::NotSent(text.without(secret)),
-            (fault, _) => fault,
+            (error, _) => error,
         }
     }
 
-    /// The same fault, of what was said before the request itself.
+    /// Converts the error of a step before the request itself: the request was not sent.
     pub(crate) fn before_sending(self) -> CallError {
         match self {
             CallError::NoReply { reason, .. } => CallError::NotSent(
                 reason.reworded(|reason| format!("before the request was sent: {reason}")),
             ),
-            fault => fault,
+            error => error,
         }
     }
 
-    /// Whether the connection may be used again.
-    pub(crate) fn leaves_sound(&self) -> bool {
+    /// Returns whether the connection may be used again.
+    pub(crate) fn keeps_connection(&self) -> bool {
         match self {
             CallError::NotSent(_) | CallError::NoReply { .. } => false,
-            // A server that turned into a replica stays one: the next connection may find the primary.
+            // A server that became a replica stays one; a new connection may find the primary.
             CallError::Server { code, .. } => class_of(*code) != Class::ReadOnly,
             CallError::Usage(_) | CallError::Exhausted(_) => true,
         }
@@ -189,12 +189,12 @@ impl CallError {
         }
     }
 
-    /// Whether somebody else was in the way for a moment, and nothing was changed.
+    /// Returns whether another transaction was in the way, so that nothing was changed.
     pub(crate) fn is_busy(&self) -> bool {
         matches!(self.class(), Some(Class::WaitTimeout | Class::Deadlock))
     }
 
-    /// Whether a row with that key is there already.
+    /// Returns whether a row with that key exists already.
     pub(crate) fn is_duplicate(&self) -> bool {
         matches!(self, CallError::Server { code: 1062, .. })
     }
@@ -214,8 +214,8 @@ impl CallError {
         self.into_reason().into_words()
     }
 
-    /// Puts the fault into words for `subject`, a lock or a row. `advice` is what to do about a wrong
-    /// schema, if that is for this library to say.
+    /// Converts into the error of `subject`, a lock or a row. `advice` is added to an error of the schema, unless it is
+    /// empty.
     pub(crate) fn into_error(self, subject: &Arc<str>, node: &Arc<str>, advice: &str) -> Error {
         let (lock, node) = (Arc::clone(subject), Arc::clone(node));
         let class = self.class();
@@ -287,7 +287,7 @@ impl CallError {
     }
 }
 
-/// A request whose outcome is not known.
+/// Makes the error of a request whose outcome is unknown.
 pub(crate) fn unknown(
     subject: &Arc<str>,
     node: &Arc<str>,

@@ -18,27 +18,27 @@ use crate::ground::clock::{BootInstant, Offset};
 use crate::ground::events;
 use crate::store::{EXPIRY_DRIFT, EXPIRY_SLACK};
 
-/// A connection unused for this long is looked at before it is used: the server may have closed it meanwhile.
+/// A connection that was idle for this long is checked before use: the server may have closed it.
 const STALE_AFTER: Duration = Duration::from_secs(1);
 
-/// A socket time-out may overshoot the deadline by this much, so that it need not be set anew for every call.
+/// A socket time-out may exceed the deadline by this much, so that it is not set again for every call.
 const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
 
-/// A statement may be begun this much later by our clock than it has to arrive.
+/// A statement may start this much later than its deadline, by our clock.
 const LATEST: Duration = EXPIRY_SLACK
     .saturating_sub(LATEST_EFFECT)
     .saturating_sub(EXPIRY_DRIFT);
 
-/// The server need not be asked for its limit; a longer packet is refused by it with an error.
+/// The largest packet in bytes, set here to save a query for the limit; the server refuses a packet above its own limit.
 const MAX_PACKET: usize = 16 << 20;
 
-/// What every session starts with, whatever the server or its `init_connect` says.
+/// The settings of every session, whatever the server or its `init_connect` says.
 ///
-/// The end of a transaction neither begins another one nor ends the session. Nothing waits for a row or for a table's
-/// definition for the 50 seconds or the day that are the defaults. In UTC a TIMESTAMP column has no hour that comes twice.
-/// Text is sent as it is: a character set that lacks a letter would make one name of two. No limit cuts answers: a column
-/// of a key that is not told would not be missed. A number that does not fit is an error: cut to the largest that does, a
-/// version would never change again and no update would be noticed.
+/// The end of a transaction neither begins another one nor ends the session. No statement waits for a row for 50 seconds
+/// or for a table's definition for a day, which are the defaults. In UTC no hour of a TIMESTAMP column comes twice. Text is
+/// sent unchanged: a character set without some letter would turn two names into one. No limit cuts an answer: a missing
+/// column of a key would go unnoticed. A number that does not fit is an error: if the server cut it to the largest one, a
+/// version would never change again, and no conflict would be noticed.
 const SESSION: &str = "SET SESSION autocommit = 1, completion_type = NO_CHAIN, \
                        innodb_lock_wait_timeout = 1, lock_wait_timeout = 2, \
                        time_zone = '+00:00', timestamp = DEFAULT, \
@@ -48,25 +48,25 @@ const SESSION: &str = "SET SESSION autocommit = 1, completion_type = NO_CHAIN, \
 
 /// One connection.
 pub(super) struct Connection {
-    /// `None` only while it is being dropped.
+    /// `None` only during drop.
     conn: Option<Conn>,
-    /// A second handle of the socket, to set its time-outs by and to look at it; not every system gives one.
+    /// A second handle of the socket, to set time-outs and to peek; not every system provides one.
     socket: Option<OwnedFd>,
     timeout: Duration,
     last_used: Instant,
-    /// How far the server's clock is ahead.
+    /// The difference between the server's clock and ours.
     ahead: Offset,
-    /// Whether the server refuses a locked row at once, once it was asked to.
-    refuses_at_once: Option<bool>,
+    /// Whether the server refuses a locked row at once; `None` until it was asked to.
+    has_nowait: Option<bool>,
     pid: u32,
 }
 
 impl Connection {
-    /// `patience` is the longest that the server may take for an answer, for where that cannot be changed later.
+    /// Opens a connection. `longest_answer` is the read time-out where no second handle of the socket can change it later.
     pub(super) fn connect(
         address: &Address,
         deadline: Instant,
-        patience: Duration,
+        longest_answer: Duration,
     ) -> Result<Connection, CallError> {
         let now = Instant::now();
         let left = deadline.saturating_duration_since(now);
@@ -80,7 +80,7 @@ impl Connection {
         let reading = if has_second_handles() {
             connecting
         } else {
-            connecting.max(patience)
+            connecting.max(longest_answer)
         };
         let opts = OptsBuilder::from_opts(address.opts.clone())
             // A URL of 127.0.0.1 means TCP, not whatever socket the server names.
@@ -102,15 +102,15 @@ impl Connection {
             timeout: reading,
             last_used: Instant::now(),
             ahead: Offset::told(0, BootInstant::now(), BootInstant::now()),
-            refuses_at_once: None,
+            has_nowait: None,
             pid: std::process::id(),
         };
-        connection.tune(deadline);
+        connection.set_timeouts(deadline);
         connection
             .conn()
             .and_then(|conn| conn.query_drop(SESSION).map_err(CallError::of))
             .map_err(CallError::before_sending)?;
-        connection.learn_time().map_err(CallError::before_sending)?;
+        connection.read_time().map_err(CallError::before_sending)?;
         events::connected(&address.node);
         Ok(connection)
     }
@@ -121,8 +121,8 @@ impl Connection {
             .ok_or_else(|| CallError::NotSent("the connection was closed".into()))
     }
 
-    /// Asks for the server's time, from which the expiry of requests is counted.
-    pub(super) fn learn_time(&mut self) -> Result<i64, CallError> {
+    /// Reads the server's time in microseconds, and corrects the offset from which the expiry of requests is computed.
+    pub(super) fn read_time(&mut self) -> Result<i64, CallError> {
         let sent = BootInstant::now();
         let now: Option<i64> = self
             .conn()?
@@ -133,36 +133,36 @@ impl Connection {
         Ok(now)
     }
 
-    /// Asks the server to refuse locked rows at once from now on. Returns whether it does.
-    pub(super) fn refuse_at_once(&mut self, deadline: Instant) -> Result<bool, CallError> {
-        if let Some(does) = self.refuses_at_once {
+    /// Makes the server refuse locked rows at once from now on, and returns whether it does.
+    pub(super) fn enable_nowait(&mut self, deadline: Instant) -> Result<bool, CallError> {
+        if let Some(does) = self.has_nowait {
             return Ok(does);
         }
-        // MariaDB knows a wait of no time. MySQL makes a second of it, or an error where its mode is strict.
-        match self.say("SET SESSION innodb_lock_wait_timeout = 0", deadline) {
+        // MariaDB accepts 0. MySQL raises it to 1, or reports an error in strict mode.
+        match self.execute_text("SET SESSION innodb_lock_wait_timeout = 0", deadline) {
             Ok(()) | Err(CallError::Server { .. }) => {}
-            Err(fault) => return Err(fault),
+            Err(error) => return Err(error),
         }
         let wait: Option<u64> = self
-            .ready(deadline)?
+            .begin_call(deadline)?
             .query_first("SELECT @@SESSION.innodb_lock_wait_timeout")
             .map_err(CallError::of)?;
         let does = wait == Some(0);
-        self.refuses_at_once = Some(does);
+        self.has_nowait = Some(does);
         Ok(does)
     }
 
-    /// When the server is to refuse a statement that has to arrive by `at`, by its clock in microseconds.
-    pub(super) fn expiry(&self, at: Instant) -> i64 {
-        let left = at.saturating_duration_since(Instant::now());
+    /// Returns the server time, in microseconds, after which the server must refuse a statement with this deadline.
+    pub(super) fn expiry(&self, deadline: Instant) -> i64 {
+        let left = deadline.saturating_duration_since(Instant::now());
         self.ahead.expiry(BootInstant::now() + left, LATEST)
     }
 
-    /// Sets the socket's time-outs to what is left until `deadline`. Returns whether they are right now.
+    /// Sets the socket's time-outs to the time left until `deadline`, and returns whether they fit it now.
     ///
-    /// The `mysql` crate sets them once, when it connects; where there is no second handle of the socket, a connection
-    /// whose time-outs do not suit is replaced by one whose do.
-    pub(super) fn tune(&mut self, deadline: Instant) -> bool {
+    /// The `mysql` crate sets them only when it connects. Without a second handle of the socket, a connection whose
+    /// time-outs do not fit is replaced by a new one.
+    pub(super) fn set_timeouts(&mut self, deadline: Instant) -> bool {
         let left = deadline
             .saturating_duration_since(Instant::now())
             .max(Duration::from_millis(1));
@@ -183,16 +183,16 @@ impl Connection {
         set.is_ok()
     }
 
-    /// Whether the server has closed the connection, or said something nobody asked for, since it was used last.
+    /// Returns whether an idle connection was closed by the server, or received data that nothing asked for.
     pub(super) fn is_stale(&self) -> bool {
         if self.last_used.elapsed() < STALE_AFTER {
             return false;
         }
-        self.has_ended()
+        self.is_disconnected()
     }
 
-    /// As [`Connection::is_stale`], however short ago it was used.
-    pub(super) fn has_ended(&self) -> bool {
+    /// Does the same check as [`Connection::is_stale`], however recently the connection was used.
+    pub(super) fn is_disconnected(&self) -> bool {
         let Some(socket) = &self.socket else {
             return false;
         };
@@ -203,25 +203,26 @@ impl Connection {
         }
     }
 
-    fn ready(&mut self, deadline: Instant) -> Result<&mut Conn, CallError> {
+    /// Prepares the socket for one request; fails if its deadline is over.
+    fn begin_call(&mut self, deadline: Instant) -> Result<&mut Conn, CallError> {
         if Instant::now() >= deadline {
             return Err(CallError::NotSent(
                 "there was no time left to send it".into(),
             ));
         }
-        self.tune(deadline);
+        self.set_timeouts(deadline);
         self.last_used = Instant::now();
         self.conn()
     }
 
-    /// Runs a statement, and returns what it put into `LAST_INSERT_ID` and how many rows it touched.
-    pub(super) fn run(
+    /// Runs a statement, and returns its `LAST_INSERT_ID` and the number of affected rows.
+    pub(super) fn execute(
         &mut self,
         statement: &str,
         params: Params,
         deadline: Instant,
     ) -> Result<(u64, u64), CallError> {
-        let conn = self.ready(deadline)?;
+        let conn = self.begin_call(deadline)?;
         // A statement that could not be prepared has not been sent yet.
         let prepared = conn
             .prep(statement)
@@ -230,21 +231,25 @@ impl Connection {
         Ok((conn.last_insert_id(), conn.affected_rows()))
     }
 
-    /// Runs a statement without parameters as text: what cannot be prepared.
-    pub(super) fn say(&mut self, statement: &str, deadline: Instant) -> Result<(), CallError> {
-        self.ready(deadline)?
+    /// Runs a statement without parameters as text, for statements that cannot be prepared.
+    pub(super) fn execute_text(
+        &mut self,
+        statement: &str,
+        deadline: Instant,
+    ) -> Result<(), CallError> {
+        self.begin_call(deadline)?
             .query_drop(statement)
             .map_err(CallError::of)
     }
 
     /// Runs a statement and returns its rows.
-    pub(super) fn rows(
+    pub(super) fn query(
         &mut self,
         statement: &str,
         params: Params,
         deadline: Instant,
     ) -> Result<Vec<Row>, CallError> {
-        self.ready(deadline)?
+        self.begin_call(deadline)?
             .exec(statement, params)
             .map_err(CallError::of)
     }
@@ -252,8 +257,8 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // A fork has a copy of a connection that belongs to its parent: the goodbye of the `mysql` crate would end it
-        // there. And on a socket that is silent the goodbye is not worth waiting for.
+        // A forked child must not send COM_QUIT, which would end the parent's connection. Anywhere else the driver sends
+        // it, and a silent socket must not delay that.
         if self.pid != std::process::id() {
             std::mem::forget(self.conn.take());
         } else if let Some(socket) = &self.socket {
@@ -264,11 +269,11 @@ impl Drop for Connection {
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").finish_non_exhaustive()
+        f.debug_struct("Connection").finish_non_exhaustive()
     }
 }
 
-/// Whether connections get a second handle here. Some containers forbid it, and only Linux has it.
+/// Returns whether connections get a second handle here. Only Linux has the call, and some containers forbid it.
 pub(super) fn has_second_handles() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     *HAS.get_or_init(|| {
@@ -277,8 +282,8 @@ pub(super) fn has_second_handles() -> bool {
     })
 }
 
-/// A handle of the connection's socket that is ours. The `mysql` crate lends only the number of its own, which safe
-/// code cannot use; the kernel copies it for us.
+/// Returns a handle of our own for the connection's socket. The `mysql` crate exposes only the raw descriptor, which safe
+/// code cannot use, so the kernel duplicates it.
 #[cfg(target_os = "linux")]
 fn second_handle(conn: &impl AsRawFd) -> Option<OwnedFd> {
     use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};

@@ -16,7 +16,7 @@ pub(crate) struct Column {
     name: String,
     pub(super) kind: String,
     pub(super) is_nullable: bool,
-    /// The longest value in bytes, of a text or binary column.
+    /// The length of the longest value in bytes, for a text or binary column.
     pub(super) length: Option<u64>,
     /// The decimals of a second.
     pub(crate) decimals: Option<u64>,
@@ -51,7 +51,7 @@ impl Column {
 #[derive(Debug)]
 pub(super) struct Description {
     pub(super) columns: Vec<Column>,
-    /// Index, column and whether only the first bytes of the column count.
+    /// For each: the index, the column, and whether the index has only a prefix of the column.
     pub(super) indexes: Vec<(String, String, bool)>,
 }
 
@@ -79,7 +79,7 @@ impl MySql {
         deadline: Instant,
     ) -> Result<Description> {
         let of_table = || params! { "t" => table.as_str() };
-        let engine: Vec<(Option<String>,)> = self.ask(
+        let engine: Vec<(Option<String>,)> = self.query_as(
             "SELECT ENGINE FROM information_schema.TABLES \
              WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t",
             of_table(),
@@ -102,14 +102,14 @@ impl MySql {
             ));
         }
         type Told = (String, String, String, Option<u64>, Option<u64>);
-        let columns: Vec<Told> = self.ask(
+        let columns: Vec<Told> = self.query_as(
             "SELECT COLUMN_NAME, DATA_TYPE, IS_NULLABLE, CHARACTER_OCTET_LENGTH, DATETIME_PRECISION \
              FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t",
             of_table(),
             subject,
             deadline,
         )?;
-        let indexes: Vec<(String, String, Option<u64>)> = self.ask(
+        let indexes: Vec<(String, String, Option<u64>)> = self.query_as(
             "SELECT INDEX_NAME, COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS \
              WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t ORDER BY INDEX_NAME, SEQ_IN_INDEX",
             of_table(),
@@ -134,7 +134,7 @@ impl MySql {
         })
     }
 
-    pub(super) fn ask<T: FromRow>(
+    pub(super) fn query_as<T: FromRow>(
         &self,
         statement: &str,
         params: Params,
@@ -142,8 +142,8 @@ impl MySql {
         deadline: Instant,
     ) -> Result<Vec<T>> {
         let rows = self
-            .rows(statement, params, deadline)
-            .map_err(|fault| self.error(subject, fault))?;
+            .query(statement, params, deadline)
+            .map_err(|error| self.error(subject, error))?;
         rows.into_iter()
             .map(|row| {
                 T::from_row_opt(row).map_err(|_| Error::Unexpected {

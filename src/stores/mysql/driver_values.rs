@@ -1,4 +1,4 @@
-//! Values, rows and parameters as the driver knows them, and as this library does.
+//! Conversion of values, rows and parameters between the driver's types and the ones of this library.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use ::mysql::consts::ColumnType;
 use ::mysql::{Column, Params as DriverParams, Row as DriverRow, Value as DriverValue};
 
-use super::parameters::{Given, Params};
+use super::parameters::{ParamValues, Params};
 use super::row::Row;
 use super::value::{DateTime, Span, Value};
 
-/// The number of the character set that is none.
+/// The number of the character set `binary`.
 const BINARY: u16 = 63;
 
 pub(crate) fn to_driver(value: Value) -> DriverValue {
@@ -26,11 +26,11 @@ pub(crate) fn to_driver(value: Value) -> DriverValue {
         ),
         Value::Time(span) => {
             let seconds = span.length.as_secs();
-            // Each is the rest of a division by 60 or 24.
+            // Each is a remainder of a division by 60 or 24.
             let part = |number: u64| u8::try_from(number).unwrap_or(u8::MAX);
             DriverValue::Time(
                 span.is_negative,
-                // A server takes 34 days at most, and refuses what is longer.
+                // A server refuses more than 34 days.
                 u32::try_from(seconds / 86_400).unwrap_or(u32::MAX),
                 part(seconds / 3600 % 24),
                 part(seconds / 60 % 60),
@@ -73,11 +73,11 @@ pub(crate) fn from_driver(value: DriverValue) -> Value {
 
 pub(crate) fn params_to_driver(params: Params) -> DriverParams {
     match params.0 {
-        Given::Nothing => DriverParams::Empty,
-        Given::InOrder(values) => {
+        ParamValues::Nothing => DriverParams::Empty,
+        ParamValues::InOrder(values) => {
             DriverParams::Positional(values.into_iter().map(to_driver).collect())
         }
-        Given::ByName(values) => DriverParams::Named(
+        ParamValues::ByName(values) => DriverParams::Named(
             values
                 .into_iter()
                 .map(|(name, value)| (name.into_bytes(), to_driver(value)))
@@ -86,7 +86,7 @@ pub(crate) fn params_to_driver(params: Params) -> DriverParams {
     }
 }
 
-/// Whether the values of a column are bytes: a digit among them is none.
+/// Returns whether the values of a column are bytes, whose digits are no number.
 pub(super) fn is_binary(column: &Column) -> bool {
     use ColumnType::{
         MYSQL_TYPE_BLOB, MYSQL_TYPE_GEOMETRY, MYSQL_TYPE_LONG_BLOB, MYSQL_TYPE_MEDIUM_BLOB,
@@ -106,7 +106,7 @@ pub(super) fn is_binary(column: &Column) -> bool {
         )
 }
 
-/// The number that a BIT is, which comes as its bytes; any other value as it is.
+/// Converts a BIT, which the driver returns as bytes, into a number; any other value stays as it is.
 pub(super) fn bits_as_number(value: DriverValue, column: &Column) -> DriverValue {
     match value {
         DriverValue::Bytes(bytes)
@@ -121,7 +121,7 @@ pub(super) fn bits_as_number(value: DriverValue, column: &Column) -> DriverValue
     }
 }
 
-/// The rows of one answer.
+/// Converts the rows of one answer.
 pub(crate) fn rows_from_driver(rows: Vec<DriverRow>) -> Vec<Row> {
     let Some(first) = rows.first() else {
         return Vec::new();
@@ -136,7 +136,7 @@ pub(crate) fn rows_from_driver(rows: Vec<DriverRow>) -> Vec<Row> {
         .map(|row| Row {
             columns: Arc::clone(&columns),
             binary: Arc::clone(&binary),
-            // Not the `unwrap` that panics: it takes a row apart.
+            // This `unwrap` does not panic: it turns a row into its values.
             values: DriverRow::unwrap(row)
                 .into_iter()
                 .zip(&*described)

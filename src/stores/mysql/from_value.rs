@@ -1,4 +1,4 @@
-//! The types that the value of a column converts into.
+//! The types that a value converts into.
 
 use std::time::Duration;
 
@@ -27,27 +27,27 @@ macro_rules! from_integers {
 
 from_integers!(i8, u8, i16, u16, i32, u32, i64, u64, isize, usize);
 
-/// A type that a [`Value`] can be converted into; a column that may be `NULL` is an `Option`.
+/// A type that a [`Value`] converts into; a column that may be `NULL` needs an `Option`.
 pub trait FromValue: Sized {
     /// Converts the value into this type.
     ///
     /// # Errors
     ///
-    /// The value itself, if it is not of this type.
+    /// The value itself, if it is of another type or out of range.
     fn from_value(value: Value) -> std::result::Result<Self, Value>;
 
-    /// Converts a value of a column of bytes (BINARY, BLOB), which are no digits of a number.
+    /// Converts a value of a binary column (BINARY, BLOB), whose bytes are never read as a number.
     ///
     /// # Errors
     ///
-    /// The value itself, if it is not of this type.
+    /// The value itself, if it is of another type.
     #[doc(hidden)]
     fn from_binary(value: Value) -> std::result::Result<Self, Value> {
         Self::from_value(value)
     }
 }
 
-/// The value of a column, of bytes or not.
+/// Converts the value of a column, which is binary or not.
 pub(super) fn converted<T: FromValue>(
     value: Value,
     is_binary: bool,

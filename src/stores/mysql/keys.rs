@@ -8,12 +8,12 @@ use ::mysql::Value;
 use super::describe::Column;
 use crate::ground::error::{Error, Result};
 
-/// The name of a table or column, which can stand in a statement as it is.
+/// A name of a table or column that needs no quoting.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Ident(Arc<str>);
 
 impl Ident {
-    /// Names are never quoted from what a user gives; what would need it is refused.
+    /// Checks a name. A name that would need quoting is refused, so no text of a user is ever quoted.
     pub(crate) fn new(name: &str) -> Result<Ident> {
         let mut bytes = name.bytes();
         let is_plain = bytes
@@ -37,7 +37,7 @@ impl Ident {
         &self.0
     }
 
-    /// Whether it means the same column; case does not matter to a server.
+    /// Returns whether both name the same column; the case of column names does not matter.
     pub(crate) fn is(&self, other: &str) -> bool {
         self.0.eq_ignore_ascii_case(other)
     }
@@ -55,25 +55,25 @@ impl fmt::Debug for Ident {
 
 /// A table and the column that is its primary key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Keyed {
+pub(crate) struct KeyedTable {
     pub(crate) table: Ident,
     pub(crate) key: Ident,
 }
 
-impl Keyed {
+impl KeyedTable {
     pub(crate) fn quoted(&self) -> (String, String) {
         (self.table.quoted(), self.key.quoted())
     }
 }
 
-/// What kind of column a primary key is, which decides the values that find a row there.
+/// The kind of a primary key, which decides the values that find a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyKind {
     Text,
     Integer,
-    /// A decimal number, which comes and goes as text, or one with a floating point.
+    /// A decimal number, which is text on the wire, or a floating point number.
     Number,
-    /// A date, with or without the time of day.
+    /// A date, with or without a time of day.
     Date,
     /// A time of day, or a span.
     Time,
@@ -93,9 +93,9 @@ impl KeyKind {
         }
     }
 
-    /// The key in a form with which the server uses the index and finds no other row: for a number it would read every
-    /// row of a text column, and to a number it would make 0 of any text.
-    pub(super) fn fitting(self, key: Value, subject: &Arc<str>) -> Result<Value> {
+    /// Returns the key in the form for which the server uses the index and finds no other row. For a number the server
+    /// would read every row of a text column; compared with a number, any text would become 0.
+    pub(super) fn normalized(self, key: Value, subject: &Arc<str>) -> Result<Value> {
         let refused = |reason: &str| {
             Err(Error::Unsupported {
                 lock: Arc::clone(subject),
@@ -131,7 +131,7 @@ impl KeyKind {
     }
 }
 
-/// Whether it is a decimal number and nothing else.
+/// Returns whether the text is a decimal number and nothing else.
 fn is_number(text: &[u8]) -> bool {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let mut parts = digits.split(|byte| *byte == b'.');
@@ -139,7 +139,7 @@ fn is_number(text: &[u8]) -> bool {
     parts.next().is_some_and(is_part) && parts.next().is_none_or(is_part) && parts.next().is_none()
 }
 
-/// Whether it has nothing in it but what dates and times are written with.
+/// Returns whether the text consists of characters of dates and times only.
 fn is_date_or_time(text: &[u8]) -> bool {
     text.iter().any(u8::is_ascii_digit)
         && text

@@ -1,4 +1,4 @@
-//! The statements on one row of the lock table, and what their answers mean.
+//! The statements on one row of the lock table, and the meaning of their answers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,102 +15,117 @@ use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
 use crate::store::{Attempt, Refusal, Store};
 
-/// How often a request is sent anew because its clock turned out to be wrong, or a row was locked for a moment.
+/// The number of repeats of a request whose clock was wrong, or whose row was locked for a moment.
 const CORRECTIONS: u32 = 3;
 
-pub(super) struct Found {
+/// The row of a lock that has an owner.
+pub(super) struct LockRow {
     pub(super) owner: String,
     pub(super) holds: u32,
-    /// `None` if the lease is over.
+    /// The remaining lease; `None` if it is over.
     pub(super) left: Option<Duration>,
 }
 
-/// What is to be changed in the row of a hold.
+/// A change to the row of a hold.
 #[derive(Clone, Copy)]
 pub(super) enum Change<'a> {
-    /// One level more, which makes this count.
+    /// One level more; the new count.
     Enter(u32),
-    /// One level less.
+    /// One level less; the new count.
     Leave(u32),
+    /// A longer lease.
     Lease,
-    /// It becomes the hold of this claim.
+    /// A hand-off to this claim.
     Owner(&'a Claim),
 }
 
 impl Change<'_> {
-    /// Whether a row with this owner is the one to be changed, or was changed already.
+    /// Returns whether a row with this owner is the one to change, or was changed already.
     fn is_of(&self, owner: &str, claim: &Claim) -> bool {
         owner == claim.visitor.as_str()
-            || matches!(self, Change::Owner(heir) if owner == heir.visitor.as_str())
+            || matches!(self, Change::Owner(successor) if owner == successor.visitor.as_str())
     }
 }
 
 /// The copies of one request that were sent.
 #[derive(Default)]
-pub(super) struct Copies {
-    /// The latest of the server's times from which on one of them is refused, in ms.
+pub(super) struct SentCopies {
+    /// The server time in ms after which the server refuses all of them.
     pub(super) not_after: i64,
-    /// When the first of those was sent that got no answer: it may run later than those behind it.
-    pub(super) lost: Option<BootInstant>,
+    /// The time at which the first one without an answer was sent; that copy may run after the later ones.
+    pub(super) first_unanswered: Option<BootInstant>,
 }
 
-/// What became of a statement on the row of a hold.
-pub(super) enum Touch {
+/// The outcome of a change.
+pub(super) enum RowChange {
     Done { sent: BootInstant, fence: u64 },
     Gone(LossCause),
 }
 
 impl MySql {
-    /// Runs a statement on the row of one hold that carries the server's time after which it is refused, and tells
-    /// what it answered and since when the lease counts.
-    pub(super) fn run_timed(
+    /// Runs a statement that the server refuses after its expiry; returns its answer and the start of the lease.
+    pub(super) fn execute_expiring(
         &self,
         connection: &mut Connection,
         statement: &str,
         params: impl Fn(i64) -> Params,
         deadline: Instant,
-        copies: &mut Copies,
+        copies: &mut SentCopies,
     ) -> Result<(u64, BootInstant), CallError> {
         let mut corrections = 0;
         loop {
             let sent = BootInstant::now();
             let expiry = connection.expiry(deadline);
             copies.not_after = copies.not_after.max(expiry / 1000 + 1);
-            match connection.run(statement, params(expiry), deadline) {
-                Ok((answer, _)) => return Ok((answer, copies.lost.unwrap_or(sent))),
-                Err(fault @ CallError::NoReply { .. }) => {
-                    copies.lost.get_or_insert(sent);
-                    return Err(fault);
+            match connection.execute(statement, params(expiry), deadline) {
+                Ok((answer, _)) => return Ok((answer, copies.first_unanswered.unwrap_or(sent))),
+                Err(error @ CallError::NoReply { .. }) => {
+                    copies.first_unanswered.get_or_insert(sent);
+                    return Err(error);
                 }
-                Err(fault) if fault.class() == Some(Class::Late) => {
+                Err(error) if error.class() == Some(Class::Late) => {
                     corrections += 1;
                     if corrections > CORRECTIONS {
                         return Err(CallError::NotSent(
                             "the server's clock runs away from ours".into(),
                         ));
                     }
-                    connection.learn_time()?;
+                    connection.read_time()?;
                 }
-                Err(fault) => return Err(fault),
+                Err(error) => return Err(error),
             }
         }
     }
 
-    /// Whose row it is, how often held and how long still.
-    pub(super) fn look(
+    /// Fails if a transaction has the row locked, without a wait for it.
+    pub(super) fn probe_row(
+        &self,
+        connection: &mut Connection,
+        name: &str,
+        deadline: Instant,
+    ) -> Result<(), CallError> {
+        match connection.query(&self.statements.probe, params! { "r" => name }, deadline) {
+            // 1064: the server does not know NOWAIT.
+            Ok(_) | Err(CallError::Server { code: 1064, .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads the row of a lock; `None` if nobody owns it.
+    pub(super) fn read_lock_row(
         connection: &mut Connection,
         statements: &Statements,
         name: &str,
         deadline: Instant,
-    ) -> Result<Option<Found>, CallError> {
-        let rows = connection.rows(&statements.inspect, params! { "r" => name }, deadline)?;
+    ) -> Result<Option<LockRow>, CallError> {
+        let rows = connection.query(&statements.inspect, params! { "r" => name }, deadline)?;
         let Some(row) = rows.into_iter().next() else {
             return Ok(None);
         };
         let unreadable = |_| CallError::Usage("the lock table has rows of another kind".to_owned());
         let (owner, holds, left): (Vec<u8>, u32, i64) =
             ::mysql::from_row_opt(row).map_err(unreadable)?;
-        Ok(Some(Found {
+        Ok(Some(LockRow {
             owner: String::from_utf8_lossy(&owner).into_owned(),
             holds,
             left: u64::try_from(left)
@@ -120,15 +135,15 @@ impl MySql {
         }))
     }
 
-    /// Changes a row, which may be done only while it is ours.
-    pub(super) fn touch(
+    /// Changes the row of a hold if it still belongs to the hold.
+    pub(super) fn change_row(
         &self,
         connection: &mut Connection,
         claim: &Claim,
         change: Change<'_>,
         deadline: Instant,
-        copies: &mut Copies,
-    ) -> Result<Touch, CallError> {
+        copies: &mut SentCopies,
+    ) -> Result<RowChange, CallError> {
         let lease = lease_of(claim);
         let mut corrections = 0;
         loop {
@@ -149,19 +164,20 @@ impl MySql {
                         move |t| params! { "r" => name, "o" => owner, "us" => lease, "t" => t },
                     ),
                 ),
-                Change::Owner(heir) => (
+                Change::Owner(successor) => (
                     &self.statements.transfer,
                     Box::new(move |t| {
-                        let (h, us) = (heir.visitor.as_str(), lease_of(heir));
+                        let (h, us) = (successor.visitor.as_str(), lease_of(successor));
                         params! { "r" => name, "o" => owner, "h" => h, "us" => us, "t" => t }
                     }),
                 ),
             };
             let (answer, sent) =
-                match self.run_timed(connection, statement, params, deadline, copies) {
-                    // The row is locked for a moment; the statement was undone. A renewal has others behind it.
-                    Err(fault)
-                        if fault.is_busy()
+                match self.execute_expiring(connection, statement, params, deadline, copies) {
+                    // The row is locked for a moment, and the statement was undone. A renewal is not repeated here: other
+                    // holds wait behind it.
+                    Err(error)
+                        if error.is_busy()
                             && !matches!(change, Change::Lease)
                             && corrections < CORRECTIONS
                             && Instant::now() < deadline =>
@@ -172,47 +188,50 @@ impl MySql {
                     outcome => outcome?,
                 };
             if answer > 0 {
-                return Ok(Touch::Done {
+                return Ok(RowChange::Done {
                     sent,
                     fence: answer,
                 });
             }
-            match MySql::look(connection, &self.statements, &claim.name, deadline)? {
+            match MySql::read_lock_row(connection, &self.statements, &claim.name, deadline)? {
                 Some(found) if change.is_of(&found.owner, claim) && found.left.is_some() => {
-                    // Ours, so it came too late: our idea of the server's clock was off.
+                    // The row is still ours, so the request came too late: our offset of the server's clock was wrong.
                     corrections += 1;
                     if corrections > CORRECTIONS || Instant::now() >= deadline {
                         return Err(CallError::NotSent("it reached the server too late".into()));
                     }
-                    connection.learn_time()?;
+                    connection.read_time()?;
                 }
                 Some(found) if found.left.is_some() => {
-                    return Ok(Touch::Gone(LossCause::held_by(&found.owner)));
+                    return Ok(RowChange::Gone(LossCause::held_by(&found.owner)));
                 }
-                _ => return Ok(Touch::Gone(LossCause::Gone)),
+                _ => return Ok(RowChange::Gone(LossCause::Gone)),
             }
         }
     }
 
-    pub(super) fn touch_pooled(
+    /// Changes a row on a pooled connection. Also returns the server time in ms after which no copy can take effect.
+    pub(super) fn change_row_pooled(
         &self,
         claim: &Claim,
         change: Change<'_>,
         deadline: Instant,
-    ) -> (Result<Touch, CallError>, i64) {
-        let mut copies = Copies::default();
-        let talk = |connection: &mut Connection| {
-            self.touch(connection, claim, change, deadline, &mut copies)
+    ) -> (Result<RowChange, CallError>, i64) {
+        let mut copies = SentCopies::default();
+        let call = |connection: &mut Connection| {
+            self.change_row(connection, claim, change, deadline, &mut copies)
         };
         let outcome = match change {
-            // A late copy would shorten the lease under those that were sent meanwhile.
-            Change::Leave(_) => self.pool.once(deadline, talk),
-            Change::Enter(_) | Change::Lease | Change::Owner(_) => self.pool.with(deadline, talk),
+            // A late copy would shorten the lease below what later requests have set.
+            Change::Leave(_) => self.pools.once(deadline, call),
+            Change::Enter(_) | Change::Lease | Change::Owner(_) => {
+                self.pools.with_retry(deadline, call)
+            }
         };
         let outcome = match outcome {
-            // What became of the copy without an answer is not known, whatever the last one met with.
-            Err(fault) if copies.lost.is_some() => Err(CallError::NoReply {
-                reason: fault.into_reason(),
+            // The outcome of the copy without an answer is unknown, whatever the error of the last one was.
+            Err(error) if copies.first_unanswered.is_some() => Err(CallError::NoReply {
+                reason: error.into_reason(),
                 timed_out: true,
             }),
             outcome => outcome,
@@ -220,32 +239,27 @@ impl MySql {
         (outcome, copies.not_after)
     }
 
-    /// Takes the lock for a visitor that holds nothing yet.
-    pub(super) fn take(&self, claim: &Claim, deadline: Instant) -> Result<Attempt> {
+    /// Acquires the lock for a visitor that holds nothing yet.
+    pub(super) fn acquire_new(&self, claim: &Claim, deadline: Instant) -> Result<Attempt> {
         self.check_not_pinned_here(&claim.name)?;
         self.check_lock_table(&claim.name, deadline)?;
         let lease = lease_of(claim);
-        let mut copies = Copies::default();
+        let mut copies = SentCopies::default();
         let is_short = deadline.saturating_duration_since(Instant::now()) < ROW_WAIT * 6 / 5;
-        // One copy, because another one that is late could take the lock again for a visitor that has released it.
-        let outcome = self.pool.once(deadline, |connection| {
+        // One copy: a late second one could acquire the lock again for a visitor that has released it.
+        let outcome = self.pools.once(deadline, |connection| {
             if is_short {
-                // A row that a transaction has pinned is waited for longer than there is time; a plain read is not.
-                if let Some(found) = MySql::look(connection, &self.statements, &claim.name, deadline)? {
+                // The upsert would wait past the deadline for a row that a transaction has pinned; a plain read does not.
+                if let Some(found) = MySql::read_lock_row(connection, &self.statements, &claim.name, deadline)? {
                     if let Some(left) = found.left {
                         let left = u64::try_from(left.as_micros()).unwrap_or(u64::MAX);
                         return Ok((BUSY.saturating_add(left), BootInstant::now()));
                     }
-                    // Its lease is over, but a transaction may have pinned it, which only asking without a wait tells.
-                    let params = params! { "r" => &*claim.name };
-                    match connection.rows(&self.statements.probe, params, deadline) {
-                        // A server without NOWAIT.
-                        Ok(_) | Err(CallError::Server { code: 1064, .. }) => {}
-                        Err(fault) => return Err(fault),
-                    }
+                    // Its lease is over, but a transaction may still have the row pinned.
+                    self.probe_row(connection, &claim.name, deadline)?;
                 }
             }
-            self.run_timed(
+            self.execute_expiring(
                 connection,
                 &self.statements.acquire,
                 |t| params! { "r" => &*claim.name, "o" => claim.visitor.as_str(), "us" => lease, "t" => t },
@@ -261,7 +275,7 @@ impl MySql {
         };
         match outcome {
             Ok((0, _)) => {
-                // Whether it was granted is not known; the answer that would say so is not to be had here.
+                // The answer was dropped on the way, so the lock may have been granted: release it.
                 self.resolve(&mut claim.in_doubt(0), deadline)?;
                 Err(Error::Unsupported {
                     lock: Arc::clone(&claim.name),
@@ -279,43 +293,43 @@ impl MySql {
                 leftover: None,
             }),
             // Somebody has the row locked at this moment.
-            Err(fault) if fault.is_busy() => refused(Duration::from_secs(1)),
-            // Only the look before it got no answer.
-            Err(CallError::NoReply { reason, .. }) if copies.lost.is_none() => {
+            Err(error) if error.is_busy() => refused(Duration::from_secs(1)),
+            // Only the read before the upsert got no answer.
+            Err(CallError::NoReply { reason, .. }) if copies.first_unanswered.is_none() => {
                 Err(self.error(&claim.name, CallError::NotSent(reason)))
             }
             Err(CallError::NoReply { reason, .. }) => Ok(Attempt::Unknown {
                 in_doubt: claim.in_doubt(copies.not_after.saturating_add(millis(LATEST_EFFECT))),
                 error: self.unknown(&claim.name, Some(&claim.visitor), "acquire", reason),
             }),
-            Err(fault) => Err(self.error(&claim.name, fault)),
+            Err(error) => Err(self.error(&claim.name, error)),
         }
     }
 
-    /// Releases a hold, and asks again if the answer is lost.
+    /// Releases a hold, and repeats the request once if its answer is lost. Returns the cause if the hold was lost.
     pub(super) fn release_twice(
         &self,
         claim: &Claim,
         deadline: Instant,
     ) -> Result<Option<LossCause>, CallError> {
-        // Half the time for the first try, so that a lost reply leaves time for the second.
+        // The first try gets half the time, so that a lost reply leaves time for the second.
         let now = Instant::now();
         let half = now + deadline.saturating_duration_since(now) / 2;
         match self.release_once(claim, half) {
             Err(CallError::NoReply { .. }) => match self.release_once(claim, deadline) {
-                // The first one did it: nobody else can have freed this visitor's hold and nothing proves a loss.
+                // The first request has released it, or the lease ended in between: nothing proves a loss.
                 Ok(_) => Ok(None),
-                // Whether the first one did it is not known, whatever became of the second.
-                Err(fault) => Err(CallError::NoReply {
-                    reason: fault.into_reason(),
+                // The outcome of the first request stays unknown.
+                Err(error) => Err(CallError::NoReply {
+                    reason: error.into_reason(),
                     timed_out: true,
                 }),
             },
             Err(CallError::NotSent(_)) if Instant::now() < half => {
                 self.release_once(claim, deadline)
             }
-            // The row was locked for a moment, by a visitor that waits for it.
-            Err(fault) if fault.is_busy() => self.release_once(claim, deadline),
+            // A waiter's request had the row locked for a moment.
+            Err(error) if error.is_busy() => self.release_once(claim, deadline),
             outcome => outcome,
         }
     }
@@ -325,14 +339,14 @@ impl MySql {
         claim: &Claim,
         deadline: Instant,
     ) -> Result<Option<LossCause>, CallError> {
-        self.pool.with(deadline, |connection| {
+        self.pools.with_retry(deadline, |connection| {
             let params = params! { "r" => &*claim.name, "o" => claim.visitor.as_str() };
-            let (answer, _) = connection.run(&self.statements.release, params, deadline)?;
+            let (answer, _) = connection.execute(&self.statements.release, params, deadline)?;
             if answer > 0 {
                 return Ok(None);
             }
             Ok(Some(
-                match MySql::look(connection, &self.statements, &claim.name, deadline)? {
+                match MySql::read_lock_row(connection, &self.statements, &claim.name, deadline)? {
                     Some(found) if found.left.is_some() => LossCause::held_by(&found.owner),
                     _ => LossCause::Gone,
                 },
@@ -341,13 +355,15 @@ impl MySql {
     }
 }
 
-pub(super) fn locked_words(fault: CallError) -> String {
+/// Returns the reason for an error whose cause is a row locked by a transaction.
+pub(super) fn row_locked_reason(error: CallError) -> String {
     format!(
         "the row of the lock is locked by a transaction ({})",
-        fault.reason()
+        error.reason()
     )
 }
 
+/// Returns the lease of a claim in microseconds.
 pub(super) fn lease_of(claim: &Claim) -> u64 {
     u64::try_from(claim.lease.as_micros()).unwrap_or(u64::MAX)
 }

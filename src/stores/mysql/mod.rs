@@ -1,8 +1,8 @@
 //! Locks in a table of a MySQL or MariaDB database, and what the other database locks share.
 //!
-//! One row per name. It stays when the lock is released, so that its fencing number always rises; whoever finds it
-//! free, or its lease over, takes it over in the same statement that asks for it, so nothing has to be cleaned up. All
-//! times are the server's. A waiter polls, one thread per process and name.
+//! A lock is one row, found by its name. The row stays when the lock is released, so that its fencing number always
+//! rises. One statement asks for a lock and takes over a free or expired row, so nothing has to be cleaned up. All times
+//! are the server's. Waiters poll, one thread per process and name.
 
 mod address;
 mod call_error;
@@ -45,26 +45,26 @@ use address::Address;
 use call_error::CallError;
 use connection::Connection;
 pub(crate) use driver_values::{from_driver, params_to_driver, rows_from_driver, to_driver};
-pub(crate) use keys::{Ident, Keyed};
-use lock_table::{Change, Touch, locked_words, millis};
+pub(crate) use keys::{Ident, KeyedTable};
+use lock_table::{Change, RowChange, millis, row_locked_reason};
 pub(crate) use optimistic::{Lookup, Update};
 
-use pool::Pool;
-pub(crate) use rows::{Wish, rest};
+use pool::Pools;
+pub(crate) use rows::{RowLockOptions, sleep_until};
 pub(crate) use session::Session;
 use sql::Statements;
 
-/// A statement waits this long for a row at most: the least that both products know, in whole seconds.
+/// The longest wait of a statement for a row: the shortest that both products support, in whole seconds.
 const ROW_WAIT: Duration = Duration::from_secs(1);
 
-/// A statement may take effect this much later than it was begun: it can wait for the table and then for the row.
+/// The latest that a statement takes effect after its start: it can wait for the table and then for the row.
 const LATEST_EFFECT: Duration = Duration::from_secs(4);
 
 /// The longest name of a lock in bytes, prefix included.
 const LONGEST_NAME: usize = 255;
 
-/// What is wrong with a name beside what is wrong with it everywhere.
-pub(crate) fn flaw(kind: Kind, name: &Arc<str>) -> Option<Error> {
+/// Returns the error for a name that only a database refuses.
+pub(crate) fn invalid_name(kind: Kind, name: &Arc<str>) -> Option<Error> {
     if kind != Kind::Reentrant {
         return Some(Error::Unsupported {
             lock: Arc::clone(name),
@@ -77,7 +77,7 @@ pub(crate) fn flaw(kind: Kind, name: &Arc<str>) -> Option<Error> {
     })
 }
 
-/// The settings of a client that concern its store.
+/// The settings of a client that its store needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) command_timeout: Duration,
@@ -88,14 +88,14 @@ pub(crate) struct Settings {
 
 /// The store of one client.
 pub(crate) struct MySql {
-    pool: Pool,
-    /// The renewal thread's own connection; renewals never queue up behind other requests.
+    pools: Pools,
+    /// The watchdog's own connection: renewals never queue behind other requests.
     renewals: Mutex<Option<Connection>>,
     statements: Statements,
-    /// The lock table and that of the named rows.
+    /// The lock table and the table of the named rows.
     tables: schema::Tables,
-    /// What was found out about tables, the lock table included.
-    known: schema::Known,
+    /// Tables as the server described them, the lock table included.
+    known: schema::SchemaCache,
     notifier: Arc<Notifier>,
     /// The visitors whose rows a transaction of this process has pinned.
     pinned: Mutex<HashSet<VisitorId>>,
@@ -107,11 +107,11 @@ impl MySql {
         let address = Arc::new(Address::parse(url, settings.connect_timeout)?);
         let tables = schema::Tables::named(&settings.table)?;
         Ok(MySql {
-            pool: Pool::new(address, settings.pool_size)?,
+            pools: Pools::new(address, settings.pool_size)?,
             renewals: Mutex::default(),
             statements: Statements::new(&tables.locks.quoted()),
             tables,
-            known: schema::Known::default(),
+            known: schema::SchemaCache::default(),
             notifier: Arc::default(),
             pinned: Mutex::default(),
             command_timeout: settings.command_timeout,
@@ -119,60 +119,60 @@ impl MySql {
     }
 
     pub(crate) fn node(&self) -> &Arc<str> {
-        self.pool.node()
+        self.pools.node()
     }
 
-    /// When a request that starts now has to be over.
+    /// Returns the deadline of a request that starts now.
     pub(crate) fn deadline(&self) -> Instant {
         Instant::now() + self.command_timeout
     }
 
-    /// Runs a statement that changes nothing, or something that may be changed twice, and returns its rows.
-    pub(crate) fn rows(
+    /// Runs a statement that may run twice, and returns its rows.
+    pub(crate) fn query(
         &self,
         statement: &str,
         params: Params,
         deadline: Instant,
     ) -> Result<Vec<Row>, CallError> {
-        self.pool.with(deadline, |connection| {
-            connection.rows(statement, params.clone(), deadline)
+        self.pools.with_retry(deadline, |connection| {
+            connection.query(statement, params.clone(), deadline)
         })
     }
 
-    /// Runs a statement that must not run twice, and returns how many rows it touched.
-    pub(crate) fn run_once(
+    /// Runs a statement that must not run twice, and returns the number of affected rows.
+    pub(crate) fn execute_once(
         &self,
         statement: &str,
         params: Params,
         deadline: Instant,
     ) -> Result<u64, CallError> {
-        self.pool.once(deadline, |connection| {
+        self.pools.once(deadline, |connection| {
             connection
-                .run(statement, params.clone(), deadline)
+                .execute(statement, params.clone(), deadline)
                 .map(|(_, touched)| touched)
         })
     }
 
-    /// Puts a fault into words.
-    pub(crate) fn error(&self, lock: &Arc<str>, fault: CallError) -> Error {
-        fault.into_error(lock, self.node(), &self.tables.advice())
+    /// Converts an error of a statement on a table of the locks.
+    pub(crate) fn error(&self, lock: &Arc<str>, error: CallError) -> Error {
+        error.into_error(lock, self.node(), &self.tables.advice())
     }
 
-    /// As [`MySql::error`], for a statement on a table of the user's: making the tables of the locks does not help it.
-    pub(crate) fn error_of_users(&self, subject: &Arc<str>, fault: CallError) -> Error {
-        fault.into_error(subject, self.node(), "")
+    /// Converts an error of a statement on a user's table, without advice about the tables of the locks.
+    pub(crate) fn error_of_users(&self, subject: &Arc<str>, error: CallError) -> Error {
+        error.into_error(subject, self.node(), "")
     }
 
-    /// As [`MySql::error`], for a lock: that a row is locked for a moment is nothing its user knows of.
-    fn lock_error(&self, lock: &Arc<str>, fault: CallError) -> Error {
-        if fault.is_busy() {
+    /// Converts an error of a lock. A locked row becomes [`Error::Unavailable`]: users of a lock know of no row.
+    fn lock_error(&self, lock: &Arc<str>, error: CallError) -> Error {
+        if error.is_busy() {
             return Error::Unavailable {
                 lock: Arc::clone(lock),
                 node: Arc::clone(self.node()),
-                reason: locked_words(fault),
+                reason: row_locked_reason(error),
             };
         }
-        self.error(lock, fault)
+        self.error(lock, error)
     }
 
     fn unknown(
@@ -189,29 +189,29 @@ impl MySql {
 impl Store for MySql {
     fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Attempt> {
         if claim.count == 0 {
-            return self.take(claim, deadline);
+            return self.acquire_new(claim, deadline);
         }
         if let Some(error) = self.pinned_error(&claim.name, &claim.visitor) {
             return Err(error);
         }
-        let (outcome, not_after) = self.touch_pooled(
+        let (outcome, not_after) = self.change_row_pooled(
             claim,
             Change::Enter(claim.count.saturating_add(1)),
             deadline,
         );
         match outcome {
-            Ok(Touch::Done { sent, fence }) => Ok(Attempt::Granted {
+            Ok(RowChange::Done { sent, fence }) => Ok(Attempt::Granted {
                 sent,
                 fence: Some(fence),
                 // No copy shortens a lease.
                 leftover: None,
             }),
-            Ok(Touch::Gone(cause)) => Ok(Attempt::Lost(cause)),
+            Ok(RowChange::Gone(cause)) => Ok(Attempt::Lost(cause)),
             Err(CallError::NoReply { reason, .. }) => Ok(Attempt::Unknown {
                 in_doubt: claim.in_doubt(not_after.saturating_add(millis(LATEST_EFFECT))),
                 error: self.unknown(&claim.name, Some(&claim.visitor), "acquire", reason),
             }),
-            Err(fault) => Err(self.lock_error(&claim.name, fault)),
+            Err(error) => Err(self.lock_error(&claim.name, error)),
         }
     }
 
@@ -220,15 +220,15 @@ impl Store for MySql {
             return Err(error);
         }
         let change = Change::Leave(claim.count.saturating_sub(1).max(1));
-        let (outcome, not_after) = self.touch_pooled(claim, change, deadline);
+        let (outcome, not_after) = self.change_row_pooled(claim, change, deadline);
         match outcome {
-            Ok(Touch::Done { .. }) => Ok(Release::done()),
-            Ok(Touch::Gone(cause)) => Ok(Release::NotHeld(cause)),
+            Ok(RowChange::Done { .. }) => Ok(Release::done()),
+            Ok(RowChange::Gone(cause)) => Ok(Release::NotHeld(cause)),
             Err(CallError::NoReply { reason, .. }) => Ok(Release::Unknown {
                 in_doubt: claim.in_doubt(not_after.saturating_add(millis(LATEST_EFFECT))),
                 error: self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
             }),
-            Err(fault) => Err(self.lock_error(&claim.name, fault)),
+            Err(error) => Err(self.lock_error(&claim.name, error)),
         }
     }
 
@@ -237,15 +237,15 @@ impl Store for MySql {
             return Err(error);
         }
         match self.release_twice(claim, deadline) {
-            // Who polls from another process is not known here, and is not waited for.
+            // Pollers of other processes are not known here.
             Ok(None) => Ok(Release::done()),
             Ok(Some(cause)) => Ok(Release::NotHeld(cause)),
             Err(CallError::NoReply { reason, .. }) => Ok(Release::Unknown {
-                // Any later answer settles it: the request itself can only free.
+                // Any later answer resolves it: the request can only free the row.
                 in_doubt: claim.in_doubt(0),
                 error: self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
             }),
-            Err(fault) => Err(self.lock_error(&claim.name, fault)),
+            Err(error) => Err(self.lock_error(&claim.name, error)),
         }
     }
 
@@ -257,15 +257,15 @@ impl Store for MySql {
         if let Some(error) = self.pinned_error(&from.name, &from.visitor) {
             return Err(error);
         }
-        let (outcome, not_after) = self.touch_pooled(from, Change::Owner(to), deadline);
+        let (outcome, not_after) = self.change_row_pooled(from, Change::Owner(to), deadline);
         match outcome {
-            Ok(Touch::Done { sent, fence }) => Ok(Transfer::Done {
+            Ok(RowChange::Done { sent, fence }) => Ok(Transfer::Done {
                 sent,
                 fence: Some(fence),
-                // Who polls from another process is not known here; the line sets the lock free now and then anyway.
+                // Pollers of other processes are not known here; the wait queue frees the lock now and then anyway.
                 others_wait: false,
             }),
-            Ok(Touch::Gone(cause)) => Ok(Transfer::NotHeld(cause)),
+            Ok(RowChange::Gone(cause)) => Ok(Transfer::NotHeld(cause)),
             Err(CallError::NoReply { reason, .. }) => Ok(Transfer::Unknown {
                 in_doubts: Box::new([
                     from.in_doubt(0),
@@ -273,7 +273,7 @@ impl Store for MySql {
                 ]),
                 error: self.unknown(&from.name, Some(&from.visitor), "hand-over", reason),
             }),
-            Err(fault) => Err(self.lock_error(&from.name, fault)),
+            Err(error) => Err(self.lock_error(&from.name, error)),
         }
     }
 
@@ -281,29 +281,29 @@ impl Store for MySql {
         if self.pinned.lock().contains(&in_doubt.visitor) {
             return Ok(false);
         }
-        let outcome = self.pool.with(deadline, |connection| {
+        let outcome = self.pools.with_retry(deadline, |connection| {
             let params = params! { "r" => &*in_doubt.name, "o" => in_doubt.visitor.as_str() };
-            connection.run(&self.statements.release, params, deadline)?;
-            connection.learn_time()
+            connection.execute(&self.statements.release, params, deadline)?;
+            connection.read_time()
         });
         match outcome {
             Ok(now) => Ok(now / 1000 > in_doubt.not_after(0)),
-            Err(fault) => Err(self.lock_error(&in_doubt.name, fault)),
+            Err(error) => Err(self.lock_error(&in_doubt.name, error)),
         }
     }
 
     fn force_release(&self, _: Kind, name: &Arc<str>, deadline: Instant) -> Result<bool> {
         self.check_not_pinned_here(name)?;
-        let outcome = self.pool.once(deadline, |connection| {
+        let outcome = self.pools.once(deadline, |connection| {
             let params = params! { "r" => &**name };
-            connection.run(&self.statements.force_release, params, deadline)
+            connection.execute(&self.statements.force_release, params, deadline)
         });
         match outcome {
             Ok((answer, _)) => Ok(answer > 0),
             Err(CallError::NoReply { reason, .. }) => {
                 Err(self.unknown(name, None, "forced release", reason))
             }
-            Err(fault) => Err(self.lock_error(name, fault)),
+            Err(error) => Err(self.lock_error(name, error)),
         }
     }
 
@@ -315,11 +315,11 @@ impl Store for MySql {
         deadline: Instant,
     ) -> Result<Holding> {
         let found = self
-            .pool
-            .with(deadline, |connection| {
-                MySql::look(connection, &self.statements, name, deadline)
+            .pools
+            .with_retry(deadline, |connection| {
+                MySql::read_lock_row(connection, &self.statements, name, deadline)
             })
-            .map_err(|fault| self.lock_error(name, fault))?;
+            .map_err(|error| self.lock_error(name, error))?;
         Ok(match found {
             Some(found) if found.left.is_some() => Holding {
                 is_locked: true,
@@ -358,15 +358,15 @@ impl Store for MySql {
 
     fn close(&self) {
         *self.renewals.lock() = None;
-        self.pool.close();
+        self.pools.close();
     }
 
     fn node(&self) -> Arc<str> {
-        Arc::clone(self.pool.node())
+        Arc::clone(self.pools.node())
     }
 
     fn place(&self) -> Arc<str> {
-        format!("{}/{}", self.pool.place(), self.tables.locks.quoted()).into()
+        format!("{}/{}", self.pools.place(), self.tables.locks.quoted()).into()
     }
 
     fn enlist(

@@ -1,4 +1,4 @@
-//! Reading a row together with the column that tells its version, and writing it only if that is still the same.
+//! Optimistic updates: a row is read together with its check column, and written only if that has not changed.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,17 +7,17 @@ use ::mysql::{Column, Params, Row, Value};
 
 use super::call_error::{CallError, unknown};
 use super::driver_values::{bits_as_number, is_binary};
-use super::keys::{Ident, Keyed};
+use super::keys::{Ident, KeyedTable};
 use super::rows::NOWAIT_PAUSE;
-use super::{MySql, ROW_WAIT, rest};
+use super::{MySql, ROW_WAIT, sleep_until};
 use crate::ground::error::Result;
 
-/// How long a time without decimals is as text.
+/// The length of a time without decimals as text.
 const TIME_LENGTH: usize = "2026-01-01 00:00:00".len();
 
-/// One row, and which of its columns matter.
+/// A row to read, and the columns wanted.
 pub(crate) struct Lookup<'a> {
-    pub(crate) target: &'a Keyed,
+    pub(crate) target: &'a KeyedTable,
     pub(crate) key: &'a Value,
     pub(crate) columns: &'a [Ident],
     pub(crate) check: &'a Ident,
@@ -29,16 +29,16 @@ pub(crate) struct Update<'a> {
     pub(crate) lookup: Lookup<'a>,
     pub(crate) set: &'a [(&'a Ident, Value)],
     pub(crate) seen: &'a Value,
-    /// The decimals of a second that the check had when it was seen, if it is a time.
+    /// The decimals of a second that the check had when it was read, if it is a time.
     pub(crate) decimals: u8,
     /// Whether the check is a time, not a number.
     pub(crate) is_time: bool,
 }
 
-/// A row as it was read.
-pub(crate) struct Seen {
+/// The values of a row at the time it was read.
+pub(crate) struct Snapshot {
     pub(crate) values: Vec<Value>,
-    /// Which of the values are bytes, not text.
+    /// For each value, whether it is bytes and not text.
     pub(crate) binary: Vec<bool>,
     pub(crate) check: Value,
     /// The decimals of a second of the check, if it is a time.
@@ -46,9 +46,9 @@ pub(crate) struct Seen {
 }
 
 impl MySql {
-    /// The values of the columns and that of the check; `None` if there is no such row.
-    pub(crate) fn read_row(&self, lookup: &Lookup<'_>) -> Result<Option<Seen>> {
-        let key = self.fitting_key(lookup.target, lookup.key.clone(), lookup.subject)?;
+    /// Reads the columns and the check of a row; `None` if there is no such row.
+    pub(crate) fn read_row(&self, lookup: &Lookup<'_>) -> Result<Option<Snapshot>> {
+        let key = self.normalized_key(lookup.target, lookup.key.clone(), lookup.subject)?;
         let (table, key_column) = lookup.target.quoted();
         let mut columns: Vec<String> = lookup.columns.iter().map(Ident::quoted).collect();
         columns.push(lookup.check.quoted());
@@ -57,20 +57,20 @@ impl MySql {
             columns.join(", ")
         );
         let rows = self
-            .rows(&statement, Params::Positional(vec![key]), self.deadline())
+            .query(&statement, Params::Positional(vec![key]), self.deadline())
             .map_err(|error| self.error_of_users(lookup.subject, error))?;
         Ok(rows.into_iter().next().map(|row| {
             let columns = row.columns();
             let binary = columns.iter().map(is_binary).collect();
             let decimals = columns.last().map_or(0, Column::decimals);
-            // Not the `unwrap` that panics: it takes a row apart.
+            // This `unwrap` does not panic: it turns a row into its values.
             let mut values: Vec<Value> = Row::unwrap(row)
                 .into_iter()
                 .zip(&*columns)
                 .map(|(value, column)| bits_as_number(value, column))
                 .collect();
             let check = values.pop().unwrap_or(Value::NULL);
-            Seen {
+            Snapshot {
                 values,
                 binary,
                 check,
@@ -79,11 +79,12 @@ impl MySql {
         }))
     }
 
-    /// Returns whether the row was still as it was seen, and is now as it is wanted. If a transaction has the row, it is
-    /// waited for until `deadline`, but no longer than any statement waits for a row.
+    /// Writes a row if it is unchanged since it was read, and returns whether it was.
+    ///
+    /// If a transaction has the row locked, this waits until `deadline`, at most as long as any statement waits for a row.
     pub(crate) fn write_row(&self, update: &Update<'_>, deadline: Option<Instant>) -> Result<bool> {
         let lookup = &update.lookup;
-        let key = self.fitting_key(lookup.target, lookup.key.clone(), lookup.subject)?;
+        let key = self.normalized_key(lookup.target, lookup.key.clone(), lookup.subject)?;
         let (table, key_column) = lookup.target.quoted();
         let check = lookup.check.quoted();
         let mut assignments: Vec<String> = update
@@ -94,10 +95,9 @@ impl MySql {
         assignments.push(self.next_check(update)?);
         let mut params: Vec<Value> = update.set.iter().map(|(_, value)| value.clone()).collect();
         params.extend([key.clone(), update.seen.clone()]);
-        // A time may be NULL before the first update. The check always changes, so the count of rows can be trusted
-        // whatever it counts.
-        // If the column was altered since, the step may be rounded away or be NULL: then it is not as it was seen. A time
-        // is as long as its precision makes it.
+        // A time may be NULL before the first update. The check always changes, so the count of affected rows is right
+        // whether it counts found or changed rows. If the column's precision was altered since the read, the step could be
+        // rounded away: then the row counts as changed. The length of a time as text tells its precision.
         let still = if update.is_time {
             let point = usize::from(update.decimals > 0);
             let length = TIME_LENGTH + point + usize::from(update.decimals);
@@ -110,7 +110,7 @@ impl MySql {
             assignments.join(", ")
         );
         let params = Params::Positional(params);
-        // A statement waits in whole seconds.
+        // The server waits in whole seconds.
         let in_time = |end: &Instant| *end >= Instant::now() + ROW_WAIT * 6 / 5;
         let written = match deadline.filter(|end| !in_time(end)) {
             Some(end) => {
@@ -119,7 +119,7 @@ impl MySql {
                 let free = (&*look, Params::Positional(vec![key]));
                 self.run_until(free, (&statement, params), end, lookup.subject)?
             }
-            None => self.run_once(&statement, params, self.deadline()),
+            None => self.execute_once(&statement, params, self.deadline()),
         };
         match written {
             Ok(touched) => Ok(touched > 0),
@@ -140,7 +140,7 @@ impl MySql {
         }
     }
 
-    /// Runs a statement once as soon as a look at its row finds that free, and gives that up at `deadline`.
+    /// Runs a statement once, as soon as its row is free; gives up at `deadline`.
     fn run_until(
         &self,
         (look, key): (&str, Params),
@@ -151,25 +151,27 @@ impl MySql {
         let parker = self.notifier.parker();
         loop {
             let request_deadline = self.deadline();
-            // In one transaction, so that nobody else gets the row between the look and the statement.
-            let written = self.pool.once(request_deadline, |connection| {
+            // In one transaction, so that nobody else gets the row between the probe and the statement.
+            let written = self.pools.once(request_deadline, |connection| {
                 connection
-                    .say("START TRANSACTION", request_deadline)
+                    .execute_text("START TRANSACTION", request_deadline)
                     .map_err(CallError::before_sending)?;
-                let free = match connection.rows(look, key.clone(), request_deadline) {
-                    // A server without NOWAIT.
+                let free = match connection.query(look, key.clone(), request_deadline) {
+                    // 1064: the server does not know NOWAIT.
                     Ok(_) | Err(CallError::Server { code: 1064, .. }) => Ok(()),
                     Err(error) => Err(error.before_sending()),
                 };
                 let written = free.and_then(|()| {
                     let (_, touched) =
-                        connection.run(statement, params.clone(), request_deadline)?;
-                    connection.say("COMMIT", request_deadline).map(|()| touched)
+                        connection.execute(statement, params.clone(), request_deadline)?;
+                    connection
+                        .execute_text("COMMIT", request_deadline)
+                        .map(|()| touched)
                 });
                 if let Err(CallError::Server { .. } | CallError::Usage(_)) = written {
-                    // The next one on this connection must not be in a transaction.
+                    // The next call on this connection must not be inside a transaction.
                     connection
-                        .say("ROLLBACK", request_deadline)
+                        .execute_text("ROLLBACK", request_deadline)
                         .map_err(CallError::before_sending)?;
                 }
                 written
@@ -177,20 +179,20 @@ impl MySql {
             let now = Instant::now();
             match written {
                 Err(error) if error.is_busy() && now < deadline => {
-                    rest(&parker, deadline.min(now + NOWAIT_PAUSE), subject)?;
+                    sleep_until(&parker, deadline.min(now + NOWAIT_PAUSE), subject)?;
                 }
                 written => return Ok(written),
             }
         }
     }
 
-    /// The assignment that makes the check larger than it was.
+    /// Returns the assignment that raises the check.
     fn next_check(&self, update: &Update<'_>) -> Result<String> {
         let lookup = &update.lookup;
         let check = lookup.check.quoted();
         let table = &lookup.target.table;
         let column = self.column(table, lookup.check, lookup.subject)?;
-        let flaw = |reason: &str| {
+        let wrong = |reason: &str| {
             Err(self.schema_error(
                 lookup.subject,
                 table,
@@ -201,15 +203,17 @@ impl MySql {
             return if column.is_integer() && !column.is_nullable() {
                 Ok(format!("{check} = {check} + 1"))
             } else {
-                // NULL + 1 is NULL: no update would ever be noticed.
-                flaw("is the version, so it has to be an integer and NOT NULL")
+                // NULL + 1 is NULL: no conflict would be noticed.
+                wrong("is the version, so it has to be an integer and NOT NULL")
             };
         }
         if !column.is_time() {
-            return flaw("is the time of the last update, so it has to be a DATETIME or TIMESTAMP");
+            return wrong(
+                "is the time of the last update, so it has to be a DATETIME or TIMESTAMP",
+            );
         }
         let decimals = update.decimals.min(6);
-        // One unit of its own precision: less would be rounded away.
+        // One unit of its own precision, since less would be rounded away.
         let unit = 10u64.pow(6 - u32::from(decimals));
         let now = format!("UTC_TIMESTAMP({decimals})");
         Ok(format!(
@@ -218,8 +222,8 @@ impl MySql {
     }
 }
 
-/// Whether an error says that the column of the check cannot be raised any more. 1264 and 1690 are for numbers, 1292
-/// and 1441 for times.
+/// Returns whether an error means that the check has reached its largest value. 1264 and 1690 are for numbers, 1292 and
+/// 1441 for times.
 fn is_full(code: u16, text: &str, check: &Ident) -> bool {
     let names_the_check = || {
         text.to_ascii_lowercase()

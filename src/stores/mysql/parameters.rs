@@ -2,12 +2,12 @@
 
 use super::value::{Value, for_tuples};
 
-/// The parameters of a statement: `()` for none, a tuple, array or `Vec` for `?`, [`Params::named`] for `:name`.
+/// The parameters of a statement: `()` for none; a tuple, array or `Vec` for `?`; [`Params::named`] for `:name`.
 #[derive(Clone, Debug, Default)]
-pub struct Params(pub(crate) Given);
+pub struct Params(pub(crate) ParamValues);
 
 #[derive(Clone, Debug, Default)]
-pub(crate) enum Given {
+pub(crate) enum ParamValues {
     #[default]
     Nothing,
     InOrder(Vec<Value>),
@@ -15,7 +15,7 @@ pub(crate) enum Given {
 }
 
 impl Params {
-    /// Makes parameters with names, each of which the statement may use more than once.
+    /// Makes named parameters; the statement may use each name more than once.
     ///
     /// # Examples
     ///
@@ -29,7 +29,7 @@ impl Params {
         params: impl IntoIterator<Item = (N, V)>,
     ) -> Params {
         let params = params.into_iter();
-        Params(Given::ByName(
+        Params(ParamValues::ByName(
             params
                 .map(|(name, value)| (name.into(), value.into()))
                 .collect(),
@@ -38,9 +38,9 @@ impl Params {
 
     fn in_order(values: Vec<Value>) -> Params {
         Params(if values.is_empty() {
-            Given::Nothing
+            ParamValues::Nothing
         } else {
-            Given::InOrder(values)
+            ParamValues::InOrder(values)
         })
     }
 }

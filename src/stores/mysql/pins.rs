@@ -1,4 +1,4 @@
-//! Holds whose row a transaction of this process has locked.
+//! Pins: rows of holds that a transaction of this process has locked.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -13,36 +13,35 @@ use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
 use crate::store::Store;
 
-/// A row of a lock table that a transaction has.
+/// A row of a lock table that a transaction has locked.
 #[derive(PartialEq, Eq)]
 struct Pin {
-    /// A forked thread has a copy of what its parent has pinned.
+    /// The process: a forked thread inherits a copy of the list.
     pid: u32,
     place: Arc<str>,
     name: Arc<str>,
 }
 
 thread_local! {
-    /// The rows that transactions of this thread have. Each begins and ends on one thread.
+    /// The rows that transactions of this thread have locked. A transaction begins and ends on one thread.
     static PINS: RefCell<Vec<Pin>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What stands in the row of a lock that has an owner.
 impl MySql {
-    /// What is wrong with using the row of this hold from another connection than the one that has pinned it.
+    /// Returns the error for a use of a pinned row from any connection but the one that pinned it.
     pub(super) fn pinned_error(&self, lock: &Arc<str>, visitor: &VisitorId) -> Option<Error> {
         let is_pinned = self.pinned.lock().contains(visitor);
         is_pinned.then(|| Error::in_its_transaction(lock))
     }
 
-    /// Fails if a transaction of the calling thread has this row, through whichever client: to wait for it would be to
-    /// wait for oneself.
+    /// Fails if a transaction of the calling thread has this row locked, through any client: the thread would wait for
+    /// itself.
     pub(crate) fn check_not_pinned_here(&self, name: &Arc<str>) -> Result<()> {
         let is_here = |pins: &RefCell<Vec<Pin>>| {
             let pins = pins.borrow();
             !pins.is_empty() && pins.contains(&self.pin_of(name))
         };
-        // A thread past its thread-local values has no transaction.
+        // A thread whose thread-local values are gone has no transaction.
         match PINS.try_with(is_here) {
             Ok(true) => Err(Error::in_its_transaction(name)),
             _ => Ok(()),
@@ -57,15 +56,15 @@ impl MySql {
         }
     }
 
-    /// Puts the row of a hold under the protection of a transaction; `None` if the hold is gone.
+    /// Begins a transaction and locks the row of a hold in it; `None` if the hold is gone.
     pub(crate) fn pin(&self, claim: &Claim, idle_limit: Duration) -> Result<Option<Session>> {
-        // Without transactions in the table's engine a pin holds nothing.
+        // In an engine without transactions a pin would lock nothing.
         self.check_lock_table(&claim.name, self.deadline())?;
-        let permit = self.pool.transaction_slot(self.deadline());
-        let permit = permit.map_err(|fault| self.error(&claim.name, fault))?;
+        let permit = self.pools.transaction_permit(self.deadline());
+        let permit = permit.map_err(|error| self.error(&claim.name, error))?;
         let mut session = Session::begin(self, &claim.name, None, Some(idle_limit), permit)?;
         let params = params! { "r" => &*claim.name, "o" => claim.visitor.as_str() };
-        let rows = session.select(&self.statements.pin, params)?;
+        let rows = session.query(&self.statements.pin, params)?;
         Ok((!rows.is_empty()).then_some(session))
     }
 
@@ -74,17 +73,17 @@ impl MySql {
         let params = params! {
             "r" => &*claim.name, "o" => claim.visitor.as_str(), "us" => lease_of(claim)
         };
-        Ok(session.change(&self.statements.extend_pinned, params)?.0 > 0)
+        Ok(session.execute(&self.statements.extend_pinned, params)?.0 > 0)
     }
 
-    /// Why the row of a hold is not its own any more.
+    /// Finds out why a hold is lost.
     pub(crate) fn cause_of_loss(&self, claim: &Claim) -> Result<LossCause> {
         let deadline = self.deadline();
-        let found = self.pool.with(deadline, |connection| {
-            MySql::look(connection, &self.statements, &claim.name, deadline)
+        let found = self.pools.with_retry(deadline, |connection| {
+            MySql::read_lock_row(connection, &self.statements, &claim.name, deadline)
         });
         Ok(
-            match found.map_err(|fault| self.lock_error(&claim.name, fault))? {
+            match found.map_err(|error| self.lock_error(&claim.name, error))? {
                 Some(found) if found.owner != claim.visitor.as_str() && found.left.is_some() => {
                     LossCause::held_by(&found.owner)
                 }
@@ -93,13 +92,13 @@ impl MySql {
         )
     }
 
-    /// Notes that a transaction of the calling thread has the row of this visitor.
+    /// Notes that a transaction of the calling thread has locked the row of this visitor.
     pub(crate) fn note_pinned(&self, name: &Arc<str>, visitor: &VisitorId) {
         self.pinned.lock().insert(visitor.clone());
         let _ = PINS.try_with(|pins| pins.borrow_mut().push(self.pin_of(name)));
     }
 
-    /// Notes that it has it no longer.
+    /// Removes the note of [`MySql::note_pinned`].
     pub(crate) fn note_unpinned(&self, name: &Arc<str>, visitor: &VisitorId) {
         self.pinned.lock().remove(visitor);
         let pin = self.pin_of(name);

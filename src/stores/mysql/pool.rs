@@ -1,8 +1,8 @@
 //! The connections of one client to one database.
 //!
-//! A connection that timed out, broke, or may be inside a transaction is closed, never put back. Why not the pool of
-//! the `mysql` crate: a waiter there hangs when the connection it waits for comes back broken, and a check-out costs two
-//! round trips. Why not `r2d2_mysql`: it leaks open transactions to the next user.
+//! A connection that timed out, broke, or may be inside a transaction is closed and never put back. The pool of the
+//! `mysql` crate is not used: a waiter there hangs when the connection that it waits for comes back broken, and each
+//! check-out costs two round trips. `r2d2_mysql` is not used either, because it leaks open transactions to the next user.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,26 +14,26 @@ use crate::ground::error::Result;
 use crate::ground::sync::Mutex;
 use crate::stores::permits::{Permit, PermitSource, Permits};
 
-/// The server may take this long to answer a statement that waits for a row, and then some.
+/// The longest time that the server takes to answer a statement that waits for a row, with a margin.
 const LONGEST_ANSWER: Duration = Duration::from_secs(15);
 
-/// The connections for one purpose.
-pub(super) struct Lane {
+/// A bounded number of connections for one purpose.
+pub(super) struct Pool {
     permits: Permits,
-    /// The sound connections not in use, the one used last on top. Who has a slot may use one, or make one.
+    /// The usable connections that nobody has, the one used last on top. A permit holder reuses one or opens one.
     idle: Mutex<Vec<Connection>>,
 }
 
-impl Lane {
-    fn new(size: u32, permit_source: &PermitSource) -> Arc<Lane> {
-        Arc::new(Lane {
+impl Pool {
+    fn new(size: u32, permit_source: &PermitSource) -> Arc<Pool> {
+        Arc::new(Pool {
             permits: permit_source.permits(size),
             idle: Mutex::default(),
         })
     }
 
-    /// Keeps a sound connection for the next one who needs one.
-    fn keep(&self, connection: Option<Connection>) {
+    /// Keeps a usable connection for the next caller, unless the pool was closed.
+    fn check_in(&self, connection: Option<Connection>) {
         let mut idle = self.idle.lock();
         if !self.permits.is_closed() {
             idle.extend(connection);
@@ -51,8 +51,8 @@ impl Lane {
             .map_err(|none| CallError::Exhausted(none.of))
     }
 
-    /// A connection that lies idle and is not `unfit`; those that are get closed.
-    fn pop(&self, unfit: fn(&Connection) -> bool) -> Option<Connection> {
+    /// Takes the first idle connection that is not `unfit`, and closes the unfit ones before it.
+    fn take_idle(&self, unfit: fn(&Connection) -> bool) -> Option<Connection> {
         loop {
             let connection = self.idle.lock().pop()?;
             if !unfit(&connection) {
@@ -62,65 +62,66 @@ impl Lane {
     }
 }
 
-/// A connection that one transaction has to itself.
-pub(super) struct Lent {
+/// A connection for the exclusive use of one transaction.
+pub(super) struct CheckedOut {
     /// `None` once its state is in doubt.
     pub(super) connection: Option<Connection>,
-    lane: Arc<Lane>,
-    /// `None` only once it is over.
+    pool: Arc<Pool>,
+    /// `None` only after the permit was taken for another connection.
     permit: Option<Permit>,
     pid: u32,
 }
 
-impl Lent {
-    /// Whether this process is a fork of the one that it was lent to.
+impl CheckedOut {
+    /// Returns whether this process is a fork of the one that checked the connection out.
     pub(super) fn is_forked(&self) -> bool {
         self.pid != std::process::id()
     }
 
-    /// The right to a connection, for another one than this, which is closed.
-    pub(super) fn take_slot(&mut self) -> Option<Permit> {
+    /// Takes the permit, to open another connection in place of this one.
+    pub(super) fn take_permit(&mut self) -> Option<Permit> {
         self.permit.take()
     }
 
-    /// Gives the connection back, outside of any transaction.
-    pub(super) fn give_back(&self, connection: Connection) {
-        self.lane.keep(Some(connection));
+    /// Puts the connection back, which must be outside of any transaction.
+    pub(super) fn check_in(&self, connection: Connection) {
+        self.pool.check_in(Some(connection));
     }
 }
 
-impl Drop for Lent {
+impl Drop for CheckedOut {
     fn drop(&mut self) {
-        // A thread that a fork lacks may have been at the slots at that moment, and would never let go of them.
+        // Another thread may have held the lock of the permits at the moment of the fork; in the child it never unlocks.
         if self.is_forked() {
             std::mem::forget(self.permit.take());
         }
     }
 }
 
-pub(super) struct Pool {
+/// The pools of one client.
+pub(super) struct Pools {
     permit_source: PermitSource,
     /// For single statements.
-    statements: Arc<Lane>,
-    /// For transactions, which keep theirs for as long as the user likes; counted apart, so that they cannot keep the
-    /// locks from being released.
-    transactions: Arc<Lane>,
+    statements: Arc<Pool>,
+    /// For transactions. A transaction keeps its connection for as long as the user likes, so these are counted apart:
+    /// locks can be released however many transactions are open.
+    transactions: Arc<Pool>,
     address: Arc<Address>,
 }
 
-impl Pool {
-    /// Fails if r2d2's thread cannot be started.
-    pub(super) fn new(address: Arc<Address>, size: u32) -> Result<Pool> {
+impl Pools {
+    /// Makes the pools without a connection; fails if the thread of r2d2 cannot be started.
+    pub(super) fn new(address: Arc<Address>, size: u32) -> Result<Pools> {
         let permit_source = PermitSource::new()?;
-        Ok(Pool {
-            statements: Lane::new(size, &permit_source),
-            transactions: Lane::new(size, &permit_source),
+        Ok(Pools {
+            statements: Pool::new(size, &permit_source),
+            transactions: Pool::new(size, &permit_source),
             permit_source,
             address,
         })
     }
 
-    /// Closes what lies idle, and keeps no connection from now on. Statements go on working, each on one of its own.
+    /// Closes all idle connections, and keeps none from now on. Statements still work, each on a connection of its own.
     pub(super) fn close(&self) {
         self.statements.close();
         self.transactions.close();
@@ -131,7 +132,7 @@ impl Pool {
         &self.address.node
     }
 
-    /// The server and the database.
+    /// Returns the server and the database as text.
     pub(super) fn place(&self) -> String {
         let database = self.address.opts.get_db_name().unwrap_or_default();
         format!("{}/{database}", self.address.node)
@@ -141,68 +142,67 @@ impl Pool {
         &self.address
     }
 
-    /// Runs `talk` on a connection. After a fault that leaves its state in doubt the connection is closed.
+    /// Runs `call` on a connection, which is closed after an error that leaves its state in doubt.
     ///
-    /// `talk` must be something that may be done twice: it is done again, on a new connection, if the one that lay in
-    /// the pool turns out to be broken.
-    pub(super) fn with<T>(
+    /// `call` may run twice: if a pooled connection turns out to be broken, `call` is repeated on a new one.
+    pub(super) fn with_retry<T>(
         &self,
         deadline: Instant,
-        mut talk: impl FnMut(&mut Connection) -> Result<T, CallError>,
+        mut call: impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
-        let _slot = self.statements.permit(deadline)?;
-        let mut place = self.statements.pop(Connection::is_stale);
-        let is_fresh = place.is_none();
-        let outcome = match on_link(&mut place, &self.address, deadline, &mut talk) {
+        let _permit = self.statements.permit(deadline)?;
+        let mut connection = self.statements.take_idle(Connection::is_stale);
+        let is_fresh = connection.is_none();
+        let outcome = match on_connection(&mut connection, &self.address, deadline, &mut call) {
             Err(
                 CallError::NotSent(_)
                 | CallError::NoReply {
                     timed_out: false, ..
                 },
             ) if !is_fresh && Instant::now() < deadline => {
-                on_link(&mut place, &self.address, deadline, &mut talk)
+                on_connection(&mut connection, &self.address, deadline, &mut call)
             }
             outcome => outcome,
         };
-        self.statements.keep(place);
+        self.statements.check_in(connection);
         outcome
     }
 
-    /// Runs `talk`, which must not be done twice: it is done again only if nothing of it was sent.
+    /// Runs `call` on a connection, and repeats it only if nothing of it was sent.
     pub(super) fn once<T>(
         &self,
         deadline: Instant,
-        mut talk: impl FnMut(&mut Connection) -> Result<T, CallError>,
+        mut call: impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
-        let _slot = self.statements.permit(deadline)?;
-        // It cannot be sent again, so it had better arrive.
-        let mut place = self.statements.pop(Connection::has_ended);
-        let is_fresh = place.is_none();
-        let outcome = match on_link(&mut place, &self.address, deadline, &mut talk) {
+        let _permit = self.statements.permit(deadline)?;
+        // The call cannot be repeated, so the connection is checked even if it was used a moment ago.
+        let mut connection = self.statements.take_idle(Connection::is_disconnected);
+        let is_fresh = connection.is_none();
+        let outcome = match on_connection(&mut connection, &self.address, deadline, &mut call) {
             Err(CallError::NotSent(_)) if !is_fresh && Instant::now() < deadline => {
-                on_link(&mut place, &self.address, deadline, &mut talk)
+                on_connection(&mut connection, &self.address, deadline, &mut call)
             }
             outcome => outcome,
         };
-        self.statements.keep(place);
+        self.statements.check_in(connection);
         outcome
     }
 
-    /// The right to a connection for a transaction.
-    pub(super) fn transaction_slot(&self, deadline: Instant) -> Result<Permit, CallError> {
+    /// Waits until `deadline` for the permit to use a connection for a transaction.
+    pub(super) fn transaction_permit(&self, deadline: Instant) -> Result<Permit, CallError> {
         self.transactions.permit(deadline)
     }
 
-    /// A connection for a transaction. Nothing gives it back but the transaction's good end.
-    pub(super) fn lend(
+    /// Returns a connection for a transaction. Only a transaction that ended well puts it back.
+    pub(super) fn check_out(
         &self,
         permit: Option<Permit>,
         deadline: Instant,
-    ) -> Result<Lent, CallError> {
-        let mut idle = self.transactions.pop(Connection::has_ended);
+    ) -> Result<CheckedOut, CallError> {
+        let mut idle = self.transactions.take_idle(Connection::is_disconnected);
         if idle
             .as_mut()
-            .is_some_and(|connection| !connection.tune(deadline))
+            .is_some_and(|connection| !connection.set_timeouts(deadline))
             && has_second_handles()
         {
             idle = None;
@@ -211,41 +211,45 @@ impl Pool {
             Some(connection) => connection,
             None => Connection::connect(&self.address, deadline, LONGEST_ANSWER)?,
         };
-        Ok(Lent {
+        Ok(CheckedOut {
             connection: Some(connection),
-            lane: Arc::clone(&self.transactions),
+            pool: Arc::clone(&self.transactions),
             permit,
             pid: std::process::id(),
         })
     }
 }
 
-/// The connection given, if its time-outs can be made to suit, or a new one.
-fn suited(
+/// Returns the connection given if its time-outs can be set for this deadline, else a new one.
+fn reuse_or_connect(
     connection: Option<Connection>,
     address: &Address,
     deadline: Instant,
 ) -> Result<Connection, CallError> {
     if let Some(mut connection) = connection
-        && connection.tune(deadline)
+        && connection.set_timeouts(deadline)
     {
         return Ok(connection);
     }
     Connection::connect(address, deadline, Duration::ZERO)
 }
 
-/// Runs `talk` on what is in `place`, connecting first if need be, and empties the place after a fault.
-pub(super) fn on_link<T>(
-    place: &mut Option<Connection>,
+/// Runs `call` on the connection in `cache`, which is opened if there is none, and emptied if its state is in doubt.
+pub(super) fn on_connection<T>(
+    cache: &mut Option<Connection>,
     address: &Address,
     deadline: Instant,
-    talk: &mut impl FnMut(&mut Connection) -> Result<T, CallError>,
+    call: &mut impl FnMut(&mut Connection) -> Result<T, CallError>,
 ) -> Result<T, CallError> {
-    let connection = place.take().filter(|connection| !connection.is_stale());
-    let mut connection = suited(connection, address, deadline)?;
-    let outcome = talk(&mut connection);
-    if outcome.as_ref().err().is_none_or(CallError::leaves_sound) {
-        *place = Some(connection);
+    let cached = cache.take().filter(|cached| !cached.is_stale());
+    let mut connection = reuse_or_connect(cached, address, deadline)?;
+    let outcome = call(&mut connection);
+    if outcome
+        .as_ref()
+        .err()
+        .is_none_or(CallError::keeps_connection)
+    {
+        *cache = Some(connection);
     }
     outcome
 }

@@ -1,4 +1,4 @@
-//! The rows of answers, and the types that they convert into.
+//! The rows of answers, and the types that rows convert into.
 
 use std::sync::Arc;
 
@@ -10,21 +10,21 @@ use crate::ground::error::{Error, Result};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     pub(crate) columns: Arc<[String]>,
-    /// Which of the columns are bytes, not text.
+    /// For each column, whether it is bytes and not text.
     pub(crate) binary: Arc<[bool]>,
     pub(crate) values: Vec<Value>,
 }
 
 impl Row {
-    /// Returns the value of the first column of this name, upper and lower case alike.
+    /// Returns the value of the first column of this name; case does not matter.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] if there is no such column, or its value is not of this type.
+    /// [`Error::Unsupported`] if there is no such column, or its value is of another type.
     pub fn get<T: FromValue>(&self, column: &str) -> Result<T> {
         let is_it = |name: &String| name.eq_ignore_ascii_case(column);
         let at = self.columns.iter().position(is_it);
-        typed(at, &self.values, &self.binary, column)
+        convert_column(at, &self.values, &self.binary, column)
     }
 
     /// Returns the names of the columns, in the order of the statement.
@@ -37,14 +37,14 @@ impl Row {
         &self.values
     }
 
-    /// Returns the values and drops the names.
+    /// Returns the values, without the names.
     pub fn into_values(self) -> Vec<Value> {
         self.values
     }
 }
 
-/// The value at a place of a row as another type.
-pub(crate) fn typed<T: FromValue>(
+/// Converts the value at an index of a row.
+pub(crate) fn convert_column<T: FromValue>(
     at: Option<usize>,
     values: &[Value],
     binary: &[bool],
@@ -65,13 +65,13 @@ pub(crate) fn typed<T: FromValue>(
     })
 }
 
-/// A type that a row can be converted into: a tuple of as many values as it has columns, one value, or a [`Row`].
+/// A type that a row converts into: a tuple with one field per column, a single value, or a [`Row`].
 pub trait FromRow: Sized {
     /// Converts the row into this type.
     ///
     /// # Errors
     ///
-    /// The rest of the row, if it is not of this type.
+    /// The row itself, if it is of another type.
     fn from_row(row: Row) -> std::result::Result<Self, Row>;
 }
 

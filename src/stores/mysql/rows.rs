@@ -1,17 +1,17 @@
 //! Locking rows of the user's tables by their primary key.
 //!
-//! The queue for a row is the server's, which is fair. Its waits are in whole seconds, so the rest of a wait is asked
-//! for with `NOWAIT` every 20 ms; that is a sleep in a store, because nobody but the server could wake us.
+//! The queue for a row is the server's, which is fair. The server waits in whole seconds, so the last fraction of a wait
+//! polls with `NOWAIT` every 20 ms. That is the one sleep in a store: only the server could wake this thread.
 //!
-//! After a refusal the transaction is begun anew, and the rows are locked from the first one on: on a server with
-//! `innodb_rollback_on_timeout` the ones before it are free again.
+//! After a refusal the transaction is restarted, and all rows are locked again from the first one: with
+//! `innodb_rollback_on_timeout` the server has unlocked the earlier ones.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::mysql::{Params, Value, params};
 
-use super::keys::Keyed;
+use super::keys::KeyedTable;
 use super::{LONGEST_NAME, MySql, Session};
 use crate::ground::error::{Error, Result};
 use crate::ground::interrupt::Interrupt;
@@ -20,44 +20,44 @@ use crate::stores::permits::Permit;
 
 pub(super) const NOWAIT_PAUSE: Duration = Duration::from_millis(20);
 
-/// One statement waits for a row this long at most, in seconds; then it queues up again. So long it may take until an
-/// interrupt, or the end of the client, is heard.
+/// The longest wait of one statement for a row, in seconds; then it joins the queue again. An interrupt or a shutdown of
+/// the client takes effect within this time.
 const LONGEST_ROW_WAIT: u64 = 1;
 
-/// So long a wait for a connection lasts before interrupts and the end of the client are heard again.
-const SLOT_PAUSE: Duration = Duration::from_millis(250);
+/// The longest wait for a connection before the next check for an interrupt or a shutdown of the client.
+const PERMIT_PAUSE: Duration = Duration::from_millis(250);
 
-/// What a row lock is to be like.
+/// The settings of a row lock.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wish<'a> {
+pub(crate) struct RowLockOptions<'a> {
     pub(crate) isolation: &'static str,
     pub(crate) idle_limit: Option<Duration>,
-    /// `None` means for ever.
+    /// The longest wait; `None` is no limit.
     pub(crate) wait: Option<Duration>,
     pub(crate) interrupt: Option<&'a Interrupt>,
 }
 
 impl MySql {
-    /// Locks the rows with these keys, in one order for all callers, so that two callers never wait for each other.
+    /// Locks the rows with these keys, in one order for all callers, so that two callers never deadlock.
     pub(crate) fn lock_rows(
         &self,
-        target: Option<&Keyed>,
+        target: Option<&KeyedTable>,
         keys: Vec<Value>,
         subject: &Arc<str>,
-        wish: Wish<'_>,
+        options: RowLockOptions<'_>,
     ) -> Result<Session> {
         let parker = self.notifier.parker();
-        if let Some(interrupt) = wish.interrupt {
+        if let Some(interrupt) = options.interrupt {
             interrupt.attach(&parker);
         }
-        rest(&parker, Instant::now(), subject)?;
+        sleep_until(&parker, Instant::now(), subject)?;
         if keys.is_empty() {
             return Err(Error::Unsupported {
                 lock: Arc::clone(subject),
                 reason: "no key was given, so there is no row to lock".to_owned(),
             });
         }
-        let deadline = match wish.wait {
+        let deadline = match options.wait {
             Some(wait) => {
                 Some(
                     Instant::now()
@@ -81,7 +81,7 @@ impl MySql {
         let kind = self.primary_key(target, subject)?;
         let keys = keys
             .into_iter()
-            .map(|key| kind.fitting(key, subject))
+            .map(|key| kind.normalized(key, subject))
             .collect::<Result<Vec<_>>>()?;
         if *target == self.tables.named_rows() {
             for key in &keys {
@@ -91,17 +91,17 @@ impl MySql {
                         reason: "the name of a row is text or bytes, 255 bytes at most",
                     });
                 }
-                self.make_named_row(target, key, subject)?;
+                self.insert_named_row(target, key, subject)?;
             }
         }
         let keys = match &*keys {
             [_] => keys,
-            _ => self.in_order(target, &keys, subject)?,
+            _ => self.sorted_keys(target, &keys, subject)?,
         };
-        let permit = self.slot_for_rows(&parker, deadline, subject)?;
-        let isolation = Some(wish.isolation);
-        let mut session = Session::begin(self, subject, isolation, wish.idle_limit, permit)?;
-        while let Some(refusal) = lock_each(&mut session, target, &keys, deadline)? {
+        let permit = self.permit_for_rows(&parker, deadline, subject)?;
+        let isolation = Some(options.isolation);
+        let mut session = Session::begin(self, subject, isolation, options.idle_limit, permit)?;
+        while let Some(refusal) = lock_all(&mut session, target, &keys, deadline)? {
             if deadline.is_some_and(|end| Instant::now() >= end) {
                 return Err(refusal.error);
             }
@@ -111,16 +111,16 @@ impl MySql {
                 let pause_ends = Instant::now() + NOWAIT_PAUSE;
                 deadline.map_or(pause_ends, |end| end.min(pause_ends))
             };
-            rest(&parker, pause_ends, subject)?;
-            session.begin_anew()?;
+            sleep_until(&parker, pause_ends, subject)?;
+            session.restart()?;
         }
-        session.set_usual_row_wait()?;
+        session.reset_row_wait()?;
         Ok(session)
     }
 
-    /// The right to a connection, for which a row lock waits as it waits for the row: others may keep theirs for as long
-    /// as they like.
-    fn slot_for_rows(
+    /// Waits for a permit as long as it may wait for the row: other transactions keep their connections for as long as they
+    /// like.
+    fn permit_for_rows(
         &self,
         parker: &Parker,
         deadline: Option<Instant>,
@@ -128,33 +128,38 @@ impl MySql {
     ) -> Result<Permit> {
         loop {
             let now = Instant::now();
-            let pause_ends = now + SLOT_PAUSE;
+            let pause_ends = now + PERMIT_PAUSE;
             let pause_ends = deadline.map_or(pause_ends, |end| end.min(pause_ends));
-            match self.pool.transaction_slot(pause_ends) {
+            match self.pools.transaction_permit(pause_ends) {
                 Ok(permit) => return Ok(permit),
-                Err(fault) if deadline.is_some_and(|end| Instant::now() >= end) => {
-                    return Err(self.error(subject, fault));
+                Err(error) if deadline.is_some_and(|end| Instant::now() >= end) => {
+                    return Err(self.error(subject, error));
                 }
-                Err(_) => rest(parker, Instant::now(), subject)?,
+                Err(_) => sleep_until(parker, Instant::now(), subject)?,
             }
         }
     }
 
-    /// The keys as they stand in the table, each once, in one order for everybody: whether two ways to write a key mean
-    /// the same row depends on the column's collation.
-    fn in_order(&self, target: &Keyed, keys: &[Value], subject: &Arc<str>) -> Result<Vec<Value>> {
+    /// Returns the keys as they are stored in the table, without duplicates, in one order for all callers. Only the table
+    /// can tell: two spellings of a key may mean the same row, depending on the column's collation.
+    fn sorted_keys(
+        &self,
+        target: &KeyedTable,
+        keys: &[Value],
+        subject: &Arc<str>,
+    ) -> Result<Vec<Value>> {
         let (table, key) = target.quoted();
-        // One key at a time: with a list the server may choose to read the whole table.
+        // One key at a time: for a list the server may decide to read the whole table.
         let select = format!("SELECT {key} FROM {table} WHERE {key} = ?");
         let mut found = Vec::with_capacity(keys.len());
         for wanted in keys {
             let rows = self
-                .rows(
+                .query(
                     &select,
                     Params::Positional(vec![wanted.clone()]),
                     self.deadline(),
                 )
-                .map_err(|fault| self.error_of_users(subject, fault))?;
+                .map_err(|error| self.error_of_users(subject, error))?;
             let row = rows
                 .into_iter()
                 .next()
@@ -174,31 +179,36 @@ impl MySql {
         }
     }
 
-    /// Makes the row of a name, which then stays.
-    fn make_named_row(&self, target: &Keyed, name: &Value, subject: &Arc<str>) -> Result<()> {
+    /// Inserts the row of a name unless it exists; the row stays.
+    fn insert_named_row(
+        &self,
+        target: &KeyedTable,
+        name: &Value,
+        subject: &Arc<str>,
+    ) -> Result<()> {
         let (table, key) = target.quoted();
         let deadline = self.deadline();
         let look = format!("SELECT 1 FROM {table} WHERE {key} = :k");
-        // Without IGNORE, which would cut a name that is too long and so make one of two.
+        // Without IGNORE, which would cut a name that is too long, so that two names share a row.
         let make = format!("INSERT INTO {table} ({key}) VALUES (:k)");
-        // An insert would wait for whoever has the row locked.
-        let found = self.rows(&look, params! { "k" => name.clone() }, deadline);
+        // An insert would wait for the holder of the row.
+        let found = self.query(&look, params! { "k" => name.clone() }, deadline);
         if !found
-            .map_err(|fault| self.error(subject, fault))?
+            .map_err(|error| self.error(subject, error))?
             .is_empty()
         {
             return Ok(());
         }
-        match self.rows(&make, params! { "k" => name.clone() }, deadline) {
+        match self.query(&make, params! { "k" => name.clone() }, deadline) {
             Ok(_) => Ok(()),
-            // Somebody has made it meanwhile, and may have locked it.
-            Err(fault) if fault.is_busy() || fault.is_duplicate() => Ok(()),
-            Err(fault) => Err(self.error(subject, fault)),
+            // Another client has inserted it meanwhile, and may have locked it.
+            Err(error) if error.is_busy() || error.is_duplicate() => Ok(()),
+            Err(error) => Err(self.error(subject, error)),
         }
     }
 }
 
-/// How long a key is that is text or bytes.
+/// Returns the length in bytes of a key that is text or bytes.
 fn key_bytes(key: &Value) -> Option<usize> {
     match key {
         Value::Bytes(bytes) => Some(bytes.len()),
@@ -206,20 +216,20 @@ fn key_bytes(key: &Value) -> Option<usize> {
     }
 }
 
-/// A row was locked by somebody else.
-struct Refusal {
+/// The refusal of a row that another transaction has locked.
+struct Contended {
     error: Error,
-    /// Whether the server has waited for it, in whole seconds.
+    /// Whether the server waited before it refused.
     has_waited: bool,
 }
 
-/// Tries to lock all rows by the deadline, and says if one of them could not be had.
-fn lock_each(
+/// Tries to lock all rows by the deadline; returns the refusal of a locked one.
+fn lock_all(
     session: &mut Session,
-    target: &Keyed,
+    target: &KeyedTable,
     keys: &[Value],
     deadline: Option<Instant>,
-) -> Result<Option<Refusal>> {
+) -> Result<Option<Contended>> {
     let (table, column) = target.quoted();
     let select = format!("SELECT 1 FROM {table} WHERE {column} = :k FOR UPDATE");
     let nowait = format!("{select} NOWAIT");
@@ -239,7 +249,7 @@ fn lock_each(
             Ok(rows) if rows.is_empty() => return Err(session.row_not_found(key)),
             Ok(_) => {}
             Err(error @ Error::WaitTimeout { .. }) => {
-                return Ok(Some(Refusal {
+                return Ok(Some(Contended {
                     error,
                     has_waited: seconds > 0,
                 }));
@@ -250,8 +260,8 @@ fn lock_each(
     Ok(None)
 }
 
-/// Sleeps until `until`. An interrupt and the client's end are errors.
-pub(crate) fn rest(parker: &Parker, deadline: Instant, subject: &Arc<str>) -> Result<()> {
+/// Sleeps until `deadline`. An interrupt and the shutdown of the client are errors.
+pub(crate) fn sleep_until(parker: &Parker, deadline: Instant, subject: &Arc<str>) -> Result<()> {
     loop {
         let lock = Arc::clone(subject);
         match parker.park(Some(deadline)) {

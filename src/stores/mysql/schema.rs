@@ -1,4 +1,4 @@
-//! The tables: making them, and making sure that they are what the locks rely on.
+//! The tables of the locks: creating, checking and purging them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,34 +9,34 @@ use ::mysql::{Params, Value, params};
 
 use super::MySql;
 use super::describe::Column;
-use super::keys::{Ident, KeyKind, Keyed};
+use super::keys::{Ident, KeyKind, KeyedTable};
 use crate::ground::error::{Error, Result};
 use crate::ground::sync::Mutex;
 use crate::store::HealthWarning;
 
-/// The tables of the locks themselves.
+/// The names of the tables of the locks.
 #[derive(Debug)]
 pub(super) struct Tables {
     pub(super) locks: Ident,
-    rows: Keyed,
+    rows: KeyedTable,
 }
 
 impl Tables {
     pub(super) fn named(locks: &str) -> Result<Tables> {
         Ok(Tables {
             locks: Ident::new(locks)?,
-            rows: Keyed {
+            rows: KeyedTable {
                 table: Ident::new(&format!("{locks}_rows"))?,
                 key: Ident::new("resource")?,
             },
         })
     }
 
-    pub(super) fn named_rows(&self) -> Keyed {
+    pub(super) fn named_rows(&self) -> KeyedTable {
         self.rows.clone()
     }
 
-    /// What to do if a table is not as it should be.
+    /// Returns the advice for a table that is missing or wrong.
     pub(super) fn advice(&self) -> String {
         format!(
             "Client::create_tables() makes `{}` and `{}`, Client::check_schema() looks at them",
@@ -46,17 +46,17 @@ impl Tables {
     }
 }
 
-/// What was found out about tables, so that it is asked once per client.
+/// The tables as the server described them, asked once per client.
 #[derive(Debug, Default)]
-pub(super) struct Known {
-    keys: Mutex<HashMap<Keyed, KeyKind>>,
+pub(super) struct SchemaCache {
+    keys: Mutex<HashMap<KeyedTable, KeyKind>>,
     columns: Mutex<HashMap<(Ident, Ident), Column>>,
-    /// Whether the lock table was found to be right.
+    /// Whether the lock table was checked and is right.
     lock_table: AtomicBool,
 }
 
 impl MySql {
-    /// Makes the lock table and that of the named rows, unless they are there.
+    /// Creates the lock table and the table of the named rows, unless they exist.
     pub(crate) fn create_tables(&self) -> Result<()> {
         let subject: Arc<str> = self.tables.locks.as_str().into();
         let rows = self.tables.named_rows();
@@ -65,43 +65,42 @@ impl MySql {
             "CREATE TABLE IF NOT EXISTS {table} ({key} VARBINARY(255) NOT NULL PRIMARY KEY) ENGINE=InnoDB"
         );
         for statement in [&self.statements.create, &create_rows] {
-            self.rows(statement, Params::Empty, self.deadline())
-                .map_err(|fault| self.error(&subject, fault))?;
+            self.query(statement, Params::Empty, self.deadline())
+                .map_err(|error| self.error(&subject, error))?;
         }
         self.check_schema()
     }
 
-    /// Makes sure that both tables are there and are what the locks rely on.
+    /// Checks that both tables exist and are as the locks need them.
     pub(crate) fn check_schema(&self) -> Result<()> {
         let subject: Arc<str> = self.tables.locks.as_str().into();
-        self.look_at_lock_table(&subject, self.deadline())?;
+        self.verify_lock_table(&subject, self.deadline())?;
         let rows = self.tables.named_rows();
         let subject: Arc<str> = rows.table.as_str().into();
         self.primary_key(&rows, &subject)?;
         Ok(())
     }
 
-    /// As [`MySql::check_schema`] for the lock table, once per client: without its primary key everybody would get
-    /// every lock.
+    /// Checks the lock table, once per client: without its primary key, every client would get every lock.
     pub(super) fn check_lock_table(&self, lock: &Arc<str>, deadline: Instant) -> Result<()> {
         if !self.known.lock_table.load(Ordering::Acquire) {
-            self.look_at_lock_table(lock, deadline)?;
+            self.verify_lock_table(lock, deadline)?;
             self.known.lock_table.store(true, Ordering::Release);
         }
         Ok(())
     }
 
-    fn look_at_lock_table(&self, subject: &Arc<str>, deadline: Instant) -> Result<()> {
+    fn verify_lock_table(&self, subject: &Arc<str>, deadline: Instant) -> Result<()> {
         let found = self.describe(&self.tables.locks, subject, deadline)?;
-        let flaw = |reason: String| Err(self.schema_error(subject, &self.tables.locks, &reason));
+        let wrong = |reason: String| Err(self.schema_error(subject, &self.tables.locks, &reason));
         if found.primary_key() != [("resource", false)] {
-            // Without it two visitors could each have a row of their own, and both the lock.
-            return flaw(
+            // Without it, two visitors could each have a row, and both would have the lock.
+            return wrong(
                 "its primary key has to be the whole column `resource` and nothing else".to_owned(),
             );
         }
         if found.indexes.len() != 1 {
-            return flaw("it has a second index, which brings deadlocks: drop it".to_owned());
+            return wrong("it has a second index, which brings deadlocks: drop it".to_owned());
         }
         type Wanted = (&'static str, &'static str, fn(&Column) -> bool);
         let wanted: [Wanted; 6] = [
@@ -124,14 +123,14 @@ impl MySql {
         ];
         for (name, kind, is_right) in wanted {
             if !found.column(name).is_some_and(is_right) {
-                return flaw(format!("its column `{name}` has to be {kind}"));
+                return wrong(format!("its column `{name}` has to be {kind}"));
             }
         }
         Ok(())
     }
 
-    /// What the primary key of a table is like; an error if it is not the column said, or rows cannot be locked there.
-    pub(super) fn primary_key(&self, target: &Keyed, subject: &Arc<str>) -> Result<KeyKind> {
+    /// Returns the kind of a primary key; fails if the key is another column, or the table cannot lock rows.
+    pub(super) fn primary_key(&self, target: &KeyedTable, subject: &Arc<str>) -> Result<KeyKind> {
         if let Some(kind) = self.known.keys.lock().get(target) {
             return Ok(*kind);
         }
@@ -139,7 +138,7 @@ impl MySql {
         let is_the_key = matches!(&*found.primary_key(), [(column, false)]
             if column.eq_ignore_ascii_case(target.key.as_str()));
         let Some(column) = found.column(target.key.as_str()).filter(|_| is_the_key) else {
-            // Any other column would lock every row that is read on the way.
+            // A search by any other column would lock every row that it reads.
             return Err(self.schema_error(
                 subject,
                 &target.table,
@@ -154,17 +153,17 @@ impl MySql {
         Ok(kind)
     }
 
-    /// The key of a row in a form with which the server uses the index.
-    pub(crate) fn fitting_key(
+    /// Returns the key of a row in the form for which the server uses the index.
+    pub(crate) fn normalized_key(
         &self,
-        target: &Keyed,
+        target: &KeyedTable,
         key: Value,
         subject: &Arc<str>,
     ) -> Result<Value> {
-        self.primary_key(target, subject)?.fitting(key, subject)
+        self.primary_key(target, subject)?.normalized(key, subject)
     }
 
-    /// A column of a user's table.
+    /// Returns the description of a column of a user's table.
     pub(crate) fn column(
         &self,
         table: &Ident,
@@ -200,11 +199,11 @@ impl MySql {
         }
     }
 
-    /// Forgets names that have been free for `free_for`, at most `limit` of them. Returns how many.
+    /// Deletes at most `limit` rows that have been free for `free_for`, and returns their number.
     pub(crate) fn purge(&self, free_for: Duration, limit: u32) -> Result<u64> {
         let subject: Arc<str> = self.tables.locks.as_str().into();
         let free_for = i64::try_from(free_for.as_micros()).unwrap_or(i64::MAX);
-        let names: Vec<(Vec<u8>,)> = self.ask(
+        let names: Vec<(Vec<u8>,)> = self.query_as(
             &self.statements.purgeable,
             params! { "us" => free_for, "k" => limit },
             &subject,
@@ -212,16 +211,16 @@ impl MySql {
         )?;
         let mut purged = 0;
         for (name,) in names {
-            // One at a time, by the primary key: a sweep over many rows is what deadlocks with acquisitions.
+            // One at a time, by the primary key: a sweep over many rows would deadlock with acquisitions.
             let params = params! { "r" => name, "us" => free_for };
-            let touched = self.run_once(&self.statements.purge, params, self.deadline());
-            purged += touched.map_err(|fault| self.error(&subject, fault))?;
+            let touched = self.execute_once(&self.statements.purge, params, self.deadline());
+            purged += touched.map_err(|error| self.error(&subject, error))?;
         }
         Ok(purged)
     }
 }
 
-/// What about the server and the table endangers locks.
+/// Returns warnings about settings of the server, and about the lock table, that endanger locks.
 pub(super) fn warnings(store: &MySql, deadline: Instant) -> Result<Vec<HealthWarning>> {
     let subject: Arc<str> = store.tables.locks.as_str().into();
     let mut warnings = Vec::new();
@@ -231,7 +230,7 @@ pub(super) fn warnings(store: &MySql, deadline: Instant) -> Result<Vec<HealthWar
             message,
         });
     };
-    let settings: Vec<(u8, u8)> = store.ask(
+    let settings: Vec<(u8, u8)> = store.query_as(
         "SELECT @@global.read_only, @@global.innodb_flush_log_at_trx_commit",
         Params::Empty,
         &subject,
@@ -247,7 +246,7 @@ pub(super) fn warnings(store: &MySql, deadline: Instant) -> Result<Vec<HealthWar
             ));
         }
     }
-    match store.look_at_lock_table(&subject, deadline) {
+    match store.verify_lock_table(&subject, deadline) {
         Err(Error::Schema { reason, .. }) => warn(reason),
         Err(error) => return Err(error),
         Ok(()) => {}

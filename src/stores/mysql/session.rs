@@ -1,4 +1,4 @@
-//! One transaction on a connection of its own, which ends well or is never used again.
+//! One transaction on a connection of its own. After a bad end the connection is closed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,35 +8,36 @@ use ::mysql::{Params, Row, Value};
 use super::MySql;
 use super::call_error::{CallError, Class, unknown};
 use super::connection::Connection;
-use super::pool::Lent;
+use super::pool::CheckedOut;
 use crate::ground::error::{Error, Reason, Result};
 use crate::stores::permits::Permit;
 
-/// A transaction that was begun. It is rolled back when it is dropped.
+/// An open transaction. Drop rolls it back.
 pub(crate) struct Session {
-    lent: Lent,
-    /// Why the transaction is over although nobody has ended it; then no statement may run outside of it unnoticed.
-    over: Option<Error>,
+    checked_out: CheckedOut,
+    /// The error that ended the transaction. Every later statement fails with it: it would run outside of a transaction.
+    ended_by: Option<Error>,
     isolation: Option<&'static str>,
-    /// How long statements wait for rows at present, in whole seconds.
+    /// The longest wait of a statement for a row, in whole seconds.
     row_wait: u64,
-    /// Whether something may be left in the session when the transaction is over; then nobody else gets it.
+    /// Whether a statement may have left state in the session; then the connection is not used again.
     is_tainted: bool,
     subject: Arc<str>,
     node: Arc<str>,
     pub(crate) statement_timeout: Duration,
 }
 
-/// No transaction is open for so long; where a time-out would be beyond all time, this is none.
+/// The time-out where the end of the one asked for cannot be expressed.
 const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Stands at the beginning of a transaction, and is gone as soon as that was rolled back or ended otherwise.
-const MARK: &str = "redlatch_begun";
+/// The savepoint at the beginning of each transaction. If it is gone, the server has ended the transaction.
+const MARKER: &str = "redlatch_begun";
 
 impl Session {
     /// Begins a transaction, in the server's isolation level if none is given.
     ///
-    /// If it lies idle for `idle_limit` the server ends it, so that a holder that hangs does not block others for ever.
+    /// The server ends a transaction that is idle for `idle_limit`, so that a holder that hangs does not block others for
+    /// ever.
     pub(super) fn begin(
         store: &MySql,
         subject: &Arc<str>,
@@ -49,33 +50,36 @@ impl Session {
             whole_seconds(limit).to_string()
         });
         let wait = row_wait(store.command_timeout);
-        // Without autocommit: a statement behind a transaction that the server has rolled back must not commit alone.
+        // Without autocommit, a statement after a rollback by the server does not commit alone.
         let settings = format!(
             "SET SESSION autocommit = 0, innodb_lock_wait_timeout = {wait}, \
              lock_wait_timeout = {wait}, wait_timeout = {idle}, time_zone = DEFAULT"
         );
-        let begun = |permit: &mut Option<Permit>| -> Result<Lent, CallError> {
-            let mut lent = store.pool.lend(permit.take(), deadline)?;
-            let begun = lent.connection.as_mut().map_or(Ok(()), |connection| {
-                connection.say(&settings, deadline)?;
-                start(connection, isolation, deadline)
-            });
+        let begun = |permit: &mut Option<Permit>| -> Result<CheckedOut, CallError> {
+            let mut checked_out = store.pools.check_out(permit.take(), deadline)?;
+            let begun = checked_out
+                .connection
+                .as_mut()
+                .map_or(Ok(()), |connection| {
+                    connection.execute_text(&settings, deadline)?;
+                    start(connection, isolation, deadline)
+                });
             if begun.is_err() {
-                *permit = lent.take_slot();
+                *permit = checked_out.take_permit();
             }
-            begun.map(|()| lent)
+            begun.map(|()| checked_out)
         };
         let mut permit = Some(permit);
-        let lent = match begun(&mut permit) {
-            // The server had closed a connection that lay idle; nothing has been done yet.
+        let checked_out = match begun(&mut permit) {
+            // The server had closed an idle connection; nothing has been done yet.
             Err(CallError::NoReply {
                 timed_out: false, ..
             }) => begun(&mut permit),
             outcome => outcome,
         };
         Ok(Session {
-            lent: lent.map_err(|fault| store.error(subject, fault))?,
-            over: None,
+            checked_out: checked_out.map_err(|error| store.error(subject, error))?,
+            ended_by: None,
             isolation,
             row_wait: wait,
             is_tainted: false,
@@ -85,9 +89,9 @@ impl Session {
         })
     }
 
-    /// A fork has a copy of the connection, but the transaction is its parent's.
-    fn owned(&self) -> Result<()> {
-        if self.lent.is_forked() {
+    /// Fails in a forked child: the transaction belongs to the parent.
+    fn check_not_forked(&self) -> Result<()> {
+        if self.checked_out.is_forked() {
             return Err(Error::Forked {
                 lock: Arc::clone(&self.subject),
             });
@@ -95,50 +99,50 @@ impl Session {
         Ok(())
     }
 
-    /// When a statement that starts now has to be over.
+    /// Returns the deadline of a statement that starts now.
     fn deadline(&self) -> Instant {
         let now = Instant::now();
         now.checked_add(self.statement_timeout)
             .unwrap_or(now + NO_LIMIT)
     }
 
-    /// Runs one thing on the connection, and notes if the transaction did not survive it.
-    fn talk<T>(
+    /// Runs `call` on the connection, and notes an error that ends the transaction.
+    fn call<T>(
         &mut self,
-        talk: impl FnOnce(&mut Connection, Instant) -> Result<T, CallError>,
+        call: impl FnOnce(&mut Connection, Instant) -> Result<T, CallError>,
     ) -> Result<T> {
-        self.owned()?;
+        self.check_not_forked()?;
         let deadline = self.deadline();
-        if let Some(error) = &self.over {
+        if let Some(error) = &self.ended_by {
             return Err(error.clone());
         }
-        let Some(connection) = &mut self.lent.connection else {
+        let Some(connection) = &mut self.checked_out.connection else {
             return Err(self.lost("its connection was closed"));
         };
-        if connection.has_ended() {
+        if connection.is_disconnected() {
             let error = self.lost(
                 "the server ended its connection: it was idle for too long, killed, or the server stopped"
                     .to_owned(),
             );
-            return Err(self.give_up(error));
+            return Err(self.close_with(error));
         }
-        let fault = match talk(connection, deadline) {
+        let error = match call(connection, deadline) {
             Ok(value) => return Ok(value),
-            Err(fault) => fault,
+            Err(error) => error,
         };
-        let class = fault.class();
-        Err(match fault {
-            // The server rolls back what it has no client for.
+        let class = error.class();
+        Err(match error {
+            // The server rolls back a transaction whose client is gone.
             CallError::NotSent(reason) | CallError::NoReply { reason, .. } => {
                 let error = self.lost(reason);
-                self.give_up(error)
+                self.close_with(error)
             }
-            fault => {
-                let error = fault.into_error(&self.subject, &self.node, "");
+            error => {
+                let error = error.into_error(&self.subject, &self.node, "");
                 // After a deadlock the transaction is gone, and after a time-out it may be (innodb_rollback_on_timeout).
-                // A later statement would stand alone, without the lock.
+                // A later statement would run without the lock.
                 if matches!(class, Some(Class::Deadlock | Class::WaitTimeout)) {
-                    self.over = Some(error.clone());
+                    self.ended_by = Some(error.clone());
                 }
                 error
             }
@@ -163,45 +167,45 @@ impl Session {
         }
     }
 
-    fn give_up(&mut self, error: Error) -> Error {
-        self.lent.connection = None;
-        self.over = Some(error.clone());
+    fn close_with(&mut self, error: Error) -> Error {
+        self.checked_out.connection = None;
+        self.ended_by = Some(error.clone());
         error
     }
 
-    /// Notes that a statement may leave something in the session that outlives the transaction.
+    /// Notes that a statement may leave state in the session that outlives the transaction.
     pub(crate) fn taint(&mut self) {
         self.is_tainted = true;
     }
 
-    /// Gives the connection back for the next transaction, unless that would find something of this one.
-    fn give_back(&self, connection: Connection) {
+    /// Puts the connection back, unless the next transaction could find state of this one.
+    fn check_in(&self, connection: Connection) {
         if !self.is_tainted {
-            self.lent.give_back(connection);
+            self.checked_out.check_in(connection);
         }
     }
 
-    /// Runs a statement, and returns what it put into `LAST_INSERT_ID` and how many rows it touched.
-    pub(crate) fn change(&mut self, statement: &str, params: Params) -> Result<(u64, u64)> {
-        self.talk(|connection, deadline| connection.run(statement, params, deadline))
+    /// Runs a statement, and returns its `LAST_INSERT_ID` and the number of affected rows.
+    pub(crate) fn execute(&mut self, statement: &str, params: Params) -> Result<(u64, u64)> {
+        self.call(|connection, deadline| connection.execute(statement, params, deadline))
     }
 
-    pub(crate) fn select(&mut self, statement: &str, params: Params) -> Result<Vec<Row>> {
-        self.talk(|connection, deadline| connection.rows(statement, params, deadline))
+    pub(crate) fn query(&mut self, statement: &str, params: Params) -> Result<Vec<Row>> {
+        self.call(|connection, deadline| connection.query(statement, params, deadline))
     }
 
-    /// Rolls back what is left of the transaction after a statement that failed, and begins a new one.
-    pub(super) fn begin_anew(&mut self) -> Result<()> {
+    /// Rolls back the rest of a transaction after a failed statement, and begins a new one.
+    pub(super) fn restart(&mut self) -> Result<()> {
         let isolation = self.isolation;
-        self.over = None;
-        self.talk(|connection, deadline| {
-            connection.say("ROLLBACK", deadline)?;
+        self.ended_by = None;
+        self.call(|connection, deadline| {
+            connection.execute_text("ROLLBACK", deadline)?;
             start(connection, isolation, deadline)
         })
     }
 
-    /// Locks one row by `SELECT … FOR UPDATE`. If it cannot be had in time the transaction is over: with
-    /// `innodb_rollback_on_timeout` the server has rolled all of it back.
+    /// Locks one row by `SELECT … FOR UPDATE`. A time-out ends the transaction: with `innodb_rollback_on_timeout` the server
+    /// has rolled all of it back.
     pub(super) fn lock_row(
         &mut self,
         statement: &str,
@@ -209,124 +213,124 @@ impl Session {
         wait: Duration,
     ) -> Result<Vec<Row>> {
         let timeout = self.statement_timeout;
-        // The server gives up first, so that there is an answer.
+        // The server times out before the socket does, so that there is an answer.
         self.statement_timeout = timeout.saturating_add(wait);
-        let outcome = self.select(statement, params);
+        let outcome = self.query(statement, params);
         self.statement_timeout = timeout;
         outcome
     }
 
-    /// Sets how long statements wait for rows, in whole seconds.
+    /// Sets the longest wait of statements for rows, in whole seconds.
     pub(super) fn set_row_wait(&mut self, seconds: u64) -> Result<()> {
         if self.row_wait != seconds {
             let statement = format!(
                 "SET SESSION innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}"
             );
-            self.talk(|connection, deadline| connection.say(&statement, deadline))?;
+            self.call(|connection, deadline| connection.execute_text(&statement, deadline))?;
             self.row_wait = seconds;
         }
         Ok(())
     }
 
-    /// Sets it to what the user's own statements in the transaction get.
-    pub(super) fn set_usual_row_wait(&mut self) -> Result<()> {
+    /// Sets the wait for rows that the user's own statements get.
+    pub(super) fn reset_row_wait(&mut self) -> Result<()> {
         self.set_row_wait(row_wait(self.statement_timeout))
     }
 
-    /// Commits. After an error nothing was written, unless it is [`Error::Unknown`].
+    /// Commits. After any error but [`Error::Unknown`] nothing was written.
     pub(crate) fn commit(mut self) -> Result<()> {
-        self.owned()?;
-        if let Some(error) = self.over.take() {
+        self.check_not_forked()?;
+        if let Some(error) = self.ended_by.take() {
             return Err(error);
         }
-        let Some(mut connection) = self.lent.connection.take() else {
+        let Some(mut connection) = self.checked_out.connection.take() else {
             return Err(self.lost("its connection was closed"));
         };
-        if connection.has_ended() {
+        if connection.is_disconnected() {
             return Err(self.lost(
                 "the server ended its connection before the commit: it was idle for too long, killed, or the server stopped"
                     .to_owned(),
             ));
         }
         let deadline = self.deadline();
-        match connection.say(&format!("RELEASE SAVEPOINT {MARK}"), deadline) {
+        match connection.execute_text(&format!("RELEASE SAVEPOINT {MARKER}"), deadline) {
             Ok(()) => {}
-            Err(fault @ CallError::Server { .. }) => {
+            Err(error @ CallError::Server { .. }) => {
                 let error = self.lost(format!(
                     "it had ended before the commit, and with it the locks ({})",
-                    fault.reason()
+                    error.reason()
                 ));
-                self.lent.connection = Some(connection);
+                self.checked_out.connection = Some(connection);
                 return Err(error);
             }
-            Err(fault) => return Err(self.lost(fault.reason())),
+            Err(error) => return Err(self.lost(error.reason())),
         }
-        match connection.say("COMMIT", deadline) {
+        match connection.execute_text("COMMIT", deadline) {
             Ok(()) => {
-                self.give_back(connection);
+                self.check_in(connection);
                 Ok(())
             }
             Err(CallError::NotSent(reason)) => Err(self.lost(reason)),
             Err(CallError::NoReply { reason, .. }) => {
                 Err(unknown(&self.subject, &self.node, "commit", None, reason))
             }
-            Err(fault) => {
-                let error = fault.into_error(&self.subject, &self.node, "");
-                self.lent.connection = Some(connection);
+            Err(error) => {
+                let error = error.into_error(&self.subject, &self.node, "");
+                self.checked_out.connection = Some(connection);
                 Err(error)
             }
         }
     }
 
-    /// Rolls back, and tells whether the server has said so; it does so by itself if it has not.
+    /// Rolls back. If this fails, the server rolls back when it notices that the connection is closed.
     pub(crate) fn rollback(mut self) -> Result<()> {
         self.end()
     }
 
     fn end(&mut self) -> Result<()> {
-        self.owned()?;
-        let Some(mut connection) = self.lent.connection.take() else {
-            return self.over.take().map_or(Ok(()), Err);
+        self.check_not_forked()?;
+        let Some(mut connection) = self.checked_out.connection.take() else {
+            return self.ended_by.take().map_or(Ok(()), Err);
         };
-        match connection.say("ROLLBACK", self.deadline()) {
+        match connection.execute_text("ROLLBACK", self.deadline()) {
             Ok(()) => {
-                self.give_back(connection);
+                self.check_in(connection);
                 Ok(())
             }
-            Err(fault) => Err(self.lost(fault.into_reason())),
+            Err(error) => Err(self.lost(error.into_reason())),
         }
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // If it fails, the connection is closed, which rolls back as well.
+        // After an error the connection is closed, which rolls back as well.
         let _ = self.end();
     }
 }
 
-/// Starts a transaction and marks its beginning.
+/// Starts a transaction, and sets the savepoint at its beginning.
 fn start(
     connection: &mut Connection,
     isolation: Option<&'static str>,
     deadline: Instant,
 ) -> Result<(), CallError> {
     if let Some(level) = isolation {
-        // For the next transaction only.
-        connection.say(
+        // This holds for the next transaction only.
+        connection.execute_text(
             &format!("SET TRANSACTION ISOLATION LEVEL {level}"),
             deadline,
         )?;
     }
-    connection.say("START TRANSACTION", deadline)?;
-    connection.say(&format!("SAVEPOINT {MARK}"), deadline)
+    connection.execute_text("START TRANSACTION", deadline)?;
+    connection.execute_text(&format!("SAVEPOINT {MARKER}"), deadline)
 }
 
 fn whole_seconds(span: Duration) -> u64 {
     span.as_secs().clamp(1, 31_536_000)
 }
 
-/// How long a statement may wait for a row so that the server's answer comes before the socket's time-out.
+/// Returns the longest wait for a row after which the server's answer still arrives before the socket's time-out.
 fn row_wait(statement_timeout: Duration) -> u64 {
     whole_seconds(statement_timeout.saturating_sub(Duration::from_millis(500)))
 }

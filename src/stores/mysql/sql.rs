@@ -1,64 +1,62 @@
-//! The statements of the lock table, as text and nothing else, so that the tests can run them one by one.
+//! The statements of the lock table as text, so that the tests can run them one by one.
 //!
-//! Each is one atomic statement on one row, found by the whole primary key: no statement ever waits for a second row
-//! while it has a first, so there is nothing that could deadlock. What it did comes back in `LAST_INSERT_ID`, never in
-//! the count of affected rows, whose meaning depends on a flag of the connection (`CLIENT_FOUND_ROWS`). Assignments
-//! are in an order that is right whether they see the old values of the row or the new ones (MariaDB's
-//! `SIMULTANEOUS_ASSIGNMENT`). Not used, because one of MySQL and MariaDB lacks or deprecates it: `RETURNING`,
-//! `VALUES(column)`, a row alias, `WAIT n`, `max_statement_time`.
+//! Each is one atomic statement on one row, found by the whole primary key. No statement waits for a second row while it
+//! has a first, so none can deadlock. The answer comes in `LAST_INSERT_ID`, never in the count of affected rows, whose
+//! meaning depends on a flag of the connection (`CLIENT_FOUND_ROWS`). The order of assignments is right whether they see
+//! the old values of the row or the new ones (MariaDB's `SIMULTANEOUS_ASSIGNMENT`). `RETURNING`, `VALUES(column)`, a row
+//! alias, `WAIT n` and `max_statement_time` are not used, because MySQL or MariaDB lacks or deprecates each of them.
 
-/// The server's time in microseconds since 1970, right in every time zone, which `UNIX_TIMESTAMP` is not.
+/// The server's time in microseconds since 1970; unlike `UNIX_TIMESTAMP`, right in every time zone.
 pub(crate) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 
-/// What an answer has to be at least to mean "somebody else has it"; the rest is how long still, in microseconds.
+/// The least answer that means "held by another visitor"; the excess is the remaining lease in microseconds.
 ///
-/// Below it lie the fencing numbers, which start at the time of a row's making.
+/// Fencing numbers are below it; they start at the time at which a row was made.
 pub(crate) const BUSY: u64 = 1 << 62;
 
-/// The statements for one lock table, whose name stands in them.
+/// The statements for one lock table.
 #[derive(Debug)]
 pub(crate) struct Statements {
-    /// `:r` name, `:o` owner, `:us` lease, `:t` the server's time after which it is refused with error 1048.
+    /// `:r` name, `:o` owner, `:us` lease, `:t` the server time after which it fails with error 1048.
     ///
     /// Answers the fencing number, or `BUSY` plus the remaining lease; 0 if a proxy in between dropped the answer.
     pub(crate) acquire: String,
-    /// `:r`, `:o`, `:n` the count, `:us`, `:t`. Answers the fencing number, or 0 if it is not ours or it is too late.
-    /// It may wait for the row and take effect behind a request that was sent later, so it never shortens the lease.
+    /// `:r`, `:o`, `:n` the count, `:us`, `:t`. Answers the fencing number, or 0 if the row is not ours or it is too late.
+    /// The statement may wait for the row and take effect after a later request, so it never shortens the lease.
     pub(crate) enter: String,
-    /// As `enter`, and the only one that shortens the lease: there must never be two copies of it.
+    /// As `enter`, but it can shorten the lease: it must never be sent twice.
     pub(crate) leave: String,
     /// `:r`, `:o`, `:us`, `:t`. As `enter`.
     pub(crate) renew: String,
-    /// `:r`, `:o`, `:h` the heir, `:us` its lease, `:t`. Answers the heir's fencing number, or 0 as `enter`. A second
-    /// copy finds the row with the heir, changes nothing and answers the same, so that a lost answer can be asked for
-    /// again.
+    /// `:r`, `:o`, `:h` the successor, `:us` its lease, `:t`. Answers the successor's fencing number, or 0 as `enter`. A
+    /// second copy finds the row with the successor, changes nothing and gives the same answer, so it may be sent twice.
     pub(crate) transfer: String,
-    /// `:r`, `:o`. Answers 2 if it was released in time, 1 if after the lease but before anybody else, 0 if not ours.
+    /// `:r`, `:o`. Answers 2 if released within the lease, 1 if after it but before any other visitor, 0 if not ours.
     pub(crate) release: String,
-    /// `:r`. Answers a number above 0 if somebody held it.
+    /// `:r`. Answers a number above 0 if the lock was held.
     pub(crate) force_release: String,
-    /// `:r`. A row of owner, count and remaining lease in microseconds, if there is an owner.
+    /// `:r`. Returns owner, count and remaining lease in microseconds, if there is an owner.
     pub(crate) inspect: String,
-    /// `:r`. Refused at once if a transaction has the row. Not every server knows it.
+    /// `:r`. Fails at once if a transaction has locked the row. Old servers do not know NOWAIT.
     pub(crate) probe: String,
-    /// `:r`, `:o`. The fencing number, if the lease has not ended; the row stays locked until the transaction ends.
+    /// `:r`, `:o`. Returns the fencing number within the lease; the row stays locked until the transaction ends.
     pub(crate) pin: String,
-    /// `:r`, `:o`, `:us`. Only under a pin: nobody can have taken the row, so the lease may even be over.
+    /// `:r`, `:o`, `:us`. Only under a pin: nobody can have taken the row, even if the lease is over.
     pub(crate) extend_pinned: String,
-    /// `:us` how long free, `:k` how many names at most.
+    /// `:us` the least time free, `:k` the largest number of names.
     pub(crate) purgeable: String,
-    /// `:r`, `:us`.
+    /// `:r` name, `:us` the least time free.
     pub(crate) purge: String,
     pub(crate) create: String,
 }
 
 impl Statements {
-    /// `table` is an identifier in back-ticks.
+    /// Makes the statements; `table` is an identifier in back-ticks.
     pub(crate) fn new(table: &str) -> Statements {
         const FREE: &str = "(owner IS NULL OR expires_at <= UTC_TIMESTAMP(6))";
         const LEASED: &str = "UTC_TIMESTAMP(6) + INTERVAL :us MICROSECOND";
-        // A name that comes back starts with the time as its number. So one goes only if its number lies as far back as
-        // it has been free: the clock may be set back by that much afterwards.
+        // A purged name that comes back starts with the time as its number. A row is purged only if its number is at least
+        // `:us` behind the clock, so the clock may be set back by that much afterwards.
         let old = format!(
             "owner IS NULL AND expires_at < UTC_TIMESTAMP(6) - INTERVAL :us MICROSECOND \
              AND CAST(fence AS SIGNED) < {NOW} - CAST(:us AS SIGNED)"
@@ -67,11 +65,11 @@ impl Statements {
             "resource = :r AND owner = :o AND expires_at > UTC_TIMESTAMP(6) AND {NOW} <= :t"
         );
         Statements {
-            // A name that is NULL is refused with error 1048: that is how a request that comes too late is told.
-            // In the busy branch LAST_INSERT_ID has to be set anew, or the number made for the rejected row would
-            // come back as a grant. A copy that finds the row with its own visitor leaves the count and shortens
-            // nothing: more may have been built on the grant meanwhile. Where assignments see new values the row has
-            // an owner by the time `expires_at` is set; that it was taken just now is then told by `acquired_at`.
+            // A request that comes too late inserts a NULL name, which fails with error 1048. The busy branch must set
+            // LAST_INSERT_ID again, or the number made for the rejected row would be read as a grant. A copy that finds
+            // its own visitor in the row keeps the count and shortens nothing: later requests may have built on the
+            // grant. Where assignments see new values, the row has an owner by the time `expires_at` is set; then
+            // `acquired_at` tells that the row was taken just now.
             acquire: format!(
                 "INSERT INTO {table} (resource, owner, holds, fence, acquired_at, expires_at) \
                  VALUES (IF({NOW} <= :t, :r, NULL), :o, 1, LAST_INSERT_ID({NOW}), \
@@ -131,8 +129,8 @@ impl Statements {
             ),
             purgeable: format!("SELECT resource FROM {table} WHERE {old} LIMIT :k"),
             purge: format!("DELETE FROM {table} WHERE resource = :r AND {old}"),
-            // Bytes, because no text collation of both products tells 'Job' from 'job ' . No second index and no
-            // AUTO_INCREMENT, because each of them was measured to bring deadlocks. DATETIME, because a TIMESTAMP
+            // Bytes, because no text collation of both products tells 'Job' from 'job '. No second index and no
+            // AUTO_INCREMENT, because each caused deadlocks in measurements. DATETIME, because a TIMESTAMP
             // depends on the session's time zone and ends in 2038.
             create: format!(
                 "CREATE TABLE IF NOT EXISTS {table} (\

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// A value of a column or of a parameter.
 ///
-/// Numbers, text, bytes, `bool`, `Option`, [`Duration`] and [`DateTime`] convert into a value, and
+/// Numbers, text, bytes, `bool`, `Option`, [`Duration`] and [`DateTime`] convert into a value;
 /// [`FromValue`](crate::mysql::FromValue) converts back. A decimal number is text in both directions.
 ///
 /// # Examples
@@ -24,11 +24,11 @@ pub enum Value {
     /// `NULL`.
     #[default]
     Null,
-    /// Text in UTF-8, bytes, a decimal number, JSON, an ENUM.
+    /// Text in UTF-8, bytes, a decimal number, JSON or an ENUM.
     Bytes(Vec<u8>),
     /// A signed integer.
     Int(i64),
-    /// An unsigned integer, or a BIT.
+    /// An unsigned integer or a BIT.
     UInt(u64),
     /// A FLOAT.
     Float(f32),
@@ -40,7 +40,7 @@ pub enum Value {
     Time(Span),
 }
 
-/// A date and a time of day, in the time zone of the session: the server's in a transaction, UTC elsewhere.
+/// A date and a time of day, in the time zone of the session: that of the server in a transaction, UTC elsewhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DateTime {
     /// 0 ..= 9999.
@@ -59,17 +59,17 @@ pub struct DateTime {
     pub micros: u32,
 }
 
-/// A TIME: a span of up to 838 hours, or its opposite.
+/// A TIME: a span of up to 838 hours, positive or negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Span {
     /// Whether the span is negative.
     pub is_negative: bool,
-    /// Its length.
+    /// The length of the span, without its sign.
     pub length: Duration,
 }
 
 impl fmt::Display for Value {
-    /// Writes the value as a literal of SQL, text on one line.
+    /// Writes the value as a literal of SQL, on one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Value::Null => f.write_str("NULL"),
@@ -207,7 +207,7 @@ impl From<&Value> for Value {
     }
 }
 
-/// Calls a macro with the type parameters and names of each tuple that parameters or rows may be.
+/// Calls a macro for each length of tuple, with the type parameters and names of its fields.
 macro_rules! for_tuples {
     ($call:ident) => {
         $call!(A a);

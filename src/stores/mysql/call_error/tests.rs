@@ -61,18 +61,18 @@ fn every_message_names_the_lock_and_says_what_to_do() {
 #[test]
 fn a_connection_in_doubt_is_not_kept() {
     let silent = Cause::IoError(std::io::ErrorKind::WouldBlock.into());
-    let fault = CallError::of(silent);
+    let error = CallError::of(silent);
     assert!(matches!(
-        fault,
+        error,
         CallError::NoReply {
             timed_out: true,
             ..
         }
     ));
-    assert!(!fault.leaves_sound());
+    assert!(!error.keeps_connection());
     let read_only = CallError::Server {
         code: 1290,
         text: String::new(),
     };
-    assert!(!read_only.leaves_sound());
+    assert!(!read_only.keeps_connection());
 }
