@@ -110,16 +110,25 @@ impl fmt::Display for Loss {
 }
 
 /// The reason for which there is no loss.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoLoss {
     /// The hold was not lost until now.
-    #[error("the hold was not lost until now")]
     NotYet,
     /// The hold has ended well: it was unlocked before it could be lost.
-    #[error("the hold has ended well")]
     Ended,
 }
+
+impl fmt::Display for NoLoss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NoLoss::NotYet => "the hold was not lost until now",
+            NoLoss::Ended => "the hold has ended well",
+        })
+    }
+}
+
+impl std::error::Error for NoLoss {}
 
 #[cfg(test)]
 mod tests {

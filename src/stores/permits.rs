@@ -69,10 +69,8 @@ impl PermitSource {
                 .thread_name_pattern("redlatch-pool-{}")
                 .build()
         });
-        let thread = thread.map_err(|_| Error::InvalidConfig {
-            setting: "the connection pool",
-            reason: "its thread cannot be started".to_owned(),
-        })?;
+        let thread = thread
+            .map_err(|_| Error::config("the connection pool", "its thread cannot be started"))?;
         Ok(PermitSource {
             running: Mutex::new(Some(Running {
                 thread: Arc::new(thread),

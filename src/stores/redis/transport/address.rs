@@ -31,10 +31,7 @@ impl Address {
         connect_timeout: Duration,
         tls_config: &TlsConfig,
     ) -> Result<Address> {
-        let invalid = |reason: String| Error::InvalidConfig {
-            setting: "the Redis URL",
-            reason,
-        };
+        let invalid = |reason: &str| Error::config("the Redis URL", reason);
         // The `redis` crate is built without TLS, and so does not take its scheme.
         let plain = match url.split_once(':') {
             Some((scheme, rest)) if is_tls(scheme) => Some(format!("redis:{rest}")),
@@ -45,11 +42,11 @@ impl Address {
             .unwrap_or(url)
             .into_connection_info()
             // The detail might repeat a part of the URL, and with it the password.
-            .map_err(|error| invalid(without_detail(&error)))?;
+            .map_err(|error| invalid(&without_detail(&error)))?;
         let node = match info.addr() {
             ConnectionAddr::Tcp(host, port) => name_of(host, *port),
             ConnectionAddr::Unix(path) => format!("unix:{}", path.display()),
-            _ => return Err(invalid("this kind of address is not supported".to_owned())),
+            _ => return Err(invalid("this kind of address is not supported")),
         };
         let flaw = flaw_of(plain.as_deref().unwrap_or(url));
         let peer = match (plain, info.addr()) {
@@ -58,7 +55,7 @@ impl Address {
                 if url.contains('#') {
                     let reason =
                         "nothing may follow a # in it: the server's certificate is always checked";
-                    return Err(invalid(reason.to_owned()));
+                    return Err(invalid(reason));
                 }
                 Some(peer)
             }
@@ -68,7 +65,7 @@ impl Address {
             }
         };
         if let Some(flaw) = flaw {
-            return Err(invalid(flaw.to_owned()));
+            return Err(invalid(flaw));
         }
         Ok(Address {
             info,

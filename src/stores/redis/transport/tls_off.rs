@@ -16,11 +16,10 @@ impl TlsConfig {
     }
 
     pub(crate) fn toward(&self, _: &str) -> Result<Peer> {
-        Err(Error::InvalidConfig {
-            setting: "the Redis URL",
-            reason: "TLS needs the feature `tls`: redlatch = { features = [\"tls\"], … }"
-                .to_owned(),
-        })
+        Err(Error::config(
+            "the Redis URL",
+            "TLS needs the feature `tls`: redlatch = { features = [\"tls\"], … }",
+        ))
     }
 }
 

@@ -39,17 +39,15 @@ impl TlsConfig {
             } => "client_certificate",
             _ => return Ok(()),
         };
-        let reason = "the URL is not one with TLS; write rediss:// in place of redis://".to_owned();
-        Err(Error::InvalidConfig { setting, reason })
+        let reason = "the URL is not one with TLS; write rediss:// in place of redis://";
+        Err(Error::config(setting, reason))
     }
 
     /// What it takes to talk to `host`, by the name in the URL.
     pub(crate) fn toward(&self, host: &str) -> Result<Peer> {
         if ServerName::try_from(host).is_err() {
-            return Err(Error::InvalidConfig {
-                setting: "the Redis URL",
-                reason: "its host is no name that a certificate can have".to_owned(),
-            });
+            let reason = "its host is no name that a certificate can have";
+            return Err(Error::config("the Redis URL", reason));
         }
         let config = match self.config.get() {
             Some(config) => config,
@@ -66,15 +64,16 @@ impl TlsConfig {
     }
 
     fn configure(&self) -> Result<ClientConfig> {
-        let invalid = |setting, reason: String| Error::InvalidConfig { setting, reason };
         let mut roots = RootCertStore::empty();
         match &self.authorities {
             Some(pem) => {
                 let setting = "ca_certificate";
-                for certificate in certificates(pem).map_err(|reason| invalid(setting, reason))? {
+                for certificate in
+                    certificates(pem).map_err(|reason| Error::config(setting, reason))?
+                {
                     roots
                         .add(certificate)
-                        .map_err(|error| invalid(setting, error.to_string()))?;
+                        .map_err(|error| Error::config(setting, error.to_string()))?;
                 }
             }
             None => {
@@ -82,40 +81,33 @@ impl TlsConfig {
                 if roots.is_empty() {
                     let reason = "this system has no certificate authorities that could be trusted; install them, or \
                                   give the server's with Builder::ca_certificate";
-                    return Err(invalid("the Redis URL", reason.to_owned()));
+                    return Err(Error::config("the Redis URL", reason));
                 }
             }
         }
         // The provider of the process is left for the program to choose.
         let builder = ClientConfig::builder_with_provider(aws_lc_rs::default_provider().into())
             .with_safe_default_protocol_versions()
-            .map_err(|error| invalid("the Redis URL", error.to_string()))?
+            .map_err(|error| Error::config("the Redis URL", error.to_string()))?
             .with_root_certificates(roots);
         let Some((certificate, key)) = &self.identity else {
             return Ok(builder.with_no_client_auth());
         };
         let setting = "client_certificate";
-        let chain = certificates(certificate).map_err(|reason| invalid(setting, reason))?;
+        let chain = certificates(certificate).map_err(|reason| Error::config(setting, reason))?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| {
             // What the parser says might repeat a part of the key.
-            invalid(
-                setting,
-                "no private key in PEM form was found in it".to_owned(),
-            )
+            Error::config(setting, "no private key in PEM form was found in it")
         })?;
-        builder
-            .with_client_auth_cert(chain, key)
-            .map_err(|error| match error {
-                rustls::Error::InconsistentKeys(_) => invalid(
-                    setting,
-                    "the private key is not that of the certificate".to_owned(),
-                ),
-                _ => invalid(
-                    setting,
-                    "the certificate or its private key is of a kind that cannot be used"
-                        .to_owned(),
-                ),
-            })
+        builder.with_client_auth_cert(chain, key).map_err(|error| {
+            let reason = match error {
+                rustls::Error::InconsistentKeys(_) => {
+                    "the private key is not that of the certificate"
+                }
+                _ => "the certificate or its private key is of a kind that cannot be used",
+            };
+            Error::config(setting, reason)
+        })
     }
 }
 

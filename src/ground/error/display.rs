@@ -1,0 +1,215 @@
+//! The texts of errors.
+
+use std::fmt;
+
+use super::Error;
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::InvalidName { name, reason } => {
+                write!(f, "lock name {name:?} cannot be used: {reason}")
+            }
+            Error::InvalidLease {
+                lock,
+                lease,
+                longest,
+            } => write!(
+                f,
+                "lock {lock:?}: a lease time of {lease:?} is outside 10 ms ..= {longest:?}"
+            ),
+            Error::InvalidWait { lock, wait } => write!(
+                f,
+                "lock {lock:?}: a wait of {wait:?} has no end that can be expressed; use lock() to wait for ever"
+            ),
+            Error::InvalidConfig { setting, reason } => {
+                write!(f, "{setting} cannot be used: {reason}")
+            }
+            Error::Unreachable {
+                lock, node, reason, ..
+            } => write!(f, "lock {lock:?}: {node} cannot be reached: {reason}"),
+            Error::Exhausted {
+                lock,
+                node,
+                connections,
+            } => write!(
+                f,
+                "lock {lock:?}: all {connections} connections to {node} were in use for the whole time; allow more with pool_size(), or let fewer threads ask at once (one that waits for a lock has no connection, but a row lock has one while it waits and holds, and a transaction while it is open)"
+            ),
+            Error::Unknown {
+                lock,
+                node,
+                operation,
+                visitor,
+                reason,
+                ..
+            } => write!(
+                f,
+                "lock {lock:?}: {node} did not answer the {operation}{}, its outcome is unknown: {reason}",
+                visitor
+                    .as_ref()
+                    .map_or(String::new(), |it| format!(" of {it}"))
+            ),
+            Error::Unavailable { lock, node, reason } => write!(
+                f,
+                "lock {lock:?}: {node} cannot serve the request now: {reason}"
+            ),
+            Error::NotReplicated {
+                lock,
+                node,
+                acknowledged,
+                wanted,
+            } => write!(
+                f,
+                "lock {lock:?}: {acknowledged} of the {wanted} replicas wanted have acknowledged it to {node}; look at its replicas, or ask for fewer"
+            ),
+            Error::NoQuorum {
+                lock,
+                granted,
+                refused,
+                unreachable,
+                needed,
+                nodes,
+            } => write!(
+                f,
+                "lock {lock:?}: it takes {needed} of {}, but {granted} granted it, {refused} refused it and {unreachable} gave no usable answer: {}",
+                Nodes(nodes.len()),
+                nodes
+                    .iter()
+                    .map(|it| format!("{}: {}", it.node, it.answer))
+                    .collect::<Vec<_>>()
+                    .join("; ")
+            ),
+            Error::Permission {
+                lock,
+                node,
+                reason,
+                missing,
+            } => {
+                write!(f, "lock {lock:?}: {node} does not permit it: {reason}")?;
+                match &**missing {
+                    [] => Ok(()),
+                    missing => write!(f, " (missing: {})", missing.join(" ")),
+                }
+            }
+            Error::Untrusted {
+                lock, node, reason, ..
+            } => write!(
+                f,
+                "lock {lock:?}: no trusted connection to {node}: {reason}"
+            ),
+            Error::WrongType { lock, node, reason } => write!(
+                f,
+                "lock {lock:?}: {node} has something else under this name, which was left as it is: {reason}"
+            ),
+            Error::CorruptCount {
+                lock,
+                node,
+                visitor,
+            } => write!(
+                f,
+                "lock {lock:?}: the hold count of {visitor} on {node} is not a number, something else writes to this key"
+            ),
+            Error::NoTtl { lock } => write!(
+                f,
+                "lock {lock:?} is held by a key without a time to live, which no lock of ours leaves; look at what wrote it, and delete it if it is a lock whose holder is gone"
+            ),
+            Error::Unexpected { lock, node, reason } => {
+                write!(f, "lock {lock:?}: unexpected answer from {node}: {reason}")
+            }
+            Error::NotHeld {
+                lock,
+                client,
+                thread,
+            } => write!(
+                f,
+                "lock {lock:?} is not held by the current thread ({client}:{thread})"
+            ),
+            Error::NotReentrant { lock } => write!(
+                f,
+                "lock {lock:?} is held by the current thread already, and a token lock is not reentrant: waiting for it would never end"
+            ),
+            Error::Overlap { lock, held } => write!(
+                f,
+                "lock {lock:?} has a part in common with {held:?}, which the current thread holds: waiting for it would never end; unlock that first, or take all in one MultiLock"
+            ),
+            Error::Lost {
+                lock,
+                visitor,
+                cause,
+            } => write!(f, "lock {lock:?}: the hold of {visitor} was lost: {cause}"),
+            Error::Interrupted { lock } => write!(f, "lock {lock:?}: the wait was interrupted"),
+            Error::Closed { lock } => write!(f, "lock {lock:?}: the client was shut down"),
+            Error::Forked { lock } => write!(
+                f,
+                "lock {lock:?}: the client was made before fork(); make a new one in the child process"
+            ),
+            Error::WaitTimeout { lock, node, reason } => write!(
+                f,
+                "row {lock:?}: {node} has it locked for somebody else ({reason}); wait longer, or look for a transaction that was left open"
+            ),
+            Error::Deadlock { lock, node, reason } => write!(
+                f,
+                "row {lock:?}: {node} undid the transaction because of a deadlock ({reason}); run it again, and lock rows in one order or with lock_many()"
+            ),
+            Error::RowNotFound { lock, node, key } => write!(
+                f,
+                "row {lock:?}: {node} has no row with the key {key}; insert it before it is locked or changed"
+            ),
+            Error::Conflict {
+                lock,
+                node,
+                attempts,
+            } => write!(
+                f,
+                "row {lock:?} on {node}: others changed it during each of {attempts} attempts; try again later, allow more attempts, or use one relative UPDATE or a row lock"
+            ),
+            Error::Schema { lock, node, reason } => {
+                write!(f, "lock {lock:?}: {node} lacks what it needs: {reason}")
+            }
+            Error::TransactionLost {
+                lock, node, reason, ..
+            } => write!(
+                f,
+                "lock {lock:?}: {node} has rolled the transaction back or will do so, nothing of it is written: {reason}"
+            ),
+            Error::Unsupported { lock, reason } => write!(f, "lock {lock:?}: {reason}"),
+            Error::Sql {
+                lock,
+                node,
+                code,
+                reason,
+            } => write!(
+                f,
+                "lock {lock:?}: {node} answered with error {code}: {reason}"
+            ),
+            Error::Ran { error } => write!(f, "the work under the lock was done, but {error}"),
+            Error::WatchdogDied { lock, reason } => write!(
+                f,
+                "lock {lock:?}: the renewal thread is not running: {reason}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Unreachable { source, .. }
+            | Error::Unknown { source, .. }
+            | Error::Untrusted { source, .. }
+            | Error::TransactionLost { source, .. } => Some(&**source.as_ref()?),
+            _ => None,
+        }
+    }
+}
+
+/// So many nodes.
+pub(crate) struct Nodes(pub(crate) usize);
+
+impl fmt::Display for Nodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Nodes(count) = self;
+        write!(f, "{count} node{}", if *count == 1 { "" } else { "s" })
+    }
+}

@@ -1,0 +1,118 @@
+//! The questions that a caller asks an error.
+
+use std::sync::Arc;
+
+use super::Error;
+
+impl Error {
+    /// What is wrong with a call on a lock in its own transaction.
+    pub(crate) fn in_its_transaction(lock: &Arc<str>) -> Error {
+        Error::Unsupported {
+            lock: Arc::clone(lock),
+            reason: "a transaction of this thread has its row, and the call would wait for it: lock and unlock before or \
+                     behind Guard::transaction, not in it"
+                .to_owned(),
+        }
+    }
+
+    pub(crate) fn config(setting: &'static str, reason: impl Into<String>) -> Error {
+        Error::InvalidConfig {
+            setting,
+            reason: reason.into(),
+        }
+    }
+
+    /// Returns the name of the lock concerned, prefix included; `None` for settings.
+    pub fn lock_name(&self) -> Option<&str> {
+        self.place().0
+    }
+
+    /// Returns the name of the server concerned, without a password; `None` if it is none or not a single one.
+    ///
+    /// [`Error::NoQuorum`] names several: see its `nodes`.
+    pub fn node(&self) -> Option<&str> {
+        self.place().1
+    }
+
+    /// The lock and the server concerned.
+    fn place(&self) -> (Option<&str>, Option<&str>) {
+        match self {
+            Error::InvalidName { name, .. } => (Some(name), None),
+            Error::InvalidConfig { .. } => (None, None),
+            Error::Ran { error } => error.place(),
+            Error::Unreachable { lock, node, .. }
+            | Error::Exhausted { lock, node, .. }
+            | Error::Unknown { lock, node, .. }
+            | Error::Unavailable { lock, node, .. }
+            | Error::NotReplicated { lock, node, .. }
+            | Error::Permission { lock, node, .. }
+            | Error::Untrusted { lock, node, .. }
+            | Error::WrongType { lock, node, .. }
+            | Error::CorruptCount { lock, node, .. }
+            | Error::Unexpected { lock, node, .. }
+            | Error::WaitTimeout { lock, node, .. }
+            | Error::Deadlock { lock, node, .. }
+            | Error::RowNotFound { lock, node, .. }
+            | Error::Conflict { lock, node, .. }
+            | Error::Schema { lock, node, .. }
+            | Error::TransactionLost { lock, node, .. }
+            | Error::Sql { lock, node, .. } => (Some(lock), Some(node)),
+            Error::InvalidLease { lock, .. }
+            | Error::InvalidWait { lock, .. }
+            | Error::NoQuorum { lock, .. }
+            | Error::NoTtl { lock }
+            | Error::NotHeld { lock, .. }
+            | Error::NotReentrant { lock }
+            | Error::Overlap { lock, .. }
+            | Error::Lost { lock, .. }
+            | Error::Interrupted { lock }
+            | Error::Closed { lock }
+            | Error::Forked { lock }
+            | Error::Unsupported { lock, .. }
+            | Error::WatchdogDied { lock, .. } => (Some(lock), None),
+        }
+    }
+
+    /// Returns whether the same call may succeed later, once the server is well again.
+    ///
+    /// True only if nothing was done, so that a retry does nothing twice: an unknown outcome ([`Error::is_ambiguous`]) is
+    /// not retryable, and neither is an error after the work under the lock was done ([`Error::Ran`]). The result is meant
+    /// for calls that take a lock. An `unlock` is not to be repeated after any error: the level is given back.
+    ///
+    /// Waiting calls retry by themselves until their deadline.
+    pub fn is_retryable(&self) -> bool {
+        self.may_pass() && !self.is_ambiguous()
+    }
+
+    /// Returns whether it is unknown if the request was executed.
+    pub fn is_ambiguous(&self) -> bool {
+        match self {
+            Error::Unknown { .. } => true,
+            Error::Ran { error, .. } => error.is_ambiguous(),
+            _ => false,
+        }
+    }
+
+    /// Returns whether a hold was lost.
+    pub fn is_lost(&self) -> bool {
+        match self {
+            Error::Lost { .. } | Error::TransactionLost { .. } => true,
+            Error::Ran { error, .. } => error.is_lost(),
+            _ => false,
+        }
+    }
+
+    /// Whether a wait goes on in spite of it: the server may be well in a moment. A waiter may ask again even if the
+    /// outcome of its last attempt is unknown, because what that may have left is settled in the background.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(
+            self,
+            Error::Unreachable { .. }
+                | Error::Exhausted { .. }
+                | Error::Unknown { .. }
+                | Error::Unavailable { .. }
+                | Error::NotReplicated { .. }
+                | Error::NoQuorum { .. }
+        )
+    }
+}

@@ -1,0 +1,387 @@
+//! The errors, worded for the person who reads the log at night: the lock, the node, what to do.
+
+mod display;
+mod methods;
+mod reason;
+mod run_error;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::ground::claim::VisitorId;
+use crate::ground::loss::LossCause;
+pub(crate) use display::Nodes;
+pub use reason::IoSource;
+pub(crate) use reason::Reason;
+pub use run_error::RunError;
+
+/// The result of a lock operation.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The error of a lock operation, with the lock and the server concerned.
+///
+/// *Refused* (somebody else holds the lock) is no error but `Ok(false)` or `Ok(None)`. *Lost*, *unknown* and
+/// *unreachable* are different errors, and none is ever turned into another.
+///
+/// A later version may have more variants and more fields, so a pattern has to leave room for them:
+///
+/// ```
+/// # use redlatch::Error;
+/// fn is_taken_away(error: &Error) -> bool {
+///     matches!(error, Error::Lost { cause, .. } if cause.to_string().contains("force-unlocked"))
+/// }
+/// ```
+///
+/// ```compile_fail,E0638
+/// # use redlatch::Error;
+/// fn is_over(error: &Error) -> bool {
+///     matches!(error, Error::Closed { lock: _ })
+/// }
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Error {
+    /// The name cannot be a lock name.
+    #[non_exhaustive]
+    InvalidName {
+        /// The name as it was given, shortened if it is very long.
+        name: String,
+        /// The rule that it breaks.
+        reason: &'static str,
+    },
+    /// The lease time is shorter than 10 ms or longer than is allowed: 365 days, in a quorum its `max_lease`.
+    #[non_exhaustive]
+    InvalidLease {
+        /// The lock.
+        lock: Arc<str>,
+        /// The lease time asked for.
+        lease: Duration,
+        /// The longest one allowed.
+        longest: Duration,
+    },
+    /// The wait time is so long that its end cannot be expressed; `lock()` waits for ever.
+    #[non_exhaustive]
+    InvalidWait {
+        /// The lock.
+        lock: Arc<str>,
+        /// The wait time asked for.
+        wait: Duration,
+    },
+    /// A setting or a URL cannot be used.
+    #[non_exhaustive]
+    InvalidConfig {
+        /// The name of the setting.
+        setting: &'static str,
+        /// The reason; never a secret.
+        reason: String,
+    },
+    /// The server could not be reached, or gave no answer before the request was sent. Nothing was changed.
+    #[non_exhaustive]
+    Unreachable {
+        /// The lock.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// The reason.
+        reason: String,
+        /// The error of the operating system behind it, which `source()` returns.
+        source: Option<IoSource>,
+    },
+    /// All connections that the client may make to the server were in use for the whole time. Nothing was sent.
+    #[non_exhaustive]
+    Exhausted {
+        /// The lock.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// How many there may be.
+        connections: u32,
+    },
+    /// A request was sent and no answer came: whether it took effect is not known. Or the master has carried out an
+    /// `unlock` that too few replicas acknowledged: whether it outlasts a failover is not known.
+    ///
+    /// The documentation of each operation says what this means for the hold. A hold that the request may have left
+    /// behind is released in the background, and ends with its lease at the latest.
+    #[non_exhaustive]
+    Unknown {
+        /// The lock.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// `acquire`, `release`, …
+        operation: &'static str,
+        /// The visitor the request was for; `None` for a forced release.
+        visitor: Option<VisitorId>,
+        /// The reason.
+        reason: String,
+        /// The error of the operating system behind it, which `source()` returns.
+        source: Option<IoSource>,
+    },
+    /// The server answered that it cannot do it now: loading, busy, read-only, out of memory, too many clients, …
+    #[non_exhaustive]
+    Unavailable {
+        /// The lock.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// The server's words.
+        reason: String,
+    },
+    /// Too few replicas acknowledged in time. The request was undone.
+    ///
+    /// Only with [`Builder::wait_replicas`](crate::Builder::wait_replicas). If the undoing got no answer, the hold is
+    /// released in the background, and ends with its lease at the latest.
+    #[non_exhaustive]
+    NotReplicated {
+        /// The lock.
+        lock: Arc<str>,
+        /// The master.
+        node: Arc<str>,
+        /// How many replicas acknowledged it in time.
+        acknowledged: u32,
+        /// How many were asked for.
+        wanted: u32,
+    },
+    /// Fewer nodes of a quorum than needed could be asked, so the lock was neither granted nor refused. Nothing is held.
+    #[non_exhaustive]
+    NoQuorum {
+        /// The lock.
+        lock: Arc<str>,
+        /// How many nodes granted it, or did what they were asked.
+        granted: usize,
+        /// How many nodes refused it, or had no such hold.
+        refused: usize,
+        /// How many nodes gave no usable answer.
+        unreachable: usize,
+        /// How many nodes have to grant it.
+        needed: usize,
+        /// The answer of each node.
+        nodes: Vec<NodeAnswer>,
+    },
+    /// The server does not let this user in, or refuses a command that the lock needs.
+    #[non_exhaustive]
+    Permission {
+        /// The lock.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// The server's words.
+        reason: String,
+        /// The commands and channels that the user was found to lack, in the form of ACL rules.
+        missing: Vec<String>,
+    },
+    /// TLS refuses the connection: a certificate is missing or not trusted, on either side, or the server speaks no TLS.
+    /// Nothing was sent.
+    #[non_exhaustive]
+    Untrusted {
+        /// The lock.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// The reason, and what to do; never a secret.
+        reason: String,
+        /// The error of the operating system behind it, which `source()` returns.
+        source: Option<IoSource>,
+    },
+    /// The name is used by something that is not a lock of this kind; it was left as it is.
+    #[non_exhaustive]
+    WrongType {
+        /// The lock.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// A description of what is there.
+        reason: String,
+    },
+    /// The hold in the store has a count that this library did not write.
+    #[non_exhaustive]
+    CorruptCount {
+        /// The lock.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// The visitor whose count it is.
+        visitor: VisitorId,
+    },
+    /// The lock is held by a key that never expires, so waiting for it may never end.
+    #[non_exhaustive]
+    NoTtl {
+        /// The lock.
+        lock: Arc<str>,
+    },
+    /// The server answered something that this library does not expect.
+    #[non_exhaustive]
+    Unexpected {
+        /// The lock.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// The answer, shortened.
+        reason: String,
+    },
+    /// The calling thread does not hold the lock; the `IllegalMonitorStateException` of Java.
+    #[non_exhaustive]
+    NotHeld {
+        /// The lock.
+        lock: Arc<str>,
+        /// The client's uuid.
+        client: Arc<str>,
+        /// The number of the calling thread.
+        thread: u64,
+    },
+    /// The calling thread holds the lock already, and the lock is not reentrant.
+    #[non_exhaustive]
+    NotReentrant {
+        /// The lock.
+        lock: Arc<str>,
+    },
+    /// The calling thread holds another lock that has a part in common with this one; see
+    /// [`MultiLock`](crate::MultiLock).
+    #[non_exhaustive]
+    Overlap {
+        /// The lock.
+        lock: Arc<str>,
+        /// The lock that the thread holds.
+        held: Arc<str>,
+    },
+    /// The calling thread held the lock and lost it.
+    #[non_exhaustive]
+    Lost {
+        /// The lock.
+        lock: Arc<str>,
+        /// The visitor that held it.
+        visitor: VisitorId,
+        /// The reason.
+        cause: LossCause,
+    },
+    /// The wait was ended by its [`Interrupt`](crate::Interrupt); nothing is held.
+    #[non_exhaustive]
+    Interrupted {
+        /// The lock.
+        lock: Arc<str>,
+    },
+    /// The client was shut down.
+    #[non_exhaustive]
+    Closed {
+        /// The lock.
+        lock: Arc<str>,
+    },
+    /// This process was forked from the one that made the client. Make a new client in the child.
+    #[non_exhaustive]
+    Forked {
+        /// The lock.
+        lock: Arc<str>,
+    },
+    /// Somebody else had the row locked until the wait was over.
+    #[non_exhaustive]
+    WaitTimeout {
+        /// The table and the key.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// The server's words.
+        reason: String,
+    },
+    /// Two transactions waited for each other, and the server has rolled this one back; it may be run again from its start.
+    #[non_exhaustive]
+    Deadlock {
+        /// The table and the key.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// The server's words.
+        reason: String,
+    },
+    /// There is no row with this key.
+    #[non_exhaustive]
+    RowNotFound {
+        /// The table.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// The key as SQL.
+        key: String,
+    },
+    /// Others changed the row again and again between reading and writing; nothing was changed.
+    #[non_exhaustive]
+    Conflict {
+        /// The table and the key.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// The number of attempts.
+        attempts: u32,
+    },
+    /// A table is missing, or lacks what a lock relies on.
+    #[non_exhaustive]
+    Schema {
+        /// The lock or the table.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// The part that is missing, and how to get it.
+        reason: String,
+    },
+    /// The transaction is over; nothing of it was written.
+    ///
+    /// The lock on its rows is gone with it once the server has rolled it back: at once if the server has ended it, else
+    /// when the server notices that the connection is gone. Until then the rows stay locked.
+    #[non_exhaustive]
+    TransactionLost {
+        /// The lock, or the table and the key.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// The reason.
+        reason: String,
+        /// The error of the operating system behind it, which `source()` returns.
+        source: Option<IoSource>,
+    },
+    /// The operation cannot be done here.
+    #[non_exhaustive]
+    Unsupported {
+        /// The lock, or the table and the key.
+        lock: Arc<str>,
+        /// The operation, and what can be done instead.
+        reason: String,
+    },
+    /// The server answered a statement with an error that this library has no name for.
+    #[non_exhaustive]
+    Sql {
+        /// The lock, or the table and the key.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// The server's number of the error.
+        code: u16,
+        /// The server's words.
+        reason: String,
+    },
+    /// The work under the lock was done, but the hold was lost meanwhile or its release is in doubt: others may have
+    /// worked beside it.
+    ///
+    /// `?` turns a [`RunError::Ran`] of [`Lock::run`](crate::Lock::run) into this error if the closure returns nothing.
+    #[non_exhaustive]
+    Ran {
+        /// The error of the unlock.
+        error: Box<Error>,
+    },
+    /// The renewal thread could not be started or has died: no lock can be kept, so none is taken.
+    #[non_exhaustive]
+    WatchdogDied {
+        /// The lock.
+        lock: Arc<str>,
+        /// The reason, as far as known.
+        reason: String,
+    },
+}
+
+/// The answer of one node of a quorum.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeAnswer {
+    /// The server.
+    pub node: Arc<str>,
+    /// `granted`, `refused`, or why it gave no usable answer.
+    pub answer: String,
+}

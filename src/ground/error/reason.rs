@@ -1,0 +1,125 @@
+//! The reason of an error: words, and the error of the operating system behind them.
+
+use std::fmt;
+use std::io;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// The error of the operating system behind an [`Error`], shared by the clones of that error.
+///
+/// [`std::error::Error::source`] returns the [`io::Error`] itself. Its text is part of the text of the [`Error`].
+///
+/// # Examples
+///
+/// ```
+/// use std::error::Error;
+/// use std::io;
+/// use redlatch::Client;
+///
+/// // Nobody listens there.
+/// let client = Client::open("redis://127.0.0.1:1")?;
+/// let error = client.lock("orders:42").try_lock().unwrap_err();
+/// let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+/// assert_eq!(cause.map(io::Error::kind), Some(io::ErrorKind::ConnectionRefused));
+/// # Ok::<(), redlatch::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct IoSource(Arc<io::Error>);
+
+impl Deref for IoSource {
+    type Target = io::Error;
+
+    fn deref(&self) -> &io::Error {
+        &self.0
+    }
+}
+
+/// Why there is no answer: in words, with the error of the operating system behind it if there is one.
+#[derive(Clone, Debug)]
+pub(crate) struct Reason {
+    words: Box<str>,
+    source: Option<IoSource>,
+}
+
+impl Reason {
+    pub(crate) fn of_io(words: impl Into<String>, error: io::Error) -> Reason {
+        Reason {
+            words: words.into().into(),
+            source: Some(IoSource(Arc::new(error))),
+        }
+    }
+
+    /// A copy of an error that somebody else keeps.
+    pub(crate) fn of_shared_io(words: impl Into<String>, error: &io::Error) -> Reason {
+        let copy = match error.raw_os_error() {
+            Some(code) => io::Error::from_raw_os_error(code),
+            None => io::Error::new(error.kind(), error.to_string()),
+        };
+        Reason::of_io(words, copy)
+    }
+
+    /// Says the same in other words.
+    pub(crate) fn reworded(self, reword: impl FnOnce(&str) -> String) -> Reason {
+        Reason {
+            words: reword(&self.words).into(),
+            source: self.source,
+        }
+    }
+
+    /// Leaves out a secret that somebody else's words may have in them.
+    #[cfg(feature = "mysql")]
+    pub(crate) fn without(self, secret: &str) -> Reason {
+        let shows_it = |source: &IoSource| source.to_string().contains(secret);
+        Reason {
+            words: self.words.replace(secret, "…").into(),
+            source: self.source.filter(|source| !shows_it(source)),
+        }
+    }
+
+    pub(crate) fn into_words(self) -> String {
+        self.words.into()
+    }
+
+    /// The words, and what is behind them, as they stand in an [`Error`].
+    pub(crate) fn into_parts(self) -> (String, Option<IoSource>) {
+        (self.words.into(), self.source)
+    }
+}
+
+impl From<String> for Reason {
+    fn from(words: String) -> Reason {
+        Reason {
+            words: words.into(),
+            source: None,
+        }
+    }
+}
+
+impl From<&str> for Reason {
+    fn from(words: &str) -> Reason {
+        words.to_owned().into()
+    }
+}
+
+impl Deref for Reason {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.words
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words)
+    }
+}
+
+/// Two reasons are the same if they are in the same words.
+impl PartialEq for Reason {
+    fn eq(&self, other: &Reason) -> bool {
+        self.words == other.words
+    }
+}
+
+impl Eq for Reason {}

@@ -1,0 +1,116 @@
+//! The error of a closure that ran, or did not run, under a lock.
+
+use std::fmt;
+
+use super::Error;
+
+/// The error of [`Lock::run`](crate::Lock::run), which keeps the value of the closure if the closure ran.
+///
+/// Its text contains that of its [`Error`], which is not its `source()` as well, so that a printed chain says it once.
+///
+/// In a function that returns [`Error`], `?` works for a closure that returns nothing: [`RunError::Ran`] becomes
+/// [`Error::Ran`]. No conversion drops the value of a closure that returns one.
+///
+/// # Examples
+///
+/// ```
+/// use redlatch::{Client, Lock, RunError};
+///
+/// fn charge(lock: &Lock) -> redlatch::Result<u64> {
+///     match lock.run(|_| 42) {
+///         Ok(receipt) => Ok(receipt),
+///         // It was charged, whatever became of the lock.
+///         Err(RunError::Ran { value, error, .. }) => {
+///             eprintln!("look whether {value} was charged twice: {error}");
+///             Ok(value)
+///         }
+///         Err(error) => Err(error.into_parts().1),
+///     }
+/// }
+///
+/// assert_eq!(charge(&Client::in_memory().lock("orders:42"))?, 42);
+/// # Ok::<(), redlatch::Error>(())
+/// ```
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum RunError<T> {
+    /// The lock was not obtained and the closure did not run.
+    NotRun(Error),
+    /// The closure ran, but the hold was lost meanwhile or its release is in doubt: others may have run beside it.
+    #[non_exhaustive]
+    Ran {
+        /// The value that the closure returned.
+        value: T,
+        /// The error of the unlock.
+        error: Error,
+    },
+}
+
+impl<T> RunError<T> {
+    /// Returns the error.
+    pub fn error(&self) -> &Error {
+        match self {
+            RunError::NotRun(error) | RunError::Ran { error, .. } => error,
+        }
+    }
+
+    /// Returns the closure's value if it ran.
+    pub fn into_value(self) -> Option<T> {
+        self.into_parts().0
+    }
+
+    /// Returns the closure's value if it ran, and the error.
+    pub fn into_parts(self) -> (Option<T>, Error) {
+        match self {
+            RunError::NotRun(error) => (None, error),
+            RunError::Ran { value, error } => (Some(value), error),
+        }
+    }
+
+    /// Returns whether the same call may succeed later, as [`Error::is_retryable`]; never if the closure ran.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            RunError::NotRun(error) => error.is_retryable(),
+            RunError::Ran { .. } => false,
+        }
+    }
+}
+
+impl<T> fmt::Debug for RunError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunError::NotRun(error) => f.debug_tuple("NotRun").field(error).finish(),
+            RunError::Ran { error, .. } => f
+                .debug_struct("Ran")
+                .field("error", error)
+                .finish_non_exhaustive(),
+        }
+    }
+}
+
+impl<T> fmt::Display for RunError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunError::NotRun(error) => write!(f, "{error}"),
+            RunError::Ran { error, .. } => write!(f, "the closure ran, but {error}"),
+        }
+    }
+}
+
+impl<T> std::error::Error for RunError<T> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        // What stands behind the error whose words these are.
+        self.error().source()
+    }
+}
+
+impl From<RunError<()>> for Error {
+    fn from(error: RunError<()>) -> Error {
+        match error {
+            RunError::NotRun(error) => error,
+            RunError::Ran { error, .. } => Error::Ran {
+                error: Box::new(error),
+            },
+        }
+    }
+}
