@@ -56,12 +56,7 @@ impl MultiLock {
     /// only by asking it, so then the first [`Lock::lock`] returns that error.
     pub fn of<'a>(locks: impl IntoIterator<Item = &'a Lock>) -> Result<Lock> {
         let entrances: Vec<_> = locks.into_iter().map(Lock::raw_lock).collect();
-        let invalid = |reason: String| {
-            Err(Error::InvalidConfig {
-                setting: "the locks of a MultiLock",
-                reason,
-            })
-        };
+        let invalid = |reason: String| Err(Error::config("the locks of a MultiLock", reason));
         let Some(first) = entrances.first() else {
             return invalid("there are none".to_owned());
         };

@@ -266,7 +266,7 @@ impl RedlockBuilder {
     /// [`Error::InvalidConfig`] if a setting cannot be used, if there are no nodes or more than 64, if their clients have
     /// different key prefixes, if two of them are the same server, or if one is a database, a cluster or a server of one.
     pub fn build(self) -> Result<Redlock> {
-        let invalid = |setting, reason: String| Err(Error::InvalidConfig { setting, reason });
+        let invalid = |setting, reason: String| Err(Error::config(setting, reason));
         let nodes = self.nodes.len();
         if !(1..=MOST_NODES).contains(&nodes) {
             return invalid(

@@ -235,7 +235,7 @@ impl Builder {
     }
 
     fn validate(&self) -> Result<()> {
-        let invalid = |setting, reason: String| Err(Error::InvalidConfig { setting, reason });
+        let invalid = |setting, reason: String| Err(Error::config(setting, reason));
         if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&self.watchdog_timeout) {
             return invalid(
                 "watchdog_timeout",

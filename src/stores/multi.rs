@@ -288,15 +288,15 @@ impl Store for MultiStore {
                     }
                     match self.twin_of(member, claim, by) {
                         // It would be refused for ever, by itself.
-                        Some(twin) if is_first => Err(Error::InvalidConfig {
-                            setting: "the locks of a MultiLock",
-                            reason: format!(
+                        Some(twin) if is_first => Err(Error::config(
+                            "the locks of a MultiLock",
+                            format!(
                                 "{:?} on {} is the same lock as on {}",
                                 member.name,
                                 member.store.node(),
                                 twin.store.node()
                             ),
-                        }),
+                        )),
                         _ => Ok(Attempt::Refused(refusal)),
                     }
                 }

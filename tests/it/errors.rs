@@ -65,7 +65,14 @@ fn work_that_was_done_is_not_done_again() {
     assert!(matches!(error, Error::Ran { .. }), "{error:?}");
     assert!(error.is_ambiguous() && !error.is_retryable() && !error.is_lost());
     assert_eq!(error.lock_name(), Some("orders"));
-    assert!(error.to_string().contains("was done, but"), "{error}");
+    // As it stands in the text.
+    let node = error.node().unwrap();
+    assert!(
+        error
+            .to_string()
+            .contains(&format!("was done, but lock \"orders\": {node} ")),
+        "{error}"
+    );
 }
 
 #[test]
@@ -98,6 +105,7 @@ fn what_went_wrong_behind_the_work_says_that_it_ran() {
     );
     assert!(error.is_lost() && !error.is_retryable() && !error.is_ambiguous());
     assert_eq!(error.lock_name(), Some("orders"));
+    assert_eq!(error.node(), None);
 
     let error = lock
         .run(|_| {

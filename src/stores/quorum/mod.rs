@@ -134,19 +134,15 @@ impl Quorum {
                         .get(other)
                         .map(|node| node.name())
                         .unwrap_or_default();
-                    return Err(Error::InvalidConfig {
-                        setting: "the nodes of a quorum",
-                        reason: format!(
-                            "{other} and {} are the same server, so they would have one opinion and two votes",
-                            node.name()
-                        ),
-                    });
+                    let reason = format!(
+                        "{other} and {} are the same server, so they would have one opinion and two votes",
+                        node.name()
+                    );
+                    return Err(Error::config("the nodes of a quorum", reason));
                 }
                 Ok(Err(abstention @ Quarantined::InCluster)) => {
-                    return Err(Error::InvalidConfig {
-                        setting: "the nodes of a quorum",
-                        reason: format!("{}: {abstention}", node.name()),
-                    });
+                    let reason = format!("{}: {abstention}", node.name());
+                    return Err(Error::config("the nodes of a quorum", reason));
                 }
                 // What cannot be asked now is asked when it can.
                 Err(error) if error.may_pass() => node.trip(&error),

@@ -119,10 +119,11 @@ impl Redis {
         let addresses = addresses(urls, "the addresses of a master and its replicas", settings)?;
         let database = addresses.first().map(Address::database);
         if addresses.iter().any(|it| Some(it.database()) != database) {
-            return Err(Error::InvalidConfig {
-                setting: "the addresses of a master and its replicas",
-                reason: "they name several databases; locks are in one".to_owned(),
-            });
+            let reason = "they name several databases; locks are in one";
+            return Err(Error::config(
+                "the addresses of a master and its replicas",
+                reason,
+            ));
         }
         let connector = Replicas::new(addresses);
         Redis::on(Arc::new(connector), database.unwrap_or_default(), settings)
@@ -130,12 +131,7 @@ impl Redis {
 
     /// The master that sentinels call `name`.
     pub(crate) fn sentinel(name: &str, urls: &[String], settings: &Settings) -> Result<Redis> {
-        let invalid = |setting, reason: &str| {
-            Err(Error::InvalidConfig {
-                setting,
-                reason: reason.to_owned(),
-            })
-        };
+        let invalid = |setting, reason: &str| Err(Error::config(setting, reason));
         if name.is_empty() {
             return invalid("the name of the master", "it is empty");
         }
@@ -170,12 +166,7 @@ impl Redis {
 
     /// The cluster that the servers at `urls` belong to.
     pub(crate) fn cluster(urls: &[String], settings: &Settings) -> Result<Redis> {
-        let invalid = |reason: &str| {
-            Err(Error::InvalidConfig {
-                setting: "the addresses of the cluster",
-                reason: reason.to_owned(),
-            })
-        };
+        let invalid = |reason: &str| Err(Error::config("the addresses of the cluster", reason));
         let seeds = addresses(urls, "the addresses of the cluster", settings)?;
         if seeds.iter().any(|it| it.database() != 0) {
             return invalid("a cluster has no databases but 0");
@@ -1122,12 +1113,7 @@ fn addresses(urls: &[String], setting: &'static str, settings: &Settings) -> Res
             addresses.push(address);
         }
     }
-    let invalid = |reason: &str| {
-        Err(Error::InvalidConfig {
-            setting,
-            reason: reason.to_owned(),
-        })
-    };
+    let invalid = |reason: &str| Err(Error::config(setting, reason));
     let Some(first) = addresses.first() else {
         return invalid("there is none");
     };
