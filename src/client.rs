@@ -7,12 +7,18 @@ use std::sync::Arc;
 use crate::builder::Builder;
 use crate::engine::client_inner::ClientInner;
 use crate::ground::claim::Kind;
+#[cfg(feature = "mysql")]
+use crate::ground::error::Error;
 use crate::ground::error::Result;
 use crate::lock::Lock;
 use crate::store::HealthWarning;
+use crate::stores::memory::Memory;
+#[cfg(feature = "test-util")]
 use crate::stores::memory::World;
 #[cfg(feature = "mysql")]
 use crate::stores::mysql::MySql;
+use crate::stores::quorum::node::Node;
+use crate::stores::redis::Redis;
 
 /// A connection to the place of the locks, shared by all its clones, locks and guards.
 ///
@@ -36,11 +42,11 @@ pub struct Client {
     pub(crate) backend: Backend,
 }
 
-/// Where a client keeps its locks, to make another one of the same place.
+/// Where a client keeps its locks: to make another one of the same place, or a node of a quorum.
 #[derive(Clone)]
 pub(crate) enum Backend {
-    Memory(Arc<World>),
-    Redis,
+    Memory(Arc<Memory>),
+    Redis(Arc<Redis>),
     /// The store itself: it has transactions and row locks, which others have not.
     #[cfg(feature = "mysql")]
     Mysql(Arc<MySql>),
@@ -78,10 +84,10 @@ impl Client {
     ///
     /// `None` for a client of a server, where [`Client::open`] makes a second one.
     pub fn another(&self) -> Option<Client> {
-        let Backend::Memory(world) = &self.backend else {
+        let Backend::Memory(store) = &self.backend else {
             return None;
         };
-        Some(Builder::like(&self.inner).of_world(Arc::clone(world)))
+        Some(Builder::like(&self.inner).of_world(Arc::clone(store.world())))
     }
 
     /// Returns the lock of this name, without I/O.
@@ -194,10 +200,26 @@ impl Client {
         }
     }
 
+    /// The server as a node of a quorum.
+    pub(crate) fn as_node(&self) -> Result<Arc<dyn Node>> {
+        match &self.backend {
+            Backend::Memory(store) => Ok(Arc::clone(store) as Arc<dyn Node>),
+            Backend::Redis(store) => Ok(Arc::new(store.as_node()?)),
+            #[cfg(feature = "mysql")]
+            Backend::Mysql(_) => Err(Error::InvalidConfig {
+                setting: "the nodes of a quorum",
+                reason: format!(
+                    "{} is a database; a quorum is made of Redis servers",
+                    self.inner.store.node()
+                ),
+            }),
+        }
+    }
+
     #[cfg(feature = "test-util")]
     pub(crate) fn world(&self) -> Option<&World> {
         match &self.backend {
-            Backend::Memory(world) => Some(world),
+            Backend::Memory(store) => Some(store.world()),
             _ => None,
         }
     }

@@ -317,14 +317,12 @@ impl RedlockBuilder {
                 .unwrap_or(LEAST_TIMEOUT),
             outage_timeout: self.outage_timeout,
         };
-        let stores = cores
-            .iter()
-            .map(|inner| {
-                // It keeps the thread that listens to the node.
-                let keep: Arc<dyn Any + Send + Sync> = Arc::clone(*inner) as _;
-                (Arc::clone(&inner.store), keep)
-            })
-            .collect();
+        let nodes = self.nodes.iter().map(|client| {
+            // It keeps the thread that listens to the node.
+            let keep: Arc<dyn Any + Send + Sync> = Arc::clone(client.inner()) as _;
+            Ok((client.as_node()?, keep))
+        });
+        let nodes = nodes.collect::<Result<Vec<_>>>()?;
         let settings = Settings {
             node_timeout: self.node_timeout,
             max_lease: self.max_lease,
@@ -332,7 +330,7 @@ impl RedlockBuilder {
             trusts_new_nodes: self.trusts_new_nodes,
             connect_timeout: timeouts.command_timeout,
         };
-        let quorum = Quorum::new(stores, settings, Instant::now() + timeouts.command_timeout)?;
+        let quorum = Quorum::new(nodes, settings, Instant::now() + timeouts.command_timeout)?;
         if let Some(warning) = quorum.flaws() {
             events::preflight(&warning);
         }

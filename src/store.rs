@@ -1,7 +1,6 @@
 //! The seam: where the truth about who holds what is kept.
 
 use std::fmt;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,7 +11,6 @@ use crate::ground::clock::{BootInstant, PROCESS, Timeline};
 use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
 use crate::ground::notify::{Notifier, Parker, Registration};
-use crate::stores::quorum::quarantine::{Identity, NodeHandle, Quarantined};
 
 /// Longer leases are refused, so that sums of times cannot overflow.
 pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -96,11 +94,6 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         self.node()
     }
 
-    /// Whether another server may take over, with other keys.
-    fn can_fail_over(&self) -> bool {
-        false
-    }
-
     /// Calls `hook`, which must not block, whenever another server has taken over: what stands there is to be asked.
     fn on_takeover(&self, _hook: Box<dyn Fn() + Send + Sync>) {}
 
@@ -122,36 +115,9 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Looks for settings of the server that endanger locks.
     fn check(&self, deadline: Instant) -> Result<Vec<HealthWarning>>;
 
-    /// The same, and for what endangers a vote in a quorum.
-    fn check_as_node(&self, handle: &NodeHandle, deadline: Instant) -> Result<Vec<HealthWarning>> {
-        let mut warnings = self.check(deadline)?;
-        if let Err(abstention) = self.enlist(handle, Purpose::Request(None), deadline)? {
-            warnings.push(HealthWarning {
-                node: self.node(),
-                message: abstention.to_string(),
-            });
-        }
-        if self.can_fail_over() {
-            warnings.push(HealthWarning {
-                node: self.node(),
-                message: "another server may take over here, without what was not replicated: it has no vote for one \
-                          max_lease after that, and after a program sees it first; and a split may make two masters of \
-                          this node, which may both grant one lock; take masters that nothing replaces"
-                    .to_owned(),
-            });
-        }
-        warnings.extend(self.may_be_flushed(deadline));
-        Ok(warnings)
-    }
-
     /// What renewals have left in some part of the store, to be cleared up after.
     fn leftovers(&self) -> Vec<InDoubt> {
         Vec::new()
-    }
-
-    /// Says so if all keys of the server can be thrown away with one command, as far as that can be seen.
-    fn may_be_flushed(&self, _until: Instant) -> Option<HealthWarning> {
-        None
     }
 
     /// The place where everybody who waits for this client sleeps.
@@ -162,153 +128,6 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 
     /// Ends the threads of the store. Requests go on working.
     fn close(&self);
-
-    // What a quorum asks of its nodes: the same requests, sent now and answered later. Where sending takes no time, or
-    // where nobody asked for it yet, they are answered at once.
-
-    /// Whether there is a connection for `purpose` on which a request can be sent without waiting for anything first.
-    fn is_warm(&self, _purpose: Purpose<'_>) -> bool {
-        true
-    }
-
-    /// Which server this is, as far as that can be said without asking it.
-    fn identity(&self) -> Option<Identity> {
-        None
-    }
-
-    /// Whether `handle` has a vote, as far as that can be said without asking.
-    fn admitted(&self, lock: &Arc<str>, handle: &NodeHandle) -> Result<()> {
-        let admitted = self.identity().map(|identity| handle.admit(&identity));
-        admitted
-            .unwrap_or(Ok(()))
-            .map_err(|abstention| Error::Unavailable {
-                lock: Arc::clone(lock),
-                node: self.node(),
-                reason: abstention.to_string(),
-            })
-    }
-
-    /// Makes a connection for `purpose` ready, asks the server who it is, and notes it as the one behind `handle`.
-    fn enlist(
-        &self,
-        handle: &NodeHandle,
-        _purpose: Purpose<'_>,
-        _until: Instant,
-    ) -> Result<Result<(), Quarantined>> {
-        Ok(match self.identity() {
-            Some(identity) => handle.admit(&identity),
-            None => Ok(()),
-        })
-    }
-
-    /// Sends [`Store::acquire`], if `handle` has a vote. With `restored` it puts as many levels as `claim` counts where
-    /// the lock is free.
-    fn launch_acquire<'a>(
-        &'a self,
-        claim: &'a Claim,
-        _restored: bool,
-        handle: &'a NodeHandle,
-        deadline: Instant,
-    ) -> Flight<'a, Result<Attempt>> {
-        let admitted = self.admitted(&claim.name, handle);
-        Flight::Landed(admitted.and_then(|()| self.acquire(claim, deadline)))
-    }
-
-    /// Sends [`Store::renew`], if `handle` has a vote.
-    fn launch_renew<'a>(
-        &'a self,
-        claims: &'a [Claim],
-        handle: &NodeHandle,
-        deadline: Instant,
-    ) -> Flight<'a, Vec<Renewal>> {
-        Flight::Landed(match self.admitted(&"".into(), handle) {
-            Ok(()) => self.renew(claims, deadline),
-            Err(error) => vec![Renewal::Unknown(error.to_string()); claims.len()],
-        })
-    }
-
-    /// Sends [`Store::release`].
-    fn launch_release<'a>(
-        &'a self,
-        claim: &'a Claim,
-        deadline: Instant,
-    ) -> Flight<'a, Result<Release>> {
-        Flight::Landed(self.release(claim, deadline))
-    }
-
-    /// Sends [`Store::release_level`].
-    fn launch_release_level<'a>(
-        &'a self,
-        claim: &'a Claim,
-        deadline: Instant,
-    ) -> Flight<'a, Result<Release>> {
-        Flight::Landed(self.release_level(claim, deadline))
-    }
-
-    /// Sends [`Store::resolve`]. If it goes behind the request in doubt on the same connection, that settles it.
-    fn launch_resolve<'a>(
-        &'a self,
-        mut in_doubt: InDoubt,
-        deadline: Instant,
-    ) -> Flight<'a, Result<bool>> {
-        Flight::Landed(self.resolve(&mut in_doubt, deadline))
-    }
-
-    /// Sends [`Store::force_release`].
-    fn launch_force_release<'a>(
-        &'a self,
-        kind: Kind,
-        name: &'a Arc<str>,
-        deadline: Instant,
-    ) -> Flight<'a, Result<bool>> {
-        Flight::Landed(self.force_release(kind, name, deadline))
-    }
-
-    /// Sends [`Store::inspect`].
-    fn launch_inspect<'a>(
-        &'a self,
-        kind: Kind,
-        name: &'a Arc<str>,
-        visitor: Option<&'a VisitorId>,
-        deadline: Instant,
-    ) -> Flight<'a, Result<Holding>> {
-        Flight::Landed(self.inspect(kind, name, visitor, deadline))
-    }
-}
-
-/// What a connection is wanted for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Purpose<'v> {
-    /// A request of this visitor, which may go behind another one of its own.
-    Request(Option<&'v VisitorId>),
-    /// The same, of a server that has to say first whether it may vote.
-    Vote(&'v VisitorId),
-    /// Renewals, which have to be of such a server, too.
-    Renewal,
-}
-
-/// A request that was sent.
-pub(crate) enum Flight<'a, T> {
-    /// It has its answer.
-    Landed(T),
-    /// It has none yet. Dropping it leaves the answer to whoever uses the connection next.
-    Aloft(Box<dyn Aloft<T> + 'a>),
-    /// Nothing was sent, because there is no connection for it: [`Store::enlist`] makes one.
-    Cold,
-}
-
-/// A request whose answer is still to be read.
-pub(crate) trait Aloft<T> {
-    /// The connection, to wait at until something arrives there; `None` if waiting is of no use.
-    fn fd(&self) -> Option<BorrowedFd<'_>>;
-
-    /// The time of the node's own clock, in ms, after which the request is refused there; [`SETTLED`] if it takes nothing.
-    fn not_after(&self) -> i64 {
-        SETTLED
-    }
-
-    /// Reads the answer, waiting for it until `deadline`. It lands once.
-    fn land(self: Box<Self>, deadline: Instant) -> Option<T>;
 }
 
 #[derive(Debug)]

@@ -27,7 +27,7 @@ impl Builder {
         }
         self.refuse_settings_of(None)?;
         let store = Redis::open(url, &self.settings())?;
-        Ok(self.of_store(id, Arc::new(store), Backend::Redis))
+        Ok(self.of_redis(id, store))
     }
 
     /// Makes a client of a Redis master with replicas, at fixed addresses in any order.
@@ -51,7 +51,7 @@ impl Builder {
         self.validate()?;
         self.refuse_settings_of(None)?;
         let store = Redis::replicas(&owned(urls), &self.settings())?;
-        Ok(self.of_store(new_id(), Arc::new(store), Backend::Redis))
+        Ok(self.of_redis(new_id(), store))
     }
 
     /// Makes a client of the Redis master that the sentinels at `urls` call `master_name`.
@@ -92,7 +92,7 @@ impl Builder {
         self.validate()?;
         self.refuse_settings_of(Some("sentinel"))?;
         let store = Redis::sentinel(master_name, &owned(urls), &self.settings())?;
-        Ok(self.of_store(new_id(), Arc::new(store), Backend::Redis))
+        Ok(self.of_redis(new_id(), store))
     }
 
     /// Makes a client of the Redis Cluster that the servers at `urls` belong to; one that answers is enough.
@@ -125,7 +125,7 @@ impl Builder {
         self.validate()?;
         self.refuse_settings_of(Some("cluster"))?;
         let store = Redis::cluster(&owned(urls), &self.settings())?;
-        Ok(self.of_store(new_id(), Arc::new(store), Backend::Redis))
+        Ok(self.of_redis(new_id(), store))
     }
 
     fn settings(&self) -> Settings {
@@ -214,8 +214,15 @@ impl Builder {
     }
 
     pub(crate) fn of_world(self, world: Arc<World>) -> Client {
-        let store = Arc::new(Memory::new(Arc::clone(&world)));
-        self.of_store(new_id(), store, Backend::Memory(world))
+        let store = Arc::new(Memory::new(world));
+        let backend = Backend::Memory(Arc::clone(&store));
+        self.of_store(new_id(), store, backend)
+    }
+
+    fn of_redis(self, id: Arc<str>, store: Redis) -> Client {
+        let store = Arc::new(store);
+        let backend = Backend::Redis(Arc::clone(&store));
+        self.of_store(id, store, backend)
     }
 
     fn of_store(self, id: Arc<str>, store: Arc<dyn Store>, backend: Backend) -> Client {

@@ -12,10 +12,11 @@ use crate::ground::loss::LossCause;
 use crate::ground::notify::{Notifier, Parker};
 use crate::ground::sync::Mutex;
 use crate::store::{
-    Attempt, Delivery, Flight, HealthWarning, Holding, InDoubt, Refusal, Release, Renewal, Store,
+    Attempt, Delivery, HealthWarning, Holding, InDoubt, Refusal, Release, Renewal, Store,
     Subscription, Transfer,
 };
-use crate::stores::quorum::quarantine::{Identity, NodeHandle};
+use crate::stores::quorum::node::{Node, Pending, Purpose};
+use crate::stores::quorum::quarantine::{Identity, NodeHandle, Quarantined};
 
 const NODE: &str = "in memory";
 
@@ -200,6 +201,10 @@ impl Memory {
         let notifier = Arc::new(Notifier::default());
         world.state.lock().clients.push(Arc::downgrade(&notifier));
         Memory { world, notifier }
+    }
+
+    pub(crate) fn world(&self) -> &Arc<World> {
+        &self.world
     }
 }
 
@@ -485,10 +490,23 @@ impl Store for Memory {
     fn place(&self) -> Arc<str> {
         format!("world {:p}", Arc::as_ptr(&self.world)).into()
     }
+}
 
-    fn identity(&self) -> Option<Identity> {
+impl Memory {
+    /// Whether `handle` has a vote, in an error of the lock if it has none.
+    fn admit(&self, lock: &Arc<str>, handle: &NodeHandle) -> Result<()> {
+        handle
+            .admit(&self.identity())
+            .map_err(|abstention| Error::Unavailable {
+                lock: Arc::clone(lock),
+                node: NODE.into(),
+                reason: abstention.to_string(),
+            })
+    }
+
+    fn identity(&self) -> Identity {
         let now = BootInstant::now();
-        Some(Identity {
+        Identity {
             run: self.place(),
             history: "".into(),
             has_followed: false,
@@ -498,23 +516,50 @@ impl Store for Memory {
             remembers: true,
             asked: now,
             told: now,
-        })
+        }
+    }
+}
+
+impl Node for Memory {
+    fn store(&self) -> &dyn Store {
+        self
     }
 
-    fn launch_acquire<'a>(
+    fn connect(
+        &self,
+        handle: &NodeHandle,
+        _purpose: Purpose<'_>,
+        _deadline: Instant,
+    ) -> Result<Result<(), Quarantined>> {
+        Ok(handle.admit(&self.identity()))
+    }
+
+    fn send_acquire<'a>(
         &'a self,
         claim: &'a Claim,
         restored: bool,
-        handle: &NodeHandle,
+        handle: &'a NodeHandle,
         deadline: Instant,
-    ) -> Flight<'a, Result<Attempt>> {
-        Flight::Landed(self.admitted(&claim.name, handle).and_then(|()| {
+    ) -> Pending<'a, Result<Attempt>> {
+        Pending::Ready(self.admit(&claim.name, handle).and_then(|()| {
             if restored {
                 self.put(claim, claim.count)
             } else {
                 self.acquire(claim, deadline)
             }
         }))
+    }
+
+    fn send_renew<'a>(
+        &'a self,
+        claims: &'a [Claim],
+        handle: &NodeHandle,
+        deadline: Instant,
+    ) -> Pending<'a, Vec<Renewal>> {
+        Pending::Ready(match self.admit(&"".into(), handle) {
+            Ok(()) => self.renew(claims, deadline),
+            Err(error) => vec![Renewal::Unknown(error.to_string()); claims.len()],
+        })
     }
 }
 

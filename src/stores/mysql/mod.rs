@@ -36,10 +36,9 @@ use crate::ground::error::{Error, Reason, Result};
 use crate::ground::notify::{Notifier, Parker};
 use crate::ground::sync::Mutex;
 use crate::store::{
-    Attempt, Delivery, HealthWarning, Holding, InDoubt, Purpose, Release, Renewal, Store,
-    Subscription, Transfer,
+    Attempt, Delivery, HealthWarning, Holding, InDoubt, Release, Renewal, Store, Subscription,
+    Transfer,
 };
-use crate::stores::quorum::quarantine::{NodeHandle, Quarantined};
 
 use address::Address;
 use call_error::CallError;
@@ -367,21 +366,6 @@ impl Store for MySql {
 
     fn place(&self) -> Arc<str> {
         format!("{}/{}", self.pools.place(), self.tables.locks.quoted()).into()
-    }
-
-    fn enlist(
-        &self,
-        _: &NodeHandle,
-        _: Purpose<'_>,
-        _: Instant,
-    ) -> Result<Result<(), Quarantined>> {
-        Err(Error::InvalidConfig {
-            setting: "the nodes of a quorum",
-            reason: format!(
-                "{} is a database; a quorum is made of Redis servers",
-                self.node()
-            ),
-        })
     }
 }
 

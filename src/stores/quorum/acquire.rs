@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use crate::ground::claim::Claim;
 use crate::ground::error::Result;
-use crate::store::{Attempt, InDoubt, Purpose, Refusal};
+use crate::store::{Attempt, InDoubt, Refusal};
 use crate::stores::quorum::breaker::Order;
+use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::tally::{Tally, Vote};
 use crate::stores::quorum::{Quorum, bit};
 
@@ -27,7 +28,7 @@ impl Quorum {
             deadline,
             |_, node, by| {
                 let handle = &node.handle;
-                node.store.launch_acquire(claim, false, handle, by)
+                node.node.send_acquire(claim, false, handle, by)
             },
             Err,
         );
@@ -58,8 +59,8 @@ impl Quorum {
             let placement = placements.entry(claim.visitor.clone()).or_default();
             placement.nodes |= may_have;
             placement.note_unknown(&open);
-            for request in fan_out.aloft.iter().chain(&fan_out.arrived) {
-                placement.note(request.index, request.flight.not_after(), true);
+            for request in fan_out.in_flight.iter().chain(&fan_out.arrived) {
+                placement.note(request.index, request.in_flight.not_after(), true);
             }
             return Ok(Attempt::Granted {
                 sent: fan_out.first_sent,
@@ -178,7 +179,7 @@ impl Quorum {
             purpose,
             claim.lease,
             deadline,
-            |_, node, by| node.store.launch_release_level(&raised, by),
+            |_, node, by| node.node.send_release_level(&raised, by),
             Err,
         );
         fan_out.is_needed = false;
@@ -202,7 +203,7 @@ impl Quorum {
             deadline,
             |_, node, by| {
                 let handle = &node.handle;
-                node.store.launch_acquire(claim, true, handle, by)
+                node.node.send_acquire(claim, true, handle, by)
             },
             Err,
         );

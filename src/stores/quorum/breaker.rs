@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::ground::error::Error;
-use crate::store::Purpose;
+
 use crate::stores::quorum::links::{Line, Outcome};
+use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::tally::reason_of;
-use crate::stores::quorum::{Node, Quorum, bit, bits};
+use crate::stores::quorum::{Member, Quorum, bit, bits};
 
 /// A node that does not answer is left alone for this long, then for twice as long, at most for the latter.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
@@ -64,9 +65,9 @@ impl Quorum {
     }
 }
 
-impl Node {
+impl Member {
     /// Whether it is to be left alone.
-    pub(super) fn is_tripped(self: &Arc<Node>, purpose: Purpose<'_>) -> bool {
+    pub(super) fn is_tripped(self: &Arc<Member>, purpose: Purpose<'_>) -> bool {
         let line = Line::of(purpose);
         {
             let mut breaker = self.breaker.lock();
@@ -79,11 +80,11 @@ impl Node {
                 }
                 None => {
                     drop(breaker);
-                    return self.is_slow_to_connect(line) && !self.store.is_warm(purpose);
+                    return self.is_slow_to_connect(line) && !self.node.is_ready(purpose);
                 }
             }
         }
-        if self.store.is_warm(purpose) {
+        if self.node.is_ready(purpose) {
             return false;
         }
         // It may still be silent, and nobody is to wait for that.
@@ -92,8 +93,8 @@ impl Node {
     }
 
     /// Whether a request can be sent by this time, which is waited for.
-    pub(super) fn is_connected_by(self: &Arc<Node>, by: Instant) -> bool {
-        if self.store.is_warm(Purpose::Request(None)) {
+    pub(super) fn is_connected_by(self: &Arc<Member>, by: Instant) -> bool {
+        if self.node.is_ready(Purpose::Request(None)) {
             return true;
         }
         let want = self.want(Line::Requests, by);

@@ -7,11 +7,12 @@ use smallvec::SmallVec;
 
 use crate::ground::clock::BootInstant;
 use crate::ground::error::Error;
-use crate::store::{Aloft, Flight, Purpose};
+
 use crate::stores::quorum::breaker::Order;
 use crate::stores::quorum::links::{Line, Outcome, Want};
+use crate::stores::quorum::node::{InFlight, Pending, Purpose};
 use crate::stores::quorum::tally::Vote;
-use crate::stores::quorum::{Node, Quorum, bit};
+use crate::stores::quorum::{Member, Quorum, bit};
 
 /// Requests that are under way, each to another node, and those that wait for a connection.
 ///
@@ -19,7 +20,7 @@ use crate::stores::quorum::{Node, Quorum, bit};
 /// as a node may take; where too few others answer, for as long as there is time, unless the last attempt failed.
 pub(super) struct FanOut<'a, T> {
     pub(super) quorum: &'a Quorum,
-    pub(super) send: Box<dyn Fn(usize, &'a Node, Instant) -> Flight<'a, T> + 'a>,
+    pub(super) send: Box<dyn Fn(usize, &'a Member, Instant) -> Pending<'a, T> + 'a>,
     pub(super) failed: Box<dyn Fn(Error) -> T + 'a>,
     pub(super) line: Line,
     pub(super) needs_vote: bool,
@@ -36,10 +37,10 @@ pub(super) struct FanOut<'a, T> {
     pub(super) first_sent: BootInstant,
     pub(super) first_sent_at: Instant,
     pub(super) has_sent: bool,
-    pub(super) landed: Vec<(usize, T)>,
+    pub(super) ready: Vec<(usize, T)>,
     /// Those for which something has arrived.
     pub(super) arrived: Vec<SentRequest<'a, T>>,
-    pub(super) aloft: Vec<SentRequest<'a, T>>,
+    pub(super) in_flight: Vec<SentRequest<'a, T>>,
     pub(super) connecting: Vec<Connecting<'a>>,
     /// The nodes that were asked, a bit each.
     pub(super) asked: u64,
@@ -54,7 +55,7 @@ pub(super) struct SentRequest<'a, T> {
     pub(super) index: usize,
     /// When it is given up.
     pub(super) by: Instant,
-    pub(super) flight: Box<dyn Aloft<T> + 'a>,
+    pub(super) in_flight: Box<dyn InFlight<T> + 'a>,
 }
 
 /// A request that waits for its connection.
@@ -79,7 +80,7 @@ impl Quorum {
         purpose: Purpose<'_>,
         lease: Duration,
         deadline: Instant,
-        send: impl Fn(usize, &'a Node, Instant) -> Flight<'a, T> + 'a,
+        send: impl Fn(usize, &'a Member, Instant) -> Pending<'a, T> + 'a,
         failed: impl Fn(Error) -> T + 'a,
     ) -> FanOut<'a, T> {
         let order = self.in_order(among, &[], purpose);
@@ -94,7 +95,7 @@ impl Quorum {
         purpose: Purpose<'_>,
         lease: Duration,
         deadline: Instant,
-        send: impl Fn(usize, &'a Node, Instant) -> Flight<'a, T> + 'a,
+        send: impl Fn(usize, &'a Member, Instant) -> Pending<'a, T> + 'a,
         failed: impl Fn(Error) -> T + 'a,
     ) -> FanOut<'a, T> {
         let begun = Instant::now();
@@ -115,9 +116,9 @@ impl Quorum {
             first_sent: BootInstant::now(),
             first_sent_at: begun,
             has_sent: false,
-            landed: Vec::new(),
+            ready: Vec::new(),
             arrived: Vec::new(),
-            aloft: Vec::new(),
+            in_flight: Vec::new(),
             connecting: Vec::new(),
             asked: 0,
             out_of_reach: Vec::new(),
@@ -139,9 +140,13 @@ impl<'a, T> FanOut<'a, T> {
         let (sent, now) = (BootInstant::now(), Instant::now());
         let by = self.deadline.min(now + self.timeout);
         match (self.send)(index, node, by) {
-            Flight::Landed(answer) => self.landed.push((index, answer)),
-            Flight::Aloft(flight) => self.aloft.push(SentRequest { index, by, flight }),
-            Flight::Cold => {
+            Pending::Ready(answer) => self.ready.push((index, answer)),
+            Pending::Sent(in_flight) => self.in_flight.push(SentRequest {
+                index,
+                by,
+                in_flight,
+            }),
+            Pending::NotConnected => {
                 if tries < MOST_TRIES {
                     let want = node.want(self.line, by);
                     self.connecting.push(Connecting { index, want, tries });
@@ -175,7 +180,7 @@ impl<'a, T> FanOut<'a, T> {
                         reason,
                     };
                     let answer = (self.failed)(error);
-                    self.landed.push((index, answer));
+                    self.ready.push((index, answer));
                 }
                 Some(Outcome::Ready | Outcome::NoVote(_)) => {
                     self.ask(index, tries + 1);
@@ -184,7 +189,7 @@ impl<'a, T> FanOut<'a, T> {
                     // Some requests may be allowed all the same.
                     let was_sent = self.ask(index, MOST_TRIES);
                     let failed = (!was_sent).then(|| (index, (self.failed)(error)));
-                    self.landed.extend(failed);
+                    self.ready.extend(failed);
                 }
                 Some(Outcome::Failed(error)) => self.out_of_reach.push((index, error)),
                 None => {}
@@ -259,18 +264,16 @@ impl<'a, T> FanOut<'a, T> {
 
     /// How many may still say something, if they are needed.
     pub(super) fn len(&self) -> usize {
-        let under_way = self.landed.len() + self.arrived.len() + self.aloft.len();
+        let under_way = self.ready.len() + self.arrived.len() + self.in_flight.len();
         under_way + self.connecting.len() + self.aside.len()
     }
 
     /// The nodes that were asked and whose answers are still to come.
     pub(super) fn bits(&self) -> u64 {
-        let unread = self.aloft.iter().chain(&self.arrived);
+        let unread = self.in_flight.iter().chain(&self.arrived);
         let unread = unread.map(|request| request.index);
-        let landed = self.landed.iter().map(|(index, _)| *index);
-        unread
-            .chain(landed)
-            .fold(0, |bits, index| bits | bit(index))
+        let ready = self.ready.iter().map(|(index, _)| *index);
+        unread.chain(ready).fold(0, |bits, index| bits | bit(index))
     }
 
     /// The next answer; when its time is over each says that it had none. `None` after the last.
@@ -286,9 +289,13 @@ impl<'a, T> FanOut<'a, T> {
                 return Some(next);
             }
             let now = Instant::now();
-            if let Some(at) = self.aloft.iter().position(|it| it.by <= now) {
-                let SentRequest { index, by, flight } = self.aloft.swap_remove(at);
-                if let Some(answer) = flight.land(by) {
+            if let Some(at) = self.in_flight.iter().position(|it| it.by <= now) {
+                let SentRequest {
+                    index,
+                    by,
+                    in_flight,
+                } = self.in_flight.swap_remove(at);
+                if let Some(answer) = in_flight.receive(by) {
                     return Some((index, answer));
                 }
                 continue;
@@ -296,7 +303,7 @@ impl<'a, T> FanOut<'a, T> {
             if patience.is_some_and(|patience| patience <= now) {
                 return None;
             }
-            if self.is_needed && self.aloft.is_empty() && !self.aside.is_empty() {
+            if self.is_needed && self.in_flight.is_empty() && !self.aside.is_empty() {
                 self.ask_aside();
                 continue;
             }
@@ -309,7 +316,7 @@ impl<'a, T> FanOut<'a, T> {
             if !self.connecting.is_empty() && connected_by <= now {
                 self.give_up_connecting();
             }
-            let ends = self.aloft.iter().map(|it| it.by);
+            let ends = self.in_flight.iter().map(|it| it.by);
             let ends = ends.chain((!self.connecting.is_empty()).then_some(connected_by));
             let wake_at = ends.min()?;
             self.wait(patience.map_or(wake_at, |patience| patience.min(wake_at)));
@@ -318,23 +325,28 @@ impl<'a, T> FanOut<'a, T> {
 
     /// The next answer that is there. One that has come in part has until `deadline` for the rest, but a little in any case.
     pub(super) fn next_arrived(&mut self, deadline: Instant) -> Option<(usize, T)> {
-        if let Some(next) = self.landed.pop() {
+        if let Some(next) = self.ready.pop() {
             return Some(next);
         }
-        while let Some(SentRequest { index, by, flight }) = self.arrived.pop() {
+        while let Some(SentRequest {
+            index,
+            by,
+            in_flight,
+        }) = self.arrived.pop()
+        {
             let whole_by = deadline
                 .min(by)
                 .max(Instant::now() + Duration::from_millis(5));
-            if let Some(answer) = flight.land(whole_by) {
+            if let Some(answer) = in_flight.receive(whole_by) {
                 return Some((index, answer));
             }
         }
         None
     }
 
-    /// Waits until something arrives for some of the flights, or a connection is there.
+    /// Waits until something arrives for some of the requests, or a connection is there.
     pub(super) fn wait(&mut self, deadline: Instant) {
-        if self.aloft.is_empty() {
+        if self.in_flight.is_empty() {
             return self.wait_for_connections(deadline);
         }
         let deadline = match self.connecting.is_empty() {
@@ -342,22 +354,22 @@ impl<'a, T> FanOut<'a, T> {
             false => deadline.min(Instant::now() + LOOK_AGAIN),
         };
         let arrived = self.poll(deadline).unwrap_or_default();
-        for at in (0..self.aloft.len()).rev() {
+        for at in (0..self.in_flight.len()).rev() {
             if arrived & bit(at) != 0 {
-                let flight = self.aloft.swap_remove(at);
-                self.arrived.push(flight);
+                let in_flight = self.in_flight.swap_remove(at);
+                self.arrived.push(in_flight);
             }
         }
     }
 
-    /// The flights for which something has arrived, by their places, a bit each.
+    /// The requests for which something has arrived, by their places, a bit each.
     pub(super) fn poll(&self, deadline: Instant) -> Option<u64> {
-        if self.aloft.is_empty() {
+        if self.in_flight.is_empty() {
             return None;
         }
         let mut fds: SmallVec<[PollFd<'_>; 8]> = SmallVec::new();
-        for (at, request) in self.aloft.iter().enumerate() {
-            match request.flight.fd() {
+        for (at, request) in self.in_flight.iter().enumerate() {
+            match request.in_flight.fd() {
                 Some(fd) => fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN)),
                 None => return Some(bit(at)),
             }

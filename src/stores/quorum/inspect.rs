@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use crate::ground::claim::{Kind, VisitorId};
 use crate::ground::error::Result;
-use crate::store::{HealthWarning, Holding, Purpose, Store};
-use crate::stores::quorum::Quorum;
+use crate::store::{HealthWarning, Holding, Store};
+use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::tally::Vote;
+use crate::stores::quorum::{Member, Quorum};
 
 impl Quorum {
     pub(super) fn inspect_by_majority(
@@ -24,7 +25,7 @@ impl Quorum {
             Purpose::Request(visitor),
             lease,
             deadline,
-            |_, node, by| node.store.launch_inspect(kind, name, visitor, by),
+            |_, node, by| node.node.send_inspect(kind, name, visitor, by),
             Err,
         );
         let mut holdings = Vec::with_capacity(self.nodes.len());
@@ -77,7 +78,7 @@ impl Quorum {
             let now = Instant::now();
             let left = u32::try_from(self.nodes.len() - looked_at).unwrap_or(u32::MAX);
             let deadline = now + deadline.saturating_duration_since(now) / left;
-            match node.store.check_as_node(&node.handle, deadline) {
+            match node.check(deadline) {
                 Ok(found) => warnings.extend(found),
                 Err(error) => warnings.push(HealthWarning {
                     node: node.name(),
@@ -106,5 +107,28 @@ impl Quorum {
             node: self.node(),
             message,
         })
+    }
+}
+
+impl Member {
+    /// Looks for what endangers locks on this node, and its vote.
+    fn check(&self, deadline: Instant) -> Result<Vec<HealthWarning>> {
+        let mut warnings = self.node.store().check(deadline)?;
+        let warning = |message| HealthWarning {
+            node: self.name(),
+            message,
+        };
+        let purpose = Purpose::Request(None);
+        if let Err(abstention) = self.node.connect(&self.handle, purpose, deadline)? {
+            warnings.push(warning(abstention.to_string()));
+        }
+        if self.node.can_fail_over() {
+            let message = "another server may take over here, without what was not replicated: it has no vote for one \
+                           max_lease after that, and after a program sees it first; and a split may make two masters of \
+                           this node, which may both grant one lock; take masters that nothing replaces";
+            warnings.push(warning(message.to_owned()));
+        }
+        warnings.extend(self.node.may_be_flushed(deadline));
+        Ok(warnings)
     }
 }

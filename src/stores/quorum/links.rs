@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use crate::ground::error::Error;
 use crate::ground::sync::{Condvar, Mutex};
-use crate::store::Purpose;
-use crate::stores::quorum::Node;
+
+use crate::stores::quorum::Member;
+use crate::stores::quorum::node::Purpose;
 
 /// What is being made for all nodes.
 pub(super) struct Links {
@@ -56,7 +57,7 @@ pub(super) enum Outcome {
 
 /// A call that waits for a connection.
 pub(super) struct Want<'a> {
-    pub(super) node: &'a Arc<Node>,
+    pub(super) node: &'a Arc<Member>,
     line: Line,
     /// How many attempts had ended when it began to wait.
     seen: u64,
@@ -64,7 +65,7 @@ pub(super) struct Want<'a> {
 
 /// Notes the end of an attempt.
 struct Ending<'a> {
-    node: &'a Node,
+    node: &'a Member,
     line: Line,
     outcome: Option<Outcome>,
 }
@@ -107,11 +108,11 @@ impl Links {
     }
 }
 
-fn link<'l>(nodes: &'l [[Link; 2]], node: &Node, line: Line) -> Option<&'l Link> {
+fn link<'l>(nodes: &'l [[Link; 2]], node: &Member, line: Line) -> Option<&'l Link> {
     nodes.get(node.index)?.get(line as usize)
 }
 
-impl Node {
+impl Member {
     fn with_link<T>(&self, line: Line, what: impl FnOnce(&mut Link) -> T) -> Option<T> {
         let mut nodes = self.links.nodes.lock();
         let link = nodes.get_mut(self.index)?.get_mut(line as usize)?;
@@ -119,7 +120,7 @@ impl Node {
     }
 
     /// Connects to it aside, unless that is under way already.
-    pub(super) fn connect_aside(self: &Arc<Node>, line: Line) {
+    pub(super) fn connect_aside(self: &Arc<Member>, line: Line) {
         let is_first = self.with_link(line, |link| {
             link.underway += usize::from(link.underway == 0);
             link.underway == 1 && link.wanted == 0
@@ -132,7 +133,7 @@ impl Node {
 
     /// Waits from now on for a connection, which is made aside; where there is no room for a thread it is made at once,
     /// by `by`.
-    pub(super) fn want(self: &Arc<Node>, line: Line, by: Instant) -> Want<'_> {
+    pub(super) fn want(self: &Arc<Member>, line: Line, by: Instant) -> Want<'_> {
         let begun = self.with_link(line, |link| {
             link.wanted += 1;
             let is_missing = link.underway < link.wanted;
@@ -155,7 +156,7 @@ impl Node {
         self.with_link(line, |link| link.is_slow && link.underway > 0) == Some(true)
     }
 
-    fn start(self: &Arc<Node>, line: Line) -> bool {
+    fn start(self: &Arc<Member>, line: Line) -> bool {
         let node = Arc::clone(self);
         let named = thread::Builder::new().name("redlatch-connect".to_owned());
         let deadline = Instant::now() + self.links.timeout;
@@ -168,7 +169,7 @@ impl Node {
             Line::Requests => Purpose::Request(None),
             Line::Renewals => Purpose::Renewal,
         };
-        ending.outcome = Some(match self.store.enlist(&self.handle, purpose, deadline) {
+        ending.outcome = Some(match self.node.connect(&self.handle, purpose, deadline) {
             Ok(Ok(())) => {
                 self.revive();
                 Outcome::Ready
@@ -214,7 +215,7 @@ impl Drop for Want<'_> {
 }
 
 impl<'a> Ending<'a> {
-    fn new(node: &'a Node, line: Line) -> Ending<'a> {
+    fn new(node: &'a Member, line: Line) -> Ending<'a> {
         Ending {
             node,
             line,

@@ -10,6 +10,7 @@ mod breaker;
 mod fan_out;
 mod inspect;
 mod links;
+pub(crate) mod node;
 mod placement;
 pub(crate) mod quarantine;
 mod release;
@@ -32,11 +33,12 @@ use crate::ground::error::{Error, Result};
 use crate::ground::notify::{Notifier, Parker};
 use crate::ground::sync::Mutex;
 use crate::store::{
-    Attempt, Delivery, HealthWarning, Holding, InDoubt, Purpose, Release, Renewal, Store,
-    Subscription, Transfer,
+    Attempt, Delivery, HealthWarning, Holding, InDoubt, Release, Renewal, Store, Subscription,
+    Transfer,
 };
 use crate::stores::quorum::breaker::Breaker;
 use crate::stores::quorum::links::{Line, Links};
+use crate::stores::quorum::node::{Node, Purpose};
 use crate::stores::quorum::placement::Placement;
 use crate::stores::quorum::quarantine::{Membership, NodeHandle, Quarantined};
 
@@ -63,21 +65,21 @@ pub(crate) struct Settings {
 }
 
 /// One of the servers.
-struct Node {
+struct Member {
     index: usize,
-    store: Arc<dyn Store>,
+    node: Arc<dyn Node>,
     handle: NodeHandle,
     links: Arc<Links>,
     /// Whether its connection for renewals was made, or tried to be made, before it was needed.
     got_ready: AtomicBool,
     breaker: Mutex<Breaker>,
-    /// Whatever keeps the store open.
+    /// Keeps the client of the node alive.
     _keep: Arc<dyn Any + Send + Sync>,
 }
 
 /// The store that is made of others.
 pub(crate) struct Quorum {
-    nodes: Vec<Arc<Node>>,
+    nodes: Vec<Arc<Member>>,
     links: Arc<Links>,
     needed: usize,
     settings: Settings,
@@ -92,24 +94,24 @@ pub(crate) struct Quorum {
 impl Quorum {
     /// Fails if two of the stores are one server.
     pub(crate) fn new(
-        stores: Vec<(Arc<dyn Store>, Arc<dyn Any + Send + Sync>)>,
+        nodes: Vec<(Arc<dyn Node>, Arc<dyn Any + Send + Sync>)>,
         settings: Settings,
         deadline: Instant,
     ) -> Result<Quorum> {
         let membership =
-            Membership::new(stores.len(), settings.max_lease, settings.trusts_new_nodes);
+            Membership::new(nodes.len(), settings.max_lease, settings.trusts_new_nodes);
         let membership = Arc::new(membership);
-        let links = Arc::new(Links::new(stores.len(), settings.connect_timeout));
-        let nodes: Vec<Arc<Node>> = stores
+        let links = Arc::new(Links::new(nodes.len(), settings.connect_timeout));
+        let nodes: Vec<Arc<Member>> = nodes
             .into_iter()
             .enumerate()
-            .map(|(index, (store, keep))| {
-                Arc::new(Node {
+            .map(|(index, (node, keep))| {
+                Arc::new(Member {
                     index,
                     links: Arc::clone(&links),
                     got_ready: AtomicBool::new(false),
-                    handle: NodeHandle::new(&membership, index, store.can_fail_over()),
-                    store,
+                    handle: NodeHandle::new(&membership, index, node.can_fail_over()),
+                    node,
                     breaker: Mutex::default(),
                     _keep: keep,
                 })
@@ -156,9 +158,9 @@ impl Quorum {
     /// Connects to the nodes `cold`, all at the same time, and asks them who they are.
     fn enlist(&self, cold: &[usize], deadline: Instant) -> Vec<Result<Result<(), Quarantined>>> {
         let nodes = cold.iter().filter_map(|index| self.nodes.get(*index));
-        let enlist = |node: &Arc<Node>| {
+        let enlist = |node: &Arc<Member>| {
             let purpose = Purpose::Request(None);
-            node.store.enlist(&node.handle, purpose, deadline)
+            node.node.connect(&node.handle, purpose, deadline)
         };
         if cold.len() < 2 {
             return nodes.map(enlist).collect();
@@ -240,7 +242,7 @@ impl Store for Quorum {
         for node in &self.nodes {
             if !node.got_ready.load(Ordering::Relaxed)
                 && !node.got_ready.swap(true, Ordering::Relaxed)
-                && !node.store.is_warm(Purpose::Renewal)
+                && !node.node.is_ready(Purpose::Renewal)
             {
                 node.connect_aside(Line::Renewals);
             }
@@ -282,7 +284,7 @@ impl Store for Quorum {
         let registration = self.notifier.join(name, parker);
         let parts: Vec<Subscription> = (0..)
             .zip(&self.nodes)
-            .map(|(source, node)| node.store.subscribe(kind, name, source, parker))
+            .map(|(source, node)| node.node.store().subscribe(kind, name, source, parker))
             .collect();
         let hears = |what| parts.iter().filter(|part| part.delivery == what).count();
         let delivery = if hears(Delivery::Live) >= self.needed {
@@ -306,7 +308,11 @@ impl Store for Quorum {
     }
 
     fn place(&self) -> Arc<str> {
-        let places: Vec<_> = self.nodes.iter().map(|node| node.store.place()).collect();
+        let places: Vec<_> = self
+            .nodes
+            .iter()
+            .map(|node| node.node.store().place())
+            .collect();
         places.join(", ").into()
     }
 
@@ -331,9 +337,9 @@ impl Store for Quorum {
     }
 }
 
-impl Node {
+impl Member {
     fn name(&self) -> Arc<str> {
-        self.store.node()
+        self.node.store().node()
     }
 }
 

@@ -8,7 +8,8 @@ use smallvec::smallvec;
 use crate::ground::claim::{Claim, Kind};
 use crate::ground::clock::BootInstant;
 use crate::ground::error::{Error, Result};
-use crate::store::{Attempt, InDoubt, Purpose, Release, SETTLED};
+use crate::store::{Attempt, InDoubt, Release, SETTLED};
+use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::tally::{Tally, Vote};
 use crate::stores::quorum::{Quorum, bit};
 
@@ -42,7 +43,7 @@ impl Quorum {
             Purpose::Request(Some(&claim.visitor)),
             lease,
             deadline,
-            |_, node, by| node.store.launch_release(claim, by),
+            |_, node, by| node.node.send_release(claim, by),
             Err,
         );
         // A node that was never asked for the hold is free of it, and so is one that lacks it.
@@ -148,7 +149,7 @@ impl Quorum {
             Purpose::Request(Some(&claim.visitor)),
             claim.lease,
             deadline,
-            |_, node, by| node.store.launch_release_level(claim, by),
+            |_, node, by| node.node.send_release_level(claim, by),
             Err,
         );
         // What a node has not answered may run there behind later requests of the hold. And where no majority can be had
@@ -198,7 +199,7 @@ impl Quorum {
             Purpose::Request(None),
             lease,
             deadline,
-            |_, node, by| node.store.launch_force_release(kind, name, by),
+            |_, node, by| node.node.send_force_release(kind, name, by),
             Err,
         );
         let (mut answered, mut was_held) = (0, false);

@@ -7,8 +7,9 @@ use smallvec::SmallVec;
 use crate::ground::claim::Claim;
 use crate::ground::error::Nodes;
 use crate::ground::loss::LossCause;
-use crate::store::{Purpose, Renewal};
+use crate::store::Renewal;
 use crate::stores::quorum::Quorum;
+use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::tally::reason_of;
 
 impl Quorum {
@@ -40,7 +41,7 @@ impl Quorum {
             Purpose::Renewal,
             lease,
             deadline,
-            |_, node, by| node.store.launch_renew(claims, &node.handle, by),
+            |_, node, by| node.node.send_renew(claims, &node.handle, by),
             failed,
         );
         let mut answered = 0;

@@ -7,9 +7,10 @@ use smallvec::smallvec;
 
 use crate::ground::claim::Claim;
 use crate::ground::error::Result;
-use crate::store::{InDoubt, Purpose, SETTLED};
+use crate::store::{InDoubt, SETTLED};
 use crate::stores::quorum::Quorum;
 use crate::stores::quorum::breaker::Order;
+use crate::stores::quorum::node::Purpose;
 
 impl Quorum {
     /// Frees what a refused attempt has taken at the nodes `open`, each with the expiry of its request. Returns the
@@ -59,7 +60,7 @@ impl Quorum {
                     not_after: smallvec![asked.not_after(index)],
                     ..asked.clone()
                 };
-                node.store.launch_resolve(in_doubt, by)
+                node.node.send_resolve(in_doubt, by)
             },
             Err,
         );
@@ -122,7 +123,7 @@ impl Quorum {
                         let by = deadline.min(Instant::now() + timeout);
                         let mut of_node: Vec<&mut InDoubt> =
                             parts.iter_mut().map(|(_, part)| part).collect();
-                        let outcomes = node.store.resolve_all(&mut of_node, by);
+                        let outcomes = node.node.store().resolve_all(&mut of_node, by);
                         let places = parts.iter().map(|(place, _)| *place);
                         places.zip(outcomes).collect::<Vec<_>>()
                     };

@@ -33,11 +33,15 @@ fn with_one_taken() -> Quorum {
     };
     let stores = (0..3).map(|_| {
         let store = Memory::new(Arc::new(World::default()));
-        (Arc::new(store) as Arc<dyn Store>, Arc::new(()) as _)
+        (Arc::new(store) as Arc<dyn Node>, Arc::new(()) as _)
     });
     let quorum = Quorum::new(stores.collect(), settings, soon()).unwrap();
     let taken = quorum.nodes.last().unwrap();
-    let granted = taken.store.acquire(&claim("other", 0), soon()).unwrap();
+    let granted = taken
+        .node
+        .store()
+        .acquire(&claim("other", 0), soon())
+        .unwrap();
     assert!(matches!(granted, Attempt::Granted { .. }));
     quorum
 }

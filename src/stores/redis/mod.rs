@@ -25,14 +25,13 @@ use crate::ground::loss::{LossCause, printable};
 use crate::ground::notify::{Notifier, Parker};
 use crate::ground::sync::Mutex;
 use crate::store::{
-    Attempt, Delivery, Flight, HealthWarning, Holding, InDoubt, Purpose, Refusal, Release, Renewal,
-    Store, Subscription, Transfer,
+    Attempt, Delivery, HealthWarning, Holding, InDoubt, Refusal, Release, Renewal, Store,
+    Subscription, Transfer,
 };
 use crate::stores::permits::PermitSource;
-use crate::stores::quorum::quarantine::{Identity, NodeHandle, Quarantined};
+use crate::stores::quorum::quarantine::{Identity, NodeHandle};
 
 pub(crate) use keys::flaw;
-use node::Alone;
 use scripts::{Script, Scripts};
 use server::Node;
 use topology::Topology;
@@ -154,7 +153,7 @@ impl Redis {
         let permits = permit_source.permits(settings.pool_size);
         let node = Node::new(&connector, permits, settings.command_timeout, &notifier);
         Ok(Redis {
-            topology: Topology::One(Box::new(node)),
+            topology: Topology::One(Arc::new(node)),
             scripts: Scripts::new(),
             notifier,
             replication: settings.replication,
@@ -185,14 +184,6 @@ impl Redis {
             permit_source: None,
             late_copies: Mutex::default(),
         })
-    }
-
-    /// The store as one node, if it is one.
-    fn alone(&self) -> Option<Alone<'_>> {
-        match &self.topology {
-            Topology::One(node) => Some(Alone { redis: self, node }),
-            Topology::Cluster(_) => None,
-        }
     }
 
     /// Calls a script whose outcome does not change if it is called twice.
@@ -1403,10 +1394,6 @@ impl Store for Redis {
         preflight::check(self, deadline)
     }
 
-    fn may_be_flushed(&self, deadline: Instant) -> Option<HealthWarning> {
-        preflight::flushes(self, deadline)
-    }
-
     fn notifier(&self) -> &Arc<Notifier> {
         &self.notifier
     }
@@ -1431,136 +1418,8 @@ impl Store for Redis {
         format!("{}/{}", self.topology.whole_name(), self.database).into()
     }
 
-    fn can_fail_over(&self) -> bool {
-        match &self.topology {
-            Topology::One(node) => node.pool.connector().can_fail_over(),
-            Topology::Cluster(_) => true,
-        }
-    }
-
     fn on_takeover(&self, hook: Box<dyn Fn() + Send + Sync>) {
         self.topology.on_takeover(hook);
-    }
-
-    fn is_warm(&self, purpose: Purpose<'_>) -> bool {
-        let Some(Alone { node, .. }) = self.alone() else {
-            return true;
-        };
-        match purpose {
-            Purpose::Request(visitor) => node.pool.is_warm(visitor, |_| true),
-            Purpose::Vote(visitor) => node.pool.is_warm(Some(visitor), Connection::is_identified),
-            Purpose::Renewal => node.is_ready_to_renew(),
-        }
-    }
-
-    fn enlist(
-        &self,
-        handle: &NodeHandle,
-        purpose: Purpose<'_>,
-        deadline: Instant,
-    ) -> Result<Result<(), Quarantined>> {
-        let Some(Alone { node, .. }) = self.alone() else {
-            return Ok(Err(Quarantined::InCluster));
-        };
-        node.pool.serve_a_quorum();
-        let vote = match purpose {
-            Purpose::Renewal => node.take_renewing(deadline).and_then(|mut connection| {
-                let vote = node::vote_of(&mut connection, handle, deadline)?;
-                node.put_renewing(connection);
-                Ok(vote)
-            }),
-            Purpose::Request(_) | Purpose::Vote(_) => node.pool.with(deadline, |connection| {
-                node::vote_of(connection, handle, deadline)
-            }),
-        };
-        vote.map(|vote| vote.map(drop))
-            .map_err(|fault| self.error(&"".into(), fault))
-    }
-
-    fn launch_acquire<'a>(
-        &'a self,
-        claim: &'a Claim,
-        restored: bool,
-        handle: &'a NodeHandle,
-        deadline: Instant,
-    ) -> Flight<'a, Result<Attempt>> {
-        match self.alone() {
-            Some(alone) => alone.fly_acquire(claim, restored, handle, deadline),
-            None => Flight::Landed(Err(self.error(&claim.name, no_vote_in_a_cluster()))),
-        }
-    }
-
-    fn launch_renew<'a>(
-        &'a self,
-        claims: &'a [Claim],
-        handle: &NodeHandle,
-        deadline: Instant,
-    ) -> Flight<'a, Vec<Renewal>> {
-        match self.alone() {
-            Some(alone) => alone.fly_renew(claims, handle, deadline),
-            None => {
-                let reason = reason_of(no_vote_in_a_cluster()).into_words();
-                Flight::Landed(vec![Renewal::Unknown(reason); claims.len()])
-            }
-        }
-    }
-
-    fn launch_release<'a>(
-        &'a self,
-        claim: &'a Claim,
-        deadline: Instant,
-    ) -> Flight<'a, Result<Release>> {
-        match self.alone() {
-            Some(alone) => alone.fly_release(claim, deadline),
-            None => Flight::Landed(self.release(claim, deadline)),
-        }
-    }
-
-    fn launch_release_level<'a>(
-        &'a self,
-        claim: &'a Claim,
-        deadline: Instant,
-    ) -> Flight<'a, Result<Release>> {
-        match self.alone() {
-            Some(alone) => alone.fly_release_level(claim, deadline),
-            None => Flight::Landed(self.release_level(claim, deadline)),
-        }
-    }
-
-    fn launch_resolve<'a>(
-        &'a self,
-        mut in_doubt: InDoubt,
-        deadline: Instant,
-    ) -> Flight<'a, Result<bool>> {
-        match self.alone() {
-            Some(alone) => alone.fly_withdraw(in_doubt, deadline),
-            None => Flight::Landed(self.resolve(&mut in_doubt, deadline)),
-        }
-    }
-
-    fn launch_force_release<'a>(
-        &'a self,
-        kind: Kind,
-        name: &'a Arc<str>,
-        deadline: Instant,
-    ) -> Flight<'a, Result<bool>> {
-        match self.alone() {
-            Some(alone) => alone.fly_force_release(kind, name, deadline),
-            None => Flight::Landed(self.force_release(kind, name, deadline)),
-        }
-    }
-
-    fn launch_inspect<'a>(
-        &'a self,
-        kind: Kind,
-        name: &'a Arc<str>,
-        visitor: Option<&'a VisitorId>,
-        deadline: Instant,
-    ) -> Flight<'a, Result<Holding>> {
-        match self.alone() {
-            Some(alone) => alone.fly_inspect(kind, name, visitor, deadline),
-            None => Flight::Landed(self.inspect(kind, name, visitor, deadline)),
-        }
     }
 }
 
@@ -1785,10 +1644,6 @@ fn reason_of(fault: CallError) -> Reason {
         CallError::NoVote(text) => text.into(),
         CallError::Exhausted(_) => EXHAUSTED.to_owned().into(),
     }
-}
-
-fn no_vote_in_a_cluster() -> CallError {
-    CallError::NoVote(Quarantined::InCluster.to_string())
 }
 
 /// What a server says, without what only those who write its scripts can use: their hashes and lines.

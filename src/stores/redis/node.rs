@@ -14,33 +14,53 @@ use redis::Value;
 use crate::ground::claim::{Claim, Kind, VisitorId};
 use crate::ground::clock::BootInstant;
 use crate::ground::error::{Error, Result};
-use crate::store::{Aloft, Attempt, Flight, Holding, InDoubt, Release, Renewal, SETTLED, Store};
+use crate::store::{Attempt, HealthWarning, Holding, InDoubt, Release, Renewal, SETTLED, Store};
+use crate::stores::quorum::node::{InFlight, Node as QuorumNode, Pending, Purpose};
 use crate::stores::quorum::quarantine::{Identity, NodeHandle, Quarantined};
 use crate::stores::redis::scripts::Script;
-use crate::stores::redis::server::Node;
+use crate::stores::redis::topology::Topology;
 use crate::stores::redis::transport::connection::{CallError, Connection};
 use crate::stores::redis::transport::pool::{CheckedOut, lacks_eval, lacks_script};
 use crate::stores::redis::wait_replicas::{ReplicaAck, Replication};
 use crate::stores::redis::{
     Heard, Redis, RenewalBatch, SentCopies, came_too_late, chunks_of, discount, history_of,
-    integer_at, is_another_history, keys, parse_count_reply, reason_of,
+    integer_at, is_another_history, keys, parse_count_reply, preflight, reason_of, server,
 };
 
 /// A late answer may come this much after the request has expired, because our idea of the server's clock may be off.
 const LATENESS: Duration = Duration::from_millis(20);
 
-/// A store on one node, whose requests need nothing behind them.
-#[derive(Clone, Copy)]
-pub(super) struct Alone<'a> {
-    pub(super) redis: &'a Redis,
-    pub(super) node: &'a Node,
+/// A store on one server, as a node of a quorum.
+pub(crate) struct RedisNode {
+    redis: Arc<Redis>,
+    server: Arc<server::Node>,
 }
 
-impl Deref for Alone<'_> {
+impl Redis {
+    /// The store as a node of a quorum.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] for a cluster, whose servers take over from each other.
+    pub(crate) fn as_node(self: &Arc<Redis>) -> Result<RedisNode> {
+        match &self.topology {
+            Topology::One(server) => Ok(RedisNode {
+                redis: Arc::clone(self),
+                server: Arc::clone(server),
+            }),
+            Topology::Cluster(_) => Err(Error::config(
+                "the nodes of a quorum",
+                format!("{}: {}", self.node(), Quarantined::InCluster),
+            )),
+        }
+    }
+}
+
+impl Deref for RedisNode {
     type Target = Redis;
 
     fn deref(&self) -> &Redis {
-        self.redis
+        &self.redis
     }
 }
 
@@ -60,10 +80,10 @@ struct Request<'r> {
 }
 
 /// One request under way on a connection of the pool.
-struct Flying<'a, F> {
-    alone: Alone<'a>,
-    /// `None` once it has landed.
-    boarded: Option<CheckedOut>,
+struct SentRequest<'a, F> {
+    node: &'a RedisNode,
+    /// `None` once its answer was read.
+    checked_out: Option<CheckedOut>,
     visitor: VisitorId,
     copies: SentCopies<'a>,
     /// The number of the request, which its answer repeats.
@@ -74,23 +94,25 @@ struct Flying<'a, F> {
     finish: Option<F>,
 }
 
-impl<T, F: FnOnce(Result<Value, CallError>, &SentCopies<'_>) -> T> Aloft<T> for Flying<'_, F> {
+impl<T, F: FnOnce(Result<Value, CallError>, &SentCopies<'_>) -> T> InFlight<T>
+    for SentRequest<'_, F>
+{
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        let connection = &self.boarded.as_ref()?.connection;
+        let connection = &self.checked_out.as_ref()?.connection;
         (!connection.has_buffered()).then(|| connection.fd())
     }
 
     fn not_after(&self) -> i64 {
-        Flying::not_after(self)
+        SentRequest::not_after(self)
     }
 
-    fn land(mut self: Box<Self>, deadline: Instant) -> Option<T> {
+    fn receive(mut self: Box<Self>, deadline: Instant) -> Option<T> {
         let CheckedOut {
             mut connection,
             permit,
             replies_due,
             ..
-        } = self.boarded.take()?;
+        } = self.checked_out.take()?;
         let mut reply = Ok(Value::Nil);
         for _ in 0..replies_due {
             reply = connection.receive(deadline);
@@ -124,7 +146,7 @@ impl<T, F: FnOnce(Result<Value, CallError>, &SentCopies<'_>) -> T> Aloft<T> for 
             _ => {}
         }
         if !connection.is_spent {
-            self.alone.node.pool.give_back(connection, &reply);
+            self.node.server.pool.give_back(connection, &reply);
         }
         // What follows may need a connection again.
         drop(permit);
@@ -133,7 +155,7 @@ impl<T, F: FnOnce(Result<Value, CallError>, &SentCopies<'_>) -> T> Aloft<T> for 
     }
 }
 
-impl<F> Flying<'_, F> {
+impl<F> SentRequest<'_, F> {
     fn not_after(&self) -> i64 {
         if self.tells_time {
             self.copies.not_after
@@ -143,15 +165,15 @@ impl<F> Flying<'_, F> {
     }
 }
 
-impl<F> Drop for Flying<'_, F> {
+impl<F> Drop for SentRequest<'_, F> {
     fn drop(&mut self) {
         if let Some(CheckedOut {
             connection,
             replies_due,
             ..
-        }) = self.boarded.take()
+        }) = self.checked_out.take()
         {
-            let pool = &self.alone.node.pool;
+            let pool = &self.node.server.pool;
             let replies_due = replies_due + 1 + u32::from(self.copies.replication.is_some());
             let deadline = self.deadline + LATENESS;
             pool.check_in_unread(
@@ -166,28 +188,28 @@ impl<F> Drop for Flying<'_, F> {
 }
 
 /// The renewals of one node under way, on the connection that it has for them.
-struct Renewing<'a> {
-    alone: Alone<'a>,
+struct SentRenewals<'a> {
+    node: &'a RedisNode,
     connection: Option<Connection>,
     claims: &'a [Claim],
     chunks: Vec<RenewalBatch<'a>>,
     sent: BootInstant,
 }
 
-impl Aloft<Vec<Renewal>> for Renewing<'_> {
+impl InFlight<Vec<Renewal>> for SentRenewals<'_> {
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         let connection = self.connection.as_ref()?;
         (!connection.has_buffered()).then(|| connection.fd())
     }
 
-    fn land(mut self: Box<Self>, deadline: Instant) -> Option<Vec<Renewal>> {
+    fn receive(mut self: Box<Self>, deadline: Instant) -> Option<Vec<Renewal>> {
         let mut connection = self.connection.take()?;
         let mut outcomes = Vec::with_capacity(self.claims.len());
-        let redis = self.alone;
-        let read = match redis.replication {
+        let node = self.node;
+        let read = match node.replication {
             Some(wanted) => self.read_replicated(&mut connection, wanted, deadline, &mut outcomes),
-            None => redis.read_renewals(
-                redis.node,
+            None => node.read_renewals(
+                &node.server,
                 &mut connection,
                 &self.chunks,
                 self.sent,
@@ -197,11 +219,11 @@ impl Aloft<Vec<Renewal>> for Renewing<'_> {
             ),
         };
         match read {
-            Ok(()) if !connection.is_spent => redis.node.put_renewing(connection),
+            Ok(()) if !connection.is_spent => node.server.put_renewing(connection),
             Ok(()) => {}
             Err(fault) => {
                 let reason = reason_of(fault).into_words();
-                if redis.replication.is_some() {
+                if node.replication.is_some() {
                     discount(&mut outcomes, &reason);
                 }
                 outcomes.resize(self.claims.len(), Renewal::Unknown(reason));
@@ -211,7 +233,7 @@ impl Aloft<Vec<Renewal>> for Renewing<'_> {
     }
 }
 
-impl Renewing<'_> {
+impl SentRenewals<'_> {
     /// Reads the answers to all batches, and the one that says how many replicas have them.
     fn read_replicated(
         &self,
@@ -248,26 +270,26 @@ impl Renewing<'_> {
             discount(outcomes, &flaw);
         }
         if !late.is_empty() && !connection.is_spent {
-            let by_text = self.alone.node.pool.uses_text();
-            self.alone
+            let by_text = self.node.server.pool.uses_text();
+            self.node
                 .renew_late(connection, &late, by_text, deadline, outcomes)?;
-            self.alone.count_replicas(connection, deadline, outcomes);
+            self.node.count_replicas(connection, deadline, outcomes);
         }
         Ok(())
     }
 }
 
-impl<'a> Alone<'a> {
-    fn launch<T: 'a>(
-        self,
-        mut boarded: CheckedOut,
+impl RedisNode {
+    fn send<'a, T: 'a>(
+        &'a self,
+        mut checked_out: CheckedOut,
         request: &Request<'_>,
         deadline: Instant,
         finish: impl FnOnce(Result<Value, CallError>, &SentCopies<'_>) -> T + 'a,
-    ) -> Flight<'a, T> {
+    ) -> Pending<'a, T> {
         let mut copies = SentCopies::replicated(request.replication);
         let sent = BootInstant::now();
-        let expiry = boarded.connection.expiry(deadline, sent);
+        let expiry = checked_out.connection.expiry(deadline, sent);
         let text = expiry.to_string();
         let args = match history_of(&request.voting) {
             Some(history) => &[request.args, &[text.as_bytes(), history]].concat(),
@@ -277,17 +299,18 @@ impl<'a> Alone<'a> {
         copies.first_sent = Some(sent);
         copies.not_after = expiry;
         // Nobody may be there any more to send it again if the server does not know it.
-        let by_text = self.node.pool.uses_text() || !boarded.connection.has_script(request.script);
-        let number = boarded.connection.number();
+        let by_text =
+            self.server.pool.uses_text() || !checked_out.connection.has_script(request.script);
+        let number = checked_out.connection.number();
         let mut packed = request.script.pack(by_text, &[request.key], args, number);
         if let Some(wanted) = request.replication {
             packed.extend(wanted.question(deadline));
         }
-        boarded.connection.mark_loaded(request.script);
-        match boarded.connection.send(&packed, deadline) {
-            Ok(()) => Flight::Aloft(Box::new(Flying {
-                alone: self,
-                boarded: Some(boarded),
+        checked_out.connection.mark_loaded(request.script);
+        match checked_out.connection.send(&packed, deadline) {
+            Ok(()) => Pending::Sent(Box::new(SentRequest {
+                node: self,
+                checked_out: Some(checked_out),
                 visitor: request.visitor.clone(),
                 copies,
                 number,
@@ -299,102 +322,72 @@ impl<'a> Alone<'a> {
             Err(fault) => {
                 // The server may have closed a connection that lay idle. Nothing was sent, so another one will do.
                 let may_go_elsewhere = matches!(fault, CallError::NotSent(_))
-                    && boarded.replies_due == 0
+                    && checked_out.replies_due == 0
                     && Instant::now() < deadline;
                 let reply = Err(fault);
-                if boarded.replies_due == 0 {
-                    self.node.pool.give_back(boarded.connection, &reply);
+                if checked_out.replies_due == 0 {
+                    self.server.pool.give_back(checked_out.connection, &reply);
                 }
-                drop(boarded.permit);
+                drop(checked_out.permit);
                 if may_go_elsewhere {
-                    return Flight::Cold;
+                    return Pending::NotConnected;
                 }
-                Flight::Landed(finish(reply, &copies))
+                Pending::Ready(finish(reply, &copies))
             }
         }
     }
 
     /// A connection that leads to a server which may vote for `handle`; else why it may not. `None` if there is none to a
     /// server that is known.
-    fn board_voting(
-        self,
+    fn check_out_voting(
+        &self,
         claim: &Claim,
         handle: &NodeHandle,
         deadline: Instant,
     ) -> Result<Option<(CheckedOut, Arc<Identity>)>> {
-        let pool = &self.node.pool;
+        let pool = &self.server.pool;
         let fault = |fault| self.error(&claim.name, fault);
-        let Some(mut boarded) = pool
+        let Some(mut checked_out) = pool
             .check_out(&claim.visitor, Connection::is_identified, deadline)
             .map_err(fault)?
         else {
             return Ok(None);
         };
-        if boarded.replies_due == 0 && !is_known(&mut boarded.connection, handle) {
+        if checked_out.replies_due == 0 && !is_known(&mut checked_out.connection, handle) {
             // To ask who it is takes a time of its own.
-            pool.give_back(boarded.connection, &Ok(Value::Nil));
+            pool.give_back(checked_out.connection, &Ok(Value::Nil));
             return Ok(None);
         }
-        while boarded.replies_due > 0 && !is_known(&mut boarded.connection, handle) {
+        while checked_out.replies_due > 0 && !is_known(&mut checked_out.connection, handle) {
             // The answer to the question who it is would come behind these.
-            match boarded.connection.receive(deadline) {
+            match checked_out.connection.receive(deadline) {
                 Err(error @ CallError::NoReply { .. }) => return Err(fault(error)),
-                _ => boarded.replies_due -= 1,
+                _ => checked_out.replies_due -= 1,
             }
         }
-        match vote_on(&mut boarded.connection, handle, deadline) {
-            Ok(identity) => Ok(Some((boarded, identity))),
+        match vote_on(&mut checked_out.connection, handle, deadline) {
+            Ok(identity) => Ok(Some((checked_out, identity))),
             Err(error) => {
-                if boarded.replies_due == 0 && matches!(error, CallError::NoVote(_)) {
-                    pool.give_back(boarded.connection, &Ok(Value::Nil));
+                if checked_out.replies_due == 0 && matches!(error, CallError::NoVote(_)) {
+                    pool.give_back(checked_out.connection, &Ok(Value::Nil));
                 }
                 Err(fault(error))
             }
         }
     }
 
-    pub(super) fn fly_acquire(
-        self,
-        claim: &'a Claim,
-        restored: bool,
-        handle: &'a NodeHandle,
-        deadline: Instant,
-    ) -> Flight<'a, Result<Attempt>> {
-        let (boarded, identity) = match self.board_voting(claim, handle, deadline) {
-            Ok(Some(boarded)) => boarded,
-            Ok(None) => return Flight::Cold,
-            Err(error) => return Flight::Landed(Err(error)),
-        };
-        let counts = if restored {
-            [0, claim.count]
-        } else {
-            [claim.count, claim.count.saturating_add(1)]
-        };
-        let script = &self.redis.scripts.of(claim.kind).acquire;
-        let voting = Some((handle, identity));
-        self.fly_count(
-            boarded,
-            claim,
-            script,
-            counts,
-            voting,
-            deadline,
-            move |step| self.acquired(claim, counts, step, deadline),
-        )
-    }
-
     /// Sends the request that [`Redis::set_count`] sends.
     #[allow(clippy::too_many_arguments, reason = "it is one request, spelled out")]
-    fn fly_count<T: 'a>(
-        self,
-        boarded: CheckedOut,
+    fn send_count<'a, T: 'a>(
+        &'a self,
+        checked_out: CheckedOut,
         claim: &'a Claim,
         script: &'a Script,
         counts: [u32; 2],
         voting: Option<(&'a NodeHandle, Arc<Identity>)>,
         deadline: Instant,
         finish: impl FnOnce(Result<super::CountReply, CallError>) -> T + 'a,
-    ) -> Flight<'a, T> {
+    ) -> Pending<'a, T> {
         let [known, wanted] = counts;
         let lease = claim.lease.as_millis().to_string();
         let (known_text, wanted_text) = (known.to_string(), wanted.to_string());
@@ -409,7 +402,7 @@ impl<'a> Alone<'a> {
             replication: self.replication,
         };
         let handle = voting.as_ref().map(|(handle, _)| *handle);
-        self.launch(boarded, &request, deadline, move |reply, copies| {
+        self.send(checked_out, &request, deadline, move |reply, copies| {
             let again = || self.set_count(claim, script, counts, handle, deadline);
             finish(match reply {
                 Ok(reply) => match parse_count_reply(&reply, copies.first_sent) {
@@ -426,22 +419,101 @@ impl<'a> Alone<'a> {
             })
         })
     }
+}
 
-    pub(super) fn fly_release_level(
-        self,
+impl QuorumNode for RedisNode {
+    fn store(&self) -> &dyn Store {
+        &*self.redis
+    }
+
+    fn can_fail_over(&self) -> bool {
+        self.server.pool.connector().can_fail_over()
+    }
+
+    fn is_ready(&self, purpose: Purpose<'_>) -> bool {
+        let pool = &self.server.pool;
+        match purpose {
+            Purpose::Request(visitor) => pool.is_warm(visitor, |_| true),
+            Purpose::Vote(visitor) => pool.is_warm(Some(visitor), Connection::is_identified),
+            Purpose::Renewal => self.server.is_ready_to_renew(),
+        }
+    }
+
+    fn connect(
+        &self,
+        handle: &NodeHandle,
+        purpose: Purpose<'_>,
+        deadline: Instant,
+    ) -> Result<Result<(), Quarantined>> {
+        let server = &self.server;
+        server.pool.serve_a_quorum();
+        let vote = match purpose {
+            Purpose::Renewal => server.take_renewing(deadline).and_then(|mut connection| {
+                let vote = vote_of(&mut connection, handle, deadline)?;
+                server.put_renewing(connection);
+                Ok(vote)
+            }),
+            Purpose::Request(_) | Purpose::Vote(_) => server
+                .pool
+                .with(deadline, |connection| vote_of(connection, handle, deadline)),
+        };
+        vote.map(|vote| vote.map(drop))
+            .map_err(|fault| self.error(&"".into(), fault))
+    }
+
+    fn may_be_flushed(&self, deadline: Instant) -> Option<HealthWarning> {
+        preflight::flushes(&self.redis, deadline)
+    }
+
+    fn send_acquire<'a>(
+        &'a self,
+        claim: &'a Claim,
+        restored: bool,
+        handle: &'a NodeHandle,
+        deadline: Instant,
+    ) -> Pending<'a, Result<Attempt>> {
+        let (checked_out, identity) = match self.check_out_voting(claim, handle, deadline) {
+            Ok(Some(checked_out)) => checked_out,
+            Ok(None) => return Pending::NotConnected,
+            Err(error) => return Pending::Ready(Err(error)),
+        };
+        let counts = if restored {
+            [0, claim.count]
+        } else {
+            [claim.count, claim.count.saturating_add(1)]
+        };
+        let script = &self.scripts.of(claim.kind).acquire;
+        let voting = Some((handle, identity));
+        self.send_count(
+            checked_out,
+            claim,
+            script,
+            counts,
+            voting,
+            deadline,
+            move |step| self.acquired(claim, counts, step, deadline),
+        )
+    }
+
+    fn send_release_level<'a>(
+        &'a self,
         claim: &'a Claim,
         deadline: Instant,
-    ) -> Flight<'a, Result<Release>> {
-        let boarded = match self.node.pool.check_out(&claim.visitor, |_| true, deadline) {
-            Ok(Some(boarded)) => boarded,
-            Ok(None) => return Flight::Cold,
-            Err(fault) => return Flight::Landed(Err(self.error(&claim.name, fault))),
+    ) -> Pending<'a, Result<Release>> {
+        let checked_out = match self
+            .server
+            .pool
+            .check_out(&claim.visitor, |_| true, deadline)
+        {
+            Ok(Some(checked_out)) => checked_out,
+            Ok(None) => return Pending::NotConnected,
+            Err(fault) => return Pending::Ready(Err(self.error(&claim.name, fault))),
         };
-        let script = &self.redis.scripts.release_level;
+        let script = &self.scripts.release_level;
         let (known, wanted) = (claim.count, claim.count.saturating_sub(1).max(1));
         let counts = [known, wanted];
-        self.fly_count(
-            boarded,
+        self.send_count(
+            checked_out,
             claim,
             script,
             counts,
@@ -451,17 +523,21 @@ impl<'a> Alone<'a> {
         )
     }
 
-    pub(super) fn fly_release(
-        self,
+    fn send_release<'a>(
+        &'a self,
         claim: &'a Claim,
         deadline: Instant,
-    ) -> Flight<'a, Result<Release>> {
-        let boarded = match self.node.pool.check_out(&claim.visitor, |_| true, deadline) {
-            Ok(Some(boarded)) => boarded,
-            Ok(None) => return Flight::Cold,
-            Err(fault) => return Flight::Landed(Err(self.error(&claim.name, fault))),
+    ) -> Pending<'a, Result<Release>> {
+        let checked_out = match self
+            .server
+            .pool
+            .check_out(&claim.visitor, |_| true, deadline)
+        {
+            Ok(Some(checked_out)) => checked_out,
+            Ok(None) => return Pending::NotConnected,
+            Err(fault) => return Pending::Ready(Err(self.error(&claim.name, fault))),
         };
-        let not_after = boarded.not_after;
+        let not_after = checked_out.not_after;
         let channel = keys::channel(&claim.name);
         let request = Request {
             script: &self.scripts.of(claim.kind).release,
@@ -473,46 +549,53 @@ impl<'a> Alone<'a> {
             replication: None,
         };
         let channel = Arc::clone(&channel);
-        self.launch(boarded, &request, deadline, move |reply, _| match reply {
-            Ok(reply) => match self.release_of(claim, &channel, &reply) {
-                // It is not there yet.
-                Ok(Release::NotHeld(_)) if not_after != SETTLED => Ok(Release::Unknown {
-                    in_doubt: claim.in_doubt(not_after),
-                    error: Error::Unavailable {
-                        lock: Arc::clone(&claim.name),
-                        node: self.node.name(),
-                        reason: "an earlier request of this hold may still be on its way"
-                            .to_owned(),
-                    },
+        self.send(
+            checked_out,
+            &request,
+            deadline,
+            move |reply, _| match reply {
+                Ok(reply) => match self.release_of(claim, &channel, &reply) {
+                    // It is not there yet.
+                    Ok(Release::NotHeld(_)) if not_after != SETTLED => Ok(Release::Unknown {
+                        in_doubt: claim.in_doubt(not_after),
+                        error: Error::Unavailable {
+                            lock: Arc::clone(&claim.name),
+                            node: self.server.name(),
+                            reason: "an earlier request of this hold may still be on its way"
+                                .to_owned(),
+                        },
+                    }),
+                    release => release.map_err(|fault| self.error(&claim.name, fault)),
+                },
+                Err(CallError::Server(text)) if lacks_script(&text) => {
+                    self.release(claim, deadline)
+                }
+                Err(CallError::NoReply { reason, .. }) => Ok(Release::Unknown {
+                    in_doubt: claim.in_doubt(0),
+                    error: self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
                 }),
-                release => release.map_err(|fault| self.error(&claim.name, fault)),
+                Err(fault) => Err(self.error(&claim.name, fault)),
             },
-            Err(CallError::Server(text)) if lacks_script(&text) => self.release(claim, deadline),
-            Err(CallError::NoReply { reason, .. }) => Ok(Release::Unknown {
-                in_doubt: claim.in_doubt(0),
-                error: self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
-            }),
-            Err(fault) => Err(self.error(&claim.name, fault)),
-        })
+        )
     }
 
-    pub(super) fn fly_withdraw(
-        self,
+    fn send_resolve<'a>(
+        &'a self,
         mut in_doubt: InDoubt,
         deadline: Instant,
-    ) -> Flight<'a, Result<bool>> {
-        let boarded = match self
-            .node
+    ) -> Pending<'a, Result<bool>> {
+        let checked_out = match self
+            .server
             .pool
             .check_out(&in_doubt.visitor, |_| true, deadline)
         {
-            Ok(Some(boarded)) => boarded,
-            Ok(None) => return Flight::Cold,
-            Err(fault) => return Flight::Landed(Err(self.error(&in_doubt.name, fault))),
+            Ok(Some(checked_out)) => checked_out,
+            Ok(None) => return Pending::NotConnected,
+            Err(fault) => return Pending::Ready(Err(self.error(&in_doubt.name, fault))),
         };
         // Behind the request in doubt on the same connection it comes after it.
-        let is_behind = boarded.replies_due > 0;
-        let not_after = boarded.not_after;
+        let is_behind = checked_out.replies_due > 0;
+        let not_after = checked_out.not_after;
         let channel = keys::channel(&in_doubt.name);
         let name = Arc::clone(&in_doubt.name);
         let visitor = in_doubt.visitor.clone();
@@ -525,28 +608,33 @@ impl<'a> Alone<'a> {
             voting: None,
             replication: None,
         };
-        self.launch(boarded, &request, deadline, move |reply, _| match reply {
-            Ok(Value::Int(now)) => Ok(is_behind || now > in_doubt.not_after(0).max(not_after)),
-            Ok(reply) => Err(self.unexpected(&in_doubt.name, &reply)),
-            Err(CallError::Server(text)) if lacks_script(&text) => {
-                self.resolve(&mut in_doubt, deadline)
-            }
-            Err(fault) => Err(self.error(&in_doubt.name, fault)),
-        })
+        self.send(
+            checked_out,
+            &request,
+            deadline,
+            move |reply, _| match reply {
+                Ok(Value::Int(now)) => Ok(is_behind || now > in_doubt.not_after(0).max(not_after)),
+                Ok(reply) => Err(self.unexpected(&in_doubt.name, &reply)),
+                Err(CallError::Server(text)) if lacks_script(&text) => {
+                    self.resolve(&mut in_doubt, deadline)
+                }
+                Err(fault) => Err(self.error(&in_doubt.name, fault)),
+            },
+        )
     }
 
-    pub(super) fn fly_force_release(
-        self,
+    fn send_force_release<'a>(
+        &'a self,
         kind: Kind,
         name: &'a Arc<str>,
         deadline: Instant,
-    ) -> Flight<'a, Result<bool>> {
+    ) -> Pending<'a, Result<bool>> {
         // No hold has this visitor, so it goes behind nobody's request.
         let nobody = Kind::Reentrant.visitor("", 0, 0);
-        let boarded = match self.node.pool.check_out(&nobody, |_| true, deadline) {
-            Ok(Some(boarded)) => boarded,
-            Ok(None) => return Flight::Cold,
-            Err(fault) => return Flight::Landed(Err(self.error(name, fault))),
+        let checked_out = match self.server.pool.check_out(&nobody, |_| true, deadline) {
+            Ok(Some(checked_out)) => checked_out,
+            Ok(None) => return Pending::NotConnected,
+            Err(fault) => return Pending::Ready(Err(self.error(name, fault))),
         };
         let channel = keys::channel(name);
         let request = Request {
@@ -558,39 +646,45 @@ impl<'a> Alone<'a> {
             voting: None,
             replication: None,
         };
-        self.launch(boarded, &request, deadline, move |reply, _| match reply {
-            Ok(reply) => match super::integer_at(&reply, 0) {
-                Some(3) => self.force_release(kind, name, deadline),
-                Some(freed) => Ok(freed == 1),
-                None => Err(self.unexpected(name, &reply)),
+        self.send(
+            checked_out,
+            &request,
+            deadline,
+            move |reply, _| match reply {
+                Ok(reply) => match super::integer_at(&reply, 0) {
+                    Some(3) => self.force_release(kind, name, deadline),
+                    Some(freed) => Ok(freed == 1),
+                    None => Err(self.unexpected(name, &reply)),
+                },
+                Err(CallError::Server(text)) if lacks_script(&text) => {
+                    self.force_release(kind, name, deadline)
+                }
+                Err(CallError::NoReply { reason, .. }) => {
+                    Err(self.unknown(name, None, "forced release", reason))
+                }
+                Err(fault) => Err(self.error(name, fault)),
             },
-            Err(CallError::Server(text)) if lacks_script(&text) => {
-                self.force_release(kind, name, deadline)
-            }
-            Err(CallError::NoReply { reason, .. }) => {
-                Err(self.unknown(name, None, "forced release", reason))
-            }
-            Err(fault) => Err(self.error(name, fault)),
-        })
+        )
     }
 
-    pub(super) fn fly_inspect(
-        self,
+    fn send_inspect<'a>(
+        &'a self,
         kind: Kind,
         name: &'a Arc<str>,
         visitor: Option<&'a VisitorId>,
         deadline: Instant,
-    ) -> Flight<'a, Result<Holding>> {
+    ) -> Pending<'a, Result<Holding>> {
         let nobody = Kind::Reentrant.visitor("", 0, 0);
-        let boarded = match self
-            .node
-            .pool
-            .check_out(visitor.unwrap_or(&nobody), |_| true, deadline)
-        {
-            Ok(Some(boarded)) => boarded,
-            Ok(None) => return Flight::Cold,
-            Err(fault) => return Flight::Landed(Err(self.error(name, fault))),
-        };
+        let checked_out =
+            match self
+                .server
+                .pool
+                .check_out(visitor.unwrap_or(&nobody), |_| true, deadline)
+            {
+                Ok(Some(checked_out)) => checked_out,
+                Ok(None) => return Pending::NotConnected,
+                Err(fault) => return Pending::Ready(Err(self.error(name, fault))),
+            };
         let field = visitor.map_or("", VisitorId::as_str);
         let request = Request {
             script: &self.scripts.of(kind).inspect,
@@ -601,29 +695,34 @@ impl<'a> Alone<'a> {
             voting: None,
             replication: None,
         };
-        self.launch(boarded, &request, deadline, move |reply, _| match reply {
-            Ok(reply) => self.holding_of(name, visitor, &reply),
-            Err(CallError::Server(text)) if lacks_script(&text) => {
-                self.inspect(kind, name, visitor, deadline)
-            }
-            Err(fault) => Err(self.error(name, fault)),
-        })
+        self.send(
+            checked_out,
+            &request,
+            deadline,
+            move |reply, _| match reply {
+                Ok(reply) => self.holding_of(name, visitor, &reply),
+                Err(CallError::Server(text)) if lacks_script(&text) => {
+                    self.inspect(kind, name, visitor, deadline)
+                }
+                Err(fault) => Err(self.error(name, fault)),
+            },
+        )
     }
 
-    pub(super) fn fly_renew(
-        self,
+    fn send_renew<'a>(
+        &'a self,
         claims: &'a [Claim],
         handle: &NodeHandle,
         deadline: Instant,
-    ) -> Flight<'a, Vec<Renewal>> {
-        let unknown = |reason: String| Flight::Landed(vec![Renewal::Unknown(reason); claims.len()]);
-        let Some(mut connection) = self.node.take_ready_to_renew(deadline) else {
-            return Flight::Cold;
+    ) -> Pending<'a, Vec<Renewal>> {
+        let unknown = |reason: String| Pending::Ready(vec![Renewal::Unknown(reason); claims.len()]);
+        let Some(mut connection) = self.server.take_ready_to_renew(deadline) else {
+            return Pending::NotConnected;
         };
         match vote_on(&mut connection, handle, deadline) {
             Ok(_) => {}
             Err(CallError::NoVote(abstention)) => {
-                self.node.put_renewing(connection);
+                self.server.put_renewing(connection);
                 return unknown(abstention);
             }
             Err(fault) => return unknown(reason_of(fault).into_words()),
@@ -633,7 +732,7 @@ impl<'a> Alone<'a> {
         let script = &self.scripts.renew;
         // What is asked behind the renewals has its answer behind theirs, so none of them may be asked again.
         let is_unknown = self.replication.is_some() && !connection.has_script(script);
-        let by_text = self.node.pool.uses_text() || is_unknown;
+        let by_text = self.server.pool.uses_text() || is_unknown;
         let mut packed = Vec::new();
         for chunk in &chunks {
             chunk.pack(script, by_text, &mut packed);
@@ -643,8 +742,8 @@ impl<'a> Alone<'a> {
             packed.extend(wanted.question(deadline));
         }
         match connection.send(&packed, deadline) {
-            Ok(()) => Flight::Aloft(Box::new(Renewing {
-                alone: self,
+            Ok(()) => Pending::Sent(Box::new(SentRenewals {
+                node: self,
                 connection: Some(connection),
                 claims,
                 chunks,
@@ -652,8 +751,8 @@ impl<'a> Alone<'a> {
             })),
             // Nothing was sent, so another connection will do.
             Err(fault @ CallError::NotSent(_)) if Instant::now() < deadline => {
-                self.node.pool.give_back(connection, &Err(fault));
-                Flight::Cold
+                self.server.pool.give_back(connection, &Err(fault));
+                Pending::NotConnected
             }
             Err(fault) => unknown(reason_of(fault).into_words()),
         }

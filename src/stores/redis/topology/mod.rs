@@ -17,7 +17,7 @@ use crate::stores::redis::topology::connector::Hook;
 use crate::stores::redis::transport::connection::{CallError, Connection};
 
 pub(crate) enum Topology {
-    One(Box<Node>),
+    One(Arc<Node>),
     Cluster(Cluster),
 }
 

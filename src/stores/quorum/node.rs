@@ -1,0 +1,141 @@
+//! What a quorum needs of one server: requests that are sent now and answered later, so that all nodes work at the same
+//! time.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::ground::claim::{Claim, Kind, VisitorId};
+use crate::ground::error::Result;
+use crate::store::{Attempt, HealthWarning, Holding, InDoubt, Release, Renewal, SETTLED, Store};
+use crate::stores::quorum::quarantine::{NodeHandle, Quarantined};
+
+/// One server of a quorum. Where sending takes no time, requests are answered at once.
+pub(crate) trait Node: Send + Sync {
+    /// The locks that this server has by itself.
+    fn store(&self) -> &dyn Store;
+
+    /// Whether another server may take over, with other keys.
+    fn can_fail_over(&self) -> bool {
+        false
+    }
+
+    /// Whether there is a connection for `purpose` on which a request can be sent without waiting for anything first.
+    fn is_ready(&self, _purpose: Purpose<'_>) -> bool {
+        true
+    }
+
+    /// Makes a connection for `purpose` ready, asks the server who it is, and notes it as the one behind `handle`.
+    fn connect(
+        &self,
+        handle: &NodeHandle,
+        purpose: Purpose<'_>,
+        deadline: Instant,
+    ) -> Result<Result<(), Quarantined>>;
+
+    /// Warns if all keys of the server can be thrown away with one command, as far as that can be seen.
+    fn may_be_flushed(&self, _deadline: Instant) -> Option<HealthWarning> {
+        None
+    }
+
+    /// Sends [`Store::acquire`], if `handle` has a vote. With `restored` it puts as many levels as `claim` counts where
+    /// the lock is free.
+    fn send_acquire<'a>(
+        &'a self,
+        claim: &'a Claim,
+        restored: bool,
+        handle: &'a NodeHandle,
+        deadline: Instant,
+    ) -> Pending<'a, Result<Attempt>>;
+
+    /// Sends [`Store::renew`], if `handle` has a vote.
+    fn send_renew<'a>(
+        &'a self,
+        claims: &'a [Claim],
+        handle: &NodeHandle,
+        deadline: Instant,
+    ) -> Pending<'a, Vec<Renewal>>;
+
+    /// Sends [`Store::release`].
+    fn send_release<'a>(
+        &'a self,
+        claim: &'a Claim,
+        deadline: Instant,
+    ) -> Pending<'a, Result<Release>> {
+        Pending::Ready(self.store().release(claim, deadline))
+    }
+
+    /// Sends [`Store::release_level`].
+    fn send_release_level<'a>(
+        &'a self,
+        claim: &'a Claim,
+        deadline: Instant,
+    ) -> Pending<'a, Result<Release>> {
+        Pending::Ready(self.store().release_level(claim, deadline))
+    }
+
+    /// Sends [`Store::resolve`]. If it goes behind the request in doubt on the same connection, that settles it.
+    fn send_resolve<'a>(
+        &'a self,
+        mut in_doubt: InDoubt,
+        deadline: Instant,
+    ) -> Pending<'a, Result<bool>> {
+        Pending::Ready(self.store().resolve(&mut in_doubt, deadline))
+    }
+
+    /// Sends [`Store::force_release`].
+    fn send_force_release<'a>(
+        &'a self,
+        kind: Kind,
+        name: &'a Arc<str>,
+        deadline: Instant,
+    ) -> Pending<'a, Result<bool>> {
+        Pending::Ready(self.store().force_release(kind, name, deadline))
+    }
+
+    /// Sends [`Store::inspect`].
+    fn send_inspect<'a>(
+        &'a self,
+        kind: Kind,
+        name: &'a Arc<str>,
+        visitor: Option<&'a VisitorId>,
+        deadline: Instant,
+    ) -> Pending<'a, Result<Holding>> {
+        Pending::Ready(self.store().inspect(kind, name, visitor, deadline))
+    }
+}
+
+/// The use that a connection is wanted for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Purpose<'v> {
+    /// A request of this visitor, which may go behind another one of its own.
+    Request(Option<&'v VisitorId>),
+    /// The same, of a server that has to say first whether it may vote.
+    Vote(&'v VisitorId),
+    /// Renewals, which have to be of such a server, too.
+    Renewal,
+}
+
+/// The answer to a request, or the way to it.
+pub(crate) enum Pending<'a, T> {
+    /// The answer is there.
+    Ready(T),
+    /// The request was sent. Dropping it leaves the answer to the next user of the connection.
+    Sent(Box<dyn InFlight<T> + 'a>),
+    /// Nothing was sent, because there is no connection for it: [`Node::connect`] makes one.
+    NotConnected,
+}
+
+/// A request whose answer is still to be read.
+pub(crate) trait InFlight<T> {
+    /// The connection, to wait at until something arrives there; `None` if waiting is of no use.
+    fn fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// The time of the node's own clock, in ms, after which the request is refused there; [`SETTLED`] if it takes nothing.
+    fn not_after(&self) -> i64 {
+        SETTLED
+    }
+
+    /// Reads the answer, waiting for it until `deadline`. It comes once.
+    fn receive(self: Box<Self>, deadline: Instant) -> Option<T>;
+}
