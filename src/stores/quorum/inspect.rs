@@ -64,10 +64,12 @@ impl Quorum {
         locked.sort_unstable_by_key(|remaining| {
             std::cmp::Reverse(remaining.unwrap_or(Duration::MAX))
         });
+        let silent = self.nodes.len() - holdings.len();
         Ok(Holding {
-            is_locked: locked.len() >= self.needed,
+            // A node that does not answer may have it, too.
+            is_locked: locked.len() + silent >= self.needed,
             count: counts.get(last).copied().unwrap_or_default(),
-            remaining: locked.get(last).copied().flatten(),
+            remaining: locked.get(last).or(locked.last()).copied().flatten(),
         })
     }
 

@@ -202,12 +202,12 @@ impl Quorum {
             |_, node, by| node.node.send_force_release(kind, name, by),
             Err,
         );
-        let (mut answered, mut was_held) = (0, false);
+        let (mut answered, mut freed) = (0, 0);
         while let Some((index, answer)) = fan_out.next() {
             let what = match answer {
-                Ok(freed) => {
+                Ok(was_held) => {
                     answered += 1;
-                    was_held |= freed;
+                    freed += usize::from(was_held);
                     Vote::Granted
                 }
                 Err(error) => Vote::Failed(error),
@@ -219,7 +219,8 @@ impl Quorum {
         }
         fan_out.note_rest(&mut said);
         if answered >= self.needed {
-            Ok(was_held)
+            // What a minority has is nobody's, unless those that are silent have it, too.
+            Ok(freed + self.nodes.len() - answered >= self.needed)
         } else {
             Err(self.no_quorum(name, &said))
         }

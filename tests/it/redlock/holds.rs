@@ -318,8 +318,24 @@ fn a_force_unlock_frees_it_at_all_nodes() {
     servers[0].cmd(&["HSET", "a", "somebody:1", "1"]);
     assert!(!other.is_locked().unwrap());
     assert_eq!(other.remaining_lease().unwrap(), None);
-    other.force_unlock().unwrap();
+    assert!(!other.force_unlock().unwrap());
     assert_eq!(kept(&servers, "a"), 0);
+}
+
+#[test]
+fn a_node_that_is_silent_may_have_what_others_have() {
+    let servers = servers(3);
+    let lock = redlock(&servers).lock("a");
+    servers[0].cmd(&["HSET", "a", "somebody:1", "1"]);
+    servers[0].cmd(&["PEXPIRE", "a", "20000"]);
+    // One has it, one is free of it, one does not answer: nobody can take it, and somebody may hold it.
+    servers[2].kill();
+    assert!(lock.is_locked().unwrap());
+    let left = lock.remaining_lease().unwrap().unwrap();
+    assert!(left <= ms(20_000) && left > ms(10_000), "{left:?}");
+    assert!(!lock.try_lock().unwrap());
+    assert!(lock.force_unlock().unwrap());
+    assert!(!lock.is_locked().unwrap());
 }
 
 #[test]

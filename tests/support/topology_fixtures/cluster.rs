@@ -1,19 +1,24 @@
 //! A Redis Cluster of three shards, with a replica for each of them or without.
 
 use std::collections::HashMap;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use redis::Value;
 
 use super::node::Access;
 use super::replicas::SWIFT;
 use super::{AGREEMENT, Node, at_once};
-use crate::support::{eventually, free_port};
+use crate::support::{eventually, free_port, ms};
 
 const SHARDS: usize = 3;
 const SLOTS: usize = 16_384;
 
 /// After this much silence, in ms, the nodes take another one for dead.
 const NODE_TIMEOUT: &str = "1000";
+
+/// A server gives up a failover by hand after 5 s.
+const MANUAL_FAILOVER: Duration = ms(6000);
 
 /// Three masters, nodes 0 to 2 at first, and if asked for their replicas, nodes 3 to 5.
 pub struct Cluster {
@@ -189,7 +194,15 @@ impl Cluster {
     pub fn failover(&self, key: &str) -> (usize, usize) {
         let old = self.owner_of(key);
         let new = self.replica_of(old).expect("the shard has a replica");
-        self.nodes[new].cmd(&["CLUSTER", "FAILOVER"]);
+        // It is given up without a word if the old master or the votes take too long.
+        eventually(AGREEMENT, "the replica has taken over", || {
+            let asked = Instant::now();
+            self.nodes[new].try_cmd(&["CLUSTER", "FAILOVER"]).ok();
+            while !self.nodes[new].is_master() && asked.elapsed() < MANUAL_FAILOVER {
+                thread::sleep(ms(50));
+            }
+            self.nodes[new].is_master()
+        });
         self.wait_for_owner(key, new);
         (old, new)
     }
