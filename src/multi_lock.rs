@@ -66,8 +66,8 @@ impl MultiLock {
             let (inner, key) = (&raw_lock.inner, &raw_lock.key);
             let member = Member {
                 store: Arc::clone(&inner.store),
-                kind: key.kind,
-                name: Arc::clone(&key.name),
+                kind: key.lock.kind,
+                name: Arc::clone(&key.lock.name),
                 _keep: Arc::clone(inner) as Arc<dyn Any + Send + Sync>,
             };
             let identity = member.identity();
@@ -75,7 +75,7 @@ impl MultiLock {
                 .iter()
                 .any(|other: &Member| other.identity() == identity)
             {
-                return invalid(format!("{:?} is named twice", key.name));
+                return invalid(format!("{:?} is named twice", key.lock.name));
             }
             members.push(member);
             timeouts = Timeouts {
@@ -88,7 +88,7 @@ impl MultiLock {
         }
         let names: Vec<&str> = entrances
             .iter()
-            .map(|raw_lock| &*raw_lock.key.name)
+            .map(|raw_lock| &*raw_lock.key.lock.name)
             .collect();
         let name = names.join(" + ").into();
         let flaw = entrances.iter().find_map(|raw_lock| raw_lock.flaw.clone());

@@ -9,7 +9,6 @@ use crate::engine::hold::{Hold, Lease};
 use crate::engine::owner::Owner;
 use crate::engine::wait_queue::WaitQueues;
 use crate::engine::watchdog::{OnLost, Watchdog, join};
-use crate::ground::claim::Kind;
 use crate::ground::error::{Error, Result};
 use crate::store::{HealthWarning, Store};
 
@@ -25,7 +24,7 @@ pub(crate) struct ClientInner {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) watchdog: Watchdog,
     pub(crate) timeouts: Timeouts,
-    /// The threads that wait, by name of lock.
+    /// The threads that wait, by lock.
     pub(crate) wait_queues: Arc<WaitQueues<HandOffOffer, Arc<Hold>>>,
     pub(crate) key_prefix: String,
     pid: u32,
@@ -55,7 +54,6 @@ const LEAST_MARGIN: Duration = Duration::from_millis(50);
 /// What a waiting thread offers to be handed a hold by.
 #[derive(Debug)]
 pub(crate) struct HandOffOffer {
-    pub(crate) kind: Kind,
     pub(crate) thread: u64,
     /// Lives as long as the thread.
     pub(crate) liveness: Weak<()>,

@@ -6,6 +6,8 @@ mod in_doubt;
 pub(crate) mod loss_notice;
 pub(crate) mod owner;
 pub(crate) mod raw_lock;
+#[cfg(test)]
+mod tests;
 mod timer;
 pub(crate) mod wait_loop;
 pub(crate) mod wait_queue;

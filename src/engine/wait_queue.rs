@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::ground::claim::LockId;
 use crate::ground::notify::Parker;
 use crate::ground::sync::{Mutex, mutant};
 
@@ -17,13 +18,13 @@ const HAND_OFFS_IN_A_ROW: u32 = 4;
 /// Without anybody known to wait elsewhere the lock is still set free after this time: who polls is known to nobody.
 const HAND_OFFS_FOR: Duration = Duration::from_millis(100);
 
-/// The wait queues of a client. `O` is the data a releaser needs to create a hold for a waiter, `G` that hold.
+/// The wait queues of a client, by lock. `O` is the data a releaser needs to create a hold for a waiter, `G` that hold.
 #[derive(Debug)]
 pub(crate) struct WaitQueues<O, G> {
-    wait_queues: Mutex<HashMap<Arc<str>, WaitQueue<O, G>>>,
-    /// Names without a queue that this client yields to other processes, and until when.
-    resting: Mutex<HashMap<Arc<str>, Instant>>,
-    /// The number of waiters in all queues, and of names that are yielded: read without a mutex to see that there is
+    wait_queues: Mutex<HashMap<LockId, WaitQueue<O, G>>>,
+    /// Locks without a queue that this client yields to other processes, and until when.
+    resting: Mutex<HashMap<LockId, Instant>>,
+    /// The number of waiters in all queues, and of locks that are yielded: read without a mutex to see that there is
     /// nothing to do.
     waiting: AtomicUsize,
     rests: AtomicUsize,
@@ -93,25 +94,25 @@ impl<O, G> Default for WaitQueues<O, G> {
 }
 
 impl<O, G> WaitQueues<O, G> {
-    /// Whether a thread is queued for `name`, or this client yields the lock to other processes.
-    pub(crate) fn is_busy(&self, name: &str) -> bool {
-        self.waiting.load(Ordering::SeqCst) > 0 && self.wait_queues.lock().contains_key(name)
-            || self.rests.load(Ordering::SeqCst) > 0 && self.rest_of(name).is_some()
+    /// Whether a thread is queued for `lock`, or this client yields the lock to other processes.
+    pub(crate) fn is_busy(&self, lock: &LockId) -> bool {
+        self.waiting.load(Ordering::SeqCst) > 0 && self.wait_queues.lock().contains_key(lock)
+            || self.rests.load(Ordering::SeqCst) > 0 && self.rest_of(lock).is_some()
     }
 
-    /// Until when this client yields `name` to other processes; forgets what is over.
-    fn rest_of(&self, name: &str) -> Option<Instant> {
+    /// Until when this client yields `lock` to other processes; forgets what is over.
+    fn rest_of(&self, lock: &LockId) -> Option<Instant> {
         let mut resting = self.resting.lock();
         let now = Instant::now();
         resting.retain(|_, deadline| now < *deadline);
         self.rests.store(resting.len(), Ordering::SeqCst);
-        resting.get(name).copied()
+        resting.get(lock).copied()
     }
 
     /// Puts a waiter at the end of the queue.
     pub(crate) fn join(
         self: &Arc<Self>,
-        name: &Arc<str>,
+        lock: &LockId,
         parker: &Arc<Parker>,
         offer: O,
     ) -> QueueNode<O, G> {
@@ -120,11 +121,11 @@ impl<O, G> WaitQueues<O, G> {
             parker: Arc::clone(parker),
             state: Mutex::new(State::Waiting),
         });
-        let rest = self.rest_of(name);
+        let rest = self.rest_of(lock);
         let mut wait_queues = self.wait_queues.lock();
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let queue = wait_queues
-            .entry(Arc::clone(name))
+            .entry(lock.clone())
             .or_insert_with(|| WaitQueue {
                 nodes: VecDeque::new(),
                 is_held_locally: false,
@@ -138,7 +139,7 @@ impl<O, G> WaitQueues<O, G> {
         queue.nodes.push_back(Arc::clone(&waiter));
         QueueNode {
             wait_queues: Arc::clone(self),
-            name: Arc::clone(name),
+            lock: lock.clone(),
             waiter,
         }
     }
@@ -146,12 +147,12 @@ impl<O, G> WaitQueues<O, G> {
     /// Chooses the head of the queue as the successor of the calling thread, which is about to release its hold.
     ///
     /// `None` if nobody waits, or if it is time to set the lock free for others.
-    pub(crate) fn choose(self: &Arc<Self>, name: &Arc<str>) -> Option<Successor<O, G>> {
+    pub(crate) fn choose(self: &Arc<Self>, lock: &LockId) -> Option<Successor<O, G>> {
         if self.waiting.load(Ordering::SeqCst) == 0 {
             return None;
         }
         let mut wait_queues = self.wait_queues.lock();
-        let queue = wait_queues.get_mut(name)?;
+        let queue = wait_queues.get_mut(lock)?;
         let since = *queue.hand_offs_since.get_or_insert_with(Instant::now);
         let is_enough = if queue.others_wait {
             queue.handed >= HAND_OFFS_IN_A_ROW
@@ -170,17 +171,17 @@ impl<O, G> WaitQueues<O, G> {
         drop(state);
         Some(Successor {
             wait_queues: Arc::clone(self),
-            name: Arc::clone(name),
+            lock: lock.clone(),
             waiter,
         })
     }
 
     /// Notes that the lock is free, or at least no longer held by a thread of this client. The head of the queue goes to
     /// ask for it, after `yield_for` if others have heard that it is free: they get their turn.
-    pub(crate) fn freed(&self, name: &Arc<str>, yield_for: Option<Duration>) {
+    pub(crate) fn freed(&self, lock: &LockId, yield_for: Option<Duration>) {
         let deadline = yield_for.map(|rest| Instant::now() + rest);
         if self.waiting.load(Ordering::SeqCst) > 0
-            && let Some(queue) = self.wait_queues.lock().get_mut(name)
+            && let Some(queue) = self.wait_queues.lock().get_mut(lock)
         {
             queue.is_held_locally = false;
             queue.handed = 0;
@@ -191,7 +192,7 @@ impl<O, G> WaitQueues<O, G> {
             }
         } else if let Some(deadline) = deadline {
             let mut resting = self.resting.lock();
-            resting.insert(Arc::clone(name), deadline);
+            resting.insert(lock.clone(), deadline);
             self.rests.store(resting.len(), Ordering::SeqCst);
         }
     }
@@ -208,7 +209,7 @@ impl<O, G> WaitQueue<O, G> {
 #[derive(Debug)]
 pub(crate) struct QueueNode<O, G> {
     wait_queues: Arc<WaitQueues<O, G>>,
-    name: Arc<str>,
+    lock: LockId,
     waiter: Arc<Waiter<O, G>>,
 }
 
@@ -216,7 +217,7 @@ impl<O, G> QueueNode<O, G> {
     /// What this waiter may do now.
     pub(crate) fn turn(&self) -> Turn {
         let wait_queues = self.wait_queues.wait_queues.lock();
-        match wait_queues.get(&self.name) {
+        match wait_queues.get(&self.lock) {
             Some(queue) if self.is_first(queue) => match queue.yield_until {
                 _ if queue.is_held_locally => Turn::HeldLocally(queue.last_usable),
                 Some(deadline) if Instant::now() < deadline => Turn::Yield(deadline),
@@ -246,7 +247,7 @@ impl<O, G> QueueNode<O, G> {
 
     /// Notes that the store has refused the lock.
     pub(crate) fn note_usable(&self) {
-        if let Some(queue) = self.wait_queues.wait_queues.lock().get_mut(&self.name) {
+        if let Some(queue) = self.wait_queues.wait_queues.lock().get_mut(&self.lock) {
             queue.heard();
             queue.yield_until = None;
             // A refused waiter no longer relies on a holder of this client.
@@ -256,14 +257,14 @@ impl<O, G> QueueNode<O, G> {
 
     /// Notes what this waiter heard before it came: whether the store has refused the lock.
     pub(crate) fn note_news(&self) {
-        if let Some(queue) = self.wait_queues.wait_queues.lock().get_mut(&self.name) {
+        if let Some(queue) = self.wait_queues.wait_queues.lock().get_mut(&self.lock) {
             queue.heard();
         }
     }
 
     /// Notes that the store gave no usable answer.
     pub(crate) fn note_trouble(&self) {
-        if let Some(queue) = self.wait_queues.wait_queues.lock().get_mut(&self.name) {
+        if let Some(queue) = self.wait_queues.wait_queues.lock().get_mut(&self.lock) {
             queue.is_in_doubt = true;
         }
     }
@@ -271,19 +272,19 @@ impl<O, G> QueueNode<O, G> {
     /// When the store was last known to refuse the lock, or to have given it to somebody of this line.
     pub(crate) fn last_news(&self) -> Option<Instant> {
         let wait_queues = self.wait_queues.wait_queues.lock();
-        let queue = wait_queues.get(&self.name)?;
+        let queue = wait_queues.get(&self.lock)?;
         queue.last_usable.filter(|_| !queue.is_in_doubt)
     }
 
     /// When the store gave a usable answer to anybody in this line last.
     pub(crate) fn last_usable(&self) -> Option<Instant> {
         let wait_queues = self.wait_queues.wait_queues.lock();
-        wait_queues.get(&self.name)?.last_usable
+        wait_queues.get(&self.lock)?.last_usable
     }
 
     /// Leaves the queue at once. Returns what this waiter was handed before; a chosen waiter does not wait for what
-    /// comes of it.
-    pub(crate) fn leave(self, has_the_lock: bool) -> Option<G> {
+    /// comes of it. With a lock that is shared it keeps nobody out: the next one asks.
+    pub(crate) fn leave(self, has_the_lock: bool, is_shared: bool) -> Option<G> {
         let mut state = self.waiter.state.lock();
         let grant = match std::mem::replace(&mut *state, State::Left) {
             State::Granted(grant) => Some(grant),
@@ -291,10 +292,10 @@ impl<O, G> QueueNode<O, G> {
         };
         drop(state);
         let mut wait_queues = self.wait_queues.wait_queues.lock();
-        if let Some(queue) = wait_queues.get_mut(&self.name)
+        if let Some(queue) = wait_queues.get_mut(&self.lock)
             && has_the_lock
         {
-            queue.is_held_locally = true;
+            queue.is_held_locally = !is_shared;
             queue.heard();
         }
         drop(wait_queues);
@@ -305,14 +306,14 @@ impl<O, G> QueueNode<O, G> {
 impl<O, G> Drop for QueueNode<O, G> {
     fn drop(&mut self) {
         let mut wait_queues = self.wait_queues.wait_queues.lock();
-        if let Some(queue) = wait_queues.get_mut(&self.name) {
+        if let Some(queue) = wait_queues.get_mut(&self.lock) {
             let was_first = self.is_first(queue);
             queue
                 .nodes
                 .retain(|other| !Arc::ptr_eq(other, &self.waiter));
             match queue.nodes.front() {
                 None => {
-                    wait_queues.remove(&self.name);
+                    wait_queues.remove(&self.lock);
                 }
                 // The next one takes over what this one did: it asks, and listens for messages.
                 Some(next)
@@ -332,7 +333,7 @@ impl<O, G> Drop for QueueNode<O, G> {
 #[derive(Debug)]
 pub(crate) struct Successor<O, G> {
     wait_queues: Arc<WaitQueues<O, G>>,
-    name: Arc<str>,
+    lock: LockId,
     waiter: Arc<Waiter<O, G>>,
 }
 
@@ -351,7 +352,7 @@ impl<O, G> Successor<O, G> {
         }
         *state = State::Granted(grant);
         drop(state);
-        if let Some(queue) = wait_queues.get_mut(&self.name) {
+        if let Some(queue) = wait_queues.get_mut(&self.lock) {
             queue.is_held_locally = true;
             queue.handed += 1;
             queue.others_wait = others_wait;

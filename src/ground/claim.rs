@@ -77,15 +77,67 @@ pub(crate) enum Kind {
 impl Kind {
     /// The identity of a hold that is about to begin.
     pub(crate) fn visitor(self, client: &str, thread: u64, hold: u64) -> VisitorId {
-        match self {
-            Kind::Reentrant => VisitorId::new(client, thread, hold),
-            Kind::Token => VisitorId::token(),
-        }
+        (self.rules().visitor)(client, thread, hold)
     }
 
-    pub(crate) fn is_reentrant(self) -> bool {
-        self == Kind::Reentrant
+    /// The rules of the engine for locks of this kind.
+    pub(crate) fn rules(self) -> &'static Rules {
+        match self {
+            Kind::Reentrant => &Rules {
+                visitor: VisitorId::new,
+                is_reentrant: true,
+                ..Rules::PLAIN
+            },
+            Kind::Token => &Rules {
+                visitor: |_, _, _| VisitorId::token(),
+                is_reentrant: false,
+                ..Rules::PLAIN
+            },
+        }
     }
+}
+
+/// The row of one kind of lock: all that the engine has to know of it.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    /// Makes the identity of a hold from the client's uuid, the thread's number and the hold's number.
+    pub(crate) visitor: fn(&str, u64, u64) -> VisitorId,
+    /// Its holder may enter it again.
+    pub(crate) is_reentrant: bool,
+    /// A hold belongs to the thread that took it, and no other hold of that thread may stand beside it.
+    pub(crate) has_thread_owner: bool,
+    /// Several may hold it at a time, so a holder in this client does not mean that asking is of no use.
+    pub(crate) is_shared: bool,
+    /// A refused visitor leaves something in the store, which counts for the same visitor when it asks again.
+    pub(crate) places_in_store: bool,
+    /// The waiters of a client stand in its queue, and only the first of them asks.
+    pub(crate) queues_locally: bool,
+    /// A hold can be handed off to a waiter of the same client.
+    pub(crate) hands_off: bool,
+    /// Others may shorten what keeps the hold in the store, so one with a fixed lease is looked after, too.
+    pub(crate) restores_lifetime: bool,
+}
+
+impl Rules {
+    /// The rules of an exclusive lock of one thread without an order among clients.
+    pub(crate) const PLAIN: Rules = Rules {
+        visitor: VisitorId::new,
+        is_reentrant: true,
+        has_thread_owner: true,
+        is_shared: false,
+        places_in_store: false,
+        queues_locally: true,
+        hands_off: true,
+        restores_lifetime: false,
+    };
+}
+
+/// One lock: two kinds of the same name are two.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct LockId {
+    pub(crate) kind: Kind,
+    /// The name of the lock, prefix included.
+    pub(crate) name: Arc<str>,
 }
 
 /// What one visitor wants of the store, or has there.

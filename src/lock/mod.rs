@@ -12,7 +12,7 @@ use crate::engine::hold::Lease;
 use crate::engine::owner::LockKey;
 use crate::engine::raw_lock::{Entry, RawLock};
 use crate::engine::wait_loop::WaitLimit;
-use crate::ground::claim::Kind;
+use crate::ground::claim::{Kind, LockId};
 use crate::ground::error::{Error, Result};
 use crate::ground::interrupt::Interrupt;
 use crate::ground::loss::LossCause;
@@ -73,8 +73,7 @@ impl Lock {
             raw_lock: RawLock {
                 key: LockKey {
                     client: inner.number,
-                    kind,
-                    name,
+                    lock: LockId { kind, name },
                 },
                 lease: Lease::Watchdog(inner.timeouts.watchdog_timeout),
                 inner,
@@ -135,7 +134,7 @@ impl Lock {
 
     /// Returns the name of the lock, key prefix included.
     pub fn name(&self) -> &str {
-        &self.raw_lock.key.name
+        &self.raw_lock.key.lock.name
     }
 
     /// Takes the lock, and waits for it as long as it takes.
@@ -255,7 +254,7 @@ impl Lock {
     /// - [`Error::Forked`]: the client was made before this process was forked.
     pub fn unlock(&self) -> Result<()> {
         self.raw_lock.ready()?;
-        let me = self.raw_lock.inner.thread(&self.raw_lock.key.name)?;
+        let me = self.raw_lock.inner.thread(&self.raw_lock.key.lock.name)?;
         let current = me.held.current(&self.raw_lock.key);
         match current.and_then(|hold| Some((hold.top_level()?, hold))) {
             Some((_, hold)) if hold.is_pinned() => Err(Error::in_its_transaction(&hold.name)),
@@ -263,7 +262,7 @@ impl Lock {
             None => match me.held.take_lapsed(&self.raw_lock.key) {
                 Some(lost) => Err(lost.lost_error(lost.loss_cause().unwrap_or(LossCause::Gone))),
                 None => Err(Error::NotHeld {
-                    lock: Arc::clone(&self.raw_lock.key.name),
+                    lock: Arc::clone(&self.raw_lock.key.lock.name),
                     client: Arc::clone(&self.raw_lock.inner.id),
                     thread: me.id,
                 }),
@@ -286,9 +285,9 @@ impl Lock {
         let RawLock { inner, key, .. } = &self.raw_lock;
         let freed = inner
             .store
-            .force_release(key.kind, &key.name, inner.deadline())?;
-        inner.watchdog.check_now(&key.name);
-        inner.wait_queues.freed(&key.name, None);
+            .force_release(key.lock.kind, &key.lock.name, inner.deadline())?;
+        inner.watchdog.check_now(&key.lock.name);
+        inner.wait_queues.freed(&key.lock, None);
         Ok(freed)
     }
 
@@ -299,7 +298,7 @@ impl Lock {
     ) -> Result<WaitLimit<'a>> {
         let timeline = self.raw_lock.inner.store.timeline();
         WaitLimit::lasting(wait, timeline, interrupt).ok_or_else(|| Error::InvalidWait {
-            lock: Arc::clone(&self.raw_lock.key.name),
+            lock: Arc::clone(&self.raw_lock.key.lock.name),
             wait,
         })
     }
@@ -308,7 +307,7 @@ impl Lock {
         #[cfg(feature = "mysql")]
         if let Some(store) = &self.database {
             self.raw_lock.ready()?;
-            store.check_not_pinned_here(&self.raw_lock.key.name)?;
+            store.check_not_pinned_here(&self.raw_lock.key.lock.name)?;
         }
         self.raw_lock.acquire(limit)
     }
@@ -321,7 +320,7 @@ impl RefUnwindSafe for Lock {}
 impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lock")
-            .field("name", &self.raw_lock.key.name)
+            .field("name", &self.raw_lock.key.lock.name)
             .field("lease", &self.raw_lock.lease)
             .finish_non_exhaustive()
     }

@@ -59,7 +59,7 @@ impl Lock {
     /// Those of [`Lock::is_locked`].
     pub fn hold_count(&self) -> Result<u32> {
         self.raw_lock.ready()?;
-        let me = self.raw_lock.inner.thread(&self.raw_lock.key.name)?;
+        let me = self.raw_lock.inner.thread(&self.raw_lock.key.lock.name)?;
         self.count_of(Some(me))
     }
 
@@ -72,7 +72,7 @@ impl Lock {
         let holding = self.inspect(None)?;
         if holding.is_locked && holding.remaining.is_none() {
             return Err(Error::NoTtl {
-                lock: Arc::clone(&self.raw_lock.key.name),
+                lock: Arc::clone(&self.raw_lock.key.lock.name),
             });
         }
         Ok(holding.remaining)
@@ -85,7 +85,7 @@ impl Lock {
         if inner.is_forked() {
             return false;
         }
-        let me = inner.thread(&key.name).ok();
+        let me = inner.thread(&key.lock.name).ok();
         let held = me.and_then(|me| me.held.current(key));
         held.is_some_and(|hold| hold.is_valid())
     }
@@ -98,11 +98,11 @@ impl Lock {
     /// [`Error::Forked`] if it cannot.
     pub fn lost(&self) -> Result<Losses> {
         self.raw_lock.ready()?;
-        let me = self.raw_lock.inner.thread(&self.raw_lock.key.name)?;
+        let me = self.raw_lock.inner.thread(&self.raw_lock.key.lock.name)?;
         match me.held.current(&self.raw_lock.key) {
             Some(hold) => Ok(Losses::of(hold, self.raw_lock.inner.pid())),
             None => Err(Error::NotHeld {
-                lock: Arc::clone(&self.raw_lock.key.name),
+                lock: Arc::clone(&self.raw_lock.key.lock.name),
                 client: Arc::clone(&self.raw_lock.inner.id),
                 thread: me.id,
             }),
@@ -114,7 +114,7 @@ impl Lock {
         let RawLock { inner, key, .. } = &self.raw_lock;
         inner
             .store
-            .inspect(key.kind, &key.name, visitor, inner.deadline())
+            .inspect(key.lock.kind, &key.lock.name, visitor, inner.deadline())
     }
 
     fn count_of(&self, thread: Option<Arc<Owner>>) -> Result<u32> {

@@ -80,7 +80,7 @@ impl Part {
     /// Takes it, or enters it once more. What cannot be entered twice gets the lease of the whole.
     fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Attempt> {
         let claim = self.claim(claim);
-        if claim.count == 0 || self.kind.is_reentrant() {
+        if claim.count == 0 || self.kind.rules().is_reentrant {
             return self.store.acquire(&claim, deadline);
         }
         let sent = self.store.timeline().now();
@@ -101,7 +101,7 @@ impl Part {
     /// Gives one level back. What was not entered twice keeps the lease of the rest.
     fn release_level(&self, claim: &Claim, deadline: Instant) -> Result<Release> {
         let claim = self.claim(claim);
-        if self.kind.is_reentrant() {
+        if self.kind.rules().is_reentrant {
             return self.store.release_level(&claim, deadline);
         }
         match self.prolong(&claim, deadline) {
@@ -152,7 +152,9 @@ fn share(deadline: Instant, left: usize) -> Instant {
 impl MultiStore {
     pub(crate) fn new(mut members: Vec<Member>) -> MultiStore {
         members.sort_by_key(Member::identity);
-        let counts = members.iter().all(|member| !member.kind.is_reentrant());
+        let counts = members
+            .iter()
+            .all(|member| !member.kind.rules().is_reentrant);
         let mut timelines = members.iter().map(|member| member.store.timeline());
         let first = timelines.next().unwrap_or(&PROCESS);
         let is_common = timelines.all(|timeline| timeline.is(first));
@@ -463,7 +465,7 @@ impl Store for MultiStore {
                 .store
                 .inspect(member.kind, &member.name, holder.as_ref(), by)?;
             // A token is there or not, however often the whole was entered.
-            if member.kind.is_reentrant() || part.count == 0 {
+            if member.kind.rules().is_reentrant || part.count == 0 {
                 whole.count = whole.count.min(part.count);
             }
             if part.is_locked {

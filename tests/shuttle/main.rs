@@ -10,6 +10,9 @@
 
 #[path = "."]
 mod ground {
+    pub(crate) mod claim {
+        pub(crate) type LockId = std::sync::Arc<str>;
+    }
     #[path = "../../src/ground/notify.rs"]
     pub(crate) mod notify;
     #[path = "sync.rs"]
@@ -405,7 +408,7 @@ impl Counter {
                 break false;
             }
         };
-        match node.leave(has_it) {
+        match node.leave(has_it, false) {
             Some(handed) => {
                 assert_eq!(handed, me);
                 assert!(!has_it, "granted twice");

@@ -20,7 +20,7 @@ use crate::engine::hold::in_flight::By;
 pub(crate) use crate::engine::hold::in_flight::InFlightId;
 pub(crate) use crate::engine::hold::renewal::{Duty, NextCheck, RenewalStart};
 use crate::engine::hold::state::{Level, Phase, State, count, end_of_validity};
-use crate::ground::claim::{Claim, Kind, VisitorId};
+use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
 use crate::ground::clock::{BootInstant, PROCESS, Timeline};
 use crate::ground::events::HoldSpan;
 use crate::ground::loss::LossCause;
@@ -148,6 +148,13 @@ impl Hold {
     pub(crate) fn counted_by(mut self, timeline: &Timeline) -> Hold {
         self.timeline = timeline.clone();
         self
+    }
+
+    pub(crate) fn lock(&self) -> LockId {
+        LockId {
+            kind: self.kind,
+            name: Arc::clone(&self.name),
+        }
     }
 
     /// Whether the holder may still act on the lock, as far as this process knows. No I/O.

@@ -190,7 +190,7 @@ impl Hold {
             return (now + PINNED_LOOK, false);
         }
         // While a renewal is under way, or waits for the one before it, there is but the end to look for.
-        let is_renewed = (state.renewed_lease().is_some() || state.is_short())
+        let is_renewed = state.is_looked_after(self.kind.rules())
             && !state.is_being_renewed()
             && self.owner.strong_count() > 0;
         let renewal = is_renewed.then(|| match (again_in, state.pace()) {

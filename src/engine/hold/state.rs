@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use crate::engine::hold::in_flight::{By, Flying, InFlight};
 use crate::engine::hold::{Lease, LevelId};
 use crate::engine::loss_notice::LossNotice;
+use crate::ground::claim::Rules;
 use crate::ground::clock::{BootInstant, ClockPair, Timeline, drift};
 use crate::ground::events::HoldSpan;
 use crate::ground::loss::LossCause;
@@ -151,6 +152,11 @@ impl State {
             Some(end.earlier(drift(level.lease.duration()) + ROUNDING))
         });
         counted_on.max().is_some_and(|end| self.valid_until < end)
+    }
+
+    /// Whether it has to be renewed now and then, rather than left to its lease.
+    pub(super) fn is_looked_after(&self, rules: &Rules) -> bool {
+        self.renewed_lease().is_some() || self.is_short() || rules.restores_lifetime
     }
 
     pub(super) fn is_being_renewed(&self) -> bool {

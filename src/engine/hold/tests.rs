@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::engine::hold::in_flight::{By, Flying, InFlightId, MOST_IN_FLIGHT};
 use crate::engine::hold::{Hold, Lease};
-use crate::ground::claim::{Claim, Kind};
+use crate::ground::claim::{Claim, Kind, Rules};
 use crate::ground::clock::{BootInstant, ClockPair, PROCESS};
 use crate::ground::loss::LossCause;
 
@@ -185,4 +185,25 @@ fn a_late_look_is_told_from_a_late_answer() {
     assert!(paused.contains("paused"), "{paused}");
     let suspended = cause(&hold(lease / 3), later(late, lease / 6));
     assert!(suspended.contains("suspended"), "{suspended}");
+}
+
+#[test]
+fn a_fixed_lease_is_looked_after_where_others_may_shorten_it() {
+    let sent = PROCESS.now();
+    let lease = Duration::from_secs(3);
+    let claim = Claim {
+        kind: Kind::Reentrant,
+        name: "orders".into(),
+        visitor: Kind::Reentrant.visitor("model", 1, 1),
+        count: 0,
+        lease,
+    };
+    let fixed = Lease::Fixed(lease);
+    let hold = Hold::new(&claim, 1, Weak::new(), Arc::default(), fixed, sent);
+    let restored = Rules {
+        restores_lifetime: true,
+        ..Rules::PLAIN
+    };
+    let state = hold.state.lock();
+    assert!(state.is_looked_after(&restored) && !state.is_looked_after(&Rules::PLAIN));
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::engine::hold::Hold;
-use crate::ground::claim::Kind;
+use crate::ground::claim::LockId;
 use crate::ground::sync::Mutex;
 
 /// What one thread holds and has lost, by client and name.
@@ -39,8 +39,7 @@ pub(super) const LOSSES_KEPT: usize = 256;
 pub(crate) struct LockKey {
     /// The number of the client in this process.
     pub(crate) client: u64,
-    pub(crate) kind: Kind,
-    pub(crate) name: Arc<str>,
+    pub(crate) lock: LockId,
 }
 
 #[derive(Debug, Default)]
@@ -68,8 +67,8 @@ impl OwnerHolds {
         }
         let mine = parts.unwrap_or(std::slice::from_ref(key)).iter();
         let mut held = mine.filter_map(|part| match whole.of.get(part) {
-            Some(whole) if whole != key && self.stands(whole) => Some(Arc::clone(&whole.name)),
-            _ if part != key && self.stands(part) => Some(Arc::clone(&part.name)),
+            Some(whole) if whole != key && self.stands(whole) => Some(Arc::clone(&whole.lock.name)),
+            _ if part != key && self.stands(part) => Some(Arc::clone(&part.lock.name)),
             _ => None,
         });
         held.next()
@@ -85,7 +84,7 @@ impl OwnerHolds {
         let by_name = self.stacks.lock();
         let mut held = by_name.stacks.iter().filter_map(|(key, stack)| {
             let hold = stack.current.as_ref()?;
-            (hold.visitor.as_str() == visitor && hold.stands()).then(|| Arc::clone(&key.name))
+            (hold.visitor.as_str() == visitor && hold.stands()).then(|| Arc::clone(&key.lock.name))
         });
         held.next()
     }

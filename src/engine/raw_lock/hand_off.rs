@@ -23,23 +23,21 @@ impl RawLock {
         claim: &Claim,
         deadline: Instant,
     ) -> Option<Result<()>> {
-        if !self.inner.store.hands_off() {
+        if !(self.key.lock.kind.rules().hands_off && self.inner.store.hands_off()) {
             return None;
         }
-        let successor = self.inner.wait_queues.choose(&claim.name)?;
+        let successor = self.inner.wait_queues.choose(&self.key.lock)?;
         let HandOffOffer {
-            kind,
             thread,
             liveness,
             lease,
         } = successor.offer();
-        if *kind != claim.kind {
-            return None;
-        }
         let next = Claim {
-            kind: *kind,
+            kind: claim.kind,
             name: Arc::clone(&claim.name),
-            visitor: kind.visitor(&self.inner.id, *thread, self.inner.next_hold()),
+            visitor: claim
+                .kind
+                .visitor(&self.inner.id, *thread, self.inner.next_hold()),
             count: 0,
             lease: lease.duration(),
         };
@@ -75,18 +73,17 @@ impl RawLock {
             Err(_) => return None,
         };
         drop(successor);
-        self.inner.wait_queues.freed(&claim.name, None);
+        self.inner.wait_queues.freed(&self.key.lock, None);
         Some(outcome)
     }
 
     fn join_queue(&self, me: &Owner, parker: &Arc<Parker>) -> QueueNode<HandOffOffer, Arc<Hold>> {
         let offer = HandOffOffer {
-            kind: self.key.kind,
             thread: me.id,
             liveness: me.liveness(),
             lease: self.lease,
         };
-        self.inner.wait_queues.join(&self.key.name, parker, offer)
+        self.inner.wait_queues.join(&self.key.lock, parker, offer)
     }
 
     /// Makes the hold that was handed off the current one of the thread, if it is still valid.
@@ -176,7 +173,8 @@ impl Queue<Entry> for QueuedThread<'_> {
     }
 
     fn leave(self, has_the_lock: bool) -> Option<Entry> {
-        let handed = self.node.leave(has_the_lock)?;
+        let rules = self.raw_lock.key.lock.kind.rules();
+        let handed = self.node.leave(has_the_lock, rules.is_shared)?;
         if has_the_lock {
             // The store has granted it twice, which it may only if one of the two is over.
             self.raw_lock.discard(&handed);

@@ -11,7 +11,7 @@ use crate::engine::hold::{Hold, Lease, LevelId};
 use crate::engine::owner::{LockKey, Owner};
 use crate::engine::raw_lock::hand_off::QueuedThread;
 use crate::engine::wait_loop::{self, Verdict, WaitContext, WaitLimit};
-use crate::ground::claim::Claim;
+use crate::ground::claim::{Claim, VisitorId};
 use crate::ground::clock::SHORTEST_LEASE;
 use crate::ground::error::{Error, Result};
 use crate::ground::events::{self, WaitSpan};
@@ -45,7 +45,7 @@ impl RawLock {
         // A forked child has a copy of everything but owns nothing, and other threads' mutexes may be locked for good.
         if self.inner.is_forked() {
             return Err(Error::Forked {
-                lock: Arc::clone(&self.key.name),
+                lock: Arc::clone(&self.key.lock.name),
             });
         }
         Ok(())
@@ -58,66 +58,86 @@ impl RawLock {
             && !(SHORTEST_LEASE..=self.inner.store.longest_lease()).contains(&lease)
         {
             return Err(Error::InvalidLease {
-                lock: Arc::clone(&self.key.name),
+                lock: Arc::clone(&self.key.lock.name),
                 lease,
                 longest: self.inner.store.longest_lease(),
             });
         }
-        let me = self.inner.thread(&self.key.name)?;
+        let me = self.inner.thread(&self.key.lock.name)?;
         if let Some(held) = me.held.overlapping(&self.key, self.parts.as_deref()) {
             return Err(Error::Overlap {
-                lock: Arc::clone(&self.key.name),
+                lock: Arc::clone(&self.key.lock.name),
                 held,
             });
         }
         // A re-entry barges past the queue.
-        let is_inside = || {
-            let current = me.held.current(&self.key);
-            current.is_some_and(|hold| hold.stands())
-        };
-        let _span = WaitSpan::enter(&self.key.name, me.id);
+        let is_inside = || self.current(&me).is_some_and(|hold| hold.stands());
+        let rules = self.key.lock.kind.rules();
+        let mut visitor = None;
+        let _span = WaitSpan::enter(&self.key.lock.name, me.id);
         let context = WaitContext {
-            lock: &self.key.name,
+            lock: &self.key.lock.name,
             notifier: self.inner.store.notifier(),
             request: self.inner.timeouts.request(),
             outage_timeout: self.inner.timeouts.outage_timeout,
-            is_busy: self.inner.wait_queues.is_busy(&self.key.name) && !is_inside(),
+            is_busy: rules.queues_locally
+                && self.inner.wait_queues.is_busy(&self.key.lock)
+                && !is_inside(),
         };
         let mut is_first_refusal = true;
         let entry = wait_loop::wait(
             &context,
             limit,
             |deadline| {
-                let verdict = self.attempt(&me, deadline)?;
+                let verdict = self.attempt(&me, &mut visitor, deadline)?;
                 if matches!(verdict, Verdict::Refused { .. })
                     && std::mem::take(&mut is_first_refusal)
                 {
-                    events::contended(&self.key.name);
+                    events::contended(&self.key.lock.name);
                 }
                 Ok(verdict)
             },
             |parker| {
                 let RawLock { inner, key, .. } = self;
-                inner.store.subscribe(key.kind, &key.name, 0, parker)
+                inner
+                    .store
+                    .subscribe(key.lock.kind, &key.lock.name, 0, parker)
             },
-            |parker| (!is_inside()).then(|| QueuedThread::join(self, &me, parker)),
+            |parker| {
+                (rules.queues_locally && !is_inside())
+                    .then(|| QueuedThread::join(self, &me, parker))
+            },
         )?;
         Ok(entry)
     }
 
-    fn attempt(&self, me: &Arc<Owner>, deadline: Instant) -> Result<Verdict<Entry>> {
+    /// The hold that the calling thread enters again, or has to give back first.
+    fn current(&self, me: &Owner) -> Option<Arc<Hold>> {
+        let current = me.held.current(&self.key);
+        current.filter(|_| self.key.lock.kind.rules().has_thread_owner)
+    }
+
+    /// Asks the store once. `waiting` is the visitor of this wait, as long as it is to be asked for again.
+    fn attempt(
+        &self,
+        me: &Arc<Owner>,
+        waiting: &mut Option<VisitorId>,
+        deadline: Instant,
+    ) -> Result<Verdict<Entry>> {
         // At each attempt: the thread that renews may die while we wait.
-        self.inner.watchdog.ensure_running(&self.key.name)?;
-        if let Some(hold) = me.held.current(&self.key)
+        self.inner.watchdog.ensure_running(&self.key.lock.name)?;
+        if let Some(hold) = self.current(me)
             && let Some(entry) = self.reenter(&hold, deadline)?
         {
             return Ok(Verdict::Done(entry));
         }
-        let kind = self.key.kind;
+        let kind = self.key.lock.kind;
         let claim = Claim {
             kind,
-            name: Arc::clone(&self.key.name),
-            visitor: kind.visitor(&self.inner.id, me.id, self.inner.next_hold()),
+            name: Arc::clone(&self.key.lock.name),
+            visitor: waiting
+                .take()
+                .unwrap_or_else(|| kind.visitor(&self.inner.id, me.id, self.inner.next_hold())),
             count: 0,
             lease: self.lease.duration(),
         };
@@ -142,6 +162,9 @@ impl RawLock {
                 Ok(Verdict::Done(Entry { hold, level: 0 }))
             }
             Attempt::Refused(refusal) => {
+                // What is cleared up after is not to be asked for again: that would withdraw a hold.
+                *waiting = Some(claim.visitor)
+                    .filter(|_| kind.rules().places_in_store && refusal.leftover.is_none());
                 if let Some(leftover) = refusal.leftover {
                     self.inner.watchdog.settle(leftover);
                 }
@@ -150,7 +173,7 @@ impl RawLock {
                     && let Some(held) = refusal.holder.and_then(|it| me.held.held_as(&it))
                 {
                     return Err(Error::Overlap {
-                        lock: Arc::clone(&self.key.name),
+                        lock: Arc::clone(&self.key.lock.name),
                         held,
                     });
                 }
@@ -180,9 +203,9 @@ impl RawLock {
             self.inner.watchdog.end(hold, cause);
             return Ok(None);
         }
-        if !self.key.kind.is_reentrant() {
+        if !self.key.lock.kind.rules().is_reentrant {
             return Err(Error::NotReentrant {
-                lock: Arc::clone(&self.key.name),
+                lock: Arc::clone(&self.key.lock.name),
             });
         }
         let (claim, in_flight_id) = hold.reentry(self.lease, deadline);

@@ -26,13 +26,13 @@ impl RawLock {
         let deadline = self.inner.deadline();
         let outcome = match hold.leave(level, deadline) {
             ReleasePlan::Lost { cause, had_level } => {
-                if had_level && let Ok(me) = self.inner.thread(&self.key.name) {
+                if had_level && let Ok(me) = self.inner.thread(&self.key.lock.name) {
                     me.held.leave_lapsed(&self.key, hold);
                 }
                 Err(hold.lost_error(cause))
             }
             ReleasePlan::Before => Err(Error::NotHeld {
-                lock: Arc::clone(&self.key.name),
+                lock: Arc::clone(&self.key.lock.name),
                 client: Arc::clone(&self.inner.id),
                 thread: current_thread_id(),
             }),
@@ -49,7 +49,7 @@ impl RawLock {
             }
         };
         // A guard may outlive the rest of its thread.
-        if let Ok(me) = self.inner.thread(&self.key.name) {
+        if let Ok(me) = self.inner.thread(&self.key.lock.name) {
             me.held.settle(&self.key, hold);
         }
         outcome
@@ -137,7 +137,7 @@ impl RawLock {
                 Err(error)
             }
         };
-        self.inner.wait_queues.freed(&claim.name, yield_for);
+        self.inner.wait_queues.freed(&self.key.lock, yield_for);
         outcome
     }
 }

@@ -333,7 +333,7 @@ impl Shared {
         let loss = hold.lose(cause);
         let is_lost_now = loss.is_some();
         if let Some(loss) = loss {
-            self.wait_queues.freed(&hold.name, None);
+            self.wait_queues.freed(&hold.lock(), None);
             self.publish(loss);
         }
         is_lost_now

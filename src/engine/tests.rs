@@ -1,0 +1,47 @@
+//! The wait queue by the rules of a kind, without threads.
+
+use std::sync::Arc;
+
+use crate::engine::wait_queue::{Turn, WaitQueues};
+use crate::ground::claim::{Kind, LockId};
+use crate::ground::notify::Notifier;
+
+fn lock(kind: Kind) -> LockId {
+    LockId {
+        kind,
+        name: "orders".into(),
+    }
+}
+
+/// The turn of the second waiter after the first one has left with the lock.
+fn turn_behind_a_holder(is_shared: bool) -> Turn {
+    let wait_queues = Arc::<WaitQueues<(), ()>>::default();
+    let notifier = Arc::<Notifier>::default();
+    let lock = lock(Kind::Reentrant);
+    let first = wait_queues.join(&lock, &notifier.parker(), ());
+    let second = wait_queues.join(&lock, &notifier.parker(), ());
+    assert_eq!(
+        (first.turn(), second.turn()),
+        (Turn::Attempt, Turn::NotFirst)
+    );
+    first.leave(true, is_shared);
+    second.turn()
+}
+
+#[test]
+fn the_next_waiter_asks_at_once_only_where_a_lock_is_shared() {
+    assert_eq!(turn_behind_a_holder(true), Turn::Attempt);
+    assert!(matches!(turn_behind_a_holder(false), Turn::HeldLocally(_)));
+}
+
+#[test]
+fn two_kinds_of_a_name_have_two_queues() {
+    let wait_queues = Arc::<WaitQueues<(), ()>>::default();
+    let notifier = Arc::<Notifier>::default();
+    let node = wait_queues.join(&lock(Kind::Reentrant), &notifier.parker(), ());
+    assert!(wait_queues.is_busy(&lock(Kind::Reentrant)));
+    assert!(!wait_queues.is_busy(&lock(Kind::Token)));
+    let other = wait_queues.join(&lock(Kind::Token), &notifier.parker(), ());
+    assert_eq!((node.turn(), other.turn()), (Turn::Attempt, Turn::Attempt));
+    assert!(wait_queues.choose(&lock(Kind::Token)).is_some());
+}
