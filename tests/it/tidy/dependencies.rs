@@ -1,0 +1,139 @@
+//! The versions of this crate and of those it uses.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::root;
+
+#[test]
+fn the_changelog_starts_with_this_version() {
+    let text = fs::read_to_string(root().join("CHANGELOG.md")).expect("CHANGELOG.md");
+    let version = |line: &str| {
+        let title = line.strip_prefix("## ")?.trim_start_matches(['[', 'v']);
+        title
+            .starts_with(|first: char| first.is_ascii_digit())
+            .then(|| {
+                title
+                    .split([']', ' '])
+                    .next()
+                    .unwrap_or_default()
+                    .to_string()
+            })
+    };
+    assert_eq!(
+        text.lines().find_map(version).as_deref(),
+        Some(env!("CARGO_PKG_VERSION"))
+    );
+}
+
+#[test]
+fn no_dependency_needs_a_newer_rust() {
+    let metadata: Value = serde_json::from_str(&cargo(&[
+        "metadata",
+        "--format-version",
+        "1",
+        "--all-features",
+    ]))
+    .expect("the metadata of cargo");
+    let packages: BTreeMap<_, _> = array(&metadata["packages"])
+        .iter()
+        .map(|package| (text(&package["id"]), package))
+        .collect();
+    let nodes: BTreeMap<_, _> = array(&metadata["resolve"]["nodes"])
+        .iter()
+        .map(|node| (text(&node["id"]), node))
+        .collect();
+    let ours = rust_version(env!("CARGO_PKG_RUST_VERSION"));
+    let mut next = vec![text(&metadata["resolve"]["root"])];
+    let mut seen = BTreeSet::new();
+    let mut newer = Vec::new();
+    while let Some(id) = next.pop().filter(|id| !id.is_empty()) {
+        if !seen.insert(id) {
+            continue;
+        }
+        let package = packages[id];
+        if package["rust_version"]
+            .as_str()
+            .is_some_and(|theirs| rust_version(theirs) > ours)
+        {
+            newer.push(format!(
+                "{} {} needs {}",
+                package["name"], package["version"], package["rust_version"]
+            ));
+        }
+        let normal = |dep: &&Value| {
+            array(&dep["dep_kinds"])
+                .iter()
+                .any(|kind| kind["kind"].is_null())
+        };
+        next.extend(
+            array(&nodes[id]["deps"])
+                .iter()
+                .filter(normal)
+                .map(|dep| text(&dep["pkg"])),
+        );
+    }
+    assert!(seen.len() > 1, "a crate with dependencies");
+    assert!(newer.is_empty(), "{newer:#?}");
+}
+
+#[test]
+fn no_dependency_comes_in_two_versions() {
+    let tree = cargo(&[
+        "tree",
+        "--duplicates",
+        "--edges",
+        "normal",
+        "--all-features",
+        "--depth",
+        "0",
+    ]);
+    let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for line in tree.lines() {
+        if let Some((name, version)) = line.split_once(" v") {
+            // The same version twice is one package with different features, for a build script and for us.
+            versions
+                .entry(name)
+                .or_default()
+                .insert(version.split(' ').next().unwrap_or(version));
+        }
+    }
+    versions.retain(|_, versions| versions.len() > 1);
+    assert!(versions.is_empty(), "{versions:#?}");
+}
+
+fn cargo(args: &[&str]) -> String {
+    let output = Command::new(env!("CARGO"))
+        .args(args)
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(
+        output.status.success(),
+        "cargo {args:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).expect("cargo speaks UTF-8")
+}
+
+fn array(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn rust_version(text: &str) -> (u32, u32, u32) {
+    let mut parts = text
+        .split('.')
+        .map(|part| part.parse().expect("a version of Rust"));
+    (
+        parts.next().unwrap_or(0),
+        parts.next().unwrap_or(0),
+        parts.next().unwrap_or(0),
+    )
+}

@@ -1,0 +1,136 @@
+//! Words that only some files may say.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use super::{below, code, root, says, sources};
+
+/// What only some files may say, in code outside of test modules.
+struct Rule {
+    words: &'static [&'static str],
+    /// Files and folders below `src`.
+    only_in: &'static [&'static str],
+    why: &'static str,
+}
+
+const RULES: &[Rule] = &[
+    Rule {
+        words: &[".unwrap(", ".expect("],
+        only_in: &[],
+        why: "nothing panics in a user's process",
+    },
+    Rule {
+        words: &["print!", "println!", "eprint!", "eprintln!", "dbg!"],
+        only_in: &[],
+        why: "output is the user's",
+    },
+    Rule {
+        words: &["todo!", "unimplemented!"],
+        only_in: &[],
+        why: "no stubs",
+    },
+    Rule {
+        words: &["unsafe"],
+        only_in: &[],
+        why: "the crate forbids it",
+    },
+    Rule {
+        words: &["redis::"],
+        only_in: &["stores/redis"],
+        why: "only this store knows the client",
+    },
+    Rule {
+        words: &["rustls::"],
+        only_in: &["stores/redis/transport/tls"],
+        why: "only this folder knows the crate",
+    },
+    Rule {
+        words: &["mysql::"],
+        only_in: &["stores/mysql"],
+        why: "only this store knows the crate",
+    },
+    Rule {
+        words: &["r2d2::"],
+        only_in: &["stores"],
+        why: "only stores have pools",
+    },
+    Rule {
+        words: &["thread::Builder", "spawn"],
+        only_in: &[
+            "engine/watchdog/mod.rs",
+            "engine/in_doubt.rs",
+            "engine/client_inner.rs",
+            "stores/redis/subscriber/listener_thread.rs",
+            "stores/quorum",
+        ],
+        why: "the threads of a client have names and an end, and a quorum connects to several nodes at a time",
+    },
+];
+
+/// Exceptions: the file below `src`, the word, and the reason why it is right there.
+const ALLOWED: &[(&str, &str, &str)] = &[];
+
+#[test]
+fn the_source_keeps_the_house_rules() {
+    let mut broken = Vec::new();
+    let mut unused: BTreeSet<_> = ALLOWED
+        .iter()
+        .map(|(file, word, _)| (*file, *word))
+        .collect();
+    for path in sources() {
+        let file = below(&root().join("src"), &path);
+        let text = fs::read_to_string(&path).expect("a source file");
+        for (number, line) in code(&text) {
+            for rule in RULES.iter().filter(|rule| {
+                !rule
+                    .only_in
+                    .iter()
+                    .any(|place| Path::new(&file).starts_with(place))
+            }) {
+                for word in rule.words.iter().filter(|word| says(line, word)) {
+                    if ALLOWED
+                        .iter()
+                        .any(|(place, allowed, _)| file == *place && word == allowed)
+                    {
+                        unused.retain(|(place, allowed)| file != *place || word != allowed);
+                    } else {
+                        broken.push(format!("src/{file}:{number}: `{word}`: {}", rule.why));
+                    }
+                }
+            }
+        }
+    }
+    broken.extend(
+        unused
+            .iter()
+            .map(|(file, word)| format!("the exception for `{word}` in src/{file} is of no use")),
+    );
+    assert!(broken.is_empty(), "\n{}", broken.join("\n"));
+}
+
+#[test]
+fn the_rules_see_code_and_nothing_else() {
+    assert!(says("let x = y.unwrap();", ".unwrap(") && !says("y.unwrap_or(1)", ".unwrap("));
+    assert!(
+        says("use redis::Cmd;", "redis::") && !says("use crate::stores::redis::Pool;", "redis::")
+    );
+    assert!(says("std::thread::spawn(f)", "spawn") && !says("respawned", "spawn"));
+    assert!(says("unsafe { f() }", "unsafe") && !says("#![forbid(unsafe_code)]", "unsafe"));
+    let text =
+        "a // b\n/// c\n\"redis://d\"\n#[cfg(test)]\nmod tests {\n    e\n}\nf\n#[cfg(test)]\ng\n";
+    let seen: Vec<_> = code(text)
+        .map(|(number, line)| (number, line.trim()))
+        .filter(|(_, line)| !line.is_empty())
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            (1, "a"),
+            (3, "\"redis://d\""),
+            (8, "f"),
+            (9, "#[cfg(test)]"),
+            (10, "g")
+        ]
+    );
+}
