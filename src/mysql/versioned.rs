@@ -125,11 +125,11 @@ impl Versioned {
         }
     }
 
-    /// Returns the same with a limit of the time that [`Versioned::update_with`] goes on trying, also while a transaction
-    /// has the row.
+    /// Returns the same updates with a limit of the time for which [`Versioned::update_with`] tries, also while a
+    /// transaction has locked the row.
     ///
-    /// It tries once in any case. Defaults to no limit besides the number of attempts, each of which waits for a row that a
-    /// transaction has for about a second.
+    /// It tries once in any case. A table that is being altered or is locked may delay the read by a second beyond the
+    /// limit. Defaults to no limit besides the number of attempts, each of which waits about a second for a locked row.
     #[must_use = "the original is left as it is"]
     pub fn with_wait(&self, wait: Duration) -> Versioned {
         Versioned {
@@ -190,35 +190,31 @@ impl Versioned {
         let deadline = self.wait.and_then(|wait| Instant::now().checked_add(wait));
         let mut attempts = 0;
         loop {
-            let Some(row) = self.read(&key, &subject)? else {
-                return Err(E::from(Error::RowNotFound {
-                    lock: subject,
-                    node: Arc::clone(self.store(&"".into())?.node()),
-                    key: key.to_string(),
-                }));
-            };
             attempts += 1;
-            let (changes, value) = match work(&row)? {
-                Step::Set(changes, value) => (changes, value),
-                Step::Stop(value) => {
-                    return Ok(Outcome {
+            match unless_busy(self.read(&key, &subject))? {
+                None => {}
+                Some(None) => {
+                    return Err(E::from(Error::RowNotFound {
+                        node: Arc::clone(self.store(&subject)?.node()),
+                        lock: subject,
+                        key: key.to_string(),
+                    }));
+                }
+                Some(Some(row)) => {
+                    let outcome = |value, written| Outcome {
                         value,
                         attempts,
-                        written: false,
-                    });
+                        written,
+                    };
+                    let (changes, value) = match work(&row)? {
+                        Step::Set(changes, value) => (changes, value),
+                        Step::Stop(value) => return Ok(outcome(value, false)),
+                    };
+                    let written = self.write(&row, &changes, deadline, &subject);
+                    if unless_busy(written)? == Some(true) {
+                        return Ok(outcome(value, true));
+                    }
                 }
-            };
-            let is_written = match self.write(&row, &changes, deadline, &subject) {
-                // Somebody else has it at this moment; nothing was changed.
-                Err(Error::Deadlock { .. } | Error::WaitTimeout { .. }) => false,
-                outcome => outcome?,
-            };
-            if is_written {
-                return Ok(Outcome {
-                    value,
-                    attempts,
-                    written: true,
-                });
             }
             if attempts >= self.attempts || deadline.is_some_and(|end| Instant::now() >= end) {
                 return Err(E::from(Error::Conflict {
@@ -300,6 +296,14 @@ impl Versioned {
             is_time: matches!(self.check, Check::UpdatedAt(_)),
         };
         self.store(subject)?.write_row(&update, deadline)
+    }
+}
+
+/// Converts the error of a row or table that somebody else has at this moment into `None`; nothing was changed then.
+fn unless_busy<T>(outcome: Result<T>) -> Result<Option<T>> {
+    match outcome {
+        Err(Error::Deadlock { .. } | Error::WaitTimeout { .. }) => Ok(None),
+        outcome => outcome.map(Some),
     }
 }
 

@@ -40,7 +40,7 @@ const MAX_PACKET: usize = 16 << 20;
 /// column of a key would go unnoticed. A number that does not fit is an error: if the server cut it to the largest one, a
 /// version would never change again, and no conflict would be noticed.
 const SESSION: &str = "SET SESSION autocommit = 1, completion_type = NO_CHAIN, \
-                       innodb_lock_wait_timeout = 1, lock_wait_timeout = 2, \
+                       innodb_lock_wait_timeout = 1, lock_wait_timeout = 1, \
                        time_zone = '+00:00', timestamp = DEFAULT, \
                        character_set_client = utf8mb4, character_set_connection = utf8mb4, \
                        character_set_results = utf8mb4, sql_select_limit = 18446744073709551615, \

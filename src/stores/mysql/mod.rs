@@ -56,6 +56,9 @@ use sql::Statements;
 /// The longest wait of a statement for a row: the shortest that both products support, in whole seconds.
 const ROW_WAIT: Duration = Duration::from_secs(1);
 
+/// The longest wait of a statement for a table that another session alters or has locked.
+const TABLE_WAIT: Duration = Duration::from_secs(1);
+
 /// The latest that a statement takes effect after its start: it can wait for the table and then for the row.
 const LATEST_EFFECT: Duration = Duration::from_secs(4);
 

@@ -9,7 +9,7 @@ use super::call_error::{CallError, unknown};
 use super::driver_values::{bits_as_number, is_binary};
 use super::keys::{Ident, KeyedTable};
 use super::rows::NOWAIT_PAUSE;
-use super::{MySql, ROW_WAIT, sleep_until};
+use super::{MySql, ROW_WAIT, TABLE_WAIT, sleep_until};
 use crate::ground::error::Result;
 
 /// The length of a time without decimals as text.
@@ -111,7 +111,7 @@ impl MySql {
         );
         let params = Params::Positional(params);
         // The server waits in whole seconds.
-        let in_time = |end: &Instant| *end >= Instant::now() + ROW_WAIT * 6 / 5;
+        let in_time = |end: &Instant| *end >= Instant::now() + (TABLE_WAIT + ROW_WAIT) * 6 / 5;
         let written = match deadline.filter(|end| !in_time(end)) {
             Some(end) => {
                 let look =

@@ -235,6 +235,48 @@ fn a_wait_ends_when_it_should_while_a_transaction_has_the_row() {
 }
 
 #[test]
+fn a_wait_ends_when_it_should_while_another_session_has_the_table() {
+    let database = with_stock();
+    let stock = versioned(&database, Check::Version("version".into()));
+    stock
+        .update_with(1, |_| Ok::<_, Error>(Step::Set(Changes::new(), ())))
+        .unwrap();
+    let mut holder = database.conn();
+    // The table is locked between the read and the write.
+    for wait in [100, 1500] {
+        let start = Instant::now();
+        let late = stock.with_wait(ms(wait)).update_with(1, |_| {
+            holder.query_drop("LOCK TABLES stock WRITE").unwrap();
+            Ok::<_, Error>(Step::Set(Changes::new().set("qty", 1), ()))
+        });
+        let took = start.elapsed();
+        holder.query_drop("UNLOCK TABLES").unwrap();
+        assert!(matches!(late, Err(Error::Conflict { .. })), "{late:?}");
+        assert!(took >= ms(wait) && took < ms(wait + 250), "{took:?}");
+    }
+    // The table is locked before the read, which the server keeps waiting in whole seconds.
+    holder.query_drop("LOCK TABLES stock WRITE").unwrap();
+    let start = Instant::now();
+    let late = stock.with_wait(ms(100)).update_with(1, |_| {
+        Ok::<_, Error>(Step::Set(Changes::new().set("qty", 1), ()))
+    });
+    let took = start.elapsed();
+    assert!(matches!(late, Err(Error::Conflict { .. })), "{late:?}");
+    assert!(took < ms(1400), "{took:?}");
+    let freed = thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(ms(1300));
+            holder.query_drop("UNLOCK TABLES").unwrap();
+        });
+        stock.update_with(1, |_| {
+            Ok::<_, Error>(Step::Set(Changes::new().set("qty", 7), ()))
+        })
+    });
+    assert_eq!(freed.unwrap().attempts, 2);
+    assert_eq!(qty(&database), 7);
+}
+
+#[test]
 fn a_time_rises_by_its_own_precision() {
     let database = with_stock();
     for (column, unit) in [("at0", 1_000_000), ("at3", 1000), ("at6", 1)] {
