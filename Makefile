@@ -43,6 +43,7 @@ topologies: tools
 
 nightly: tools
 	REDLATCH_LONG=1 $(CARGO) test --all-features
+	$(CARGO) test --all-features --test it -- --ignored
 	$(MAKE) interop
 	REDLATCH_LONG=1 $(MAKE) topologies
 	tests/newer-servers $(CARGO) test --all-features --test it

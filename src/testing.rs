@@ -24,6 +24,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::client::Client;
+use crate::lock::Lock;
 
 /// Control over the in-memory world of a client.
 ///
@@ -163,6 +164,34 @@ impl fmt::Debug for Controls<'_> {
             .field("client", &self.client)
             .finish()
     }
+}
+
+/// Returns the number of threads that wait for a lock through its client, or through its [`Redlock`](crate::Redlock).
+///
+/// With this a test lets something happen while a thread waits, and needs no sleep to be sure that it does. Threads that wait
+/// through other clients do not count.
+///
+/// # Examples
+///
+/// ```
+/// use std::thread;
+/// use redlatch::{Client, testing};
+///
+/// let lock = Client::in_memory().lock("lock:orders:42");
+/// lock.lock()?;
+/// thread::scope(|scope| {
+///     let waiter = scope.spawn(|| lock.lock().and_then(|()| lock.unlock()));
+///     while testing::queue_length(&lock) < 1 {
+///         thread::yield_now();
+///     }
+///     lock.unlock()?;
+///     waiter.join().unwrap()
+/// })?;
+/// # Ok::<(), redlatch::Error>(())
+/// ```
+pub fn queue_length(lock: &Lock) -> usize {
+    let raw_lock = lock.raw_lock();
+    raw_lock.inner.wait_queues.length(&raw_lock.key.lock)
 }
 
 /// Sets the clock ahead on which this process counts the validity of holds on servers, as a suspend of the machine does.

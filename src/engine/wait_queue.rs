@@ -100,6 +100,13 @@ impl<O, G> WaitQueues<O, G> {
             || self.rests.load(Ordering::SeqCst) > 0 && self.rest_of(lock).is_some()
     }
 
+    /// The number of threads that are queued for `lock`.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn length(&self, lock: &LockId) -> usize {
+        let wait_queues = self.wait_queues.lock();
+        wait_queues.get(lock).map_or(0, |queue| queue.nodes.len())
+    }
+
     /// Until when this client yields `lock` to other processes; forgets what is over.
     fn rest_of(&self, lock: &LockId) -> Option<Instant> {
         let mut resting = self.resting.lock();

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redlatch::{Builder, Client, Lock};
 
 use crate::jvm::{JavaLock, Jvm, Redisson};
 use crate::support::{RedisServer, eventually, ms};
+pub(crate) use crate::support::{elsewhere, timed};
 
 /// The lease of both watchdogs where the end of it matters.
 pub(crate) const LEASE: Duration = ms(1500);
@@ -104,18 +105,6 @@ impl BothSides {
         // Between the subscription and the sleep there is one more attempt.
         thread::sleep(ms(50));
     }
-}
-
-/// Does `work` in a thread of its own.
-pub(crate) fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    thread::scope(|scope| scope.spawn(work).join().unwrap())
-}
-
-/// How long `work` takes.
-pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
-    let start = Instant::now();
-    let result = work();
-    (start.elapsed(), result)
 }
 
 /// Tells a result that is more than passed or failed, past the test harness.

@@ -1,6 +1,7 @@
 //! The stores on which the laws run: in memory, on a Redis server, there with TLS and with no more rights than are needed, as
 //! token locks, on a quorum of servers in both layouts, in a database.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redlatch::{Builder, Client, Lock, Redlock};
@@ -14,7 +15,10 @@ use crate::support::{RedisServer, ms};
 pub(crate) struct Backend {
     /// `None` for the memory of this process.
     open: Option<Box<dyn Fn(Builder) -> Client + Send + Sync>>,
-    first: std::sync::OnceLock<Client>,
+    /// In memory the first client, from which the others are made.
+    first: Mutex<Option<Client>>,
+    /// Its Redis server, if it has one.
+    server: Option<Arc<RedisServer>>,
     /// The servers of a quorum.
     quorum: Vec<RedisServer>,
     has_token_locks: bool,
@@ -47,36 +51,46 @@ impl Source {
 }
 
 impl Backend {
-    fn of(open: impl Fn(Builder) -> Client + Send + Sync + 'static) -> Backend {
+    pub(crate) fn memory() -> Backend {
         Backend {
-            open: Some(Box::new(open)),
-            first: Default::default(),
+            open: None,
+            first: Mutex::default(),
+            server: None,
             quorum: Vec::new(),
             has_token_locks: false,
             is_canonical: false,
         }
     }
 
-    pub(crate) fn memory() -> Backend {
+    fn of(open: impl Fn(Builder) -> Client + Send + Sync + 'static) -> Backend {
         Backend {
-            open: None,
-            first: Default::default(),
-            quorum: Vec::new(),
-            has_token_locks: false,
-            is_canonical: false,
+            open: Some(Box::new(open)),
+            ..Backend::memory()
+        }
+    }
+
+    fn on(
+        server: RedisServer,
+        open: impl Fn(&RedisServer, Builder) -> Client + Send + Sync + 'static,
+    ) -> Backend {
+        let server = Arc::new(server);
+        let own = Arc::clone(&server);
+        Backend {
+            server: Some(server),
+            ..Backend::of(move |builder| open(&own, builder))
         }
     }
 
     pub(crate) fn redis() -> Backend {
-        let server = RedisServer::start();
-        Backend::of(move |builder| builder.open(&server.url()).unwrap())
+        Backend::on(RedisServer::start(), |server, builder| {
+            builder.open(&server.url()).unwrap()
+        })
     }
 
     /// A Redis server, as a user who has the rights in the documentation and no others.
     pub(crate) fn rights() -> Backend {
         let (server, url) = crate::acl::least();
-        Backend::of(move |builder| {
-            let _server = &server;
+        Backend::on(server, move |_, builder| {
             builder.key_prefix(crate::acl::PREFIX).open(&url).unwrap()
         })
     }
@@ -84,9 +98,10 @@ impl Backend {
     #[cfg(feature = "tls")]
     pub(crate) fn tls() -> Backend {
         let server = crate::tls::Server::start();
-        Backend::of(move |builder| {
+        let url = server.url();
+        Backend::on(server.plain, move |_, builder| {
             let builder = builder.ca_certificate(crate::tls::authority());
-            builder.open(&server.url()).unwrap()
+            builder.open(&url).unwrap()
         })
     }
 
@@ -145,17 +160,26 @@ impl Backend {
     }
 
     fn plain_client_with(&self, builder: Builder) -> Client {
-        match &self.open {
-            Some(open) => open(builder),
-            None => match self.first.get() {
-                Some(first) => first.another().unwrap(),
-                None => {
-                    let first = builder.in_memory().unwrap();
-                    self.first.set(first.clone()).unwrap();
-                    first
-                }
-            },
+        if let Some(open) = &self.open {
+            return open(builder);
         }
+        let mut first = self.first.lock().unwrap();
+        if let Some(first) = &*first {
+            return first.another().unwrap();
+        }
+        first.insert(builder.in_memory().unwrap()).clone()
+    }
+
+    /// Keeps no handle of any client; the next client in memory has a world of its own.
+    pub(crate) fn forget_clients(&self) {
+        self.first.lock().unwrap().take();
+    }
+
+    /// The number of requests for locks that its servers have got; `None` where others share them, or there are none.
+    pub(crate) fn requests(&self) -> Option<u64> {
+        let servers = self.server.as_deref().into_iter().chain(&self.quorum);
+        let counts: Vec<_> = servers.map(RedisServer::eval_count).collect();
+        (!counts.is_empty()).then(|| counts.iter().sum())
     }
 
     fn redlock_with(&self, settings: Settings) -> Redlock {
@@ -183,11 +207,6 @@ impl Backend {
     /// Whether a grant takes several servers.
     pub(crate) fn is_slow(&self) -> bool {
         !self.quorum.is_empty()
-    }
-
-    /// Whether all clients of this backend live in the process that made the first.
-    pub(crate) fn is_one_process(&self) -> bool {
-        self.first.get().is_some()
     }
 }
 

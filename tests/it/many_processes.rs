@@ -90,7 +90,7 @@ fn one_of_the_crowd() {
 
 #[test]
 fn a_crowd_under_faults_never_overlaps_and_loses_no_waiter() {
-    let is_long = std::env::var_os("REDLATCH_LONG").is_some();
+    let is_long = crate::support::is_long();
     let time = Duration::from_secs(if is_long { 120 } else { 8 });
     let server = RedisServer::start();
     let folder = TempDir::new().unwrap();

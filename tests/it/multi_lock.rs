@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use redlatch::{Client, Error, Interrupt, Lock, LossCause, MultiLock, Redlock};
 
-use crate::support::{RedisServer, eventually, ms};
+use crate::support::{RedisServer, elsewhere, eventually, ms};
 
 const LEASE: std::time::Duration = ms(900);
 
@@ -17,10 +17,6 @@ fn client(server: &RedisServer) -> Client {
         .watchdog_timeout(LEASE)
         .open(&server.url())
         .unwrap()
-}
-
-fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Client, Error, Lock, LossCause};
 
-use crate::support::{End, Fault, Proxy, RedisServer, eventually, ms};
+use crate::support::{End, Fault, Proxy, RedisServer, elsewhere, eventually, ms};
 
 const LEASE: Duration = ms(900);
 const SLACK: Duration = ms(2500);
@@ -27,10 +27,6 @@ fn client_at(url: &str) -> Client {
 
 fn lock_at(server: &RedisServer) -> Lock {
     client_at(&server.url()).token_lock("a")
-}
-
-fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
 
 /// Takes the key as others do: for a minute, if it is free.

@@ -77,6 +77,23 @@ pub fn hears_no_hangup(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
+/// Does `work` in a thread of its own.
+pub fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| scope.spawn(work).join().expect("it does not panic"))
+}
+
+/// How long `work` takes.
+pub fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
+    let start = Instant::now();
+    let result = work();
+    (start.elapsed(), result)
+}
+
+/// Whether the long forms of the tests are wanted.
+pub fn is_long() -> bool {
+    std::env::var_os("REDLATCH_LONG").is_some()
+}
+
 /// Polls `happened` until it is true, and panics with `what` after `limit`.
 #[track_caller]
 pub fn eventually(limit: Duration, what: &str, mut happened: impl FnMut() -> bool) {

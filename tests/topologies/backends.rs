@@ -9,6 +9,7 @@ use redlatch::{Builder, Client, Guard, Interrupt, Lock};
 use crate::laws::Settings;
 use crate::support::topology_fixtures::sentinels::NAME;
 use crate::support::topology_fixtures::{AGREEMENT, Cluster, Replicas, Sentinels};
+pub(crate) use crate::support::{elsewhere, is_long, timed};
 use crate::support::{eventually, ms};
 
 /// The watchdog's lease in these tests: long enough for a busy machine, short enough to wait for.
@@ -71,9 +72,12 @@ impl Backend {
         false
     }
 
-    /// Whether all clients of this backend live in the process that made the first.
-    pub(crate) fn is_one_process(&self) -> bool {
-        false
+    /// Keeps no handle of any client.
+    pub(crate) fn forget_clients(&self) {}
+
+    /// The number of requests for locks that its servers have got; `None` where others share them.
+    pub(crate) fn requests(&self) -> Option<u64> {
+        None
     }
 }
 
@@ -108,11 +112,6 @@ macro_rules! laws {
     };
 }
 
-/// Does `work` in a thread of its own.
-pub(crate) fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    thread::scope(|scope| scope.spawn(work).join().unwrap())
-}
-
 /// Waits until the hold is renewed once more.
 #[track_caller]
 pub(crate) fn is_renewed(guard: &Guard) {
@@ -122,13 +121,6 @@ pub(crate) fn is_renewed(guard: &Guard) {
         assert!(guard.is_valid(), "{:?}", lost.recv());
         ends() > end + ms(50)
     });
-}
-
-/// How long `work` takes.
-pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
-    let start = Instant::now();
-    let result = work();
-    (start.elapsed(), result)
 }
 
 /// The channel of the unlock messages of the lock `name`.
@@ -248,9 +240,4 @@ impl Grants {
             .map(|pair| pair[1].duration_since(pair[0]));
         gaps.max().unwrap_or_default()
     }
-}
-
-/// Whether the long forms of the tests are wanted.
-pub(crate) fn is_long() -> bool {
-    std::env::var_os("REDLATCH_LONG").is_some()
 }

@@ -30,7 +30,7 @@ pub(super) fn holder_of_an_hour() {
     thread::scope(|scope| {
         let held = handed.guard().unwrap();
         let waiter = scope.spawn(|| handed.try_lock_for(ms(900)));
-        thread::sleep(ms(200));
+        crate::laws::until_queued(&handed, 1);
         proxy.refuse();
         proxy.cut();
         for level in [inner, outer, fixed, held] {

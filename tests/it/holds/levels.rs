@@ -185,7 +185,7 @@ pub(super) fn holder_beside_a_slow_clock() {
         rest(fast_ms);
         thread::scope(|scope| {
             let waiter = scope.spawn(|| long.try_lock_for(SLACK).map(|_| long.unlock()));
-            thread::sleep(ms(100));
+            crate::laws::until_queued(&long, 1);
             outer.unlock().unwrap();
             waiter.join().unwrap().unwrap().unwrap();
         });

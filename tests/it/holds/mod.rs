@@ -141,7 +141,7 @@ mod subscribers {
                     got && lock.unlock().is_ok()
                 });
                 ready.wait();
-                thread::sleep(ms(100));
+                crate::laws::until_queued(&lock, 1);
                 // Handed over to the waiter, with an event in the middle.
                 lock.unlock().unwrap();
                 go.wait();

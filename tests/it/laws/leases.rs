@@ -17,13 +17,22 @@ pub(super) fn the_watchdog_renews_past_the_lease(backend: &Backend) {
 }
 
 pub(super) fn an_unlocked_lock_is_not_renewed(backend: &Backend) {
-    let client = backend.client();
-    client.lock("orders").lock().unwrap();
-    client.lock("orders").unlock().unwrap();
-    let fixed = backend.client().lock("orders").with_lease_time(LEASE);
-    fixed.lock().unwrap();
+    let (told, losses) = mpsc::channel();
+    let settings = Settings::default().watchdog_timeout(LEASE);
+    let client =
+        backend.client_with(settings.on_lost(move |loss| told.send(loss.clone()).unwrap()));
+    let lock = client.lock("orders");
+    lock.lock().unwrap();
+    // Past its first renewal, so that the next one is planned already.
+    thread::sleep(LEASE / 2);
+    lock.unlock().unwrap();
+    // Requests that were on their way arrive.
+    thread::sleep(ms(100));
+    let before = backend.requests();
     thread::sleep(LEASE + ms(200));
-    assert!(!fixed.is_locked().unwrap(), "nobody may have renewed it");
+    assert_eq!(backend.requests(), before, "there is nothing to renew");
+    // Where requests cannot be counted, a renewal of what is gone would be found to have lost it.
+    assert!(losses.try_recv().is_err(), "there is nothing to lose");
 }
 
 pub(super) fn a_nested_hold_is_renewed_until_its_last_unlock(backend: &Backend) {

@@ -29,7 +29,7 @@ use losses::*;
 use waiting::*;
 
 use crate::backends::{Backend, LEASE};
-use crate::support::{eventually, ms};
+use crate::support::{elsewhere, eventually, ms};
 
 type Hook = Box<dyn Fn(&Loss) + Send + Sync>;
 
@@ -122,8 +122,19 @@ laws! {
     }
 }
 
-fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    thread::scope(|scope| scope.spawn(work).join().unwrap())
+/// Waits until so many threads wait for the lock through its client.
+#[track_caller]
+pub(crate) fn until_queued(lock: &Lock, threads: usize) {
+    #[cfg(feature = "test-util")]
+    eventually(ms(5000), "they wait", || {
+        redlatch::testing::queue_length(lock) == threads
+    });
+    #[cfg(not(feature = "test-util"))]
+    {
+        // Without the controls there is nobody to ask.
+        let _ = (lock, threads);
+        thread::sleep(ms(200));
+    }
 }
 
 // Redisson's tests of RLock, and where their meaning stands here:

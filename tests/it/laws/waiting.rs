@@ -82,7 +82,7 @@ pub(super) fn an_interrupt_ends_the_wait_and_leaves_nothing(backend: &Backend) {
         let interrupt = Interrupt::new();
         thread::scope(|scope| {
             let waiting = scope.spawn(|| wait(&interrupt));
-            thread::sleep(ms(150));
+            until_queued(&other, 1);
             let raised = Instant::now();
             interrupt.raise();
             let error = waiting.join().unwrap().unwrap_err();
@@ -134,22 +134,62 @@ pub(super) fn a_guard_can_be_waited_for_interruptibly(backend: &Backend) {
     assert!(!lock.is_locked().unwrap());
 }
 
+/// Unlocks and interrupts the waiter at about the same time: in one round the interrupt comes first, in the last one never,
+/// and in between one overtakes the other. The waiter gets the lock, or nothing of it is left.
 pub(super) fn an_interrupted_try_is_not_renewed(backend: &Backend) {
+    const ROUNDS: u64 = 24;
     let client = backend.client();
-    let lock = client.lock("orders");
-    for _ in 0..20 {
+    let (holder, same) = (client.lock("orders"), client.lock("orders"));
+    let other = backend.client().lock("orders");
+    let (mut got, mut interrupted) = (0, 0);
+    for round in 0..ROUNDS {
+        let waiter = if round % 2 == 0 { &same } else { &other };
         let interrupt = Interrupt::new();
-        elsewhere(|| {
-            thread::scope(|scope| {
-                scope.spawn(|| interrupt.raise());
-                // It may win or be interrupted; in neither case does anything outlive it.
-                match lock.try_lock_for_interruptibly(ms(500), &interrupt) {
-                    Ok(true) => lock.unlock().unwrap(),
-                    Ok(false) => panic!("nobody else wants it"),
-                    Err(error) => assert!(matches!(error, Error::Interrupted { .. }), "{error}"),
+        holder.lock().unwrap();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                match waiter.try_lock_for_interruptibly(Duration::from_secs(20), &interrupt) {
+                    Ok(true) => {
+                        assert!(waiter.is_valid());
+                        waiter.unlock().unwrap();
+                        true
+                    }
+                    Ok(false) => panic!("the lock was free for long"),
+                    Err(error) => {
+                        assert!(matches!(error, Error::Interrupted { .. }), "{error}");
+                        false
+                    }
                 }
             });
+            until_queued(waiter, 1);
+            match round {
+                0 | 1 => {
+                    interrupt.raise();
+                    thread::sleep(ms(20));
+                    holder.unlock().unwrap();
+                }
+                _ => {
+                    scope.spawn(|| {
+                        thread::sleep(Duration::from_micros(round / 2 * 100));
+                        if round < ROUNDS - 2 {
+                            interrupt.raise();
+                        }
+                    });
+                    holder.unlock().unwrap();
+                }
+            }
+            match waiting.join().unwrap() {
+                true => got += 1,
+                false => interrupted += 1,
+            }
         });
-        assert!(!lock.is_locked().unwrap());
+        // A hold that nobody knows of would stand until its lease ends, or for ever if it were renewed.
+        eventually(LEASE / 3, "the lock is free", || {
+            !holder.is_locked().unwrap()
+        });
     }
+    assert!(
+        got >= 2 && interrupted >= 2,
+        "{got} got it, {interrupted} did not"
+    );
 }

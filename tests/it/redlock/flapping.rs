@@ -212,7 +212,7 @@ fn flapping_nodes_let_no_two_in() {
         .map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
     println!("REDLATCH_SEED={seed}");
     let mut draw = fastrand::Rng::with_seed(seed);
-    let is_long = std::env::var_os("REDLATCH_LONG").is_some();
+    let is_long = crate::support::is_long();
     let time = Duration::from_secs(if is_long { 240 } else { 7 });
     let mut job = Job::start();
     let start = Instant::now();

@@ -17,12 +17,11 @@ mod takeovers;
 mod topologies;
 mod waiting;
 
-use std::thread;
 use std::time::Duration;
 
 use redlatch::{Client, Error, Redlock, RedlockBuilder};
 
-use crate::support::{Proxy, RedisServer, eventually, ms};
+use crate::support::{Proxy, RedisServer, elsewhere, eventually, ms};
 
 pub(crate) use flapping::play;
 
@@ -67,10 +66,6 @@ fn builder_at(urls: impl IntoIterator<Item = String>) -> RedlockBuilder {
 
 fn redlock(servers: &[RedisServer]) -> Redlock {
     builder(servers).build().unwrap()
-}
-
-fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
 
 /// On how many of these servers the key stands.

@@ -58,14 +58,14 @@ fn a_hold_that_was_handed_over_is_like_any_other() {
             guard.unlock().unwrap();
         });
         // A fixed lease stays its own, whoever it was handed by.
-        thread::sleep(ms(100));
+        until_queued(&lock, 1);
         let fixed = scope.spawn(|| {
             let guard = lock.with_lease_time(ms(300)).guard().unwrap();
             let loss = guard.lost().recv_timeout(ms(300) + SLACK).unwrap();
             assert_eq!(loss.cause, LossCause::LeaseEnded);
             assert!(guard.unlock().unwrap_err().is_lost());
         });
-        thread::sleep(ms(100));
+        until_queued(&lock, 2);
         lock.unlock().unwrap();
         assert_eq!(
             lock.hold_count().unwrap(),
@@ -99,7 +99,7 @@ fn a_lost_hold_is_not_handed_over() {
     lock.lock().unwrap();
     thread::scope(|scope| {
         let waiter = scope.spawn(|| lock.lock().and_then(|()| lock.unlock()));
-        thread::sleep(ms(150));
+        until_queued(&lock, 1);
         server.cmd(&["DEL", "orders"]);
         let error = lock.unlock().unwrap_err();
         assert!(error.is_lost(), "{error}");
@@ -125,7 +125,7 @@ fn a_hand_over_whose_reply_is_lost_has_happened() {
                 assert!(guard.is_valid());
                 guard.unlock()
             });
-            thread::sleep(ms(150));
+            until_queued(&lock, 1);
             let visitor = fields_of(&server, "orders").1[0].0.clone();
             let rule = proxy.next(1, Some(visitor.as_bytes()), Fault::SwallowReply(end));
             lock.unlock().unwrap();
@@ -154,7 +154,7 @@ fn a_hand_over_of_unknown_outcome_ends_both_holds_and_the_waiter_goes_on() {
             assert_eq!(lock.hold_count().unwrap(), 1);
             guard.unlock()
         });
-        thread::sleep(ms(150));
+        until_queued(&lock, 1);
         // Both tries are executed, and neither is answered.
         let fault = Fault::SwallowReply(End::Silent);
         let rule = proxy.next(2, Some(visitor.as_bytes()), fault);
@@ -206,7 +206,7 @@ fn an_interrupt_at_the_hand_over_gives_the_lock_or_leaves_nothing() {
 /// Unlocks while the server is silent, so that the waiter in line is chosen and nobody knows what comes of it; `meanwhile`
 /// something ends its wait, which has to be heard before the server answers.
 fn leaves_a_hand_over(
-    wait: impl Fn(&redlatch::Lock) -> Result<bool, Error> + Sync,
+    wait: impl Fn(&Lock) -> Result<bool, Error> + Sync,
     meanwhile: impl Fn(&Client) + Sync,
 ) {
     let server = RedisServer::start();
@@ -218,7 +218,7 @@ fn leaves_a_hand_over(
             let left = wait(&lock);
             (left, Instant::now())
         });
-        thread::sleep(ms(150));
+        until_at_rest(slice::from_ref(&server), &lock, 1);
         server.freeze();
         scope.spawn(|| {
             thread::sleep(ms(100));
@@ -270,14 +270,14 @@ fn a_heir_that_left_leaves_the_lock_to_the_next_in_line() {
     lock.lock().unwrap();
     thread::scope(|scope| {
         let hasty = scope.spawn(|| lock.try_lock_for(ms(400)));
-        thread::sleep(ms(100));
+        until_queued(&lock, 1);
         let patient = scope.spawn(|| {
             lock.lock().unwrap();
             let now = Instant::now();
             lock.unlock().unwrap();
             now
         });
-        thread::sleep(ms(100));
+        until_at_rest(slice::from_ref(&server), &lock, 2);
         server.freeze();
         scope.spawn(|| {
             thread::sleep(ms(1200));
@@ -307,8 +307,7 @@ fn nobody_is_woken_for_a_hand_over_that_cannot_be() {
     let asked = || servers.iter().map(RedisServer::eval_count).sum::<u64>();
     thread::scope(|scope| {
         let waiter = scope.spawn(|| lock.lock().and_then(|()| lock.unlock()));
-        // Past the look that follows the subscription, and not near the next one.
-        thread::sleep(ms(300));
+        until_at_rest(&servers, &lock, 1);
         let before = asked();
         for proxy in &proxies {
             let visitor = guard.visitor().as_str().as_bytes();

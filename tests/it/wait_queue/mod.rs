@@ -1,30 +1,46 @@
-//! The line of waiters inside a process, and the hand-over from one to the next.
+//! The queue of the waiters inside a process, and the hand-off from one to the next.
 
 mod hand_off;
 mod order;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Barrier, Mutex};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{slice, thread};
 
-use redlatch::{Client, Error, Interrupt, LossCause};
+use redlatch::{Client, Error, Interrupt, Lock, LossCause};
 
 use crate::invariants::{TRANSFER, sha, somebody_waits};
+use crate::laws::until_queued;
 #[cfg(target_os = "linux")]
 use crate::support::ClockShim;
 use crate::support::{End, Fault, Proxy, RedisServer, eventually, ms};
 
 const SLACK: Duration = ms(2500);
 
-/// Lets `threads` run `work` once each, lined up one behind the other for a lock that is held until all stand there.
+/// Lets `threads` run `work` once each, queued one behind the other for a lock that is held until all are queued.
 fn line_up<'a>(
     scope: &'a thread::Scope<'a, '_>,
+    lock: &Lock,
     threads: usize,
     work: impl Fn(usize) + Send + Copy + 'a,
 ) {
     for number in 0..threads {
         scope.spawn(move || work(number));
-        thread::sleep(ms(40));
+        until_queued(lock, number + 1);
     }
+}
+
+/// Waits until so many threads are queued for the lock and none asks the server any more: the attempt that follows a
+/// subscription is over.
+#[track_caller]
+fn until_at_rest(servers: &[RedisServer], lock: &Lock, threads: usize) {
+    until_queued(lock, threads);
+    let asked = || servers.iter().map(RedisServer::eval_count).sum::<u64>();
+    let mut before = asked();
+    eventually(SLACK * 2, "they sleep", || {
+        thread::sleep(ms(50));
+        let now = asked();
+        std::mem::replace(&mut before, now) == now
+    });
 }

@@ -10,7 +10,7 @@ fn who_comes_first_is_served_first() {
         let order = Mutex::new(Vec::new());
         lock.lock().unwrap();
         thread::scope(|scope| {
-            line_up(scope, 6, |number| {
+            line_up(scope, &lock, 6, |number| {
                 client.lock("orders").lock().unwrap();
                 order.lock().unwrap().push(number);
                 client.lock("orders").unlock().unwrap();
@@ -68,7 +68,7 @@ fn five_hundred_waiters_make_no_storm() {
             });
         }
         // They come, and then ask no more than one of them would.
-        thread::sleep(ms(500));
+        until_at_rest(slice::from_ref(&server), &lock, 500);
         let before = server.eval_count();
         thread::sleep(Duration::from_secs(2));
         let asked = server.eval_count() - before;
@@ -107,7 +107,7 @@ fn an_outage_is_told_to_everybody_in_line() {
                 })
             })
             .collect();
-        thread::sleep(ms(300));
+        until_queued(&client.lock("orders"), 30);
         server.freeze();
         let start = Instant::now();
         for waiter in waiting {
@@ -128,7 +128,7 @@ fn an_outage_is_told_to_everybody_in_line() {
 
 /// Hands `lock`, which the calling thread holds, to the first of `waiters` threads in line, which keeps it without ever
 /// unlocking it; then `part`s it from the lock. Returns how long after that the second has had it.
-fn parted(lock: &redlatch::Lock, fixed: Option<Duration>, part: impl FnOnce()) -> Duration {
+fn parted(lock: &Lock, fixed: Option<Duration>, part: impl FnOnce()) -> Duration {
     lock.lock().unwrap();
     let (sender, got) = std::sync::mpsc::channel();
     thread::scope(|scope| {
@@ -146,11 +146,11 @@ fn parted(lock: &redlatch::Lock, fixed: Option<Duration>, part: impl FnOnce()) -
                 let _ = kept.recv();
                 let _ = lock.unlock();
             });
-            thread::sleep(ms(60));
+            until_queued(lock, number + 1);
         }
         lock.unlock().unwrap();
         let handed = got.recv_timeout(SLACK).unwrap();
-        thread::sleep(ms(60));
+        until_queued(lock, 1);
         part();
         let parted = match fixed {
             Some(lease) => handed + lease,

@@ -26,7 +26,7 @@ use redlatch::{Client, Error, Guard, Interrupt, Lock, LossCause, Losses, current
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::support::child::{arg, listen, say};
-use crate::support::{Child, Monitor, RedisServer, eventually, ms};
+use crate::support::{Child, Monitor, RedisServer, elsewhere, eventually, ms};
 #[cfg(target_os = "linux")]
 use crate::support::{ClockShim, clock::OFFSET_VARIABLE};
 
@@ -38,10 +38,6 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// How long a child may take for all that it has to do.
 const CHILD: Duration = Duration::from_secs(30);
-
-fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    thread::scope(|scope| scope.spawn(work).join().unwrap())
-}
 
 /// The one thing a child says about an error.
 fn class(error: &Error) -> &'static str {

@@ -177,7 +177,7 @@ fn of_ten_thousand_holds_none_is_lost_in_silence() {
     let server = RedisServer::start();
     let mut child = Child::spawn("holder of thousands", &[("URL", &server.url())]);
     child.expect_line("held", MINUTE);
-    let long = std::env::var_os("REDLATCH_LONG").is_some();
+    let long = crate::support::is_long();
     thread::sleep(Duration::from_secs(if long { 60 } else { 4 }));
     child.tell("audit");
     let kept = audit(&child);

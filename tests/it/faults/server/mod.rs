@@ -24,7 +24,7 @@ use crate::invariants::{
     ends_within, every_key_expires, fails, is_empty, keys, leaves_nothing, no_connection_is_left,
     no_secret, not_heard_of, quick, sha, somebody_waits, teach, told, written,
 };
-use crate::support::{Fault, Monitor, Proxy, RedisServer, eventually, ms};
+use crate::support::{Fault, Monitor, Proxy, RedisServer, elsewhere, eventually, ms};
 
 /// A lease that is long enough to be kept on a busy machine.
 const LEASE: Duration = ms(1500);
@@ -42,10 +42,6 @@ fn keeping(server: &RedisServer) -> Client {
 
 fn losing(server: &RedisServer) -> Client {
     quick().watchdog_timeout(SHORT).open(&server.url()).unwrap()
-}
-
-fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
 
 /// Each operation once: all work.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use redlatch::{Client, Error, Interrupt, Lock};
 
 use crate::support::child::{arg, listen, say};
-use crate::support::{Child, Fault, Proxy, RedisServer, eventually, ms};
+use crate::support::{Child, Fault, Proxy, RedisServer, elsewhere, eventually, ms};
 
 /// What a busy machine may add to any time.
 const SLACK: Duration = ms(2500);
@@ -32,10 +32,6 @@ fn lock_of(url: &str) -> Lock {
         .unwrap()
         .lock("orders")
         .with_lease_time(MINUTE)
-}
-
-fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
 
 /// How many connections listen for the messages of the lock.
