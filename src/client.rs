@@ -210,7 +210,7 @@ impl Client {
                 setting: "the nodes of a quorum",
                 reason: format!(
                     "{} is a database; a quorum is made of Redis servers",
-                    self.inner.store.node()
+                    self.inner.store.node(None)
                 ),
             }),
         }

@@ -66,8 +66,7 @@ impl MultiLock {
             let (inner, key) = (&raw_lock.inner, &raw_lock.key);
             let member = Member {
                 store: Arc::clone(&inner.store),
-                kind: key.lock.kind,
-                name: Arc::clone(&key.lock.name),
+                lock: key.lock.clone(),
                 _keep: Arc::clone(inner) as Arc<dyn Any + Send + Sync>,
             };
             let identity = member.identity();

@@ -1,16 +1,18 @@
 //! The seam: where the truth about who holds what is kept.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::ground::claim::{Claim, Kind, VisitorId};
+use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
 use crate::ground::clock::{BootInstant, PROCESS, Timeline};
 use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
 use crate::ground::notify::{Notifier, Parker, Registration};
+use crate::ground::sync::Mutex;
 
 /// Longer leases are refused, so that sums of times cannot overflow.
 pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -21,56 +23,35 @@ pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 6
 /// not ambiguous means that nothing was changed.
 pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Takes the lock, or enters it once more if `claim.count` is above 0.
-    fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Attempt>;
+    fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Granted, Refusal>>;
+
+    /// Gives levels back: `keep` of them stay, with the lease of `claim`; with 0 the whole hold goes, whatever its count
+    /// there.
+    fn release(&self, claim: &Claim, keep: u32, deadline: Instant) -> Result<Outcome<Released>>;
+
+    /// Gives the whole hold `from` back by making the hold `to` of it, which begins with a count of 1: the waiter of
+    /// the same process that it is handed to need not ask, and nobody else is woken. Asked only of stores whose facts say
+    /// that they hand off.
+    fn hand_off(&self, from: &Claim, to: &Claim, deadline: Instant) -> Result<Outcome<Granted>>;
 
     /// Sets the lease of each hold to that of its claim, one outcome per claim in order.
     fn renew(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal>;
 
-    /// Gives the whole hold back, whatever its count there.
-    fn release(&self, claim: &Claim, deadline: Instant) -> Result<Release>;
+    /// Makes ready what the renewals of this lock need, so that its hold is not lost because that cannot be had later.
+    fn prepare_renewal(&self, _lock: &str, _deadline: Instant) {}
 
-    /// Gives one level back: the count goes down to `claim.count - 1`, the lease becomes `claim.lease`.
-    fn release_level(&self, claim: &Claim, deadline: Instant) -> Result<Release>;
-
-    /// Whether a hold can be handed over at all.
-    fn hands_off(&self) -> bool {
-        true
-    }
-
-    /// Gives the whole hold `from` back by making the hold `to` of it, which begins with a count of 1: the waiter of
-    /// the same process that it is handed to need not ask, and nobody else is woken.
-    fn transfer(&self, from: &Claim, to: &Claim, deadline: Instant) -> Result<Transfer>;
-
-    /// Frees what a request without an answer may have left. Returns whether it is settled for good.
-    fn resolve(&self, in_doubt: &mut InDoubt, deadline: Instant) -> Result<bool>;
-
-    /// [`Store::resolve`] for many that one [`Store::keeper`] has. Returns what came of each in order; of the last ones
-    /// nothing, if one before them had no answer or there was no time left for them.
-    fn resolve_all(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {
-        let mut outcomes = Vec::with_capacity(in_doubts.len());
-        for in_doubt in in_doubts {
-            let outcome = self.resolve(in_doubt, deadline);
-            let is_silent = matches!(&outcome, Err(error) if error.may_pass());
-            outcomes.push(outcome);
-            if is_silent || Instant::now() >= deadline {
-                break;
-            }
-        }
-        outcomes
-    }
-
-    /// What has the lock of this name, of all that can fail alone.
-    fn keeper(&self, _name: &str) -> Arc<str> {
-        self.node()
-    }
+    /// Frees what requests without an answer may have left, all at the same [`Store::node`]. Returns for each in order
+    /// whether nothing is left of it for good; of the last ones nothing, if one before them had no answer or there was no
+    /// time left for them.
+    fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>>;
 
     /// Frees the lock whoever holds it. Returns whether somebody did.
-    fn force_release(&self, kind: Kind, name: &Arc<str>, deadline: Instant) -> Result<bool>;
+    fn force_release(&self, lock: &LockId, deadline: Instant) -> Result<bool>;
 
+    /// Tells who holds the lock, and how often `visitor` does.
     fn inspect(
         &self,
-        kind: Kind,
-        name: &Arc<str>,
+        lock: &LockId,
         visitor: Option<&VisitorId>,
         deadline: Instant,
     ) -> Result<Holding>;
@@ -78,76 +59,179 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Puts a refused visitor where it hears that another try is worth it.
     ///
     /// `source` tells it from other stores that wake the same visitor.
-    fn subscribe(
-        &self,
-        kind: Kind,
-        name: &Arc<str>,
-        source: u32,
-        parker: &Arc<Parker>,
-    ) -> Subscription;
-
-    /// The name of the place in messages; has no secret in it.
-    fn node(&self) -> Arc<str>;
-
-    /// What tells the place from others: two locks of one name in one place are one lock.
-    fn place(&self) -> Arc<str> {
-        self.node()
-    }
-
-    /// Calls `hook`, which must not block, whenever another server has taken over: what stands there is to be asked.
-    fn on_takeover(&self, _hook: Box<dyn Fn() + Send + Sync>) {}
-
-    /// The clock that holds are counted on here.
-    fn timeline(&self) -> &Timeline {
-        &PROCESS
-    }
-
-    /// The longest lease that may be asked for.
-    fn longest_lease(&self) -> Duration {
-        LONGEST_LEASE
-    }
-
-    /// Whether a hold that is lost may stand on in some part of the store.
-    fn is_composite(&self) -> bool {
-        false
-    }
+    fn subscribe(&self, lock: &LockId, source: u32, parker: &Arc<Parker>) -> Subscription;
 
     /// Looks for settings of the server that endanger locks.
     fn check(&self, deadline: Instant) -> Result<Vec<HealthWarning>>;
 
-    /// What renewals have left in some part of the store, to be cleared up after.
-    fn leftovers(&self) -> Vec<InDoubt> {
-        Vec::new()
-    }
+    /// The properties of the store.
+    fn facts(&self) -> &Facts;
 
-    /// The place where everybody who waits for this client sleeps.
-    fn notifier(&self) -> &Arc<Notifier>;
-
-    /// Makes ready what the renewals of this lock need, so that its hold is not lost because that cannot be had later.
-    fn get_ready_to_renew(&self, _lock: &str, _until: Instant) {}
+    /// The name, in messages, of what has this lock and can fail alone; without a lock that of the whole store. It has no
+    /// secret in it.
+    fn node(&self, lock: Option<&str>) -> Arc<str>;
 
     /// Ends the threads of the store. Requests go on working.
     fn close(&self);
 }
 
+/// The properties of a store that never change.
 #[derive(Debug)]
-pub(crate) enum Attempt {
-    /// Counted from `sent`, a moment before the request was sent.
-    Granted {
-        sent: BootInstant,
-        /// The fencing number of the hold, where the store draws one.
-        fence: Option<u64>,
-        /// What an earlier copy of the request may yet do, which got no answer.
-        leftover: Option<InDoubt>,
-    },
-    Refused(Refusal),
-    /// A re-entry found its hold gone.
-    Lost(LossCause),
+pub(crate) struct Facts {
+    /// The part of its node that the locks are in: two locks of one name, one node and one area are one lock.
+    pub(crate) area: String,
+    /// The clock that holds are counted on.
+    pub(crate) timeline: Timeline,
+    /// The place where everybody who waits for this client sleeps.
+    pub(crate) notifier: Arc<Notifier>,
+    /// The longest lease that may be asked for.
+    pub(crate) longest_lease: Duration,
+    /// Whether a hold can be handed off.
+    pub(crate) hands_off: bool,
+    /// Whether a hold that is lost may stand on in some part of the store.
+    pub(crate) is_composite: bool,
+    pub(crate) announcements: Arc<Announcements>,
+}
+
+impl Facts {
+    /// The properties of one server or another place that is not made of others.
+    pub(crate) fn of(area: String, notifier: &Arc<Notifier>) -> Facts {
+        Facts {
+            area,
+            timeline: PROCESS.clone(),
+            notifier: Arc::clone(notifier),
+            longest_lease: LONGEST_LEASE,
+            hands_off: true,
+            is_composite: false,
+            announcements: Arc::default(),
+        }
+    }
+
+    /// The properties of a store whose parts have clients of their own. Some of them might have the one hold and some the
+    /// other, so nothing is handed off.
+    pub(crate) fn of_composite(area: String, longest_lease: Duration) -> Facts {
+        Facts {
+            longest_lease,
+            hands_off: false,
+            is_composite: true,
+            ..Facts::of(area, &Arc::default())
+        }
+    }
+}
+
+/// Something that a store says without being asked.
+pub(crate) enum Announcement {
+    /// Another server has taken over: what stands there is to be asked.
+    TakenOver,
+    /// A renewal has left this in some part of the store, to be cleared up after.
+    Leftover(InDoubt),
+}
+
+type Listener = Arc<dyn Fn(Announcement) + Send + Sync>;
+
+/// The way from a store to the client that uses it.
+#[derive(Default)]
+pub(crate) struct Announcements {
+    listener: Mutex<Option<Listener>>,
+}
+
+impl Announcements {
+    /// Calls `listener`, which must not block, for each announcement from now on.
+    pub(crate) fn listen(&self, listener: impl Fn(Announcement) + Send + Sync + 'static) {
+        *self.listener.lock() = Some(Arc::new(listener));
+    }
+
+    pub(crate) fn announce(&self, announcement: Announcement) {
+        let listener = self.listener.lock().clone();
+        if let Some(listener) = listener {
+            listener(announcement);
+        }
+    }
+}
+
+impl fmt::Debug for Announcements {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Announcements")
+    }
+}
+
+/// Resolves one by one, until one has no answer or the time is over.
+pub(crate) fn resolve_each(
+    in_doubts: &mut [&mut InDoubt],
+    deadline: Instant,
+    mut resolve: impl FnMut(&mut InDoubt) -> Result<bool>,
+) -> Vec<Result<bool>> {
+    let mut outcomes = Vec::with_capacity(in_doubts.len());
+    for in_doubt in in_doubts {
+        let outcome = resolve(in_doubt);
+        let is_silent = matches!(&outcome, Err(error) if error.may_pass());
+        outcomes.push(outcome);
+        if is_silent || Instant::now() >= deadline {
+            break;
+        }
+    }
+    outcomes
+}
+
+/// The outcome of a request that changes a hold: `D` if it was done, `R` if somebody else has the lock.
+#[derive(Debug)]
+pub(crate) enum Outcome<D, R = Infallible> {
+    Done(D),
+    Refused(R),
+    /// The hold that it is about is gone.
+    Gone(LossCause),
     /// The request was sent and not answered.
     Unknown {
         in_doubt: InDoubt,
+        /// Of a hand-off: the hold that it would have made; either of the two may stand.
+        successor: Option<Box<InDoubt>>,
         error: Error,
     },
+}
+
+impl<D, R> Outcome<D, R> {
+    pub(crate) fn unknown(in_doubt: InDoubt, error: Error) -> Outcome<D, R> {
+        Outcome::Unknown {
+            in_doubt,
+            successor: None,
+            error,
+        }
+    }
+}
+
+/// A hold that was begun, entered once more, or handed off.
+#[derive(Debug)]
+pub(crate) struct Granted {
+    /// A moment before the request was sent, which the lease is counted from.
+    pub(crate) sent: BootInstant,
+    /// The fencing number of the hold, where the store draws one.
+    pub(crate) fence: Option<u64>,
+    /// Whether somebody may be waiting in another process; known of a hand-off.
+    pub(crate) others_wait: bool,
+    /// What an earlier copy of the request may yet do, which got no answer.
+    pub(crate) leftover: Option<InDoubt>,
+}
+
+impl Granted {
+    /// A grant that left nothing, without a fencing number.
+    pub(crate) fn at(sent: BootInstant) -> Granted {
+        Granted {
+            sent,
+            fence: None,
+            others_wait: false,
+            leftover: None,
+        }
+    }
+}
+
+/// A hold, or levels of it, that were given back.
+#[derive(Debug, Default)]
+pub(crate) struct Released {
+    /// Whether somebody in another process has heard that the lock is free.
+    pub(crate) others_wait: bool,
+    /// What may be left in some part of the store. Of levels: what an earlier copy of the request may yet do, which
+    /// got no answer.
+    pub(crate) leftover: Option<InDoubt>,
 }
 
 /// Somebody else holds the lock.
@@ -169,51 +253,6 @@ pub(crate) enum Renewal {
     Lost(LossCause),
     /// With the reason why nothing is known.
     Unknown(String),
-}
-
-#[derive(Debug)]
-pub(crate) enum Release {
-    /// The hold, or the level, was given back.
-    Done {
-        /// Whether somebody in another process has heard that the lock is free.
-        others_wait: bool,
-        /// What may be left in some part of the store. Of a level: what an earlier copy of the request may yet do, which
-        /// got no answer.
-        leftover: Option<InDoubt>,
-    },
-    NotHeld(LossCause),
-    Unknown {
-        in_doubt: InDoubt,
-        error: Error,
-    },
-}
-
-impl Release {
-    /// It was given back, and nobody else is known to wait.
-    pub(crate) fn done() -> Release {
-        Release::Done {
-            others_wait: false,
-            leftover: None,
-        }
-    }
-}
-
-#[derive(Debug)]
-pub(crate) enum Transfer {
-    /// The hold of the other visitor stands, counted from `sent`.
-    Done {
-        sent: BootInstant,
-        /// The fencing number of the new hold, where the store draws one.
-        fence: Option<u64>,
-        /// Whether somebody may be waiting in another process.
-        others_wait: bool,
-    },
-    NotHeld(LossCause),
-    /// Either of the two may stand.
-    Unknown {
-        in_doubts: Box<[InDoubt; 2]>,
-        error: Error,
-    },
 }
 
 /// A field that a request without an answer may have left in the store, or may yet put there.
@@ -307,8 +346,8 @@ pub(crate) struct Subscription {
 impl fmt::Debug for Subscription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Subscription")
-            .field("ticket", &self.registration)
-            .field("hearing", &self.delivery)
+            .field("registration", &self.registration)
+            .field("delivery", &self.delivery)
             .finish_non_exhaustive()
     }
 }

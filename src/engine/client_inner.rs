@@ -78,8 +78,8 @@ impl ClientInner {
         );
         #[cfg(feature = "test-util")]
         {
-            watchdog.follow(store.timeline());
-            store.timeline().attach(store.notifier());
+            watchdog.follow(&store.facts().timeline);
+            store.facts().timeline.attach(&store.facts().notifier);
         }
         ClientInner {
             id,
@@ -144,9 +144,9 @@ impl ClientInner {
         }
         let deadline = self.deadline();
         let at_last = deadline + GRACE;
-        self.store.notifier().close();
+        self.store.facts().notifier.close();
         self.watchdog.stop(deadline, at_last);
-        if self.store.is_composite() {
+        if self.store.facts().is_composite {
             // Its parts belong to clients of their own, so there is nothing to wait for.
             self.store.close();
             return;

@@ -84,7 +84,7 @@ impl Clearing {
 
     /// Returns whether nothing is asked there at present.
     fn file(&self, state: &mut State, open: Open) -> bool {
-        let keeper = self.store.keeper(&open.in_doubt.name);
+        let keeper = self.store.node(Some(&open.in_doubt.name));
         let desk = state.desks.entry(keeper).or_default();
         desk.open.push(open);
         desk.rests_until
@@ -137,7 +137,7 @@ impl Clearing {
             let deadline = Instant::now() + self.command_timeout;
             let mut in_doubts: Vec<&mut InDoubt> =
                 batch.iter_mut().map(|it| &mut it.in_doubt).collect();
-            let outcomes = self.store.resolve_all(&mut in_doubts, deadline);
+            let outcomes = self.store.resolve(&mut in_doubts, deadline);
             let mut outcomes = outcomes.into_iter();
             let (mut is_silent, mut has_answered) = (false, false);
             let mut state = self.state.lock();

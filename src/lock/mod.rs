@@ -283,9 +283,7 @@ impl Lock {
     pub fn force_unlock(&self) -> Result<bool> {
         self.raw_lock.ready()?;
         let RawLock { inner, key, .. } = &self.raw_lock;
-        let freed = inner
-            .store
-            .force_release(key.lock.kind, &key.lock.name, inner.deadline())?;
+        let freed = inner.store.force_release(&key.lock, inner.deadline())?;
         inner.watchdog.check_now(&key.lock.name);
         inner.wait_queues.freed(&key.lock, None);
         Ok(freed)
@@ -296,7 +294,7 @@ impl Lock {
         wait: Duration,
         interrupt: Option<&'a Interrupt>,
     ) -> Result<WaitLimit<'a>> {
-        let timeline = self.raw_lock.inner.store.timeline();
+        let timeline = &self.raw_lock.inner.store.facts().timeline;
         WaitLimit::lasting(wait, timeline, interrupt).ok_or_else(|| Error::InvalidWait {
             lock: Arc::clone(&self.raw_lock.key.lock.name),
             wait,

@@ -112,9 +112,7 @@ impl Lock {
     fn inspect(&self, visitor: Option<&VisitorId>) -> Result<Holding> {
         self.raw_lock.ready()?;
         let RawLock { inner, key, .. } = &self.raw_lock;
-        inner
-            .store
-            .inspect(key.lock.kind, &key.lock.name, visitor, inner.deadline())
+        inner.store.inspect(&key.lock, visitor, inner.deadline())
     }
 
     fn count_of(&self, thread: Option<Arc<Owner>>) -> Result<u32> {

@@ -226,7 +226,7 @@ impl Versioned {
             if attempts > 1 {
                 let pause =
                     Duration::from_millis(1) + Duration::from_millis(19).mul_f64(fastrand::f64());
-                let parker = self.store(&subject)?.notifier().parker();
+                let parker = self.store(&subject)?.facts().notifier.parker();
                 let pause_ends = Instant::now() + pause;
                 let pause_ends = deadline.map_or(pause_ends, |end| end.min(pause_ends));
                 sleep_until(&parker, pause_ends, &subject)?;

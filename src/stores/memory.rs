@@ -5,15 +5,15 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use crate::ground::claim::{Claim, Kind, VisitorId};
+use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
 use crate::ground::clock::{BootInstant, Timeline};
 use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
 use crate::ground::notify::{Notifier, Parker};
 use crate::ground::sync::Mutex;
 use crate::store::{
-    Attempt, Delivery, HealthWarning, Holding, InDoubt, Refusal, Release, Renewal, Store,
-    Subscription, Transfer,
+    Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, Outcome, Refusal, Released, Renewal,
+    Store, Subscription, resolve_each,
 };
 use crate::stores::quorum::node::{Node, Pending, Purpose};
 use crate::stores::quorum::quarantine::{Identity, NodeHandle, Quarantined};
@@ -193,14 +193,19 @@ impl State {
 /// One client's view of a world.
 pub(crate) struct Memory {
     world: Arc<World>,
-    notifier: Arc<Notifier>,
+    facts: Facts,
 }
 
 impl Memory {
     pub(crate) fn new(world: Arc<World>) -> Memory {
         let notifier = Arc::new(Notifier::default());
         world.state.lock().clients.push(Arc::downgrade(&notifier));
-        Memory { world, notifier }
+        let area = format!("world {:p}", Arc::as_ptr(&world));
+        let facts = Facts {
+            timeline: world.timeline.clone(),
+            ..Facts::of(area, &notifier)
+        };
+        Memory { world, facts }
     }
 
     pub(crate) fn world(&self) -> &Arc<World> {
@@ -210,14 +215,14 @@ impl Memory {
 
 impl Memory {
     /// Begins a hold of `count` levels if the lock is free.
-    fn put(&self, claim: &Claim, count: u32) -> Result<Attempt> {
+    fn put(&self, claim: &Claim, count: u32) -> Result<Outcome<Granted, Refusal>> {
         let sent = self.world.timeline.now();
         self.world.ask(
             claim.kind,
             &claim.name,
             || self.attempt_unknown(claim),
             |state| match state.holds.get(&claim.name) {
-                Some(entry) => Attempt::Refused(Refusal {
+                Some(entry) => Outcome::Refused(Refusal {
                     retry_after: Some(sent.until(entry.ends)),
                     holder: Some(entry.visitor.as_str().into()),
                     ..Refusal::default()
@@ -230,43 +235,35 @@ impl Memory {
                         ends: sent + claim.lease,
                     };
                     state.put(&claim.name, entry, sent);
-                    Attempt::Granted {
-                        sent,
-                        fence: None,
-                        leftover: None,
-                    }
+                    Outcome::Done(Granted::at(sent))
                 }
             },
         )
     }
 
     /// Enters a hold once more.
-    fn enter(&self, claim: &Claim) -> Result<Attempt> {
+    fn enter(&self, claim: &Claim) -> Result<Outcome<Granted, Refusal>> {
         let sent = self.world.timeline.now();
         self.ask_held(
             claim,
             || self.attempt_unknown(claim),
-            Attempt::Lost,
+            Outcome::Gone,
             |state| match state.hold_of(&claim.name, &claim.visitor) {
                 Ok(entry) => {
                     entry.count = claim.count.saturating_add(1);
                     entry.ends = sent + claim.lease;
-                    Attempt::Granted {
-                        sent,
-                        fence: None,
-                        leftover: None,
-                    }
+                    Outcome::Done(Granted::at(sent))
                 }
-                Err(cause) => Attempt::Lost(cause),
+                Err(cause) => Outcome::Gone(cause),
             },
         )
     }
 
-    fn attempt_unknown(&self, claim: &Claim) -> Result<Attempt> {
-        Ok(Attempt::Unknown {
-            in_doubt: claim.in_doubt(0),
-            error: no_answer(&claim.name, Some(&claim.visitor), "acquire"),
-        })
+    fn attempt_unknown(&self, claim: &Claim) -> Result<Outcome<Granted, Refusal>> {
+        Ok(Outcome::unknown(
+            claim.in_doubt(0),
+            no_answer(&claim.name, Some(&claim.visitor), "acquire"),
+        ))
     }
 
     /// As [`World::ask`] of a visitor that had a hold: where another kind of lock is now, that hold is gone.
@@ -283,26 +280,39 @@ impl Memory {
         }
     }
 
-    fn release_unknown(&self, claim: &Claim) -> Result<Release> {
-        Ok(Release::Unknown {
-            in_doubt: claim.in_doubt(0),
-            error: no_answer(&claim.name, Some(&claim.visitor), "release"),
-        })
+    fn release_level(&self, claim: &Claim, keep: u32) -> Result<Outcome<Released>> {
+        let sent = self.world.timeline.now();
+        self.ask_held(
+            claim,
+            || self.release_unknown(claim),
+            Outcome::Gone,
+            |state| match state.hold_of(&claim.name, &claim.visitor) {
+                Ok(entry) => {
+                    entry.count = keep;
+                    entry.ends = sent + claim.lease;
+                    Outcome::Done(Released::default())
+                }
+                Err(cause) => Outcome::Gone(cause),
+            },
+        )
+    }
+
+    fn release_unknown(&self, claim: &Claim) -> Result<Outcome<Released>> {
+        Ok(Outcome::unknown(
+            claim.in_doubt(0),
+            no_answer(&claim.name, Some(&claim.visitor), "release"),
+        ))
     }
 
     fn others_wait(&self, state: &State, name: &str) -> bool {
         let others = state.clients.iter().filter_map(Weak::upgrade);
-        let mut others = others.filter(|client| !Arc::ptr_eq(client, &self.notifier));
+        let mut others = others.filter(|client| !Arc::ptr_eq(client, &self.facts.notifier));
         others.any(|client| client.has_waiters(name))
     }
 }
 
 impl Store for Memory {
-    fn timeline(&self) -> &Timeline {
-        &self.world.timeline
-    }
-
-    fn acquire(&self, claim: &Claim, _until: Instant) -> Result<Attempt> {
+    fn acquire(&self, claim: &Claim, _deadline: Instant) -> Result<Outcome<Granted, Refusal>> {
         if claim.count == 0 {
             self.put(claim, 1)
         } else {
@@ -310,7 +320,7 @@ impl Store for Memory {
         }
     }
 
-    fn renew(&self, claims: &[Claim], _until: Instant) -> Vec<Renewal> {
+    fn renew(&self, claims: &[Claim], _deadline: Instant) -> Vec<Renewal> {
         let renew = |claim: &Claim| {
             let sent = self.world.timeline.now();
             self.world.with(claim.kind, &claim.name, |state| {
@@ -338,51 +348,38 @@ impl Store for Memory {
             .collect()
     }
 
-    fn release(&self, claim: &Claim, _until: Instant) -> Result<Release> {
+    fn release(&self, claim: &Claim, keep: u32, _deadline: Instant) -> Result<Outcome<Released>> {
+        if keep > 0 {
+            return self.release_level(claim, keep);
+        }
         self.ask_held(
             claim,
             || self.release_unknown(claim),
-            Release::NotHeld,
+            Outcome::Gone,
             |state| match state.hold_of(&claim.name, &claim.visitor) {
                 Ok(_) => {
                     state.free(&claim.name);
                     let others_wait = self.others_wait(state, &claim.name);
-                    Release::Done {
+                    Outcome::Done(Released {
                         others_wait,
                         leftover: None,
-                    }
+                    })
                 }
-                Err(cause) => Release::NotHeld(cause),
+                Err(cause) => Outcome::Gone(cause),
             },
         )
     }
 
-    fn release_level(&self, claim: &Claim, _until: Instant) -> Result<Release> {
-        let sent = self.world.timeline.now();
-        self.ask_held(
-            claim,
-            || self.release_unknown(claim),
-            Release::NotHeld,
-            |state| match state.hold_of(&claim.name, &claim.visitor) {
-                Ok(entry) => {
-                    entry.count = claim.count.saturating_sub(1);
-                    entry.ends = sent + claim.lease;
-                    Release::done()
-                }
-                Err(cause) => Release::NotHeld(cause),
-            },
-        )
-    }
-
-    fn transfer(&self, from: &Claim, to: &Claim, _until: Instant) -> Result<Transfer> {
+    fn hand_off(&self, from: &Claim, to: &Claim, _deadline: Instant) -> Result<Outcome<Granted>> {
         let sent = self.world.timeline.now();
         let unknown = || {
-            Ok(Transfer::Unknown {
-                in_doubts: Box::new([from.in_doubt(0), to.in_doubt(0)]),
+            Ok(Outcome::Unknown {
+                in_doubt: from.in_doubt(0),
+                successor: Some(Box::new(to.in_doubt(0))),
                 error: no_answer(&from.name, Some(&from.visitor), "hand-over"),
             })
         };
-        self.ask_held(from, unknown, Transfer::NotHeld, |state| {
+        self.ask_held(from, unknown, Outcome::Gone, |state| {
             match state.hold_of(&from.name, &from.visitor) {
                 Ok(entry) => {
                     *entry = Entry {
@@ -397,32 +394,36 @@ impl Store for Memory {
                             .iter()
                             .filter_map(Weak::upgrade)
                             .any(|client| {
-                                !Arc::ptr_eq(&client, &self.notifier)
+                                !Arc::ptr_eq(&client, &self.facts.notifier)
                                     && client.has_waiters(&from.name)
                             });
-                    Transfer::Done {
+                    Outcome::Done(Granted {
                         sent,
                         fence: None,
                         others_wait,
-                    }
+                        leftover: None,
+                    })
                 }
-                Err(cause) => Transfer::NotHeld(cause),
+                Err(cause) => Outcome::Gone(cause),
             }
         })
     }
 
-    fn resolve(&self, in_doubt: &mut InDoubt, _until: Instant) -> Result<bool> {
-        self.world.with(in_doubt.kind, &in_doubt.name, |state| {
-            if state.hold_of(&in_doubt.name, &in_doubt.visitor).is_ok() {
-                state.free(&in_doubt.name);
-            }
-            true
+    fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {
+        resolve_each(in_doubts, deadline, |in_doubt| {
+            self.world.with(in_doubt.kind, &in_doubt.name, |state| {
+                if state.hold_of(&in_doubt.name, &in_doubt.visitor).is_ok() {
+                    state.free(&in_doubt.name);
+                }
+                true
+            })
         })
     }
 
-    fn force_release(&self, kind: Kind, name: &Arc<str>, _until: Instant) -> Result<bool> {
+    fn force_release(&self, lock: &LockId, _deadline: Instant) -> Result<bool> {
+        let LockId { kind, name } = lock;
         let unknown = || Err(no_answer(name, None, "forced release"));
-        self.world.ask(kind, name, unknown, |state| {
+        self.world.ask(*kind, name, unknown, |state| {
             let was_held = state.holds.contains_key(name);
             if was_held {
                 state.free(name);
@@ -433,15 +434,15 @@ impl Store for Memory {
 
     fn inspect(
         &self,
-        kind: Kind,
-        name: &Arc<str>,
+        lock: &LockId,
         visitor: Option<&VisitorId>,
-        _until: Instant,
+        _deadline: Instant,
     ) -> Result<Holding> {
+        let LockId { kind, name } = lock;
         // A question changes nothing, so an answer that does not come leaves nothing unknown.
         let unknown = || Err(unreachable(name, "a test lost its answer"));
         self.world
-            .ask(kind, name, unknown, |state| match state.holds.get(name) {
+            .ask(*kind, name, unknown, |state| match state.holds.get(name) {
                 Some(entry) => Holding {
                     is_locked: true,
                     count: if visitor == Some(&entry.visitor) {
@@ -458,37 +459,27 @@ impl Store for Memory {
             })
     }
 
-    fn subscribe(
-        &self,
-        _: Kind,
-        name: &Arc<str>,
-        source: u32,
-        parker: &Arc<Parker>,
-    ) -> Subscription {
+    fn subscribe(&self, lock: &LockId, source: u32, parker: &Arc<Parker>) -> Subscription {
         Subscription {
-            registration: self.notifier.join_as(source, name, parker),
+            registration: self.facts.notifier.join_as(source, &lock.name, parker),
             delivery: Delivery::Live,
             jitter: Duration::ZERO,
             keep: None,
         }
     }
 
-    fn check(&self, _until: Instant) -> Result<Vec<HealthWarning>> {
+    fn check(&self, _deadline: Instant) -> Result<Vec<HealthWarning>> {
         Ok(Vec::new())
     }
 
-    fn notifier(&self) -> &Arc<Notifier> {
-        &self.notifier
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     fn close(&self) {}
 
-    fn node(&self) -> Arc<str> {
+    fn node(&self, _lock: Option<&str>) -> Arc<str> {
         NODE.into()
-    }
-
-    fn place(&self) -> Arc<str> {
-        format!("world {:p}", Arc::as_ptr(&self.world)).into()
     }
 }
 
@@ -507,7 +498,7 @@ impl Memory {
     fn identity(&self) -> Identity {
         let now = BootInstant::now();
         Identity {
-            run: self.place(),
+            run: self.facts.area.as_str().into(),
             history: "".into(),
             has_followed: false,
             follows: false,
@@ -540,7 +531,7 @@ impl Node for Memory {
         restored: bool,
         handle: &'a NodeHandle,
         deadline: Instant,
-    ) -> Pending<'a, Result<Attempt>> {
+    ) -> Pending<'a, Result<Outcome<Granted, Refusal>>> {
         Pending::Ready(self.admit(&claim.name, handle).and_then(|()| {
             if restored {
                 self.put(claim, claim.count)

@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 
 use smallvec::smallvec;
 
-use crate::ground::claim::{Claim, Kind, VisitorId};
-use crate::ground::clock::{PROCESS, Timeline};
+use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
+use crate::ground::clock::PROCESS;
 use crate::ground::error::{Error, Result};
-use crate::ground::notify::{Notifier, Parker};
+use crate::ground::notify::Parker;
 use crate::ground::sync::Mutex;
 use crate::store::{
-    Attempt, Delivery, HealthWarning, Holding, InDoubt, Refusal, Release, Renewal, SETTLED, Store,
-    Subscription, Transfer,
+    Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, Outcome, Refusal, Released, Renewal,
+    SETTLED, Store, Subscription, resolve_each,
 };
 
 /// Several that take the same locks in another order should not meet again and again.
@@ -27,8 +27,7 @@ const JITTER: Duration = Duration::from_millis(2);
 /// One of the locks.
 pub(crate) struct Member {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) kind: Kind,
-    pub(crate) name: Arc<str>,
+    pub(crate) lock: LockId,
     /// Whatever keeps the store open.
     pub(crate) _keep: Arc<dyn Any + Send + Sync>,
 }
@@ -39,9 +38,7 @@ pub(crate) struct MultiStore {
     members: Vec<Part>,
     /// How often each hold was entered, where no member can count: a token is not entered twice.
     counts: Option<Mutex<HashMap<VisitorId, u32>>>,
-    notifier: Arc<Notifier>,
-    /// That of the members, if they have one in common.
-    timeline: Timeline,
+    facts: Facts,
 }
 
 /// A member, and its place among them.
@@ -62,7 +59,7 @@ impl Part {
     /// As whom it is held. Members that stand as text have their own tokens, for two with the same would pass for copies
     /// of one request where two names lead to one lock.
     fn visitor(&self, visitor: &VisitorId) -> VisitorId {
-        match self.kind {
+        match self.lock.kind {
             Kind::Reentrant => visitor.clone(),
             Kind::Token => visitor.token_of_part(self.place),
         }
@@ -70,47 +67,48 @@ impl Part {
 
     fn claim(&self, claim: &Claim) -> Claim {
         Claim {
-            kind: self.kind,
-            name: Arc::clone(&self.name),
+            kind: self.lock.kind,
+            name: Arc::clone(&self.lock.name),
             visitor: self.visitor(&claim.visitor),
             ..*claim
         }
     }
 
     /// Takes it, or enters it once more. What cannot be entered twice gets the lease of the whole.
-    fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Attempt> {
+    fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Granted, Refusal>> {
         let claim = self.claim(claim);
-        if claim.count == 0 || self.kind.rules().is_reentrant {
+        if claim.count == 0 || self.lock.kind.rules().is_reentrant {
             return self.store.acquire(&claim, deadline);
         }
-        let sent = self.store.timeline().now();
+        let sent = self.store.facts().timeline.now();
         match self.prolong(&claim, deadline) {
-            Renewal::Renewed => Ok(Attempt::Granted {
-                sent,
-                fence: None,
-                leftover: None,
-            }),
-            Renewal::Lost(cause) => Ok(Attempt::Lost(cause)),
-            Renewal::Unknown(reason) => Ok(Attempt::Unknown {
-                in_doubt: claim.in_doubt(0),
-                error: self.unknown(&claim, "acquire", reason),
-            }),
+            Renewal::Renewed => Ok(Outcome::Done(Granted::at(sent))),
+            Renewal::Lost(cause) => Ok(Outcome::Gone(cause)),
+            Renewal::Unknown(reason) => Ok(Outcome::unknown(
+                claim.in_doubt(0),
+                self.unknown(&claim, "acquire", reason),
+            )),
         }
     }
 
     /// Gives one level back. What was not entered twice keeps the lease of the rest.
-    fn release_level(&self, claim: &Claim, deadline: Instant) -> Result<Release> {
+    fn release_level(
+        &self,
+        claim: &Claim,
+        keep: u32,
+        deadline: Instant,
+    ) -> Result<Outcome<Released>> {
         let claim = self.claim(claim);
-        if self.kind.rules().is_reentrant {
-            return self.store.release_level(&claim, deadline);
+        if self.lock.kind.rules().is_reentrant {
+            return self.store.release(&claim, keep, deadline);
         }
         match self.prolong(&claim, deadline) {
-            Renewal::Renewed => Ok(Release::done()),
-            Renewal::Lost(cause) => Ok(Release::NotHeld(cause)),
-            Renewal::Unknown(reason) => Ok(Release::Unknown {
-                in_doubt: claim.in_doubt(0),
-                error: self.unknown(&claim, "release", reason),
-            }),
+            Renewal::Renewed => Ok(Outcome::Done(Released::default())),
+            Renewal::Lost(cause) => Ok(Outcome::Gone(cause)),
+            Renewal::Unknown(reason) => Ok(Outcome::unknown(
+                claim.in_doubt(0),
+                self.unknown(&claim, "release", reason),
+            )),
         }
     }
 
@@ -125,8 +123,8 @@ impl Part {
 
     fn unknown(&self, claim: &Claim, operation: &'static str, reason: String) -> Error {
         Error::Unknown {
-            lock: Arc::clone(&self.name),
-            node: self.store.node(),
+            lock: Arc::clone(&self.lock.name),
+            node: self.store.node(None),
             operation,
             visitor: Some(claim.visitor.clone()),
             reason,
@@ -137,8 +135,9 @@ impl Part {
 
 impl Member {
     /// What it is taken for: two members with the same are one lock.
-    pub(crate) fn identity(&self) -> (Arc<str>, Arc<str>) {
-        (self.store.place(), Arc::clone(&self.name))
+    pub(crate) fn identity(&self) -> (String, Arc<str>) {
+        let place = format!("{}/{}", self.store.node(None), self.store.facts().area);
+        (place, Arc::clone(&self.lock.name))
     }
 }
 
@@ -154,19 +153,24 @@ impl MultiStore {
         members.sort_by_key(Member::identity);
         let counts = members
             .iter()
-            .all(|member| !member.kind.rules().is_reentrant);
-        let mut timelines = members.iter().map(|member| member.store.timeline());
+            .all(|member| !member.lock.kind.rules().is_reentrant);
+        let mut timelines = members.iter().map(|member| &member.store.facts().timeline);
         let first = timelines.next().unwrap_or(&PROCESS);
         let is_common = timelines.all(|timeline| timeline.is(first));
-        let timeline = if is_common { first } else { &PROCESS }.clone();
+        let facts = members.iter().map(|member| member.store.facts());
+        let longest = facts.clone().map(|facts| facts.longest_lease).min();
+        let areas: Vec<&str> = facts.map(|facts| facts.area.as_str()).collect();
+        let facts = Facts {
+            timeline: if is_common { first } else { &PROCESS }.clone(),
+            ..Facts::of_composite(areas.join(" and "), longest.unwrap_or_default())
+        };
         let parts = members.into_iter().enumerate();
         MultiStore {
             members: parts
                 .map(|(place, member)| Part { member, place })
                 .collect(),
             counts: counts.then(Mutex::default),
-            timeline,
-            notifier: Arc::default(),
+            facts,
         }
     }
 
@@ -184,11 +188,11 @@ impl MultiStore {
     /// The member before `refused` that turns out to be the same lock, reached by another name.
     fn twin_of(&self, refused: &Part, claim: &Claim, deadline: Instant) -> Option<&Part> {
         let taken = self.members.iter().take(refused.place);
-        let mut alike = taken.filter(|part| part.name == refused.name);
+        let mut alike = taken.filter(|part| part.lock.name == refused.lock.name);
         alike.find(|part| {
             let visitor = part.visitor(&claim.visitor);
-            let (store, kind, name) = (&refused.store, refused.kind, &refused.name);
-            let holding = store.inspect(kind, name, Some(&visitor), share(deadline, 2));
+            let by = share(deadline, 2);
+            let holding = refused.store.inspect(&refused.lock, Some(&visitor), by);
             holding.is_ok_and(|holding| holding.count > 0)
         })
     }
@@ -226,17 +230,16 @@ impl MultiStore {
                 continue;
             }
             let mut part = InDoubt {
-                kind: member.kind,
-                name: Arc::clone(&member.name),
+                kind: member.lock.kind,
+                name: Arc::clone(&member.lock.name),
                 visitor: member.visitor(&in_doubt.visitor),
                 not_after: smallvec![not_after],
                 ..in_doubt.clone()
             };
             // An error is tried again in the background.
-            if matches!(
-                member.store.resolve(&mut part, share(deadline, index + 1)),
-                Ok(true)
-            ) {
+            let by = share(deadline, index + 1);
+            let resolved = member.store.resolve(&mut [&mut part], by).pop();
+            if matches!(resolved, Some(Ok(true))) {
                 if let Some(place) = in_doubt.not_after.get_mut(index) {
                     *place = SETTLED;
                 }
@@ -250,19 +253,45 @@ impl MultiStore {
     /// Puts the count back that a re-entry has raised at the first `raised` members.
     fn put_back(&self, claim: &Claim, raised: usize, deadline: Instant) {
         for (left, member) in (1..=raised).rev().zip(&self.members) {
-            let claim = Claim {
+            let raised = Claim {
                 count: claim.count.saturating_add(1),
                 ..claim.clone()
             };
             // A member that keeps the higher count is freed by the last release all the same.
-            let _ = member.release_level(&claim, share(deadline, left));
+            let _ = member.release_level(&raised, claim.count, share(deadline, left));
+        }
+    }
+
+    /// Gives levels back at each member, so that `keep` stay.
+    fn release_level(
+        &self,
+        claim: &Claim,
+        keep: u32,
+        deadline: Instant,
+    ) -> Result<Outcome<Released>> {
+        self.note_count(&claim.visitor, keep);
+        let (mut lost, mut trouble, mut late) = (None, None, None);
+        for (left, member) in (1..=self.members.len()).rev().zip(&self.members) {
+            match member.release_level(claim, keep, share(deadline, left)) {
+                Ok(Outcome::Done(Released { leftover, .. })) => late = late.or(leftover),
+                Ok(Outcome::Gone(cause)) => lost = Some(cause),
+                Ok(Outcome::Unknown { error, .. }) | Err(error) => trouble = Some(error),
+            }
+        }
+        match (lost, trouble) {
+            (Some(cause), _) => Ok(Outcome::Gone(cause)),
+            (None, Some(error)) => Ok(Outcome::unknown(claim.in_doubt(0), error)),
+            (None, None) => Ok(Outcome::Done(Released {
+                others_wait: false,
+                leftover: late,
+            })),
         }
     }
 }
 
 impl Store for MultiStore {
-    fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Attempt> {
-        let sent = self.timeline.now();
+    fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Granted, Refusal>> {
+        let sent = self.facts.timeline.now();
         let is_first = claim.count == 0;
         let mut late = None;
         for (index, member) in self.members.iter().enumerate() {
@@ -271,20 +300,21 @@ impl Store for MultiStore {
             // One share is kept for giving back what was taken.
             let by = share(deadline, self.members.len() - index + 1);
             let outcome = match member.acquire(claim, by) {
-                Ok(Attempt::Granted { leftover, .. }) => {
+                Ok(Outcome::Done(Granted { leftover, .. })) => {
                     late = late.or(leftover);
                     continue;
                 }
-                Ok(Attempt::Unknown {
+                Ok(Outcome::Unknown {
                     in_doubt: part,
                     error,
+                    ..
                 }) => {
                     if let Some(place) = place {
                         *place = part.not_after.iter().copied().max().unwrap_or_default();
                     }
                     Err(error)
                 }
-                Ok(Attempt::Refused(mut refusal)) => {
+                Ok(Outcome::Refused(mut refusal)) => {
                     if let (Some(left), Some(place)) = (refusal.leftover.take(), place) {
                         *place = left.not_after.iter().copied().max().unwrap_or_default();
                     }
@@ -294,17 +324,17 @@ impl Store for MultiStore {
                             "the locks of a MultiLock",
                             format!(
                                 "{:?} on {} is the same lock as on {}",
-                                member.name,
-                                member.store.node(),
-                                twin.store.node()
+                                member.lock.name,
+                                member.store.node(None),
+                                twin.store.node(None)
                             ),
                         )),
-                        _ => Ok(Attempt::Refused(refusal)),
+                        _ => Ok(Outcome::Refused(refusal)),
                     }
                 }
                 other => other,
             };
-            if !is_first && !matches!(outcome, Ok(Attempt::Lost(_))) {
+            if !is_first && !matches!(outcome, Ok(Outcome::Gone(_))) {
                 self.put_back(claim, index, deadline);
                 return outcome;
             }
@@ -312,20 +342,21 @@ impl Store for MultiStore {
             let taken = if is_first { index } else { self.members.len() };
             let leftover = self.undo(taken, in_doubt, deadline);
             return match (outcome, leftover) {
-                (Ok(Attempt::Refused(refusal)), leftover) => Ok(Attempt::Refused(Refusal {
+                (Ok(Outcome::Refused(refusal)), leftover) => Ok(Outcome::Refused(Refusal {
                     leftover,
                     ..refusal
                 })),
-                (Err(error), Some(in_doubt)) => Ok(Attempt::Unknown { in_doubt, error }),
+                (Err(error), Some(in_doubt)) => Ok(Outcome::unknown(in_doubt, error)),
                 (outcome, _) => outcome,
             };
         }
         self.note_count(&claim.visitor, claim.count.saturating_add(1));
-        Ok(Attempt::Granted {
+        Ok(Outcome::Done(Granted {
             sent,
             fence: None,
             leftover: late,
-        })
+            others_wait: false,
+        }))
     }
 
     fn renew(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal> {
@@ -346,7 +377,10 @@ impl Store for MultiStore {
         outcomes
     }
 
-    fn release(&self, claim: &Claim, deadline: Instant) -> Result<Release> {
+    fn release(&self, claim: &Claim, keep: u32, deadline: Instant) -> Result<Outcome<Released>> {
+        if keep > 0 {
+            return self.release_level(claim, keep, deadline);
+        }
         self.note_count(&claim.visitor, 0);
         let mut in_doubt = self.no_doubt(claim);
         let mut is_open = false;
@@ -363,62 +397,35 @@ impl Store for MultiStore {
             };
             match member
                 .store
-                .release(&member.claim(claim), share(deadline, left))
+                .release(&member.claim(claim), 0, share(deadline, left))
             {
-                Ok(Release::Done {
+                Ok(Outcome::Done(Released {
                     others_wait,
                     leftover,
-                }) => {
+                })) => {
                     waiting |= others_wait;
                     if leftover.is_some() {
                         open(0);
                     }
                 }
-                Ok(Release::NotHeld(cause)) => lost = Some(cause),
-                Ok(Release::Unknown { error, .. }) | Err(error) => {
+                Ok(Outcome::Gone(cause)) => lost = Some(cause),
+                Ok(Outcome::Unknown { error, .. }) | Err(error) => {
                     open(0);
                     trouble = Some(error);
                 }
             }
         }
         match (lost, trouble) {
-            (Some(cause), _) => Ok(Release::NotHeld(cause)),
-            (None, Some(error)) => Ok(Release::Unknown { in_doubt, error }),
-            (None, None) => Ok(Release::Done {
+            (Some(cause), _) => Ok(Outcome::Gone(cause)),
+            (None, Some(error)) => Ok(Outcome::unknown(in_doubt, error)),
+            (None, None) => Ok(Outcome::Done(Released {
                 others_wait: waiting,
                 leftover: is_open.then_some(in_doubt),
-            }),
+            })),
         }
     }
 
-    fn release_level(&self, claim: &Claim, deadline: Instant) -> Result<Release> {
-        self.note_count(&claim.visitor, claim.count.saturating_sub(1));
-        let (mut lost, mut trouble, mut late) = (None, None, None);
-        for (left, member) in (1..=self.members.len()).rev().zip(&self.members) {
-            match member.release_level(claim, share(deadline, left)) {
-                Ok(Release::Done { leftover, .. }) => late = late.or(leftover),
-                Ok(Release::NotHeld(cause)) => lost = Some(cause),
-                Ok(Release::Unknown { error, .. }) | Err(error) => trouble = Some(error),
-            }
-        }
-        match (lost, trouble) {
-            (Some(cause), _) => Ok(Release::NotHeld(cause)),
-            (None, Some(error)) => Ok(Release::Unknown {
-                in_doubt: claim.in_doubt(0),
-                error,
-            }),
-            (None, None) => Ok(Release::Done {
-                others_wait: false,
-                leftover: late,
-            }),
-        }
-    }
-
-    fn hands_off(&self) -> bool {
-        false
-    }
-
-    fn transfer(&self, from: &Claim, _: &Claim, _: Instant) -> Result<Transfer> {
+    fn hand_off(&self, from: &Claim, _: &Claim, _: Instant) -> Result<Outcome<Granted>> {
         // Some of the locks might have the one and some the other.
         Err(Error::Unsupported {
             lock: Arc::clone(&from.name),
@@ -426,16 +433,18 @@ impl Store for MultiStore {
         })
     }
 
-    fn resolve(&self, in_doubt: &mut InDoubt, deadline: Instant) -> Result<bool> {
-        self.note_count(&in_doubt.visitor, 0);
-        Ok(self.settle(in_doubt, deadline))
+    fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {
+        resolve_each(in_doubts, deadline, |in_doubt| {
+            self.note_count(&in_doubt.visitor, 0);
+            Ok(self.settle(in_doubt, deadline))
+        })
     }
 
-    fn force_release(&self, _: Kind, _: &Arc<str>, deadline: Instant) -> Result<bool> {
+    fn force_release(&self, _: &LockId, deadline: Instant) -> Result<bool> {
         let (mut was_held, mut trouble) = (false, None);
         for (left, member) in (1..=self.members.len()).rev().zip(&self.members) {
             let by = share(deadline, left);
-            match member.store.force_release(member.kind, &member.name, by) {
+            match member.store.force_release(&member.lock, by) {
                 Ok(freed) => was_held |= freed,
                 Err(error) => trouble = Some(error),
             }
@@ -448,8 +457,7 @@ impl Store for MultiStore {
 
     fn inspect(
         &self,
-        _: Kind,
-        _: &Arc<str>,
+        _: &LockId,
         visitor: Option<&VisitorId>,
         deadline: Instant,
     ) -> Result<Holding> {
@@ -461,11 +469,9 @@ impl Store for MultiStore {
         for (left, member) in (1..=self.members.len()).rev().zip(&self.members) {
             let by = share(deadline, left);
             let holder = visitor.map(|visitor| member.visitor(visitor));
-            let part = member
-                .store
-                .inspect(member.kind, &member.name, holder.as_ref(), by)?;
+            let part = member.store.inspect(&member.lock, holder.as_ref(), by)?;
             // A token is there or not, however often the whole was entered.
-            if member.kind.rules().is_reentrant || part.count == 0 {
+            if member.lock.kind.rules().is_reentrant || part.count == 0 {
                 whole.count = whole.count.min(part.count);
             }
             if part.is_locked {
@@ -484,20 +490,10 @@ impl Store for MultiStore {
         Ok(whole)
     }
 
-    fn subscribe(
-        &self,
-        _: Kind,
-        name: &Arc<str>,
-        source: u32,
-        parker: &Arc<Parker>,
-    ) -> Subscription {
-        let registration = self.notifier.join_as(source, name, parker);
+    fn subscribe(&self, lock: &LockId, source: u32, parker: &Arc<Parker>) -> Subscription {
+        let registration = self.facts.notifier.join_as(source, &lock.name, parker);
         // Whichever is freed: it may have been the last one that was in the way.
-        let subscribe = |member: &Part| {
-            member
-                .store
-                .subscribe(member.kind, &member.name, source, parker)
-        };
+        let subscribe = |member: &Part| member.store.subscribe(&member.lock, source, parker);
         let parts: Vec<Subscription> = self.members.iter().map(subscribe).collect();
         // A quorum among them needs word from several nodes, the whole from any.
         parker.need(1);
@@ -516,34 +512,13 @@ impl Store for MultiStore {
         }
     }
 
-    fn node(&self) -> Arc<str> {
+    fn node(&self, _lock: Option<&str>) -> Arc<str> {
         let names: Vec<_> = self
             .members
             .iter()
-            .map(|member| member.store.node())
+            .map(|member| member.store.node(None))
             .collect();
         names.join(" and ").into()
-    }
-
-    fn place(&self) -> Arc<str> {
-        let places: Vec<_> = self
-            .members
-            .iter()
-            .map(|member| member.store.place())
-            .collect();
-        places.join(" and ").into()
-    }
-
-    fn longest_lease(&self) -> Duration {
-        let longest = self
-            .members
-            .iter()
-            .map(|member| member.store.longest_lease());
-        longest.min().unwrap_or_default()
-    }
-
-    fn is_composite(&self) -> bool {
-        true
     }
 
     fn check(&self, deadline: Instant) -> Result<Vec<HealthWarning>> {
@@ -554,12 +529,8 @@ impl Store for MultiStore {
         Ok(warnings)
     }
 
-    fn timeline(&self) -> &Timeline {
-        &self.timeline
-    }
-
-    fn notifier(&self) -> &Arc<Notifier> {
-        &self.notifier
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     fn close(&self) {
@@ -569,8 +540,8 @@ impl Store for MultiStore {
 
 impl fmt::Debug for MultiStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("All")
-            .field("members", &self.node())
+        f.debug_struct("MultiStore")
+            .field("members", &self.node(None))
             .finish_non_exhaustive()
     }
 }

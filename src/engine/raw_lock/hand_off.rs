@@ -13,7 +13,7 @@ use crate::ground::claim::Claim;
 use crate::ground::error::Result;
 use crate::ground::events;
 use crate::ground::notify::Parker;
-use crate::store::Transfer;
+use crate::store::{Granted, Outcome};
 
 impl RawLock {
     /// Hands the hold off to the head of the queue; `None` if nobody takes it, or nothing was changed.
@@ -23,7 +23,7 @@ impl RawLock {
         claim: &Claim,
         deadline: Instant,
     ) -> Option<Result<()>> {
-        if !(self.key.lock.kind.rules().hands_off && self.inner.store.hands_off()) {
+        if !(self.key.lock.kind.rules().hands_off && self.inner.store.facts().hands_off) {
             return None;
         }
         let successor = self.inner.wait_queues.choose(&self.key.lock)?;
@@ -41,16 +41,17 @@ impl RawLock {
             count: 0,
             lease: lease.duration(),
         };
-        let outcome = match self.inner.store.transfer(claim, &next, deadline) {
-            Ok(Transfer::Done {
+        let outcome = match self.inner.store.hand_off(claim, &next, deadline) {
+            Ok(Outcome::Done(Granted {
                 sent,
                 fence,
                 others_wait,
-            }) => {
+                ..
+            })) => {
                 let client = Arc::clone(self.inner.watchdog.client());
                 let successor_hold =
                     Hold::new(&next, *thread, liveness.clone(), client, *lease, sent);
-                let successor_hold = successor_hold.counted_by(self.inner.store.timeline());
+                let successor_hold = successor_hold.counted_by(&self.inner.store.facts().timeline);
                 let successor_hold = Arc::new(successor_hold.with_fence(fence));
                 self.inner.watchdog.watch(&successor_hold);
                 events::acquired(&next.name, &next.visitor);
@@ -59,13 +60,18 @@ impl RawLock {
                 }
                 return Some(Ok(()));
             }
-            Ok(Transfer::NotHeld(cause)) => {
+            Ok(Outcome::Gone(cause)) => {
                 self.inner.watchdog.lost_in_release(hold, cause.clone());
                 Err(hold.lost_error(cause))
             }
-            Ok(Transfer::Unknown { in_doubts, error }) => {
-                for in_doubt in *in_doubts {
-                    self.inner.watchdog.settle(in_doubt);
+            Ok(Outcome::Unknown {
+                in_doubt,
+                successor,
+                error,
+            }) => {
+                self.inner.watchdog.settle(in_doubt);
+                if let Some(in_doubt) = successor {
+                    self.inner.watchdog.settle(*in_doubt);
                 }
                 Err(error)
             }

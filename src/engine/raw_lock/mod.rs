@@ -16,7 +16,7 @@ use crate::ground::clock::SHORTEST_LEASE;
 use crate::ground::error::{Error, Result};
 use crate::ground::events::{self, WaitSpan};
 use crate::ground::loss::LossCause;
-use crate::store::Attempt;
+use crate::store::{Granted, Outcome};
 
 /// The way into one lock, with one lease.
 #[derive(Clone)]
@@ -55,12 +55,12 @@ impl RawLock {
     pub(crate) fn acquire(&self, limit: WaitLimit<'_>) -> Result<Option<Entry>> {
         self.ready()?;
         if let Lease::Fixed(lease) = self.lease
-            && !(SHORTEST_LEASE..=self.inner.store.longest_lease()).contains(&lease)
+            && !(SHORTEST_LEASE..=self.inner.store.facts().longest_lease).contains(&lease)
         {
             return Err(Error::InvalidLease {
                 lock: Arc::clone(&self.key.lock.name),
                 lease,
-                longest: self.inner.store.longest_lease(),
+                longest: self.inner.store.facts().longest_lease,
             });
         }
         let me = self.inner.thread(&self.key.lock.name)?;
@@ -77,7 +77,7 @@ impl RawLock {
         let _span = WaitSpan::enter(&self.key.lock.name, me.id);
         let context = WaitContext {
             lock: &self.key.lock.name,
-            notifier: self.inner.store.notifier(),
+            notifier: &self.inner.store.facts().notifier,
             request: self.inner.timeouts.request(),
             outage_timeout: self.inner.timeouts.outage_timeout,
             is_busy: rules.queues_locally
@@ -99,9 +99,7 @@ impl RawLock {
             },
             |parker| {
                 let RawLock { inner, key, .. } = self;
-                inner
-                    .store
-                    .subscribe(key.lock.kind, &key.lock.name, 0, parker)
+                inner.store.subscribe(&key.lock, 0, parker)
             },
             |parker| {
                 (rules.queues_locally && !is_inside())
@@ -142,10 +140,10 @@ impl RawLock {
             lease: self.lease.duration(),
         };
         match self.inner.store.acquire(&claim, deadline)? {
-            Attempt::Granted { sent, fence, .. } => {
+            Outcome::Done(Granted { sent, fence, .. }) => {
                 let client = Arc::clone(self.inner.watchdog.client());
                 let hold = Hold::new(&claim, me.id, me.liveness(), client, self.lease, sent);
-                let hold = hold.counted_by(self.inner.store.timeline());
+                let hold = hold.counted_by(&self.inner.store.facts().timeline);
                 let hold = Arc::new(hold.with_fence(fence));
                 if !hold.is_valid() {
                     // The answer came after all that it could have been good for.
@@ -157,11 +155,11 @@ impl RawLock {
                     .push(&self.key, self.parts.as_ref(), Arc::clone(&hold));
                 self.inner.watchdog.watch(&hold);
                 if let Lease::Watchdog(_) = self.lease {
-                    self.inner.store.get_ready_to_renew(&claim.name, deadline);
+                    self.inner.store.prepare_renewal(&claim.name, deadline);
                 }
                 Ok(Verdict::Done(Entry { hold, level: 0 }))
             }
-            Attempt::Refused(refusal) => {
+            Outcome::Refused(refusal) => {
                 // What is cleared up after is not to be asked for again: that would withdraw a hold.
                 *waiting = Some(claim.visitor)
                     .filter(|_| kind.rules().places_in_store && refusal.leftover.is_none());
@@ -183,11 +181,13 @@ impl RawLock {
                 })
             }
             // Nobody else knows this visitor yet.
-            Attempt::Lost(_) => Ok(Verdict::Refused {
+            Outcome::Gone(_) => Ok(Verdict::Refused {
                 retry_after: Some(Duration::ZERO),
                 split: None,
             }),
-            Attempt::Unknown { in_doubt, error } => {
+            Outcome::Unknown {
+                in_doubt, error, ..
+            } => {
                 self.inner.watchdog.settle(in_doubt);
                 Err(error)
             }
@@ -218,7 +218,7 @@ impl RawLock {
             }
         });
         match attempt? {
-            Attempt::Granted { sent, leftover, .. } => {
+            Outcome::Done(Granted { sent, leftover, .. }) => {
                 let may_run_again = leftover.is_some();
                 let entered = hold.entered(&claim, in_flight_id, self.lease, sent, may_run_again);
                 let Some(level) = entered else {
@@ -232,16 +232,16 @@ impl RawLock {
                     level,
                 }))
             }
-            Attempt::Lost(cause) => {
+            Outcome::Gone(cause) => {
                 self.inner.watchdog.end(hold, cause);
                 Ok(None)
             }
-            Attempt::Refused(_) => {
+            Outcome::Refused(_) => {
                 self.inner.watchdog.lose(hold, LossCause::Gone);
                 Ok(None)
             }
             // The outer hold goes on with the count it has; the request, if it ran, changed no more than that count.
-            Attempt::Unknown { error, .. } => {
+            Outcome::Unknown { error, .. } => {
                 hold.reentry_unknown(in_flight_id);
                 Err(error)
             }

@@ -10,7 +10,7 @@ use crate::ground::claim::Claim;
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::ground::loss::LossCause;
-use crate::store::Release;
+use crate::store::{Outcome, Released};
 
 /// The next process is let in for at most this long before this client asks again.
 const LONGEST_YIELD: Duration = Duration::from_millis(10);
@@ -62,21 +62,22 @@ impl RawLock {
         in_flight_id: InFlightId,
         deadline: Instant,
     ) -> Result<()> {
-        match self.inner.store.release_level(claim, deadline) {
-            Ok(Release::Done { leftover, .. }) => {
+        let keep = claim.count.saturating_sub(1).max(1);
+        match self.inner.store.release(claim, keep, deadline) {
+            Ok(Outcome::Done(Released { leftover, .. })) => {
                 hold.confirmed(
                     in_flight_id,
                     leftover.is_some(),
-                    self.inner.store.timeline().now(),
+                    self.inner.store.facts().timeline.now(),
                 );
                 self.inner.watchdog.rewatch(hold);
                 Ok(())
             }
-            Ok(Release::NotHeld(cause)) => {
+            Ok(Outcome::Gone(cause)) => {
                 self.inner.watchdog.lose(hold, cause.clone());
                 Err(hold.lost_error(cause))
             }
-            Ok(Release::Unknown { error, .. }) | Err(error) => {
+            Ok(Outcome::Unknown { error, .. }) | Err(error) => {
                 hold.unanswered(in_flight_id);
                 self.inner.watchdog.rewatch(hold);
                 Err(error)
@@ -105,11 +106,11 @@ impl RawLock {
     /// Frees the lock, and wakes the next. Returns why the hold was not there, if it was not.
     pub(super) fn free(&self, claim: &Claim, deadline: Instant) -> Result<Option<LossCause>> {
         let mut yield_for = None;
-        let outcome = match self.inner.store.release(claim, deadline) {
-            Ok(Release::Done {
+        let outcome = match self.inner.store.release(claim, 0, deadline) {
+            Ok(Outcome::Done(Released {
                 others_wait,
                 leftover,
-            }) => {
+            })) => {
                 if let Some(leftover) = leftover {
                     self.inner.watchdog.settle(leftover);
                 }
@@ -122,13 +123,15 @@ impl RawLock {
                 yield_for = others_wait.then(rest);
                 Ok(None)
             }
-            Ok(Release::NotHeld(cause)) => {
-                if self.inner.store.is_composite() {
+            Ok(Outcome::Gone(cause)) => {
+                if self.inner.store.facts().is_composite {
                     self.inner.watchdog.settle(claim.in_doubt(0));
                 }
                 Ok(Some(cause))
             }
-            Ok(Release::Unknown { in_doubt, error }) => {
+            Ok(Outcome::Unknown {
+                in_doubt, error, ..
+            }) => {
                 self.inner.watchdog.settle(in_doubt);
                 Err(error)
             }

@@ -36,7 +36,7 @@ use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::ground::loss::{Loss, LossCause};
 use crate::ground::sync::Mutex;
-use crate::store::{InDoubt, Store};
+use crate::store::{Announcement, InDoubt, Store};
 
 /// What is called when a hold is lost.
 pub(crate) type OnLost = Arc<dyn Fn(&Loss) + Send + Sync>;
@@ -98,14 +98,17 @@ impl Watchdog {
             #[cfg(feature = "test-util")]
             die: AtomicBool::new(false),
         });
-        // A server that took over may lack what the one before had granted: its holders hear of it now, not at their next
-        // renewal.
         let weak = Arc::downgrade(&shared);
-        shared.store.on_takeover(Box::new(move || {
-            if let Some(shared) = weak.upgrade() {
+        let announcements = &shared.store.facts().announcements;
+        announcements.listen(move |announcement| match (weak.upgrade(), announcement) {
+            // A server that took over may lack what the one before had granted: its holders hear of it now, not at their
+            // next renewal.
+            (Some(shared), Announcement::TakenOver) => {
                 shared.timer.schedule(Instant::now(), Job::RenewAll);
             }
-        }));
+            (Some(shared), Announcement::Leftover(in_doubt)) => shared.settle(in_doubt),
+            (None, _) => {}
+        });
         Watchdog {
             shared,
             threads: Mutex::default(),
@@ -320,7 +323,7 @@ impl Shared {
     fn end(&self, hold: &Hold, cause: LossCause) {
         let may_still_stand = matches!(cause, LossCause::Unreachable { .. })
             || hold.may_outlast()
-            || self.store.is_composite();
+            || self.store.facts().is_composite;
         let in_doubt = may_still_stand.then(|| hold.in_doubt());
         let is_lost_now = self.lose(hold, cause);
         if let Some(in_doubt) = in_doubt.filter(|_| is_lost_now) {

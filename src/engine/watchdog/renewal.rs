@@ -123,16 +123,17 @@ impl Shared {
         let deadline = (begun.instant + budget).min(begun.instant_of(last_end));
         let outcomes = self.store.renew(&claims, deadline);
         let answered = self.now();
-        for leftover in self.store.leftovers() {
-            self.settle(leftover);
-        }
         for (((hold, in_flight_id), claim), outcome) in batch.into_iter().zip(&claims).zip(outcomes)
         {
             match outcome {
                 Renewal::Renewed => {
                     events::renewed(&hold.name, &hold.visitor);
                     // A part that has not answered may renew it behind later requests.
-                    hold.confirmed(in_flight_id, self.store.is_composite(), answered.moment);
+                    hold.confirmed(
+                        in_flight_id,
+                        self.store.facts().is_composite,
+                        answered.moment,
+                    );
                     self.watch(hold, answered, None);
                 }
                 Renewal::Lost(cause) => self.end(hold, cause),
@@ -169,13 +170,13 @@ impl Shared {
 
     /// Looks again at what was planned by a look at the clock, if that was set ahead meanwhile.
     pub(super) fn follow(&self, hold: &Arc<Hold>, now: ClockPair) {
-        if self.store.timeline().was_moved_since(now) {
+        if self.store.facts().timeline.was_moved_since(now) {
             self.rewatch(hold);
         }
     }
 
     pub(super) fn now(&self) -> ClockPair {
-        self.store.timeline().read()
+        self.store.facts().timeline.read()
     }
 
     pub(super) fn plan(&self, hold: &Arc<Hold>, look: &NextCheck) {

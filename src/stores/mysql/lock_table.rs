@@ -13,7 +13,7 @@ use crate::ground::claim::Claim;
 use crate::ground::clock::BootInstant;
 use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
-use crate::store::{Attempt, Refusal, Store};
+use crate::store::{Granted, Outcome, Refusal};
 
 /// The number of repeats of a request whose clock was wrong, or whose row was locked for a moment.
 const CORRECTIONS: u32 = 3;
@@ -240,7 +240,11 @@ impl MySql {
     }
 
     /// Acquires the lock for a visitor that holds nothing yet.
-    pub(super) fn acquire_new(&self, claim: &Claim, deadline: Instant) -> Result<Attempt> {
+    pub(super) fn acquire_new(
+        &self,
+        claim: &Claim,
+        deadline: Instant,
+    ) -> Result<Outcome<Granted, Refusal>> {
         self.check_not_pinned_here(&claim.name)?;
         self.check_lock_table(&claim.name, deadline)?;
         let lease = lease_of(claim);
@@ -268,7 +272,7 @@ impl MySql {
             )
         });
         let refused = |left| {
-            Ok(Attempt::Refused(Refusal {
+            Ok(Outcome::Refused(Refusal {
                 retry_after: Some(left),
                 ..Refusal::default()
             }))
@@ -276,7 +280,7 @@ impl MySql {
         match outcome {
             Ok((0, _)) => {
                 // The answer was dropped on the way, so the lock may have been granted: release it.
-                self.resolve(&mut claim.in_doubt(0), deadline)?;
+                self.resolve_one(&mut claim.in_doubt(0), deadline)?;
                 Err(Error::Unsupported {
                     lock: Arc::clone(&claim.name),
                     reason: format!(
@@ -286,22 +290,23 @@ impl MySql {
                 })
             }
             Ok((answer, _)) if answer >= BUSY => refused(Duration::from_micros(answer - BUSY)),
-            Ok((fence, sent)) => Ok(Attempt::Granted {
+            Ok((fence, sent)) => Ok(Outcome::Done(Granted {
                 sent,
                 fence: Some(fence),
                 // No copy shortens a lease.
                 leftover: None,
-            }),
+                others_wait: false,
+            })),
             // Somebody has the row locked at this moment.
             Err(error) if error.is_busy() => refused(Duration::from_secs(1)),
             // Only the read before the upsert got no answer.
             Err(CallError::NoReply { reason, .. }) if copies.first_unanswered.is_none() => {
                 Err(self.error(&claim.name, CallError::NotSent(reason)))
             }
-            Err(CallError::NoReply { reason, .. }) => Ok(Attempt::Unknown {
-                in_doubt: claim.in_doubt(copies.not_after.saturating_add(millis(LATEST_EFFECT))),
-                error: self.unknown(&claim.name, Some(&claim.visitor), "acquire", reason),
-            }),
+            Err(CallError::NoReply { reason, .. }) => Ok(Outcome::unknown(
+                claim.in_doubt(copies.not_after.saturating_add(millis(LATEST_EFFECT))),
+                self.unknown(&claim.name, Some(&claim.visitor), "acquire", reason),
+            )),
             Err(error) => Err(self.error(&claim.name, error)),
         }
     }

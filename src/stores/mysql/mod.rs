@@ -31,13 +31,13 @@ use std::time::{Duration, Instant};
 
 use ::mysql::{Params, Row, params};
 
-use crate::ground::claim::{Claim, Kind, VisitorId};
+use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
 use crate::ground::error::{Error, Reason, Result};
-use crate::ground::notify::{Notifier, Parker};
+use crate::ground::notify::Parker;
 use crate::ground::sync::Mutex;
 use crate::store::{
-    Attempt, Delivery, HealthWarning, Holding, InDoubt, Release, Renewal, Store, Subscription,
-    Transfer,
+    Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, Outcome, Refusal, Released, Renewal,
+    Store, Subscription, resolve_each,
 };
 
 use address::Address;
@@ -98,7 +98,7 @@ pub(crate) struct MySql {
     tables: schema::Tables,
     /// Tables as the server described them, the lock table included.
     known: schema::SchemaCache,
-    notifier: Arc<Notifier>,
+    facts: Facts,
     /// The visitors whose rows a transaction of this process has pinned.
     pinned: Mutex<HashSet<VisitorId>>,
     pub(crate) command_timeout: Duration,
@@ -108,13 +108,15 @@ impl MySql {
     pub(crate) fn open(url: &str, settings: Settings) -> Result<MySql> {
         let address = Arc::new(Address::parse(url, settings.connect_timeout)?);
         let tables = schema::Tables::named(&settings.table)?;
+        let pools = Pools::new(address, settings.pool_size)?;
+        let area = format!("{}/{}", pools.place(), tables.locks.quoted());
         Ok(MySql {
-            pools: Pools::new(address, settings.pool_size)?,
+            pools,
             renewals: Mutex::default(),
             statements: Statements::new(&tables.locks.quoted()),
             tables,
             known: schema::SchemaCache::default(),
-            notifier: Arc::default(),
+            facts: Facts::of(area, &Arc::default()),
             pinned: Mutex::default(),
             command_timeout: settings.command_timeout,
         })
@@ -188,98 +190,32 @@ impl MySql {
     }
 }
 
-impl Store for MySql {
-    fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Attempt> {
-        if claim.count == 0 {
-            return self.acquire_new(claim, deadline);
-        }
+impl MySql {
+    /// Gives levels back, so that `keep` stay.
+    fn release_level(
+        &self,
+        claim: &Claim,
+        keep: u32,
+        deadline: Instant,
+    ) -> Result<Outcome<Released>> {
         if let Some(error) = self.pinned_error(&claim.name, &claim.visitor) {
             return Err(error);
         }
-        let (outcome, not_after) = self.change_row_pooled(
-            claim,
-            Change::Enter(claim.count.saturating_add(1)),
-            deadline,
-        );
-        match outcome {
-            Ok(RowChange::Done { sent, fence }) => Ok(Attempt::Granted {
-                sent,
-                fence: Some(fence),
-                // No copy shortens a lease.
-                leftover: None,
-            }),
-            Ok(RowChange::Gone(cause)) => Ok(Attempt::Lost(cause)),
-            Err(CallError::NoReply { reason, .. }) => Ok(Attempt::Unknown {
-                in_doubt: claim.in_doubt(not_after.saturating_add(millis(LATEST_EFFECT))),
-                error: self.unknown(&claim.name, Some(&claim.visitor), "acquire", reason),
-            }),
-            Err(error) => Err(self.lock_error(&claim.name, error)),
-        }
-    }
-
-    fn release_level(&self, claim: &Claim, deadline: Instant) -> Result<Release> {
-        if let Some(error) = self.pinned_error(&claim.name, &claim.visitor) {
-            return Err(error);
-        }
-        let change = Change::Leave(claim.count.saturating_sub(1).max(1));
+        let change = Change::Leave(keep);
         let (outcome, not_after) = self.change_row_pooled(claim, change, deadline);
         match outcome {
-            Ok(RowChange::Done { .. }) => Ok(Release::done()),
-            Ok(RowChange::Gone(cause)) => Ok(Release::NotHeld(cause)),
-            Err(CallError::NoReply { reason, .. }) => Ok(Release::Unknown {
-                in_doubt: claim.in_doubt(not_after.saturating_add(millis(LATEST_EFFECT))),
-                error: self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
-            }),
+            Ok(RowChange::Done { .. }) => Ok(Outcome::Done(Released::default())),
+            Ok(RowChange::Gone(cause)) => Ok(Outcome::Gone(cause)),
+            Err(CallError::NoReply { reason, .. }) => Ok(Outcome::unknown(
+                claim.in_doubt(not_after.saturating_add(millis(LATEST_EFFECT))),
+                self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
+            )),
             Err(error) => Err(self.lock_error(&claim.name, error)),
         }
     }
 
-    fn release(&self, claim: &Claim, deadline: Instant) -> Result<Release> {
-        if let Some(error) = self.pinned_error(&claim.name, &claim.visitor) {
-            return Err(error);
-        }
-        match self.release_twice(claim, deadline) {
-            // Pollers of other processes are not known here.
-            Ok(None) => Ok(Release::done()),
-            Ok(Some(cause)) => Ok(Release::NotHeld(cause)),
-            Err(CallError::NoReply { reason, .. }) => Ok(Release::Unknown {
-                // Any later answer resolves it: the request can only free the row.
-                in_doubt: claim.in_doubt(0),
-                error: self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
-            }),
-            Err(error) => Err(self.lock_error(&claim.name, error)),
-        }
-    }
-
-    fn renew(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal> {
-        self.renew_all(claims, deadline)
-    }
-
-    fn transfer(&self, from: &Claim, to: &Claim, deadline: Instant) -> Result<Transfer> {
-        if let Some(error) = self.pinned_error(&from.name, &from.visitor) {
-            return Err(error);
-        }
-        let (outcome, not_after) = self.change_row_pooled(from, Change::Owner(to), deadline);
-        match outcome {
-            Ok(RowChange::Done { sent, fence }) => Ok(Transfer::Done {
-                sent,
-                fence: Some(fence),
-                // Pollers of other processes are not known here; the wait queue frees the lock now and then anyway.
-                others_wait: false,
-            }),
-            Ok(RowChange::Gone(cause)) => Ok(Transfer::NotHeld(cause)),
-            Err(CallError::NoReply { reason, .. }) => Ok(Transfer::Unknown {
-                in_doubts: Box::new([
-                    from.in_doubt(0),
-                    to.in_doubt(not_after.saturating_add(millis(LATEST_EFFECT))),
-                ]),
-                error: self.unknown(&from.name, Some(&from.visitor), "hand-over", reason),
-            }),
-            Err(error) => Err(self.lock_error(&from.name, error)),
-        }
-    }
-
-    fn resolve(&self, in_doubt: &mut InDoubt, deadline: Instant) -> Result<bool> {
+    /// Releases the row of a hold that may have been granted. Returns whether it cannot be any more.
+    fn resolve_one(&self, in_doubt: &mut InDoubt, deadline: Instant) -> Result<bool> {
         if self.pinned.lock().contains(&in_doubt.visitor) {
             return Ok(false);
         }
@@ -293,8 +229,93 @@ impl Store for MySql {
             Err(error) => Err(self.lock_error(&in_doubt.name, error)),
         }
     }
+}
 
-    fn force_release(&self, _: Kind, name: &Arc<str>, deadline: Instant) -> Result<bool> {
+impl Store for MySql {
+    fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Granted, Refusal>> {
+        if claim.count == 0 {
+            return self.acquire_new(claim, deadline);
+        }
+        if let Some(error) = self.pinned_error(&claim.name, &claim.visitor) {
+            return Err(error);
+        }
+        let (outcome, not_after) = self.change_row_pooled(
+            claim,
+            Change::Enter(claim.count.saturating_add(1)),
+            deadline,
+        );
+        match outcome {
+            Ok(RowChange::Done { sent, fence }) => Ok(Outcome::Done(Granted {
+                sent,
+                fence: Some(fence),
+                // No copy shortens a lease.
+                leftover: None,
+                others_wait: false,
+            })),
+            Ok(RowChange::Gone(cause)) => Ok(Outcome::Gone(cause)),
+            Err(CallError::NoReply { reason, .. }) => Ok(Outcome::unknown(
+                claim.in_doubt(not_after.saturating_add(millis(LATEST_EFFECT))),
+                self.unknown(&claim.name, Some(&claim.visitor), "acquire", reason),
+            )),
+            Err(error) => Err(self.lock_error(&claim.name, error)),
+        }
+    }
+
+    fn release(&self, claim: &Claim, keep: u32, deadline: Instant) -> Result<Outcome<Released>> {
+        if keep > 0 {
+            return self.release_level(claim, keep, deadline);
+        }
+        if let Some(error) = self.pinned_error(&claim.name, &claim.visitor) {
+            return Err(error);
+        }
+        match self.release_twice(claim, deadline) {
+            // Pollers of other processes are not known here.
+            Ok(None) => Ok(Outcome::Done(Released::default())),
+            Ok(Some(cause)) => Ok(Outcome::Gone(cause)),
+            Err(CallError::NoReply { reason, .. }) => Ok(Outcome::unknown(
+                // Any later answer resolves it: the request can only free the row.
+                claim.in_doubt(0),
+                self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
+            )),
+            Err(error) => Err(self.lock_error(&claim.name, error)),
+        }
+    }
+
+    fn renew(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal> {
+        self.renew_all(claims, deadline)
+    }
+
+    fn hand_off(&self, from: &Claim, to: &Claim, deadline: Instant) -> Result<Outcome<Granted>> {
+        if let Some(error) = self.pinned_error(&from.name, &from.visitor) {
+            return Err(error);
+        }
+        let (outcome, not_after) = self.change_row_pooled(from, Change::Owner(to), deadline);
+        match outcome {
+            Ok(RowChange::Done { sent, fence }) => Ok(Outcome::Done(Granted {
+                sent,
+                fence: Some(fence),
+                // Pollers of other processes are not known here; the wait queue frees the lock now and then anyway.
+                others_wait: false,
+                leftover: None,
+            })),
+            Ok(RowChange::Gone(cause)) => Ok(Outcome::Gone(cause)),
+            Err(CallError::NoReply { reason, .. }) => Ok(Outcome::Unknown {
+                in_doubt: from.in_doubt(0),
+                successor: Some(Box::new(
+                    to.in_doubt(not_after.saturating_add(millis(LATEST_EFFECT))),
+                )),
+                error: self.unknown(&from.name, Some(&from.visitor), "hand-over", reason),
+            }),
+            Err(error) => Err(self.lock_error(&from.name, error)),
+        }
+    }
+
+    fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {
+        resolve_each(in_doubts, deadline, |it| self.resolve_one(it, deadline))
+    }
+
+    fn force_release(&self, lock: &LockId, deadline: Instant) -> Result<bool> {
+        let name = &lock.name;
         self.check_not_pinned_here(name)?;
         let outcome = self.pools.once(deadline, |connection| {
             let params = params! { "r" => &**name };
@@ -311,11 +332,11 @@ impl Store for MySql {
 
     fn inspect(
         &self,
-        _: Kind,
-        name: &Arc<str>,
+        lock: &LockId,
         visitor: Option<&VisitorId>,
         deadline: Instant,
     ) -> Result<Holding> {
+        let name = &lock.name;
         let found = self
             .pools
             .with_retry(deadline, |connection| {
@@ -335,15 +356,9 @@ impl Store for MySql {
         })
     }
 
-    fn subscribe(
-        &self,
-        _: Kind,
-        name: &Arc<str>,
-        source: u32,
-        parker: &Arc<Parker>,
-    ) -> Subscription {
+    fn subscribe(&self, lock: &LockId, source: u32, parker: &Arc<Parker>) -> Subscription {
         Subscription {
-            registration: self.notifier.join_as(source, name, parker),
+            registration: self.facts.notifier.join_as(source, &lock.name, parker),
             delivery: Delivery::Polling,
             jitter: Duration::ZERO,
             keep: None,
@@ -354,8 +369,8 @@ impl Store for MySql {
         schema::warnings(self, deadline)
     }
 
-    fn notifier(&self) -> &Arc<Notifier> {
-        &self.notifier
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     fn close(&self) {
@@ -363,12 +378,8 @@ impl Store for MySql {
         self.pools.close();
     }
 
-    fn node(&self) -> Arc<str> {
+    fn node(&self, _lock: Option<&str>) -> Arc<str> {
         Arc::clone(self.pools.node())
-    }
-
-    fn place(&self) -> Arc<str> {
-        format!("{}/{}", self.pools.place(), self.tables.locks.quoted()).into()
     }
 }
 

@@ -148,7 +148,7 @@ impl MySql {
         deadline: Instant,
         subject: &Arc<str>,
     ) -> Result<Result<u64, CallError>> {
-        let parker = self.notifier.parker();
+        let parker = self.facts.notifier.parker();
         loop {
             let request_deadline = self.deadline();
             // In one transaction, so that nobody else gets the row between the probe and the statement.

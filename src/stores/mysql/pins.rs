@@ -11,7 +11,6 @@ use super::{MySql, Session};
 use crate::ground::claim::{Claim, VisitorId};
 use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
-use crate::store::Store;
 
 /// A row of a lock table that a transaction has locked.
 #[derive(PartialEq, Eq)]
@@ -51,7 +50,7 @@ impl MySql {
     fn pin_of(&self, name: &Arc<str>) -> Pin {
         Pin {
             pid: std::process::id(),
-            place: self.place(),
+            place: self.facts.area.as_str().into(),
             name: Arc::clone(name),
         }
     }

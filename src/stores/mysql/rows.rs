@@ -46,7 +46,7 @@ impl MySql {
         subject: &Arc<str>,
         options: RowLockOptions<'_>,
     ) -> Result<Session> {
-        let parker = self.notifier.parker();
+        let parker = self.facts.notifier.parker();
         if let Some(interrupt) = options.interrupt {
             interrupt.attach(&parker);
         }

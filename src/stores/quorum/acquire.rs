@@ -5,14 +5,18 @@ use std::time::{Duration, Instant};
 
 use crate::ground::claim::Claim;
 use crate::ground::error::Result;
-use crate::store::{Attempt, InDoubt, Refusal};
+use crate::store::{Announcement, Granted, InDoubt, Outcome, Refusal};
 use crate::stores::quorum::breaker::Order;
 use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::tally::{Tally, Vote};
 use crate::stores::quorum::{Quorum, bit};
 
 impl Quorum {
-    pub(super) fn acquire_by_majority(&self, claim: &Claim, deadline: Instant) -> Result<Attempt> {
+    pub(super) fn acquire_by_majority(
+        &self,
+        claim: &Claim,
+        deadline: Instant,
+    ) -> Result<Outcome<Granted, Refusal>> {
         let begun = Instant::now();
         let purpose = Purpose::Vote(&claim.visitor);
         let own = match claim.count {
@@ -62,11 +66,12 @@ impl Quorum {
             for request in fan_out.in_flight.iter().chain(&fan_out.arrived) {
                 placement.note(request.index, request.in_flight.not_after(), true);
             }
-            return Ok(Attempt::Granted {
+            return Ok(Outcome::Done(Granted {
                 sent: fan_out.first_sent,
                 fence: None,
                 leftover: is_open.then(|| claim.in_doubt(0)),
-            });
+                others_wait: false,
+            }));
         }
         // Whoever has not answered yet may say who is in the way.
         loop {
@@ -87,21 +92,23 @@ impl Quorum {
             if let Some(leftover) = self.undo(claim, &open, deadline) {
                 self.note_open(&claim.visitor, &leftover);
             }
-            return Ok(Attempt::Lost(cause));
+            return Ok(Outcome::Gone(cause));
         }
         self.put_back(claim, &open, deadline);
-        Ok(Attempt::Unknown {
-            in_doubt: claim.in_doubt(0),
-            error: self.no_quorum(&claim.name, &tally.said),
-        })
+        Ok(Outcome::unknown(
+            claim.in_doubt(0),
+            self.no_quorum(&claim.name, &tally.said),
+        ))
     }
 
-    pub(super) fn hear(&self, index: usize, answer: Result<Attempt>) -> Vote {
+    pub(super) fn hear(&self, index: usize, answer: Result<Outcome<Granted, Refusal>>) -> Vote {
         let said = match answer {
-            Ok(Attempt::Granted { .. }) => Vote::Granted,
-            Ok(Attempt::Refused(refusal)) => Vote::Refused(refusal),
-            Ok(Attempt::Lost(cause)) => Vote::Lacks(cause),
-            Ok(Attempt::Unknown { in_doubt, error }) => Vote::Unknown(in_doubt.not_after(0), error),
+            Ok(Outcome::Done(Granted { .. })) => Vote::Granted,
+            Ok(Outcome::Refused(refusal)) => Vote::Refused(refusal),
+            Ok(Outcome::Gone(cause)) => Vote::Lacks(cause),
+            Ok(Outcome::Unknown {
+                in_doubt, error, ..
+            }) => Vote::Unknown(in_doubt.not_after(0), error),
             Err(error) => Vote::Failed(error),
         };
         if let Some(node) = self.nodes.get(index) {
@@ -119,7 +126,7 @@ impl Quorum {
         claim: &Claim,
         said: &[Option<Vote>],
         leftover: Option<InDoubt>,
-    ) -> Result<Attempt> {
+    ) -> Result<Outcome<Granted, Refusal>> {
         let granted = said
             .iter()
             .filter(|said| matches!(said, Some(Vote::Granted)))
@@ -134,7 +141,7 @@ impl Quorum {
         if granted + refusals.len() < self.needed {
             let error = self.no_quorum(&claim.name, said);
             return match leftover {
-                Some(in_doubt) => Ok(Attempt::Unknown { in_doubt, error }),
+                Some(in_doubt) => Ok(Outcome::unknown(in_doubt, error)),
                 None => Err(error),
             };
         }
@@ -158,7 +165,7 @@ impl Quorum {
         }
         let most = holders.values().copied().max().unwrap_or_default();
         let silent = self.nodes.len() - granted - refusals.len();
-        Ok(Attempt::Refused(Refusal {
+        Ok(Outcome::Refused(Refusal {
             retry_after,
             holder: None,
             split: (most + silent < self.needed).then(|| self.round_trip()),
@@ -179,7 +186,7 @@ impl Quorum {
             purpose,
             claim.lease,
             deadline,
-            |_, node, by| node.node.send_release_level(&raised, by),
+            |_, node, by| node.node.send_release(&raised, claim.count, by),
             Err,
         );
         fan_out.is_needed = false;
@@ -221,7 +228,8 @@ impl Quorum {
         drop(placements);
         // It was released meanwhile, maybe before this came.
         if let Some(leftover) = self.undo(claim, &open, deadline) {
-            self.leftovers.lock().push(leftover);
+            let leftover = Announcement::Leftover(leftover);
+            self.facts.announcements.announce(leftover);
         }
     }
 }

@@ -1,9 +1,8 @@
 //! The state of a lock at a majority of the nodes, and the health of all of them.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::ground::claim::{Kind, VisitorId};
+use crate::ground::claim::{LockId, VisitorId};
 use crate::ground::error::Result;
 use crate::store::{HealthWarning, Holding, Store};
 use crate::stores::quorum::node::Purpose;
@@ -13,8 +12,7 @@ use crate::stores::quorum::{Member, Quorum};
 impl Quorum {
     pub(super) fn inspect_by_majority(
         &self,
-        kind: Kind,
-        name: &Arc<str>,
+        lock: &LockId,
         visitor: Option<&VisitorId>,
         deadline: Instant,
     ) -> Result<Holding> {
@@ -25,7 +23,7 @@ impl Quorum {
             Purpose::Request(visitor),
             lease,
             deadline,
-            |_, node, by| node.node.send_inspect(kind, name, visitor, by),
+            |_, node, by| node.node.send_inspect(lock, visitor, by),
             Err,
         );
         let mut holdings = Vec::with_capacity(self.nodes.len());
@@ -49,7 +47,7 @@ impl Quorum {
         }
         fan_out.note_rest(&mut said);
         if holdings.len() < self.needed {
-            return Err(self.no_quorum(name, &said));
+            return Err(self.no_quorum(&lock.name, &said));
         }
         // What a majority has at least.
         let last = self.needed - 1;
@@ -106,7 +104,7 @@ impl Quorum {
             _ => return None,
         };
         Some(HealthWarning {
-            node: self.node(),
+            node: self.node(None),
             message,
         })
     }

@@ -28,13 +28,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::ground::claim::{Claim, Kind, VisitorId};
+use crate::ground::claim::{Claim, LockId, VisitorId};
 use crate::ground::error::{Error, Result};
-use crate::ground::notify::{Notifier, Parker};
+use crate::ground::notify::Parker;
 use crate::ground::sync::Mutex;
 use crate::store::{
-    Attempt, Delivery, HealthWarning, Holding, InDoubt, Release, Renewal, Store, Subscription,
-    Transfer,
+    Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, Outcome, Refusal, Released, Renewal,
+    Store, Subscription,
 };
 use crate::stores::quorum::breaker::Breaker;
 use crate::stores::quorum::links::{Line, Links};
@@ -83,10 +83,8 @@ pub(crate) struct Quorum {
     links: Arc<Links>,
     needed: usize,
     settings: Settings,
-    notifier: Arc<Notifier>,
+    facts: Facts,
     placements: Mutex<HashMap<VisitorId, Placement>>,
-    /// What could not be freed and nobody else is told of.
-    leftovers: Mutex<Vec<InDoubt>>,
     /// How long it takes to get an answer, in ns, smoothed.
     round_trip: AtomicU64,
 }
@@ -117,14 +115,18 @@ impl Quorum {
                 })
             })
             .collect();
+        let areas: Vec<&str> = nodes
+            .iter()
+            .map(|it| it.node.store().facts().area.as_str())
+            .collect();
+        let facts = Facts::of_composite(areas.join(", "), settings.max_lease);
         let quorum = Quorum {
             needed: nodes.len() / 2 + 1,
             nodes,
             links,
             settings,
-            notifier: Arc::default(),
+            facts,
             placements: Mutex::default(),
-            leftovers: Mutex::default(),
             round_trip: AtomicU64::new(0),
         };
         let all: Vec<usize> = (0..quorum.nodes.len()).collect();
@@ -213,32 +215,31 @@ impl Quorum {
 }
 
 impl Store for Quorum {
-    fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Attempt> {
+    fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Granted, Refusal>> {
         self.acquire_by_majority(claim, deadline)
+    }
+
+    fn release(&self, claim: &Claim, keep: u32, deadline: Instant) -> Result<Outcome<Released>> {
+        match keep {
+            0 => self.release_by_majority(claim, deadline),
+            keep => self.release_level_by_majority(claim, keep, deadline),
+        }
+    }
+
+    fn hand_off(&self, from: &Claim, _: &Claim, _: Instant) -> Result<Outcome<Granted>> {
+        // Half of the nodes might have the one and half the other.
+        Err(Error::Unsupported {
+            lock: Arc::clone(&from.name),
+            reason: "a quorum hands no hold over".to_owned(),
+        })
     }
 
     fn renew(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal> {
         self.renew_by_majority(claims, deadline)
     }
 
-    fn release(&self, claim: &Claim, deadline: Instant) -> Result<Release> {
-        self.release_by_majority(claim, deadline)
-    }
-
-    fn release_level(&self, claim: &Claim, deadline: Instant) -> Result<Release> {
-        self.release_level_by_majority(claim, deadline)
-    }
-
-    fn leftovers(&self) -> Vec<InDoubt> {
-        std::mem::take(&mut *self.leftovers.lock())
-    }
-
-    fn hands_off(&self) -> bool {
-        false
-    }
-
     /// Connects aside, once: nobody waits for it.
-    fn get_ready_to_renew(&self, _lock: &str, _until: Instant) {
+    fn prepare_renewal(&self, _lock: &str, _deadline: Instant) {
         for node in &self.nodes {
             if !node.got_ready.load(Ordering::Relaxed)
                 && !node.got_ready.swap(true, Ordering::Relaxed)
@@ -249,42 +250,29 @@ impl Store for Quorum {
         }
     }
 
-    fn transfer(&self, from: &Claim, _: &Claim, _: Instant) -> Result<Transfer> {
-        // Half of the nodes might have the one and half the other.
-        Err(Error::Unsupported {
-            lock: Arc::clone(&from.name),
-            reason: "a quorum hands no hold over".to_owned(),
-        })
+    fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {
+        self.resolve_everywhere(in_doubts, deadline)
     }
 
-    fn resolve(&self, in_doubt: &mut InDoubt, deadline: Instant) -> Result<bool> {
-        self.resolve_everywhere(in_doubt, deadline)
-    }
-
-    fn resolve_all(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {
-        self.resolve_all_everywhere(in_doubts, deadline)
-    }
-
-    fn force_release(&self, kind: Kind, name: &Arc<str>, deadline: Instant) -> Result<bool> {
-        self.force_release_by_majority(kind, name, deadline)
+    fn force_release(&self, lock: &LockId, deadline: Instant) -> Result<bool> {
+        self.force_release_by_majority(lock, deadline)
     }
 
     fn inspect(
         &self,
-        kind: Kind,
-        name: &Arc<str>,
+        lock: &LockId,
         visitor: Option<&VisitorId>,
         deadline: Instant,
     ) -> Result<Holding> {
-        self.inspect_by_majority(kind, name, visitor, deadline)
+        self.inspect_by_majority(lock, visitor, deadline)
     }
 
-    fn subscribe(&self, kind: Kind, name: &Arc<str>, _: u32, parker: &Arc<Parker>) -> Subscription {
+    fn subscribe(&self, lock: &LockId, _: u32, parker: &Arc<Parker>) -> Subscription {
         parker.need(u32::try_from(self.needed).unwrap_or(u32::MAX));
-        let registration = self.notifier.join(name, parker);
+        let registration = self.facts.notifier.join(&lock.name, parker);
         let parts: Vec<Subscription> = (0..)
             .zip(&self.nodes)
-            .map(|(source, node)| node.node.store().subscribe(kind, name, source, parker))
+            .map(|(source, node)| node.node.store().subscribe(lock, source, parker))
             .collect();
         let hears = |what| parts.iter().filter(|part| part.delivery == what).count();
         let delivery = if hears(Delivery::Live) >= self.needed {
@@ -302,34 +290,17 @@ impl Store for Quorum {
         }
     }
 
-    fn node(&self) -> Arc<str> {
-        let names: Vec<_> = self.nodes.iter().map(|node| node.name()).collect();
-        names.join(", ").into()
-    }
-
-    fn place(&self) -> Arc<str> {
-        let places: Vec<_> = self
-            .nodes
-            .iter()
-            .map(|node| node.node.store().place())
-            .collect();
-        places.join(", ").into()
-    }
-
-    fn longest_lease(&self) -> Duration {
-        self.settings.max_lease
-    }
-
-    fn is_composite(&self) -> bool {
-        true
-    }
-
     fn check(&self, deadline: Instant) -> Result<Vec<HealthWarning>> {
         self.check_all(deadline)
     }
 
-    fn notifier(&self) -> &Arc<Notifier> {
-        &self.notifier
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn node(&self, _lock: Option<&str>) -> Arc<str> {
+        let names: Vec<_> = self.nodes.iter().map(|node| node.name()).collect();
+        names.join(", ").into()
     }
 
     fn close(&self) {
@@ -339,7 +310,7 @@ impl Store for Quorum {
 
 impl Member {
     fn name(&self) -> Arc<str> {
-        self.node.store().node()
+        self.node.store().node(None)
     }
 }
 
@@ -354,7 +325,7 @@ fn bit(index: usize) -> u64 {
 impl fmt::Debug for Quorum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Quorum")
-            .field("nodes", &self.node())
+            .field("nodes", &self.node(None))
             .finish_non_exhaustive()
     }
 }

@@ -2,12 +2,13 @@
 //! time.
 
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use std::time::Instant;
 
-use crate::ground::claim::{Claim, Kind, VisitorId};
+use crate::ground::claim::{Claim, LockId, VisitorId};
 use crate::ground::error::Result;
-use crate::store::{Attempt, HealthWarning, Holding, InDoubt, Release, Renewal, SETTLED, Store};
+use crate::store::{
+    Granted, HealthWarning, Holding, InDoubt, Outcome, Refusal, Released, Renewal, SETTLED, Store,
+};
 use crate::stores::quorum::quarantine::{NodeHandle, Quarantined};
 
 /// One server of a quorum. Where sending takes no time, requests are answered at once.
@@ -46,7 +47,7 @@ pub(crate) trait Node: Send + Sync {
         restored: bool,
         handle: &'a NodeHandle,
         deadline: Instant,
-    ) -> Pending<'a, Result<Attempt>>;
+    ) -> Pending<'a, Result<Outcome<Granted, Refusal>>>;
 
     /// Sends [`Store::renew`], if `handle` has a vote.
     fn send_renew<'a>(
@@ -60,18 +61,10 @@ pub(crate) trait Node: Send + Sync {
     fn send_release<'a>(
         &'a self,
         claim: &'a Claim,
+        keep: u32,
         deadline: Instant,
-    ) -> Pending<'a, Result<Release>> {
-        Pending::Ready(self.store().release(claim, deadline))
-    }
-
-    /// Sends [`Store::release_level`].
-    fn send_release_level<'a>(
-        &'a self,
-        claim: &'a Claim,
-        deadline: Instant,
-    ) -> Pending<'a, Result<Release>> {
-        Pending::Ready(self.store().release_level(claim, deadline))
+    ) -> Pending<'a, Result<Outcome<Released>>> {
+        Pending::Ready(self.store().release(claim, keep, deadline))
     }
 
     /// Sends [`Store::resolve`]. If it goes behind the request in doubt on the same connection, that settles it.
@@ -80,28 +73,27 @@ pub(crate) trait Node: Send + Sync {
         mut in_doubt: InDoubt,
         deadline: Instant,
     ) -> Pending<'a, Result<bool>> {
-        Pending::Ready(self.store().resolve(&mut in_doubt, deadline))
+        let outcome = self.store().resolve(&mut [&mut in_doubt], deadline).pop();
+        Pending::Ready(outcome.unwrap_or(Ok(false)))
     }
 
     /// Sends [`Store::force_release`].
     fn send_force_release<'a>(
         &'a self,
-        kind: Kind,
-        name: &'a Arc<str>,
+        lock: &'a LockId,
         deadline: Instant,
     ) -> Pending<'a, Result<bool>> {
-        Pending::Ready(self.store().force_release(kind, name, deadline))
+        Pending::Ready(self.store().force_release(lock, deadline))
     }
 
     /// Sends [`Store::inspect`].
     fn send_inspect<'a>(
         &'a self,
-        kind: Kind,
-        name: &'a Arc<str>,
+        lock: &'a LockId,
         visitor: Option<&'a VisitorId>,
         deadline: Instant,
     ) -> Pending<'a, Result<Holding>> {
-        Pending::Ready(self.store().inspect(kind, name, visitor, deadline))
+        Pending::Ready(self.store().inspect(lock, visitor, deadline))
     }
 }
 

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use smallvec::smallvec;
 
-use crate::ground::claim::{Claim, Kind};
+use crate::ground::claim::{Claim, LockId};
 use crate::ground::clock::BootInstant;
 use crate::ground::error::{Error, Result};
-use crate::store::{Attempt, InDoubt, Release, SETTLED};
+use crate::store::{Granted, InDoubt, Outcome, Released, SETTLED};
 use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::tally::{Tally, Vote};
 use crate::stores::quorum::{Quorum, bit};
@@ -17,7 +17,11 @@ use crate::stores::quorum::{Quorum, bit};
 const SOON: Duration = Duration::from_micros(300);
 
 impl Quorum {
-    pub(super) fn release_by_majority(&self, claim: &Claim, deadline: Instant) -> Result<Release> {
+    pub(super) fn release_by_majority(
+        &self,
+        claim: &Claim,
+        deadline: Instant,
+    ) -> Result<Outcome<Released>> {
         let known = self.placements.lock().remove(&claim.visitor);
         let placement = known
             .as_ref()
@@ -43,7 +47,7 @@ impl Quorum {
             Purpose::Request(Some(&claim.visitor)),
             lease,
             deadline,
-            |_, node, by| node.node.send_release(claim, by),
+            |_, node, by| node.node.send_release(claim, 0, by),
             Err,
         );
         // A node that was never asked for the hold is free of it, and so is one that lacks it.
@@ -55,15 +59,15 @@ impl Quorum {
                 continue;
             };
             let what = match answer {
-                Ok(Release::Done {
+                Ok(Outcome::Done(Released {
                     others_wait: waiting,
                     ..
-                }) => {
+                })) => {
                     others_wait |= waiting;
                     done += 1;
                     Vote::Granted
                 }
-                Ok(Release::NotHeld(cause)) => match may_come(index) {
+                Ok(Outcome::Gone(cause)) => match may_come(index) {
                     Some(not_after) => Vote::Unknown(
                         not_after,
                         Error::Unavailable {
@@ -77,9 +81,9 @@ impl Quorum {
                         Vote::Lacks(cause)
                     }
                 },
-                Ok(Release::Unknown { in_doubt, error }) => {
-                    Vote::Unknown(in_doubt.not_after(0), error)
-                }
+                Ok(Outcome::Unknown {
+                    in_doubt, error, ..
+                }) => Vote::Unknown(in_doubt.not_after(0), error),
                 Err(error) => Vote::Failed(error),
             };
             match &what {
@@ -119,29 +123,30 @@ impl Quorum {
         // It was a majority's for all that is known, and a majority is free of it now.
         let is_free = done + open >= self.needed && done + lacking + absent >= self.needed;
         if done >= self.needed || (done > 0 && is_free) {
-            return Ok(Release::Done {
+            return Ok(Outcome::Done(Released {
                 others_wait,
                 leftover: (open > 0).then_some(in_doubt),
-            });
+            }));
         }
         let cause = said.iter().find_map(|said| match said {
             Some(Vote::Lacks(cause)) => Some(cause.clone()),
             _ => None,
         });
         match cause {
-            Some(cause) if done + open < self.needed => Ok(Release::NotHeld(cause)),
-            _ => Ok(Release::Unknown {
-                error: self.no_quorum(&claim.name, &said),
+            Some(cause) if done + open < self.needed => Ok(Outcome::Gone(cause)),
+            _ => Ok(Outcome::unknown(
                 in_doubt,
-            }),
+                self.no_quorum(&claim.name, &said),
+            )),
         }
     }
 
     pub(super) fn release_level_by_majority(
         &self,
         claim: &Claim,
+        keep: u32,
         deadline: Instant,
-    ) -> Result<Release> {
+    ) -> Result<Outcome<Released>> {
         let mut tally = Tally::new(self.nodes.len());
         let placement = self.placement(&claim.visitor);
         let mut fan_out = self.send_to(
@@ -149,22 +154,23 @@ impl Quorum {
             Purpose::Request(Some(&claim.visitor)),
             claim.lease,
             deadline,
-            |_, node, by| node.node.send_release_level(claim, by),
+            |_, node, by| node.node.send_release(claim, keep, by),
             Err,
         );
         // What a node has not answered may run there behind later requests of the hold. And where no majority can be had
         // any more, the error says of each node what it has done.
         while let Some((index, answer)) = fan_out.next() {
             let answer = match answer {
-                Ok(Release::Done { .. }) => Ok(Attempt::Granted {
+                Ok(Outcome::Done(Released { .. })) => Ok(Outcome::Done(Granted {
                     sent: BootInstant::now(),
                     fence: None,
                     leftover: None,
-                }),
-                Ok(Release::NotHeld(cause)) => Ok(Attempt::Lost(cause)),
-                Ok(Release::Unknown { in_doubt, error }) => {
-                    Ok(Attempt::Unknown { in_doubt, error })
-                }
+                    others_wait: false,
+                })),
+                Ok(Outcome::Gone(cause)) => Ok(Outcome::Gone(cause)),
+                Ok(Outcome::Unknown {
+                    in_doubt, error, ..
+                }) => Ok(Outcome::unknown(in_doubt, error)),
                 Err(error) => Err(error),
             };
             tally.note(index, self.hear(index, answer));
@@ -172,24 +178,23 @@ impl Quorum {
         }
         fan_out.note_rest(&mut tally.said);
         if tally.granted() >= self.needed {
-            return Ok(Release::Done {
+            return Ok(Outcome::Done(Released {
                 others_wait: false,
                 leftover: tally.is_in_doubt().then(|| claim.in_doubt(0)),
-            });
+            }));
         }
         match tally.lacking(self.nodes.len() - self.needed) {
-            Some(cause) => Ok(Release::NotHeld(cause)),
-            None => Ok(Release::Unknown {
-                in_doubt: claim.in_doubt(0),
-                error: self.no_quorum(&claim.name, &tally.said),
-            }),
+            Some(cause) => Ok(Outcome::Gone(cause)),
+            None => Ok(Outcome::unknown(
+                claim.in_doubt(0),
+                self.no_quorum(&claim.name, &tally.said),
+            )),
         }
     }
 
     pub(super) fn force_release_by_majority(
         &self,
-        kind: Kind,
-        name: &Arc<str>,
+        lock: &LockId,
         deadline: Instant,
     ) -> Result<bool> {
         let lease = self.settings.max_lease;
@@ -199,7 +204,7 @@ impl Quorum {
             Purpose::Request(None),
             lease,
             deadline,
-            |_, node, by| node.node.send_force_release(kind, name, by),
+            |_, node, by| node.node.send_force_release(lock, by),
             Err,
         );
         let (mut answered, mut freed) = (0, 0);
@@ -222,7 +227,7 @@ impl Quorum {
             // What a minority has is nobody's, unless those that are silent have it, too.
             Ok(freed + self.nodes.len() - answered >= self.needed)
         } else {
-            Err(self.no_quorum(name, &said))
+            Err(self.no_quorum(&lock.name, &said))
         }
     }
 }

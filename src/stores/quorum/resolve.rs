@@ -88,20 +88,12 @@ impl Quorum {
 
     pub(super) fn resolve_everywhere(
         &self,
-        in_doubt: &mut InDoubt,
-        deadline: Instant,
-    ) -> Result<bool> {
-        self.forget(in_doubt);
-        Ok(self.settle(in_doubt, self.settings.max_lease, deadline))
-    }
-
-    pub(super) fn resolve_all_everywhere(
-        &self,
         in_doubts: &mut [&mut InDoubt],
         deadline: Instant,
     ) -> Vec<Result<bool>> {
         if let [in_doubt] = in_doubts {
-            return vec![self.resolve_everywhere(in_doubt, deadline)];
+            self.forget(in_doubt);
+            return vec![Ok(self.settle(in_doubt, self.settings.max_lease, deadline))];
         }
         for in_doubt in in_doubts.iter_mut() {
             self.forget(in_doubt);
@@ -123,7 +115,7 @@ impl Quorum {
                         let by = deadline.min(Instant::now() + timeout);
                         let mut of_node: Vec<&mut InDoubt> =
                             parts.iter_mut().map(|(_, part)| part).collect();
-                        let outcomes = node.node.store().resolve_all(&mut of_node, by);
+                        let outcomes = node.node.store().resolve(&mut of_node, by);
                         let places = parts.iter().map(|(place, _)| *place);
                         places.zip(outcomes).collect::<Vec<_>>()
                     };

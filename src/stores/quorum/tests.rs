@@ -3,7 +3,8 @@
 use smallvec::smallvec;
 
 use super::*;
-use crate::store::SETTLED;
+use crate::ground::claim::Kind;
+use crate::store::{Granted, Outcome, SETTLED};
 use crate::stores::memory::{Memory, World};
 
 const LEASE: Duration = Duration::from_secs(10);
@@ -42,7 +43,7 @@ fn with_one_taken() -> Quorum {
         .store()
         .acquire(&claim("other", 0), soon())
         .unwrap();
-    assert!(matches!(granted, Attempt::Granted { .. }));
+    assert!(matches!(granted, Outcome::Done(Granted { .. })));
     quorum
 }
 
@@ -58,14 +59,20 @@ fn trip(quorum: &Quorum, index: usize) {
 fn the_nodes_of_a_hold_are_asked_however_many_others_there_are() {
     let quorum = with_one_taken();
     let granted = quorum.acquire(&claim("me", 0), soon()).unwrap();
-    assert!(matches!(granted, Attempt::Granted { .. }), "{granted:?}");
+    assert!(
+        matches!(granted, Outcome::Done(Granted { .. })),
+        "{granted:?}"
+    );
     for index in 0..2 {
         trip(&quorum, index);
         let renewals = quorum.renew(&[claim("me", 1)], soon());
         assert_eq!(renewals, [Renewal::Renewed]);
         trip(&quorum, index);
         let entered = quorum.acquire(&claim("me", 1), soon()).unwrap();
-        assert!(matches!(entered, Attempt::Granted { .. }), "{entered:?}");
+        assert!(
+            matches!(entered, Outcome::Done(Granted { .. })),
+            "{entered:?}"
+        );
     }
 }
 

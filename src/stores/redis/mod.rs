@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use ::redis::Value;
 
-use crate::ground::claim::{Claim, Kind, VisitorId};
+use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
 use crate::ground::clock::BootInstant;
 use crate::ground::error::{Error, Reason, Result};
 use crate::ground::events;
@@ -25,8 +25,8 @@ use crate::ground::loss::{LossCause, printable};
 use crate::ground::notify::{Notifier, Parker};
 use crate::ground::sync::Mutex;
 use crate::store::{
-    Attempt, Delivery, HealthWarning, Holding, InDoubt, Refusal, Release, Renewal, Store,
-    Subscription, Transfer,
+    Announcement, Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, Outcome, Refusal,
+    Released, Renewal, Store, Subscription,
 };
 use crate::stores::permits::PermitSource;
 use crate::stores::quorum::quarantine::{Identity, NodeHandle};
@@ -96,9 +96,8 @@ impl fmt::Debug for Credentials {
 pub(crate) struct Redis {
     topology: Topology,
     scripts: Scripts,
-    notifier: Arc<Notifier>,
+    facts: Facts,
     replication: Option<Replication>,
-    database: i64,
     /// A cluster has its own.
     permit_source: Option<PermitSource>,
     /// Copies of granted requests for tokens that may still come, with the holder. Before the hold ends they are harmless.
@@ -152,15 +151,36 @@ impl Redis {
         let permit_source = PermitSource::new()?;
         let permits = permit_source.permits(settings.pool_size);
         let node = Node::new(&connector, permits, settings.command_timeout, &notifier);
-        Ok(Redis {
-            topology: Topology::One(Arc::new(node)),
-            scripts: Scripts::new(),
-            notifier,
-            replication: settings.replication,
+        let topology = Topology::One(Arc::new(node));
+        let permit_source = Some(permit_source);
+        Ok(Redis::of(
+            topology,
             database,
-            permit_source: Some(permit_source),
+            &notifier,
+            permit_source,
+            settings,
+        ))
+    }
+
+    fn of(
+        topology: Topology,
+        database: i64,
+        notifier: &Arc<Notifier>,
+        permit_source: Option<PermitSource>,
+        settings: &Settings,
+    ) -> Redis {
+        let facts = Facts::of(database.to_string(), notifier);
+        let announcements = Arc::clone(&facts.announcements);
+        let announce = move || announcements.announce(Announcement::TakenOver);
+        topology.on_takeover(Box::new(announce));
+        Redis {
+            topology,
+            scripts: Scripts::new(),
+            facts,
+            replication: settings.replication,
+            permit_source,
             late_copies: Mutex::default(),
-        })
+        }
     }
 
     /// The cluster that the servers at `urls` belong to.
@@ -175,15 +195,8 @@ impl Redis {
         };
         let notifier = Arc::new(Notifier::default());
         let cluster = Cluster::new(template, seeds, settings, &notifier, PermitSource::new()?);
-        Ok(Redis {
-            topology: Topology::Cluster(cluster),
-            scripts: Scripts::new(),
-            notifier,
-            replication: settings.replication,
-            database: 0,
-            permit_source: None,
-            late_copies: Mutex::default(),
-        })
+        let topology = Topology::Cluster(cluster);
+        Ok(Redis::of(topology, 0, &notifier, None, settings))
     }
 
     /// Calls a script whose outcome does not change if it is called twice.
@@ -366,36 +379,41 @@ impl Redis {
         }
     }
 
-    fn attempt_of(&self, claim: &Claim, step: Result<CountReply, CallError>) -> Result<Attempt> {
+    fn attempt_of(
+        &self,
+        claim: &Claim,
+        step: Result<CountReply, CallError>,
+    ) -> Result<Outcome<Granted, Refusal>> {
         match step {
-            Ok(CountReply::Done { sent, late }) => Ok(Attempt::Granted {
+            Ok(CountReply::Done { sent, late }) => Ok(Outcome::Done(Granted {
                 sent,
                 fence: None,
                 leftover: late.map(|not_after| claim.in_doubt(not_after)),
-            }),
+                others_wait: false,
+            })),
             Ok(CountReply::Unreplicated {
                 replica_ack,
                 not_after,
-            }) => Ok(Attempt::Unknown {
-                in_doubt: claim.in_doubt(not_after),
-                error: self.unreplicated(&claim.name, replica_ack),
-            }),
+            }) => Ok(Outcome::unknown(
+                claim.in_doubt(not_after),
+                self.unreplicated(&claim.name, replica_ack),
+            )),
             Ok(CountReply::Refused {
                 ttl,
                 holder,
                 not_after,
-            }) => Ok(Attempt::Refused(Refusal {
+            }) => Ok(Outcome::Refused(Refusal {
                 retry_after: u64::try_from(ttl).ok().map(Duration::from_millis),
                 holder: Some(holder.into()),
                 leftover: not_after.map(|not_after| claim.in_doubt(not_after)),
                 ..Refusal::default()
             })),
-            Ok(CountReply::Gone(cause)) => Ok(Attempt::Lost(cause)),
+            Ok(CountReply::Gone(cause)) => Ok(Outcome::Gone(cause)),
             Ok(CountReply::Corrupt) => Err(self.corrupt(claim)),
-            Ok(CountReply::Unknown { reason, not_after }) => Ok(Attempt::Unknown {
-                in_doubt: claim.in_doubt(not_after),
-                error: self.unknown(&claim.name, Some(&claim.visitor), "acquire", reason),
-            }),
+            Ok(CountReply::Unknown { reason, not_after }) => Ok(Outcome::unknown(
+                claim.in_doubt(not_after),
+                self.unknown(&claim.name, Some(&claim.visitor), "acquire", reason),
+            )),
             Err(fault) => Err(self.error(&claim.name, fault)),
         }
     }
@@ -407,7 +425,7 @@ impl Redis {
         known: u32,
         wanted: u32,
         deadline: Instant,
-    ) -> Result<Attempt> {
+    ) -> Result<Outcome<Granted, Refusal>> {
         let step = self.set_count(claim, script, [known, wanted], None, deadline);
         self.acquired(claim, [known, wanted], step, deadline)
     }
@@ -419,7 +437,7 @@ impl Redis {
         [known, wanted]: [u32; 2],
         step: Result<CountReply, CallError>,
         deadline: Instant,
-    ) -> Result<Attempt> {
+    ) -> Result<Outcome<Granted, Refusal>> {
         if let Ok(CountReply::Unreplicated { replica_ack, .. }) = &step
             && self.put_back(claim, known, wanted, deadline)
             && known == 0
@@ -480,16 +498,20 @@ impl Redis {
         }
     }
 
-    fn level_of(&self, claim: &Claim, step: Result<CountReply, CallError>) -> Result<Release> {
+    fn level_of(
+        &self,
+        claim: &Claim,
+        step: Result<CountReply, CallError>,
+    ) -> Result<Outcome<Released>> {
         match step {
-            Ok(CountReply::Done { late, .. }) => Ok(Release::Done {
+            Ok(CountReply::Done { late, .. }) => Ok(Outcome::Done(Released {
                 others_wait: false,
                 leftover: late.map(|not_after| claim.in_doubt(not_after)),
-            }),
+            })),
             Ok(CountReply::Unreplicated {
                 replica_ack,
                 not_after,
-            }) => Ok(Release::Unknown {
+            }) => Ok(Outcome::Unknown {
                 in_doubt: claim.in_doubt(not_after),
                 // The level is given back, so this must not read as if nothing was done.
                 error: self.unknown(
@@ -498,13 +520,14 @@ impl Redis {
                     "release",
                     self.half_done(&replica_ack),
                 ),
+                successor: None,
             }),
-            Ok(CountReply::Gone(cause)) => Ok(Release::NotHeld(cause)),
+            Ok(CountReply::Gone(cause)) => Ok(Outcome::Gone(cause)),
             Ok(CountReply::Refused { .. } | CountReply::Corrupt) => Err(self.corrupt(claim)),
-            Ok(CountReply::Unknown { reason, not_after }) => Ok(Release::Unknown {
-                in_doubt: claim.in_doubt(not_after),
-                error: self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
-            }),
+            Ok(CountReply::Unknown { reason, not_after }) => Ok(Outcome::unknown(
+                claim.in_doubt(not_after),
+                self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
+            )),
             Err(fault) => Err(self.error(&claim.name, fault)),
         }
     }
@@ -579,7 +602,7 @@ impl Redis {
         claim: &Claim,
         channel: &str,
         deadline: Instant,
-    ) -> Result<Release, CallError> {
+    ) -> Result<Outcome<Released>, CallError> {
         let args = [claim.visitor.as_str().as_bytes(), channel.as_bytes()];
         let script = &self.scripts.of(claim.kind).release;
         let reply = self.call(script, &claim.name, &args, deadline)?;
@@ -591,18 +614,18 @@ impl Redis {
         claim: &Claim,
         channel: &str,
         reply: &Value,
-    ) -> Result<Release, CallError> {
+    ) -> Result<Outcome<Released>, CallError> {
         match (reply, integer_at(reply, 0), item_at(reply, 1)) {
-            (Value::Int(heard), ..) => Ok(Release::Done {
+            (Value::Int(heard), ..) => Ok(Outcome::Done(Released {
                 // Mostly nobody at all has heard of it.
                 others_wait: *heard > 0 && *heard > i64::from(self.topology.hears(channel)),
                 leftover: self.late_copy_of(claim),
-            }),
+            })),
             (_, Some(1), Some(error)) => {
                 events::waiters_not_told(&claim.name, &text_of(error));
-                Ok(Release::done())
+                Ok(Outcome::Done(Released::default()))
             }
-            (_, Some(0), Some(holder)) => Ok(Release::NotHeld(cause_of(holder))),
+            (_, Some(0), Some(holder)) => Ok(Outcome::Gone(cause_of(holder))),
             _ => Err(CallError::Server(format!(
                 "unexpected reply {}",
                 brief(reply)
@@ -1120,21 +1143,21 @@ fn addresses(urls: &[String], setting: &'static str, settings: &Settings) -> Res
     Ok(addresses)
 }
 
-impl Store for Redis {
-    fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Attempt> {
-        let script = &self.scripts.of(claim.kind).acquire;
-        let wanted = claim.count.saturating_add(1);
-        self.acquire_from(claim, script, claim.count, wanted, deadline)
-    }
-
-    fn release_level(&self, claim: &Claim, deadline: Instant) -> Result<Release> {
+impl Redis {
+    /// Gives levels back, so that `keep` stay.
+    fn release_level(
+        &self,
+        claim: &Claim,
+        keep: u32,
+        deadline: Instant,
+    ) -> Result<Outcome<Released>> {
         let script = &self.scripts.release_level;
-        let wanted = claim.count.saturating_sub(1).max(1);
-        let step = self.set_count(claim, script, [claim.count, wanted], None, deadline);
+        let step = self.set_count(claim, script, [claim.count, keep], None, deadline);
         self.level_of(claim, step)
     }
 
-    fn release(&self, claim: &Claim, deadline: Instant) -> Result<Release> {
+    /// Gives the whole hold back.
+    fn release_whole(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Released>> {
         let channel = keys::channel(&claim.name);
         // Half the time for the first try, so that a lost reply leaves time for the second.
         let now = Instant::now();
@@ -1143,13 +1166,13 @@ impl Store for Redis {
         let fault = match first {
             Ok(release) => return Ok(release),
             Err(CallError::NoReply { .. }) => match self.release_once(claim, &channel, deadline) {
-                Ok(release @ Release::Done { .. }) => return Ok(release),
+                Ok(release @ Outcome::Done(Released { .. })) => return Ok(release),
                 // The first one did it: nobody else can have freed this visitor's hold and nothing proves a loss.
                 Ok(_) => {
-                    return Ok(Release::Done {
+                    return Ok(Outcome::Done(Released {
                         others_wait: false,
                         leftover: self.late_copy_of(claim),
-                    });
+                    }));
                 }
                 // Whether the first one did it is not known, whatever became of the second.
                 Err(fault) => CallError::NoReply {
@@ -1167,12 +1190,43 @@ impl Store for Redis {
             Err(fault) => fault,
         };
         match fault {
-            CallError::NoReply { reason, .. } => Ok(Release::Unknown {
+            CallError::NoReply { reason, .. } => Ok(Outcome::unknown(
                 // Any later answer settles it: the request itself can only free.
-                in_doubt: claim.in_doubt(0),
-                error: self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
-            }),
+                claim.in_doubt(0),
+                self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
+            )),
             fault => Err(self.error(&claim.name, fault)),
+        }
+    }
+
+    /// Withdraws a request. Returns whether it cannot come any more.
+    fn resolve_one(&self, in_doubt: &mut InDoubt, deadline: Instant) -> Result<bool> {
+        let channel = keys::channel(&in_doubt.name);
+        let args = [in_doubt.visitor.as_str().as_bytes(), channel.as_bytes()];
+        match self.call(
+            &self.scripts.of(in_doubt.kind).resolve,
+            &in_doubt.name,
+            &args,
+            deadline,
+        ) {
+            Ok(Value::Int(now)) => Ok(now > in_doubt.not_after(0)),
+            Ok(reply) => Err(self.unexpected(&in_doubt.name, &reply)),
+            Err(fault) => Err(self.error(&in_doubt.name, fault)),
+        }
+    }
+}
+
+impl Store for Redis {
+    fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Granted, Refusal>> {
+        let script = &self.scripts.of(claim.kind).acquire;
+        let wanted = claim.count.saturating_add(1);
+        self.acquire_from(claim, script, claim.count, wanted, deadline)
+    }
+
+    fn release(&self, claim: &Claim, keep: u32, deadline: Instant) -> Result<Outcome<Released>> {
+        match keep {
+            0 => self.release_whole(claim, deadline),
+            keep => self.release_level(claim, keep, deadline),
         }
     }
 
@@ -1202,7 +1256,7 @@ impl Store for Redis {
         outcomes
     }
 
-    fn transfer(&self, from: &Claim, to: &Claim, deadline: Instant) -> Result<Transfer> {
+    fn hand_off(&self, from: &Claim, to: &Claim, deadline: Instant) -> Result<Outcome<Granted>> {
         let channel = keys::channel(&from.name);
         let script = &self.scripts.of(from.kind).transfer;
         let lease = to.lease.as_millis().to_string();
@@ -1245,14 +1299,15 @@ impl Store for Redis {
             }
             (Some(1), Some(Value::Int(listeners)), Some(sent)) => {
                 self.pass_late_copies_on(from, to);
-                Ok(Transfer::Done {
+                Ok(Outcome::Done(Granted {
                     sent,
                     fence: None,
                     others_wait: *listeners < 0
                         || *listeners > i64::from(self.topology.hears(&channel)),
-                })
+                    leftover: None,
+                }))
             }
-            (Some(2), Some(holder), _) => Ok(Transfer::NotHeld(cause_of(holder))),
+            (Some(2), Some(holder), _) => Ok(Outcome::Gone(cause_of(holder))),
             (Some(3), ..) => {
                 copies.last_did_not_run();
                 if copies.is_in_doubt() {
@@ -1267,28 +1322,13 @@ impl Store for Redis {
         }
     }
 
-    fn resolve(&self, in_doubt: &mut InDoubt, deadline: Instant) -> Result<bool> {
-        let channel = keys::channel(&in_doubt.name);
-        let args = [in_doubt.visitor.as_str().as_bytes(), channel.as_bytes()];
-        match self.call(
-            &self.scripts.of(in_doubt.kind).resolve,
-            &in_doubt.name,
-            &args,
-            deadline,
-        ) {
-            Ok(Value::Int(now)) => Ok(now > in_doubt.not_after(0)),
-            Ok(reply) => Err(self.unexpected(&in_doubt.name, &reply)),
-            Err(fault) => Err(self.error(&in_doubt.name, fault)),
-        }
-    }
-
-    fn resolve_all(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {
+    fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {
         let mut outcomes = Vec::with_capacity(in_doubts.len());
         let Some((first, rest)) = in_doubts.split_first_mut() else {
             return outcomes;
         };
         // It makes the script known, and finds out whether anybody answers.
-        let outcome = self.resolve(first, deadline);
+        let outcome = self.resolve_one(first, deadline);
         let is_silent = matches!(&outcome, Err(error) if error.may_pass());
         outcomes.push(outcome);
         if is_silent {
@@ -1301,7 +1341,7 @@ impl Store for Redis {
                 outcomes.push(match reply {
                     Some(now) => Ok(now > in_doubt.not_after(0)),
                     // It is elsewhere, or the server does not know its script, or it says what is wrong.
-                    None => self.resolve(in_doubt, deadline),
+                    None => self.resolve_one(in_doubt, deadline),
                 });
             }
             if let Err(fault) = talked {
@@ -1315,13 +1355,10 @@ impl Store for Redis {
         outcomes
     }
 
-    fn keeper(&self, name: &str) -> Arc<str> {
-        self.topology.name(name)
-    }
-
-    fn force_release(&self, kind: Kind, name: &Arc<str>, deadline: Instant) -> Result<bool> {
+    fn force_release(&self, lock: &LockId, deadline: Instant) -> Result<bool> {
+        let LockId { kind, name } = lock;
         let channel = keys::channel(name);
-        let script = &self.scripts.of(kind).force_release;
+        let script = &self.scripts.of(*kind).force_release;
         for _ in 0..=CORRECTIONS {
             let mut copies = SentCopies::default();
             let reply = self.call_timed(script, name, &[channel.as_bytes()], deadline, &mut copies);
@@ -1342,15 +1379,15 @@ impl Store for Redis {
 
     fn inspect(
         &self,
-        kind: Kind,
-        name: &Arc<str>,
+        lock: &LockId,
         visitor: Option<&VisitorId>,
         deadline: Instant,
     ) -> Result<Holding> {
+        let LockId { kind, name } = lock;
         let field = visitor.map_or("", VisitorId::as_str);
         let reply = self
             .call(
-                &self.scripts.of(kind).inspect,
+                &self.scripts.of(*kind).inspect,
                 name,
                 &[field.as_bytes()],
                 deadline,
@@ -1359,24 +1396,19 @@ impl Store for Redis {
         self.holding_of(name, visitor, &reply)
     }
 
-    fn subscribe(
-        &self,
-        kind: Kind,
-        name: &Arc<str>,
-        source: u32,
-        parker: &Arc<Parker>,
-    ) -> Subscription {
-        if kind == Kind::Token {
+    fn subscribe(&self, lock: &LockId, source: u32, parker: &Arc<Parker>) -> Subscription {
+        let LockId { kind, name } = lock;
+        if *kind == Kind::Token {
             // Others with this layout publish nothing.
             return Subscription {
-                registration: self.notifier.join_as(source, name, parker),
+                registration: self.facts.notifier.join_as(source, name, parker),
                 delivery: Delivery::Polling,
                 jitter: Duration::ZERO,
                 keep: None,
             };
         }
         let channel = keys::channel(name);
-        let registration = self.notifier.join_as(source, &channel, parker);
+        let registration = self.facts.notifier.join_as(source, &channel, parker);
         let (keep, is_live) = self.topology.listen(&channel);
         Subscription {
             registration,
@@ -1394,11 +1426,11 @@ impl Store for Redis {
         preflight::check(self, deadline)
     }
 
-    fn notifier(&self) -> &Arc<Notifier> {
-        &self.notifier
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
 
-    fn get_ready_to_renew(&self, lock: &str, deadline: Instant) {
+    fn prepare_renewal(&self, lock: &str, deadline: Instant) {
         let script = &self.scripts.renew;
         self.topology.get_ready_to_renew(script, lock, deadline);
     }
@@ -1410,16 +1442,11 @@ impl Store for Redis {
         }
     }
 
-    fn node(&self) -> Arc<str> {
-        self.topology.whole_name()
-    }
-
-    fn place(&self) -> Arc<str> {
-        format!("{}/{}", self.topology.whole_name(), self.database).into()
-    }
-
-    fn on_takeover(&self, hook: Box<dyn Fn() + Send + Sync>) {
-        self.topology.on_takeover(hook);
+    fn node(&self, lock: Option<&str>) -> Arc<str> {
+        match lock {
+            Some(lock) => self.topology.name(lock),
+            None => self.topology.whole_name(),
+        }
     }
 }
 
@@ -1431,9 +1458,10 @@ impl Redis {
         to: &Claim,
         copies: &SentCopies<'_>,
         reason: Reason,
-    ) -> Transfer {
-        Transfer::Unknown {
-            in_doubts: Box::new([from.in_doubt(0), to.in_doubt(copies.not_after)]),
+    ) -> Outcome<Granted> {
+        Outcome::Unknown {
+            in_doubt: from.in_doubt(0),
+            successor: Some(Box::new(to.in_doubt(copies.not_after))),
             error: self.unknown(&from.name, Some(&from.visitor), "hand-over", reason),
         }
     }
@@ -1445,7 +1473,7 @@ impl Redis {
         to: &Claim,
         copies: &SentCopies<'_>,
         deadline: Instant,
-    ) -> Result<Transfer> {
+    ) -> Result<Outcome<Granted>> {
         let channel = keys::channel(&from.name);
         let lease = to.lease.as_millis().to_string();
         let args = [to.visitor.as_str(), from.visitor.as_str(), &lease, &channel];
@@ -1460,11 +1488,9 @@ impl Redis {
             _ => {
                 let reason = "too few replicas have it, and it could not be undone";
                 let (lock, visitor) = (&from.name, Some(&from.visitor));
-                Ok(Transfer::Unknown {
-                    in_doubts: Box::new([
-                        from.in_doubt(again.not_after),
-                        to.in_doubt(copies.not_after),
-                    ]),
+                Ok(Outcome::Unknown {
+                    in_doubt: from.in_doubt(again.not_after),
+                    successor: Some(Box::new(to.in_doubt(copies.not_after))),
                     error: self.unknown(lock, visitor, "hand-over", reason.into()),
                 })
             }

@@ -11,10 +11,12 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use crate::ground::claim::{Claim, Kind, VisitorId};
+use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
 use crate::ground::clock::BootInstant;
 use crate::ground::error::{Error, Result};
-use crate::store::{Attempt, HealthWarning, Holding, InDoubt, Release, Renewal, SETTLED, Store};
+use crate::store::{
+    Granted, HealthWarning, Holding, InDoubt, Outcome, Refusal, Released, Renewal, SETTLED, Store,
+};
 use crate::stores::quorum::node::{InFlight, Node as QuorumNode, Pending, Purpose};
 use crate::stores::quorum::quarantine::{Identity, NodeHandle, Quarantined};
 use crate::stores::redis::scripts::Script;
@@ -50,7 +52,7 @@ impl Redis {
             }),
             Topology::Cluster(_) => Err(Error::config(
                 "the nodes of a quorum",
-                format!("{}: {}", self.node(), Quarantined::InCluster),
+                format!("{}: {}", self.node(None), Quarantined::InCluster),
             )),
         }
     }
@@ -421,6 +423,92 @@ impl RedisNode {
     }
 }
 
+impl RedisNode {
+    fn send_release_level<'a>(
+        &'a self,
+        claim: &'a Claim,
+        keep: u32,
+        deadline: Instant,
+    ) -> Pending<'a, Result<Outcome<Released>>> {
+        let checked_out = match self
+            .server
+            .pool
+            .check_out(&claim.visitor, |_| true, deadline)
+        {
+            Ok(Some(checked_out)) => checked_out,
+            Ok(None) => return Pending::NotConnected,
+            Err(fault) => return Pending::Ready(Err(self.error(&claim.name, fault))),
+        };
+        let script = &self.scripts.release_level;
+        let counts = [claim.count, keep];
+        self.send_count(
+            checked_out,
+            claim,
+            script,
+            counts,
+            None,
+            deadline,
+            move |step| self.level_of(claim, step),
+        )
+    }
+
+    fn send_release_whole<'a>(
+        &'a self,
+        claim: &'a Claim,
+        deadline: Instant,
+    ) -> Pending<'a, Result<Outcome<Released>>> {
+        let checked_out = match self
+            .server
+            .pool
+            .check_out(&claim.visitor, |_| true, deadline)
+        {
+            Ok(Some(checked_out)) => checked_out,
+            Ok(None) => return Pending::NotConnected,
+            Err(fault) => return Pending::Ready(Err(self.error(&claim.name, fault))),
+        };
+        let not_after = checked_out.not_after;
+        let channel = keys::channel(&claim.name);
+        let request = Request {
+            script: &self.scripts.of(claim.kind).release,
+            key: &claim.name,
+            visitor: &claim.visitor,
+            args: &[claim.visitor.as_str().as_bytes(), channel.as_bytes()],
+            expires: false,
+            voting: None,
+            replication: None,
+        };
+        let channel = Arc::clone(&channel);
+        self.send(
+            checked_out,
+            &request,
+            deadline,
+            move |reply, _| match reply {
+                Ok(reply) => match self.release_of(claim, &channel, &reply) {
+                    // It is not there yet.
+                    Ok(Outcome::Gone(_)) if not_after != SETTLED => Ok(Outcome::unknown(
+                        claim.in_doubt(not_after),
+                        Error::Unavailable {
+                            lock: Arc::clone(&claim.name),
+                            node: self.server.name(),
+                            reason: "an earlier request of this hold may still be on its way"
+                                .to_owned(),
+                        },
+                    )),
+                    release => release.map_err(|fault| self.error(&claim.name, fault)),
+                },
+                Err(CallError::Server(text)) if lacks_script(&text) => {
+                    self.release_whole(claim, deadline)
+                }
+                Err(CallError::NoReply { reason, .. }) => Ok(Outcome::unknown(
+                    claim.in_doubt(0),
+                    self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
+                )),
+                Err(fault) => Err(self.error(&claim.name, fault)),
+            },
+        )
+    }
+}
+
 impl QuorumNode for RedisNode {
     fn store(&self) -> &dyn Store {
         &*self.redis
@@ -471,7 +559,7 @@ impl QuorumNode for RedisNode {
         restored: bool,
         handle: &'a NodeHandle,
         deadline: Instant,
-    ) -> Pending<'a, Result<Attempt>> {
+    ) -> Pending<'a, Result<Outcome<Granted, Refusal>>> {
         let (checked_out, identity) = match self.check_out_voting(claim, handle, deadline) {
             Ok(Some(checked_out)) => checked_out,
             Ok(None) => return Pending::NotConnected,
@@ -495,88 +583,16 @@ impl QuorumNode for RedisNode {
         )
     }
 
-    fn send_release_level<'a>(
-        &'a self,
-        claim: &'a Claim,
-        deadline: Instant,
-    ) -> Pending<'a, Result<Release>> {
-        let checked_out = match self
-            .server
-            .pool
-            .check_out(&claim.visitor, |_| true, deadline)
-        {
-            Ok(Some(checked_out)) => checked_out,
-            Ok(None) => return Pending::NotConnected,
-            Err(fault) => return Pending::Ready(Err(self.error(&claim.name, fault))),
-        };
-        let script = &self.scripts.release_level;
-        let (known, wanted) = (claim.count, claim.count.saturating_sub(1).max(1));
-        let counts = [known, wanted];
-        self.send_count(
-            checked_out,
-            claim,
-            script,
-            counts,
-            None,
-            deadline,
-            move |step| self.level_of(claim, step),
-        )
-    }
-
     fn send_release<'a>(
         &'a self,
         claim: &'a Claim,
+        keep: u32,
         deadline: Instant,
-    ) -> Pending<'a, Result<Release>> {
-        let checked_out = match self
-            .server
-            .pool
-            .check_out(&claim.visitor, |_| true, deadline)
-        {
-            Ok(Some(checked_out)) => checked_out,
-            Ok(None) => return Pending::NotConnected,
-            Err(fault) => return Pending::Ready(Err(self.error(&claim.name, fault))),
-        };
-        let not_after = checked_out.not_after;
-        let channel = keys::channel(&claim.name);
-        let request = Request {
-            script: &self.scripts.of(claim.kind).release,
-            key: &claim.name,
-            visitor: &claim.visitor,
-            args: &[claim.visitor.as_str().as_bytes(), channel.as_bytes()],
-            expires: false,
-            voting: None,
-            replication: None,
-        };
-        let channel = Arc::clone(&channel);
-        self.send(
-            checked_out,
-            &request,
-            deadline,
-            move |reply, _| match reply {
-                Ok(reply) => match self.release_of(claim, &channel, &reply) {
-                    // It is not there yet.
-                    Ok(Release::NotHeld(_)) if not_after != SETTLED => Ok(Release::Unknown {
-                        in_doubt: claim.in_doubt(not_after),
-                        error: Error::Unavailable {
-                            lock: Arc::clone(&claim.name),
-                            node: self.server.name(),
-                            reason: "an earlier request of this hold may still be on its way"
-                                .to_owned(),
-                        },
-                    }),
-                    release => release.map_err(|fault| self.error(&claim.name, fault)),
-                },
-                Err(CallError::Server(text)) if lacks_script(&text) => {
-                    self.release(claim, deadline)
-                }
-                Err(CallError::NoReply { reason, .. }) => Ok(Release::Unknown {
-                    in_doubt: claim.in_doubt(0),
-                    error: self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
-                }),
-                Err(fault) => Err(self.error(&claim.name, fault)),
-            },
-        )
+    ) -> Pending<'a, Result<Outcome<Released>>> {
+        match keep {
+            0 => self.send_release_whole(claim, deadline),
+            keep => self.send_release_level(claim, keep, deadline),
+        }
     }
 
     fn send_resolve<'a>(
@@ -616,7 +632,7 @@ impl QuorumNode for RedisNode {
                 Ok(Value::Int(now)) => Ok(is_behind || now > in_doubt.not_after(0).max(not_after)),
                 Ok(reply) => Err(self.unexpected(&in_doubt.name, &reply)),
                 Err(CallError::Server(text)) if lacks_script(&text) => {
-                    self.resolve(&mut in_doubt, deadline)
+                    self.resolve_one(&mut in_doubt, deadline)
                 }
                 Err(fault) => Err(self.error(&in_doubt.name, fault)),
             },
@@ -625,10 +641,10 @@ impl QuorumNode for RedisNode {
 
     fn send_force_release<'a>(
         &'a self,
-        kind: Kind,
-        name: &'a Arc<str>,
+        lock: &'a LockId,
         deadline: Instant,
     ) -> Pending<'a, Result<bool>> {
+        let LockId { kind, name } = lock;
         // No hold has this visitor, so it goes behind nobody's request.
         let nobody = Kind::Reentrant.visitor("", 0, 0);
         let checked_out = match self.server.pool.check_out(&nobody, |_| true, deadline) {
@@ -638,7 +654,7 @@ impl QuorumNode for RedisNode {
         };
         let channel = keys::channel(name);
         let request = Request {
-            script: &self.scripts.of(kind).force_release,
+            script: &self.scripts.of(*kind).force_release,
             key: name,
             visitor: &nobody,
             args: &[channel.as_bytes()],
@@ -652,12 +668,12 @@ impl QuorumNode for RedisNode {
             deadline,
             move |reply, _| match reply {
                 Ok(reply) => match super::integer_at(&reply, 0) {
-                    Some(3) => self.force_release(kind, name, deadline),
+                    Some(3) => self.force_release(lock, deadline),
                     Some(freed) => Ok(freed == 1),
                     None => Err(self.unexpected(name, &reply)),
                 },
                 Err(CallError::Server(text)) if lacks_script(&text) => {
-                    self.force_release(kind, name, deadline)
+                    self.force_release(lock, deadline)
                 }
                 Err(CallError::NoReply { reason, .. }) => {
                     Err(self.unknown(name, None, "forced release", reason))
@@ -669,11 +685,11 @@ impl QuorumNode for RedisNode {
 
     fn send_inspect<'a>(
         &'a self,
-        kind: Kind,
-        name: &'a Arc<str>,
+        lock: &'a LockId,
         visitor: Option<&'a VisitorId>,
         deadline: Instant,
     ) -> Pending<'a, Result<Holding>> {
+        let LockId { kind, name } = lock;
         let nobody = Kind::Reentrant.visitor("", 0, 0);
         let checked_out =
             match self
@@ -687,7 +703,7 @@ impl QuorumNode for RedisNode {
             };
         let field = visitor.map_or("", VisitorId::as_str);
         let request = Request {
-            script: &self.scripts.of(kind).inspect,
+            script: &self.scripts.of(*kind).inspect,
             key: name,
             visitor: visitor.unwrap_or(&nobody),
             args: &[field.as_bytes()],
@@ -702,7 +718,7 @@ impl QuorumNode for RedisNode {
             move |reply, _| match reply {
                 Ok(reply) => self.holding_of(name, visitor, &reply),
                 Err(CallError::Server(text)) if lacks_script(&text) => {
-                    self.inspect(kind, name, visitor, deadline)
+                    self.inspect(lock, visitor, deadline)
                 }
                 Err(fault) => Err(self.error(name, fault)),
             },
