@@ -1,4 +1,4 @@
-//! The tables of a client of a database: making, checking and purging them.
+//! The tables of the locks: creating, checking and purging them.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use crate::mysql::row_lock::store;
 use crate::stores::mysql::MySql;
 
 impl Client {
-    /// Makes the tables of the locks, [`lock_table`](crate::Builder::lock_table) and the one of the named rows, unless they
-    /// exist.
+    /// Creates the tables of the locks, unless they exist: [`lock_table`](crate::Builder::lock_table) and the table of the
+    /// named rows.
     ///
-    /// No other call makes them, and each client checks the lock table before its first lock. This call needs the right
+    /// No other call creates them, and each client checks the lock table before its first lock. This call needs the right
     /// `CREATE`; locking needs `SELECT`, `INSERT` and `UPDATE`.
     ///
     /// # Errors
@@ -30,12 +30,12 @@ impl Client {
         self.tables()?.create_tables()
     }
 
-    /// Checks that the tables of the locks exist and have the engine, primary key and columns that the locks rely on.
+    /// Checks that the tables of the locks exist and have the engine, primary key and columns that the locks need.
     ///
     /// # Errors
     ///
     /// - [`Error::Schema`](crate::Error::Schema): a table is missing or wrong, with the reason;
-    /// - [`Error::Unsupported`](crate::Error::Unsupported): the client is not one of a database;
+    /// - [`Error::Unsupported`](crate::Error::Unsupported): the client has no database;
     /// - [`Error::Unreachable`](crate::Error::Unreachable), [`Error::Exhausted`](crate::Error::Exhausted),
     ///   [`Error::Unavailable`](crate::Error::Unavailable), [`Error::Permission`](crate::Error::Permission),
     ///   [`Error::Sql`](crate::Error::Sql), [`Error::Unexpected`](crate::Error::Unexpected): the server could not be asked;
@@ -44,19 +44,19 @@ impl Client {
         self.tables()?.check_schema()
     }
 
-    /// Deletes the rows of locks that have been free for `free_for`, at most `limit` of them, and returns how many.
+    /// Deletes at most `limit` rows of locks that have been free for `free_for`, and returns their number.
     ///
-    /// The row of a lock stays when the lock is unlocked, for its fencing token, so countless names (one per order, say)
-    /// would fill the table. This call needs the right `DELETE`.
+    /// The row of a lock stays after an unlock, because it has the fencing token, so a new name for each order, say, would
+    /// fill the table. This call needs the right `DELETE`.
     ///
-    /// A name that comes back starts with the server's time as its token. So tokens go on rising, unless the server's clock
-    /// is set back by more than `free_for` afterwards, or another server takes over whose clock is that far behind. An hour
-    /// leaves room for both.
+    /// A deleted name that is locked again starts with the server's time as its token. Its tokens therefore keep rising,
+    /// unless the server's clock is set back by more than `free_for` afterwards, or another server takes over whose clock
+    /// is that far behind. An hour leaves room for both.
     ///
     /// # Errors
     ///
     /// [`Error::WaitTimeout`](crate::Error::WaitTimeout) or [`Error::Deadlock`](crate::Error::Deadlock) if a transaction has
-    /// one of the rows, and those of [`Client::check_schema`]. Some rows may have been deleted before an error.
+    /// locked one of the rows, and those of [`Client::check_schema`]. Some rows may have been deleted before an error.
     pub fn purge(&self, free_for: Duration, limit: u32) -> Result<u64> {
         self.tables()?.purge(free_for, limit)
     }

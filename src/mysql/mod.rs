@@ -1,9 +1,9 @@
 //! Row locks, optimistic updates and transactions in MySQL and MariaDB, beside [`Lock`](crate::Lock). Feature `mysql`.
 //!
-//! A client opened with a `mysql://` URL makes them: [`Client::row_lock`](crate::Client::row_lock),
+//! They need a client opened with a `mysql://` URL: [`Client::row_lock`](crate::Client::row_lock),
 //! [`Client::lock_many`](crate::Client::lock_many), [`Client::versioned`](crate::Client::versioned) and
-//! [`Guard::transaction`](crate::Guard::transaction). Types of the database driver are not exposed: statements take
-//! [`Params`], into which tuples convert, and rows come as tuples, single values or a [`Row`].
+//! [`Guard::transaction`](crate::Guard::transaction). No type of the database driver is exposed: statements take
+//! [`Params`], into which tuples convert, and return rows as tuples, single values or a [`Row`].
 //!
 //! ```no_run
 //! use redlatch::Client;
@@ -18,6 +18,7 @@
 //! # Ok::<(), redlatch::Error>(())
 //! ```
 
+mod allowed_statements;
 pub(crate) mod database;
 pub(crate) mod row_lock;
 pub(crate) mod transaction;

@@ -1,4 +1,4 @@
-//! Pessimistic locks on rows of the user's own tables: `SELECT … FOR UPDATE` by primary key.
+//! Pessimistic locks on rows of a user's tables: `SELECT … FOR UPDATE` by primary key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::mysql::transaction::{IDLE_LIMIT, Tx};
 use crate::stores::mysql::value::Value;
 use crate::stores::mysql::{Ident, KeyedTable, MySql, RowLockOptions, Session, to_driver};
 
-/// The rows that can be locked: those of a table by its primary key, or rows that are nothing but a name.
+/// A set of rows that can be locked: the rows of a table by its primary key, or named rows.
 #[derive(Clone, Debug)]
 pub struct RowTarget {
     keyed: Option<KeyedTable>,
@@ -20,8 +20,8 @@ pub struct RowTarget {
 impl RowTarget {
     /// Returns the rows of `table`, whose primary key is the one column `key`.
     ///
-    /// The first lock refuses any other column ([`Error::Schema`]): without an index the server would lock every row on the
-    /// way.
+    /// The first lock refuses any other column ([`Error::Schema`]): without an index the server would lock every row that it
+    /// reads.
     ///
     /// # Errors
     ///
@@ -35,9 +35,9 @@ impl RowTarget {
         })
     }
 
-    /// Returns the rows of a table of this library that have only a name, of at most 255 bytes.
+    /// Returns the named rows: rows of a table of this library that have only a name, of at most 255 bytes.
     ///
-    /// A row is made when it is first locked, and stays. [`Client::create_tables`] makes the table.
+    /// The first lock of a row inserts it, and the row stays. [`Client::create_tables`] creates the table.
     pub fn named() -> RowTarget {
         RowTarget { keyed: None }
     }
@@ -56,11 +56,11 @@ impl RowTarget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wait {
-    /// As long as it takes.
+    /// No limit.
     Forever,
     /// At most this long.
     For(Duration),
-    /// No wait.
+    /// No wait: the row is free at once, or the call fails.
     Never,
 }
 
@@ -78,11 +78,11 @@ impl Wait {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Isolation {
-    /// Each statement sees what is committed; only rows that are found are locked. The default here.
+    /// Each statement sees all commits before it, and locks only the rows that it finds. The default here.
     ReadCommitted,
-    /// Reads see one snapshot; gaps between rows are locked, too. For servers with `binlog_format=STATEMENT`.
+    /// All reads see one snapshot, and gaps between rows are locked, too. Needed with `binlog_format=STATEMENT`.
     RepeatableRead,
-    /// Reads lock what they read.
+    /// Reads lock the rows that they read.
     Serializable,
 }
 
@@ -98,13 +98,13 @@ impl Isolation {
 
 /// A lock on one row of a database, made by [`Client::row_lock`].
 ///
-/// Its guard is an open transaction: the row is locked until the transaction is committed, rolled back or dropped. There is
-/// no lease. The row of a holder that dies is free as soon as the server notices that its connection is gone; the
-/// transaction of a holder that hangs is ended after the [idle limit](RowLock::with_idle_limit). The queue for a row is the
-/// server's own, which is fair across processes; a waiter joins it again once a second, to notice interrupts and the end
-/// of the client. Each holder and each waiter uses a connection, so a row lock is for low contention and short work.
+/// The guard is an open transaction: the row is locked until the transaction is committed, rolled back or dropped. There is
+/// no lease. The row of a holder that dies is free as soon as the server notices that the connection is gone. The server
+/// ends the transaction of a holder that hangs after the [idle limit](RowLock::with_idle_limit). The queue for a row is the
+/// server's, which is fair across processes; a waiter joins it again once a second, to notice interrupts and the shutdown
+/// of the client. Each holder and each waiter uses a connection, so row locks are for low contention and short work.
 ///
-/// On Galera and group replication rows are locked on one node only: let all writers use the same node.
+/// On Galera and with group replication, rows are locked on one node only: let all writers use the same node.
 ///
 /// # Examples
 ///
@@ -130,7 +130,7 @@ pub struct RowLock {
 }
 
 impl RowLock {
-    /// Returns the same lock with another isolation level of its transactions.
+    /// Returns the same lock with another isolation level for its transactions.
     ///
     /// Defaults to [`Isolation::ReadCommitted`].
     #[must_use = "the lock itself is left as it is"]
@@ -141,9 +141,9 @@ impl RowLock {
         }
     }
 
-    /// Returns the same lock with another limit of how long its transaction may lie idle, in whole seconds.
+    /// Returns the same lock with another limit of the time for which its transaction may be idle, in whole seconds.
     ///
-    /// Beyond the limit the server ends the transaction, and the holder gets [`Error::TransactionLost`]. `None` means the
+    /// After the limit the server ends the transaction, and the holder gets [`Error::TransactionLost`]. `None` means the
     /// limit of the server, by default eight hours. Defaults to 60 s.
     #[must_use = "the lock itself is left as it is"]
     pub fn with_idle_limit(&self, limit: Option<Duration>) -> RowLock {
@@ -153,32 +153,32 @@ impl RowLock {
         }
     }
 
-    /// Locks the row, and waits for it at most as long as `wait` says.
+    /// Locks the row; waits for it at most as long as `wait` allows.
     ///
     /// # Errors
     ///
     /// After an error nothing is locked:
     ///
-    /// - [`Error::WaitTimeout`]: somebody else had the row for the whole wait;
-    /// - [`Error::Exhausted`]: no connection became free for the whole wait, which begins with the wait for one;
+    /// - [`Error::WaitTimeout`]: another transaction had the row locked for the whole wait;
+    /// - [`Error::Exhausted`]: no connection became free during the wait, which includes the wait for a connection;
     /// - [`Error::RowNotFound`]: there is no row with this key;
     /// - [`Error::Deadlock`]: the server rolled the transaction back so that another one can go on;
     /// - [`Error::Schema`]: the table is not as [`RowTarget::table`] said, or cannot lock rows;
     /// - [`Error::Unsupported`]: the key is of another kind than the primary key, such as text for a number, or the client
-    ///   is not one of a database;
-    /// - [`Error::InvalidName`], [`Error::InvalidWait`]: the name of a named row is no text of at most 255 bytes, or the end
+    ///   has no database;
+    /// - [`Error::InvalidName`], [`Error::InvalidWait`]: the name of a named row is not text of at most 255 bytes, or the end
     ///   of the wait cannot be expressed;
     /// - [`Error::Unreachable`], [`Error::Unavailable`], [`Error::TransactionLost`]: the server cannot be reached, cannot
-    ///   serve now, or closed the connection; none of them is waited out;
-    /// - [`Error::Permission`], [`Error::Sql`], [`Error::Unexpected`]: the user lacks a right, or the server has an error
-    ///   or an answer without a name here;
-    /// - [`Error::Closed`]: the client was shut down, about a second ago at most;
+    ///   serve now, or closed the connection; these errors end the wait;
+    /// - [`Error::Permission`], [`Error::Sql`], [`Error::Unexpected`]: the user lacks a right, or the server gave an error
+    ///   without a variant of its own, or an unexpected answer;
+    /// - [`Error::Closed`]: the client was shut down, at most about a second before;
     /// - [`Error::Forked`]: the client was made before this process was forked.
     pub fn lock(&self, wait: Wait) -> Result<RowGuard> {
         self.lock_until(wait, None)
     }
 
-    /// Locks the row, unless `interrupt` ends the wait, which takes up to about a second.
+    /// Locks the row, unless `interrupt` ends the wait; an interrupt takes effect within about a second.
     ///
     /// # Errors
     ///
@@ -197,7 +197,7 @@ impl RowLock {
         lock(&self.client, &self.target, vec![self.key.clone()], options)
     }
 
-    /// Locks the row if it is free now; `None` if it is not.
+    /// Locks the row if it is free; returns `None` if another transaction has locked it.
     ///
     /// # Errors
     ///
@@ -222,7 +222,7 @@ impl fmt::Debug for RowLock {
 }
 
 impl Client {
-    /// Returns the lock of the row with this key, without I/O.
+    /// Returns the lock of the row with this key; there is no I/O.
     pub fn row_lock(&self, target: &RowTarget, key: impl Into<Value>) -> RowLock {
         RowLock {
             client: self.clone(),
@@ -233,9 +233,10 @@ impl Client {
         }
     }
 
-    /// Locks several rows in one transaction, in one order for all callers, so that two of them never deadlock.
+    /// Locks several rows in one transaction, in one order for all callers, so that two callers never deadlock.
     ///
-    /// All rows are locked or none. The transaction has the isolation [`Isolation::ReadCommitted`] and an idle limit of 60 s.
+    /// Either all rows are locked or none. The transaction has the isolation level [`Isolation::ReadCommitted`] and an idle
+    /// limit of 60 s.
     ///
     /// # Errors
     ///
@@ -263,7 +264,8 @@ impl Client {
         lock(self, target, values(keys), many(wait, None))
     }
 
-    /// Locks several rows as [`Client::lock_many`] does, unless `interrupt` ends the wait, which takes up to about a second.
+    /// Locks several rows as [`Client::lock_many`] does, unless `interrupt` ends the wait; an interrupt takes effect within
+    /// about a second.
     ///
     /// # Errors
     ///
@@ -311,7 +313,7 @@ fn lock(
     })
 }
 
-/// The store of a client, if it is a database and this process made the client.
+/// Returns the database of a client; fails if it has none, or was made before a fork.
 pub(crate) fn store<'a>(client: &'a Client, subject: &Arc<str>) -> Result<&'a MySql> {
     if client.inner.is_forked() {
         return Err(Error::Forked {
@@ -327,19 +329,19 @@ pub(crate) fn store<'a>(client: &'a Client, subject: &Arc<str>) -> Result<&'a My
         })
 }
 
-/// One or more locked rows, which are an open transaction; dropping the guard rolls back.
+/// An open transaction that has locked one or more rows; drop rolls it back.
 ///
-/// The guard is not bound to a thread, and may be sent to another one.
+/// The guard is not bound to a thread: it may be sent to another one.
 #[must_use = "the rows are unlocked, and what was written is rolled back, as soon as the guard is dropped"]
 pub struct RowGuard {
     session: Session,
     subject: Arc<str>,
-    /// The connection's pool ends with the client.
+    /// The pool of the connection ends with the client.
     _client: Client,
 }
 
 impl RowGuard {
-    /// Returns the transaction, to run statements in it.
+    /// Returns the transaction, in which statements can run.
     pub fn tx(&mut self) -> Tx<'_> {
         Tx::new(&mut self.session, Arc::clone(&self.subject))
     }
@@ -349,18 +351,18 @@ impl RowGuard {
     /// # Errors
     ///
     /// [`Error::Unknown`] if the commit got no answer. After every other error nothing was written:
-    /// [`Error::TransactionLost`] if the transaction was lost, the error of the statement that ended it, or the refusal of
+    /// [`Error::TransactionLost`] if the transaction was lost, the error of the statement that ended it, or the refusal by
     /// the server ([`Error::Deadlock`], [`Error::WaitTimeout`], [`Error::Unavailable`], [`Error::Sql`]); [`Error::Forked`]
     /// in a forked child.
     pub fn commit(self) -> Result<()> {
         self.session.commit()
     }
 
-    /// Rolls the transaction back, and unlocks the rows, as dropping the guard does.
+    /// Rolls the transaction back, and unlocks the rows, as drop does.
     ///
     /// # Errors
     ///
-    /// [`Error::TransactionLost`] if the transaction was lost before; it is rolled back in any case.
+    /// [`Error::TransactionLost`] if the transaction was lost before; in any case the server rolls it back.
     pub fn rollback(self) -> Result<()> {
         self.session.rollback()
     }

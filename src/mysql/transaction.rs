@@ -11,23 +11,24 @@ use crate::ground::clock::BootInstant;
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::guard::Guard;
+use crate::mysql::allowed_statements::{ALLOWED, changes_session, first_word};
 use crate::stores::mysql::parameters::Params;
 use crate::stores::mysql::row::FromRow;
 use crate::stores::mysql::{MySql, Session, params_to_driver, rows_from_driver};
 
-/// A transaction that lies idle for this long is ended by the server, so that a holder that hangs does not block others.
+/// The server ends a transaction that is idle for this long, so that a holder that hangs does not block others.
 pub(crate) const IDLE_LIMIT: Duration = Duration::from_secs(60);
 
 /// The open transaction of a lock, in which the holder's own statements run.
 ///
 /// The transaction ends with its guard or closure: statements that would end it, or change its session, are refused
-/// ([`Error::Unsupported`]). Its session has the server's time zone and `sql_mode`, made strict: a value that does not fit
-/// is an error and is not cut. After an [`Error::Deadlock`] or [`Error::WaitTimeout`] the server may have rolled it back, so
-/// every later statement and the commit fail with the same error.
+/// ([`Error::Unsupported`]). The session has the server's time zone and `sql_mode`, made strict: a value that does not fit
+/// is an error and is not cut. After an [`Error::Deadlock`] or [`Error::WaitTimeout`] the server may have rolled the
+/// transaction back, so every later statement and the commit fail with the same error.
 ///
 /// Only writes to tables with transactions (InnoDB) happen under the lock or not at all: writes to a MyISAM or Aria table
-/// survive a rollback. User variables and named locks (`GET_LOCK`) of its statements end with the transaction, unless a
-/// stored function or a trigger sets them: those may stay in the session for the next transaction.
+/// survive a rollback. User variables and named locks (`GET_LOCK`) that a statement sets end with the transaction. Those
+/// that a stored function or a trigger sets may stay in the session for the next transaction.
 pub struct Tx<'a> {
     session: &'a mut Session,
     subject: Arc<str>,
@@ -38,22 +39,23 @@ impl<'a> Tx<'a> {
         Tx { session, subject }
     }
 
-    /// Sets how long each following statement may take; `Duration::MAX` is no limit.
+    /// Sets the time limit of each following statement; `Duration::MAX` is no limit.
     ///
     /// Defaults to [`command_timeout`](crate::Builder::command_timeout).
     pub fn statement_timeout(&mut self, timeout: Duration) {
         self.session.statement_timeout = timeout;
     }
 
-    /// Runs a statement with its parameters (`?`, or `:name` with [`Params::named`]), and returns how many rows it
-    /// touched.
+    /// Runs a statement with its parameters (`?`, or `:name` with [`Params::named`]), and returns the number of affected
+    /// rows.
     ///
     /// # Errors
     ///
     /// - [`Error::Unsupported`]: the statement might end the transaction, or the parameters do not fit it;
     /// - [`Error::WaitTimeout`], [`Error::Deadlock`]: another transaction was in the way;
-    /// - [`Error::TransactionLost`]: the connection was lost, and the server rolls the transaction back when it notices;
-    /// - [`Error::Unavailable`], [`Error::Permission`], [`Error::Schema`], [`Error::Sql`]: the server refused, with its words;
+    /// - [`Error::TransactionLost`]: the connection was lost, and the server rolls the transaction back when it notices that;
+    /// - [`Error::Unavailable`], [`Error::Permission`], [`Error::Schema`], [`Error::Sql`]: the server refused, and its
+    ///   message is the reason;
     /// - [`Error::Forked`]: in a forked child.
     pub fn exec(&mut self, statement: &str, params: impl Into<Params>) -> Result<u64> {
         self.check_allowed(statement)?;
@@ -88,7 +90,7 @@ impl<'a> Tx<'a> {
             .collect()
     }
 
-    /// Runs a query and returns its first row; `None` if there is none.
+    /// Runs a query and returns its first row; `None` if the answer has no rows.
     ///
     /// # Errors
     ///
@@ -129,73 +131,32 @@ impl fmt::Debug for Tx<'_> {
     }
 }
 
-/// Whether a statement may leave something in the session that the transaction's end does not undo: a variable, or a
-/// lock by name. At worst this costs a connection.
-fn changes_session(statement: &str) -> bool {
-    const GET_LOCK: &[u8] = b"GET_LOCK";
-    let bytes = statement.as_bytes();
-    bytes.contains(&b'@')
-        || bytes
-            .windows(GET_LOCK.len())
-            .any(|word| word.eq_ignore_ascii_case(GET_LOCK))
-}
-
-/// What never commits. A list of what does would miss what the next version of a server adds.
-const ALLOWED: [&str; 12] = [
-    "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH", "VALUES", "TABLE", "SHOW",
-    "EXPLAIN", "DESCRIBE", "DESC",
-];
-
-/// The first word of a statement in capitals; `None` if it begins with anything else.
-fn first_word(statement: &str) -> Option<String> {
-    let mut rest = statement;
-    loop {
-        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '(');
-        if let Some(comment) = rest.strip_prefix("/*") {
-            // A comment that begins so is run by the server.
-            if comment.starts_with('!') || comment.starts_with("M!") {
-                return None;
-            }
-            rest = comment.split_once("*/")?.1;
-        } else if rest.starts_with("-- ") || rest.starts_with("--\n") || rest.starts_with('#') {
-            rest = rest.split_once('\n')?.1;
-        } else {
-            break;
-        }
-    }
-    let word: String = rest
-        .chars()
-        .take_while(|c| c.is_ascii_alphanumeric() || *c == '_')
-        .collect();
-    (!word.is_empty()).then(|| word.to_ascii_uppercase())
-}
-
 impl Guard {
     /// Runs `work` in a transaction that commits only if this lock is still held at that moment.
     ///
-    /// The row of the lock is locked first, in the same transaction. Until that ends nobody can take the lock, even if its
+    /// The transaction first locks the row of the lock. Until the transaction ends, nobody can take the lock, even if its
     /// lease ends meanwhile, so the writes of `work` happen under the lock or not at all. The transaction is committed if
     /// `work` returns `Ok`, and rolled back if `work` returns `Err` or panics. The lock must be in the same database as the
     /// data: a lock of a client opened with a `mysql://` URL.
     ///
-    /// Meanwhile the hold is not renewed; a lease that is renewed starts anew with the commit. [`Guard::is_valid`] may
+    /// The hold is not renewed during the transaction; the commit starts a renewed lease again. [`Guard::is_valid`] may
     /// turn false when the lease would have ended, and true again after the commit. Lock, re-enter and unlock the same lock
     /// outside of `work`: inside, each is [`Error::Unsupported`] at once and changes nothing, and the level of another guard
-    /// that is dropped there is given back behind the transaction. The server ends a transaction that lies idle for a minute.
+    /// that is dropped there is given back after the transaction. The server ends a transaction that is idle for a minute.
     ///
     /// # Errors
     ///
-    /// The error of `work`, after which nothing was written. Besides:
+    /// The error of `work`, after which nothing was written. In addition:
     ///
     /// - [`Error::Lost`]: the lock was lost before, and `work` did not run;
-    /// - [`Error::NotHeld`]: [`Lock::unlock`](crate::Lock::unlock) has unlocked it before, and `work` did not run;
+    /// - [`Error::NotHeld`]: [`Lock::unlock`](crate::Lock::unlock) has unlocked the lock before, and `work` did not run;
     /// - [`Error::TransactionLost`]: the transaction was lost, and nothing was written;
     /// - [`Error::Unknown`]: the commit got no answer;
     /// - [`Error::Exhausted`]: no connection became free within the
     ///   [`command_timeout`](crate::Builder::command_timeout), and `work` did not run;
     /// - [`Error::Unsupported`]: the lock is not in a database, or another transaction of this hold is open;
     /// - [`Error::Unreachable`], [`Error::Unavailable`], [`Error::WaitTimeout`], [`Error::Deadlock`], [`Error::Permission`],
-    ///   [`Error::Schema`], [`Error::Sql`]: the server could not be reached or refused, and nothing was written;
+    ///   [`Error::Schema`], [`Error::Sql`]: the server could not be reached, or it refused, and nothing was written;
     /// - [`Error::Forked`]: in a forked child.
     ///
     /// # Examples
@@ -223,14 +184,14 @@ impl Guard {
     }
 }
 
-/// A hold whose row is locked by a transaction. Dropping it rolls back.
+/// A transaction that has locked the row of a hold. Drop rolls it back.
 struct Pinned<'a> {
     session: Session,
-    /// Behind the session, so that the row is free before the hold is renewed again.
+    /// Dropped after the session, so that the row is free before the hold is renewed again.
     release: Unpin<'a>,
 }
 
-/// Gives a hold back to the watchdog.
+/// The end of a pin: drop gives the hold back to the watchdog.
 struct Unpin<'a> {
     raw_lock: &'a RawLock,
     store: &'a MySql,
@@ -290,7 +251,7 @@ impl<'a> Pinned<'a> {
     }
 
     fn commit(self) -> Result<()> {
-        // In this order, so that the row is free, whatever happens, before the hold is renewed again.
+        // The session is dropped before `release`, so that the row is free before the hold is renewed again.
         let Pinned {
             mut release,
             mut session,
@@ -298,7 +259,7 @@ impl<'a> Pinned<'a> {
         let hold = release.hold;
         let sent = BootInstant::now();
         let claim = hold.extension();
-        // A fixed lease that has run out is not extended: what was done is done, but the hold is over.
+        // A fixed lease that has ended is not extended: the writes are committed, but the hold is over.
         let is_extended = !claim.lease.is_zero();
         if is_extended && !release.store.extend_pinned(&mut session, &claim)? {
             return Err(Error::TransactionLost {
@@ -318,7 +279,7 @@ impl<'a> Pinned<'a> {
 
 impl Drop for Unpin<'_> {
     fn drop(&mut self) {
-        // The hold, and the thread that renews it, are those of the parent.
+        // The hold and the watchdog belong to the parent process.
         let inner = &self.raw_lock.inner;
         if inner.is_forked() {
             return;
@@ -328,58 +289,12 @@ impl Drop for Unpin<'_> {
         self.hold.unpin(self.committed);
         for level in self.hold.take_put_off() {
             match self.raw_lock.release(self.hold, level) {
-                // `Lock::unlock` has given it back before.
+                // `Lock::unlock` has given the level back before.
                 Ok(()) | Err(Error::NotHeld { .. }) => {}
                 Err(error) => events::unlock_failed(&self.hold.name, &error),
             }
         }
-        // Renewals were left out meanwhile.
+        // The hold was not renewed during the transaction.
         inner.watchdog.check_now(&self.hold.name);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_may_commit_is_recognised() {
-        let refused = [
-            "COMMIT",
-            " commit",
-            "/* harmless */ rollback",
-            "/*! COMMIT */",
-            "/*M!100100 COMMIT */",
-            "-- a\nCREATE TABLE t (a INT)",
-            "# a\nbegin",
-            "SET autocommit = 1",
-            "LOCK TABLES t READ",
-            "CALL p()",
-            "EXECUTE s",
-            "XA COMMIT 'x'",
-            "",
-            "/* open",
-            ";COMMIT",
-        ];
-        for statement in refused {
-            let word = first_word(statement);
-            assert!(
-                !word.is_some_and(|word| ALLOWED.contains(&&*word)),
-                "{statement}"
-            );
-        }
-        for statement in [
-            "SELECT 1",
-            "(select 1)",
-            "\n/* a */ -- b\nUpdate t SET a = 1",
-            "with c as (select 1) select * from c",
-            "#\nINSERT INTO t VALUES (1)",
-        ] {
-            let word = first_word(statement);
-            assert!(
-                word.is_some_and(|word| ALLOWED.contains(&&*word)),
-                "{statement}"
-            );
-        }
     }
 }

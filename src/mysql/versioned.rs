@@ -1,4 +1,4 @@
-//! Optimistic updates of rows of the user's own tables: nobody is locked out, and no update is lost.
+//! Optimistic updates of rows of a user's tables: no row is locked, and no update is lost.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,28 +14,28 @@ use crate::stores::mysql::{
     Ident, KeyedTable, Lookup, MySql, Update, from_driver, sleep_until, to_driver,
 };
 
-/// The column by which an update notices that somebody else was faster.
+/// The column by which an update notices that another writer was faster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Check {
     /// An integer column that each update raises by one; the better choice where there is one.
     Version(String),
     /// A DATETIME or TIMESTAMP column that each update sets to the server's time in UTC, and raises by at least one unit of
-    /// its precision, so that any precision makes a version.
+    /// its precision, so that a column of any precision works.
     ///
-    /// With whole seconds it runs ahead of the clock while a row is changed more than once a second. Other writers must not
-    /// set the column back.
+    /// A column of whole seconds runs ahead of the clock while its row changes more than once a second. Other writers must
+    /// not set the column back.
     UpdatedAt(String),
 }
 
 /// Optimistic updates of the rows of one table, made by [`Client::versioned`].
 ///
-/// A row is read, changed by a closure, and written only if it is still as it was read; otherwise all three are repeated.
-/// Every writer has to use the same check.
+/// An update reads a row, lets a closure change it, and writes it only if it is still as it was read; otherwise it repeats
+/// all three. Every writer must use the same check.
 ///
-/// **A pure calculation needs none of this**: `UPDATE stock SET qty = qty - 1 WHERE id = ? AND qty >= 1` is one atomic
-/// statement, and was measured at three times the speed on a contended row. Use `Versioned` when the new value takes
-/// code that SQL cannot express, or data from elsewhere; use a [`RowLock`](crate::mysql::RowLock) if a second attempt is
+/// **A pure calculation needs no `Versioned`**: `UPDATE stock SET qty = qty - 1 WHERE id = ? AND qty >= 1` is one atomic
+/// statement, and was three times as fast on a contended row. Use `Versioned` if the new value needs code that SQL cannot
+/// express, or data from elsewhere; use a [`RowLock`](crate::mysql::RowLock) if a second attempt is
 /// expensive.
 ///
 /// # Examples
@@ -69,7 +69,7 @@ pub struct Versioned {
 }
 
 impl Client {
-    /// Returns optimistic updates of `columns` of `table`, whose primary key is the one column `key`, without I/O.
+    /// Returns optimistic updates of `columns` of `table`, whose primary key is the one column `key`; there is no I/O.
     ///
     /// # Errors
     ///
@@ -114,9 +114,9 @@ impl Client {
 }
 
 impl Versioned {
-    /// Returns the same with another limit of the attempts of [`Versioned::update_with`], at least 1.
+    /// Returns the same updates with another limit of the attempts of [`Versioned::update_with`], at least 1.
     ///
-    /// With 16 writers on one row the mean was 3 attempts and the worst 28. Defaults to 50.
+    /// With 16 writers on one row an update took 3 attempts on average, and 28 at most. Defaults to 50.
     #[must_use = "the original is left as it is"]
     pub fn with_attempts(&self, attempts: u32) -> Versioned {
         Versioned {
@@ -138,17 +138,18 @@ impl Versioned {
         }
     }
 
-    /// Reads a row; `None` if there is none with this key.
+    /// Reads a row; returns `None` if no row has this key.
     ///
     /// # Errors
     ///
-    /// - [`Error::Schema`]: the table has not the key or the columns that [`Client::versioned`] named;
+    /// - [`Error::Schema`]: the table lacks the key or a column that [`Client::versioned`] named;
     /// - [`Error::Unsupported`]: the key is of another kind than the primary key, such as text for a number, or the client
-    ///   is not one of a database;
+    ///   has no database;
     /// - [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`]: the server cannot be reached, the client had
     ///   no connection free, or the server cannot serve now;
-    /// - [`Error::Permission`], [`Error::Sql`], [`Error::Unexpected`]: the user lacks a right, or the server has an error
-    ///   or an answer without a name here;
+    /// - [`Error::Permission`], [`Error::Sql`], [`Error::Unexpected`]: the user lacks a right, or the server gave an error
+    ///   without a variant of its own, or an unexpected answer;
+    /// - [`Error::WaitTimeout`]: another session alters the table or has locked it;
     /// - [`Error::Forked`]: the client was made before this process was forked.
     pub fn get(&self, key: impl Into<Value>) -> Result<Option<VersionedRow>> {
         let key = key.into();
@@ -158,11 +159,11 @@ impl Versioned {
 
     /// Writes `changes` if the row is still as it was `seen`, and returns whether it was.
     ///
-    /// A row that was deleted meanwhile is not as it was seen.
+    /// Returns false for a row that was deleted meanwhile.
     ///
     /// # Errors
     ///
-    /// [`Error::WaitTimeout`] or [`Error::Deadlock`] if a transaction has the row, so that nothing was changed;
+    /// [`Error::WaitTimeout`] or [`Error::Deadlock`] if a transaction has locked the row, so that nothing was changed;
     /// [`Error::Unknown`] if there was no answer; [`Error::Unsupported`] if `changes` has a column that
     /// [`Client::versioned`] did not name; and those of [`Versioned::get`].
     pub fn try_update(&self, seen: &VersionedRow, changes: &Changes) -> Result<bool> {
@@ -170,14 +171,14 @@ impl Versioned {
         self.write(seen, changes, None, &subject)
     }
 
-    /// Reads the row, lets `work` decide on the changes, and writes them; repeats all three if somebody else was faster.
+    /// Reads the row, lets `work` decide on the changes, and writes them; repeats all three if another writer was faster.
     ///
-    /// `work` may run many times and should only look and calculate. From the second conflict on there is a pause of 1 to
-    /// 20 ms between attempts. The attempts run outside of any transaction, inside of which each would read the same again.
+    /// `work` may run many times and should only look and calculate. From the second conflict on, attempts are 1 to 20 ms
+    /// apart. The attempts run outside of any transaction: inside one, each would read the same values again.
     ///
     /// # Errors
     ///
-    /// The error of `work`; [`Error::Conflict`] after the last attempt; [`Error::RowNotFound`] if there is no row with this
+    /// The error of `work`; [`Error::Conflict`] after the last attempt; [`Error::RowNotFound`] if no row has this
     /// key; [`Error::Closed`] if the client is shut down meanwhile; and those of [`Versioned::try_update`] except for
     /// [`Error::WaitTimeout`] and [`Error::Deadlock`], after which it tries again.
     pub fn update_with<T, E: From<Error>>(

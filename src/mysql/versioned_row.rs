@@ -9,16 +9,16 @@ use crate::stores::mysql::from_value::FromValue;
 use crate::stores::mysql::row::convert_column;
 use crate::stores::mysql::value::Value;
 
-/// A row in the state in which it was read.
+/// A row as it was read.
 #[derive(Clone)]
 pub struct VersionedRow {
     pub(crate) key: Value,
     pub(crate) columns: Arc<[Ident]>,
     pub(crate) values: Vec<Value>,
-    /// Which of the values are bytes, not text.
+    /// For each value, whether it is bytes and not text.
     pub(crate) binary: Vec<bool>,
     pub(crate) seen: Value,
-    /// The decimals of a second of what was seen, if it is a time.
+    /// The decimals of a second of the check, if it is a time.
     pub(crate) decimals: u8,
 }
 
@@ -26,7 +26,7 @@ pub struct VersionedRow {
 #[derive(Clone, Default)]
 pub struct Changes(pub(crate) Vec<(String, Value)>);
 
-/// The decision of a closure about the row that it was shown.
+/// The decision of a closure about a row.
 #[derive(Clone, Debug)]
 pub enum Step<T> {
     /// Writes these values, and returns the second field.
@@ -39,7 +39,7 @@ pub enum Step<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outcome<T> {
-    /// The value of the closure in the last attempt.
+    /// The value that the closure returned in the last attempt.
     pub value: T,
     /// The number of attempts.
     pub attempts: u32,
@@ -66,7 +66,7 @@ impl VersionedRow {
 }
 
 impl Changes {
-    /// Makes a list without changes, which still counts as an update when it is written.
+    /// Makes an empty list of changes; to write it still counts as an update of the row.
     pub fn new() -> Changes {
         Changes::default()
     }
@@ -79,7 +79,7 @@ impl Changes {
     }
 }
 
-// Values of the user's tables belong in no log.
+// Values of a user's tables do not belong in logs.
 impl fmt::Debug for VersionedRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("VersionedRow")

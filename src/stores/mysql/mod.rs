@@ -10,6 +10,7 @@ mod connection;
 mod describe;
 mod driver_values;
 pub(crate) mod from_value;
+mod key_kind;
 mod keys;
 mod lock_table;
 mod optimistic;

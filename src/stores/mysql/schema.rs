@@ -9,7 +9,8 @@ use ::mysql::{Params, Value, params};
 
 use super::MySql;
 use super::describe::Column;
-use super::keys::{Ident, KeyKind, KeyedTable};
+use super::key_kind::KeyKind;
+use super::keys::{Ident, KeyedTable};
 use crate::ground::error::{Error, Result};
 use crate::ground::sync::Mutex;
 use crate::store::HealthWarning;

@@ -28,7 +28,6 @@ const LEFT: &[(&str, usize)] = &[
     ("ground/error/methods.rs", 1),
     ("ground/events.rs", 1),
     ("ground/mod.rs", 1),
-    ("mysql/transaction.rs", 1),
     ("store.rs", 5),
     ("stores/memory.rs", 2),
     ("stores/multi.rs", 4),

@@ -252,7 +252,6 @@ const CIRCLES: &[&str] = &[
     "builder client",
     "engine/client_inner engine/watchdog",
     "engine/hold/in_flight engine/hold/state",
-    "stores/mysql/describe stores/mysql/keys",
     "stores/redis/server stores/redis/subscriber stores/redis/topology stores/redis/transport stores/redis/wait_replicas",
 ];
 
