@@ -12,7 +12,7 @@ use super::call_error::CallError;
 use super::connection::{Connection, has_second_handles};
 use crate::ground::error::Result;
 use crate::ground::sync::Mutex;
-use crate::stores::permits::{Permit, PermitSource, Permits};
+use crate::stores::permits::{Permit, Permits};
 
 /// The longest time that the server takes to answer a statement that waits for a row, with a margin.
 const LONGEST_ANSWER: Duration = Duration::from_secs(15);
@@ -25,9 +25,9 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    fn new(size: u32, permit_source: &PermitSource) -> Arc<Pool> {
+    fn new(size: u32) -> Arc<Pool> {
         Arc::new(Pool {
-            permits: permit_source.permits(size),
+            permits: Permits::new(size),
             idle: Mutex::default(),
         })
     }
@@ -100,7 +100,6 @@ impl Drop for CheckedOut {
 
 /// The pools of one client.
 pub(super) struct Pools {
-    permit_source: PermitSource,
     /// For single statements.
     statements: Arc<Pool>,
     /// For transactions. A transaction keeps its connection for as long as the user likes, so these are counted apart:
@@ -110,22 +109,19 @@ pub(super) struct Pools {
 }
 
 impl Pools {
-    /// Makes the pools without a connection; fails if the thread of r2d2 cannot be started.
-    pub(super) fn new(address: Arc<Address>, size: u32) -> Result<Pools> {
-        let permit_source = PermitSource::new()?;
-        Ok(Pools {
-            statements: Pool::new(size, &permit_source),
-            transactions: Pool::new(size, &permit_source),
-            permit_source,
+    /// Makes the pools without a connection.
+    pub(super) fn new(address: Arc<Address>, size: u32) -> Pools {
+        Pools {
+            statements: Pool::new(size),
+            transactions: Pool::new(size),
             address,
-        })
+        }
     }
 
     /// Closes all idle connections, and keeps none from now on. Statements still work, each on a connection of its own.
     pub(super) fn close(&self) {
         self.statements.close();
         self.transactions.close();
-        self.permit_source.close();
     }
 
     pub(super) fn node(&self) -> &Arc<str> {

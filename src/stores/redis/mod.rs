@@ -28,7 +28,7 @@ use crate::store::{
     Announcement, Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, Outcome, Refusal,
     Released, Renewal, Store, Subscription,
 };
-use crate::stores::permits::PermitSource;
+use crate::stores::permits::Permits;
 use crate::stores::quorum::quarantine::{Identity, NodeHandle};
 
 pub(crate) use keys::flaw;
@@ -98,8 +98,6 @@ pub(crate) struct Redis {
     scripts: Scripts,
     facts: Facts,
     replication: Option<Replication>,
-    /// A cluster has its own.
-    permit_source: Option<PermitSource>,
     /// Copies of granted requests for tokens that may still come, with the holder. Before the hold ends they are harmless.
     late_copies: Mutex<Vec<(VisitorId, InDoubt)>>,
 }
@@ -109,7 +107,7 @@ impl Redis {
     pub(crate) fn open(url: &str, settings: &Settings) -> Result<Redis> {
         let address = Address::parse(url, settings.connect_timeout, &settings.tls_config)?;
         let database = address.database();
-        Redis::on(Arc::new(address), database, settings)
+        Ok(Redis::on(Arc::new(address), database, settings))
     }
 
     /// A master and its replicas at fixed addresses.
@@ -124,7 +122,11 @@ impl Redis {
             ));
         }
         let connector = Replicas::new(addresses);
-        Redis::on(Arc::new(connector), database.unwrap_or_default(), settings)
+        Ok(Redis::on(
+            Arc::new(connector),
+            database.unwrap_or_default(),
+            settings,
+        ))
     }
 
     /// The master that sentinels call `name`.
@@ -143,30 +145,20 @@ impl Redis {
         };
         let credentials = first.of_data(settings.credentials.as_ref(), settings.database);
         let connector = Sentinels::new(name, sentinels, credentials, settings);
-        Redis::on(Arc::new(connector), settings.database, settings)
+        Ok(Redis::on(Arc::new(connector), settings.database, settings))
     }
 
-    fn on(connector: Arc<dyn Connector>, database: i64, settings: &Settings) -> Result<Redis> {
+    fn on(connector: Arc<dyn Connector>, database: i64, settings: &Settings) -> Redis {
         let notifier = Arc::new(Notifier::default());
-        let permit_source = PermitSource::new()?;
-        let permits = permit_source.permits(settings.pool_size);
+        let permits = Permits::new(settings.pool_size);
         let node = Node::new(&connector, permits, settings.command_timeout, &notifier);
-        let topology = Topology::One(Arc::new(node));
-        let permit_source = Some(permit_source);
-        Ok(Redis::of(
-            topology,
-            database,
-            &notifier,
-            permit_source,
-            settings,
-        ))
+        Redis::of(Topology::One(Arc::new(node)), database, &notifier, settings)
     }
 
     fn of(
         topology: Topology,
         database: i64,
         notifier: &Arc<Notifier>,
-        permit_source: Option<PermitSource>,
         settings: &Settings,
     ) -> Redis {
         let facts = Facts::of(database.to_string(), notifier);
@@ -178,7 +170,6 @@ impl Redis {
             scripts: Scripts::new(),
             facts,
             replication: settings.replication,
-            permit_source,
             late_copies: Mutex::default(),
         }
     }
@@ -194,9 +185,9 @@ impl Redis {
             return invalid("there is none");
         };
         let notifier = Arc::new(Notifier::default());
-        let cluster = Cluster::new(template, seeds, settings, &notifier, PermitSource::new()?);
+        let cluster = Cluster::new(template, seeds, settings, &notifier);
         let topology = Topology::Cluster(cluster);
-        Ok(Redis::of(topology, 0, &notifier, None, settings))
+        Ok(Redis::of(topology, 0, &notifier, settings))
     }
 
     /// Calls a script whose outcome does not change if it is called twice.
@@ -1437,9 +1428,6 @@ impl Store for Redis {
 
     fn close(&self) {
         self.topology.close();
-        if let Some(permit_source) = &self.permit_source {
-            permit_source.close();
-        }
     }
 
     fn node(&self, lock: Option<&str>) -> Arc<str> {

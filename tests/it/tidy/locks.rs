@@ -9,10 +9,6 @@ use super::{below, root, sources};
 const ALLOWED: &[(&str, &str)] = &[
     ("ground/sync.rs", "it makes ours of them"),
     (
-        "stores/permits.rs",
-        "many take permits at a time, one closes them",
-    ),
-    (
         "engine/owner/registry.rs",
         "a forked child must not wait for one that a thread of its parent holds",
     ),

@@ -51,11 +51,6 @@ const RULES: &[Rule] = &[
         why: "only this store knows the crate",
     },
     Rule {
-        words: &["r2d2::"],
-        only_in: &["stores"],
-        why: "only stores have pools",
-    },
-    Rule {
         words: &["thread::Builder", "spawn"],
         only_in: &[
             "engine/watchdog/mod.rs",

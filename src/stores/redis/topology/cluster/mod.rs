@@ -23,7 +23,6 @@ use crate::ground::backoff::Backoff;
 use crate::ground::events;
 use crate::ground::notify::Notifier;
 use crate::ground::sync::{Condvar, Mutex};
-use crate::stores::permits::PermitSource;
 use crate::stores::redis::Settings;
 use crate::stores::redis::keys;
 use crate::stores::redis::server::Node;
@@ -48,7 +47,6 @@ struct Shared {
     whole_name: Arc<str>,
     settings: Settings,
     notifier: Arc<Notifier>,
-    permit_source: PermitSource,
     map: Mutex<Map>,
     refreshed: Condvar,
     /// The channels that somebody waits on.
@@ -62,18 +60,20 @@ struct Shared {
 struct Map {
     /// In order, and without overlaps.
     ranges: Vec<Range>,
-    /// What a redirection has said since.
+    /// The masters that redirections have named since.
     moved: HashMap<u16, Arc<Shard>>,
     /// All masters, by name.
     shards: HashMap<Arc<str>, Arc<Shard>>,
     /// Former ones, whose threads have still to end.
     retired: Vec<Arc<Shard>>,
-    /// Whom to ask for the next map: the seeds, and the nodes of this one.
+    /// The nodes to ask for the next map: those of the settings, and those of this map.
     sources: Vec<Seed>,
     told_at: Option<Instant>,
     /// Whether unlock messages are sharded, once that is known.
     is_sharded: Option<bool>,
     is_being_refreshed: bool,
+    /// Whether the connections of nodes found from now on are not counted.
+    is_closed: bool,
     version: u64,
     asked_at: Option<Instant>,
     /// Why there is no map.
@@ -110,7 +110,6 @@ impl Cluster {
         seeds: Vec<Address>,
         settings: &Settings,
         notifier: &Arc<Notifier>,
-        permit_source: PermitSource,
     ) -> Cluster {
         let names: Vec<&str> = seeds.iter().map(|seed| &*seed.node).collect();
         let whole_name = format!("the cluster of {}", names.join(", ")).into();
@@ -127,7 +126,6 @@ impl Cluster {
                 template,
                 settings: settings.clone(),
                 notifier: Arc::clone(notifier),
-                permit_source,
                 map: Mutex::new(map),
                 refreshed: Condvar::default(),
                 channels: Mutex::default(),
@@ -290,6 +288,7 @@ impl Cluster {
         self.shared.channels.lock().is_closed = true;
         let shards: Vec<Arc<Shard>> = {
             let mut map = self.shared.map.lock();
+            map.is_closed = true;
             let retired = std::mem::take(&mut map.retired);
             map.shards.values().cloned().chain(retired).collect()
         };
@@ -300,7 +299,6 @@ impl Cluster {
         for shard in &shards {
             shard.node.close();
         }
-        self.shared.permit_source.close();
     }
 }
 

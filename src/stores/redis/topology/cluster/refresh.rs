@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::seeds::{in_order, sources_of};
 use super::slot_map::{SlotMap, ask_one};
 use super::{Map, Range, Shard, Shared};
+use crate::stores::permits::Permits;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::subscriber::Shards;
 use crate::stores::redis::topology::connector::{Connector, share};
@@ -41,7 +42,10 @@ impl Shared {
                 }
             }),
         });
-        let permits = self.permit_source.permits(self.settings.pool_size);
+        let permits = Permits::new(self.settings.pool_size);
+        if map.is_closed {
+            permits.close();
+        }
         let timeout = self.settings.command_timeout;
         let shard = Arc::new(Shard {
             node: Node::with_shards(&connector, permits, timeout, &self.notifier, shards),
@@ -138,7 +142,7 @@ impl Shared {
                 Ok(answer) => return Ok(answer),
                 Err(fault) => {
                     let fault = fault.at(&seed.node);
-                    // What a server says, such as that the password is wrong, is what somebody has to hear of.
+                    // The words of a server, such as that the password is wrong, are those that somebody has to hear.
                     if trouble.is_none()
                         || matches!(fault, CallError::Server(_) | CallError::Untrusted(_))
                     {
