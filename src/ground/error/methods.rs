@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Error;
 
 impl Error {
-    /// What is wrong with a call on a lock in its own transaction.
+    /// Makes the error of a call on a lock in its own transaction.
     pub(crate) fn in_its_transaction(lock: &Arc<str>) -> Error {
         Error::Unsupported {
             lock: Arc::clone(lock),
@@ -15,6 +15,7 @@ impl Error {
         }
     }
 
+    /// Makes the error of a setting that cannot be used; the reason must have no secret in it.
     pub(crate) fn config(setting: &'static str, reason: impl Into<String>) -> Error {
         Error::InvalidConfig {
             setting,

@@ -99,7 +99,7 @@ impl<T> fmt::Display for RunError<T> {
 
 impl<T> std::error::Error for RunError<T> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        // What stands behind the error whose words these are.
+        // The source of the error whose words these are.
         self.error().source()
     }
 }

@@ -1,4 +1,4 @@
-//! What a server says to a subscriber, and the channels that are given up.
+//! The messages of a server to a subscriber, and the channels that are given up.
 
 use std::sync::Arc;
 

@@ -3,8 +3,8 @@
 //! In a cluster a message may be sharded: it is heard at the server that has the slot of the channel. When the slot goes
 //! to another server this one says so, and the waiters are woken: their next request finds where it went.
 //!
-//! What is wanted (channels with waiters) is kept apart from what is (subscriptions on the present connection), and
-//! the two are brought together: by the waiter that writes its SUBSCRIBE itself, while the thread reads, and by the
+//! The channels that are wanted (those with waiters) are kept apart from the subscriptions on the present connection,
+//! and the two are brought together: by the waiter that writes its SUBSCRIBE itself, while the thread reads, and by the
 //! thread after each reconnect. Whenever a subscription is confirmed all waiters of the channel try once more, because
 //! messages before it were not heard. A server that does not answer a PING in time is taken for gone.
 
@@ -30,7 +30,7 @@ const MOST_OF_A_COMMAND: usize = 2048;
 
 pub(super) struct Subscriber {
     shared: Arc<Shared>,
-    ear: ListenerThread,
+    thread: ListenerThread,
 }
 
 struct Shared {
@@ -43,7 +43,7 @@ struct Shared {
     wanted: Condvar,
 }
 
-/// What a subscriber of sharded messages needs.
+/// The additions for a subscriber of sharded messages.
 pub(super) struct Shards {
     /// Called when the server says that a slot is elsewhere.
     pub(super) on_move: Hook,
@@ -94,7 +94,7 @@ impl Subscriber {
             state: Mutex::default(),
             wanted: Condvar::default(),
         });
-        // What was the master may live on, and say nothing for ever.
+        // The former master may live on, and say nothing for ever.
         let weak = Arc::downgrade(&shared);
         shared.connector.on_change(Box::new(move || {
             if let Some(shared) = weak.upgrade() {
@@ -103,11 +103,11 @@ impl Subscriber {
         }));
         Subscriber {
             shared,
-            ear: ListenerThread::default(),
+            thread: ListenerThread::default(),
         }
     }
 
-    /// Wishes for the messages of `channel`, until the wish is dropped. Returns whether they arrive already.
+    /// Asks for the messages of `channel`, until the interest is dropped. Returns whether they arrive already.
     pub(super) fn listen(&self, channel: &Arc<str>) -> (Interest, bool) {
         self.ensure_running();
         let mut state = self.shared.state.lock();
@@ -118,11 +118,11 @@ impl Subscriber {
         self.shared.ask_for(channel, entry, state.writer.as_mut());
         let is_live = entry.is_live();
         self.shared.wanted.notify_one();
-        let wish = Interest {
+        let interest = Interest {
             shared: Arc::clone(&self.shared),
             channel: Arc::clone(channel),
         };
-        (wish, is_live)
+        (interest, is_live)
     }
 
     /// Asks for the messages of `channel` once more, if somebody waits for them and they were refused here.
@@ -143,7 +143,7 @@ impl Subscriber {
     fn ensure_running(&self) {
         if !self.shared.state.lock().is_closed {
             let shared = Arc::clone(&self.shared);
-            self.ear
+            self.thread
                 .ensure_running("redlatch-subscribe", move || shared.run());
         }
     }
@@ -151,7 +151,7 @@ impl Subscriber {
     /// Ends the thread.
     pub(super) fn close(&self) {
         self.dismiss();
-        self.ear.join();
+        self.thread.join();
     }
 
     /// Has the thread end, and does not wait for it.
@@ -163,11 +163,11 @@ impl Subscriber {
 
     /// Whether its thread has ended, or never begun.
     pub(super) fn is_over(&self) -> bool {
-        self.ear.is_over()
+        self.thread.is_over()
     }
 }
 
-/// The wish of one waiter to hear the messages of one channel.
+/// The interest of one waiter in the messages of one channel.
 pub(super) struct Interest {
     shared: Arc<Shared>,
     channel: Arc<str>,

@@ -77,7 +77,7 @@ impl Shared {
             channel.confirmed = 0;
         }
         state.writer = Some(writer);
-        // Whoever found another master meanwhile has found no writer to hang up.
+        // A thread that found another master meanwhile has found no writer to hang up.
         if connection.generation != self.connector.generation() {
             return Err("the master changed".to_owned());
         }

@@ -39,10 +39,10 @@ pub(crate) trait Connector: Send + Sync {
     fn close(&self) {}
 }
 
-/// What is called when the server is another one; it must not block.
+/// A function that is called when the server is another one; it must not block.
 pub(crate) type Hook = Box<dyn Fn() + Send + Sync>;
 
-/// What is called together.
+/// The functions that are called together.
 #[derive(Default)]
 pub(crate) struct Hooks(Mutex<Vec<Hook>>);
 
@@ -75,7 +75,7 @@ impl Connector for Address {
 
 /// Which server is the master, as far as known.
 pub(crate) struct KnownMaster {
-    /// What the servers are called together, while none is known to be the master.
+    /// The name of the servers together, while none is known to be the master.
     group: Arc<str>,
     master: Mutex<Option<Arc<str>>>,
     /// The one before, where none is known now.
@@ -161,7 +161,7 @@ impl KnownMaster {
     }
 }
 
-/// What a server says of itself.
+/// The role that a server says it has.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Master { replicas: usize, offset: i64 },
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn another_master_is_another_generation() {
-        let mastership = KnownMaster::new("a, b".to_owned());
+        let known_master = KnownMaster::new("a, b".to_owned());
         let counter = || {
             let told = Arc::new(AtomicU32::new(0));
             let count = Arc::clone(&told);
@@ -224,28 +224,31 @@ mod tests {
             (told, hook)
         };
         let (told, hook) = counter();
-        mastership.on_change(hook);
+        known_master.on_change(hook);
         let (taken_over, hook) = counter();
-        mastership.on_takeover(hook);
+        known_master.on_takeover(hook);
         let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
-        assert_eq!(&*mastership.node(), "a, b");
-        assert_eq!(mastership.found(&a, 0), Some(0));
-        assert_eq!(mastership.found(&a, 0), Some(0));
-        assert_eq!(mastership.found(&b, 0), Some(1));
-        // Whoever looked before does not turn it back.
-        assert_eq!(mastership.found(&a, 0), None);
-        assert_eq!(mastership.found(&b, 0), Some(1));
-        assert_eq!((&*mastership.node(), mastership.generation()), ("b", 1));
-        mastership.suspect(0);
-        assert_eq!(mastership.generation(), 1);
-        mastership.suspect(1);
-        assert_eq!((&*mastership.node(), mastership.generation()), ("a, b", 2));
-        assert_eq!(mastership.found(&b, 2), Some(2));
+        assert_eq!(&*known_master.node(), "a, b");
+        assert_eq!(known_master.found(&a, 0), Some(0));
+        assert_eq!(known_master.found(&a, 0), Some(0));
+        assert_eq!(known_master.found(&b, 0), Some(1));
+        // A search that began before does not turn it back.
+        assert_eq!(known_master.found(&a, 0), None);
+        assert_eq!(known_master.found(&b, 0), Some(1));
+        assert_eq!((&*known_master.node(), known_master.generation()), ("b", 1));
+        known_master.suspect(0);
+        assert_eq!(known_master.generation(), 1);
+        known_master.suspect(1);
+        assert_eq!(
+            (&*known_master.node(), known_master.generation()),
+            ("a, b", 2)
+        );
+        assert_eq!(known_master.found(&b, 2), Some(2));
         assert_eq!(told.load(Ordering::Relaxed), 2);
         // The one before came back; then another one took over, while none was known.
         assert_eq!(taken_over.load(Ordering::Relaxed), 1);
-        mastership.suspect(2);
-        assert_eq!(mastership.found(&a, 3), Some(3));
+        known_master.suspect(2);
+        assert_eq!(known_master.found(&a, 3), Some(3));
         assert_eq!(taken_over.load(Ordering::Relaxed), 2);
     }
 }

@@ -21,10 +21,10 @@ pub(crate) enum Topology {
     Cluster(Cluster),
 }
 
-/// What keeps the messages of one channel coming while it is kept.
+/// The guard that keeps the messages of one channel coming.
 pub(crate) enum Keep {
-    One { _wish: Interest },
-    Cluster { _listening: ChannelInterest },
+    One { _interest: Interest },
+    Cluster { _interest: ChannelInterest },
 }
 
 impl Topology {
@@ -92,17 +92,22 @@ impl Topology {
         }
     }
 
-    /// Wishes for the messages of `channel` while the answer is kept. Returns whether they arrive already.
+    /// Asks for the messages of `channel` while the guard is kept. Returns whether they arrive already.
     pub(crate) fn listen(&self, channel: &Arc<str>) -> (Keep, bool) {
         match self {
             Topology::One(node) => {
-                let (wish, is_live) = node.subscriber.listen(channel);
-                (Keep::One { _wish: wish }, is_live)
+                let (interest, is_live) = node.subscriber.listen(channel);
+                (
+                    Keep::One {
+                        _interest: interest,
+                    },
+                    is_live,
+                )
             }
             Topology::Cluster(cluster) => {
-                let (listening, is_live) = cluster.listen(channel);
+                let (interest, is_live) = cluster.listen(channel);
                 let keep = Keep::Cluster {
-                    _listening: listening,
+                    _interest: interest,
                 };
                 (keep, is_live)
             }

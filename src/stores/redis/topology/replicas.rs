@@ -13,14 +13,14 @@ use crate::stores::redis::transport::connection::{Address, CallError, Connection
 
 pub(crate) struct Replicas {
     addresses: Vec<Address>,
-    mastership: KnownMaster,
+    known_master: KnownMaster,
 }
 
 impl Replicas {
     pub(crate) fn new(addresses: Vec<Address>) -> Replicas {
         let names: Vec<&str> = addresses.iter().map(|address| &*address.node).collect();
         Replicas {
-            mastership: KnownMaster::new(format!("the master of {}", names.join(", "))),
+            known_master: KnownMaster::new(format!("the master of {}", names.join(", "))),
             addresses,
         }
     }
@@ -93,8 +93,8 @@ fn ask(address: &Address, deadline: Instant) -> Result<(Connection, Role), CallE
 
 impl Connector for Replicas {
     fn connect(&self, deadline: Instant) -> Result<Connection, CallError> {
-        let began = self.mastership.generation();
-        let known = self.mastership.master();
+        let began = self.known_master.generation();
+        let known = self.known_master.master();
         let known = known.and_then(|known| self.addresses.iter().find(|it| it.node == known));
         let still = known.map(|address| (address, ask(address, share(deadline, 2))));
         let Found {
@@ -108,7 +108,7 @@ impl Connector for Replicas {
             },
             _ => self.search(known, deadline)?,
         };
-        match self.mastership.found(&address.node, began) {
+        match self.known_master.found(&address.node, began) {
             Some(generation) => {
                 connection.generation = generation;
                 Ok(connection)
@@ -120,11 +120,11 @@ impl Connector for Replicas {
     }
 
     fn node(&self) -> Arc<str> {
-        self.mastership.node()
+        self.known_master.node()
     }
 
     fn generation(&self) -> u64 {
-        self.mastership.generation()
+        self.known_master.generation()
     }
 
     fn can_fail_over(&self) -> bool {
@@ -132,14 +132,14 @@ impl Connector for Replicas {
     }
 
     fn suspect(&self, generation: u64) {
-        self.mastership.suspect(generation);
+        self.known_master.suspect(generation);
     }
 
     fn on_change(&self, hook: Hook) {
-        self.mastership.on_change(hook);
+        self.known_master.on_change(hook);
     }
 
     fn on_takeover(&self, hook: Hook) {
-        self.mastership.on_takeover(hook);
+        self.known_master.on_takeover(hook);
     }
 }

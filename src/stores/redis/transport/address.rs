@@ -48,7 +48,7 @@ impl Address {
             ConnectionAddr::Unix(path) => format!("unix:{}", path.display()),
             _ => return Err(invalid("this kind of address is not supported")),
         };
-        let flaw = flaw_of(plain.as_deref().unwrap_or(url));
+        let flaw = invalid_url(plain.as_deref().unwrap_or(url));
         let peer = match (plain, info.addr()) {
             (Some(_), ConnectionAddr::Tcp(host, _)) => {
                 let peer = tls_config.toward(host)?;
@@ -125,8 +125,8 @@ impl Address {
     }
 }
 
-/// What in a URL would be passed over in silence. Says nothing of its parts, of which any may be a secret.
-fn flaw_of(url: &str) -> Option<&'static str> {
+/// Returns the flaw of a URL that would be passed over in silence. It names no part of the URL: any may be a secret.
+fn invalid_url(url: &str) -> Option<&'static str> {
     let url = redis::parse_redis_url(url)?;
     let is_number = |text: &str| text.bytes().all(|digit| digit.is_ascii_digit());
     if url.scheme().ends_with("unix") {

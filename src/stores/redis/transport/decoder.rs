@@ -34,12 +34,16 @@ const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
 #[derive(Default)]
 pub(super) struct Decoder {
     parser: Parser,
-    /// What was read and the parser has not got yet.
-    read_buffer: ReadBuffer,
+    input: Input,
+}
+
+#[derive(Default)]
+struct Input {
+    buffer: ReadBuffer,
     /// Whether the parser has the beginning of a reply.
     is_within: bool,
-    /// What is wrong with the other end, if it is no Redis.
-    pub(super) stranger: Option<String>,
+    /// The description of the other end, if it is no Redis.
+    stranger: Option<String>,
     read_timeout: Option<Duration>,
 }
 
@@ -52,17 +56,14 @@ impl Decoder {
     ) -> Result<Value, CallError> {
         let mut reader = Timed {
             stream,
-            read_buffer: &mut self.read_buffer,
-            timeout: &mut self.read_timeout,
-            is_within: &mut self.is_within,
-            stranger: &mut self.stranger,
+            input: &mut self.input,
             deadline,
             allowance: LARGEST_REPLY,
         };
         let parsed = self.parser.parse_value(&mut reader);
         let rest = reader.allowance;
         if parsed.is_ok() {
-            self.is_within = false;
+            self.input.is_within = false;
             if rest < LARGEST_REPLY - MOST_KEPT {
                 // It has nothing left, and keeps as much memory as it ever needed.
                 self.parser = Parser::new();
@@ -74,11 +75,13 @@ impl Decoder {
                 None => cut(error.code()),
             })),
             Ok(value) => Ok(value),
-            Err(_) if self.stranger.is_some() => Err(CallError::NoReply {
-                timed_out: false,
-                reason: self.stranger.clone().unwrap_or_default().into(),
-            }),
             Err(error) => {
+                if let Some(stranger) = &self.input.stranger {
+                    return Err(CallError::NoReply {
+                        timed_out: false,
+                        reason: stranger.clone().into(),
+                    });
+                }
                 let words = if error.is_timeout() {
                     "no reply in time".to_owned()
                 } else if error.is_connection_dropped() {
@@ -99,35 +102,37 @@ impl Decoder {
 
     /// Whether more came than was read.
     pub(super) fn has_unread(&self) -> bool {
-        !self.read_buffer.rest().is_empty()
+        !self.input.buffer.rest().is_empty()
+    }
+
+    /// Takes the description of the other end, if it is no Redis.
+    pub(super) fn take_stranger(&mut self) -> Option<String> {
+        self.input.stranger.take()
     }
 }
 
 /// A reader that keeps one deadline over all its reads.
 struct Timed<'a> {
     stream: &'a mut Stream,
-    read_buffer: &'a mut ReadBuffer,
-    timeout: &'a mut Option<Duration>,
-    is_within: &'a mut bool,
-    stranger: &'a mut Option<String>,
+    input: &'a mut Input,
     deadline: Instant,
     allowance: usize,
 }
 
 impl Read for Timed<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.read_buffer.rest().is_empty() {
+        if self.input.buffer.rest().is_empty() {
             let read = self.fill()?;
             self.allowance = self.allowance.checked_sub(read).ok_or_else(|| {
                 io::Error::new(io::ErrorKind::InvalidData, "the reply is larger than 1 MiB")
             })?;
         }
-        if !*self.is_within && self.read_buffer.is_strange() {
-            *self.stranger = Some(self.read_buffer.stranger());
+        if !self.input.is_within && self.input.buffer.is_strange() {
+            self.input.stranger = Some(self.input.buffer.stranger());
             return Err(io::ErrorKind::InvalidData.into());
         }
-        let taken = self.read_buffer.take_line(buffer);
-        *self.is_within |= taken > 0;
+        let taken = self.input.buffer.take_line(buffer);
+        self.input.is_within |= taken > 0;
         Ok(taken)
     }
 }
@@ -140,11 +145,11 @@ impl Timed<'_> {
             if left.is_zero() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            if must_set(*self.timeout, left) {
+            if must_set(self.input.read_timeout, left) {
                 self.stream.socket.set_read_timeout(left)?;
-                *self.timeout = Some(left);
+                self.input.read_timeout = Some(left);
             }
-            match self.read_buffer.fill(self.stream) {
+            match self.input.buffer.fill(self.stream) {
                 Err(error) if passes(&error) => {}
                 read => return read,
             }
@@ -152,7 +157,7 @@ impl Timed<'_> {
     }
 }
 
-/// What was read from a connection and is no part yet of what the parser knows.
+/// The bytes that were read from a connection and that the parser has not got yet.
 ///
 /// The parser gets it line by line. Every reply ends with a line, so the parser never has more than the one it reads, and
 /// what came behind it can be seen here.
@@ -184,7 +189,7 @@ impl ReadBuffer {
             .is_some_and(|kind| !KINDS.contains(kind))
     }
 
-    /// What is to be said of whoever begins a reply so.
+    /// Describes a server that begins a reply so.
     fn stranger(&self) -> String {
         const TLS: [[u8; 2]; 2] = [[0x15, 3], [0x16, 3]];
         let rest = self.rest();

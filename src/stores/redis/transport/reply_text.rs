@@ -5,7 +5,7 @@ use redis::Value;
 /// How many bytes of what a server says are kept.
 pub(super) const MOST_WORDS: usize = 256;
 
-/// What a server says, as much of it as a message may have, on one line.
+/// Shortens the words of a server to what a message may have, on one line.
 pub(super) fn cut(text: &str) -> String {
     let mut end = text.len().min(MOST_WORDS);
     while !text.is_char_boundary(end) {
@@ -20,7 +20,7 @@ pub(super) fn cut(text: &str) -> String {
     kept
 }
 
-/// What a reply is, shortened for a message.
+/// Returns a reply as text, shortened for a message.
 pub(crate) fn brief(value: &Value) -> String {
     let mut text = String::new();
     describe(value, &mut text);

@@ -13,7 +13,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// What has to be written to the socket so that `plain` arrives.
+    /// Returns the bytes that have to be written to the socket so that `plain` arrives.
     pub(super) fn seal<'a>(&self, plain: &'a [u8]) -> io::Result<Cow<'a, [u8]>> {
         match &self.session {
             Some(session) => session.seal(plain).map(Cow::Owned),

@@ -1,4 +1,4 @@
-//! What stands in for TLS in a build without it: there are no sessions, and a URL that asks for one is refused.
+//! The place of TLS in a build without it: there are no sessions, and a URL that asks for one is refused.
 
 use std::io;
 use std::time::Instant;

@@ -19,7 +19,7 @@ struct Heard {
     at: Option<(Arc<Shard>, Interest)>,
 }
 
-/// The wish of one waiter to hear the messages of one channel, wherever its slot goes.
+/// The interest of one waiter in the messages of one channel, wherever its slot goes.
 pub(crate) struct ChannelInterest {
     shared: Arc<Shared>,
     channel: Arc<str>,
@@ -67,16 +67,16 @@ impl Cluster {
                 None => false,
             }
         };
-        let listening = ChannelInterest {
+        let interest = ChannelInterest {
             shared: Arc::clone(shared),
             channel: Arc::clone(channel),
         };
-        (listening, is_live)
+        (interest, is_live)
     }
 }
 
 impl Shared {
-    /// Moves every wish to where the slot of its channel is now.
+    /// Moves every interest to where the slot of its channel is now.
     pub(super) fn resubscribe(&self) {
         let mut channels = self.channels.lock();
         if channels.is_closed {
@@ -97,8 +97,8 @@ impl Shared {
                 shard.node.subscriber.ask_again(channel);
             }
             _ => {
-                let (wish, _) = master.node.subscriber.listen(channel);
-                heard.at = Some((master, wish));
+                let (interest, _) = master.node.subscriber.listen(channel);
+                heard.at = Some((master, interest));
             }
         }
     }

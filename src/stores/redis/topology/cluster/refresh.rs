@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use super::seeds::{in_order, sources_of};
+use super::seeds::{in_order, seeds_of};
 use super::slot_map::{SlotMap, ask_one};
 use super::{Map, Range, Shard, Shared};
 use crate::stores::permits::Permits;
@@ -187,7 +187,7 @@ impl Shared {
         let nodes = masters.chain(told.replicas);
         let addresses = nodes.map(|(host, port)| self.address(&host, port));
         let addresses = self.seeds.iter().cloned().chain(addresses).collect();
-        map.sources = sources_of(addresses, &map.sources);
+        map.sources = seeds_of(addresses, &map.sources);
         map.ranges = ranges;
         map.version += 1;
         is_taken_over

@@ -22,32 +22,32 @@ impl Seed {
     }
 }
 
-/// The nodes at these addresses, with what is known of them. What is not among them is gone.
-pub(super) fn sources_of(addresses: Vec<Address>, known: &[Seed]) -> Vec<Seed> {
-    let mut sources: Vec<Seed> = Vec::with_capacity(addresses.len());
+/// Returns the nodes at these addresses, with what is known of them. Others are forgotten.
+pub(super) fn seeds_of(addresses: Vec<Address>, known: &[Seed]) -> Vec<Seed> {
+    let mut seeds: Vec<Seed> = Vec::with_capacity(addresses.len());
     for address in addresses {
-        if sources.iter().any(|it| it.address.node == address.node) {
+        if seeds.iter().any(|it| it.address.node == address.node) {
             continue;
         }
         let before = known.iter().find(|it| it.address.node == address.node);
-        sources.push(Seed {
+        seeds.push(Seed {
             asked_at: before.and_then(|it| it.asked_at),
             has_failed: before.is_some_and(|it| it.has_failed),
             address,
         });
     }
-    sources
+    seeds
 }
 
-/// Whom to ask first: who has answered, then who was never asked, then who is in doubt or has failed; of these the one
-/// that was not asked for the longest time. Those that answered may all be cut off from the rest: if their map was of no
-/// use, one that was never asked comes first.
+/// Returns the order in which nodes are asked: those that have answered, then those never asked, then those in doubt,
+/// then those that have failed; of each the one that was not asked for the longest time first. Those that answered may
+/// all be cut off from the rest: if their map was of no use, one that was never asked comes first.
 pub(super) fn in_order(
-    sources: &[Seed],
+    seeds: &[Seed],
     is_doubtful: impl Fn(&str) -> bool,
     was_of_no_use: bool,
 ) -> Vec<Address> {
-    let mut order: Vec<(u8, &Seed)> = sources
+    let mut order: Vec<(u8, &Seed)> = seeds
         .iter()
         .map(|it| match it {
             _ if it.has_failed => (3, it),

@@ -41,7 +41,7 @@ pub(super) fn ask_one(
             Err(fault) => return Err(fault),
         },
     };
-    let told = told_in(&slots, seed.host().unwrap_or("localhost"));
+    let told = slot_map_in(&slots, seed.host().unwrap_or("localhost"));
     if told.ranges.is_empty() {
         return Err(CallError::NotSent("it knows of no slots".into()));
     }
@@ -54,7 +54,7 @@ fn known_host(told: &str) -> &str {
 }
 
 /// Reads the answer to CLUSTER SLOTS; a node that does not know its own host is at `asked`.
-pub(super) fn told_in(slots: &Value, asked: &str) -> SlotMap {
+pub(super) fn slot_map_in(slots: &Value, asked: &str) -> SlotMap {
     let mut told = SlotMap {
         ranges: Vec::new(),
         replicas: Vec::new(),

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::seeds::{in_order, sources_of};
-use super::slot_map::told_in;
+use super::seeds::{in_order, seeds_of};
+use super::slot_map::slot_map_in;
 use super::*;
 
 #[test]
@@ -52,7 +52,7 @@ fn the_map_is_read() {
             node(text(""), 5),
         ]),
     ]);
-    let told = told_in(&slots, "here");
+    let told = slot_map_in(&slots, "here");
     assert_eq!(
         told.ranges,
         [
@@ -76,14 +76,14 @@ fn seed(port: u16, asked: Option<(u64, bool)>) -> Seed {
     }
 }
 
-fn ports(sources: &[Address]) -> Vec<u16> {
-    let ports = sources.iter().map(|it| it.node.rsplit_once(':').unwrap().1);
+fn ports(seeds: &[Address]) -> Vec<u16> {
+    let ports = seeds.iter().map(|it| it.node.rsplit_once(':').unwrap().1);
     ports.map(|port| port.parse().unwrap()).collect()
 }
 
 #[test]
 fn those_that_answered_last_are_asked_first() {
-    let sources = [
+    let seeds = [
         seed(1, Some((9, true))),
         seed(2, Some((1, true))),
         seed(3, None),
@@ -93,9 +93,9 @@ fn those_that_answered_last_are_asked_first() {
         seed(7, Some((3, false))),
     ];
     let is_doubtful = |node: &str| node == "h:7";
-    let order = in_order(&sources, is_doubtful, false);
+    let order = in_order(&seeds, is_doubtful, false);
     assert_eq!(ports(&order), [5, 4, 3, 6, 7, 1, 2]);
-    let order = in_order(&sources, is_doubtful, true);
+    let order = in_order(&seeds, is_doubtful, true);
     assert_eq!(ports(&order), [3, 5, 4, 6, 7, 1, 2]);
     assert!(in_order(&[], |_| false, true).is_empty());
 }
@@ -109,10 +109,10 @@ fn nodes_that_are_gone_are_asked_no_more() {
     ];
     // The seed, then the nodes of a new map, of which it is one.
     let present = [2, 1, 4, 2].map(|port| seed(port, None).address);
-    let sources = sources_of(present.to_vec(), &known);
-    let nodes: Vec<&str> = sources.iter().map(|it| &*it.address.node).collect();
+    let seeds = seeds_of(present.to_vec(), &known);
+    let nodes: Vec<&str> = seeds.iter().map(|it| &*it.address.node).collect();
     assert_eq!(nodes, ["h:2", "h:1", "h:4"]);
-    let failed: Vec<bool> = sources.iter().map(|it| it.has_failed).collect();
+    let failed: Vec<bool> = seeds.iter().map(|it| it.has_failed).collect();
     assert_eq!(failed, [true, false, false]);
-    assert!(sources[1].asked_at.is_some() && sources[2].asked_at.is_none());
+    assert!(seeds[1].asked_at.is_some() && seeds[2].asked_at.is_none());
 }

@@ -15,7 +15,7 @@ pub(super) struct Sentinel {
     pub(super) idle: Mutex<Option<Connection>>,
 }
 
-/// What a sentinel says.
+/// The master that a sentinel names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Named {
     pub(super) host: String,
@@ -80,7 +80,7 @@ fn ask_on(
     connection.send(&packed, deadline)?;
     let address = connection.receive(deadline);
     let details = match connection.receive(deadline) {
-        // Whoever may not ask for it, or asks for a name unknown there, has the address alone.
+        // Without the right to ask for it, or for a name unknown there, there is the address alone.
         Err(CallError::Server(_)) => Value::Nil,
         details => details.map_err(CallError::of_a_search)?,
     };

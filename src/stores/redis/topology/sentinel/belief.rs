@@ -14,7 +14,7 @@ pub(super) enum Standing {
     Unclear,
 }
 
-/// What one sentinel tells of that would be news after `known`: the latest failover, to another server.
+/// Returns the news after `known` that one sentinel tells: the latest failover, to another server.
 pub(super) fn told_by_one(known: &Named, answers: &[Named]) -> Option<Named> {
     let is_news = |it: &&Named| it.epoch > known.epoch && it.node() != known.node();
     let latest = answers.iter().filter(is_news);

@@ -55,11 +55,11 @@ const CHECKS: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 
 pub(crate) struct Sentinels {
     shared: Arc<Shared>,
-    ear: ListenerThread,
+    thread: ListenerThread,
 }
 
 struct Shared {
-    /// What the sentinels call the master.
+    /// The name of the master among the sentinels.
     name: String,
     /// Those that gave a usable answer last come first.
     sentinels: Mutex<Vec<Arc<Sentinel>>>,
@@ -69,7 +69,7 @@ struct Shared {
     believed: Mutex<Option<Named>>,
     /// How the master is to be talked to.
     credentials: Address,
-    mastership: KnownMaster,
+    known_master: KnownMaster,
     command_timeout: Duration,
     check_every: Duration,
     /// Whether anybody has needed the master since the last check.
@@ -117,14 +117,14 @@ impl Sentinels {
                 sentinels: Mutex::new(sentinels),
                 believed: Mutex::default(),
                 credentials,
-                mastership: KnownMaster::new(group),
+                known_master: KnownMaster::new(group),
                 command_timeout: settings.command_timeout,
                 check_every: (settings.lease / 3).clamp(CHECKS.0, CHECKS.1),
                 is_used: AtomicBool::new(false),
                 state: Mutex::default(),
                 wanted: Condvar::default(),
             }),
-            ear: ListenerThread::default(),
+            thread: ListenerThread::default(),
         }
     }
 }
@@ -133,19 +133,19 @@ impl Connector for Sentinels {
     fn connect(&self, deadline: Instant) -> Result<Connection, CallError> {
         if self.shared.wake() {
             let shared = Arc::clone(&self.shared);
-            self.ear
+            self.thread
                 .ensure_running("redlatch-sentinel", move || shared.run());
         }
         self.shared.connect(deadline)
     }
 
     fn node(&self) -> Arc<str> {
-        self.shared.mastership.node()
+        self.shared.known_master.node()
     }
 
     fn generation(&self) -> u64 {
         self.shared.is_used.store(true, Ordering::Relaxed);
-        self.shared.mastership.generation()
+        self.shared.known_master.generation()
     }
 
     fn can_fail_over(&self) -> bool {
@@ -153,15 +153,15 @@ impl Connector for Sentinels {
     }
 
     fn suspect(&self, generation: u64) {
-        self.shared.mastership.suspect(generation);
+        self.shared.known_master.suspect(generation);
     }
 
     fn on_change(&self, hook: Hook) {
-        self.shared.mastership.on_change(hook);
+        self.shared.known_master.on_change(hook);
     }
 
     fn on_takeover(&self, hook: Hook) {
-        self.shared.mastership.on_takeover(hook);
+        self.shared.known_master.on_takeover(hook);
     }
 
     fn close(&self) {
@@ -173,7 +173,7 @@ impl Connector for Sentinels {
             }
         }
         self.shared.wanted.notify_one();
-        self.ear.join();
+        self.thread.join();
         for sentinel in self.shared.order() {
             *sentinel.idle.lock() = None;
         }
@@ -237,7 +237,7 @@ impl Shared {
 
     fn connect(&self, deadline: Instant) -> Result<Connection, CallError> {
         let order = self.order();
-        let began = self.mastership.generation();
+        let began = self.known_master.generation();
         let before = self.believed.lock().clone();
         let mut last_fault = None;
         let mut missed: Option<Miss> = None;
@@ -280,7 +280,7 @@ impl Shared {
             }
         }
         let mut candidates = self.believe(&answers, before.as_ref());
-        // What only one tells of comes last, after what is believed.
+        // A master that only one tells of comes last, after what is believed.
         let lone = before
             .as_ref()
             .filter(|known| candidates.first() == Some(known))
@@ -343,7 +343,7 @@ impl Shared {
             }
             believed.as_ref().map(Named::node) == Some(named.node())
         };
-        let generation = is_believed.then(|| self.mastership.found(&address.node, began));
+        let generation = is_believed.then(|| self.known_master.found(&address.node, began));
         connection.generation = generation.flatten().ok_or_else(|| Miss {
             standing: Standing::Unclear,
             fault: CallError::NotSent("the master changed while it was looked for".into()),

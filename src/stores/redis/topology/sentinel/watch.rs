@@ -26,10 +26,10 @@ impl Shared {
     /// failover.
     fn check(&self) -> bool {
         let deadline = Instant::now() + self.command_timeout;
-        let began = self.mastership.generation();
+        let began = self.known_master.generation();
         let before = self.believed.lock().clone();
-        let Some(known) = self.mastership.master() else {
-            // Whoever connects next looks for it.
+        let Some(known) = self.known_master.master() else {
+            // The next connection looks for it.
             return false;
         };
         let order = self.order();
@@ -97,7 +97,7 @@ impl Shared {
         let is_idle = *unused >= IDLE_CHECKS;
         if is_idle {
             // Nobody looks after the master from here on, so that the next one to use it has to find it.
-            self.mastership.suspect(self.mastership.generation());
+            self.known_master.suspect(self.known_master.generation());
         }
         let mut state = self.state.lock();
         while is_idle && !state.is_closed && !self.is_used.load(Ordering::Relaxed) {

@@ -65,7 +65,7 @@ impl Connection {
         };
         let shaken = connection.shake_hands(address, deadline);
         if shaken.is_err()
-            && let Some(stranger) = connection.decoder.stranger.take()
+            && let Some(stranger) = connection.decoder.take_stranger()
         {
             return Err(CallError::Server(stranger));
         }
@@ -74,7 +74,7 @@ impl Connection {
                 (CallError::NoReply { .. } | CallError::NotSent(_), Some(refusal)) => {
                     CallError::Untrusted(refusal.into())
                 }
-                // What was sent was no request of a lock.
+                // Nothing of a lock was requested yet.
                 (CallError::NoReply { reason, .. }, None) => CallError::NotSent(
                     reason.reworded(|reason| format!("while connecting: {reason}")),
                 ),

@@ -66,7 +66,7 @@ impl Connection {
     }
 }
 
-/// Who a server is, by its answers to INFO and to the question how it writes its file.
+/// Reads the identity of a server from its answers to INFO and to the question how it writes its file.
 fn identity_in(
     server: &Value,
     persistence: Option<Value>,
@@ -82,7 +82,7 @@ fn identity_in(
     let (Some(run), Some(up)) = (run, up) else {
         return Err(CallError::Server("INFO server has no run_id".to_owned()));
     };
-    // Who may not look is as careful as if it forgot.
+    // Without the right to ask, assume that the server forgets.
     let persistence = persistence.map(|reply| text_in(&reply));
     let persistence = persistence.unwrap_or_default();
     let settings: Vec<String> = match fsync {

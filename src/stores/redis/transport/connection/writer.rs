@@ -8,7 +8,7 @@ use crate::stores::redis::transport::stream::Stream;
 /// The writing end of a connection that another thread reads.
 pub(crate) struct Writer {
     stream: Stream,
-    /// What the socket has not taken yet, encrypted if it is to be.
+    /// The bytes that the socket has not taken yet, encrypted if they are to be.
     rest: Vec<u8>,
 }
 
@@ -20,7 +20,7 @@ impl Writer {
         }
     }
 
-    /// Writes without blocking. What the socket does not take at once is kept for [`Writer::flush`].
+    /// Writes without blocking. The bytes that the socket does not take at once are kept for [`Writer::flush`].
     pub(crate) fn send(&mut self, packed: &[u8]) -> io::Result<()> {
         let sealed = self.stream.seal(packed)?;
         self.rest.extend_from_slice(&sealed);

@@ -10,7 +10,7 @@ use rustls::{ClientConfig, RootCertStore};
 
 use crate::ground::error::{Error, Result};
 
-/// Whom a client trusts, and what it shows of itself.
+/// The authorities that a client trusts, and the certificate that it shows.
 #[derive(Clone, Default)]
 pub(crate) struct TlsConfig {
     authorities: Option<Vec<u8>>,
@@ -43,7 +43,7 @@ impl TlsConfig {
         Err(Error::config(setting, reason))
     }
 
-    /// What it takes to talk to `host`, by the name in the URL.
+    /// Returns the settings for `host`, by its name in the URL.
     pub(crate) fn toward(&self, host: &str) -> Result<Peer> {
         if ServerName::try_from(host).is_err() {
             let reason = "its host is no name that a certificate can have";
@@ -96,7 +96,7 @@ impl TlsConfig {
         let setting = "client_certificate";
         let chain = certificates(certificate).map_err(|reason| Error::config(setting, reason))?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| {
-            // What the parser says might repeat a part of the key.
+            // The words of the parser might repeat a part of the key.
             Error::config(setting, "no private key in PEM form was found in it")
         })?;
         builder.with_client_auth_cert(chain, key).map_err(|error| {

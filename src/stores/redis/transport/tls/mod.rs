@@ -40,7 +40,7 @@ pub(super) struct Session {
     refusal: Option<String>,
 }
 
-/// What was read from the socket and is not decrypted yet.
+/// The bytes that were read from the socket and are not decrypted yet.
 #[derive(Default)]
 struct Incoming {
     block: Vec<u8>,
@@ -75,7 +75,7 @@ impl Session {
         })?;
         let mut connection = ClientConnection::new(Arc::clone(&peer.config), name)
             .map_err(|error| CallError::NotSent(error.to_string().into()))?;
-        // What is encrypted is taken out at once, so it piles up nowhere.
+        // Encrypted bytes are taken out at once, so they pile up nowhere.
         connection.set_buffer_limit(None);
         let mut session = Session {
             connection: Arc::new(Mutex::new(connection)),
@@ -236,7 +236,7 @@ impl Session {
         self.refusal.take()
     }
 
-    /// Encrypts `plain`. What is returned has to be written as it is, and before what is encrypted later.
+    /// Encrypts `plain`. The result has to be written as it is, and before that of a later call.
     pub(super) fn seal(&self, plain: &[u8]) -> io::Result<Vec<u8>> {
         let mut connection = self.connection.lock();
         seal(&mut connection, plain)

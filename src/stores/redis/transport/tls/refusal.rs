@@ -62,7 +62,7 @@ fn of_certificate(error: &CertificateError) -> String {
     }
 }
 
-/// What the other end holds against us.
+/// Returns the reason for which the other end refuses us, if it lasts.
 fn of_alert(alert: AlertDescription) -> Option<String> {
     Some(match alert {
         AlertDescription::CertificateRequired => {

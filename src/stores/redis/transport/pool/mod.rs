@@ -2,20 +2,23 @@
 //!
 //! A permit holder reuses the idle connection used last, or opens one.
 
+mod eval;
+mod unread;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use redis::Value;
 
 use crate::ground::claim::VisitorId;
 use crate::ground::sync::Mutex;
-use crate::store::{EXPIRY_SLACK, SETTLED};
+use crate::store::SETTLED;
 use crate::stores::permits::{Permit, Permits};
-use crate::stores::redis::scripts::Script;
 use crate::stores::redis::topology::connector::Connector;
 use crate::stores::redis::transport::connection::{CallError, Connection};
-use crate::stores::redis::wait_replicas::{ReplicaAck, Replication};
+pub(crate) use eval::{lacks_eval, lacks_evalsha, lacks_script};
+use unread::{Lost, UnreadConnection};
 
 pub(crate) struct Pool {
     permits: Permits,
@@ -44,27 +47,6 @@ pub(crate) struct CheckedOut {
     /// An earlier request of the same visitor, on a connection that is closed, may arrive up to this time of the server's
     /// clock, in ms; [`SETTLED`] if there is none.
     pub(crate) not_after: i64,
-}
-
-/// A request that may arrive after those behind it, which go on other connections.
-struct Lost {
-    visitor: VisitorId,
-    /// The server refuses it after this time of its clock.
-    not_after: i64,
-    /// By then it has been refused.
-    deadline: Instant,
-}
-
-/// A connection that still owes answers.
-struct UnreadConnection {
-    connection: Connection,
-    replies_due: u32,
-    /// Whose requests they answer.
-    visitor: VisitorId,
-    /// The server refuses the last of them after this time of its clock, in ms.
-    not_after: i64,
-    /// After this time it is closed.
-    deadline: Instant,
 }
 
 impl Pool {
@@ -228,29 +210,6 @@ impl Pool {
         }
     }
 
-    /// Takes a connection back that owes answers to requests of `visitor`, until `deadline`.
-    pub(crate) fn check_in_unread(
-        &self,
-        connection: Connection,
-        replies_due: u32,
-        visitor: VisitorId,
-        not_after: i64,
-        deadline: Instant,
-    ) {
-        let mut late = self.late.lock();
-        if self.keeps() {
-            late.push(UnreadConnection {
-                connection,
-                replies_due,
-                visitor,
-                not_after,
-                deadline,
-            });
-        } else {
-            self.note_lost(visitor, not_after, deadline);
-        }
-    }
-
     /// Whether a connection that `is_right` lies idle, or owes this visitor an answer.
     pub(crate) fn is_warm(
         &self,
@@ -268,64 +227,13 @@ impl Pool {
         late.iter_mut().any(replies_due)
     }
 
-    /// Reads the late answers that have come, and closes what has had its time.
-    fn collect(&self) {
-        let mut late = self.late.lock();
-        if late.is_empty() {
-            return;
-        }
-        let now = Instant::now();
-        let settled = late.extract_if(.., |late| {
-            while late.replies_due > 0 {
-                // Some may have been read together with one before.
-                let at_once = now + Duration::from_millis(u64::from(late.connection.has_arrived()));
-                match late.connection.receive(at_once) {
-                    Ok(_) => late.replies_due -= 1,
-                    Err(CallError::Server(text)) => {
-                        late.replies_due -= 1;
-                        if lacks_script(&text) {
-                            late.connection.has_forgotten_scripts();
-                        }
-                    }
-                    Err(CallError::NoReply {
-                        timed_out: true, ..
-                    }) => return now >= late.deadline,
-                    Err(_) => return true,
-                }
-            }
-            true
-        });
-        let mut idle = self.idle.lock();
-        for late in settled {
-            if late.replies_due == 0 {
-                idle.push(late.connection);
-            } else {
-                self.note_lost(late.visitor, late.not_after, late.deadline);
-            }
-        }
-    }
-
-    /// Notes that nobody will read the answer to a request, which may still arrive at the server.
-    fn note_lost(&self, visitor: VisitorId, not_after: i64, deadline: Instant) {
-        if not_after != SETTLED {
-            let mut lost = self.lost.lock();
-            let now = Instant::now();
-            lost.retain(|lost| now < lost.deadline);
-            lost.push(Lost {
-                visitor,
-                not_after,
-                deadline: deadline + EXPIRY_SLACK,
-            });
-        }
-    }
-
     /// Runs `talk` on a connection. After a fault that leaves its state in doubt the connection is closed.
     pub(crate) fn with<T>(
         &self,
         deadline: Instant,
         mut talk: impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
-        let _slot = self.permit(deadline)?;
+        let _permit = self.permit(deadline)?;
         let mut place = self.pop();
         let is_fresh = place.is_none();
         let mut outcome = on_connection(&mut place, self.connector(), deadline, &mut talk);
@@ -339,87 +247,6 @@ impl Pool {
         }
         outcome
     }
-
-    /// Runs a script: by its hash, and with its text if the server does not know it yet.
-    pub(crate) fn eval(
-        &self,
-        connection: &mut Connection,
-        script: &Script,
-        keys: &[&str],
-        args: &[&[u8]],
-        deadline: Instant,
-    ) -> Result<Value, CallError> {
-        let number = connection.number();
-        self.eval_with(script, keys, args, number, |packed| {
-            connection.ask(&packed, deadline)?;
-            connection.answer(number, deadline)
-        })
-    }
-
-    /// Runs a script, and asks in the same breath how many replicas have what it did. What comes of the latter is of no
-    /// interest if the script did nothing.
-    pub(crate) fn eval_replicated(
-        &self,
-        connection: &mut Connection,
-        script: &Script,
-        keys: &[&str],
-        args: &[&[u8]],
-        replication: Replication,
-        deadline: Instant,
-    ) -> Result<(Value, ReplicaAck), CallError> {
-        let number = connection.number();
-        self.eval_with(script, keys, args, number, |mut packed| {
-            packed.extend(replication.question(deadline));
-            connection.ask(&packed, deadline)?;
-            let reply = connection.answer(number, deadline);
-            if matches!(reply, Err(CallError::NoReply { .. })) {
-                return reply.map(|reply| (reply, ReplicaAck::NoAnswer));
-            }
-            let replica_ack = ReplicaAck::of(connection.receive(deadline), replication);
-            // The answer of the script stands, but the one behind it may still come.
-            connection.is_spent |= replica_ack == ReplicaAck::NoAnswer;
-            Ok((reply?, replica_ack))
-        })
-    }
-
-    /// Both calls have the same number: whichever of two copies is answered, the answer is that of the request.
-    fn eval_with<T>(
-        &self,
-        script: &Script,
-        keys: &[&str],
-        args: &[&[u8]],
-        number: i64,
-        mut call: impl FnMut(Vec<u8>) -> Result<T, CallError>,
-    ) -> Result<T, CallError> {
-        let script = if self.is_sharded {
-            script.sharded()
-        } else {
-            script
-        };
-        if !self.evalsha_is_off.load(Ordering::Relaxed) {
-            match call(script.pack(false, keys, args, number)) {
-                Err(CallError::Server(text)) if text.starts_with("NOSCRIPT") => {}
-                Err(CallError::Server(text)) if lacks_evalsha(&text) => {
-                    self.evalsha_is_off.store(true, Ordering::Relaxed)
-                }
-                outcome => return outcome,
-            }
-        }
-        call(script.pack(true, keys, args, number))
-    }
-
-    pub(crate) fn note_evalsha_is_off(&self) {
-        self.evalsha_is_off.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn uses_text(&self) -> bool {
-        self.evalsha_is_off.load(Ordering::Relaxed)
-    }
-}
-
-/// Whether the script has to be sent as text.
-pub(crate) fn lacks_script(text: &str) -> bool {
-    text.starts_with("NOSCRIPT") || lacks_evalsha(text)
 }
 
 /// Whether a connection can be used again after this.
@@ -448,18 +275,6 @@ fn doubt_after<T>(
     {
         connector.suspect(connection.generation);
     }
-}
-
-/// Whether the server has no EVALSHA, or does not let this user have it; EVAL may be there all the same.
-pub(crate) fn lacks_evalsha(text: &str) -> bool {
-    let text = text.to_ascii_lowercase();
-    text.contains("'evalsha'") && (text.contains("unknown command") || text.starts_with("noperm"))
-}
-
-/// Whether the server does not let this user send scripts; calling them by their hash may be allowed all the same.
-pub(crate) fn lacks_eval(text: &str) -> bool {
-    let text = text.to_ascii_lowercase();
-    text.contains("'eval'") && (text.contains("unknown command") || text.starts_with("noperm"))
 }
 
 /// Runs `talk` on what is in `place`, connecting first if need be, and empties the place after a fault.
