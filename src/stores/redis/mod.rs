@@ -1,5 +1,6 @@
 //! Locks on Redis, in Redisson's format: on one server, or behind the topologies of `topology`.
 
+mod eval;
 mod keys;
 mod node;
 mod preflight;
@@ -36,10 +37,10 @@ use scripts::{Script, Scripts};
 use server::Node;
 use topology::Topology;
 use topology::cluster::Cluster;
-use topology::connector::Connector;
 use topology::replicas::Replicas;
 use topology::sentinel::Sentinels;
 use transport::connection::{Address, CallError, Connection, EXHAUSTED, STRANGER, brief};
+use transport::connector::Connector;
 pub(crate) use transport::tls::TlsConfig;
 use wait_replicas::ReplicaAck;
 pub(crate) use wait_replicas::Replication;

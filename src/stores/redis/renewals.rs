@@ -16,8 +16,8 @@ use crate::ground::clock::BootInstant;
 use crate::store::Renewal;
 use crate::stores::redis::scripts::Script;
 use crate::stores::redis::topology::cluster::{Cluster, Redirection, Shard};
-use crate::stores::redis::topology::connector::share;
 use crate::stores::redis::transport::connection::{CallError, Connection, asking};
+use crate::stores::redis::transport::share;
 use crate::stores::redis::wait_replicas::{ReplicaAck, Replication};
 use crate::stores::redis::{
     RENEWED_AT_ONCE, RenewalBatch, came_too_late, integer_at, keys, may_be_for_one_key, plain,

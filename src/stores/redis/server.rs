@@ -11,9 +11,10 @@ use crate::stores::permits::Permits;
 use crate::stores::redis::RenewalBatch;
 use crate::stores::redis::scripts::Script;
 use crate::stores::redis::subscriber::{Shards, Subscriber};
-use crate::stores::redis::topology::connector::{Connector, share};
 use crate::stores::redis::transport::connection::{CallError, Connection};
+use crate::stores::redis::transport::connector::Connector;
 use crate::stores::redis::transport::pool::{Pool, on_connection};
+use crate::stores::redis::transport::share;
 
 pub(super) struct Node {
     pub(super) pool: Pool,

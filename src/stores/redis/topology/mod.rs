@@ -1,7 +1,7 @@
 //! Where the locks of one client live: on one node, or spread over those of a cluster.
 
 pub(crate) mod cluster;
-pub(crate) mod connector;
+mod known_master;
 pub(crate) mod replicas;
 pub(crate) mod sentinel;
 
@@ -13,8 +13,8 @@ use crate::stores::redis::scripts::Script;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::subscriber::Interest;
 use crate::stores::redis::topology::cluster::{ChannelInterest, Cluster};
-use crate::stores::redis::topology::connector::Hook;
 use crate::stores::redis::transport::connection::{CallError, Connection};
+use crate::stores::redis::transport::connector::Hook;
 
 pub(crate) enum Topology {
     One(Arc<Node>),

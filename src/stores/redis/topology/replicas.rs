@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::stores::redis::topology::connector::{
-    Connector, Hook, KnownMaster, Role, role_of, share,
-};
+use crate::stores::redis::topology::known_master::{KnownMaster, Role, role_of};
 use crate::stores::redis::transport::connection::{Address, CallError, Connection};
+use crate::stores::redis::transport::connector::{Connector, Hook};
+use crate::stores::redis::transport::share;
 
 pub(crate) struct Replicas {
     addresses: Vec<Address>,

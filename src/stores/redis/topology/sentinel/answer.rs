@@ -6,8 +6,8 @@ use redis::Value;
 
 use crate::ground::sync::Mutex;
 use crate::stores::redis::text_of;
-use crate::stores::redis::topology::connector::share;
 use crate::stores::redis::transport::connection::{Address, CallError, Connection, name_of};
+use crate::stores::redis::transport::share;
 
 pub(super) struct Sentinel {
     pub(super) address: Address,

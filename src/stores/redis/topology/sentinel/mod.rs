@@ -39,10 +39,10 @@ use crate::ground::events;
 use crate::ground::sync::{Condvar, Mutex};
 use crate::stores::redis::Settings;
 use crate::stores::redis::subscriber::ListenerThread;
-use crate::stores::redis::topology::connector::{
-    Connector, Hook, KnownMaster, Role, role_of, share,
-};
+use crate::stores::redis::topology::known_master::{KnownMaster, Role, role_of};
 use crate::stores::redis::transport::connection::{Address, CallError, Connection, Writer};
+use crate::stores::redis::transport::connector::{Connector, Hook};
+use crate::stores::redis::transport::share;
 use answer::{Named, Sentinel};
 use belief::{Standing, doubt_about, overruled, ranked, told_by_one};
 

@@ -13,8 +13,8 @@ use crate::ground::backoff::Backoff;
 use crate::ground::error::Reason;
 use crate::ground::events;
 use crate::stores::redis::text_of;
-use crate::stores::redis::topology::connector::share;
 use crate::stores::redis::transport::connection::{CallError, Connection, Writer};
+use crate::stores::redis::transport::share;
 
 const CHANNEL: &str = "+switch-master";
 

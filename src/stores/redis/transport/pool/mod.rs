@@ -2,7 +2,6 @@
 //!
 //! A permit holder reuses the idle connection used last, or opens one.
 
-mod eval;
 mod unread;
 
 use std::sync::Arc;
@@ -15,9 +14,8 @@ use crate::ground::claim::VisitorId;
 use crate::ground::sync::Mutex;
 use crate::store::SETTLED;
 use crate::stores::permits::{Permit, Permits};
-use crate::stores::redis::topology::connector::Connector;
 use crate::stores::redis::transport::connection::{CallError, Connection};
-pub(crate) use eval::{lacks_eval, lacks_evalsha, lacks_script};
+use crate::stores::redis::transport::connector::Connector;
 use unread::{Lost, UnreadConnection};
 
 pub(crate) struct Pool {
@@ -67,6 +65,14 @@ impl Pool {
     /// Whether unlock messages are sharded here.
     pub(crate) fn is_sharded(&self) -> bool {
         self.is_sharded
+    }
+
+    pub(crate) fn note_evalsha_is_off(&self) {
+        self.evalsha_is_off.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn uses_text(&self) -> bool {
+        self.evalsha_is_off.load(Ordering::Relaxed)
     }
 
     pub(crate) fn connector(&self) -> &dyn Connector {
@@ -294,4 +300,21 @@ pub(crate) fn on_connection<T>(
         *place = Some(connection);
     }
     outcome
+}
+
+/// Whether the script has to be sent as text.
+pub(crate) fn lacks_script(text: &str) -> bool {
+    text.starts_with("NOSCRIPT") || lacks_evalsha(text)
+}
+
+/// Whether the server has no EVALSHA, or does not let this user have it; EVAL may be there all the same.
+pub(crate) fn lacks_evalsha(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    text.contains("'evalsha'") && (text.contains("unknown command") || text.starts_with("noperm"))
+}
+
+/// Whether the server does not let this user send scripts; calling them by their hash may be allowed all the same.
+pub(crate) fn lacks_eval(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    text.contains("'eval'") && (text.contains("unknown command") || text.starts_with("noperm"))
 }

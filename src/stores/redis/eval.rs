@@ -1,14 +1,12 @@
 //! A call of a script: by its hash, or with its text.
 
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use redis::Value;
 
-use super::Pool;
 use crate::stores::redis::scripts::Script;
-use crate::stores::redis::transport::call_error::CallError;
-use crate::stores::redis::transport::connection::Connection;
+use crate::stores::redis::transport::connection::{CallError, Connection};
+use crate::stores::redis::transport::pool::{Pool, lacks_evalsha};
 use crate::stores::redis::wait_replicas::{ReplicaAck, Replication};
 
 impl Pool {
@@ -63,45 +61,18 @@ impl Pool {
         number: i64,
         mut call: impl FnMut(Vec<u8>) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
-        let script = if self.is_sharded {
+        let script = if self.is_sharded() {
             script.sharded()
         } else {
             script
         };
-        if !self.evalsha_is_off.load(Ordering::Relaxed) {
+        if !self.uses_text() {
             match call(script.pack(false, keys, args, number)) {
                 Err(CallError::Server(text)) if text.starts_with("NOSCRIPT") => {}
-                Err(CallError::Server(text)) if lacks_evalsha(&text) => {
-                    self.evalsha_is_off.store(true, Ordering::Relaxed)
-                }
+                Err(CallError::Server(text)) if lacks_evalsha(&text) => self.note_evalsha_is_off(),
                 outcome => return outcome,
             }
         }
         call(script.pack(true, keys, args, number))
     }
-
-    pub(crate) fn note_evalsha_is_off(&self) {
-        self.evalsha_is_off.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn uses_text(&self) -> bool {
-        self.evalsha_is_off.load(Ordering::Relaxed)
-    }
-}
-
-/// Whether the script has to be sent as text.
-pub(crate) fn lacks_script(text: &str) -> bool {
-    text.starts_with("NOSCRIPT") || lacks_evalsha(text)
-}
-
-/// Whether the server has no EVALSHA, or does not let this user have it; EVAL may be there all the same.
-pub(crate) fn lacks_evalsha(text: &str) -> bool {
-    let text = text.to_ascii_lowercase();
-    text.contains("'evalsha'") && (text.contains("unknown command") || text.starts_with("noperm"))
-}
-
-/// Whether the server does not let this user send scripts; calling them by their hash may be allowed all the same.
-pub(crate) fn lacks_eval(text: &str) -> bool {
-    let text = text.to_ascii_lowercase();
-    text.contains("'eval'") && (text.contains("unknown command") || text.starts_with("noperm"))
 }
