@@ -336,8 +336,11 @@ fn an_acquisition_that_runs_behind_a_cut_connection_harms_nobody() {
                 assert!(start.elapsed() > ms(300), "it was cut");
                 let mut seen = Vec::new();
                 while is_kept && start.elapsed() < ms(1800) {
+                    let asked = Instant::now();
                     let valid = guard.remaining_validity();
-                    seen.push((valid, lock.remaining_lease().unwrap().unwrap_or_default()));
+                    let left = lock.remaining_lease().unwrap().unwrap_or_default();
+                    // The answer may take long on a busy machine, and the lease gets shorter meanwhile.
+                    seen.push((valid, left + asked.elapsed()));
                     thread::sleep(ms(50));
                 }
                 guard.unlock().unwrap();
@@ -346,7 +349,7 @@ fn an_acquisition_that_runs_behind_a_cut_connection_harms_nobody() {
             thread::sleep(ms(400));
             proxy.cut();
             for (valid, left) in holder.join().unwrap() {
-                assert!(valid <= left + ms(20), "{valid:?} of {left:?}");
+                assert!(valid <= left, "{valid:?} of {left:?}");
             }
         });
         // What it leaves is freed long before its lease ends.
