@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::ground::backoff::{Backoff, Waiting};
+use crate::ground::backoff::{Backoff, WaitScope};
 use crate::ground::clock::BootInstant;
 use crate::ground::events;
 use crate::ground::sync::{Condvar, Mutex};
@@ -110,7 +110,7 @@ impl Clearing {
             let (clearing, keeper) = (Arc::clone(self), Arc::clone(keeper));
             let named = thread::Builder::new().name("redlatch-release".to_owned());
             match named.spawn(move || {
-                let _waiting = Waiting::begin(None);
+                let _waiting = WaitScope::begin(None);
                 clearing.run(&keeper);
             }) {
                 Ok(thread) => {

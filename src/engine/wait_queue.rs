@@ -70,16 +70,27 @@ enum State<G> {
 }
 
 /// What a queued waiter may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Ask the store.
+    #[default]
     Attempt,
-    /// Sleep: a thread of this client holds the lock, as was heard at this time, and will hand it over.
-    HeldLocally(Option<Instant>),
+    /// Sleep: a thread of this client holds the lock, as was heard when the queue heard last, and will hand it over.
+    HeldLocally,
     /// Sleep: others are before.
     NotFirst,
     /// Sleep until then: others were let by.
     Yield(Instant),
+}
+
+/// A queue as one of its waiters sees it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct View {
+    pub(crate) turn: Turn,
+    /// When the store gave a usable answer to anybody in this queue last: it refused the lock, or gave it to one of them.
+    pub(crate) last_usable: Option<Instant>,
+    /// The last answer was of no use.
+    pub(crate) is_in_doubt: bool,
 }
 
 impl<O, G> Default for WaitQueues<O, G> {
@@ -221,17 +232,21 @@ pub(crate) struct QueueNode<O, G> {
 }
 
 impl<O, G> QueueNode<O, G> {
-    /// What this waiter may do now.
-    pub(crate) fn turn(&self) -> Turn {
+    /// What this waiter may do now, and what its queue knows.
+    pub(crate) fn view(&self) -> View {
         let wait_queues = self.wait_queues.wait_queues.lock();
-        match wait_queues.get(&self.lock) {
-            Some(queue) if self.is_first(queue) => match queue.yield_until {
-                _ if queue.is_held_locally => Turn::HeldLocally(queue.last_usable),
+        let Some(queue) = wait_queues.get(&self.lock) else {
+            return View::default();
+        };
+        View {
+            turn: match queue.yield_until {
+                _ if !self.is_first(queue) => Turn::NotFirst,
+                _ if queue.is_held_locally => Turn::HeldLocally,
                 Some(deadline) if Instant::now() < deadline => Turn::Yield(deadline),
                 _ => Turn::Attempt,
             },
-            Some(_) => Turn::NotFirst,
-            None => Turn::Attempt,
+            last_usable: queue.last_usable,
+            is_in_doubt: queue.is_in_doubt,
         }
     }
 
@@ -274,19 +289,6 @@ impl<O, G> QueueNode<O, G> {
         if let Some(queue) = self.wait_queues.wait_queues.lock().get_mut(&self.lock) {
             queue.is_in_doubt = true;
         }
-    }
-
-    /// When the store was last known to refuse the lock, or to have given it to somebody of this line.
-    pub(crate) fn last_news(&self) -> Option<Instant> {
-        let wait_queues = self.wait_queues.wait_queues.lock();
-        let queue = wait_queues.get(&self.lock)?;
-        queue.last_usable.filter(|_| !queue.is_in_doubt)
-    }
-
-    /// When the store gave a usable answer to anybody in this line last.
-    pub(crate) fn last_usable(&self) -> Option<Instant> {
-        let wait_queues = self.wait_queues.wait_queues.lock();
-        wait_queues.get(&self.lock)?.last_usable
     }
 
     /// Leaves the queue at once. Returns what this waiter was handed before; a chosen waiter does not wait for what

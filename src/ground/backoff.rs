@@ -48,7 +48,7 @@ impl Backoff {
         if ends >= deadline {
             return false;
         }
-        let Some(interrupt) = Waiting::interrupt() else {
+        let Some(interrupt) = WaitScope::interrupt() else {
             // Nobody may end what is no wait: an unlock goes on while the client is shut down.
             std::thread::sleep(ends.saturating_duration_since(Instant::now()));
             return true;
@@ -78,13 +78,13 @@ thread_local! {
 
 /// The time during which the calling thread works at what its client's end ends, and perhaps an interrupt: for the stores
 /// below, which know nothing of waits.
-pub(crate) struct Waiting;
+pub(crate) struct WaitScope;
 
-impl Waiting {
-    pub(crate) fn begin(interrupt: Option<&Interrupt>) -> Waiting {
+impl WaitScope {
+    pub(crate) fn begin(interrupt: Option<&Interrupt>) -> WaitScope {
         // A thread whose thread-local values are gone has been refused before.
         let _ = WAITING.try_with(|waiting| waiting.replace(Some(interrupt.cloned())));
-        Waiting
+        WaitScope
     }
 
     fn interrupt() -> Option<Option<Interrupt>> {
@@ -92,7 +92,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitScope {
     fn drop(&mut self) {
         let _ = WAITING.try_with(|waiting| waiting.replace(None));
     }

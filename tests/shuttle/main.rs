@@ -388,7 +388,7 @@ impl Counter {
             if node.take().is_some() {
                 break true;
             }
-            if node.turn() == Turn::Attempt {
+            if node.view().turn == Turn::Attempt {
                 if registration.is_none() {
                     registration = Some(self.notifier.join(&self.name, &parker));
                 }

@@ -2,20 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use crate::engine::wait_loop::GRACE;
+use crate::engine::wait_loop::waiting::{GRACE, Time};
 use crate::ground::clock::{PROCESS, Timeline};
 use crate::ground::interrupt::Interrupt;
 
 /// How long a caller is willing to wait, and what ends its wait early.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitLimit<'a> {
-    pub(super) bound: Bound,
+    bound: Bound,
     timeline: &'a Timeline,
-    pub(super) interrupt: Option<&'a Interrupt>,
+    interrupt: Option<&'a Interrupt>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Bound {
+enum Bound {
     /// One attempt.
     Once,
     /// Until this instant, which a test brings nearer that sets the clock further ahead than it was.
@@ -59,20 +59,24 @@ impl<'a> WaitLimit<'a> {
         })
     }
 
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        match self.bound {
+    /// The present, and the end of the wait.
+    pub(super) fn time(&self) -> Time {
+        let end = match self.bound {
             Bound::Until { end, ahead } => Some(self.timeline.instant_of(end, ahead)),
             Bound::Once | Bound::Forever => None,
+        };
+        Time {
+            now: Instant::now(),
+            end,
         }
     }
 
-    pub(super) fn is_over(&self) -> bool {
-        match self.bound {
-            Bound::Once => true,
-            Bound::Until { .. } | Bound::Forever => {
-                self.deadline().is_some_and(|end| Instant::now() >= end)
-            }
-        }
+    pub(super) fn is_single(&self) -> bool {
+        matches!(self.bound, Bound::Once)
+    }
+
+    pub(super) fn interrupt(&self) -> Option<&'a Interrupt> {
+        self.interrupt
     }
 
     pub(super) fn is_raised(&self) -> bool {

@@ -1,103 +1,99 @@
-//! The sleep of one waiting thread.
+//! The sleep of one waiting thread, and how it is woken.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::engine::wait_loop::{WaitContext, WaitLimit, ended_by};
-use crate::ground::backoff::jitter;
-use crate::ground::error::Result;
-use crate::ground::notify::{Parker, Registration, Wake};
-use crate::store::{Delivery, Subscription};
+use crate::engine::wait_loop::WaitLimit;
+use crate::ground::claim::LockId;
+use crate::ground::error::{Error, Result};
+use crate::ground::notify::{Parker, Wake};
+use crate::store::{Delivery, Store, Subscription};
 
-/// Forged or useless messages wake a waiter at most this often in [`BURST_SPAN`].
-const BURST: u32 = 100;
-const BURST_SPAN: Duration = Duration::from_millis(100);
-
-/// Where one waiting thread sleeps, and how often it was woken for nothing.
-pub(super) struct Sleeper {
-    pub(super) parker: Arc<Parker>,
-    pub(super) registration: Option<Registration>,
-    keep: Option<Box<dyn Send>>,
-    pub(super) delivery: Delivery,
-    jitter: Duration,
-    burst_began: Instant,
-    burst: u32,
+/// The bed of one waiting thread, made when it is first needed.
+pub(super) struct Sleeper<'a> {
+    store: &'a dyn Store,
+    lock: &'a LockId,
+    limit: WaitLimit<'a>,
+    parker: Option<Arc<Parker>>,
+    subscription: Option<Subscription>,
 }
 
-impl Sleeper {
-    pub(super) fn new(context: &WaitContext<'_>, limit: WaitLimit<'_>) -> Sleeper {
-        let parker = context.notifier.parker();
-        if let Some(interrupt) = limit.interrupt {
-            interrupt.attach(&parker);
-        }
+impl<'a> Sleeper<'a> {
+    pub(super) fn new(store: &'a dyn Store, lock: &'a LockId, limit: WaitLimit<'a>) -> Sleeper<'a> {
         Sleeper {
-            parker,
-            registration: None,
-            keep: None,
-            delivery: Delivery::Pending,
-            jitter: Duration::ZERO,
-            burst_began: Instant::now(),
-            burst: 0,
+            store,
+            lock,
+            limit,
+            parker: None,
+            subscription: None,
         }
     }
 
-    /// Joins those who listen. Returns whether messages arrive from this moment on, so that it is worth asking again.
-    pub(super) fn listen(&mut self, subscribe: &impl Fn(&Arc<Parker>) -> Subscription) -> bool {
-        if self.registration.is_some() {
-            return false;
+    pub(super) fn parker(&mut self) -> &Arc<Parker> {
+        self.parker.get_or_insert_with(|| {
+            let parker = self.store.facts().notifier.parker();
+            if let Some(interrupt) = self.limit.interrupt() {
+                interrupt.attach(&parker);
+            }
+            parker
+        })
+    }
+
+    /// Whether and how messages arrive, and up to how long to wait after one; `None` as long as it does not listen.
+    pub(super) fn messages(&self) -> Option<(Delivery, Duration)> {
+        let subscription = self.subscription.as_ref()?;
+        Some((subscription.delivery, subscription.jitter))
+    }
+
+    /// Joins those who listen.
+    pub(super) fn listen(&mut self) {
+        let (store, lock) = (self.store, self.lock);
+        let subscription = store.subscribe(lock, 0, self.parker());
+        self.subscription = Some(subscription);
+    }
+
+    /// Notes that the store has answered, so the message that led to the question is used up.
+    pub(super) fn spend(&mut self) {
+        if let Some(subscription) = &mut self.subscription {
+            subscription.registration.spend();
         }
-        let subscription = subscribe(&self.parker);
-        self.keep = subscription.keep;
-        self.registration = Some(subscription.registration);
-        self.delivery = subscription.delivery;
-        self.jitter = subscription.jitter;
-        self.delivery == Delivery::Live
     }
 
     /// Sleeps until it is woken, which is true, or until `deadline`. An interrupt and the client's end are errors.
-    pub(super) fn sleep(&mut self, context: &WaitContext<'_>, deadline: Instant) -> Result<bool> {
-        let wake = match &mut self.registration {
-            Some(registration) => registration.park(Some(deadline)),
-            None => self.parker.park(Some(deadline)),
+    pub(super) fn sleep(&mut self, deadline: Instant) -> Result<bool> {
+        let wake = match &mut self.subscription {
+            Some(subscription) => subscription.registration.park(Some(deadline)),
+            None => self.parker().park(Some(deadline)),
         };
-        if wake == Wake::Permit && self.is_in_a_burst() {
-            // A message is only a hint. A sender of thousands causes no more attempts than this.
-            self.rest(context, deadline.min(self.burst_began + BURST_SPAN))?;
-        } else if wake == Wake::Permit && !self.jitter.is_zero() {
-            self.rest(context, deadline.min(Instant::now() + jitter(self.jitter)))?;
-        }
-        match wake {
-            Wake::Permit => Ok(true),
-            Wake::TimedOut => Ok(false),
-            ended => Err(ended_by(ended, context)),
-        }
+        self.was_woken(wake)
     }
 
     /// Sleeps until `deadline`, whatever messages come. An interrupt and the client's end are errors.
-    pub(super) fn rest(&self, context: &WaitContext<'_>, deadline: Instant) -> Result<()> {
-        loop {
-            match self.parker.park(Some(deadline)) {
-                Wake::Permit => {}
-                Wake::TimedOut => return Ok(()),
-                ended => return Err(ended_by(ended, context)),
-            }
-        }
+    pub(super) fn rest(&mut self, deadline: Instant) -> Result<()> {
+        while {
+            let wake = self.parker().park(Some(deadline));
+            self.was_woken(wake)?
+        } {}
+        Ok(())
     }
 
-    pub(super) fn is_in_a_burst(&mut self) -> bool {
-        if self.burst_began.elapsed() > BURST_SPAN {
-            self.burst_began = Instant::now();
-            self.burst = 0;
+    fn was_woken(&self, wake: Wake) -> Result<bool> {
+        let lock = || Arc::clone(&self.lock.name);
+        match wake {
+            Wake::Permit => Ok(true),
+            Wake::TimedOut => Ok(false),
+            Wake::Interrupted => Err(Error::Interrupted { lock: lock() }),
+            Wake::Closed => Err(Error::Closed { lock: lock() }),
         }
-        self.burst += 1;
-        self.burst > BURST
     }
 }
 
-impl Drop for Sleeper {
+impl Drop for Sleeper<'_> {
     fn drop(&mut self) {
-        // The place in the queue goes before the subscription that feeds it.
-        self.registration = None;
-        self.keep = None;
+        if let Some(subscription) = self.subscription.take() {
+            // The place in the queue goes before the subscription that feeds it.
+            drop(subscription.registration);
+            drop(subscription.keep);
+        }
     }
 }

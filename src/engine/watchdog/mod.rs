@@ -29,7 +29,7 @@ use crate::engine::in_doubt::Clearing;
 use crate::engine::timer::Timer;
 use crate::engine::wait_queue::WaitQueues;
 use crate::engine::watchdog::jobs::Job;
-use crate::ground::backoff::Waiting;
+use crate::ground::backoff::WaitScope;
 #[cfg(feature = "test-util")]
 use crate::ground::clock::Timeline;
 use crate::ground::error::{Error, Result};
@@ -352,7 +352,7 @@ impl Shared {
 
     /// Says once what endangers locks on this server. It is only worth asking if somebody hears the answer.
     fn preflight(&self) {
-        let _waiting = Waiting::begin(None);
+        let _waiting = WaitScope::begin(None);
         let findings = self.store.check(Instant::now() + self.command_timeout);
         for warning in findings.into_iter().flatten() {
             events::preflight(&warning);

@@ -1,0 +1,261 @@
+//! One wait of one thread for a lock: how it asks, enters again, and takes what it is handed.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::engine::client_inner::HandOffOffer;
+use crate::engine::hold::{Hold, Lease};
+use crate::engine::owner::Owner;
+use crate::engine::raw_lock::{Entry, RawLock};
+use crate::engine::wait_loop::Visit;
+use crate::ground::claim::{Claim, Rules, VisitorId};
+use crate::ground::error::{Error, Result};
+use crate::ground::events;
+use crate::ground::loss::LossCause;
+use crate::store::{Granted, InDoubt, Outcome, Refusal};
+
+/// One wait of one thread for one lock.
+pub(super) struct LockVisit<'a> {
+    raw_lock: &'a RawLock,
+    me: Arc<Owner>,
+    visitor: WaitVisitor,
+    /// Its first refusal was told.
+    was_refused: bool,
+}
+
+/// The visitor of a wait: one for all its attempts where a refused one leaves something in the store, else one for each,
+/// so that an attempt can be withdrawn while the next one runs.
+#[derive(Debug)]
+pub(super) struct WaitVisitor {
+    rules: &'static Rules,
+    kept: Option<VisitorId>,
+}
+
+impl WaitVisitor {
+    pub(super) fn new(rules: &'static Rules) -> WaitVisitor {
+        WaitVisitor { rules, kept: None }
+    }
+
+    /// The visitor of the next attempt.
+    pub(super) fn next(&mut self, make: impl FnOnce() -> VisitorId) -> VisitorId {
+        let visitor = self.kept.take().unwrap_or_else(make);
+        self.kept = self.rules.places_in_store.then(|| visitor.clone());
+        visitor
+    }
+
+    /// Never asks for this visitor again: to clear up after an attempt would withdraw a hold of it.
+    pub(super) fn retire(&mut self) {
+        self.kept = None;
+    }
+}
+
+impl Visit for LockVisit<'_> {
+    type Entry = Entry;
+
+    fn attempt(&mut self, deadline: Instant) -> Result<ControlFlow<Entry, Refusal>> {
+        let RawLock { inner, key, .. } = self.raw_lock;
+        // At each attempt: the thread that renews may die while we wait.
+        inner.watchdog.ensure_running(&key.lock.name)?;
+        if let Some(hold) = self.current()
+            && let Some(entry) = self.reenter(&hold, deadline)?
+        {
+            return Ok(ControlFlow::Break(entry));
+        }
+        let answer = self.ask(deadline)?;
+        if answer.is_continue() && !std::mem::replace(&mut self.was_refused, true) {
+            events::contended(&key.lock.name);
+        }
+        Ok(answer)
+    }
+
+    fn offer(&self) -> Option<HandOffOffer> {
+        let rules = self.raw_lock.key.lock.kind.rules();
+        // A re-entry barges past the queue.
+        let is_inside = || self.current().is_some_and(|hold| hold.stands());
+        (rules.queues_locally && !is_inside()).then(|| HandOffOffer {
+            thread: self.me.id,
+            liveness: self.me.liveness(),
+            lease: self.raw_lock.lease,
+        })
+    }
+
+    fn accept(&self, hold: Arc<Hold>) -> Option<Entry> {
+        if !hold.is_valid() {
+            self.discard(&hold);
+            return None;
+        }
+        Some(self.enter(hold))
+    }
+
+    fn discard(&self, hold: &Hold) {
+        let inner = &self.raw_lock.inner;
+        let in_doubt = hold.in_doubt();
+        hold.leave(0, inner.deadline());
+        inner.watchdog.unwatch(hold);
+        inner.watchdog.settle(in_doubt);
+    }
+}
+
+impl<'a> LockVisit<'a> {
+    pub(super) fn new(raw_lock: &'a RawLock, me: Arc<Owner>) -> LockVisit<'a> {
+        LockVisit {
+            raw_lock,
+            me,
+            visitor: WaitVisitor::new(raw_lock.key.lock.kind.rules()),
+            was_refused: false,
+        }
+    }
+
+    /// The hold that the calling thread enters again, or has to give back first.
+    fn current(&self) -> Option<Arc<Hold>> {
+        let key = &self.raw_lock.key;
+        let current = self.me.held.current(key);
+        current.filter(|_| key.lock.kind.rules().has_thread_owner)
+    }
+
+    /// Asks the store for a hold that is about to begin.
+    fn ask(&mut self, deadline: Instant) -> Result<ControlFlow<Entry, Refusal>> {
+        let RawLock {
+            inner, key, lease, ..
+        } = self.raw_lock;
+        let kind = key.lock.kind;
+        let make = || kind.visitor(&inner.id, self.me.id, inner.next_hold());
+        let claim = Claim {
+            kind,
+            name: Arc::clone(&key.lock.name),
+            visitor: self.visitor.next(make),
+            count: 0,
+            lease: lease.duration(),
+        };
+        let answer = inner.store.acquire(&claim, deadline);
+        if answer.as_ref().is_err_and(Error::is_ambiguous) {
+            self.visitor.retire();
+        }
+        match answer? {
+            Outcome::Done(granted) => {
+                let me = (self.me.id, self.me.liveness());
+                let hold = self.raw_lock.hold_of(&claim, me, *lease, &granted);
+                if !hold.is_valid() {
+                    // The answer came after all that it could have been good for.
+                    self.settle(claim.in_doubt(0));
+                    return Err(late(&claim));
+                }
+                events::acquired(&claim.name, &claim.visitor);
+                let entry = self.enter(hold);
+                inner.watchdog.watch(&entry.hold);
+                if let Lease::Watchdog(_) = lease {
+                    inner.store.prepare_renewal(&claim.name, deadline);
+                }
+                Ok(ControlFlow::Break(entry))
+            }
+            Outcome::Refused(mut refusal) => {
+                if let Some(leftover) = refusal.leftover.take() {
+                    self.settle(leftover);
+                }
+                // A part that this thread holds through another client is not given up while it waits.
+                if self.raw_lock.parts.is_some()
+                    && let Some(held) = &refusal.holder
+                    && let Some(held) = self.me.held.held_as(held)
+                {
+                    return Err(self.raw_lock.overlap(held));
+                }
+                Ok(ControlFlow::Continue(refusal))
+            }
+            // Nobody else knows this visitor yet.
+            Outcome::Gone(_) => Ok(ControlFlow::Continue(Refusal {
+                retry_after: Some(Duration::ZERO),
+                ..Refusal::default()
+            })),
+            Outcome::Unknown {
+                in_doubt, error, ..
+            } => {
+                self.settle(in_doubt);
+                Err(error)
+            }
+        }
+    }
+
+    fn enter(&self, hold: Arc<Hold>) -> Entry {
+        let RawLock { key, parts, .. } = self.raw_lock;
+        self.me.held.push(key, parts.as_ref(), Arc::clone(&hold));
+        Entry { hold, level: 0 }
+    }
+
+    /// Clears up after an attempt.
+    fn settle(&mut self, in_doubt: InDoubt) {
+        self.visitor.retire();
+        self.raw_lock.inner.watchdog.settle(in_doubt);
+    }
+
+    /// Enters `hold` once more; `None` if it turns out to be over, and a new one has to begin.
+    fn reenter(&self, hold: &Arc<Hold>, deadline: Instant) -> Result<Option<Entry>> {
+        if !hold.is_held() {
+            return Ok(None);
+        }
+        if let Some(cause) = hold.lapse() {
+            self.raw_lock.inner.watchdog.end(hold, cause);
+            return Ok(None);
+        }
+        if !self.raw_lock.key.lock.kind.rules().is_reentrant {
+            return Err(Error::NotReentrant {
+                lock: Arc::clone(&self.raw_lock.key.lock.name),
+            });
+        }
+        let (claim, in_flight_id) = hold.reentry(self.raw_lock.lease, deadline);
+        let attempt = self.raw_lock.inner.store.acquire(&claim, deadline);
+        let attempt = attempt.inspect_err(|error| {
+            if error.is_ambiguous() {
+                hold.unanswered(in_flight_id);
+            } else {
+                hold.not_done(in_flight_id);
+            }
+        });
+        match attempt? {
+            Outcome::Done(Granted { sent, leftover, .. }) => {
+                let may_run_again = leftover.is_some();
+                let entered = hold.entered(
+                    &claim,
+                    in_flight_id,
+                    self.raw_lock.lease,
+                    sent,
+                    may_run_again,
+                );
+                let Some(level) = entered else {
+                    // It has ended here while the request was under way, and must not last on in the store.
+                    self.raw_lock.inner.watchdog.settle(claim.in_doubt(0));
+                    return Ok(None);
+                };
+                self.raw_lock.inner.watchdog.rewatch(hold);
+                Ok(Some(Entry {
+                    hold: Arc::clone(hold),
+                    level,
+                }))
+            }
+            Outcome::Gone(cause) => {
+                self.raw_lock.inner.watchdog.end(hold, cause);
+                Ok(None)
+            }
+            Outcome::Refused(_) => {
+                self.raw_lock.inner.watchdog.lose(hold, LossCause::Gone);
+                Ok(None)
+            }
+            // The outer hold goes on with the count it has; the request, if it ran, changed no more than that count.
+            Outcome::Unknown { error, .. } => {
+                hold.reentry_unknown(in_flight_id);
+                Err(error)
+            }
+        }
+    }
+}
+
+fn late(claim: &Claim) -> Error {
+    Error::Unknown {
+        lock: Arc::clone(&claim.name),
+        node: "the store".into(),
+        operation: "acquire",
+        visitor: Some(claim.visitor.clone()),
+        reason: "it answered after the lease it granted had ended".to_owned(),
+        source: None,
+    }
+}

@@ -1,0 +1,383 @@
+//! The decisions of one wait: what it does next, from what it was answered and what it sees. No clock, no thread and no
+//! queue is touched here, so that each rule is a row of the table in `tests.rs`.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::engine::client_inner::Timeouts;
+use crate::engine::wait_queue::{Turn, View};
+use crate::ground::backoff::{Backoff, jitter};
+use crate::ground::error::{Error, Result};
+use crate::store::{Delivery, Refusal};
+
+/// An attempt may take this much longer than the wait time, so that a wait of zero still allows one round trip.
+pub(super) const GRACE: Duration = Duration::from_millis(250);
+
+/// This much of it is left for the way back.
+pub(super) const MARGIN: Duration = Duration::from_millis(70);
+
+/// A waiter looks again after this time at the latest, so a lost unlock message costs no more.
+pub(super) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// The age up to which a refusal of the head counts for the waiters behind it: the head asks about as often.
+pub(super) const FRESH: Duration = LONGEST_SLEEP.saturating_add(GRACE);
+
+/// Forged or useless messages wake a waiter at most this often in [`BURST_SPAN`].
+pub(super) const BURST: u32 = 100;
+pub(super) const BURST_SPAN: Duration = Duration::from_millis(100);
+
+/// The next step of a wait.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// The wait is over without the lock: it was refused until the limit, or failed.
+    Return(Result<()>),
+    /// Ask the store, until then.
+    Attempt(Instant),
+    /// Join the queue of this client, where that applies; it was refused just now, or was not.
+    Join { is_refused: bool },
+    /// Subscribe to messages.
+    Listen,
+    /// Sleep until woken, or until then.
+    Sleep(Instant),
+    /// Sleep until then, whatever messages come.
+    Rest(Instant),
+}
+
+/// The present, and the end of the wait as it is by now; a test may bring that nearer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Time {
+    pub(super) now: Instant,
+    /// `None` for a single attempt, and for a wait without a deadline.
+    pub(super) end: Option<Instant>,
+}
+
+/// The view of a wait at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    pub(super) time: Time,
+    /// The queue of this client, if it stands in it.
+    pub(super) queue: Option<View>,
+    /// Whether and how messages arrive, and up to how long to wait after one, if it listens.
+    pub(super) messages: Option<(Delivery, Duration)>,
+}
+
+/// The next thing to do when it is the waiter's turn.
+#[derive(Debug)]
+enum Then {
+    Attempt,
+    /// Sleep for so long; listen first if an answer came.
+    Pause {
+        length: Duration,
+        listens: bool,
+    },
+    /// It has begun to listen, and sleeps for so long unless messages arrive from now on.
+    Listened(Duration),
+    /// Rest for so long.
+    Rest(Duration),
+}
+
+/// The outcome of a wait that is over without the lock.
+#[derive(Debug)]
+struct Over {
+    outcome: Result<()>,
+    /// The others in the queue may know that the lock was refused just now.
+    asks_queue: bool,
+}
+
+/// A sleep that was begun.
+#[derive(Debug)]
+struct Sleep {
+    until: Instant,
+    /// Of a waiter in the queue whose turn it was not: when its wait ends, and whether others were before it.
+    in_line: Option<(Option<Instant>, bool)>,
+}
+
+/// One wait, from its first attempt on.
+#[derive(Debug)]
+pub(super) struct Waiting<'a> {
+    lock: &'a Arc<str>,
+    began: Instant,
+    /// It makes one attempt, whatever comes of it.
+    is_single: bool,
+    /// The longest that one attempt may take.
+    request: Duration,
+    /// How long a wait without a deadline goes on without a usable answer.
+    outage_timeout: Duration,
+    last_usable: Instant,
+    /// The last answer was of no use.
+    is_in_trouble: bool,
+    is_refused: bool,
+    /// The error of an attempt that may have left something.
+    in_doubt: Option<Error>,
+    then: Then,
+    over: Option<Over>,
+    /// It is to join the queue if it does not stand there.
+    joins: bool,
+    sleep: Option<Sleep>,
+    was_woken: bool,
+    /// It asks although it is not its turn: a waiter that has not asked itself neither reports an outage nor, without a
+    /// fresh refusal, gives up.
+    asks_anyway: bool,
+    backoff: Backoff,
+    poll_backoff: Backoff,
+    split_backoff: Option<Backoff>,
+    burst_began: Instant,
+    burst: u32,
+}
+
+impl<'a> Waiting<'a> {
+    /// `joins` says that others are queued for the lock, so that it does not ask before them.
+    pub(super) fn new(
+        lock: &'a Arc<str>,
+        timeouts: &Timeouts,
+        is_single: bool,
+        joins: bool,
+        Time { now, .. }: Time,
+    ) -> Waiting<'a> {
+        Waiting {
+            lock,
+            began: now,
+            is_single,
+            request: timeouts.request(),
+            outage_timeout: timeouts.outage_timeout,
+            last_usable: now,
+            is_in_trouble: false,
+            is_refused: false,
+            in_doubt: None,
+            then: Then::Attempt,
+            over: None,
+            joins: joins && !is_single,
+            sleep: None,
+            was_woken: false,
+            asks_anyway: false,
+            backoff: Backoff::default(),
+            poll_backoff: Backoff::of_polls(),
+            split_backoff: None,
+            burst_began: now,
+            burst: 0,
+        }
+    }
+
+    /// Notes the answer to an attempt that did not get the lock.
+    pub(super) fn after(&mut self, answer: Result<Refusal>, time: Time) {
+        self.joins = true;
+        let (then, trouble) = match answer {
+            Ok(refusal) => (self.refused(&refusal, time.now), self.without_end(&refusal)),
+            Err(error) if error.may_pass() => {
+                self.split_backoff = None;
+                if error.is_ambiguous() {
+                    self.in_doubt = Some(error.clone());
+                }
+                let length = self.backoff.next();
+                let listens = false;
+                (Then::Pause { length, listens }, Some(error))
+            }
+            Err(error) => return self.ends(Err(error), false),
+        };
+        self.is_in_trouble = trouble.is_some();
+        self.is_refused = trouble.is_none();
+        self.then = then;
+        let is_over = time.end.map_or(self.is_single, |end| end <= time.now);
+        let is_outage = time.end.is_none() && trouble.is_some();
+        let silence = time.now.saturating_duration_since(self.last_usable);
+        if is_over || is_outage && silence >= self.outage_timeout {
+            // It could not ask; the others in the queue may know.
+            let asks_queue = trouble.as_ref().is_some_and(is_exhausted) && self.has_waited(time);
+            let outcome = match trouble {
+                // What an attempt may have left is still in doubt, though the last one left nothing.
+                Some(error) if error.may_pass() => Err(self.in_doubt.take().unwrap_or(error)),
+                Some(error) => Err(error),
+                None => Ok(()),
+            };
+            self.ends(outcome, asks_queue);
+        }
+    }
+
+    fn refused(&mut self, refusal: &Refusal, now: Instant) -> Then {
+        self.backoff = Backoff::default();
+        if refusal.retry_after.is_some() {
+            self.last_usable = now;
+            self.in_doubt = None;
+        }
+        let Some(round_trip) = refusal.split else {
+            self.split_backoff = None;
+            return Then::Pause {
+                length: sleep_for(refusal.retry_after),
+                listens: true,
+            };
+        };
+        // Longer than a round trip, and longer each time, so that soon one of them asks alone.
+        let split_backoff = &mut self.split_backoff;
+        let split_backoff = split_backoff.get_or_insert_with(|| Backoff::of_splits(round_trip));
+        Then::Rest(round_trip + split_backoff.next())
+    }
+
+    fn without_end(&self, refusal: &Refusal) -> Option<Error> {
+        let lock = || Arc::clone(self.lock);
+        let has_end = refusal.retry_after.is_some();
+        (!has_end).then(|| Error::NoTtl { lock: lock() })
+    }
+
+    fn ends(&mut self, outcome: Result<()>, asks_queue: bool) {
+        self.joins = asks_queue;
+        self.over = Some(Over {
+            outcome,
+            asks_queue,
+        });
+    }
+
+    /// Notes the end of a sleep, and whether something woke it.
+    pub(super) fn slept(&mut self, was_woken: bool) {
+        self.was_woken = was_woken;
+    }
+
+    /// Says what to do now.
+    pub(super) fn next(&mut self, seen: Seen) -> Next {
+        let time = seen.time;
+        let slept = self.sleep.take();
+        if let Some(until) = self.rests_after_message(slept.as_ref(), seen) {
+            return Next::Rest(until);
+        }
+        if seen.queue.is_none() && std::mem::take(&mut self.joins) {
+            let is_refused = self.is_refused;
+            return Next::Join { is_refused };
+        }
+        if let Some(over) = self.over.take() {
+            let knows = |queue: View| over.asks_queue && has_fresh_news(queue, time.now);
+            return Next::Return(match over.outcome {
+                Err(_) if seen.queue.is_some_and(knows) => Ok(()),
+                outcome => outcome,
+            });
+        }
+        if let Some(queue) = seen.queue
+            && let Some(next) = self.stands_in_line(queue, slept, time)
+        {
+            return next;
+        }
+        match std::mem::replace(&mut self.then, Then::Attempt) {
+            Then::Rest(length) => Next::Rest(self.by_the_end(length, time)),
+            Then::Pause { length, listens } if listens && seen.messages.is_none() => {
+                self.then = Then::Listened(length);
+                Next::Listen
+            }
+            Then::Listened(length) if !matches!(seen.messages, Some((Delivery::Live, _))) => {
+                self.sleeps(length, seen)
+            }
+            Then::Pause { length, .. } => self.sleeps(length, seen),
+            // It is contended, so the first question is not the last: who listens before it need not ask twice.
+            _ if seen.queue.is_some() && seen.messages.is_none() && !self.asks_anyway => {
+                Next::Listen
+            }
+            _ => self.attempts(time),
+        }
+    }
+
+    /// A message is only a hint: how long to wait before asking.
+    fn rests_after_message(&mut self, slept: Option<&Sleep>, seen: Seen) -> Option<Instant> {
+        let Sleep { until, .. } = slept.filter(|_| self.was_woken)?;
+        let now = seen.time.now;
+        if now.saturating_duration_since(self.burst_began) > BURST_SPAN {
+            self.burst_began = now;
+            self.burst = 0;
+        }
+        self.burst += 1;
+        if self.burst > BURST {
+            // A sender of thousands causes no more attempts than this.
+            return Some(self.burst_began.checked_add(BURST_SPAN)?.min(*until));
+        }
+        let (_, longest) = seen.messages.filter(|(_, longest)| !longest.is_zero())?;
+        Some((now + jitter(longest)).min(*until))
+    }
+
+    /// Decides for a waiter in the queue whose turn it is not; `None` if it asks.
+    fn stands_in_line(&mut self, queue: View, slept: Option<Sleep>, time: Time) -> Option<Next> {
+        let heard = queue.last_usable;
+        self.last_usable = heard.map_or(self.last_usable, |at| at.max(self.last_usable));
+        if let Some((Some(ends), is_behind)) = slept.and_then(|sleep| sleep.in_line)
+            && !self.was_woken
+            && ends <= time.now
+        {
+            self.asks_anyway = true;
+            if is_behind && self.has_waited(time) && has_fresh_news(queue, time.now) {
+                return Some(Next::Return(Ok(())));
+            }
+        }
+        // A holder of this client may have died with the lock, and the lock may be gone unheard.
+        let is_held = queue.turn == Turn::HeldLocally;
+        let is_overdue = is_held && heard.is_none_or(|heard| time.now >= heard + LONGEST_SLEEP);
+        if queue.turn == Turn::Attempt || is_overdue || self.asks_anyway {
+            return None;
+        }
+        let until = match (queue.turn, heard) {
+            (Turn::Yield(ends), _) => ends.min(time.now + longest_sleep()),
+            (Turn::HeldLocally, Some(heard)) => heard.min(time.now) + longest_sleep(),
+            _ => time.now + longest_sleep(),
+        };
+        let outage = self.last_usable.checked_add(self.outage_timeout);
+        let ends = time.end.or(outage);
+        let until = ends.map_or(until, |ends| ends.min(until));
+        self.then = Then::Attempt;
+        self.sleep = Some(Sleep {
+            until,
+            in_line: Some((ends, !matches!(queue.turn, Turn::Yield(_)))),
+        });
+        Some(Next::Sleep(until))
+    }
+
+    fn sleeps(&mut self, length: Duration, seen: Seen) -> Next {
+        let length = match seen.messages {
+            Some((Delivery::Polling, _)) => length.min(self.poll_backoff.next()),
+            _ => length,
+        };
+        let until = self.by_the_end(length, seen.time);
+        let in_line = None;
+        self.sleep = Some(Sleep { until, in_line });
+        Next::Sleep(until)
+    }
+
+    fn attempts(&mut self, time: Time) -> Next {
+        self.asks_anyway = false;
+        let request = self.request;
+        let budget = self.ends_at(time).map_or(request, |end| {
+            request.min(end.saturating_duration_since(time.now) + GRACE - MARGIN)
+        });
+        Next::Attempt(time.now + budget)
+    }
+
+    /// A wait without a deadline has one as soon as there is an outage.
+    fn ends_at(&self, time: Time) -> Option<Instant> {
+        let outage = self.last_usable.checked_add(self.outage_timeout);
+        time.end.or(outage.filter(|_| self.is_in_trouble))
+    }
+
+    fn by_the_end(&self, length: Duration, time: Time) -> Instant {
+        let until = time.now + length;
+        self.ends_at(time).map_or(until, |end| end.min(until))
+    }
+
+    /// Whether it has a deadline that is over, and had some time until then.
+    fn has_waited(&self, time: Time) -> bool {
+        time.end
+            .is_some_and(|end| self.began < end && end <= time.now)
+    }
+}
+
+pub(super) fn is_exhausted(error: &Error) -> bool {
+    matches!(error, Error::Exhausted { .. })
+}
+
+fn has_fresh_news(queue: View, now: Instant) -> bool {
+    let news = queue.last_usable.filter(|_| !queue.is_in_doubt);
+    news.is_some_and(|at| now.saturating_duration_since(at) < FRESH)
+}
+
+/// Until the holder's lease ends, but never longer than a lost message may cost.
+fn sleep_for(retry_after: Option<Duration>) -> Duration {
+    let longest = longest_sleep();
+    retry_after.map_or(longest, |left| longest.min(left + Duration::from_millis(1)))
+}
+
+fn longest_sleep() -> Duration {
+    // The jitter keeps waiters whose messages were lost together from coming back together.
+    LONGEST_SLEEP + jitter(LONGEST_SLEEP / 10)
+}
