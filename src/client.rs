@@ -206,13 +206,13 @@ impl Client {
             Backend::Memory(store) => Ok(Arc::clone(store) as Arc<dyn Node>),
             Backend::Redis(store) => Ok(Arc::new(store.as_node()?)),
             #[cfg(feature = "mysql")]
-            Backend::Mysql(_) => Err(Error::InvalidConfig {
-                setting: "the nodes of a quorum",
-                reason: format!(
+            Backend::Mysql(_) => Err(Error::config(
+                "the nodes of a quorum",
+                format!(
                     "{} is a database; a quorum is made of Redis servers",
                     self.inner.store.node(None)
                 ),
-            }),
+            )),
         }
     }
 

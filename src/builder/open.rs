@@ -144,12 +144,7 @@ impl Builder {
 
     /// Refuses settings that only another kind of place has a use for, rather than to leave them unused.
     fn refuse_settings_of(&self, place: Option<&str>) -> Result<()> {
-        let refuse = |setting, reason: &str| {
-            Err(Error::InvalidConfig {
-                setting,
-                reason: reason.to_owned(),
-            })
-        };
+        let refuse = |setting, reason: &str| Err(Error::config(setting, reason));
         if place != Some("sentinel") && self.credentials.is_some() {
             return refuse(
                 "credentials",
@@ -167,10 +162,7 @@ impl Builder {
 
     fn refuse_replication(&self) -> Result<()> {
         if self.wait_replicas.is_some() {
-            return Err(Error::InvalidConfig {
-                setting: "wait_replicas",
-                reason: "only Redis servers have it".to_owned(),
-            });
+            return Err(Error::config("wait_replicas", "only Redis servers have it"));
         }
         self.refuse_settings_of(None)
     }
@@ -191,11 +183,10 @@ impl Builder {
 
     #[cfg(not(feature = "mysql"))]
     fn open_database(self, _: Arc<str>, _: &str) -> Result<Client> {
-        Err(Error::InvalidConfig {
-            setting: "the URL",
-            reason: "locks in a database need the feature `mysql`: redlatch = { features = [\"mysql\"], … }"
-                .to_owned(),
-        })
+        Err(Error::config(
+            "the URL",
+            "locks in a database need the feature `mysql`: redlatch = { features = [\"mysql\"], … }",
+        ))
     }
 
     /// Makes a client whose locks live in this process alone; see [`Client::in_memory`].

@@ -93,10 +93,8 @@ impl Client {
                 || columns.iter().take(at).any(|c| c.is(column.as_str()))
         };
         if columns.iter().enumerate().any(is_twice) {
-            return Err(Error::InvalidConfig {
-                setting: "the columns of a versioned table",
-                reason: "one of them is named twice, or is the column of the check".to_owned(),
-            });
+            let reason = "one of them is named twice, or is the column of the check";
+            return Err(Error::config("the columns of a versioned table", reason));
         }
         Ok(Versioned {
             client: self.clone(),

@@ -18,10 +18,7 @@ pub(super) struct Address {
 impl Address {
     pub(super) fn parse(url: &str, connect_timeout: Duration) -> Result<Address> {
         const FORM: &str = "it is mysql://user:password@host[:port]/database";
-        let invalid = |reason: String| Error::InvalidConfig {
-            setting: "the MySQL URL",
-            reason: format!("{reason}; {FORM}"),
-        };
+        let invalid = |reason: String| Error::config("the MySQL URL", format!("{reason}; {FORM}"));
         // The crate's own message may repeat a part of the URL that holds the password.
         let opts = Opts::from_url(url).map_err(|error| {
             use ::mysql::UrlError;

@@ -19,13 +19,11 @@ impl Ident {
             && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$')
             && name.len() <= 64;
         if !is_plain {
-            return Err(Error::InvalidConfig {
-                setting: "the name of a table or column",
-                reason: format!(
-                    "{:?} is not a letter or '_' followed by letters, digits, '_' and '$', 64 in all",
-                    name.chars().take(70).collect::<String>()
-                ),
-            });
+            let reason = format!(
+                "{:?} is not a letter or '_' followed by letters, digits, '_' and '$', 64 in all",
+                name.chars().take(70).collect::<String>()
+            );
+            return Err(Error::config("the name of a table or column", reason));
         }
         Ok(Ident(name.into()))
     }

@@ -610,7 +610,7 @@ impl Redis {
         match (reply, integer_at(reply, 0), item_at(reply, 1)) {
             (Value::Int(heard), ..) => Ok(Outcome::Done(Released {
                 // Mostly nobody at all has heard of it.
-                others_wait: *heard > 0 && *heard > i64::from(self.topology.hears(channel)),
+                others_wait: *heard > 0 && *heard > i64::from(self.topology.is_live(channel)),
                 leftover: self.late_copy_of(claim),
             })),
             (_, Some(1), Some(error)) => {
@@ -1054,7 +1054,7 @@ impl RenewalBatch<'_> {
         };
         let mut packed = Vec::new();
         nothing.pack(script, true, &mut packed);
-        connection.owes = Some(nothing.number);
+        connection.reply_due = Some(nothing.number);
         connection.ask(&packed, deadline).is_ok()
     }
 
@@ -1295,7 +1295,7 @@ impl Store for Redis {
                     sent,
                     fence: None,
                     others_wait: *listeners < 0
-                        || *listeners > i64::from(self.topology.hears(&channel)),
+                        || *listeners > i64::from(self.topology.is_live(&channel)),
                     leftover: None,
                 }))
             }

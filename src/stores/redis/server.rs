@@ -67,7 +67,7 @@ impl Node {
                 && !connection.is_stale()
         })?;
         connection
-            .has_settled(share(deadline, 2))
+            .has_read_reply_due(share(deadline, 2))
             .then_some(connection)
     }
 

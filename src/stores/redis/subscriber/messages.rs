@@ -8,7 +8,7 @@ use super::{Channel, LINGER, Shared, State, pack_together};
 use crate::stores::redis::keys;
 
 impl Shared {
-    pub(super) fn hear(&self, message: Value) {
+    pub(super) fn handle(&self, message: Value) {
         let Value::Array(parts) = message else { return };
         let mut parts = parts.into_iter().map(|part| match part {
             Value::BulkString(bytes) => String::from_utf8(bytes).unwrap_or_default(),

@@ -135,7 +135,7 @@ impl Subscriber {
     }
 
     /// Whether the present connection listens to `channel`.
-    pub(super) fn hears(&self, channel: &str) -> bool {
+    pub(super) fn is_live(&self, channel: &str) -> bool {
         let state = self.shared.state.lock();
         state.channels.get(channel).is_some_and(Channel::is_live)
     }

@@ -118,7 +118,7 @@ impl Shared {
             };
             match connection.receive(part) {
                 Ok(message) => {
-                    self.hear(message);
+                    self.handle(message);
                     pinged = false;
                     deadline = Instant::now() + PING_AFTER;
                 }

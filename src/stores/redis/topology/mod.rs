@@ -85,10 +85,10 @@ impl Topology {
     }
 
     /// Whether the messages of this channel arrive.
-    pub(crate) fn hears(&self, channel: &str) -> bool {
+    pub(crate) fn is_live(&self, channel: &str) -> bool {
         match self {
-            Topology::One(node) => node.subscriber.hears(channel),
-            Topology::Cluster(cluster) => cluster.hears(channel),
+            Topology::One(node) => node.subscriber.is_live(channel),
+            Topology::Cluster(cluster) => cluster.is_live(channel),
         }
     }
 

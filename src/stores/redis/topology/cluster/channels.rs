@@ -9,12 +9,12 @@ use crate::stores::redis::subscriber::Interest;
 
 #[derive(Default)]
 pub(super) struct Channels {
-    heard: HashMap<Arc<str>, Heard>,
+    wanted: HashMap<Arc<str>, Channel>,
     pub(super) is_closed: bool,
 }
 
 /// One channel with waiters, and where its messages are heard.
-struct Heard {
+struct Channel {
     waiters: usize,
     at: Option<(Arc<Shard>, Interest)>,
 }
@@ -28,23 +28,23 @@ pub(crate) struct ChannelInterest {
 impl Drop for ChannelInterest {
     fn drop(&mut self) {
         let mut channels = self.shared.channels.lock();
-        if let Some(heard) = channels.heard.get_mut(&self.channel) {
-            heard.waiters -= 1;
-            if heard.waiters == 0 {
-                channels.heard.remove(&self.channel);
+        if let Some(entry) = channels.wanted.get_mut(&self.channel) {
+            entry.waiters -= 1;
+            if entry.waiters == 0 {
+                channels.wanted.remove(&self.channel);
             }
         }
     }
 }
 
 impl Cluster {
-    pub(crate) fn hears(&self, channel: &str) -> bool {
+    pub(crate) fn is_live(&self, channel: &str) -> bool {
         let channels = self.shared.channels.lock();
-        match channels.heard.get(channel) {
-            Some(Heard {
+        match channels.wanted.get(channel) {
+            Some(Channel {
                 at: Some((shard, _)),
                 ..
-            }) => shard.node.subscriber.hears(channel),
+            }) => shard.node.subscriber.is_live(channel),
             _ => false,
         }
     }
@@ -54,16 +54,19 @@ impl Cluster {
         let is_live = {
             let mut channels = shared.channels.lock();
             let is_closed = channels.is_closed;
-            let heard = channels.heard.entry(Arc::clone(channel)).or_insert(Heard {
-                waiters: 0,
-                at: None,
-            });
-            heard.waiters += 1;
+            let entry = channels
+                .wanted
+                .entry(Arc::clone(channel))
+                .or_insert(Channel {
+                    waiters: 0,
+                    at: None,
+                });
+            entry.waiters += 1;
             if !is_closed {
-                shared.hear(channel, heard);
+                shared.subscribe(channel, entry);
             }
-            match &heard.at {
-                Some((shard, _)) => shard.node.subscriber.hears(channel),
+            match &entry.at {
+                Some((shard, _)) => shard.node.subscriber.is_live(channel),
                 None => false,
             }
         };
@@ -82,23 +85,23 @@ impl Shared {
         if channels.is_closed {
             return;
         }
-        for (channel, heard) in &mut channels.heard {
-            self.hear(channel, heard);
+        for (channel, entry) in &mut channels.wanted {
+            self.subscribe(channel, entry);
         }
     }
 
     /// Sees to it that a channel is heard where its slot is.
-    fn hear(&self, channel: &Arc<str>, heard: &mut Heard) {
+    fn subscribe(&self, channel: &Arc<str>, entry: &mut Channel) {
         let Some(master) = self.present(keys::slot(channel)) else {
             return;
         };
-        match &heard.at {
+        match &entry.at {
             Some((shard, _)) if Arc::ptr_eq(shard, &master) => {
                 shard.node.subscriber.ask_again(channel);
             }
             _ => {
                 let (interest, _) = master.node.subscriber.listen(channel);
-                heard.at = Some((master, interest));
+                entry.at = Some((master, interest));
             }
         }
     }

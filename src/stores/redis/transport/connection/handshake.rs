@@ -59,7 +59,7 @@ impl Connection {
             ahead: Offset::told(0, BootInstant::now(), BootInstant::now()),
             is_asking: false,
             is_spent: false,
-            owes: None,
+            reply_due: None,
             is_lent: false,
             resets_seen: 0,
         };

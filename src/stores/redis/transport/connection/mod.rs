@@ -73,7 +73,7 @@ pub(crate) struct Connection {
     /// Whether it cannot be used again: a reply is still to come that nobody will read, or one came that nobody asked for.
     pub(crate) is_spent: bool,
     /// The number of a request whose answer nobody has waited for: it is to be read before anything else is asked.
-    pub(crate) owes: Option<i64>,
+    pub(crate) reply_due: Option<i64>,
     /// Whether it is one for requests that is lent for renewals.
     pub(crate) is_lent: bool,
     /// How many connections of its pool the server had cut when this one was used last.
@@ -177,15 +177,15 @@ impl Connection {
     }
 
     /// Whether it is good after it was read what it owes, whatever that says.
-    pub(crate) fn has_settled(&mut self, deadline: Instant) -> bool {
-        let replies_due = self.owes.take();
-        let answer = replies_due.map(|number| self.answer(number, deadline));
+    pub(crate) fn has_read_reply_due(&mut self, deadline: Instant) -> bool {
+        let reply_due = self.reply_due.take();
+        let answer = reply_due.map(|number| self.answer(number, deadline));
         matches!(answer, None | Some(Ok(_) | Err(CallError::Server(_)))) && !self.is_spent
     }
 
     /// Whether the server has closed the connection, or sent something nobody asked for, since it was used last.
     pub(crate) fn is_stale(&self) -> bool {
-        self.owes.is_none() && self.last_used.elapsed() >= STALE_AFTER && self.is_reset()
+        self.reply_due.is_none() && self.last_used.elapsed() >= STALE_AFTER && self.is_reset()
     }
 
     /// As [`Connection::is_stale`], however short ago it was used.

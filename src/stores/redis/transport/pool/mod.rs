@@ -23,7 +23,7 @@ pub(crate) struct Pool {
     /// The sound connections not in use, the one used last on top. A permit holder uses one, or opens one.
     idle: Mutex<Vec<Connection>>,
     /// The connections on which somebody did not wait for the answer.
-    late: Mutex<Vec<UnreadConnection>>,
+    unread: Mutex<Vec<UnreadConnection>>,
     /// The requests whose connection was closed before they were answered, as long as they may still arrive.
     lost: Mutex<Vec<Lost>>,
     connector: Arc<dyn Connector>,
@@ -54,7 +54,7 @@ impl Pool {
             resets_seen: AtomicU64::new(0),
             permits,
             idle: Mutex::default(),
-            late: Mutex::default(),
+            unread: Mutex::default(),
             lost: Mutex::default(),
             connector,
             evalsha_is_off: AtomicBool::new(false),
@@ -154,7 +154,7 @@ impl Pool {
         self.permits.close();
         // A quorum that is still at work says so again.
         self.serves_a_quorum.store(false, Ordering::Relaxed);
-        self.late.lock().clear();
+        self.unread.lock().clear();
         self.idle.lock().clear();
     }
 
@@ -180,14 +180,14 @@ impl Pool {
     ) -> Result<Option<CheckedOut>, CallError> {
         let permit = self.permit(deadline)?;
         self.collect();
-        let late = {
-            let mut late = self.late.lock();
-            let at = late.iter().position(|late| late.visitor == *visitor);
-            at.map(|at| late.swap_remove(at))
+        let unread = {
+            let mut unread = self.unread.lock();
+            let at = unread.iter().position(|unread| unread.visitor == *visitor);
+            at.map(|at| unread.swap_remove(at))
         };
         let mut not_after = SETTLED;
-        let (connection, replies_due) = match late {
-            Some(late) => (late.connection, late.replies_due),
+        let (connection, replies_due) = match unread {
+            Some(unread) => (unread.connection, unread.replies_due),
             None => {
                 let lost = self.lost.lock();
                 let mine = lost.iter().filter(|lost| lost.visitor == *visitor);
@@ -226,11 +226,10 @@ impl Pool {
         if self.idle.lock().iter().any(is_right) {
             return true;
         }
-        let mut late = self.late.lock();
-        let replies_due = |late: &mut UnreadConnection| {
-            Some(&late.visitor) == visitor && is_right(&late.connection)
+        let is_due = |unread: &UnreadConnection| {
+            Some(&unread.visitor) == visitor && is_right(&unread.connection)
         };
-        late.iter_mut().any(replies_due)
+        self.unread.lock().iter().any(is_due)
     }
 
     /// Runs `talk` on a connection. After a fault that leaves its state in doubt the connection is closed.

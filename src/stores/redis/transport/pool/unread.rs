@@ -39,9 +39,9 @@ impl Pool {
         not_after: i64,
         deadline: Instant,
     ) {
-        let mut late = self.late.lock();
+        let mut unread = self.unread.lock();
         if self.keeps() {
-            late.push(UnreadConnection {
+            unread.push(UnreadConnection {
                 connection,
                 replies_due,
                 visitor,
@@ -55,37 +55,38 @@ impl Pool {
 
     /// Reads the late answers that have come, and closes what has had its time.
     pub(super) fn collect(&self) {
-        let mut late = self.late.lock();
-        if late.is_empty() {
+        let mut unread = self.unread.lock();
+        if unread.is_empty() {
             return;
         }
         let now = Instant::now();
-        let settled = late.extract_if(.., |late| {
-            while late.replies_due > 0 {
+        let settled = unread.extract_if(.., |unread| {
+            while unread.replies_due > 0 {
                 // Some may have been read together with one before.
-                let at_once = now + Duration::from_millis(u64::from(late.connection.has_arrived()));
-                match late.connection.receive(at_once) {
-                    Ok(_) => late.replies_due -= 1,
+                let at_once =
+                    now + Duration::from_millis(u64::from(unread.connection.has_arrived()));
+                match unread.connection.receive(at_once) {
+                    Ok(_) => unread.replies_due -= 1,
                     Err(CallError::Server(text)) => {
-                        late.replies_due -= 1;
+                        unread.replies_due -= 1;
                         if lacks_script(&text) {
-                            late.connection.has_forgotten_scripts();
+                            unread.connection.has_forgotten_scripts();
                         }
                     }
                     Err(CallError::NoReply {
                         timed_out: true, ..
-                    }) => return now >= late.deadline,
+                    }) => return now >= unread.deadline,
                     Err(_) => return true,
                 }
             }
             true
         });
         let mut idle = self.idle.lock();
-        for late in settled {
-            if late.replies_due == 0 {
-                idle.push(late.connection);
+        for unread in settled {
+            if unread.replies_due == 0 {
+                idle.push(unread.connection);
             } else {
-                self.note_lost(late.visitor, late.not_after, late.deadline);
+                self.note_lost(unread.visitor, unread.not_after, unread.deadline);
             }
         }
     }
