@@ -1,15 +1,18 @@
 //! What this test binary does as a child process.
 
 use crate::support::child;
+use crate::support::shop::SELLER;
 
 #[test]
 fn entry() {
     let Some(role) = child::role() else { return };
-    let known = crate::faults::play(&role)
-        || crate::chaos::play(&role)
-        || crate::many_processes::play(&role)
-        || crate::holds::play(&role)
-        || crate::redlock::play(&role);
+    match &*role {
+        SELLER => return crate::chaos::sell(),
+        crate::many_processes::ROLE => return crate::many_processes::take_it(),
+        crate::redlock::ROLE => return crate::redlock::take_it(),
+        _ => {}
+    }
+    let known = crate::faults::play(&role) || crate::holds::play(&role);
     #[cfg(feature = "mysql")]
     let known = known || crate::mysql::play(&role);
     assert!(known, "no role {role}");

@@ -1,32 +1,23 @@
 //! Nodes come and go under load, a minority at a time: never two who may believe to hold the lock.
 
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use redlatch::{Client, Redlock};
-use tempfile::TempDir;
 
 use super::{SLACK, servers};
-use crate::support::child::{arg, listen, say};
-use crate::support::history::{Recorder, check};
-use crate::support::{Child, RedisServer, eventually, ms};
+use crate::support::child::arg;
+use crate::support::contender::{Contenders, contend};
+use crate::support::{RedisServer, eventually, ms};
+
+pub(crate) const ROLE: &str = "user of a quorum";
 
 const PROCESSES: usize = 3;
 const THREADS: usize = 2;
 const MAX_LEASE: Duration = ms(1200);
 
-/// Plays `role` in a child process; false if it is not one of this file.
-pub(crate) fn play(role: &str) -> bool {
-    match role {
-        "quorum-user" => use_the_lock(),
-        _ => return false,
-    }
-    true
-}
-
-fn use_the_lock() {
+/// In a contender: takes the lock, every other thread with a fixed lease.
+pub(crate) fn take_it() {
     let nodes = arg("NODES");
     let nodes = nodes.split(' ').map(|url| Client::open(url).unwrap());
     let redlock = Redlock::builder()
@@ -36,102 +27,41 @@ fn use_the_lock() {
         .trust_new_nodes()
         .build()
         .unwrap();
-    let record = Recorder::open(&PathBuf::from(arg("RECORD")));
-    let number = arg("NUMBER");
-    let done = AtomicBool::new(false);
-    let [got, failed, lost] = [const { AtomicU64::new(0) }; 3];
-    thread::scope(|scope| {
-        for thread in 0..THREADS {
-            let (redlock, record, number, done) = (&redlock, &record, &number, &done);
-            let (got, failed, lost) = (&got, &failed, &lost);
-            let count = |counter: &AtomicU64| {
-                counter.fetch_add(1, Ordering::Relaxed);
-            };
-            scope.spawn(move || {
-                let owner = format!("{number}/{thread}");
-                let mut lock = redlock.lock("a");
-                if thread % 2 == 1 {
-                    lock = lock.with_lease_time(MAX_LEASE / 2);
+    let lock = redlock.lock("a");
+    let fixed = lock.with_lease_time(MAX_LEASE / 2);
+    contend(
+        vec![lock, fixed],
+        Some(ms(2000)),
+        || {},
+        |(), visit| {
+            // Now and then past some renewals, and into the next fault.
+            let looks = if fastrand::u32(..40) == 0 { 150 } else { 3 };
+            for _ in 0..looks {
+                if !visit.is_valid() {
+                    break;
                 }
-                while !done.load(Ordering::Relaxed) {
-                    record.invoke(&owner);
-                    match lock.try_guard_for(ms(2000)) {
-                        Ok(Some(guard)) => {
-                            record.returned(&owner);
-                            count(got);
-                            // Now and then past some renewals, and into the next fault.
-                            let looks = if fastrand::u32(..40) == 0 { 150 } else { 3 };
-                            for _ in 0..looks {
-                                if !record.check(&owner, || guard.is_valid()) {
-                                    break;
-                                }
-                                thread::sleep(Duration::from_micros(fastrand::u64(..8000)));
-                            }
-                            record.releasing(&owner, || guard.is_valid());
-                            match guard.unlock() {
-                                Ok(()) => {}
-                                Err(error) if error.is_lost() => count(lost),
-                                Err(error) => {
-                                    assert!(
-                                        error.is_retryable() || error.is_ambiguous(),
-                                        "{error}"
-                                    );
-                                    count(failed);
-                                }
-                            }
-                            record.released(&owner);
-                        }
-                        Ok(None) => {}
-                        Err(error) => {
-                            assert!(error.is_retryable() || error.is_ambiguous(), "{error}");
-                            count(failed);
-                        }
-                    }
-                }
-            });
-        }
-        say("open");
-        while listen().is_some() {
-            say(&format!("got {}", got.load(Ordering::Relaxed)));
-        }
-        done.store(true, Ordering::Relaxed);
-    });
-    let [got, failed, lost] = [got, failed, lost].map(AtomicU64::into_inner);
-    say(&format!("closed {got} got, {failed} failed, {lost} lost"));
+                thread::sleep(Duration::from_micros(fastrand::u64(..8000)));
+            }
+        },
+    );
 }
 
 /// The quorum and those that use it.
 struct Job {
     servers: Vec<RedisServer>,
-    records: TempDir,
-    users: Vec<Child>,
+    users: Contenders,
 }
 
 impl Job {
     fn start() -> Job {
         let servers = servers(5);
-        let records = tempfile::tempdir().unwrap();
         let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
-        let user = |number: usize| {
-            let record = records.path().join(number.to_string());
-            let env = [
-                ("NODES", urls.join(" ")),
-                ("RECORD", record.to_str().unwrap().to_owned()),
-                ("NUMBER", number.to_string()),
-            ];
-            let env: Vec<(&str, &str)> = env.iter().map(|(key, it)| (*key, it.as_str())).collect();
-            Child::spawn("quorum-user", &env)
-        };
-        let users: Vec<Child> = (0..PROCESSES).map(user).collect();
-        for user in &users {
-            // From here on they know the nodes, so that they notice each restart.
-            user.expect_line("open", Duration::from_secs(30));
+        let mut users = Contenders::none();
+        for _ in 0..PROCESSES {
+            // Once they are open they know the nodes, so that they notice each restart.
+            users.start(ROLE, &[("NODES", &urls.join(" "))]);
         }
-        Job {
-            servers,
-            records,
-            users,
-        }
+        Job { servers, users }
     }
 
     /// Breaks two of the nodes in some way each, and waits until they may vote again.
@@ -169,32 +99,10 @@ impl Job {
         thread::sleep(ms(draw.u64(200..500)));
     }
 
-    fn progresses(&mut self) {
-        for user in &mut self.users {
-            let mut got = || -> u64 {
-                user.tell("how many?");
-                let said = user.expect_line("got", SLACK * 4);
-                said.trim_start_matches("got ").parse().unwrap()
-            };
-            let before = got();
-            eventually(SLACK * 4, "every process gets it again", || got() > before);
-        }
-    }
-
-    fn close(mut self) {
-        for user in &mut self.users {
-            assert!(user.wait(Duration::from_secs(30)).success());
-        }
-        let said: Vec<String> = self
-            .users
-            .iter()
-            .map(|user| user.expect_line("closed", SLACK))
-            .collect();
-        let records: Vec<PathBuf> = (0..PROCESSES)
-            .map(|number| self.records.path().join(number.to_string()))
-            .collect();
-        let summary = check(&records).unwrap_or_else(|overlap| panic!("{overlap}"));
-        println!("{summary:?}, {said:?}");
+    fn close(self) {
+        let (counts, history) = self.users.end();
+        let summary = history.unwrap_or_else(|overlap| panic!("{overlap}"));
+        println!("{summary:?}, {counts:?}");
         assert!(summary.holds >= 100, "{summary:?}");
         assert_eq!(summary.owners, PROCESSES * THREADS, "{summary:?}");
         eventually(MAX_LEASE + SLACK, "nothing is left", || {
@@ -219,9 +127,9 @@ fn flapping_nodes_let_no_two_in() {
     while start.elapsed() < time {
         job.flap(&mut draw);
         if is_long {
-            job.progresses();
+            job.users.all_progress(SLACK * 4);
         }
     }
-    job.progresses();
+    job.users.all_progress(SLACK * 4);
     job.close();
 }

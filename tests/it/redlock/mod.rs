@@ -23,7 +23,7 @@ use redlatch::{Client, Error, Redlock, RedlockBuilder};
 
 use crate::support::{Proxy, RedisServer, elsewhere, eventually, ms};
 
-pub(crate) use flapping::play;
+pub(crate) use flapping::{ROLE, take_it};
 
 /// What a busy machine may add to any time.
 const SLACK: Duration = ms(2500);
