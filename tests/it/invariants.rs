@@ -1,4 +1,4 @@
-//! What must hold after every fault, each stated once. O1 .. O9 are the names they have in the catalogue of faults.
+//! What must hold after every fault, each stated once. They are numbered O1 to O9.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::fmt::Debug;

@@ -1,4 +1,4 @@
-//! Bad roads to the servers: F12 and F15 of the catalogue.
+//! Bad roads to the servers: F12 and F15 of the table in `tests/it/faults/README.md`.
 
 use std::fs;
 use std::io::ErrorKind;

@@ -1,4 +1,4 @@
-//! Locks on a master with replicas at fixed addresses: F20, F21, F31 and F35 of the catalogue, and grants that wait for
+//! Locks on a master with replicas at fixed addresses: F20, F21, F31 and F35 of the table of faults, and grants that wait for
 //! replicas.
 
 use std::thread;

@@ -62,6 +62,21 @@ fn server() -> (RedisServer, Proxy) {
     (server, proxy)
 }
 
+/// The lock `orders` of a client behind the proxy, renewed for `lease`.
+fn renewed_for(proxy: &Proxy, lease: Duration) -> Lock {
+    let client = Client::builder().watchdog_timeout(lease);
+    client.open(&proxy.url()).unwrap().lock("orders")
+}
+
+#[track_caller]
+fn stays_valid(guard: &Guard, time: Duration) {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        assert!(guard.is_valid());
+        thread::sleep(ms(5));
+    }
+}
+
 /// The longest that the key of `name` may still last, an instant after `asked`.
 fn lease_of(server: &RedisServer, name: &str) -> Duration {
     ms(server.int(&["PTTL", name]).max(0).unsigned_abs())

@@ -5,11 +5,7 @@ use super::*;
 #[test]
 fn a_late_confirmation_of_a_renewal_does_not_outlast_the_level_given_back_before() {
     let (server, proxy) = server();
-    let client = Client::builder()
-        .watchdog_timeout(LEASE)
-        .open(&proxy.url())
-        .unwrap();
-    let lock = client.lock("orders");
+    let lock = renewed_for(&proxy, LEASE);
     let outer = lock.guard().unwrap();
     let inner = lock.with_lease_time(LONG).guard().unwrap();
     let renewed = proxy.next(1, Some(sha(RENEW).as_bytes()), Fault::DelayReply(ms(250)));
@@ -28,11 +24,7 @@ fn a_late_confirmation_of_a_renewal_does_not_outlast_the_level_given_back_before
 #[test]
 fn a_late_confirmation_of_a_re_entry_does_not_outlast_the_renewal_behind_it() {
     let (server, proxy) = server();
-    let client = Client::builder()
-        .watchdog_timeout(LEASE)
-        .open(&proxy.url())
-        .unwrap();
-    let lock = client.lock("orders");
+    let lock = renewed_for(&proxy, LEASE);
     let outer = lock.guard().unwrap();
     let counted = Fault::DelayReply(ms(0));
     let renewals = proxy.next(FOR_EVER, Some(sha(RENEW).as_bytes()), counted);
@@ -100,11 +92,7 @@ fn replies_in_any_order(lock: &Lock, proxies: &[Proxy], lease: impl Fn() -> Dura
 #[test]
 fn replies_in_any_order_never_make_a_hold_outlast_its_key() {
     let (server, proxy) = server();
-    let client = Client::builder()
-        .watchdog_timeout(SHORT)
-        .open(&proxy.url())
-        .unwrap();
-    let lock = client.lock("orders");
+    let lock = renewed_for(&proxy, SHORT);
     replies_in_any_order(&lock, &[proxy], || lease_of(&server, "orders"));
 }
 
@@ -135,10 +123,7 @@ fn replies_in_any_order_never_make_a_multi_lock_outlast_a_member() {
     let (servers, proxies): (Vec<_>, Vec<_>) = (0..2).map(|_| server()).unzip();
     let locks: Vec<Lock> = proxies
         .iter()
-        .map(|proxy| {
-            let client = Client::builder().watchdog_timeout(SHORT).open(&proxy.url());
-            client.unwrap().lock("orders")
-        })
+        .map(|proxy| renewed_for(proxy, SHORT))
         .collect();
     let both = MultiLock::of(&locks).unwrap();
     let least = || {
@@ -153,10 +138,7 @@ fn a_short_lease_is_kept_at_a_distant_server() {
     let server = RedisServer::start();
     let proxy = Proxy::to(server.addr());
     proxy.next(FOR_EVER, None, Fault::DelayReply(ms(130)));
-    let client = Client::builder()
-        .watchdog_timeout(ms(1000))
-        .open(&proxy.url());
-    let guard = client.unwrap().lock("orders").guard().unwrap();
+    let guard = renewed_for(&proxy, ms(1000)).guard().unwrap();
     let lost = guard.lost().recv_timeout(ms(2500));
     assert_eq!(lost, Err(redlatch::NoLoss::NotYet));
     guard.unlock().unwrap();
@@ -240,11 +222,7 @@ fn a_frozen_minority_costs_no_redlock_whose_lease_is_shorter_than_a_command() {
         server.freeze();
     }
     let guard = redlock.lock("orders").guard().unwrap();
-    let end = Instant::now() + LEASE * 2;
-    while Instant::now() < end {
-        assert!(guard.is_valid());
-        thread::sleep(ms(5));
-    }
+    stays_valid(&guard, LEASE * 2);
     for server in &servers[..2] {
         server.thaw();
     }

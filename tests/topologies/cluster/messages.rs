@@ -1,0 +1,123 @@
+//! The unlock messages of a cluster, and which node they come from.
+
+use super::*;
+
+// The messages
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn messages_are_sharded_unless_told_otherwise() {
+    let cluster = Cluster::masters();
+    for sharded in [None, Some(true), Some(false)] {
+        let builder = || {
+            let builder = Client::builder().watchdog_timeout(LONG);
+            match sharded {
+                Some(sharded) => builder.sharded_pubsub(sharded),
+                None => builder,
+            }
+        };
+        let (holder, waiter) = (open(builder(), &cluster), open(builder(), &cluster));
+        for node in 0..3 {
+            let name = cluster.name_at(node, "orders");
+            is_woken(&holder.lock(&name), &waiter.lock(&name), || {
+                let expected = if sharded == Some(false) {
+                    (0, 1)
+                } else {
+                    (1, 0)
+                };
+                eventually(SLACK, "the waiter listens", || {
+                    listeners(&cluster, &name) == expected
+                });
+            });
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn the_listener_moves_with_the_slot() {
+    let cluster = Cluster::masters();
+    for sharded in [true, false] {
+        let builder = || {
+            Client::builder()
+                .watchdog_timeout(LONG)
+                .sharded_pubsub(sharded)
+        };
+        let (holder, waiter) = (open(builder(), &cluster), open(builder(), &cluster));
+        let name = cluster.name_at(0, if sharded { "sharded" } else { "plain" });
+        is_woken(&holder.lock(&name), &waiter.lock(&name), || {
+            eventually(SLACK, "the waiter listens", || {
+                listeners(&cluster, &name) != (0, 0)
+            });
+            for to in [1, 2] {
+                cluster.migrate(&name, to);
+                let expected = if sharded { (1, 0) } else { (0, 1) };
+                eventually(SLACK * 2, "the waiter listens at the new owner", || {
+                    listeners(&cluster, &name) == expected
+                });
+            }
+        });
+    }
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn the_listener_moves_with_the_master() {
+    let cluster = Cluster::start();
+    let name = cluster.name_at(0, "orders");
+    for is_planned in [true, false] {
+        // A client listens a little longer than it waits; these have not waited yet.
+        let (holder, waiter) = (client(&cluster, LONG), client(&cluster, LONG));
+        is_woken(&holder.lock(&name), &waiter.lock(&name), || {
+            eventually(SLACK, "the waiter listens", || {
+                listeners(&cluster, &name).0 == 1
+            });
+            cluster.nodes[cluster.owner_of(&name)].replicate(1, &name);
+            let (_, new) = if is_planned {
+                cluster.failover(&name)
+            } else {
+                cluster.lose_owner(&name)
+            };
+            eventually(SLACK * 2, "the waiter listens at the new master", || {
+                let (_, listeners): (String, u32) =
+                    cluster.nodes[new].ask(&["PUBSUB", "SHARDNUMSUB", &channel(&name)]);
+                listeners == 1
+            });
+        });
+        if is_planned {
+            cluster.wait_until_healthy();
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn waiters_on_all_shards_are_woken_by_one_subscriber() {
+    let cluster = Cluster::masters();
+    let (holder, waiter) = (client(&cluster, LONG), client(&cluster, LONG));
+    let names: Vec<_> = (0..12)
+        .map(|number| cluster.name_at(number % 3, &format!("orders{number}-")))
+        .collect();
+    thread::scope(|scope| {
+        let handed: Vec<_> = names
+            .iter()
+            .map(|name| {
+                let (holder, waiter) = (&holder, &waiter);
+                let listening = || {
+                    eventually(SLACK, "the waiter listens", || {
+                        listeners(&cluster, name).0 == 1
+                    });
+                };
+                scope.spawn(move || hand_over(&holder.lock(name), &waiter.lock(name), listening))
+            })
+            .collect();
+        for handed in handed {
+            let took = handed.join().unwrap();
+            assert!(took < SLACK, "{took:?}");
+        }
+    });
+    for node in &cluster.nodes {
+        let list: String = node.ask(&["CLIENT", "LIST", "TYPE", "pubsub"]);
+        assert!(list.lines().count() <= 2, "{list}");
+    }
+}

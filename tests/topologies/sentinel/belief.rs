@@ -1,0 +1,291 @@
+//! Which sentinel is believed, and what one that is down, behind or wrong costs: F38.
+
+use super::*;
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_sentinel_that_is_behind_turns_nobody_back() {
+    let (old, new) = (RedisServer::start(), RedisServer::start());
+    let (client, sentinels) = told(KEPT, [(&new, 2), (&new, 2), (&old, 1)]);
+    let guard = client.lock("orders").guard().unwrap();
+    assert_eq!(new.int(&["EXISTS", "orders"]), 1);
+    // Those that know better say nothing for a while.
+    sentinels[0].hush();
+    sentinels[1].hush();
+    let start = Instant::now();
+    while start.elapsed() < KEPT {
+        assert!(is_at(&client, &new));
+        thread::sleep(ms(50));
+    }
+    is_renewed(&guard);
+    sentinels[0].speak();
+    assert!(is_at(&client, &new));
+    // Most of all three have to say so.
+    sentinels[0].name(old.addr(), 1);
+    eventually(KEPT + SLACK, "the majority is followed", || {
+        is_at(&client, &old)
+    });
+    drop(guard);
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_sentinel_that_is_behind_hides_no_failover() {
+    let (old, new) = (RedisServer::start(), RedisServer::start());
+    // It is long until the next look at all of them.
+    let (client, sentinels) = told(LONG, [(&old, 1), (&old, 1), (&old, 1)]);
+    assert!(is_at(&client, &old));
+    sentinels[1].name(new.addr(), 2);
+    sentinels[2].name(new.addr(), 2);
+    old.kill();
+    let lock = client.lock("orders");
+    let (took, is_granted) = timed(|| lock.try_lock_for(AGREEMENT).unwrap());
+    assert!(is_granted);
+    assert!(took < SLACK, "{took:?}");
+    assert_eq!(new.int(&["EXISTS", "orders"]), 1);
+    lock.unlock().unwrap();
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn one_sentinel_alone_moves_nobody() {
+    let (master, stranger) = (RedisServer::start(), RedisServer::start());
+    let watch = Monitor::start(&stranger);
+    let (client, sentinels) = told(LEASE, [(&stranger, 9), (&master, 1), (&master, 1)]);
+    let start = Instant::now();
+    while start.elapsed() < LEASE {
+        assert!(is_at(&client, &master));
+        thread::sleep(ms(50));
+    }
+    let written = watch.lines_containing("probe");
+    assert!(written.is_empty(), "{written:#?}");
+    // A second one makes it a failover.
+    sentinels[2].name(stranger.addr(), 9);
+    eventually(LEASE + SLACK, "the failover is followed", || {
+        is_at(&client, &stranger)
+    });
+    assert!(is_at(&client, &stranger));
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn the_last_sentinel_is_believed_when_the_master_has_become_a_replica() {
+    let (old, new) = (RedisServer::start(), RedisServer::start());
+    let (client, sentinels) = told(KEPT, [(&old, 1), (&old, 1), (&old, 1)]);
+    old.cmd(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]);
+    new.cmd(&["REPLICAOF", "127.0.0.1", &old.port().to_string()]);
+    let guard = client.lock("kept").guard().unwrap();
+    eventually(AGREEMENT, "the copy has it", || {
+        new.int(&["EXISTS", "kept"]) == 1
+    });
+    sentinels[0].hush();
+    sentinels[2].hush();
+    // While the old one is the master, one alone moves nobody.
+    sentinels[1].name(new.addr(), 2);
+    assert!(is_at(&client, &old));
+    new.cmd(&["REPLICAOF", "NO", "ONE"]);
+    old.cmd(&["REPLICAOF", "127.0.0.1", &new.port().to_string()]);
+    eventually(SLACK, "the one that is left is believed", || {
+        is_at(&client, &new)
+    });
+    is_renewed(&guard);
+    guard.unlock().unwrap();
+    assert_eq!(new.int(&["EXISTS", "kept"]), 0);
+    // Never back to an earlier failover on the word of one.
+    sentinels[1].name(old.addr(), 1);
+    old.cmd(&["REPLICAOF", "NO", "ONE"]);
+    for _ in 0..10 {
+        assert!(is_at(&client, &new));
+        thread::sleep(ms(100));
+    }
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn the_last_sentinel_is_believed_when_the_master_cannot_be_reached() {
+    let (old, new) = (RedisServer::start(), RedisServer::start());
+    let (client, sentinels) = told(LONG, [(&old, 1), (&old, 1), (&old, 1)]);
+    let lock = client.lock("orders");
+    all_works(&lock);
+    sentinels[0].hush();
+    old.kill();
+    sentinels[1].name(new.addr(), 2);
+    // This one finds out that its connection is closed.
+    lock.try_lock().unwrap_err();
+    // Another one that answers says otherwise.
+    let error = lock.try_lock().unwrap_err().to_string();
+    for part in [new.addr(), old.addr()].map(|addr| addr.to_string()) {
+        assert!(error.contains(&part), "{error}");
+    }
+    assert!(error.contains("not believed"), "{error}");
+    sentinels[2].hush();
+    // The one that it names is a replica.
+    new.cmd(&["REPLICAOF", "127.0.0.1", &old.port().to_string()]);
+    let error = lock.try_lock().unwrap_err().to_string();
+    assert!(error.contains("not believed"), "{error}");
+    assert!(error.contains("slave"), "{error}");
+    new.cmd(&["REPLICAOF", "NO", "ONE"]);
+    all_works(&lock);
+    assert!(is_at(&client, &new));
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_master_that_says_so_needs_no_sentinel() {
+    let (master, replica) = (RedisServer::start(), RedisServer::start());
+    let (client, sentinels) = told(LEASE, [(&master, 1), (&master, 1), (&master, 1)]);
+    let guard = client.lock("orders").guard().unwrap();
+    // Before the first renewal.
+    for sentinel in &sentinels {
+        sentinel.hush();
+    }
+    let lost = guard.lost();
+    let start = Instant::now();
+    while start.elapsed() < LEASE * 3 {
+        assert!(guard.is_valid(), "{:?}", lost.recv());
+        assert!(is_at(&client, &master));
+        thread::sleep(ms(50));
+    }
+    guard.unlock().unwrap();
+    // One that calls itself a replica is none.
+    let port = replica.port().to_string();
+    master.cmd(&["REPLICAOF", "127.0.0.1", &port]);
+    let error = client.lock("orders").try_lock().unwrap_err();
+    assert!(!error.is_lost(), "{error}");
+    master.cmd(&["REPLICAOF", "NO", "ONE"]);
+    eventually(SLACK, "it is master again", || is_at(&client, &master));
+}
+
+/// How long a new client needs for its first lock, with these sentinels.
+fn first_lock(urls: &[String]) -> Duration {
+    let client = Client::builder().watchdog_timeout(PATIENT);
+    let client = client.sentinel(NAME, urls).unwrap();
+    let lock = client.lock("orders");
+    let (first, ()) = timed(|| assert!(lock.try_lock_for(AGREEMENT).unwrap()));
+    lock.unlock().unwrap();
+    let (next, ()) = timed(|| all_works(&lock));
+    assert!(next < SLACK, "{next:?} when all is known");
+    first
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn one_sentinel_that_is_dead_or_frozen_or_lies_costs_little() {
+    let set = Sentinels::start();
+    let stranger = RedisServer::start();
+    let watch = Monitor::start(&stranger);
+    let urls = set.urls();
+    let nobody: SocketAddr = ([127, 0, 0, 1], free_port()).into();
+    let fakes = [
+        ("a replica", FakeSentinel::naming(set.nodes[1].addr())),
+        ("nobody", FakeSentinel::naming(nobody)),
+        (
+            "a host that does not answer",
+            FakeSentinel::naming("192.0.2.1:6379".parse().unwrap()),
+        ),
+        ("another master", FakeSentinel::naming(stranger.addr())),
+    ];
+    for (named, fake) in &fakes {
+        for at in 0..3 {
+            let mut urls = urls.clone();
+            urls[at] = fake.url();
+            let took = first_lock(&urls);
+            report(&format!(
+                "sentinel {at} of 3 names {named}: first lock in {took:.1?}"
+            ));
+            assert!(took < Duration::from_secs(5) + SLACK, "{named}: {took:?}");
+        }
+        assert!(fake.asked() > 0, "nobody asked the one that names {named}");
+    }
+    let written = watch.lines_containing("orders");
+    assert!(written.is_empty(), "{written:#?}");
+
+    set.sentinels[0].freeze();
+    let frozen = first_lock(&urls);
+    set.sentinels[0].kill();
+    let dead = first_lock(&urls);
+    report(&format!(
+        "sentinel 0 of 3: frozen, first lock in {frozen:.1?}; dead, {dead:.1?}"
+    ));
+    assert!(frozen < Duration::from_secs(5) + SLACK, "{frozen:?}");
+    assert!(dead < Duration::from_secs(5) + SLACK, "{dead:?}");
+}
+
+pub(crate) fn two_sentinels_of_three_frozen() {
+    let set = Sentinels::start();
+    let client = client(&set, LONG);
+    let lock = client.lock("orders");
+    all_works(&lock);
+    // In the order in which they are asked.
+    set.sentinels[0].freeze();
+    set.sentinels[1].freeze();
+    set.nodes[0].cmd(&["CLIENT", "KILL", "TYPE", "normal"]);
+    let (took, got) = timed(|| lock.try_lock_for(PATIENT).unwrap());
+    assert!(got);
+    report(&format!(
+        "sentinel, two of three frozen: a new connection in {took:.1?}"
+    ));
+    assert!(took < ms(700), "{took:?}");
+    set.sentinels[0].thaw();
+    set.sentinels[1].thaw();
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_failover_is_followed_while_one_sentinel_is_frozen() {
+    let set = Sentinels::start();
+    let client = client(&set, LEASE);
+    let lock = client.lock("orders");
+    all_works(&lock);
+    // The one it listens to, most of all.
+    let heard = set
+        .sentinels
+        .iter()
+        .find(|sentinel| sentinel.listeners() > 0)
+        .unwrap_or(&set.sentinels[0]);
+    heard.freeze();
+    let (grants, over) = Grants::during(&lock, || {
+        set.lose_master();
+        Instant::now()
+    });
+    let first = grants.first_after(over);
+    report(&format!(
+        "sentinel, kill, one of three frozen: first grant {first:.1?} after the failover"
+    ));
+    assert!(first < Duration::from_secs(5) + SLACK, "{first:?}");
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn without_any_sentinel_the_present_master_goes_on_being_used() {
+    let set = Sentinels::start();
+    let client = client(&set, KEPT);
+    let guard = client.lock("kept").guard().unwrap();
+    let other = self::client(&set, LONG);
+    all_works(&other.lock("orders"));
+    // Renewals have a connection of their own, from the first one on.
+    thread::sleep(KEPT);
+    for sentinel in &set.sentinels {
+        sentinel.kill();
+    }
+    let start = Instant::now();
+    let lost = guard.lost();
+    while start.elapsed() < KEPT * 2 {
+        assert!(guard.is_valid(), "{:?}", lost.recv());
+        all_works(&client.lock("orders"));
+        thread::sleep(ms(20));
+    }
+    guard.unlock().unwrap();
+    let took = hand_over(&client.lock("orders"), &other.lock("orders"), || {
+        thread::sleep(ms(200));
+    });
+    assert!(took < SLACK, "{took:?}");
+
+    let new = open(Client::builder().command_timeout(ms(500)), &set);
+    let (took, result) = timed(|| new.lock("orders").try_lock());
+    let error = result.unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+    assert!(took < ms(500) + SLACK, "{took:?}");
+    set.sentinels[1].restart();
+    all_works(&new.lock("orders"));
+}

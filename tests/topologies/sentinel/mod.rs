@@ -1,0 +1,202 @@
+//! Locks behind sentinels: F35 to F38 of the table in `tests/it/faults/README.md`.
+
+mod belief;
+mod failovers;
+
+pub(crate) use belief::two_sentinels_of_three_frozen;
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redlatch::{Builder, Client, Error, Lock, LossCause, Redlock};
+
+use crate::backends::{
+    Grants, KEPT, LEASE, SLACK, all_works, channel, hand_over, is_renewed, is_woken, timed,
+};
+use crate::report;
+use crate::support::topology_fixtures::sentinels::NAME;
+use crate::support::topology_fixtures::{AGREEMENT, FakeSentinel, Sentinels};
+use crate::support::{Monitor, RedisServer, eventually, free_port, ms};
+
+/// A lease that outlives a failover, even on a busy machine.
+const PATIENT: Duration = Duration::from_secs(15);
+
+/// A lease that no test lives to see the end of.
+const LONG: Duration = Duration::from_secs(60);
+
+fn client(set: &Sentinels, lease: Duration) -> Client {
+    open(Client::builder().watchdog_timeout(lease), set)
+}
+
+fn open(builder: Builder, set: &Sentinels) -> Client {
+    builder.sentinel(NAME, set.urls()).unwrap()
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn sentinels_and_master_have_passwords_of_their_own() {
+    let set = Sentinels::options()
+        .password("canary-data")
+        .sentinel_password("canary-sentinel")
+        .start();
+    let good = || Client::builder().credentials("default", "canary-data");
+    let client = open(good(), &set);
+    all_works(&client.lock("orders"));
+    assert!(!format!("{client:?}").contains("canary"), "{client:?}");
+    set.failover();
+    all_works(&client.lock("orders"));
+
+    let no_password: Vec<_> = set
+        .sentinels
+        .iter()
+        .map(|sentinel| format!("redis://{}", sentinel.addr()))
+        .collect();
+    let mixed_up: Vec<_> = set
+        .sentinels
+        .iter()
+        .map(|sentinel| format!("redis://:canary-data@{}", sentinel.addr()))
+        .collect();
+    for client in [
+        good().sentinel(NAME, no_password).unwrap(),
+        good().sentinel(NAME, mixed_up).unwrap(),
+        open(Client::builder(), &set),
+        open(
+            Client::builder().credentials("default", "canary-wrong"),
+            &set,
+        ),
+        open(
+            Client::builder().credentials("canary-user", "canary-data"),
+            &set,
+        ),
+    ] {
+        let (took, result) = timed(|| client.lock("orders").try_lock());
+        let error = result.unwrap_err();
+        assert!(took < SLACK * 2, "{took:?}");
+        assert!(matches!(error, Error::Permission { .. }), "{error:?}");
+        let text = format!("{error} {error:?} {client:?}");
+        assert!(!text.contains("canary"), "{text}");
+    }
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn databases_behind_sentinels_are_apart() {
+    let set = Sentinels::start();
+    let third = open(Client::builder().database(3), &set);
+    let none = open(Client::builder(), &set);
+    let guard = third.lock("orders").guard().unwrap();
+    all_works(&none.lock("orders"));
+    assert!(set.nodes[0].told("db3").unwrap().starts_with("keys=1"));
+    let again = open(Client::builder().database(3), &set);
+    assert!(!again.lock("orders").try_lock().unwrap());
+    set.nodes[0].replicate(2, "orders");
+    let (old, new) = set.failover();
+    set.demote(old);
+    assert!(!again.lock("orders").try_lock_for(ms(100)).unwrap());
+    guard.unlock().unwrap();
+    assert_eq!(set.nodes[new].told("db3"), None);
+    let error = open(Client::builder().database(4711), &set)
+        .lock("orders")
+        .try_lock()
+        .unwrap_err();
+    assert!(!error.is_ambiguous(), "{error}");
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_name_that_no_sentinel_knows_is_told() {
+    let set = Sentinels::start();
+    let client = Client::builder().sentinel("nobody", set.urls()).unwrap();
+    let (took, result) = timed(|| client.lock("orders").try_lock());
+    let error = result.unwrap_err();
+    assert!(error.to_string().contains("nobody"), "{error}");
+    assert!(took < SLACK * 2, "{took:?}");
+}
+
+#[test]
+fn settings_that_cannot_be_used_are_refused() {
+    let none: [&str; 0] = [];
+    let one = ["redis://127.0.0.1:26379"];
+    for refused in [
+        Client::builder().sentinel(NAME, none),
+        Client::builder().sentinel("", one),
+        Client::builder().sentinel(NAME, ["http://127.0.0.1:26379"]),
+        Client::builder().master_replicas(none),
+        Client::builder().cluster(none),
+        Client::builder().cluster(["redis://127.0.0.1:26379/3"]),
+    ] {
+        let error = refused.unwrap_err();
+        assert!(matches!(error, Error::InvalidConfig { .. }), "{error:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_node_of_a_quorum_that_fails_over_costs_nothing_and_waits_for_its_vote() {
+    const MAX_LEASE: Duration = ms(6000);
+    let set = Sentinels::start();
+    let others = [RedisServer::start(), RedisServer::start()];
+    let plain = others
+        .iter()
+        .map(|server| Client::open(&server.url()).unwrap());
+    let redlock = Redlock::builder()
+        .nodes(plain.chain([client(&set, LEASE)]))
+        .max_lease(MAX_LEASE)
+        .node_timeout(ms(500))
+        .trust_new_nodes()
+        .build()
+        .unwrap();
+    let lock = redlock.lock("a");
+    let held = redlock.lock("held").guard().unwrap();
+    let old = set.master();
+    eventually(SLACK, "the node has it", || {
+        set.nodes[old].int(&["EXISTS", "held"]) == 1
+    });
+    set.nodes[old].kill();
+    for _ in 0..5 {
+        assert!(lock.try_lock_for(SLACK).unwrap(), "two of three are there");
+        lock.unlock().unwrap();
+    }
+    set.wait_for_master_after(old);
+    assert!(held.is_valid());
+    held.unlock().unwrap();
+    // From here on the new master would have to vote, which it has not been asked for yet, or not long ago.
+    let seen = Instant::now();
+    others[0].freeze();
+    let mut told = false;
+    loop {
+        match lock.try_lock() {
+            Ok(granted) if granted => break,
+            Ok(_) => {}
+            Err(error) => {
+                assert!(matches!(error, Error::NoQuorum { .. }), "{error}");
+                told |= error.to_string().contains("no vote");
+            }
+        }
+        assert!(seen.elapsed() < MAX_LEASE + AGREEMENT);
+        thread::sleep(ms(20));
+    }
+    assert!(told, "it was granted after {:?}", seen.elapsed());
+    lock.unlock().unwrap();
+    others[0].thaw();
+}
+
+/// A client of three sentinels that say what they are told: each a master, and the epoch of the failover that made it one.
+fn told(lease: Duration, says: [(&RedisServer, u64); 3]) -> (Client, [FakeSentinel; 3]) {
+    let sentinels = says.map(|(server, epoch)| FakeSentinel::naming_since(server.addr(), epoch));
+    let urls: Vec<_> = sentinels.iter().map(FakeSentinel::url).collect();
+    let client = Client::builder().watchdog_timeout(lease);
+    (client.sentinel(NAME, urls).unwrap(), sentinels)
+}
+
+/// Whether the locks of this client are at `server` once its connections to it are new.
+fn is_at(client: &Client, server: &RedisServer) -> bool {
+    server.cmd(&["CLIENT", "KILL", "TYPE", "normal"]);
+    let guard = client.lock("probe").guard().unwrap();
+    let is_there = server.int(&["EXISTS", "probe"]) == 1;
+    if let Err(error) = guard.unlock() {
+        assert!(error.is_lost(), "{error}");
+    }
+    is_there
+}
