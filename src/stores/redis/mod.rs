@@ -1,6 +1,7 @@
 //! Locks on Redis, in Redisson's format: on one server, or behind the topologies of `topology`.
 
 mod eval;
+mod calls;
 mod keys;
 mod node;
 mod preflight;
@@ -21,7 +22,6 @@ use ::redis::Value;
 use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
 use crate::ground::clock::BootInstant;
 use crate::ground::error::{Error, Reason, Result};
-use crate::ground::events;
 use crate::ground::loss::{LossCause, printable};
 use crate::ground::notify::{Notifier, Parker};
 use crate::ground::sync::Mutex;
@@ -32,6 +32,7 @@ use crate::store::{
 use crate::stores::permits::Permits;
 use crate::stores::quorum::quarantine::{Identity, NodeHandle};
 
+use calls::{ForceRelease, Inspect, Operation, Release, Resolve};
 pub(crate) use keys::flaw;
 use scripts::{Script, Scripts};
 use server::Node;
@@ -226,7 +227,7 @@ impl Redis {
             let expiry = connection.expiry(deadline, sent);
             copies.not_after = copies.not_after.max(expiry);
             let text = expiry.to_string();
-            let args = match history_of(&voting) {
+            let args = match history_of(voting.as_deref()) {
                 Some(history) => [args, &[text.as_bytes(), history]].concat(),
                 None => [args, &[text.as_bytes()]].concat(),
             };
@@ -443,8 +444,7 @@ impl Redis {
     /// Puts a hold back to the count `known` that it had before it was `wanted`. Returns whether that was done.
     fn put_back(&self, claim: &Claim, known: u32, wanted: u32, deadline: Instant) -> bool {
         if known == 0 {
-            let channel = keys::channel(&claim.name);
-            return self.release_once(claim, &channel, deadline).is_ok();
+            return Release::new(claim).once(self, deadline).is_ok();
         }
         let script = &self.scripts.release_level;
         let mut copies = SentCopies::default();
@@ -589,42 +589,6 @@ impl Redis {
         missing_in(reply, lock)
     }
 
-    fn release_once(
-        &self,
-        claim: &Claim,
-        channel: &str,
-        deadline: Instant,
-    ) -> Result<Outcome<Released>, CallError> {
-        let args = [claim.visitor.as_str().as_bytes(), channel.as_bytes()];
-        let script = &self.scripts.of(claim.kind).release;
-        let reply = self.call(script, &claim.name, &args, deadline)?;
-        self.release_of(claim, channel, &reply)
-    }
-
-    fn release_of(
-        &self,
-        claim: &Claim,
-        channel: &str,
-        reply: &Value,
-    ) -> Result<Outcome<Released>, CallError> {
-        match (reply, integer_at(reply, 0), item_at(reply, 1)) {
-            (Value::Int(heard), ..) => Ok(Outcome::Done(Released {
-                // Mostly nobody at all has heard of it.
-                others_wait: *heard > 0 && *heard > i64::from(self.topology.is_live(channel)),
-                leftover: self.late_copy_of(claim),
-            })),
-            (_, Some(1), Some(error)) => {
-                events::waiters_not_told(&claim.name, &text_of(error));
-                Ok(Outcome::Done(Released::default()))
-            }
-            (_, Some(0), Some(holder)) => Ok(Outcome::Gone(cause_of(holder))),
-            _ => Err(CallError::Server(format!(
-                "unexpected reply {}",
-                brief(reply)
-            ))),
-        }
-    }
-
     /// Sends all of them to the node that has the first, then reads all replies: the server time where it was done. What
     /// was answered before a fault is in `replies` all the same.
     fn withdraw_at_once(
@@ -642,15 +606,15 @@ impl Redis {
                 let mut packed = Vec::new();
                 let mut numbers = Vec::with_capacity(in_doubts.len());
                 for in_doubt in in_doubts {
-                    let mut script = &self.scripts.of(in_doubt.kind).resolve;
-                    if node.pool.is_sharded() {
-                        script = script.sharded();
-                    }
-                    let channel = keys::channel(&in_doubt.name);
-                    let args = [in_doubt.visitor.as_str().as_bytes(), channel.as_bytes()];
+                    let resolve = Resolve::new(&**in_doubt);
+                    let call = resolve.call(&self.scripts);
+                    let script = match node.pool.is_sharded() {
+                        true => call.script.sharded(),
+                        false => call.script,
+                    };
                     let number = connection.number();
                     numbers.push(number);
-                    packed.extend(script.pack(by_text, &[&in_doubt.name], &args, number));
+                    packed.extend(script.pack(by_text, &[call.lock], &call.args, number));
                 }
                 replies.clear();
                 connection.send(&packed, deadline)?;
@@ -1014,8 +978,8 @@ fn is_another_history(reply: &Value) -> bool {
 }
 
 /// What a script compares so that nobody votes for a server that has become another one.
-fn history_of(voting: &Option<Arc<Identity>>) -> Option<&[u8]> {
-    let history = voting.as_ref()?.history.as_bytes();
+fn history_of(voting: Option<&Identity>) -> Option<&[u8]> {
+    let history = voting?.history.as_bytes();
     (!history.is_empty()).then_some(history)
 }
 
@@ -1147,65 +1111,6 @@ impl Redis {
         let step = self.set_count(claim, script, [claim.count, keep], None, deadline);
         self.level_of(claim, step)
     }
-
-    /// Gives the whole hold back.
-    fn release_whole(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Released>> {
-        let channel = keys::channel(&claim.name);
-        // Half the time for the first try, so that a lost reply leaves time for the second.
-        let now = Instant::now();
-        let half = now + deadline.saturating_duration_since(now) / 2;
-        let first = self.release_once(claim, &channel, half);
-        let fault = match first {
-            Ok(release) => return Ok(release),
-            Err(CallError::NoReply { .. }) => match self.release_once(claim, &channel, deadline) {
-                Ok(release @ Outcome::Done(Released { .. })) => return Ok(release),
-                // The first one did it: nobody else can have freed this visitor's hold and nothing proves a loss.
-                Ok(_) => {
-                    return Ok(Outcome::Done(Released {
-                        others_wait: false,
-                        leftover: self.late_copy_of(claim),
-                    }));
-                }
-                // Whether the first one did it is not known, whatever became of the second.
-                Err(fault) => CallError::NoReply {
-                    reason: reason_of(fault),
-                    timed_out: true,
-                },
-            },
-            Err(CallError::NotSent(reason)) if Instant::now() < half => {
-                match self.release_once(claim, &channel, deadline) {
-                    Ok(release) => return Ok(release),
-                    Err(fault @ CallError::NoReply { .. }) => fault,
-                    Err(_) => CallError::NotSent(reason),
-                }
-            }
-            Err(fault) => fault,
-        };
-        match fault {
-            CallError::NoReply { reason, .. } => Ok(Outcome::unknown(
-                // Any later answer settles it: the request itself can only free.
-                claim.in_doubt(0),
-                self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
-            )),
-            fault => Err(self.error(&claim.name, fault)),
-        }
-    }
-
-    /// Withdraws a request. Returns whether it cannot come any more.
-    fn resolve_one(&self, in_doubt: &mut InDoubt, deadline: Instant) -> Result<bool> {
-        let channel = keys::channel(&in_doubt.name);
-        let args = [in_doubt.visitor.as_str().as_bytes(), channel.as_bytes()];
-        match self.call(
-            &self.scripts.of(in_doubt.kind).resolve,
-            &in_doubt.name,
-            &args,
-            deadline,
-        ) {
-            Ok(Value::Int(now)) => Ok(now > in_doubt.not_after(0)),
-            Ok(reply) => Err(self.unexpected(&in_doubt.name, &reply)),
-            Err(fault) => Err(self.error(&in_doubt.name, fault)),
-        }
-    }
 }
 
 impl Store for Redis {
@@ -1217,7 +1122,7 @@ impl Store for Redis {
 
     fn release(&self, claim: &Claim, keep: u32, deadline: Instant) -> Result<Outcome<Released>> {
         match keep {
-            0 => self.release_whole(claim, deadline),
+            0 => Release::new(claim).run(self, deadline),
             keep => self.release_level(claim, keep, deadline),
         }
     }
@@ -1320,7 +1225,7 @@ impl Store for Redis {
             return outcomes;
         };
         // It makes the script known, and finds out whether anybody answers.
-        let outcome = self.resolve_one(first, deadline);
+        let outcome = Resolve::new(&**first).run(self, deadline);
         let is_silent = matches!(&outcome, Err(error) if error.may_pass());
         outcomes.push(outcome);
         if is_silent {
@@ -1333,7 +1238,7 @@ impl Store for Redis {
                 outcomes.push(match reply {
                     Some(now) => Ok(now > in_doubt.not_after(0)),
                     // It is elsewhere, or the server does not know its script, or it says what is wrong.
-                    None => self.resolve_one(in_doubt, deadline),
+                    None => Resolve::new(&**in_doubt).run(self, deadline),
                 });
             }
             if let Err(fault) = talked {
@@ -1348,25 +1253,7 @@ impl Store for Redis {
     }
 
     fn force_release(&self, lock: &LockId, deadline: Instant) -> Result<bool> {
-        let LockId { kind, name } = lock;
-        let channel = keys::channel(name);
-        let script = &self.scripts.of(*kind).force_release;
-        for _ in 0..=CORRECTIONS {
-            let mut copies = SentCopies::default();
-            let reply = self.call_timed(script, name, &[channel.as_bytes()], deadline, &mut copies);
-            match reply {
-                Ok(reply) => match integer_at(&reply, 0) {
-                    Some(3) => {}
-                    Some(freed) => return Ok(freed == 1),
-                    None => return Err(self.unexpected(name, &reply)),
-                },
-                Err(CallError::NoReply { reason, .. }) => {
-                    return Err(self.unknown(name, None, "forced release", reason));
-                }
-                Err(fault) => return Err(self.error(name, fault)),
-            }
-        }
-        Err(self.error(name, CallError::Server(RUNAWAY_CLOCK.to_owned())))
+        ForceRelease::new(lock).run(self, deadline)
     }
 
     fn inspect(
@@ -1375,17 +1262,7 @@ impl Store for Redis {
         visitor: Option<&VisitorId>,
         deadline: Instant,
     ) -> Result<Holding> {
-        let LockId { kind, name } = lock;
-        let field = visitor.map_or("", VisitorId::as_str);
-        let reply = self
-            .call(
-                &self.scripts.of(*kind).inspect,
-                name,
-                &[field.as_bytes()],
-                deadline,
-            )
-            .map_err(|fault| self.error(name, fault))?;
-        self.holding_of(name, visitor, &reply)
+        Inspect { lock, visitor }.run(self, deadline)
     }
 
     fn subscribe(&self, lock: &LockId, source: u32, parker: &Arc<Parker>) -> Subscription {
@@ -1484,35 +1361,6 @@ impl Redis {
                 })
             }
         }
-    }
-
-    fn holding_of(
-        &self,
-        name: &Arc<str>,
-        visitor: Option<&VisitorId>,
-        reply: &Value,
-    ) -> Result<Holding> {
-        let (Some(exists), Some(count), Some(ttl)) = (
-            integer_at(reply, 0),
-            item_at(reply, 1),
-            integer_at(reply, 2),
-        ) else {
-            return Err(self.unexpected(name, reply));
-        };
-        let count = match (text_of(count), visitor) {
-            (text, _) if text.is_empty() => 0,
-            (text, Some(visitor)) => text.parse().map_err(|_| Error::CorruptCount {
-                lock: Arc::clone(name),
-                node: self.topology.name(name),
-                visitor: visitor.clone(),
-            })?,
-            (_, None) => 0,
-        };
-        Ok(Holding {
-            is_locked: exists == 1,
-            count,
-            remaining: u64::try_from(ttl).ok().map(Duration::from_millis),
-        })
     }
 
     fn unknown(

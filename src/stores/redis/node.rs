@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis::Value;
+use smallvec::SmallVec;
 
-use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
+use crate::ground::claim::{Claim, LockId, VisitorId};
 use crate::ground::clock::BootInstant;
 use crate::ground::error::{Error, Result};
 use crate::store::{
@@ -19,6 +20,7 @@ use crate::store::{
 };
 use crate::stores::quorum::node::{InFlight, Node as QuorumNode, Pending, Purpose};
 use crate::stores::quorum::quarantine::{Identity, NodeHandle, Quarantined};
+use crate::stores::redis::calls::{Call, ForceRelease, Inspect, Operation, Release, Resolve, Way};
 use crate::stores::redis::scripts::Script;
 use crate::stores::redis::topology::Topology;
 use crate::stores::redis::transport::connection::{CallError, Connection};
@@ -26,7 +28,7 @@ use crate::stores::redis::transport::pool::{CheckedOut, lacks_eval, lacks_script
 use crate::stores::redis::wait_replicas::{ReplicaAck, Replication};
 use crate::stores::redis::{
     Heard, Redis, RenewalBatch, SentCopies, came_too_late, chunks_of, discount, history_of,
-    integer_at, is_another_history, keys, parse_count_reply, preflight, reason_of, server,
+    integer_at, is_another_history, parse_count_reply, preflight, reason_of, server,
 };
 
 /// A late answer may come this much after the request has expired, because our idea of the server's clock may be off.
@@ -66,27 +68,12 @@ impl Deref for RedisNode {
     }
 }
 
-/// What is asked about one key.
-struct Request<'r> {
-    script: &'r Script,
-    key: &'r str,
-    visitor: &'r VisitorId,
-    args: &'r [&'r [u8]],
-    /// Whether the server time after which it is refused is its last argument, and its answer tells the time.
-    expires: bool,
-    /// Which server was found to have a vote, which is true of this connection alone; its history is the argument
-    /// behind the last.
-    voting: Option<Arc<Identity>>,
-    /// How many replicas have to have what it did.
-    replication: Option<Replication>,
-}
-
 /// One request under way on a connection of the pool.
 struct SentRequest<'a, F> {
     node: &'a RedisNode,
     /// `None` once its answer was read.
     checked_out: Option<CheckedOut>,
-    visitor: VisitorId,
+    visitor: Option<VisitorId>,
     copies: SentCopies<'a>,
     /// The number of the request, which its answer repeats.
     number: i64,
@@ -181,7 +168,7 @@ impl<F> Drop for SentRequest<'_, F> {
             pool.check_in_unread(
                 connection,
                 replies_due,
-                self.visitor.clone(),
+                self.visitor.take(),
                 self.not_after(),
                 deadline,
             );
@@ -281,46 +268,112 @@ impl SentRenewals<'_> {
     }
 }
 
-impl RedisNode {
-    fn send<'a, T: 'a>(
-        &'a self,
-        mut checked_out: CheckedOut,
-        request: &Request<'_>,
-        deadline: Instant,
+/// What became of sending a request.
+enum Transmission<'a> {
+    Sent(SentRequest<'a, ()>),
+    /// Nothing was sent, and another connection will do.
+    NotConnected,
+    Failed(CallError, SentCopies<'a>),
+}
+
+impl<'a> Transmission<'a> {
+    /// The answer that `finish` makes of the reply.
+    fn then<T: 'a>(
+        self,
         finish: impl FnOnce(Result<Value, CallError>, &SentCopies<'_>) -> T + 'a,
     ) -> Pending<'a, T> {
-        let mut copies = SentCopies::replicated(request.replication);
+        match self {
+            Transmission::Sent(mut sent) => Pending::Sent(Box::new(SentRequest {
+                node: sent.node,
+                checked_out: sent.checked_out.take(),
+                visitor: sent.visitor.take(),
+                copies: std::mem::take(&mut sent.copies),
+                number: sent.number,
+                tells_time: sent.tells_time,
+                by_text: sent.by_text,
+                deadline: sent.deadline,
+                finish: Some(finish),
+            })),
+            Transmission::NotConnected => Pending::NotConnected,
+            Transmission::Failed(fault, copies) => Pending::Ready(finish(Err(fault), &copies)),
+        }
+    }
+}
+
+impl RedisNode {
+    /// Carries an operation out: sends it now, to be answered later.
+    fn carry_out<'a, O: Operation + 'a>(
+        &'a self,
+        operation: O,
+        deadline: Instant,
+    ) -> Pending<'a, Result<O::Answer>> {
+        let pool = &self.server.pool;
+        let checked_out = match pool.check_out(operation.visitor(), |_| true, deadline) {
+            Ok(Some(checked_out)) => checked_out,
+            Ok(None) => return Pending::NotConnected,
+            Err(fault) => return Pending::Ready(Err(self.error(operation.lock(), fault))),
+        };
+        let way = Way {
+            is_behind: checked_out.replies_due > 0,
+            not_after: checked_out.not_after,
+        };
+        let visitor = operation.visitor().cloned();
+        let sent = {
+            let call = operation.call(&self.scripts);
+            self.transmit(checked_out, &call, visitor, None, None, deadline)
+        };
+        sent.then(move |reply, _| {
+            let answer = match reply {
+                Err(CallError::Server(text)) if lacks_script(&text) => None,
+                reply => operation.read(self, reply, way),
+            };
+            answer.unwrap_or_else(|| operation.run(self, deadline))
+        })
+    }
+
+    /// Sends a call of `visitor`. With `voting` it runs only on the server that was found to have a vote, which is true of
+    /// this connection alone; with `replication` so many replicas have to have what it did.
+    fn transmit<'a>(
+        &'a self,
+        mut checked_out: CheckedOut,
+        call: &Call<'_>,
+        visitor: Option<VisitorId>,
+        voting: Option<&Identity>,
+        replication: Option<Replication>,
+        deadline: Instant,
+    ) -> Transmission<'a> {
+        let mut copies = SentCopies::replicated(replication);
         let sent = BootInstant::now();
         let expiry = checked_out.connection.expiry(deadline, sent);
         let text = expiry.to_string();
-        let args = match history_of(&request.voting) {
-            Some(history) => &[request.args, &[text.as_bytes(), history]].concat(),
-            None if request.expires => &[request.args, &[text.as_bytes()]].concat(),
-            None => request.args,
-        };
+        let mut args: SmallVec<[&[u8]; 6]> = call.args.iter().copied().collect();
+        if call.expires {
+            args.push(text.as_bytes());
+            args.extend(history_of(voting));
+        }
         copies.first_sent = Some(sent);
         copies.not_after = expiry;
         // Nobody may be there any more to send it again if the server does not know it.
         let by_text =
-            self.server.pool.uses_text() || !checked_out.connection.has_script(request.script);
+            self.server.pool.uses_text() || !checked_out.connection.has_script(call.script);
         let number = checked_out.connection.number();
-        let mut packed = request.script.pack(by_text, &[request.key], args, number);
-        if let Some(wanted) = request.replication {
+        let mut packed = call.script.pack(by_text, &[call.lock], &args, number);
+        if let Some(wanted) = replication {
             packed.extend(wanted.question(deadline));
         }
-        checked_out.connection.mark_loaded(request.script);
+        checked_out.connection.mark_loaded(call.script);
         match checked_out.connection.send(&packed, deadline) {
-            Ok(()) => Pending::Sent(Box::new(SentRequest {
+            Ok(()) => Transmission::Sent(SentRequest {
                 node: self,
                 checked_out: Some(checked_out),
-                visitor: request.visitor.clone(),
+                visitor,
                 copies,
                 number,
-                tells_time: request.expires,
+                tells_time: call.expires,
                 by_text,
                 deadline,
-                finish: Some(finish),
-            })),
+                finish: None,
+            }),
             Err(fault) => {
                 // The server may have closed a connection that lay idle. Nothing was sent, so another one will do.
                 let may_go_elsewhere = matches!(fault, CallError::NotSent(_))
@@ -331,10 +384,10 @@ impl RedisNode {
                     self.server.pool.give_back(checked_out.connection, &reply);
                 }
                 drop(checked_out.permit);
-                if may_go_elsewhere {
-                    return Pending::NotConnected;
+                match reply {
+                    Err(fault) if !may_go_elsewhere => Transmission::Failed(fault, copies),
+                    _ => Transmission::NotConnected,
                 }
-                Pending::Ready(finish(reply, &copies))
             }
         }
     }
@@ -350,7 +403,7 @@ impl RedisNode {
         let pool = &self.server.pool;
         let fault = |fault| self.error(&claim.name, fault);
         let Some(mut checked_out) = pool
-            .check_out(&claim.visitor, Connection::is_identified, deadline)
+            .check_out(Some(&claim.visitor), Connection::is_identified, deadline)
             .map_err(fault)?
         else {
             return Ok(None);
@@ -394,17 +447,24 @@ impl RedisNode {
         let lease = claim.lease.as_millis().to_string();
         let (known_text, wanted_text) = (known.to_string(), wanted.to_string());
         let args = [claim.visitor.as_str(), &lease, &known_text, &wanted_text].map(str::as_bytes);
-        let request = Request {
+        let call = Call {
             script,
-            key: &claim.name,
-            visitor: &claim.visitor,
-            args: &args,
+            lock: &claim.name,
+            args: SmallVec::from(args),
             expires: true,
-            voting: voting.as_ref().map(|(_, identity)| Arc::clone(identity)),
-            replication: self.replication,
         };
+        let visitor = Some(claim.visitor.clone());
+        let identity = voting.as_ref().map(|(_, identity)| &**identity);
+        let sent = self.transmit(
+            checked_out,
+            &call,
+            visitor,
+            identity,
+            self.replication,
+            deadline,
+        );
         let handle = voting.as_ref().map(|(handle, _)| *handle);
-        self.send(checked_out, &request, deadline, move |reply, copies| {
+        sent.then(move |reply, copies| {
             let again = || self.set_count(claim, script, counts, handle, deadline);
             finish(match reply {
                 Ok(reply) => match parse_count_reply(&reply, copies.first_sent) {
@@ -433,7 +493,7 @@ impl RedisNode {
         let checked_out = match self
             .server
             .pool
-            .check_out(&claim.visitor, |_| true, deadline)
+            .check_out(Some(&claim.visitor), |_| true, deadline)
         {
             Ok(Some(checked_out)) => checked_out,
             Ok(None) => return Pending::NotConnected,
@@ -449,62 +509,6 @@ impl RedisNode {
             None,
             deadline,
             move |step| self.level_of(claim, step),
-        )
-    }
-
-    fn send_release_whole<'a>(
-        &'a self,
-        claim: &'a Claim,
-        deadline: Instant,
-    ) -> Pending<'a, Result<Outcome<Released>>> {
-        let checked_out = match self
-            .server
-            .pool
-            .check_out(&claim.visitor, |_| true, deadline)
-        {
-            Ok(Some(checked_out)) => checked_out,
-            Ok(None) => return Pending::NotConnected,
-            Err(fault) => return Pending::Ready(Err(self.error(&claim.name, fault))),
-        };
-        let not_after = checked_out.not_after;
-        let channel = keys::channel(&claim.name);
-        let request = Request {
-            script: &self.scripts.of(claim.kind).release,
-            key: &claim.name,
-            visitor: &claim.visitor,
-            args: &[claim.visitor.as_str().as_bytes(), channel.as_bytes()],
-            expires: false,
-            voting: None,
-            replication: None,
-        };
-        let channel = Arc::clone(&channel);
-        self.send(
-            checked_out,
-            &request,
-            deadline,
-            move |reply, _| match reply {
-                Ok(reply) => match self.release_of(claim, &channel, &reply) {
-                    // It is not there yet.
-                    Ok(Outcome::Gone(_)) if not_after != SETTLED => Ok(Outcome::unknown(
-                        claim.in_doubt(not_after),
-                        Error::Unavailable {
-                            lock: Arc::clone(&claim.name),
-                            node: self.server.name(),
-                            reason: "an earlier request of this hold may still be on its way"
-                                .to_owned(),
-                        },
-                    )),
-                    release => release.map_err(|fault| self.error(&claim.name, fault)),
-                },
-                Err(CallError::Server(text)) if lacks_script(&text) => {
-                    self.release_whole(claim, deadline)
-                }
-                Err(CallError::NoReply { reason, .. }) => Ok(Outcome::unknown(
-                    claim.in_doubt(0),
-                    self.unknown(&claim.name, Some(&claim.visitor), "release", reason),
-                )),
-                Err(fault) => Err(self.error(&claim.name, fault)),
-            },
         )
     }
 }
@@ -590,53 +594,17 @@ impl QuorumNode for RedisNode {
         deadline: Instant,
     ) -> Pending<'a, Result<Outcome<Released>>> {
         match keep {
-            0 => self.send_release_whole(claim, deadline),
+            0 => self.carry_out(Release::new(claim), deadline),
             keep => self.send_release_level(claim, keep, deadline),
         }
     }
 
     fn send_resolve<'a>(
         &'a self,
-        mut in_doubt: InDoubt,
+        in_doubt: InDoubt,
         deadline: Instant,
     ) -> Pending<'a, Result<bool>> {
-        let checked_out = match self
-            .server
-            .pool
-            .check_out(&in_doubt.visitor, |_| true, deadline)
-        {
-            Ok(Some(checked_out)) => checked_out,
-            Ok(None) => return Pending::NotConnected,
-            Err(fault) => return Pending::Ready(Err(self.error(&in_doubt.name, fault))),
-        };
-        // Behind the request in doubt on the same connection it comes after it.
-        let is_behind = checked_out.replies_due > 0;
-        let not_after = checked_out.not_after;
-        let channel = keys::channel(&in_doubt.name);
-        let name = Arc::clone(&in_doubt.name);
-        let visitor = in_doubt.visitor.clone();
-        let request = Request {
-            script: &self.scripts.of(in_doubt.kind).resolve,
-            key: &name,
-            visitor: &visitor,
-            args: &[visitor.as_str().as_bytes(), channel.as_bytes()],
-            expires: false,
-            voting: None,
-            replication: None,
-        };
-        self.send(
-            checked_out,
-            &request,
-            deadline,
-            move |reply, _| match reply {
-                Ok(Value::Int(now)) => Ok(is_behind || now > in_doubt.not_after(0).max(not_after)),
-                Ok(reply) => Err(self.unexpected(&in_doubt.name, &reply)),
-                Err(CallError::Server(text)) if lacks_script(&text) => {
-                    self.resolve_one(&mut in_doubt, deadline)
-                }
-                Err(fault) => Err(self.error(&in_doubt.name, fault)),
-            },
-        )
+        self.carry_out(Resolve::new(in_doubt), deadline)
     }
 
     fn send_force_release<'a>(
@@ -644,43 +612,7 @@ impl QuorumNode for RedisNode {
         lock: &'a LockId,
         deadline: Instant,
     ) -> Pending<'a, Result<bool>> {
-        let LockId { kind, name } = lock;
-        // No hold has this visitor, so it goes behind nobody's request.
-        let nobody = Kind::Reentrant.visitor("", 0, 0);
-        let checked_out = match self.server.pool.check_out(&nobody, |_| true, deadline) {
-            Ok(Some(checked_out)) => checked_out,
-            Ok(None) => return Pending::NotConnected,
-            Err(fault) => return Pending::Ready(Err(self.error(name, fault))),
-        };
-        let channel = keys::channel(name);
-        let request = Request {
-            script: &self.scripts.of(*kind).force_release,
-            key: name,
-            visitor: &nobody,
-            args: &[channel.as_bytes()],
-            expires: true,
-            voting: None,
-            replication: None,
-        };
-        self.send(
-            checked_out,
-            &request,
-            deadline,
-            move |reply, _| match reply {
-                Ok(reply) => match super::integer_at(&reply, 0) {
-                    Some(3) => self.force_release(lock, deadline),
-                    Some(freed) => Ok(freed == 1),
-                    None => Err(self.unexpected(name, &reply)),
-                },
-                Err(CallError::Server(text)) if lacks_script(&text) => {
-                    self.force_release(lock, deadline)
-                }
-                Err(CallError::NoReply { reason, .. }) => {
-                    Err(self.unknown(name, None, "forced release", reason))
-                }
-                Err(fault) => Err(self.error(name, fault)),
-            },
-        )
+        self.carry_out(ForceRelease::new(lock), deadline)
     }
 
     fn send_inspect<'a>(
@@ -689,40 +621,7 @@ impl QuorumNode for RedisNode {
         visitor: Option<&'a VisitorId>,
         deadline: Instant,
     ) -> Pending<'a, Result<Holding>> {
-        let LockId { kind, name } = lock;
-        let nobody = Kind::Reentrant.visitor("", 0, 0);
-        let checked_out =
-            match self
-                .server
-                .pool
-                .check_out(visitor.unwrap_or(&nobody), |_| true, deadline)
-            {
-                Ok(Some(checked_out)) => checked_out,
-                Ok(None) => return Pending::NotConnected,
-                Err(fault) => return Pending::Ready(Err(self.error(name, fault))),
-            };
-        let field = visitor.map_or("", VisitorId::as_str);
-        let request = Request {
-            script: &self.scripts.of(*kind).inspect,
-            key: name,
-            visitor: visitor.unwrap_or(&nobody),
-            args: &[field.as_bytes()],
-            expires: false,
-            voting: None,
-            replication: None,
-        };
-        self.send(
-            checked_out,
-            &request,
-            deadline,
-            move |reply, _| match reply {
-                Ok(reply) => self.holding_of(name, visitor, &reply),
-                Err(CallError::Server(text)) if lacks_script(&text) => {
-                    self.inspect(lock, visitor, deadline)
-                }
-                Err(fault) => Err(self.error(name, fault)),
-            },
-        )
+        self.carry_out(Inspect { lock, visitor }, deadline)
     }
 
     fn send_renew<'a>(

@@ -174,7 +174,7 @@ impl Pool {
     /// requests in order, else any, rather one of those that `are_right`. `None` if there is none: it makes no new one.
     pub(crate) fn check_out(
         &self,
-        visitor: &VisitorId,
+        visitor: Option<&VisitorId>,
         are_right: fn(&Connection) -> bool,
         deadline: Instant,
     ) -> Result<Option<CheckedOut>, CallError> {
@@ -182,7 +182,8 @@ impl Pool {
         self.collect();
         let unread = {
             let mut unread = self.unread.lock();
-            let at = unread.iter().position(|unread| unread.visitor == *visitor);
+            let at = unread.iter()
+                .position(|unread| visitor.is_some() && unread.visitor.as_ref() == visitor);
             at.map(|at| unread.swap_remove(at))
         };
         let mut not_after = SETTLED;
@@ -190,7 +191,7 @@ impl Pool {
             Some(unread) => (unread.connection, unread.replies_due),
             None => {
                 let lost = self.lost.lock();
-                let mine = lost.iter().filter(|lost| lost.visitor == *visitor);
+                let mine = lost.iter().filter(|lost| Some(&lost.visitor) == visitor);
                 not_after = mine.map(|lost| lost.not_after).max().unwrap_or(SETTLED);
                 drop(lost);
                 match self.pop_rather(are_right) {
@@ -227,7 +228,7 @@ impl Pool {
             return true;
         }
         let is_due = |unread: &UnreadConnection| {
-            Some(&unread.visitor) == visitor && is_right(&unread.connection)
+            unread.visitor.is_some() && unread.visitor.as_ref() == visitor && is_right(&unread.connection)
         };
         self.unread.lock().iter().any(is_due)
     }

@@ -21,8 +21,8 @@ pub(super) struct Lost {
 pub(super) struct UnreadConnection {
     pub(super) connection: Connection,
     pub(super) replies_due: u32,
-    /// The sender of the requests that they answer.
-    pub(super) visitor: VisitorId,
+    /// The sender of the requests that they answer, if they have one.
+    pub(super) visitor: Option<VisitorId>,
     /// The server refuses the last of them after this time of its clock, in ms.
     pub(super) not_after: i64,
     /// After this time it is closed.
@@ -35,7 +35,7 @@ impl Pool {
         &self,
         connection: Connection,
         replies_due: u32,
-        visitor: VisitorId,
+        visitor: Option<VisitorId>,
         not_after: i64,
         deadline: Instant,
     ) {
@@ -92,8 +92,8 @@ impl Pool {
     }
 
     /// Notes that nobody will read the answer to a request, which may still arrive at the server.
-    fn note_lost(&self, visitor: VisitorId, not_after: i64, deadline: Instant) {
-        if not_after != SETTLED {
+    fn note_lost(&self, visitor: Option<VisitorId>, not_after: i64, deadline: Instant) {
+        if let (Some(visitor), true) = (visitor, not_after != SETTLED) {
             let mut lost = self.lost.lock();
             let now = Instant::now();
             lost.retain(|lost| now < lost.deadline);
