@@ -208,7 +208,7 @@ pub(crate) struct Granted {
     pub(crate) fence: Option<u64>,
     /// Whether somebody may be waiting in another process; known of a hand-off.
     pub(crate) others_wait: bool,
-    /// What an earlier copy of the request may yet do, which got no answer.
+    /// The effect that an earlier copy of the request may yet have, which got no answer.
     pub(crate) leftover: Option<InDoubt>,
 }
 
@@ -229,8 +229,8 @@ impl Granted {
 pub(crate) struct Released {
     /// Whether somebody in another process has heard that the lock is free.
     pub(crate) others_wait: bool,
-    /// What may be left in some part of the store. Of levels: what an earlier copy of the request may yet do, which
-    /// got no answer.
+    /// The part of the hold that may be left in some part of the store. Of levels: the effect that an earlier copy of
+    /// the request may yet have, which got no answer.
     pub(crate) leftover: Option<InDoubt>,
 }
 
@@ -239,11 +239,11 @@ pub(crate) struct Released {
 pub(crate) struct Refusal {
     /// For how long, as far as known now; `None` if for ever.
     pub(crate) retry_after: Option<Duration>,
-    /// Who, where the store says so.
+    /// The holder, where the store names it.
     pub(crate) holder: Option<Box<str>>,
     /// Nobody holds it, but several ask at once and none got enough of the nodes: how long a round trip takes.
     pub(crate) split: Option<Duration>,
-    /// What this attempt may have left in some part of the store.
+    /// The hold that this attempt may have left in some part of the store.
     pub(crate) leftover: Option<InDoubt>,
 }
 
@@ -313,7 +313,7 @@ pub(crate) const SETTLED: i64 = i64::MIN;
 /// A request without an answer may take this long to arrive, and its lease counts from then.
 const LONGEST_WAY: Duration = Duration::from_secs(30);
 
-/// What the store says about one lock.
+/// The state of one lock.
 #[derive(Debug, Default)]
 pub(crate) struct Holding {
     pub(crate) is_locked: bool,

@@ -23,7 +23,7 @@ const NODE: &str = "in memory";
 /// Fewer holds than these are not worth a look for those that have ended.
 const LEAST_SWEPT: usize = 256;
 
-/// What several clients of one process share, as several processes share one server.
+/// The locks that several clients of one process share, as several processes share one server.
 pub(crate) struct World {
     state: Mutex<State>,
     timeline: Timeline,
@@ -54,7 +54,7 @@ struct Entry {
     ends: BootInstant,
 }
 
-/// What a test has asked for.
+/// The faults that a test has asked for.
 #[derive(Default)]
 struct Faults {
     renewals_to_drop: u32,

@@ -28,7 +28,7 @@ const JITTER: Duration = Duration::from_millis(2);
 pub(crate) struct Member {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) lock: LockId,
-    /// Whatever keeps the store open.
+    /// Keeps the store open.
     pub(crate) _keep: Arc<dyn Any + Send + Sync>,
 }
 
@@ -74,7 +74,7 @@ impl Part {
         }
     }
 
-    /// Takes it, or enters it once more. What cannot be entered twice gets the lease of the whole.
+    /// Takes it, or enters it once more. A member that cannot be entered twice gets the lease of the whole.
     fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Granted, Refusal>> {
         let claim = self.claim(claim);
         if claim.count == 0 || self.lock.kind.rules().is_reentrant {
@@ -91,7 +91,7 @@ impl Part {
         }
     }
 
-    /// Gives one level back. What was not entered twice keeps the lease of the rest.
+    /// Gives one level back. A member that was not entered twice keeps the lease of the rest.
     fn release_level(
         &self,
         claim: &Claim,
@@ -134,7 +134,7 @@ impl Part {
 }
 
 impl Member {
-    /// What it is taken for: two members with the same are one lock.
+    /// Returns the place and the name: two members with the same are one lock.
     pub(crate) fn identity(&self) -> (String, Arc<str>) {
         let place = format!("{}/{}", self.store.node(None), self.store.facts().area);
         (place, Arc::clone(&self.lock.name))

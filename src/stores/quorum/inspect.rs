@@ -89,7 +89,7 @@ impl Quorum {
         Ok(warnings)
     }
 
-    /// What makes a poor quorum of the number of its nodes.
+    /// Warns of a number of nodes that makes a poor quorum.
     pub(crate) fn flaws(&self) -> Option<HealthWarning> {
         let nodes = self.nodes.len();
         let message = match nodes {

@@ -14,7 +14,7 @@ use crate::ground::sync::{Condvar, Mutex};
 use crate::stores::quorum::Member;
 use crate::stores::quorum::node::Purpose;
 
-/// What is being made for all nodes.
+/// The connections in the making, of all nodes.
 pub(super) struct Links {
     nodes: Mutex<Vec<[Link; 2]>>,
     /// Some attempt to connect has ended.
@@ -23,7 +23,7 @@ pub(super) struct Links {
     timeout: Duration,
 }
 
-/// What connections of one node are for: requests and renewals have connections of their own.
+/// The use of connections to one node: requests and renewals have connections of their own.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Line {
     Requests = 0,
@@ -46,7 +46,7 @@ struct Link {
     has_failed: bool,
 }
 
-/// What came of an attempt to connect.
+/// The outcome of an attempt to connect.
 #[derive(Clone, Debug)]
 pub(super) enum Outcome {
     Ready,
@@ -187,7 +187,7 @@ impl Member {
 }
 
 impl Want<'_> {
-    /// What came of the attempt, `None` if it is still under way; `Some(None)` if it ended without a word.
+    /// Returns the outcome of the attempt, `None` if it is still under way; `Some(None)` if it ended without a word.
     pub(super) fn outcome(&self) -> Option<Option<Outcome>> {
         let seen = self.seen;
         let outcome = self.node.with_link(self.line, |link| {

@@ -1,7 +1,7 @@
 //! Redlock: a lock on several independent servers, of which a majority decides.
 //!
 //! The algorithm is that of the [Redis documentation](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/).
-//! All nodes are asked before the first answer is read. What counts is counted from before the first request was sent,
+//! All nodes are asked before the first answer is read. Validity is counted from before the first request was sent,
 //! so a hold that this store grants has the validity that the engine gives it. A node that may have forgotten what it
 //! granted has no vote (`quarantine.rs`).
 

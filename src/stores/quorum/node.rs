@@ -1,4 +1,4 @@
-//! What a quorum needs of one server: requests that are sent now and answered later, so that all nodes work at the same
+//! One server as a quorum needs it: requests that are sent now and answered later, so that all nodes work at the same
 //! time.
 
 use std::os::fd::BorrowedFd;

@@ -6,7 +6,7 @@ use crate::ground::claim::VisitorId;
 use crate::store::InDoubt;
 use crate::stores::quorum::Quorum;
 
-/// What is known of one hold of this process.
+/// The nodes of one hold of this process, as far as known.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Placement {
     /// The nodes that may have it, a bit each.

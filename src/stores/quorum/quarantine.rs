@@ -1,4 +1,4 @@
-//! Who may vote in a quorum: a node that may have forgotten what it granted keeps silent until that has run out.
+//! The right to vote in a quorum: a node that may have forgotten what it granted keeps silent until that has run out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(crate) struct Identity {
 /// The nodes of one quorum as they are known.
 #[derive(Debug)]
 pub(crate) struct Membership {
-    /// What any client has granted is over after this time.
+    /// After this time all that any client was granted is over.
     max_lease: Duration,
     trusts_new_nodes: bool,
     nodes: Mutex<Vec<Option<SeenRun>>>,

@@ -13,7 +13,7 @@ use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::tally::{Tally, Vote};
 use crate::stores::quorum::{Quorum, bit};
 
-/// What comes behind the quorum is waited for this much longer than half of the time that the quorum took.
+/// The answers behind the quorum are waited for this much longer than half of the time that the quorum took.
 const SOON: Duration = Duration::from_micros(300);
 
 impl Quorum {

@@ -94,7 +94,7 @@ impl Quorum {
         outcomes.collect()
     }
 
-    /// What comes of what the nodes said to one renewal.
+    /// The outcome of one renewal by the answers of the nodes.
     fn renewal_of(&self, renewals: &[(usize, Renewal)]) -> Renewal {
         let renewed = renewals
             .iter()

@@ -155,7 +155,7 @@ impl Quorum {
     }
 }
 
-/// What of these doubts concerns node `index`, each with its place among them.
+/// The parts of these doubts that concern node `index`, each with its place among them.
 fn parts_at(in_doubts: &[&mut InDoubt], index: usize) -> Vec<(usize, InDoubt)> {
     let open = in_doubts
         .iter()

@@ -7,7 +7,7 @@ use crate::ground::loss::LossCause;
 use crate::store::Refusal;
 use crate::stores::quorum::Quorum;
 
-/// What one node said to a request for the lock.
+/// A node's answer to a request for the lock.
 pub(super) enum Vote {
     Granted,
     Refused(Refusal),
@@ -19,7 +19,7 @@ pub(super) enum Vote {
     Silent,
 }
 
-/// What all nodes said.
+/// The answers of all nodes.
 pub(super) struct Tally {
     pub(super) said: Vec<Option<Vote>>,
 }
@@ -140,7 +140,7 @@ impl Quorum {
     }
 }
 
-/// What is wrong with a node, without its name.
+/// The fault of a node, without its name.
 pub(super) fn reason_of(error: &Error) -> String {
     match error {
         Error::Unreachable { reason, .. }

@@ -14,12 +14,11 @@ use crate::ground::claim::{Claim, LockId, VisitorId};
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::store::{Holding, InDoubt, Outcome, Released, SETTLED};
+use crate::stores::redis::replies::{cause_of, integer_at, item_at, text_of};
+use crate::stores::redis::requests::SentCopies;
 use crate::stores::redis::scripts::{Script, Scripts};
 use crate::stores::redis::transport::connection::{CallError, brief};
-use crate::stores::redis::{
-    CORRECTIONS, RUNAWAY_CLOCK, Redis, SentCopies, cause_of, integer_at, item_at, keys, reason_of,
-    text_of,
-};
+use crate::stores::redis::{CORRECTIONS, RUNAWAY_CLOCK, Redis, keys};
 
 /// The request of an operation.
 pub(super) struct Call<'c> {
@@ -289,7 +288,8 @@ impl<'a> Release<'a> {
         match (reply, integer_at(reply, 0), item_at(reply, 1)) {
             (Value::Int(heard), ..) => Ok(Outcome::Done(Released {
                 // Mostly nobody at all has heard of it.
-                others_wait: *heard > 0 && *heard > i64::from(redis.topology.is_live(&self.channel)),
+                others_wait: *heard > 0
+                    && *heard > i64::from(redis.topology.is_live(&self.channel)),
                 leftover: redis.late_copy_of(self.claim),
             })),
             (_, Some(1), Some(error)) => {
@@ -380,7 +380,7 @@ impl Operation for Release<'_> {
                 }
                 // Whether the first one did it is not known, whatever became of the second.
                 Err(fault) => CallError::NoReply {
-                    reason: reason_of(fault),
+                    reason: fault.into_reason(),
                     timed_out: true,
                 },
             },

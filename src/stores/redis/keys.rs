@@ -15,7 +15,7 @@ pub(super) fn channel(name: &str) -> Arc<str> {
     }
 }
 
-/// What is wrong with the name `given`, which becomes `full` with the prefix of the client.
+/// Returns the flaw of the name `given`, which becomes `full` with the prefix of the client.
 ///
 /// Names are refused whose channel would fall into another slot of a Redis Cluster than their key, on every server, so
 /// that moving to a cluster never breaks a program.

@@ -7,15 +7,17 @@ use redis::Value;
 
 use crate::ground::error::Result;
 use crate::store::HealthWarning;
+use crate::stores::redis::errors::missing_in;
+use crate::stores::redis::replies::text_of;
 use crate::stores::redis::scripts::Script;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::transport::connection::{CallError, Connection};
-use crate::stores::redis::{Redis, keys, missing_in, reason_of, text_of};
+use crate::stores::redis::{Redis, keys};
 
 /// Of the servers before this, some have no TIME in scripts that write.
 const OLDEST_MAJOR: u32 = 5;
 
-/// What one node has said.
+/// The answers of one node.
 struct Look {
     /// Its settings, or why they were not told.
     info: Result<Value, CallError>,
@@ -51,7 +53,7 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
                 ]
             }
             Err(fault) if is_one => return Err(store.error(&lock, fault)),
-            Err(fault) => vec![format!("it could not be asked: {}", reason_of(fault))],
+            Err(fault) => vec![format!("it could not be asked: {}", fault.into_reason())],
         };
         if !missing.is_empty() {
             let missing = missing.join(" ");
@@ -139,7 +141,7 @@ pub(super) fn flushes(store: &Redis, deadline: Instant) -> Option<HealthWarning>
     })
 }
 
-/// What is missing of the rights to commands that no script can try.
+/// Returns the missing ones of the rights to commands that no script can try.
 fn missing_outside_scripts(
     node: &Node,
     channel: &str,

@@ -24,7 +24,7 @@ impl Script {
         }
     }
 
-    /// What no other script of this process has.
+    /// A number that no other script of this process has.
     pub(super) fn id(&self) -> usize {
         self.text.as_ptr().addr()
     }

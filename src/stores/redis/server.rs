@@ -8,8 +8,6 @@ use crate::ground::backoff::Backoff;
 use crate::ground::notify::Notifier;
 use crate::ground::sync::Mutex;
 use crate::stores::permits::Permits;
-use crate::stores::redis::RenewalBatch;
-use crate::stores::redis::scripts::Script;
 use crate::stores::redis::subscriber::{Shards, Subscriber};
 use crate::stores::redis::transport::connection::{CallError, Connection};
 use crate::stores::redis::transport::connector::Connector;
@@ -72,9 +70,13 @@ impl Node {
     }
 
     /// Makes the connection for renewals at the first hold: at the first renewal there may be no descriptor left for it,
-    /// or nobody who says where the server is. If it fails, renewals use another one. The text of `script` goes along, so
-    /// that the first renewal at a distant server costs one round trip.
-    pub(super) fn get_ready_to_renew(&self, script: &Script, deadline: Instant) {
+    /// or nobody who says where the server is. If it fails, renewals use another one. `prepare` sends what the first renewal
+    /// at a distant server would have to wait for, and returns whether that could be sent.
+    pub(super) fn get_ready_to_renew(
+        &self,
+        deadline: Instant,
+        prepare: &dyn Fn(&mut Connection) -> bool,
+    ) {
         let generation = self.pool.connector().generation().wrapping_add(1);
         if self.got_ready.load(Ordering::Relaxed) == generation
             || self.got_ready.swap(generation, Ordering::Relaxed) == generation
@@ -84,7 +86,7 @@ impl Node {
         }
         self.is_getting_ready.store(true, Ordering::Release);
         if let Ok(mut connection) = self.pool.connector().connect(deadline)
-            && RenewalBatch::makes_known(script, &mut connection, deadline)
+            && prepare(&mut connection)
             && self.pool.keeps()
         {
             self.renewals.lock().get_or_insert(connection);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use crate::stores::redis::transport::connection::CallError;
+use crate::stores::redis::transport::connection::{CallError, brief};
 
 /// How many replicas have to have a hold, and how long they are waited for.
 #[derive(Debug, Clone, Copy)]
@@ -16,7 +16,7 @@ pub(crate) struct Replication {
 /// By its default `hz` a server looks every 100 ms whether the time of a `WAIT` is over, so its answer is that late.
 const LATE_ANSWER: Duration = Duration::from_millis(120);
 
-/// What the replicas said.
+/// The answer of the replicas.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) enum ReplicaAck {
     Enough,
@@ -49,7 +49,7 @@ impl ReplicaAck {
                 count if count >= wanted.replicas => ReplicaAck::Enough,
                 count => ReplicaAck::TooFew(count),
             },
-            Ok(other) => ReplicaAck::Refused(super::brief(&other)),
+            Ok(other) => ReplicaAck::Refused(brief(&other)),
             Err(CallError::Server(text)) => ReplicaAck::Refused(text),
             Err(
                 CallError::NotSent(_)

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use super::{LINGER, Shared};
 use crate::ground::backoff::Backoff;
 use crate::ground::events;
-use crate::stores::redis::reason_of;
 use crate::stores::redis::transport::connection::{CallError, Connection};
 
 /// A connection this long without a word is asked whether it lives.
@@ -61,7 +60,7 @@ impl Shared {
         let connection = self
             .connector
             .connect(deadline)
-            .map_err(|fault| reason_of(fault).into_words())?;
+            .map_err(|fault| fault.into_reason().into_words())?;
         let mut writer = connection.writer().map_err(|error| error.to_string())?;
         let mut state = self.state.lock();
         if state.is_closed {
@@ -156,7 +155,7 @@ impl Shared {
                 Err(CallError::NoReply {
                     timed_out: true, ..
                 }) => return "no answer to PING".to_owned(),
-                Err(fault) => return reason_of(fault).into_words(),
+                Err(fault) => return fault.into_reason().into_words(),
             }
         }
     }

@@ -132,12 +132,12 @@ pub(crate) fn role_of(connection: &mut Connection, deadline: Instant) -> Result<
     };
     let role = parts
         .first()
-        .map(crate::stores::redis::text_of)
+        .map(crate::stores::redis::replies::text_of)
         .unwrap_or_default();
     if role != "master" {
         let state = parts
             .get(3)
-            .map(crate::stores::redis::text_of)
+            .map(crate::stores::redis::replies::text_of)
             .unwrap_or_default();
         return Ok(Role::Other(format!("a {role} ({state})")));
     }

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::stores::redis::keys;
-use crate::stores::redis::scripts::Script;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::subscriber::Interest;
 use crate::stores::redis::topology::cluster::{ChannelInterest, Cluster};
@@ -73,12 +72,17 @@ impl Topology {
     }
 
     /// Makes the connection for the renewals of this lock, if that was not tried yet.
-    pub(crate) fn get_ready_to_renew(&self, script: &Script, lock: &str, deadline: Instant) {
+    pub(crate) fn get_ready_to_renew(
+        &self,
+        lock: &str,
+        deadline: Instant,
+        prepare: &dyn Fn(&mut Connection) -> bool,
+    ) {
         match self {
-            Topology::One(node) => node.get_ready_to_renew(script, deadline),
+            Topology::One(node) => node.get_ready_to_renew(deadline, prepare),
             Topology::Cluster(cluster) => {
                 if let Some(shard) = cluster.present(keys::slot(lock)) {
-                    shard.node.get_ready_to_renew(script, deadline);
+                    shard.node.get_ready_to_renew(deadline, prepare);
                 }
             }
         }

@@ -3,6 +3,7 @@
 use std::io;
 
 use crate::ground::error::Reason;
+use crate::stores::redis::replies::plain;
 
 /// Why a call got no answer that it could use.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +55,18 @@ impl CallError {
             | CallError::Exhausted(_)
             | CallError::NoVote(_) => false,
             CallError::Server(text) => SIGNS.iter().any(|sign| text.starts_with(sign)),
+        }
+    }
+
+    /// Returns the reason in the words of users.
+    pub(crate) fn into_reason(self) -> Reason {
+        match self {
+            CallError::NotSent(reason)
+            | CallError::NoReply { reason, .. }
+            | CallError::Untrusted(reason) => reason,
+            CallError::Server(text) => plain(&text).into(),
+            CallError::NoVote(text) => text.into(),
+            CallError::Exhausted(_) => EXHAUSTED.to_owned().into(),
         }
     }
 

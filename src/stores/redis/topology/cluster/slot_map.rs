@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use redis::Value;
 
-use crate::stores::redis::text_of;
+use crate::stores::redis::replies::text_of;
 use crate::stores::redis::transport::connection::{Address, CallError, Connection};
 
 /// A map as a node tells it.

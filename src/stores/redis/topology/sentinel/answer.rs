@@ -5,7 +5,7 @@ use std::time::Instant;
 use redis::Value;
 
 use crate::ground::sync::Mutex;
-use crate::stores::redis::text_of;
+use crate::stores::redis::replies::text_of;
 use crate::stores::redis::transport::connection::{Address, CallError, Connection, name_of};
 use crate::stores::redis::transport::share;
 

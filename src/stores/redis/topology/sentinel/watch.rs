@@ -12,7 +12,7 @@ use super::{CHECKS, Shared};
 use crate::ground::backoff::Backoff;
 use crate::ground::error::Reason;
 use crate::ground::events;
-use crate::stores::redis::text_of;
+use crate::stores::redis::replies::text_of;
 use crate::stores::redis::transport::connection::{CallError, Connection, Writer};
 use crate::stores::redis::transport::share;
 

@@ -24,7 +24,7 @@ use crate::store::{EXPIRY_DRIFT, EXPIRY_SLACK};
 use crate::stores::quorum::quarantine::Identity;
 use crate::stores::redis::scripts::Script;
 pub(crate) use crate::stores::redis::transport::address::{Address, name_of};
-pub(crate) use crate::stores::redis::transport::call_error::{CallError, EXHAUSTED};
+pub(crate) use crate::stores::redis::transport::call_error::CallError;
 pub(crate) use crate::stores::redis::transport::decoder::STRANGER;
 use crate::stores::redis::transport::decoder::{Decoder, must_set};
 pub(crate) use crate::stores::redis::transport::reply_text::brief;

@@ -182,7 +182,8 @@ impl Pool {
         self.collect();
         let unread = {
             let mut unread = self.unread.lock();
-            let at = unread.iter()
+            let at = unread
+                .iter()
                 .position(|unread| visitor.is_some() && unread.visitor.as_ref() == visitor);
             at.map(|at| unread.swap_remove(at))
         };
@@ -228,7 +229,9 @@ impl Pool {
             return true;
         }
         let is_due = |unread: &UnreadConnection| {
-            unread.visitor.is_some() && unread.visitor.as_ref() == visitor && is_right(&unread.connection)
+            unread.visitor.is_some()
+                && unread.visitor.as_ref() == visitor
+                && is_right(&unread.connection)
         };
         self.unread.lock().iter().any(is_due)
     }

@@ -1,6 +1,6 @@
 //! The renewals of a cluster: one call for all nodes, in which none waits for another.
 //!
-//! What a node is asked is written to all of them before any answer is read, and the answers are read as they come. Nodes
+//! The requests to all nodes are written before any answer is read, and the answers are read as they come. Nodes
 //! in doubt come last, because to look for them takes time. One call of the script renews the holds of one slot, which is
 //! all that a cluster allows.
 
@@ -14,81 +14,25 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::ground::claim::Claim;
 use crate::ground::clock::BootInstant;
 use crate::store::Renewal;
+use crate::stores::redis::errors::may_be_for_one_key;
+use crate::stores::redis::keys;
+use crate::stores::redis::renewals::cluster_batch::{Batch, Expected, Open, SentBatch};
+use crate::stores::redis::renewals::{RenewalBatch, came_too_late};
+use crate::stores::redis::replies::{integer_at, plain};
 use crate::stores::redis::scripts::Script;
 use crate::stores::redis::topology::cluster::{Cluster, Redirection, Shard};
-use crate::stores::redis::transport::connection::{CallError, Connection, asking};
+use crate::stores::redis::transport::connection::{CallError, asking};
+use crate::stores::redis::transport::pool::lacks_evalsha;
 use crate::stores::redis::transport::share;
 use crate::stores::redis::wait_replicas::{ReplicaAck, Replication};
-use crate::stores::redis::{
-    RENEWED_AT_ONCE, RenewalBatch, came_too_late, integer_at, keys, may_be_for_one_key, plain,
-    reason_of,
-};
 
-/// What was redirected, or has to be sent with the text of the script, is sent again at most this often.
+/// A request that was redirected, or needs the text of the script, is sent again at most this often.
 const ROUNDS: u32 = 6;
 
 /// How long the rest of a reply is waited for whose beginning is there.
 const REST_OF_A_REPLY: Duration = Duration::from_millis(2);
 
-/// A claim that has no outcome yet.
-struct Open {
-    index: usize,
-    /// The node to ask, instead of the one that has the slot.
-    asked: Option<Arc<Shard>>,
-    /// Whether the node does not know the script.
-    needs_text: bool,
-    /// Whether it has to be asked for alone: of the keys of a slot on the move some are here and some are there.
-    is_single: bool,
-}
-
-impl Open {
-    fn new(index: usize) -> Open {
-        Open {
-            index,
-            asked: None,
-            needs_text: false,
-            is_single: false,
-        }
-    }
-}
-
-/// What is asked on one connection.
-struct Batch {
-    shard: Arc<Shard>,
-    is_asking: bool,
-    needs_text: bool,
-    parts: Vec<Part>,
-    /// The last part of each slot.
-    last: HashMap<u16, usize>,
-}
-
-/// The claims that one call of the script renews, and where they stand among all.
-#[derive(Default)]
-struct Part {
-    indices: Vec<usize>,
-    claims: Vec<Claim>,
-}
-
-/// A batch on its way.
-struct Aloft {
-    batch: Batch,
-    connection: Connection,
-    sent: BootInstant,
-    not_after: i64,
-    expected: VecDeque<Expected>,
-    /// What the replies said, to be believed when the replicas have it, too.
-    said: Vec<(usize, Renewal)>,
-}
-
-enum Expected {
-    /// The reply to ASKING.
-    Nothing,
-    /// The reply for this part, with this number.
-    Part(usize, i64),
-    Replicas(Replication),
-}
-
-/// What reading from a batch has led to.
+/// The outcome of reading from a batch.
 enum Read {
     /// The next reply may be there as well.
     One,
@@ -109,7 +53,7 @@ struct Call<'a> {
 }
 
 impl Cluster {
-    pub(super) fn renew(
+    pub(in crate::stores::redis) fn renew(
         &self,
         script: &Script,
         claims: &[Claim],
@@ -141,15 +85,15 @@ impl Call<'_> {
         let open = std::mem::take(&mut self.open);
         let batches = self.batches(open, is_first);
         let count = batches.len();
-        let mut aloft = Vec::with_capacity(count);
+        let mut sent_batches = Vec::with_capacity(count);
         for (index, batch) in batches.into_iter().enumerate() {
             // One share is for reading.
             let deadline = share(self.deadline, count - index + 1);
-            match self.launch(batch, deadline) {
-                Ok(launched) => aloft.push(launched),
+            match self.send(batch, deadline) {
+                Ok(launched) => sent_batches.push(launched),
                 Err((batch, fault)) => {
                     batch.shard.suspect();
-                    let reason = reason_of(fault).into_words();
+                    let reason = fault.into_reason().into_words();
                     let indices = batch.parts.iter().flat_map(|part| &part.indices);
                     for index in indices {
                         self.note(*index, Renewal::Unknown(reason.clone()));
@@ -158,7 +102,7 @@ impl Call<'_> {
                 }
             }
         }
-        self.land(aloft);
+        self.receive(sent_batches);
     }
 
     fn note(&mut self, index: usize, outcome: Renewal) {
@@ -224,7 +168,7 @@ impl Call<'_> {
     }
 
     /// Sends all that a batch asks.
-    fn launch(&self, batch: Batch, deadline: Instant) -> Result<Aloft, (Batch, CallError)> {
+    fn send(&self, batch: Batch, deadline: Instant) -> Result<SentBatch, (Batch, CallError)> {
         let mut connection = match batch.shard.node.take_renewing(deadline) {
             Ok(connection) => connection,
             Err(fault) => return Err((batch, fault)),
@@ -253,7 +197,7 @@ impl Call<'_> {
             expected.push_back(Expected::Replicas(replication));
         }
         match connection.send(&packed, deadline) {
-            Ok(()) => Ok(Aloft {
+            Ok(()) => Ok(SentBatch {
                 batch,
                 connection,
                 sent,
@@ -266,17 +210,17 @@ impl Call<'_> {
     }
 
     /// Reads all replies, as they come.
-    fn land(&mut self, mut aloft: Vec<Aloft>) {
-        while !aloft.is_empty() {
-            let ready = self.wait_for(&aloft);
+    fn receive(&mut self, mut sent_batches: Vec<SentBatch>) {
+        while !sent_batches.is_empty() {
+            let ready = self.wait_for(&sent_batches);
             if ready.is_empty() {
-                for late in aloft {
+                for late in sent_batches {
                     self.give_up(late, "no reply in time");
                 }
                 return;
             }
-            let mut still = Vec::with_capacity(aloft.len());
-            for (mut one, is_ready) in aloft.into_iter().zip(ready) {
+            let mut still = Vec::with_capacity(sent_batches.len());
+            for (mut one, is_ready) in sent_batches.into_iter().zip(ready) {
                 if !is_ready {
                     still.push(one);
                     continue;
@@ -293,20 +237,19 @@ impl Call<'_> {
                     Read::One | Read::NotYet => still.push(one),
                 }
             }
-            aloft = still;
+            sent_batches = still;
         }
     }
 
     /// Waits until something arrives. Returns where, in order; nothing if the time is over.
-    fn wait_for(&self, aloft: &[Aloft]) -> Vec<bool> {
+    fn wait_for(&self, sent_batches: &[SentBatch]) -> Vec<bool> {
         loop {
-            let left = self.deadline.saturating_duration_since(Instant::now());
-            let left = Timespec::try_from(left).ok();
-            let fds = aloft.iter().map(|one| one.connection.fd());
+            let left = Timespec::try_from(self.deadline.saturating_duration_since(Instant::now()));
+            let fds = sent_batches.iter().map(|one| one.connection.fd());
             let mut fds: Vec<PollFd<'_>> = fds
                 .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
                 .collect();
-            match poll(&mut fds, left.as_ref()) {
+            match poll(&mut fds, left.ok().as_ref()) {
                 Err(rustix::io::Errno::INTR) => {}
                 Err(_) | Ok(0) => return Vec::new(),
                 Ok(_) => return fds.iter().map(|fd| !fd.revents().is_empty()).collect(),
@@ -315,7 +258,7 @@ impl Call<'_> {
     }
 
     /// Reads the next reply of a batch, if it is there.
-    fn read(&mut self, one: &mut Aloft) -> Read {
+    fn read(&mut self, one: &mut SentBatch) -> Read {
         let Some(expected) = one.expected.front() else {
             return Read::Done;
         };
@@ -349,7 +292,7 @@ impl Call<'_> {
     /// Takes the reply for one part.
     fn parse_count_reply(
         &mut self,
-        one: &mut Aloft,
+        one: &mut SentBatch,
         index: usize,
         reply: Result<Value, CallError>,
     ) {
@@ -363,9 +306,9 @@ impl Call<'_> {
                 let shard = &one.batch.shard;
                 let text = match fault {
                     CallError::Server(text) => text,
-                    fault => reason_of(fault).into_words(),
+                    fault => fault.into_reason().into_words(),
                 };
-                let is_off = crate::stores::redis::transport::pool::lacks_evalsha(&text);
+                let is_off = lacks_evalsha(&text);
                 if is_off {
                     shard.node.pool.note_evalsha_is_off();
                 }
@@ -422,15 +365,15 @@ impl Call<'_> {
         one.said.extend(part.indices.iter().copied().zip(outcomes));
     }
 
-    fn finish(&mut self, one: Aloft) {
+    fn finish(&mut self, one: SentBatch) {
         for (index, outcome) in one.said {
             self.note(index, outcome);
         }
         one.batch.shard.node.put_renewing(one.connection);
     }
 
-    /// What has no reply has no outcome, and its connection is of no use any more.
-    fn give_up(&mut self, mut one: Aloft, reason: &str) {
+    /// Gives up a batch: claims without a reply have no outcome, and the connection is of no use any more.
+    fn give_up(&mut self, mut one: SentBatch, reason: &str) {
         one.batch.shard.suspect();
         for expected in &one.expected {
             match expected {
@@ -452,43 +395,6 @@ impl Call<'_> {
         }
         for (index, outcome) in one.said {
             self.note(index, outcome);
-        }
-    }
-}
-
-impl Aloft {
-    /// The replicas do not have it, so it does not count.
-    fn discount(&mut self, flaw: &str) {
-        for (_, outcome) in &mut self.said {
-            if *outcome == Renewal::Renewed {
-                *outcome = Renewal::Unknown(flaw.to_owned());
-            }
-        }
-    }
-}
-
-impl Batch {
-    fn add(&mut self, slot: u16, index: usize, is_single: bool, claim: &Claim) {
-        let count = self.parts.len();
-        if is_single {
-            self.parts.push(Part {
-                indices: vec![index],
-                claims: vec![claim.clone()],
-            });
-            return;
-        }
-        let at = self.last.entry(slot).or_insert(count);
-        if self
-            .parts
-            .get(*at)
-            .is_none_or(|part| part.claims.len() >= RENEWED_AT_ONCE)
-        {
-            *at = count;
-            self.parts.push(Part::default());
-        }
-        if let Some(part) = self.parts.get_mut(*at) {
-            part.indices.push(index);
-            part.claims.push(claim.clone());
         }
     }
 }

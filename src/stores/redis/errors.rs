@@ -1,0 +1,245 @@
+//! The words of a server, and the errors that they become.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redis::Value;
+
+use crate::ground::claim::{Claim, Kind, VisitorId};
+use crate::ground::error::{Error, Reason, Result};
+use crate::stores::redis::Redis;
+use crate::stores::redis::keys;
+use crate::stores::redis::replies::{plain, text_of};
+use crate::stores::redis::transport::connection::{CallError, STRANGER, brief};
+use crate::stores::redis::wait_replicas::ReplicaAck;
+
+impl Redis {
+    /// Puts a fault into words. An unknown outcome of a request that changes something is `unknown` instead.
+    pub(super) fn error(&self, lock: &Arc<str>, fault: CallError) -> Error {
+        let lock = Arc::clone(lock);
+        let node = self.topology.name(&lock);
+        match fault {
+            CallError::Exhausted(connections) => Error::Exhausted {
+                lock,
+                node,
+                connections,
+            },
+            CallError::NotSent(reason) | CallError::NoReply { reason, .. } => {
+                let (reason, source) = reason.into_parts();
+                Error::Unreachable {
+                    lock,
+                    node,
+                    reason,
+                    source,
+                }
+            }
+            CallError::Untrusted(reason) => {
+                let (reason, source) = reason.into_parts();
+                Error::Untrusted {
+                    lock,
+                    node,
+                    reason,
+                    source,
+                }
+            }
+            CallError::NoVote(reason) => Error::Unavailable { lock, node, reason },
+            CallError::Server(text) => {
+                let reason = plain(&text);
+                match class_of(&text) {
+                    Class::Permission => {
+                        let mut missing = self.missing_rights(self.scripts.kind_in(&text), &lock);
+                        if missing.is_empty() {
+                            missing.extend(named_in(&text, &lock));
+                        }
+                        Error::Permission {
+                            lock,
+                            node,
+                            reason,
+                            missing,
+                        }
+                    }
+                    Class::WrongType => Error::WrongType { lock, node, reason },
+                    Class::Passing => Error::Unavailable { lock, node, reason },
+                    Class::Unknown => Error::Unexpected { lock, node, reason },
+                }
+            }
+        }
+    }
+
+    /// The rights that the user lacks for this lock, as ACL rules; empty if that cannot be found out.
+    pub(super) fn missing_rights(&self, kind: Kind, lock: &str) -> Vec<String> {
+        let channel = keys::channel(lock);
+        let deadline = Instant::now() + Duration::from_millis(500);
+        let kind = match kind {
+            Kind::Reentrant => "",
+            Kind::Token => "token",
+        };
+        let args = [channel.as_bytes(), kind.as_bytes()];
+        let reply = self.call(&self.scripts.rights, lock, &args, deadline);
+        missing_in(reply, lock)
+    }
+
+    pub(super) fn unknown(
+        &self,
+        lock: &Arc<str>,
+        visitor: Option<&VisitorId>,
+        operation: &'static str,
+        reason: Reason,
+    ) -> Error {
+        let (reason, source) = reason.into_parts();
+        Error::Unknown {
+            lock: Arc::clone(lock),
+            node: self.topology.name(lock),
+            operation,
+            visitor: visitor.cloned(),
+            reason,
+            source,
+        }
+    }
+
+    pub(super) fn unexpected(&self, lock: &Arc<str>, reply: &Value) -> Error {
+        Error::Unexpected {
+            lock: Arc::clone(lock),
+            node: self.topology.name(lock),
+            reason: brief(reply),
+        }
+    }
+
+    pub(super) fn corrupt(&self, claim: &Claim) -> Error {
+        Error::CorruptCount {
+            lock: Arc::clone(&claim.name),
+            node: self.topology.name(&claim.name),
+            visitor: claim.visitor.clone(),
+        }
+    }
+
+    /// Why a failover may undo what the master has done.
+    pub(super) fn half_done(&self, replica_ack: &ReplicaAck) -> Reason {
+        let flaw = self.replication.and_then(|wanted| replica_ack.flaw(wanted));
+        format!("the master has done it, but {}", flaw.unwrap_or_default()).into()
+    }
+
+    /// Says that too few replicas have it.
+    pub(super) fn unreplicated(&self, lock: &Arc<str>, replica_ack: ReplicaAck) -> Error {
+        let (lock, node) = (Arc::clone(lock), self.topology.name(lock));
+        let wanted = self.replication.map_or(0, |wanted| wanted.replicas);
+        let replica_ack = match replica_ack {
+            ReplicaAck::Refused(reason) => {
+                return match class_of(&reason) {
+                    _ if reason.to_ascii_lowercase().contains("unknown command") => {
+                        let reason =
+                            format!("wait_replicas needs WAIT, and {node} has none: {reason}");
+                        Error::Unsupported { lock, reason }
+                    }
+                    Class::Permission => Error::Permission {
+                        lock,
+                        node,
+                        reason,
+                        missing: vec!["+wait".to_owned()],
+                    },
+                    _ => Error::Unavailable { lock, node, reason },
+                };
+            }
+            ReplicaAck::TooFew(count) => count,
+            ReplicaAck::Enough | ReplicaAck::NoAnswer => 0,
+        };
+        Error::NotReplicated {
+            lock,
+            node,
+            acknowledged: replica_ack,
+            wanted,
+        }
+    }
+}
+
+/// The kind of trouble that an error reply means.
+pub(super) enum Class {
+    /// The user, the password or a right.
+    Permission,
+    /// Something else is kept under the name.
+    WrongType,
+    /// It may be over in a while.
+    Passing,
+    Unknown,
+}
+
+pub(super) fn class_of(text: &str) -> Class {
+    const PERMISSION: [&str; 10] = [
+        // Redis 7.2 and later, and Valkey, inside scripts.
+        "ACL failure in script",
+        "NOAUTH",
+        "WRONGPASS",
+        "NOPERM",
+        "DENIED",
+        "can't run this command",
+        "can't access at least one of the keys",
+        "invalid password",
+        "without any password configured",
+        "nknown Redis command called from",
+    ];
+    const PASSING: [&str; 11] = [
+        "LOADING",
+        "BUSY",
+        "READONLY",
+        "MASTERDOWN",
+        "NOREPLICAS",
+        "MISCONF",
+        "OOM",
+        "TRYAGAIN",
+        "CLUSTERDOWN",
+        "max number of clients",
+        "UNBLOCKED",
+    ];
+    if text.starts_with(STRANGER) {
+        // Its words are not those of a server that we know.
+        Class::Unknown
+    } else if text.contains("WRONGTYPE") {
+        Class::WrongType
+    } else if PERMISSION.iter().any(|sign| text.contains(sign))
+        || text.to_ascii_lowercase().contains("unknown command")
+    {
+        Class::Permission
+    } else if PASSING.iter().any(|sign| text.contains(sign)) {
+        Class::Passing
+    } else {
+        Class::Unknown
+    }
+}
+
+/// The rights that are missing by the reply of the script that tries them.
+pub(super) fn missing_in(reply: Result<Value, CallError>, lock: &str) -> Vec<String> {
+    let refused = match reply {
+        Ok(Value::Array(refused)) => refused,
+        // Without TIME, EVAL or the key there is no way to try.
+        Err(CallError::Server(text)) => return named_in(&text, lock).into_iter().collect(),
+        _ => return Vec::new(),
+    };
+    let mut missing: Vec<String> = refused
+        .iter()
+        .map(|refused| match text_of(refused).as_str() {
+            "~" => format!("~{lock}"),
+            "&" => format!("&{}", keys::channel(lock)),
+            command => format!("+{command}"),
+        })
+        .collect();
+    missing.dedup();
+    missing
+}
+
+/// Returns the right that a refusal names, as an ACL rule.
+pub(super) fn named_in(text: &str, lock: &str) -> Option<String> {
+    if let Some((_, rest)) = text.split_once("to run the '") {
+        let (command, _) = rest.split_once('\'')?;
+        return Some(format!("+{command}"));
+    }
+    (text.starts_with("NOPERM") && text.contains("key")).then(|| format!("~{lock}"))
+}
+
+/// Whether a refusal of several keys together may be for one of them.
+pub(super) fn may_be_for_one_key(text: &str) -> bool {
+    match class_of(text) {
+        Class::Passing => false,
+        Class::Permission => text.contains("key"),
+        Class::WrongType | Class::Unknown => true,
+    }
+}

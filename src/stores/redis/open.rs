@@ -1,0 +1,172 @@
+//! The settings of a store on Redis, and the ways to open one.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::ground::error::{Error, Result};
+use crate::ground::notify::Notifier;
+use crate::ground::sync::Mutex;
+use crate::store::{Announcement, Facts};
+use crate::stores::permits::Permits;
+use crate::stores::redis::Redis;
+use crate::stores::redis::scripts::Scripts;
+use crate::stores::redis::server::Node;
+use crate::stores::redis::topology::Topology;
+use crate::stores::redis::topology::cluster::Cluster;
+use crate::stores::redis::topology::replicas::Replicas;
+use crate::stores::redis::topology::sentinel::Sentinels;
+use crate::stores::redis::transport::connection::Address;
+use crate::stores::redis::transport::connector::Connector;
+use crate::stores::redis::transport::tls::TlsConfig;
+use crate::stores::redis::wait_replicas::Replication;
+
+/// The settings of a client that concern its store.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) command_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) pool_size: u32,
+    pub(crate) tls_config: TlsConfig,
+    /// The lease of locks under the watchdog.
+    pub(crate) lease: Duration,
+    /// As whom to talk to a master that sentinels name, and in which database.
+    pub(crate) credentials: Option<Credentials>,
+    pub(crate) database: i64,
+    /// Whether unlock messages in a cluster are sharded; `None` to find it out.
+    pub(crate) sharded: Option<bool>,
+    pub(crate) replication: Option<Replication>,
+}
+
+/// A user, empty for the default one, and its password.
+#[derive(Clone)]
+pub(crate) struct Credentials {
+    pub(crate) user: String,
+    pub(crate) password: String,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Access")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Redis {
+    /// One server.
+    pub(crate) fn open(url: &str, settings: &Settings) -> Result<Redis> {
+        let address = Address::parse(url, settings.connect_timeout, &settings.tls_config)?;
+        let database = address.database();
+        Ok(Redis::on(Arc::new(address), database, settings))
+    }
+
+    /// A master and its replicas at fixed addresses.
+    pub(crate) fn replicas(urls: &[String], settings: &Settings) -> Result<Redis> {
+        let addresses = addresses(urls, "the addresses of a master and its replicas", settings)?;
+        let database = addresses.first().map(Address::database);
+        if addresses.iter().any(|it| Some(it.database()) != database) {
+            let reason = "they name several databases; locks are in one";
+            return Err(Error::config(
+                "the addresses of a master and its replicas",
+                reason,
+            ));
+        }
+        let connector = Replicas::new(addresses);
+        Ok(Redis::on(
+            Arc::new(connector),
+            database.unwrap_or_default(),
+            settings,
+        ))
+    }
+
+    /// The master that sentinels call `name`.
+    pub(crate) fn sentinel(name: &str, urls: &[String], settings: &Settings) -> Result<Redis> {
+        let invalid = |setting, reason: &str| Err(Error::config(setting, reason));
+        if name.is_empty() {
+            return invalid("the name of the master", "it is empty");
+        }
+        let setting = "the addresses of the sentinels";
+        let sentinels = addresses(urls, setting, settings)?;
+        if sentinels.iter().any(|it| it.database() != 0) {
+            return invalid(setting, "a sentinel has no databases; use database()");
+        }
+        let Some(first) = sentinels.first().cloned() else {
+            return invalid(setting, "there is none");
+        };
+        let credentials = first.of_data(settings.credentials.as_ref(), settings.database);
+        let connector = Sentinels::new(name, sentinels, credentials, settings);
+        Ok(Redis::on(Arc::new(connector), settings.database, settings))
+    }
+
+    fn on(connector: Arc<dyn Connector>, database: i64, settings: &Settings) -> Redis {
+        let notifier = Arc::new(Notifier::default());
+        let permits = Permits::new(settings.pool_size);
+        let node = Node::new(&connector, permits, settings.command_timeout, &notifier);
+        Redis::of(Topology::One(Arc::new(node)), database, &notifier, settings)
+    }
+
+    fn of(
+        topology: Topology,
+        database: i64,
+        notifier: &Arc<Notifier>,
+        settings: &Settings,
+    ) -> Redis {
+        let facts = Facts::of(database.to_string(), notifier);
+        let announcements = Arc::clone(&facts.announcements);
+        let announce = move || announcements.announce(Announcement::TakenOver);
+        topology.on_takeover(Box::new(announce));
+        Redis {
+            topology,
+            scripts: Scripts::new(),
+            facts,
+            replication: settings.replication,
+            late_copies: Mutex::default(),
+        }
+    }
+
+    /// The cluster that the servers at `urls` belong to.
+    pub(crate) fn cluster(urls: &[String], settings: &Settings) -> Result<Redis> {
+        let invalid = |reason: &str| Err(Error::config("the addresses of the cluster", reason));
+        let seeds = addresses(urls, "the addresses of the cluster", settings)?;
+        if seeds.iter().any(|it| it.database() != 0) {
+            return invalid("a cluster has no databases but 0");
+        }
+        let Some(template) = seeds.first().cloned() else {
+            return invalid("there is none");
+        };
+        let notifier = Arc::new(Notifier::default());
+        let cluster = Cluster::new(template, seeds, settings, &notifier);
+        let topology = Topology::Cluster(cluster);
+        Ok(Redis::of(topology, 0, &notifier, settings))
+    }
+}
+
+/// The addresses of several servers that belong together.
+pub(super) fn addresses(
+    urls: &[String],
+    setting: &'static str,
+    settings: &Settings,
+) -> Result<Vec<Address>> {
+    let mut addresses: Vec<Address> = Vec::with_capacity(urls.len());
+    for url in urls {
+        let address = Address::parse(url, settings.connect_timeout, &settings.tls_config)?;
+        if !addresses.iter().any(|it| it.node == address.node) {
+            addresses.push(address);
+        }
+    }
+    let invalid = |reason: &str| Err(Error::config(setting, reason));
+    let Some(first) = addresses.first() else {
+        return invalid("there is none");
+    };
+    if addresses
+        .iter()
+        .any(|it| it.is_encrypted() != first.is_encrypted())
+    {
+        return invalid(
+            "some are encrypted and some are not: the password would go over the latter as plain text; use rediss:// for \
+             all, or for none",
+        );
+    }
+    Ok(addresses)
+}

@@ -1,0 +1,93 @@
+//! The withdrawal of many requests without an answer.
+
+use std::time::Instant;
+
+use redis::Value;
+
+use crate::ground::error::Result;
+use crate::store::InDoubt;
+use crate::stores::redis::Redis;
+use crate::stores::redis::calls::{Operation, Resolve};
+use crate::stores::redis::transport::connection::CallError;
+
+/// How many calls that withdraw something are written before the first reply is read.
+pub(super) const RESOLVED_AT_ONCE: usize = 100;
+
+impl Redis {
+    pub(super) fn resolve_all(
+        &self,
+        in_doubts: &mut [&mut InDoubt],
+        deadline: Instant,
+    ) -> Vec<Result<bool>> {
+        let mut outcomes = Vec::with_capacity(in_doubts.len());
+        let Some((first, rest)) = in_doubts.split_first_mut() else {
+            return outcomes;
+        };
+        // It makes the script known, and finds out whether anybody answers.
+        let outcome = Resolve::new(&**first).run(self, deadline);
+        let is_silent = matches!(&outcome, Err(error) if error.may_pass());
+        outcomes.push(outcome);
+        if is_silent {
+            return outcomes;
+        }
+        for batch in rest.chunks_mut(RESOLVED_AT_ONCE) {
+            let mut replies = Vec::with_capacity(batch.len());
+            let talked = self.withdraw_at_once(batch, deadline, &mut replies);
+            for (in_doubt, reply) in batch.iter_mut().zip(replies) {
+                outcomes.push(match reply {
+                    Some(now) => Ok(now > in_doubt.not_after(0)),
+                    // It is elsewhere, or the server does not know its script, or it says what is wrong.
+                    None => Resolve::new(&**in_doubt).run(self, deadline),
+                });
+            }
+            if let Err(fault) = talked {
+                outcomes.push(Err(self.error(&first.name, fault)));
+                break;
+            }
+            if Instant::now() >= deadline {
+                break;
+            }
+        }
+        outcomes
+    }
+
+    /// Sends all of them to the node that has the first, then reads all replies: the server time where it was done.
+    /// Answers that came before a fault are in `replies`, too.
+    pub(super) fn withdraw_at_once(
+        &self,
+        in_doubts: &[&mut InDoubt],
+        deadline: Instant,
+        replies: &mut Vec<Option<i64>>,
+    ) -> Result<(), CallError> {
+        let Some(first) = in_doubts.first() else {
+            return Ok(());
+        };
+        self.topology
+            .with(&first.name, deadline, |node, connection| {
+                let by_text = node.pool.uses_text();
+                let mut packed = Vec::new();
+                let mut numbers = Vec::with_capacity(in_doubts.len());
+                for in_doubt in in_doubts {
+                    let resolve = Resolve::new(&**in_doubt);
+                    let call = resolve.call(&self.scripts);
+                    let script = match node.pool.is_sharded() {
+                        true => call.script.sharded(),
+                        false => call.script,
+                    };
+                    let number = connection.number();
+                    numbers.push(number);
+                    packed.extend(script.pack(by_text, &[call.lock], &call.args, number));
+                }
+                replies.clear();
+                connection.send(&packed, deadline)?;
+                for number in numbers {
+                    replies.push(match connection.answer(number, deadline) {
+                        Ok(Value::Int(now)) => Some(now),
+                        Ok(_) | Err(CallError::Server(_)) => None,
+                        Err(fault) => return Err(fault),
+                    });
+                }
+                Ok(())
+            })
+    }
+}
