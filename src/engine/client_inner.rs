@@ -1,11 +1,11 @@
-//! What a client, its locks and its guards share.
+//! The parts that a client, its locks and its guards share.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::engine::hold::{Hold, Lease};
+use crate::engine::hold::{HandOffOffer, Hold};
 use crate::engine::owner::Owner;
 use crate::engine::wait_queue::WaitQueues;
 use crate::engine::watchdog::{OnLost, Watchdog, join};
@@ -48,17 +48,8 @@ impl Timeouts {
     }
 }
 
-/// What a socket time-out, a thread that wakes and the clearing up after a request take on a busy machine.
+/// The time that a socket time-out, a thread that wakes and the clearing up after a request take on a busy machine.
 const LEAST_MARGIN: Duration = Duration::from_millis(50);
-
-/// What a waiting thread offers to be handed a hold by.
-#[derive(Debug)]
-pub(crate) struct HandOffOffer {
-    pub(crate) thread: u64,
-    /// Lives as long as the thread.
-    pub(crate) liveness: Weak<()>,
-    pub(crate) lease: Lease,
-}
 
 impl ClientInner {
     pub(crate) fn new(

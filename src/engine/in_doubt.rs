@@ -1,7 +1,7 @@
 //! Releases in the background: what requests without an answer may have left is freed as soon as the store can be told.
 //!
 //! Each place that keeps locks has a thread of its own for it, while there is something to do, so that a silent one
-//! delays neither a renewal nor what is to be released elsewhere. What is due at one place goes in one call.
+//! delays neither a renewal nor what is to be released elsewhere. All that is due at one place goes in one call.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ struct State {
     is_closed: bool,
 }
 
-/// What is to be released at one place.
+/// The releases that are due at one place.
 #[derive(Default)]
 struct Desk {
     open: Vec<Open>,

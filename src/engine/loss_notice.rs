@@ -14,7 +14,7 @@ pub(crate) struct Channel {
     pub(crate) receiver: Receiver<Loss>,
 }
 
-/// What became of one hold, for everybody who listens to it.
+/// The end of one hold, for everybody who listens to it.
 #[derive(Debug, Default)]
 pub(crate) struct LossNotice {
     heard: Mutex<Heard>,

@@ -31,7 +31,7 @@ struct Inner<T> {
     closed: bool,
 }
 
-/// What a timer can hold.
+/// An entry of a timer.
 pub(crate) trait Timed {
     /// Whether an entry that was made for `due` still counts.
     fn is_due_at(&self, due: Instant) -> bool;

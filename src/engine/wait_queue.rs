@@ -69,7 +69,7 @@ enum State<G> {
     Left,
 }
 
-/// What a queued waiter may do.
+/// The turn of a queued waiter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Ask the store.
@@ -232,7 +232,7 @@ pub(crate) struct QueueNode<O, G> {
 }
 
 impl<O, G> QueueNode<O, G> {
-    /// What this waiter may do now, and what its queue knows.
+    /// Tells whose turn it is, and what the queue knows.
     pub(crate) fn view(&self) -> View {
         let wait_queues = self.wait_queues.wait_queues.lock();
         let Some(queue) = wait_queues.get(&self.lock) else {

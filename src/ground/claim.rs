@@ -1,4 +1,4 @@
-//! Who asks for what: the visitor and its claim. Plain data that stores, watchdog and log lines share.
+//! The kinds of locks and their rules, visitors and their claims. Plain data that stores, watchdog and log lines share.
 
 use std::fmt;
 use std::sync::Arc;
@@ -140,7 +140,7 @@ pub(crate) struct LockId {
     pub(crate) name: Arc<str>,
 }
 
-/// What one visitor wants of the store, or has there.
+/// The wish of one visitor, or what it has in the store.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     pub(crate) kind: Kind,

@@ -74,7 +74,7 @@ pub(crate) fn micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// What is known of a server's clock: how far it is ahead of ours, between two bounds that part as time goes by.
+/// The knowledge of a server's clock: how far it is ahead of ours, between two bounds that part as time goes by.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offset {
     /// In microseconds.
@@ -238,7 +238,7 @@ impl Timeline {
     }
 }
 
-/// What sleeps until a moment on the clock of a world.
+/// A sleeper until a moment on the clock of a world.
 #[cfg(feature = "test-util")]
 pub(crate) trait Moved: Send + Sync {
     /// Looks at the clock again.

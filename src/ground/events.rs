@@ -1,7 +1,7 @@
 //! All that this library tells `tracing`: one span for a wait, one for a hold, and these events; nothing without the
 //! feature. The target is `redlatch`.
 //!
-//! A subscriber is code of the user. What it does wrong stays its own affair: no panic of it gets out of here.
+//! A subscriber is code of the user. Its faults stay its own affair: no panic of it gets out of here.
 
 use std::fmt::Display;
 

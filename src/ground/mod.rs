@@ -1,4 +1,4 @@
-//! What every floor stands on: claims, clocks, errors, and how threads sleep and are woken.
+//! The ground that every floor stands on: claims, clocks, errors, and how threads sleep and are woken.
 
 pub(crate) mod backoff;
 pub(crate) mod claim;

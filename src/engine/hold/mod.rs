@@ -9,6 +9,7 @@ mod renewal;
 mod state;
 #[cfg(test)]
 mod tests;
+mod validity;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -46,7 +47,16 @@ impl Lease {
 /// Identifies one acquisition within a hold.
 pub(crate) type LevelId = u32;
 
-/// What became of a client, for all its holds.
+/// The data a releaser needs to create a hold for a waiter.
+#[derive(Debug)]
+pub(crate) struct HandOffOffer {
+    pub(crate) thread: u64,
+    /// Lives as long as the thread.
+    pub(crate) liveness: Weak<()>,
+    pub(crate) lease: Lease,
+}
+
+/// The end of a client, for all its holds.
 #[derive(Debug, Default)]
 pub(crate) struct ClientState {
     has_no_watchdog: AtomicBool,
@@ -85,7 +95,7 @@ pub(crate) struct Hold {
     state: Mutex<State>,
 }
 
-/// What is to be sent to give one level back.
+/// The request that gives one level back.
 #[derive(Debug)]
 pub(crate) enum ReleasePlan {
     /// The hold was lost before; nothing is to be sent. The level may have been given back before, too.
@@ -96,7 +106,7 @@ pub(crate) enum ReleasePlan {
     Whole(Claim),
     /// The claim's lease is what the remaining levels count on.
     Part(Claim, InFlightId),
-    /// What remains has no lease left; the whole hold is to be released and the remaining levels are lost.
+    /// The rest has no lease left; the whole hold is to be released and the remaining levels are lost.
     Expired(Claim),
 }
 

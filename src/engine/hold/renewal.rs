@@ -12,7 +12,7 @@ use crate::ground::loss::LossCause;
 /// The watchdog looks this often whether a transaction has let go of a hold; the end of a transaction is told to it, too.
 const PINNED_LOOK: Duration = Duration::from_secs(1);
 
-/// What the watchdog is to do about a hold that is due.
+/// The duty of the watchdog towards a hold that is due.
 #[derive(Debug)]
 pub(crate) enum Duty {
     /// Renew it, and look whether that was in time when its validity ends.
@@ -27,7 +27,7 @@ pub(crate) enum Duty {
     Over,
 }
 
-/// What comes of a renewal that is due.
+/// The start of a renewal that is due.
 #[derive(Debug)]
 pub(crate) enum RenewalStart {
     Renewal {

@@ -40,7 +40,7 @@ pub(super) enum Phase {
 /// A watchdog that looks this much later than it planned did not get to run.
 const LATE: Duration = Duration::from_millis(100);
 
-/// What was counted on may be this much less than what levels count on before it is mended, for rounding.
+/// A hold may be counted on by this much less than its levels count on before it is mended, for rounding.
 const ROUNDING: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
@@ -57,7 +57,7 @@ pub(super) struct State {
     pub(super) longest: Duration,
     /// Since when a renewal that fell due waits for the one before it.
     pub(super) waits_since: Option<BootInstant>,
-    /// What the last renewal met with, for the cause of a later loss.
+    /// The trouble of the last renewal, for the cause of a later loss.
     pub(super) last_trouble: Option<String>,
     /// When the watchdog looks at this hold next; an entry of its heap made for another instant is void.
     pub(super) due: Option<Instant>,

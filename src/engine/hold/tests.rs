@@ -3,7 +3,8 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::engine::hold::in_flight::{By, Flying, InFlightId, MOST_IN_FLIGHT};
+use crate::engine::hold::in_flight::{By, Flying, InFlightId};
+use crate::engine::hold::validity::MOST_IN_FLIGHT;
 use crate::engine::hold::{Hold, Lease};
 use crate::ground::claim::{Claim, Kind, Rules};
 use crate::ground::clock::{BootInstant, ClockPair, PROCESS};

@@ -7,7 +7,7 @@ use crate::engine::hold::Hold;
 use crate::ground::claim::LockId;
 use crate::ground::sync::Mutex;
 
-/// What one thread holds and has lost, by client and name.
+/// The holds of one thread and those that it lost, by client and name.
 #[derive(Debug, Default)]
 pub(crate) struct OwnerHolds {
     pub(super) stacks: Mutex<ByName>,

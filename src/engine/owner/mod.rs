@@ -61,7 +61,7 @@ impl Owner {
         token
     }
 
-    /// What lives as long as this thread.
+    /// Returns a token that lives as long as this thread.
     pub(crate) fn liveness(&self) -> Weak<()> {
         Arc::downgrade(&self.alive)
     }

@@ -1,4 +1,4 @@
-//! What is remembered for a thread, and for how long.
+//! The holds that are remembered for a thread, and for how long.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::thread;

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::engine::client_inner::HandOffOffer;
-use crate::engine::hold::Hold;
+use crate::engine::hold::{HandOffOffer, Hold};
 use crate::engine::raw_lock::RawLock;
 use crate::ground::claim::Claim;
 use crate::ground::error::Result;

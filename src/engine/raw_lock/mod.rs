@@ -25,7 +25,7 @@ pub(crate) struct RawLock {
     pub(crate) inner: Arc<ClientInner>,
     pub(crate) key: LockKey,
     pub(crate) lease: Lease,
-    /// What is wrong with the name, kept for the first operation.
+    /// The flaw of the name, if it has one, kept for the first operation.
     pub(crate) flaw: Option<Box<Error>>,
     /// The locks that this one is made of, if it is.
     pub(crate) parts: Option<Arc<[LockKey]>>,

@@ -4,8 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::engine::client_inner::HandOffOffer;
-use crate::engine::hold::{Hold, Lease};
+use crate::engine::hold::{HandOffOffer, Hold, Lease};
 use crate::engine::owner::Owner;
 use crate::engine::raw_lock::{Entry, RawLock};
 use crate::engine::wait_loop::Visit;

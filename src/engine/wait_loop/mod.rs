@@ -14,8 +14,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::engine::client_inner::{ClientInner, HandOffOffer};
-use crate::engine::hold::Hold;
+use crate::engine::client_inner::ClientInner;
+use crate::engine::hold::{HandOffOffer, Hold};
 pub(crate) use crate::engine::wait_loop::limit::WaitLimit;
 use crate::engine::wait_loop::sleeper::Sleeper;
 use crate::engine::wait_loop::waiting::{Next, Seen, Waiting, is_exhausted};
@@ -29,7 +29,7 @@ type Node = QueueNode<HandOffOffer, Arc<Hold>>;
 
 /// One wait of one thread for one lock.
 pub(crate) trait Visit {
-    /// What it gets.
+    /// The level that it enters.
     type Entry;
 
     /// Asks the store once, until `deadline`.

@@ -20,7 +20,7 @@ enum Limit {
     For(u64),
 }
 
-/// What a wait is told or sees from now on.
+/// News that a wait is told, or sees from now on.
 #[derive(Clone, Copy)]
 enum Told {
     Nothing,
@@ -210,6 +210,8 @@ fn rows() -> Vec<Row> {
             (1400, TimedOut, Attempts(1580..=1580)), (1401, Refused(5000), Does::Refused)]),
         ("a waiter whose queue is in doubt asks at its deadline", For(500), vec![
             (0, InDoubt(0), Sleeps(500..=500)), (500, TimedOut, Attempts(680..=680))]),
+        ("a waiter that was woken late looks at the queue before it gives up", For(500), vec![
+            (0, Behind(0), Sleeps(500..=500)), (600, Woken, Sleeps(500..=500)), (600, TimedOut, Does::Refused)]),
         ("a wait of zero is no time to hear of the others in", For(0), vec![
             (0, Behind(0), Sleeps(0..=0)), (0, TimedOut, Attempts(180..=180))]),
         ("a waiter that has not asked reports no outage", Forever, vec![

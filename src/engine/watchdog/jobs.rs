@@ -1,4 +1,4 @@
-//! What the timer of a client holds, and what its threads hand to one another.
+//! The entries of the timer of a client, and the batches that its threads hand to one another.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use crossbeam_channel::Sender;
 use crate::engine::hold::Hold;
 use crate::engine::timer::Timed;
 
-/// What the timer holds.
+/// An entry of the timer.
 #[derive(Debug)]
 pub(super) enum Job {
     /// A hold is to be renewed.
@@ -20,12 +20,12 @@ pub(super) enum Job {
     RenewAll,
     /// Threads are to be started for which there was no room.
     Staff,
-    /// What fell due before this is to be done; the sender is dropped when it is.
+    /// All that fell due before this is to be done; the sender is dropped when it is.
     #[cfg(feature = "test-util")]
     Mark(Sender<Never>),
 }
 
-/// What the thread that looks at the timer hands to the one that renews.
+/// The holds that the thread which looks at the timer hands to the one that renews.
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) holds: Vec<Arc<Hold>>,

@@ -1,4 +1,4 @@
-//! What looks after the holds of one client: one timer heap of them, and the threads around it.
+//! The watchdog of the holds of one client: one timer heap of them, and the threads around it.
 //!
 //! | thread | does | waits for |
 //! |---|---|---|
@@ -23,8 +23,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use crate::engine::client_inner::HandOffOffer;
-use crate::engine::hold::{ClientState, Hold};
+use crate::engine::hold::{ClientState, HandOffOffer, Hold};
 use crate::engine::in_doubt::Clearing;
 use crate::engine::timer::Timer;
 use crate::engine::wait_queue::WaitQueues;
@@ -38,7 +37,7 @@ use crate::ground::loss::{Loss, LossCause};
 use crate::ground::sync::Mutex;
 use crate::store::{Announcement, InDoubt, Store};
 
-/// What is called when a hold is lost.
+/// The hook that is called when a hold is lost.
 pub(crate) type OnLost = Arc<dyn Fn(&Loss) + Send + Sync>;
 
 /// After this time it is tried again to start a thread for which there was no room.
@@ -183,12 +182,12 @@ impl Watchdog {
         timeline.attach(&self.shared);
     }
 
-    /// What is called when a hold is lost.
+    /// Returns the hook that is called when a hold is lost.
     pub(crate) fn on_lost(&self) -> Option<OnLost> {
         self.on_lost.clone()
     }
 
-    /// What the holds of this client learn about it.
+    /// Returns what the holds of this client learn about it.
     pub(crate) fn client(&self) -> &Arc<ClientState> {
         &self.shared.client
     }
@@ -272,7 +271,7 @@ impl Watchdog {
     }
 }
 
-/// Waits for the end of a thread until `deadline`. What hangs in a call of the user or of the system is left to itself.
+/// Waits for the end of a thread until `deadline`. A thread that hangs in a call of the user or of the system is left to itself.
 pub(crate) fn join(handle: JoinHandle<()>, deadline: Instant) {
     // The last handle of a client may be dropped by its own hook.
     if handle.thread().id() == thread::current().id() {

@@ -1,0 +1,108 @@
+//! Until when a hold is valid: what may be believed while some of its requests may yet run.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::engine::hold::in_flight::{By, Flying, InFlight, InFlightId};
+use crate::engine::hold::state::{State, end_of_validity};
+use crate::ground::clock::BootInstant;
+use crate::store::EXPIRY_SLACK;
+
+/// More requests without an answer than these count as one.
+pub(super) const MOST_IN_FLIGHT: usize = 8;
+
+impl State {
+    /// Notes a request that is about to be sent and is refused from `expires` on.
+    pub(super) fn note_in_flight(
+        &mut self,
+        by: By,
+        sent: BootInstant,
+        lease: Duration,
+        expires: BootInstant,
+    ) -> InFlightId {
+        self.in_flight.retain(|request| sent < request.expires);
+        self.merge();
+        // The store may be about to shorten the lease, whether we hear of it or not.
+        let end = end_of_validity(sent, lease);
+        self.valid_until = self.valid_until.min(end);
+        self.longest = self.longest.max(lease);
+        let mut most = None;
+        for other in &mut self.in_flight {
+            other.most = Some(other.most.map_or(end, |most| most.min(end)));
+            let behind = end_of_validity(sent, other.lease);
+            most = Some(most.map_or(behind, |most: BootInstant| most.min(behind)));
+        }
+        let id = self.next_in_flight_id;
+        self.next_in_flight_id = id.wrapping_add(1);
+        self.in_flight.push(InFlight {
+            id,
+            by,
+            sent,
+            lease,
+            most,
+            expires: expires + EXPIRY_SLACK,
+            state: Flying::Awaited,
+        });
+        InFlightId { id }
+    }
+
+    /// Makes one of many requests that nobody waits for any more, which promises no more than any of them.
+    pub(super) fn merge(&mut self) {
+        if self.in_flight.len() < MOST_IN_FLIGHT {
+            return;
+        }
+        let mut left: SmallVec<[InFlight; 1]> = SmallVec::new();
+        for request in self.in_flight.drain(..) {
+            let alike = |it: &&mut InFlight| (it.by, it.state) == (request.by, request.state);
+            match left.iter_mut().find(alike) {
+                Some(one) if request.state != Flying::Awaited => {
+                    one.lease = one.lease.min(request.lease);
+                    one.expires = one.expires.max(request.expires);
+                }
+                _ => left.push(request),
+            }
+        }
+        self.in_flight = left;
+    }
+
+    /// Notes that nobody waits for the answer any more.
+    pub(super) fn unanswered(&mut self, in_flight_id: InFlightId) {
+        let request = self
+            .in_flight
+            .iter_mut()
+            .find(|it| it.id == in_flight_id.id);
+        if let Some(request) = request {
+            request.state = Flying::Unanswered;
+        }
+    }
+
+    /// Counts a confirmed lease, from before its request was sent.
+    pub(super) fn confirm(
+        &mut self,
+        in_flight_id: InFlightId,
+        sent: BootInstant,
+        lease: Duration,
+        may_run_again: bool,
+    ) {
+        let Some(at) = self
+            .in_flight
+            .iter()
+            .position(|it| it.id == in_flight_id.id)
+        else {
+            return;
+        };
+        let mut end = end_of_validity(sent, lease);
+        if let Some(request) = self.in_flight.get_mut(at) {
+            end = request.most.map_or(end, |most| most.min(end));
+            request.state = Flying::Answered;
+        }
+        if !may_run_again {
+            self.in_flight.swap_remove(at);
+        }
+        if self.valid_until <= end {
+            self.valid_until = end;
+            self.counted_from = sent;
+        }
+    }
+}
