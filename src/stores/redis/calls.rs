@@ -17,7 +17,7 @@ use crate::store::{Holding, InDoubt, Outcome, Released, SETTLED};
 use crate::stores::redis::replies::{cause_of, integer_at, item_at, text_of};
 use crate::stores::redis::requests::SentCopies;
 use crate::stores::redis::scripts::{Script, Scripts};
-use crate::stores::redis::transport::connection::{CallError, brief};
+use crate::stores::redis::transport::{CallError, brief};
 use crate::stores::redis::{CORRECTIONS, RUNAWAY_CLOCK, Redis, keys};
 
 /// The request of an operation.

@@ -14,7 +14,7 @@ use crate::stores::redis::calls::Release;
 use crate::stores::redis::replies::{cause_of, integer_at, is_another_history, item_at, text_of};
 use crate::stores::redis::requests::SentCopies;
 use crate::stores::redis::scripts::Script;
-use crate::stores::redis::transport::connection::{CallError, brief};
+use crate::stores::redis::transport::{CallError, brief};
 use crate::stores::redis::wait_replicas::ReplicaAck;
 use crate::stores::redis::{CORRECTIONS, RUNAWAY_CLOCK, Redis};
 

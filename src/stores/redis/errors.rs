@@ -10,7 +10,7 @@ use crate::ground::error::{Error, Reason, Result};
 use crate::stores::redis::Redis;
 use crate::stores::redis::keys;
 use crate::stores::redis::replies::{plain, text_of};
-use crate::stores::redis::transport::connection::{CallError, STRANGER, brief};
+use crate::stores::redis::transport::{CallError, STRANGER, brief};
 use crate::stores::redis::wait_replicas::ReplicaAck;
 
 impl Redis {

@@ -5,8 +5,7 @@ use std::time::Instant;
 use redis::Value;
 
 use crate::stores::redis::scripts::Script;
-use crate::stores::redis::transport::connection::{CallError, Connection};
-use crate::stores::redis::transport::pool::{Pool, lacks_evalsha};
+use crate::stores::redis::transport::{CallError, Connection, Pool, lacks_evalsha};
 use crate::stores::redis::wait_replicas::{ReplicaAck, Replication};
 
 impl Pool {

@@ -10,7 +10,7 @@ use crate::store::{Granted, Outcome};
 use crate::stores::redis::keys;
 use crate::stores::redis::replies::{cause_of, integer_at, item_at};
 use crate::stores::redis::requests::SentCopies;
-use crate::stores::redis::transport::connection::{CallError, brief};
+use crate::stores::redis::transport::{CallError, brief};
 use crate::stores::redis::wait_replicas::ReplicaAck;
 use crate::stores::redis::{RUNAWAY_CLOCK, Redis};
 

@@ -18,8 +18,7 @@ use crate::stores::redis::calls::Call;
 use crate::stores::redis::node::RedisNode;
 use crate::stores::redis::replies::is_another_history;
 use crate::stores::redis::requests::{SentCopies, history_of};
-use crate::stores::redis::transport::connection::CallError;
-use crate::stores::redis::transport::pool::{CheckedOut, lacks_eval, lacks_script};
+use crate::stores::redis::transport::{CallError, CheckedOut, lacks_eval, lacks_script};
 use crate::stores::redis::wait_replicas::{ReplicaAck, Replication};
 
 /// A late answer may come this much after the request has expired, because our idea of the server's clock may be off.

@@ -41,8 +41,8 @@ pub(crate) use open::{Credentials, Settings};
 use renewals::RenewalBatch;
 use scripts::Scripts;
 use topology::Topology;
-use transport::connection::Connection;
-pub(crate) use transport::tls::TlsConfig;
+use transport::Connection;
+pub(crate) use transport::TlsConfig;
 pub(crate) use wait_replicas::Replication;
 
 /// How often a request is sent anew because its clock or its count turned out to be wrong.

@@ -22,8 +22,7 @@ use crate::stores::redis::calls::{Call, ForceRelease, Inspect, Operation, Releas
 use crate::stores::redis::counts::{CountReply, Heard, parse_count_reply};
 use crate::stores::redis::scripts::Script;
 use crate::stores::redis::topology::Topology;
-use crate::stores::redis::transport::connection::{CallError, Connection};
-use crate::stores::redis::transport::pool::{CheckedOut, lacks_script};
+use crate::stores::redis::transport::{CallError, CheckedOut, Connection, lacks_script};
 use crate::stores::redis::votes::{is_known, vote_of, vote_on};
 use crate::stores::redis::{Redis, preflight, server};
 

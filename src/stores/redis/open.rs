@@ -16,9 +16,8 @@ use crate::stores::redis::topology::Topology;
 use crate::stores::redis::topology::cluster::Cluster;
 use crate::stores::redis::topology::replicas::Replicas;
 use crate::stores::redis::topology::sentinel::Sentinels;
-use crate::stores::redis::transport::connection::Address;
-use crate::stores::redis::transport::connector::Connector;
-use crate::stores::redis::transport::tls::TlsConfig;
+use crate::stores::redis::transport::TlsConfig;
+use crate::stores::redis::transport::{Address, Connector};
 use crate::stores::redis::wait_replicas::Replication;
 
 /// The settings of a client that concern its store.

@@ -11,7 +11,7 @@ use crate::stores::redis::errors::missing_in;
 use crate::stores::redis::replies::text_of;
 use crate::stores::redis::scripts::Script;
 use crate::stores::redis::server::Node;
-use crate::stores::redis::transport::connection::{CallError, Connection};
+use crate::stores::redis::transport::{CallError, Connection};
 use crate::stores::redis::{Redis, keys};
 
 /// Of the servers before this, some have no TIME in scripts that write.

@@ -10,7 +10,7 @@ use crate::stores::quorum::quarantine::{Identity, NodeHandle};
 use crate::stores::redis::Redis;
 use crate::stores::redis::replies::is_another_history;
 use crate::stores::redis::scripts::Script;
-use crate::stores::redis::transport::connection::CallError;
+use crate::stores::redis::transport::CallError;
 use crate::stores::redis::votes::vote_on;
 use crate::stores::redis::wait_replicas::{ReplicaAck, Replication};
 

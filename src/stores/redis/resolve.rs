@@ -8,7 +8,7 @@ use crate::ground::error::Result;
 use crate::store::InDoubt;
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Operation, Resolve};
-use crate::stores::redis::transport::connection::CallError;
+use crate::stores::redis::transport::CallError;
 
 /// How many calls that withdraw something are written before the first reply is read.
 pub(super) const RESOLVED_AT_ONCE: usize = 100;

@@ -9,10 +9,9 @@ use crate::ground::notify::Notifier;
 use crate::ground::sync::Mutex;
 use crate::stores::permits::Permits;
 use crate::stores::redis::subscriber::{Shards, Subscriber};
-use crate::stores::redis::transport::connection::{CallError, Connection};
-use crate::stores::redis::transport::connector::Connector;
-use crate::stores::redis::transport::pool::{Pool, on_connection};
-use crate::stores::redis::transport::share;
+use crate::stores::redis::transport::{
+    CallError, Connection, Connector, Pool, on_connection, share,
+};
 
 pub(super) struct Node {
     pub(super) pool: Pool,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::stores::quorum::quarantine::{Identity, NodeHandle, Quarantined};
-use crate::stores::redis::transport::connection::{CallError, Connection};
+use crate::stores::redis::transport::{CallError, Connection};
 
 /// Asks a server who it is, and whether it may vote.
 pub(super) fn vote_of(

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use crate::stores::redis::transport::connection::{CallError, brief};
+use crate::stores::redis::transport::{CallError, brief};
 
 /// How many replicas have to have a hold, and how long they are waited for.
 #[derive(Debug, Clone, Copy)]

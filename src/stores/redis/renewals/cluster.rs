@@ -21,9 +21,7 @@ use crate::stores::redis::renewals::{RenewalBatch, came_too_late};
 use crate::stores::redis::replies::{integer_at, plain};
 use crate::stores::redis::scripts::Script;
 use crate::stores::redis::topology::cluster::{Cluster, Redirection, Shard};
-use crate::stores::redis::transport::connection::{CallError, asking};
-use crate::stores::redis::transport::pool::lacks_evalsha;
-use crate::stores::redis::transport::share;
+use crate::stores::redis::transport::{CallError, asking, lacks_evalsha, share};
 use crate::stores::redis::wait_replicas::{ReplicaAck, Replication};
 
 /// A request that was redirected, or needs the text of the script, is sent again at most this often.

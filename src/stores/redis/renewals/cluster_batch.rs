@@ -8,7 +8,7 @@ use crate::ground::clock::BootInstant;
 use crate::store::Renewal;
 use crate::stores::redis::renewals::RENEWED_AT_ONCE;
 use crate::stores::redis::topology::cluster::Shard;
-use crate::stores::redis::transport::connection::Connection;
+use crate::stores::redis::transport::Connection;
 use crate::stores::redis::wait_replicas::Replication;
 
 /// A claim that has no outcome yet.

@@ -15,7 +15,7 @@ use crate::ground::loss::LossCause;
 use crate::store::Renewal;
 use crate::stores::redis::replies::{cause_of, integer_at};
 use crate::stores::redis::scripts::Script;
-use crate::stores::redis::transport::connection::Connection;
+use crate::stores::redis::transport::Connection;
 
 /// How many holds one call of the renewal script renews, so that it keeps the server for less than a millisecond.
 pub(in crate::stores::redis) const RENEWED_AT_ONCE: usize = 100;

@@ -11,8 +11,7 @@ use crate::stores::quorum::quarantine::NodeHandle;
 use crate::stores::redis::node::RedisNode;
 use crate::stores::redis::renewals::{RenewalBatch, came_too_late, chunks_of, discount};
 use crate::stores::redis::replies::integer_at;
-use crate::stores::redis::transport::connection::{CallError, Connection};
-use crate::stores::redis::transport::pool::lacks_script;
+use crate::stores::redis::transport::{CallError, Connection, lacks_script};
 use crate::stores::redis::votes::vote_on;
 use crate::stores::redis::wait_replicas::{ReplicaAck, Replication};
 

@@ -13,7 +13,7 @@ use crate::stores::redis::replies::{integer_at, plain};
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::Topology;
 use crate::stores::redis::transport;
-use crate::stores::redis::transport::connection::{CallError, Connection};
+use crate::stores::redis::transport::{CallError, Connection};
 use crate::stores::redis::wait_replicas::ReplicaAck;
 
 impl Redis {
@@ -114,10 +114,10 @@ impl Redis {
                 connection.answer(chunk.number, deadline)
             };
             if let Err(CallError::Server(text)) = &reply {
-                if transport::pool::lacks_evalsha(text) {
+                if transport::lacks_evalsha(text) {
                     node.pool.note_evalsha_is_off();
                 }
-                if transport::pool::lacks_script(text) {
+                if transport::lacks_script(text) {
                     if !by_text {
                         // The replies to the chunks behind this one say the same, and have to be read first.
                         for _ in chunks.iter().skip(index + 1) {
@@ -243,7 +243,7 @@ impl Redis {
                 match connection.answer(chunk.number, deadline) {
                     Ok(reply) => chunk.read(&reply, &mut outcome),
                     Err(CallError::Server(text)) => {
-                        if transport::pool::lacks_script(&text) && !by_text {
+                        if transport::lacks_script(&text) && !by_text {
                             left.push(index);
                         }
                         outcome.push(Renewal::Unknown(plain(&text)));

@@ -18,8 +18,7 @@ use std::time::{Duration, Instant};
 
 use crate::ground::notify::Notifier;
 use crate::ground::sync::{Condvar, Mutex};
-use crate::stores::redis::transport::connection::Writer;
-use crate::stores::redis::transport::connector::{Connector, Hook};
+use crate::stores::redis::transport::{Connector, Hook, Writer};
 pub(super) use listener_thread::ListenerThread;
 
 /// A channel stays subscribed for this long after its last waiter, because contended names stay contended.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::{LINGER, Shared};
 use crate::ground::backoff::Backoff;
 use crate::ground::events;
-use crate::stores::redis::transport::connection::{CallError, Connection};
+use crate::stores::redis::transport::{CallError, Connection};
 
 /// A connection this long without a word is asked whether it lives.
 const PING_AFTER: Duration = Duration::from_secs(5);

@@ -8,8 +8,7 @@ use redis::Value;
 
 use crate::ground::events;
 use crate::ground::sync::Mutex;
-use crate::stores::redis::transport::connection::{CallError, Connection};
-use crate::stores::redis::transport::connector::Hook;
+use crate::stores::redis::transport::{CallError, Connection, Hook};
 
 /// The functions that are called together.
 #[derive(Default)]

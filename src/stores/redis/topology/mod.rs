@@ -12,8 +12,7 @@ use crate::stores::redis::keys;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::subscriber::Interest;
 use crate::stores::redis::topology::cluster::{ChannelInterest, Cluster};
-use crate::stores::redis::transport::connection::{CallError, Connection};
-use crate::stores::redis::transport::connector::Hook;
+use crate::stores::redis::transport::{CallError, Connection, Hook};
 
 pub(crate) enum Topology {
     One(Arc<Node>),

@@ -7,9 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::stores::redis::topology::known_master::{KnownMaster, Role, role_of};
-use crate::stores::redis::transport::connection::{Address, CallError, Connection};
-use crate::stores::redis::transport::connector::{Connector, Hook};
-use crate::stores::redis::transport::share;
+use crate::stores::redis::transport::{Address, CallError, Connection, Connector, Hook, share};
 
 pub(crate) struct Replicas {
     addresses: Vec<Address>,

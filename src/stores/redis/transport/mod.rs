@@ -2,20 +2,29 @@
 
 mod address;
 mod call_error;
-pub(crate) mod connection;
-pub(crate) mod connector;
+mod connection;
+mod connector;
 mod decoder;
-pub(crate) mod pool;
+mod pool;
 mod reply_text;
 mod socket;
 mod stream;
 #[cfg(feature = "tls")]
-pub(crate) mod tls;
+mod tls;
 #[cfg(not(feature = "tls"))]
 #[path = "tls_off.rs"]
-pub(crate) mod tls;
+mod tls;
 
 use std::time::Instant;
+
+pub(crate) use address::{Address, name_of};
+pub(crate) use call_error::CallError;
+pub(crate) use connection::{Connection, Writer, asking};
+pub(crate) use connector::{Connector, Hook};
+pub(crate) use decoder::STRANGER;
+pub(crate) use pool::{CheckedOut, Pool, lacks_eval, lacks_evalsha, lacks_script, on_connection};
+pub(crate) use reply_text::brief;
+pub(crate) use tls::TlsConfig;
 
 /// The end of the time for one of `rest` things that are still to be tried by `deadline`.
 pub(crate) fn share(deadline: Instant, rest: usize) -> Instant {

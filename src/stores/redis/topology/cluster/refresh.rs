@@ -10,9 +10,7 @@ use super::{Map, Range, Shard, Shared};
 use crate::stores::permits::Permits;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::subscriber::Shards;
-use crate::stores::redis::transport::connection::{Address, CallError, name_of};
-use crate::stores::redis::transport::connector::Connector;
-use crate::stores::redis::transport::share;
+use crate::stores::redis::transport::{Address, CallError, Connector, name_of, share};
 
 /// The map is asked for at most this often.
 const ASKED_EVERY: Duration = Duration::from_millis(100);

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::stores::redis::transport::connection::Address;
+use crate::stores::redis::transport::Address;
 
 /// A node that can be asked for the map.
 pub(super) struct Seed {

@@ -5,7 +5,7 @@ use std::time::Instant;
 use redis::Value;
 
 use crate::stores::redis::replies::text_of;
-use crate::stores::redis::transport::connection::{Address, CallError, Connection};
+use crate::stores::redis::transport::{Address, CallError, Connection};
 
 /// A map as a node tells it.
 #[derive(Debug, PartialEq, Eq)]

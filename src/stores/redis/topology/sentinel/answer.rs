@@ -6,8 +6,7 @@ use redis::Value;
 
 use crate::ground::sync::Mutex;
 use crate::stores::redis::replies::text_of;
-use crate::stores::redis::transport::connection::{Address, CallError, Connection, name_of};
-use crate::stores::redis::transport::share;
+use crate::stores::redis::transport::{Address, CallError, Connection, name_of, share};
 
 pub(super) struct Sentinel {
     pub(super) address: Address,

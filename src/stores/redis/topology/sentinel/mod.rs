@@ -40,9 +40,9 @@ use crate::ground::sync::{Condvar, Mutex};
 use crate::stores::redis::Settings;
 use crate::stores::redis::subscriber::ListenerThread;
 use crate::stores::redis::topology::known_master::{KnownMaster, Role, role_of};
-use crate::stores::redis::transport::connection::{Address, CallError, Connection, Writer};
-use crate::stores::redis::transport::connector::{Connector, Hook};
-use crate::stores::redis::transport::share;
+use crate::stores::redis::transport::{
+    Address, CallError, Connection, Connector, Hook, Writer, share,
+};
 use answer::{Named, Sentinel};
 use belief::{Standing, doubt_about, overruled, ranked, told_by_one};
 

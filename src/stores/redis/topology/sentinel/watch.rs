@@ -13,8 +13,7 @@ use crate::ground::backoff::Backoff;
 use crate::ground::error::Reason;
 use crate::ground::events;
 use crate::stores::redis::replies::text_of;
-use crate::stores::redis::transport::connection::{CallError, Connection, Writer};
-use crate::stores::redis::transport::share;
+use crate::stores::redis::transport::{CallError, Connection, Writer, share};
 
 const CHANNEL: &str = "+switch-master";
 

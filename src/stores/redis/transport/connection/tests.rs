@@ -5,7 +5,8 @@ use std::net::TcpListener;
 use std::thread;
 
 use super::*;
-use crate::stores::redis::transport::reply_text::MOST_WORDS;
+use crate::stores::redis::transport::address::Address;
+use crate::stores::redis::transport::reply_text::{MOST_WORDS, brief};
 use crate::stores::redis::transport::tls::TlsConfig;
 
 /// A connection to a server that says `replies` behind those of the handshake.

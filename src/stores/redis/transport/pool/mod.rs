@@ -14,7 +14,8 @@ use crate::ground::claim::VisitorId;
 use crate::ground::sync::Mutex;
 use crate::store::SETTLED;
 use crate::stores::permits::{Permit, Permits};
-use crate::stores::redis::transport::connection::{CallError, Connection};
+use crate::stores::redis::transport::call_error::CallError;
+use crate::stores::redis::transport::connection::Connection;
 use crate::stores::redis::transport::connector::Connector;
 use unread::{Lost, UnreadConnection};
 
