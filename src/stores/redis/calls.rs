@@ -124,10 +124,9 @@ impl Operation for Inspect<'_> {
         reply: Result<Value, CallError>,
         _: Way,
     ) -> Option<Result<Holding>> {
-        let name = &self.lock.name;
         Some(match reply {
             Ok(reply) => self.holding_of(redis, &reply),
-            Err(fault) => Err(redis.error(name, fault)),
+            Err(fault) => Err(redis.error(&self.lock.name, fault)),
         })
     }
 }
@@ -396,3 +395,6 @@ impl Operation for Release<'_> {
         self.unknown_or_error(redis, fault)
     }
 }
+
+#[cfg(test)]
+mod tests;

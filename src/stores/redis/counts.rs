@@ -4,13 +4,14 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use crate::ground::claim::{Claim, Kind};
+use crate::ground::claim::Claim;
 use crate::ground::clock::BootInstant;
 use crate::ground::error::{Reason, Result};
 use crate::ground::loss::{LossCause, printable};
 use crate::store::{Granted, InDoubt, Outcome, Refusal, Released};
 use crate::stores::quorum::quarantine::NodeHandle;
 use crate::stores::redis::calls::Release;
+use crate::stores::redis::layout::Layout;
 use crate::stores::redis::replies::{cause_of, integer_at, is_another_history, item_at, text_of};
 use crate::stores::redis::requests::SentCopies;
 use crate::stores::redis::scripts::Script;
@@ -66,7 +67,7 @@ impl Redis {
     ) -> Result<CountReply, CallError> {
         let lease = claim.lease.as_millis().to_string();
         // A hash that stands there already may be of a copy or of anybody else of this client, a token cannot.
-        let may_repeat = known > 0 || claim.kind == Kind::Token;
+        let may_repeat = known > 0 || Layout::of(claim.kind).repeats_acquisition;
         let mut repeats = 0;
         let wanted = wanted.to_string();
         let mut known = known.to_string();
@@ -104,7 +105,7 @@ impl Redis {
                     });
                 }
                 Ok(Heard::CountReply(step)) => {
-                    if claim.kind == Kind::Token && copies.unanswered.is_some() {
+                    if Layout::of(claim.kind).repeats_acquisition && copies.unanswered.is_some() {
                         let late = claim.in_doubt(copies.not_after);
                         self.late_copies.lock().push((claim.visitor.clone(), late));
                     }
@@ -275,7 +276,7 @@ impl Redis {
 
     /// Takes out the copies that may still come of a hold that was given back.
     pub(super) fn late_copy_of(&self, claim: &Claim) -> Option<InDoubt> {
-        if claim.kind != Kind::Token {
+        if !Layout::of(claim.kind).repeats_acquisition {
             return None;
         }
         let mut late = self.late_copies.lock();
@@ -292,7 +293,7 @@ impl Redis {
 
     /// Notes that a hold goes on as another one.
     pub(super) fn pass_late_copies_on(&self, from: &Claim, to: &Claim) {
-        if from.kind == Kind::Token {
+        if Layout::of(from.kind).repeats_acquisition {
             for (holder, _) in &mut *self.late_copies.lock() {
                 if *holder == from.visitor {
                     *holder = to.visitor.clone();

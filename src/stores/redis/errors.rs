@@ -9,6 +9,7 @@ use crate::ground::claim::{Claim, Kind, VisitorId};
 use crate::ground::error::{Error, Reason, Result};
 use crate::stores::redis::Redis;
 use crate::stores::redis::keys;
+use crate::stores::redis::layout::Layout;
 use crate::stores::redis::replies::{plain, text_of};
 use crate::stores::redis::transport::{CallError, STRANGER, brief};
 use crate::stores::redis::wait_replicas::ReplicaAck;
@@ -70,11 +71,7 @@ impl Redis {
     pub(super) fn missing_rights(&self, kind: Kind, lock: &str) -> Vec<String> {
         let channel = keys::channel(lock);
         let deadline = Instant::now() + Duration::from_millis(500);
-        let kind = match kind {
-            Kind::Reentrant => "",
-            Kind::Token => "token",
-        };
-        let args = [channel.as_bytes(), kind.as_bytes()];
+        let args = [channel.as_bytes(), Layout::of(kind).rights.as_bytes()];
         let reply = self.call(&self.scripts.rights, lock, &args, deadline);
         missing_in(reply, lock)
     }

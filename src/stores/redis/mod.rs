@@ -7,6 +7,7 @@ mod eval;
 mod hand_off;
 mod in_flight;
 mod keys;
+mod layout;
 mod node;
 mod open;
 mod preflight;
@@ -26,7 +27,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
+use crate::ground::claim::{Claim, LockId, VisitorId};
 use crate::ground::error::Result;
 use crate::ground::notify::Parker;
 use crate::ground::sync::Mutex;
@@ -37,6 +38,7 @@ use crate::store::{
 
 use calls::{ForceRelease, Inspect, Operation, Release};
 pub(crate) use keys::flaw;
+use layout::Layout;
 pub(crate) use open::{Credentials, Settings};
 use renewals::RenewalBatch;
 use scripts::Scripts;
@@ -102,8 +104,7 @@ impl Store for Redis {
 
     fn subscribe(&self, lock: &LockId, source: u32, parker: &Arc<Parker>) -> Subscription {
         let LockId { kind, name } = lock;
-        if *kind == Kind::Token {
-            // Others with this layout publish nothing.
+        if !Layout::of(*kind).publishes {
             return Subscription {
                 registration: self.facts.notifier.join_as(source, name, parker),
                 delivery: Delivery::Polling,

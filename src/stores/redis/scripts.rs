@@ -6,10 +6,11 @@ use std::sync::OnceLock;
 use redis::Cmd;
 
 use crate::ground::claim::Kind;
+use crate::stores::redis::layout::KINDS;
 
 /// One script, with its hash.
 pub(super) struct Script {
-    text: Cow<'static, str>,
+    pub(super) text: Cow<'static, str>,
     hash: String,
     sharded: OnceLock<Box<Script>>,
 }
@@ -88,6 +89,20 @@ pub(super) struct Operations {
     pub(super) inspect: Script,
 }
 
+impl Operations {
+    fn all(&self) -> [&Script; 6] {
+        let Operations {
+            acquire,
+            release,
+            transfer,
+            resolve,
+            force_release,
+            inspect,
+        } = self;
+        [acquire, release, transfer, resolve, force_release, inspect]
+    }
+}
+
 impl Scripts {
     pub(super) fn new() -> Scripts {
         Scripts {
@@ -115,20 +130,11 @@ impl Scripts {
 
     /// The kind of lock whose script an error message names.
     pub(super) fn kind_in(&self, text: &str) -> Kind {
-        let Operations {
-            acquire,
-            release,
-            transfer,
-            resolve,
-            force_release,
-            inspect,
-        } = &self.token;
-        let scripts = [acquire, release, transfer, resolve, force_release, inspect];
-        if scripts.iter().any(|script| text.contains(&script.hash)) {
-            Kind::Token
-        } else {
-            Kind::Reentrant
-        }
+        let is_named = |kind: &Kind| {
+            let mut scripts = self.of(*kind).all().into_iter();
+            scripts.any(|script| text.contains(&script.hash))
+        };
+        KINDS.into_iter().find(is_named).unwrap_or_default()
     }
 
     pub(super) fn of(&self, kind: Kind) -> &Operations {
