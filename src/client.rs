@@ -4,7 +4,6 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-use crate::builder::Builder;
 use crate::engine::client_inner::ClientInner;
 use crate::ground::claim::Kind;
 #[cfg(feature = "mysql")]
@@ -23,9 +22,9 @@ use crate::stores::redis::Redis;
 /// A connection to the place of the locks, shared by all its clones, locks and guards.
 ///
 /// A client has a random uuid, a pool of connections, threads that watch over holds and renew them, and a thread that
-/// listens for unlock messages; all start when they are first needed. [`Builder`] also makes clients of sentinels, of a
-/// cluster, and of a master with its replicas. Dropping the last clone, lock and guard does what [`Client::shutdown`]
-/// does.
+/// listens for unlock messages; all start when they are first needed. [`Builder`](crate::Builder) also makes clients of
+/// sentinels, of a cluster, and of a master with its replicas. Dropping the last clone, lock and guard does what
+/// [`Client::shutdown`] does.
 ///
 /// # Examples
 ///
@@ -53,43 +52,6 @@ pub(crate) enum Backend {
 }
 
 impl Client {
-    /// Makes a client of the server at `url`, with the default settings.
-    ///
-    /// The URL is `redis://[user:password@]host[:port][/database]` or `redis+unix:///path?db=1&user=…&pass=…`; with the
-    /// feature `tls` also `rediss://…`, where the certificate of the server and its host are always checked; with the
-    /// feature `mysql` also `mysql://user:password@host[:port]/database`. Connections are made when they are needed, so the
-    /// server need not be up yet.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidConfig`] if the URL cannot be used, or needs a feature that is not built in.
-    pub fn open(url: &str) -> Result<Client> {
-        Client::builder().open(url)
-    }
-
-    /// Returns the default settings, to be changed before a client is made.
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
-    /// Makes a client whose locks live in this process alone: for a first look, for examples, for unit tests.
-    ///
-    /// Each call makes a world of its own. Clones share that world, and [`Client::another`] makes a second client of it, as
-    /// if it were another process. The locks obey the same laws as those in Redis. No other method falls back to memory.
-    pub fn in_memory() -> Client {
-        Client::builder().in_memory_unchecked()
-    }
-
-    /// Makes a second client of the same in-memory world, with the same settings and the same [`Builder::on_lost`] hook.
-    ///
-    /// `None` for a client of a server, where [`Client::open`] makes a second one.
-    pub fn another(&self) -> Option<Client> {
-        let Backend::Memory(store) = &self.backend else {
-            return None;
-        };
-        Some(Builder::like(&self.inner).of_world(Arc::clone(store.world())))
-    }
-
     /// Returns the lock of this name, without I/O.
     ///
     /// The name is 1 ..= 512 bytes of UTF-8 without control characters, key prefix included; in a database at most 255
@@ -168,7 +130,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// After [`command_timeout`](Builder::command_timeout) at the latest, if the server cannot be asked:
+    /// After [`command_timeout`](crate::Builder::command_timeout) at the latest, if the server cannot be asked:
     /// [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`], [`Error::Permission`], [`Error::Untrusted`],
     /// [`Error::Unexpected`] or [`Error::Sql`]; [`Error::Forked`] in a forked child.
     pub fn check(&self) -> Result<Vec<HealthWarning>> {
@@ -177,9 +139,9 @@ impl Client {
 
     /// Ends every wait with [`Error::Closed`], stops renewing, and joins the threads.
     ///
-    /// The call returns within one [`command_timeout`](Builder::command_timeout) and 250 ms, whatever the server or a hook
-    /// does. A hook that hangs is abandoned; the [`on_lost`](Builder::on_lost) hook gets no further losses, and releases in
-    /// doubt are no longer sent. The drop of the last handle does the same.
+    /// The call returns within one [`command_timeout`](crate::Builder::command_timeout) and 250 ms, whatever the server or a
+    /// hook does. A hook that hangs is abandoned; the [`on_lost`](crate::Builder::on_lost) hook gets no further losses, and
+    /// releases in doubt are no longer sent. The drop of the last handle does the same.
     ///
     /// Threads that hold locks may go on working: `unlock` still works, and a hold that is not unlocked ends with its lease.
     /// Every [`Losses`](crate::Losses) reports [`LossCause::Closed`](crate::LossCause::Closed), now and later.

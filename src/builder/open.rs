@@ -12,6 +12,45 @@ use crate::stores::memory::{Memory, World};
 use crate::stores::mysql::MySql;
 use crate::stores::redis::{Redis, Settings};
 
+impl Client {
+    /// Makes a client of the server at `url`, with the default settings.
+    ///
+    /// The URL is `redis://[user:password@]host[:port][/database]` or `redis+unix:///path?db=1&user=…&pass=…`; with the
+    /// feature `tls` also `rediss://…`, where the certificate of the server and its host are always checked; with the
+    /// feature `mysql` also `mysql://user:password@host[:port]/database`. Connections are made when they are needed, so the
+    /// server need not be up yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] if the URL cannot be used, or needs a feature that is not built in.
+    pub fn open(url: &str) -> Result<Client> {
+        Client::builder().open(url)
+    }
+
+    /// Returns the default settings, to be changed before a client is made.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Makes a client whose locks live in this process alone: for a first look, for examples, for unit tests.
+    ///
+    /// Each call makes a world of its own. Clones share that world, and [`Client::another`] makes a second client of it, as
+    /// if it were another process. The locks obey the same laws as those in Redis. No other method falls back to memory.
+    pub fn in_memory() -> Client {
+        Client::builder().in_memory_unchecked()
+    }
+
+    /// Makes a second client of the same in-memory world, with the same settings and the same [`Builder::on_lost`] hook.
+    ///
+    /// `None` for a client of a server, where [`Client::open`] makes a second one.
+    pub fn another(&self) -> Option<Client> {
+        let Backend::Memory(store) = &self.backend else {
+            return None;
+        };
+        Some(Builder::like(&self.inner).of_world(Arc::clone(store.world())))
+    }
+}
+
 impl Builder {
     /// Makes a client of the server at `url`; see [`Client::open`] for its forms.
     ///

@@ -90,7 +90,8 @@ impl Lock {
         held.is_some_and(|hold| hold.is_valid())
     }
 
-    /// Returns the [`Losses`] of the current thread's hold, on which its loss arrives; see [`Guard::lost`].
+    /// Returns the [`Losses`] of the current thread's hold, on which its loss arrives; see
+    /// [`Guard::lost`](crate::Guard::lost).
     ///
     /// # Errors
     ///

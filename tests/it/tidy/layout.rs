@@ -240,9 +240,6 @@ fn circles(uses: &BTreeMap<Vec<String>, BTreeSet<Vec<String>>>) -> BTreeSet<Stri
     found
 }
 
-/// Circles that still stand. None may be added, and an entry goes with its circle.
-const CIRCLES: &[&str] = &["builder client"];
-
 #[test]
 fn no_modules_use_each_other_in_a_circle() {
     let folder = root().join("src");
@@ -264,12 +261,7 @@ fn no_modules_use_each_other_in_a_circle() {
         uses.entry(module.clone()).or_default().extend(targets);
     }
     let found = circles(&uses);
-    let found: BTreeSet<_> = found.iter().map(String::as_str).collect();
-    assert_eq!(
-        found,
-        CIRCLES.iter().copied().collect(),
-        "found, and those that are known"
-    );
+    assert!(found.is_empty(), "{found:?}");
 }
 
 #[test]
