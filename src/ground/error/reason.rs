@@ -5,9 +5,9 @@ use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// The error of the operating system behind an [`Error`], shared by the clones of that error.
+/// The error of the operating system behind an [`Error`](super::Error), shared by the clones of that error.
 ///
-/// [`std::error::Error::source`] returns the [`io::Error`] itself. Its text is part of the text of the [`Error`].
+/// [`std::error::Error::source`] returns the [`io::Error`] itself. Its text is part of the text of that error.
 ///
 /// # Examples
 ///
