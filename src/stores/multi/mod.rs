@@ -2,35 +2,29 @@
 //!
 //! It never waits while it holds something: what an attempt has taken is given back before the refusal is passed on.
 
-use std::any::Any;
+mod member;
+mod undo;
+
 use std::collections::HashMap;
 use std::fmt;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use smallvec::smallvec;
-
-use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
+use crate::ground::claim::{Claim, LockId, VisitorId};
 use crate::ground::clock::PROCESS;
 use crate::ground::error::{Error, Result};
 use crate::ground::notify::Parker;
 use crate::ground::sync::Mutex;
 use crate::store::{
     Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, Outcome, Refusal, Released, Renewal,
-    SETTLED, Store, Subscription, resolve_each,
+    Store, Subscription, resolve_each,
 };
+
+pub(crate) use member::Member;
+use member::Part;
 
 /// Several that take the same locks in another order should not meet again and again.
 const JITTER: Duration = Duration::from_millis(2);
-
-/// One of the locks.
-pub(crate) struct Member {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) lock: LockId,
-    /// Keeps the store open.
-    pub(crate) _keep: Arc<dyn Any + Send + Sync>,
-}
 
 /// The store of one lock that is made of others.
 pub(crate) struct MultiStore {
@@ -39,106 +33,6 @@ pub(crate) struct MultiStore {
     /// How often each hold was entered, where no member can count: a token is not entered twice.
     counts: Option<Mutex<HashMap<VisitorId, u32>>>,
     facts: Facts,
-}
-
-/// A member, and its place among them.
-struct Part {
-    member: Member,
-    place: usize,
-}
-
-impl Deref for Part {
-    type Target = Member;
-
-    fn deref(&self) -> &Member {
-        &self.member
-    }
-}
-
-impl Part {
-    /// As whom it is held. Members that stand as text have their own tokens, for two with the same would pass for copies
-    /// of one request where two names lead to one lock.
-    fn visitor(&self, visitor: &VisitorId) -> VisitorId {
-        match self.lock.kind {
-            Kind::Reentrant => visitor.clone(),
-            Kind::Token => visitor.token_of_part(self.place),
-        }
-    }
-
-    fn claim(&self, claim: &Claim) -> Claim {
-        Claim {
-            kind: self.lock.kind,
-            name: Arc::clone(&self.lock.name),
-            visitor: self.visitor(&claim.visitor),
-            ..*claim
-        }
-    }
-
-    /// Takes it, or enters it once more. A member that cannot be entered twice gets the lease of the whole.
-    fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Granted, Refusal>> {
-        let claim = self.claim(claim);
-        if claim.count == 0 || self.lock.kind.rules().is_reentrant {
-            return self.store.acquire(&claim, deadline);
-        }
-        let sent = self.store.facts().timeline.now();
-        match self.prolong(&claim, deadline) {
-            Renewal::Renewed => Ok(Outcome::Done(Granted::at(sent))),
-            Renewal::Lost(cause) => Ok(Outcome::Gone(cause)),
-            Renewal::Unknown(reason) => Ok(Outcome::unknown(
-                claim.in_doubt(0),
-                self.unknown(&claim, "acquire", reason),
-            )),
-        }
-    }
-
-    /// Gives one level back. A member that was not entered twice keeps the lease of the rest.
-    fn release_level(
-        &self,
-        claim: &Claim,
-        keep: u32,
-        deadline: Instant,
-    ) -> Result<Outcome<Released>> {
-        let claim = self.claim(claim);
-        if self.lock.kind.rules().is_reentrant {
-            return self.store.release(&claim, keep, deadline);
-        }
-        match self.prolong(&claim, deadline) {
-            Renewal::Renewed => Ok(Outcome::Done(Released::default())),
-            Renewal::Lost(cause) => Ok(Outcome::Gone(cause)),
-            Renewal::Unknown(reason) => Ok(Outcome::unknown(
-                claim.in_doubt(0),
-                self.unknown(&claim, "release", reason),
-            )),
-        }
-    }
-
-    /// Sets the lease of a hold that stands.
-    fn prolong(&self, claim: &Claim, deadline: Instant) -> Renewal {
-        let outcome = self
-            .store
-            .renew(std::slice::from_ref(claim), deadline)
-            .pop();
-        outcome.unwrap_or_else(|| Renewal::Unknown("there was no answer".to_owned()))
-    }
-
-    fn unknown(&self, claim: &Claim, operation: &'static str, reason: String) -> Error {
-        Error::Unknown {
-            lock: Arc::clone(&self.lock.name),
-            node: self.store.node(None),
-            operation,
-            visitor: Some(claim.visitor.clone()),
-            reason,
-            source: None,
-        }
-    }
-}
-
-impl Member {
-    /// Returns the place and the name: two members with the same are one lock.
-    pub(crate) fn identity(&self) -> (String, Arc<str>) {
-        let place = format!("{}/{}", self.store.node(None), self.store.facts().area);
-        (place, Arc::clone(&self.lock.name))
-    }
 }
 
 /// When a step has to be over so that each of the `left` steps has its share of the time.
@@ -195,71 +89,6 @@ impl MultiStore {
             let holding = refused.store.inspect(&refused.lock, Some(&visitor), by);
             holding.is_ok_and(|holding| holding.count > 0)
         })
-    }
-
-    /// A doubt about no member yet.
-    fn no_doubt(&self, claim: &Claim) -> InDoubt {
-        InDoubt {
-            not_after: smallvec![SETTLED; self.members.len()],
-            ..claim.in_doubt(0)
-        }
-    }
-
-    /// Frees the first `taken` members again, and what is in `in_doubt`. Returns what is left of that.
-    fn undo(&self, taken: usize, mut in_doubt: InDoubt, deadline: Instant) -> Option<InDoubt> {
-        for place in in_doubt.not_after.iter_mut().take(taken) {
-            *place = 0;
-        }
-        (!self.settle(&mut in_doubt, deadline)).then_some(in_doubt)
-    }
-
-    /// Withdraws at all members that are in doubt. Returns whether none is any more.
-    fn settle(&self, in_doubt: &mut InDoubt, deadline: Instant) -> bool {
-        let not_after: Vec<i64> = (0..self.members.len())
-            .map(|index| in_doubt.not_after(index))
-            .collect();
-        in_doubt.not_after = not_after.into();
-        let members = self.members.len();
-        let mut is_settled = true;
-        for index in (0..members).rev() {
-            let (Some(member), not_after) = (self.members.get(index), in_doubt.not_after(index))
-            else {
-                continue;
-            };
-            if not_after == SETTLED {
-                continue;
-            }
-            let mut part = InDoubt {
-                kind: member.lock.kind,
-                name: Arc::clone(&member.lock.name),
-                visitor: member.visitor(&in_doubt.visitor),
-                not_after: smallvec![not_after],
-                ..in_doubt.clone()
-            };
-            // An error is tried again in the background.
-            let by = share(deadline, index + 1);
-            let resolved = member.store.resolve(&mut [&mut part], by).pop();
-            if matches!(resolved, Some(Ok(true))) {
-                if let Some(place) = in_doubt.not_after.get_mut(index) {
-                    *place = SETTLED;
-                }
-            } else {
-                is_settled = false;
-            }
-        }
-        is_settled
-    }
-
-    /// Puts the count back that a re-entry has raised at the first `raised` members.
-    fn put_back(&self, claim: &Claim, raised: usize, deadline: Instant) {
-        for (left, member) in (1..=raised).rev().zip(&self.members) {
-            let raised = Claim {
-                count: claim.count.saturating_add(1),
-                ..claim.clone()
-            };
-            // A member that keeps the higher count is freed by the last release all the same.
-            let _ = member.release_level(&raised, claim.count, share(deadline, left));
-        }
     }
 
     /// Gives levels back at each member, so that `keep` stay.

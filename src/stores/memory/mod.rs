@@ -1,194 +1,25 @@
 //! Locks that live in this process alone, under the same laws as those in Redis.
 
-use std::collections::HashMap;
+mod node;
+mod world;
+
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
-use crate::ground::clock::{BootInstant, Timeline};
+use crate::ground::claim::{Claim, LockId, VisitorId};
 use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
 use crate::ground::notify::{Notifier, Parker};
-use crate::ground::sync::Mutex;
 use crate::store::{
     Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, Outcome, Refusal, Released, Renewal,
     Store, Subscription, resolve_each,
 };
-use crate::stores::quorum::node::{Node, Pending, Purpose};
-use crate::stores::quorum::quarantine::{Identity, NodeHandle, Quarantined};
+
+pub(crate) use world::World;
+use world::{Entry, State};
 
 const NODE: &str = "in memory";
-
-/// Fewer holds than these are not worth a look for those that have ended.
-const LEAST_SWEPT: usize = 256;
-
-/// The locks that several clients of one process share, as several processes share one server.
-pub(crate) struct World {
-    state: Mutex<State>,
-    timeline: Timeline,
-}
-
-impl Default for World {
-    fn default() -> World {
-        World {
-            state: Mutex::default(),
-            timeline: Timeline::of_a_world(),
-        }
-    }
-}
-
-#[derive(Default)]
-struct State {
-    holds: HashMap<Arc<str>, Entry>,
-    /// With so many holds it is time to look for those that have ended.
-    sweep_at: usize,
-    clients: Vec<Weak<Notifier>>,
-    faults: Faults,
-}
-
-struct Entry {
-    kind: Kind,
-    visitor: VisitorId,
-    count: u32,
-    ends: BootInstant,
-}
-
-/// The faults that a test has asked for.
-#[derive(Default)]
-struct Faults {
-    renewals_to_drop: u32,
-    messages_to_lose: u32,
-    answers_to_lose: u32,
-    is_silent: bool,
-}
-
-impl Faults {
-    /// Whether the answer to a request that was executed is lost.
-    fn loses_the_answer(&mut self) -> bool {
-        let is_lost = self.answers_to_lose > 0;
-        self.answers_to_lose -= u32::from(is_lost);
-        is_lost
-    }
-}
-
-impl World {
-    /// Runs `step` on the state as it stands now, expired holds gone; an error while the world is told to be silent.
-    fn with<T>(
-        &self,
-        kind: Kind,
-        lock: &Arc<str>,
-        step: impl FnOnce(&mut State) -> T,
-    ) -> Result<T> {
-        let mut state = self.state.lock();
-        if state.faults.is_silent {
-            return Err(unreachable(lock, "a test told it to be silent"));
-        }
-        if state
-            .holds
-            .get(lock)
-            .is_some_and(|entry| entry.ends <= self.timeline.now())
-        {
-            state.holds.remove(lock);
-        }
-        if state
-            .holds
-            .get(lock)
-            .is_some_and(|entry| entry.kind != kind)
-        {
-            return Err(Error::WrongType {
-                lock: Arc::clone(lock),
-                node: NODE.into(),
-                reason: "a lock of another kind".to_owned(),
-            });
-        }
-        Ok(step(&mut state))
-    }
-
-    /// Runs `step` as [`World::with`] does; what it says is lost if a test wants that, and becomes `unknown`.
-    fn ask<T>(
-        &self,
-        kind: Kind,
-        lock: &Arc<str>,
-        unknown: impl FnOnce() -> Result<T>,
-        step: impl FnOnce(&mut State) -> T,
-    ) -> Result<T> {
-        let answer = self.with(kind, lock, |state| {
-            let answer = step(state);
-            (!state.faults.loses_the_answer()).then_some(answer)
-        })?;
-        answer.map_or_else(unknown, Ok)
-    }
-
-    /// Takes away the hold of the first of these names that has one, and returns whether one had.
-    #[cfg(feature = "test-util")]
-    pub(crate) fn expire(&self, names: [&str; 2]) -> bool {
-        let mut state = self.state.lock();
-        let now = self.timeline.now();
-        let mut ended = names.iter().filter_map(|name| state.holds.remove(*name));
-        ended.any(|entry| now < entry.ends)
-    }
-
-    /// Sets the clock ahead, by which leases end, waits are over, and renewals fall due.
-    #[cfg(feature = "test-util")]
-    pub(crate) fn advance(&self, by: Duration) {
-        self.timeline.advance(by);
-    }
-
-    #[cfg(feature = "test-util")]
-    pub(crate) fn lose_answers(&self, count: u32) {
-        self.state.lock().faults.answers_to_lose = count;
-    }
-
-    #[cfg(feature = "test-util")]
-    pub(crate) fn drop_renewals(&self, count: u32) {
-        self.state.lock().faults.renewals_to_drop = count;
-    }
-
-    #[cfg(feature = "test-util")]
-    pub(crate) fn lose_messages(&self, count: u32) {
-        self.state.lock().faults.messages_to_lose = count;
-    }
-
-    #[cfg(feature = "test-util")]
-    pub(crate) fn set_silent(&self, is_silent: bool) {
-        self.state.lock().faults.is_silent = is_silent;
-    }
-}
-
-impl State {
-    /// The hold of `visitor`, or why there is none.
-    fn hold_of(&mut self, name: &str, visitor: &VisitorId) -> Result<&mut Entry, LossCause> {
-        match self.holds.get_mut(name) {
-            Some(entry) if entry.visitor == *visitor => Ok(entry),
-            Some(entry) => Err(LossCause::HeldBy(entry.visitor.to_string())),
-            None => Err(LossCause::Gone),
-        }
-    }
-
-    fn put(&mut self, name: &Arc<str>, entry: Entry, now: BootInstant) {
-        // Amortised: until the next time they have to double.
-        if self.holds.len() >= self.sweep_at {
-            self.holds.retain(|_, entry| now < entry.ends);
-            self.sweep_at = (self.holds.len() * 2).max(LEAST_SWEPT);
-            self.holds.shrink_to(self.sweep_at);
-        }
-        self.holds.insert(Arc::clone(name), entry);
-    }
-
-    fn free(&mut self, name: &str) {
-        self.holds.remove(name);
-        if self.faults.messages_to_lose > 0 {
-            self.faults.messages_to_lose -= 1;
-            return;
-        }
-        // One waiter of each client, as one message wakes one waiter of each process.
-        self.clients.retain(|client| client.strong_count() > 0);
-        for client in self.clients.iter().filter_map(Weak::upgrade) {
-            client.release(name);
-        }
-    }
-}
 
 /// One client's view of a world.
 pub(crate) struct Memory {
@@ -480,77 +311,6 @@ impl Store for Memory {
 
     fn node(&self, _lock: Option<&str>) -> Arc<str> {
         NODE.into()
-    }
-}
-
-impl Memory {
-    /// Whether `handle` has a vote, in an error of the lock if it has none.
-    fn admit(&self, lock: &Arc<str>, handle: &NodeHandle) -> Result<()> {
-        handle
-            .admit(&self.identity())
-            .map_err(|abstention| Error::Unavailable {
-                lock: Arc::clone(lock),
-                node: NODE.into(),
-                reason: abstention.to_string(),
-            })
-    }
-
-    fn identity(&self) -> Identity {
-        let now = BootInstant::now();
-        Identity {
-            run: self.facts.area.as_str().into(),
-            history: "".into(),
-            has_followed: false,
-            follows: false,
-            is_in_cluster: false,
-            age: None,
-            remembers: true,
-            asked: now,
-            told: now,
-        }
-    }
-}
-
-impl Node for Memory {
-    fn store(&self) -> &dyn Store {
-        self
-    }
-
-    fn connect(
-        &self,
-        handle: &NodeHandle,
-        _purpose: Purpose<'_>,
-        _deadline: Instant,
-    ) -> Result<Result<(), Quarantined>> {
-        Ok(handle.admit(&self.identity()))
-    }
-
-    fn send_acquire<'a>(
-        &'a self,
-        claim: &'a Claim,
-        restored: bool,
-        handle: &'a NodeHandle,
-        deadline: Instant,
-    ) -> Pending<'a, Result<Outcome<Granted, Refusal>>> {
-        Pending::Ready(self.admit(&claim.name, handle).and_then(|()| {
-            if restored {
-                self.put(claim, claim.count)
-            } else {
-                self.acquire(claim, deadline)
-            }
-        }))
-    }
-
-    fn send_renew<'a>(
-        &'a self,
-        claims: &'a [Claim],
-        handle: &NodeHandle,
-        deadline: Instant,
-    ) -> Pending<'a, Vec<Renewal>> {
-        Pending::Ready(match self.admit(&"".into(), handle) {
-            Ok(()) => self.renew(claims, deadline),
-            Err(error) => vec![Renewal::Unknown(error.to_string()); claims.len()],
-        })
     }
 }
 

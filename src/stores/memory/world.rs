@@ -1,0 +1,188 @@
+//! The state that the clients of one in-memory world share.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+#[cfg(feature = "test-util")]
+use std::time::Duration;
+
+use super::{NODE, unreachable};
+use crate::ground::claim::{Kind, VisitorId};
+use crate::ground::clock::{BootInstant, Timeline};
+use crate::ground::error::{Error, Result};
+use crate::ground::loss::LossCause;
+use crate::ground::notify::Notifier;
+use crate::ground::sync::Mutex;
+
+/// Fewer holds than these are not worth a look for those that have ended.
+const LEAST_SWEPT: usize = 256;
+
+/// The locks that several clients of one process share, as several processes share one server.
+pub(crate) struct World {
+    pub(super) state: Mutex<State>,
+    pub(super) timeline: Timeline,
+}
+
+impl Default for World {
+    fn default() -> World {
+        World {
+            state: Mutex::default(),
+            timeline: Timeline::of_a_world(),
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) holds: HashMap<Arc<str>, Entry>,
+    /// With so many holds it is time to look for those that have ended.
+    pub(super) sweep_at: usize,
+    pub(super) clients: Vec<Weak<Notifier>>,
+    pub(super) faults: Faults,
+}
+
+pub(super) struct Entry {
+    pub(super) kind: Kind,
+    pub(super) visitor: VisitorId,
+    pub(super) count: u32,
+    pub(super) ends: BootInstant,
+}
+
+/// The faults that a test has asked for.
+#[derive(Default)]
+pub(super) struct Faults {
+    pub(super) renewals_to_drop: u32,
+    pub(super) messages_to_lose: u32,
+    pub(super) answers_to_lose: u32,
+    pub(super) is_silent: bool,
+}
+
+impl Faults {
+    /// Whether the answer to a request that was executed is lost.
+    pub(super) fn loses_the_answer(&mut self) -> bool {
+        let is_lost = self.answers_to_lose > 0;
+        self.answers_to_lose -= u32::from(is_lost);
+        is_lost
+    }
+}
+
+impl World {
+    /// Runs `step` on the state as it stands now, expired holds gone; an error while the world is told to be silent.
+    pub(super) fn with<T>(
+        &self,
+        kind: Kind,
+        lock: &Arc<str>,
+        step: impl FnOnce(&mut State) -> T,
+    ) -> Result<T> {
+        let mut state = self.state.lock();
+        if state.faults.is_silent {
+            return Err(unreachable(lock, "a test told it to be silent"));
+        }
+        if state
+            .holds
+            .get(lock)
+            .is_some_and(|entry| entry.ends <= self.timeline.now())
+        {
+            state.holds.remove(lock);
+        }
+        if state
+            .holds
+            .get(lock)
+            .is_some_and(|entry| entry.kind != kind)
+        {
+            return Err(Error::WrongType {
+                lock: Arc::clone(lock),
+                node: NODE.into(),
+                reason: "a lock of another kind".to_owned(),
+            });
+        }
+        Ok(step(&mut state))
+    }
+
+    /// Runs `step` as [`World::with`] does; what it says is lost if a test wants that, and becomes `unknown`.
+    pub(super) fn ask<T>(
+        &self,
+        kind: Kind,
+        lock: &Arc<str>,
+        unknown: impl FnOnce() -> Result<T>,
+        step: impl FnOnce(&mut State) -> T,
+    ) -> Result<T> {
+        let answer = self.with(kind, lock, |state| {
+            let answer = step(state);
+            (!state.faults.loses_the_answer()).then_some(answer)
+        })?;
+        answer.map_or_else(unknown, Ok)
+    }
+
+    /// Takes away the hold of the first of these names that has one, and returns whether one had.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn expire(&self, names: [&str; 2]) -> bool {
+        let mut state = self.state.lock();
+        let now = self.timeline.now();
+        let mut ended = names.iter().filter_map(|name| state.holds.remove(*name));
+        ended.any(|entry| now < entry.ends)
+    }
+
+    /// Sets the clock ahead, by which leases end, waits are over, and renewals fall due.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn advance(&self, by: Duration) {
+        self.timeline.advance(by);
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(crate) fn lose_answers(&self, count: u32) {
+        self.state.lock().faults.answers_to_lose = count;
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(crate) fn drop_renewals(&self, count: u32) {
+        self.state.lock().faults.renewals_to_drop = count;
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(crate) fn lose_messages(&self, count: u32) {
+        self.state.lock().faults.messages_to_lose = count;
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(crate) fn set_silent(&self, is_silent: bool) {
+        self.state.lock().faults.is_silent = is_silent;
+    }
+}
+
+impl State {
+    /// The hold of `visitor`, or why there is none.
+    pub(super) fn hold_of(
+        &mut self,
+        name: &str,
+        visitor: &VisitorId,
+    ) -> Result<&mut Entry, LossCause> {
+        match self.holds.get_mut(name) {
+            Some(entry) if entry.visitor == *visitor => Ok(entry),
+            Some(entry) => Err(LossCause::HeldBy(entry.visitor.to_string())),
+            None => Err(LossCause::Gone),
+        }
+    }
+
+    pub(super) fn put(&mut self, name: &Arc<str>, entry: Entry, now: BootInstant) {
+        // Amortised: until the next time they have to double.
+        if self.holds.len() >= self.sweep_at {
+            self.holds.retain(|_, entry| now < entry.ends);
+            self.sweep_at = (self.holds.len() * 2).max(LEAST_SWEPT);
+            self.holds.shrink_to(self.sweep_at);
+        }
+        self.holds.insert(Arc::clone(name), entry);
+    }
+
+    pub(super) fn free(&mut self, name: &str) {
+        self.holds.remove(name);
+        if self.faults.messages_to_lose > 0 {
+            self.faults.messages_to_lose -= 1;
+            return;
+        }
+        // One waiter of each client, as one message wakes one waiter of each process.
+        self.clients.retain(|client| client.strong_count() > 0);
+        for client in self.clients.iter().filter_map(Weak::upgrade) {
+            client.release(name);
+        }
+    }
+}
