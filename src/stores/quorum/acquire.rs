@@ -25,11 +25,14 @@ impl Quorum {
         };
         let order = self.in_order(self.all(), own.as_slice(), purpose);
         let mut tally = Tally::new(self.nodes.len());
+        // What too few nodes have granted is taken back within the deadline.
+        let left = deadline.saturating_duration_since(begun);
+        let reserve = self.node_timeout(claim.lease).min(left / 8);
         let mut fan_out = self.send(
             order,
             purpose,
             claim.lease,
-            deadline,
+            deadline - reserve,
             |_, node, by| {
                 let handle = &node.handle;
                 node.node.send_acquire(claim, false, handle, by)

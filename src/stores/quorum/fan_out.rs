@@ -66,8 +66,9 @@ pub(super) struct Connecting<'a> {
     pub(super) tries: u32,
 }
 
-/// As often a connection that was made is of no use, because another call took it or the server closed it.
-const MOST_TRIES: u32 = 5;
+/// As often a connection that was made may be of no use, because another call took it or the server closed it. Of many
+/// calls each makes one, so a call gets its own when there are as many as calls.
+const MOST_TRIES: u32 = 64;
 
 /// While answers are waited for, too, it is looked this often whether a connection is there.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
@@ -150,6 +151,9 @@ impl<'a, T> FanOut<'a, T> {
                 if tries < MOST_TRIES {
                     let want = node.want(self.line, by);
                     self.connecting.push(Connecting { index, want, tries });
+                } else {
+                    let reason = "each connection that was made was used by others or closed";
+                    self.out_of_reach.push((index, node.unreachable(reason)));
                 }
                 return false;
             }
@@ -242,13 +246,9 @@ impl<'a, T> FanOut<'a, T> {
             if Instant::now() >= self.soon {
                 want.note_slow();
             }
-            let error = Error::Unreachable {
-                lock: "".into(),
-                node: want.node.name(),
-                reason: "connecting takes longer than there was time".to_owned(),
-                source: None,
-            };
-            self.out_of_reach.push((index, error));
+            let reason = "connecting takes longer than there was time";
+            self.out_of_reach
+                .push((index, want.node.unreachable(reason)));
         }
     }
 

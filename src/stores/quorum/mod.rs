@@ -312,6 +312,15 @@ impl Member {
     fn name(&self) -> Arc<str> {
         self.node.store().node(None)
     }
+
+    fn unreachable(&self, reason: &str) -> Error {
+        Error::Unreachable {
+            lock: "".into(),
+            node: self.name(),
+            reason: reason.to_owned(),
+            source: None,
+        }
+    }
 }
 
 fn bits(nodes: &[usize]) -> u64 {
