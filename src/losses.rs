@@ -10,6 +10,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use crate::engine::hold::Hold;
 use crate::engine::loss_notice::{Channel, LossNotice};
 use crate::ground::loss::{Loss, LossCause, NoLoss};
+use crate::ground::time;
 
 /// The receiver of the loss of one hold, made by [`Guard::lost`](crate::Guard::lost) and [`Lock::lost`](crate::Lock::lost).
 ///
@@ -100,7 +101,7 @@ impl Losses {
     /// [`NoLoss::NotYet`] if the time is over; [`NoLoss::Ended`] once the hold has ended well.
     pub fn recv_timeout(&self, timeout: Duration) -> Result<Loss, NoLoss> {
         // What cannot be expressed is for ever.
-        self.wait(Instant::now().checked_add(timeout))
+        self.wait(time::now().checked_add(timeout))
     }
 
     /// Waits until the hold is lost, at most until `deadline`, and returns the loss.
@@ -118,7 +119,7 @@ impl Losses {
     ///
     /// [`NoLoss::NotYet`] if it was not lost until now; [`NoLoss::Ended`] once the hold has ended well.
     pub fn try_recv(&self) -> Result<Loss, NoLoss> {
-        self.wait(Some(Instant::now()))
+        self.wait(Some(time::now()))
     }
 
     /// Returns whether the hold is certain at this moment, without I/O; see [`Guard::is_valid`](crate::Guard::is_valid).

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::builder::{LEAST_TIMEOUT, MOST_TIMEOUT, new_id};
 use crate::client::Client;
@@ -15,6 +15,7 @@ use crate::ground::clock::SHORTEST_LEASE;
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::ground::loss::Loss;
+use crate::ground::time;
 use crate::lock::Lock;
 use crate::store::{HealthWarning, LONGEST_LEASE, Store};
 use crate::stores::quorum::{MOST_NODES, Quorum, Settings};
@@ -330,7 +331,7 @@ impl RedlockBuilder {
             trusts_new_nodes: self.trusts_new_nodes,
             connect_timeout: timeouts.command_timeout,
         };
-        let quorum = Quorum::new(nodes, settings, Instant::now() + timeouts.command_timeout)?;
+        let quorum = Quorum::new(nodes, settings, time::now() + timeouts.command_timeout)?;
         if let Some(warning) = quorum.flaws() {
             events::preflight(&warning);
         }

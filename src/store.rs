@@ -13,6 +13,7 @@ use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
 use crate::ground::notify::{Notifier, Parker, Registration};
 use crate::ground::sync::Mutex;
+use crate::ground::time;
 
 /// Longer leases are refused, so that sums of times cannot overflow.
 pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -166,7 +167,7 @@ pub(crate) fn resolve_each(
         let outcome = resolve(in_doubt);
         let is_silent = matches!(&outcome, Err(error) if error.may_pass());
         outcomes.push(outcome);
-        if is_silent || Instant::now() >= deadline {
+        if is_silent || time::now() >= deadline {
             break;
         }
     }

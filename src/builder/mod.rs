@@ -11,6 +11,7 @@ use crate::engine::watchdog::OnLost;
 use crate::ground::clock::SHORTEST_LEASE;
 use crate::ground::error::{Error, Result};
 use crate::ground::loss::Loss;
+use crate::ground::random;
 use crate::store::LONGEST_LEASE;
 use crate::stores::redis::{Credentials, Replication, TlsConfig};
 
@@ -276,7 +277,7 @@ pub(crate) const MOST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 const MOST_CONNECTIONS: u32 = 5000;
 
 pub(crate) fn new_id() -> Arc<str> {
-    uuid::Uuid::new_v4().hyphenated().to_string().into()
+    random::uuid().hyphenated().to_string().into()
 }
 
 impl fmt::Debug for Builder {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::engine::hold::{HandOffOffer, Hold};
@@ -10,6 +9,8 @@ use crate::engine::owner::Owner;
 use crate::engine::wait_queue::WaitQueues;
 use crate::engine::watchdog::{OnLost, Watchdog, join};
 use crate::ground::error::{Error, Result};
+use crate::ground::sync;
+use crate::ground::time;
 use crate::store::{HealthWarning, Store};
 
 /// The end of a client may take this much longer than one command.
@@ -92,7 +93,7 @@ impl ClientInner {
 
     /// When a request that starts now has to be over.
     pub(crate) fn deadline(&self) -> Instant {
-        Instant::now() + self.timeouts.request()
+        time::now() + self.timeouts.request()
     }
 
     /// The calling thread.
@@ -144,8 +145,7 @@ impl ClientInner {
         }
         let store = Arc::clone(&self.store);
         // It waits for threads that may look a name up, which nothing can end.
-        let named = thread::Builder::new().name("redlatch-close".to_owned());
-        match named.spawn(move || store.close()) {
+        match sync::spawn("redlatch-close", move || store.close()) {
             Ok(closing) => join(closing, at_last),
             Err(_) => self.store.close(),
         }

@@ -5,13 +5,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::ground::backoff::{Backoff, WaitScope};
 use crate::ground::clock::BootInstant;
 use crate::ground::events;
-use crate::ground::sync::{Condvar, Mutex};
+use crate::ground::sync::{self, Condvar, JoinHandle, Mutex};
+use crate::ground::time;
 use crate::store::{InDoubt, Store};
 
 /// How many are released in one call.
@@ -66,7 +66,7 @@ impl Clearing {
     pub(crate) fn settle(self: &Arc<Self>, in_doubt: InDoubt) -> bool {
         let open = Open {
             in_doubt,
-            due: Instant::now(),
+            due: time::now(),
             backoff: Backoff::default(),
         };
         let mut state = self.state.lock();
@@ -88,7 +88,7 @@ impl Clearing {
         let desk = state.desks.entry(keeper).or_default();
         desk.open.push(open);
         desk.rests_until
-            .is_some_and(|deadline| Instant::now() < deadline)
+            .is_some_and(|deadline| time::now() < deadline)
     }
 
     /// Starts the threads that are missing. Returns whether none is any more.
@@ -108,8 +108,7 @@ impl Clearing {
         threads.retain(|thread| !thread.is_finished());
         for (keeper, desk) in desks.iter_mut().filter(|(_, desk)| !desk.is_staffed) {
             let (clearing, keeper) = (Arc::clone(self), Arc::clone(keeper));
-            let named = thread::Builder::new().name("redlatch-release".to_owned());
-            match named.spawn(move || {
+            match sync::spawn("redlatch-release", move || {
                 let _waiting = WaitScope::begin(None);
                 clearing.run(&keeper);
             }) {
@@ -134,7 +133,7 @@ impl Clearing {
 
     fn run(self: Arc<Self>, keeper: &Arc<str>) {
         while let Some(mut batch) = self.next(keeper) {
-            let deadline = Instant::now() + self.command_timeout;
+            let deadline = time::now() + self.command_timeout;
             let mut in_doubts: Vec<&mut InDoubt> =
                 batch.iter_mut().map(|it| &mut it.in_doubt).collect();
             let outcomes = self.store.resolve(&mut in_doubts, deadline);
@@ -152,21 +151,21 @@ impl Clearing {
                     }
                     Some(Ok(false)) => {
                         has_answered = true;
-                        open.due = Instant::now() + open.backoff.next();
+                        open.due = time::now() + open.backoff.next();
                     }
                     Some(Err(error)) => {
                         events::not_settled(&open.in_doubt.name, &error);
                         is_silent |= error.may_pass();
-                        open.due = Instant::now() + open.backoff.next();
+                        open.due = time::now() + open.backoff.next();
                     }
                     // It was not asked for, because one before it had no answer or there was no time left.
-                    None => open.due = Instant::now(),
+                    None => open.due = time::now(),
                 }
                 self.file(&mut state, open);
             }
             if let Some(desk) = state.desks.get_mut(keeper) {
                 if is_silent {
-                    desk.rests_until = Some(Instant::now() + desk.backoff.next());
+                    desk.rests_until = Some(time::now() + desk.backoff.next());
                 } else if has_answered {
                     desk.backoff = Backoff::default();
                 }
@@ -189,7 +188,7 @@ impl Clearing {
         let mut state = self.state.lock();
         loop {
             let desk = state.desks.get_mut(keeper)?;
-            let (moment, now) = (BootInstant::now(), Instant::now());
+            let (moment, now) = (BootInstant::now(), time::now());
             desk.open.retain(|it| moment < it.in_doubt.ends);
             let rests_until = desk.rests_until.filter(|deadline| now < *deadline);
             let due = |it: &Open| rests_until.unwrap_or(it.due).max(it.due);

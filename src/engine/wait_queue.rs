@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use crate::ground::claim::LockId;
 use crate::ground::notify::Parker;
 use crate::ground::sync::{Mutex, mutant};
+use crate::ground::time;
 
 /// So many hand-overs in a row are allowed while others wait in other processes.
 const HAND_OFFS_IN_A_ROW: u32 = 4;
@@ -121,7 +122,7 @@ impl<O, G> WaitQueues<O, G> {
     /// Until when this client yields `lock` to other processes; forgets what is over.
     fn rest_of(&self, lock: &LockId) -> Option<Instant> {
         let mut resting = self.resting.lock();
-        let now = Instant::now();
+        let now = time::now();
         resting.retain(|_, deadline| now < *deadline);
         self.rests.store(resting.len(), Ordering::SeqCst);
         resting.get(lock).copied()
@@ -171,11 +172,11 @@ impl<O, G> WaitQueues<O, G> {
         }
         let mut wait_queues = self.wait_queues.lock();
         let queue = wait_queues.get_mut(lock)?;
-        let since = *queue.hand_offs_since.get_or_insert_with(Instant::now);
+        let since = *queue.hand_offs_since.get_or_insert_with(time::now);
         let is_enough = if queue.others_wait {
             queue.handed >= HAND_OFFS_IN_A_ROW
         } else {
-            since.elapsed() >= HAND_OFFS_FOR
+            time::since(since) >= HAND_OFFS_FOR
         };
         if is_enough {
             return None;
@@ -197,7 +198,7 @@ impl<O, G> WaitQueues<O, G> {
     /// Notes that the lock is free, or at least no longer held by a thread of this client. The head of the queue goes to
     /// ask for it, after `yield_for` if others have heard that it is free: they get their turn.
     pub(crate) fn freed(&self, lock: &LockId, yield_for: Option<Duration>) {
-        let deadline = yield_for.map(|rest| Instant::now() + rest);
+        let deadline = yield_for.map(|rest| time::now() + rest);
         if self.waiting.load(Ordering::SeqCst) > 0
             && let Some(queue) = self.wait_queues.lock().get_mut(lock)
         {
@@ -218,7 +219,7 @@ impl<O, G> WaitQueues<O, G> {
 
 impl<O, G> WaitQueue<O, G> {
     fn heard(&mut self) {
-        self.last_usable = Some(Instant::now());
+        self.last_usable = Some(time::now());
         self.is_in_doubt = false;
     }
 }
@@ -242,7 +243,7 @@ impl<O, G> QueueNode<O, G> {
             turn: match queue.yield_until {
                 _ if !self.is_first(queue) => Turn::NotFirst,
                 _ if queue.is_held_locally => Turn::HeldLocally,
-                Some(deadline) if Instant::now() < deadline => Turn::Yield(deadline),
+                Some(deadline) if time::now() < deadline => Turn::Yield(deadline),
                 _ => Turn::Attempt,
             },
             last_usable: queue.last_usable,

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::ground::interrupt::Interrupt;
 use crate::ground::notify::{Notifier, Wake};
+use crate::ground::sync;
+use crate::ground::time;
 
 /// Growing pauses between attempts, jittered so that clients do not come back in step.
 #[derive(Debug)]
@@ -44,13 +46,13 @@ impl Backoff {
     ///
     /// An attempt of a wait hears what ends the wait: its interrupt, and the end of the client of `notifier`.
     pub(crate) fn pause(&mut self, deadline: Instant, notifier: &Notifier) -> bool {
-        let ends = Instant::now() + self.next();
+        let ends = time::now() + self.next();
         if ends >= deadline {
             return false;
         }
         let Some(interrupt) = WaitScope::interrupt() else {
             // Nobody may end what is no wait: an unlock goes on while the client is shut down.
-            std::thread::sleep(ends.saturating_duration_since(Instant::now()));
+            sync::sleep(ends.saturating_duration_since(time::now()));
             return true;
         };
         let parker = notifier.parker();

@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::ground::random;
+
 /// The id of one hold in the store: `client uuid:thread number:hold number`; for a token lock its random token.
 ///
 /// An id belongs to one hold and never to a second one, so that a request that arrives late can only touch the hold it
@@ -27,7 +29,7 @@ impl VisitorId {
         const SIGNS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
         let mut token = String::with_capacity(20);
         while token.len() < 20 {
-            let random = uuid::Uuid::new_v4().into_bytes();
+            let random = random::uuid().into_bytes();
             // Byte 6 has the version in it. What lies beyond the signs is left out, so that all are equally likely.
             let signs = random.iter().enumerate().filter(|(at, _)| *at != 6);
             let signs = signs.filter_map(|(_, byte)| SIGNS.get(usize::from(byte & 63)));

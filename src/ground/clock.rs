@@ -8,6 +8,8 @@ use std::ops::Add;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::ground::time;
+
 pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(10);
 
 /// The share of a lease that is not counted on, for clocks that differ in rate (1 %) and in resolution (2 ms).
@@ -25,21 +27,8 @@ impl BootInstant {
         BootInstant::of_system() + shift::current()
     }
 
-    #[cfg(any(target_os = "linux", target_os = "android"))]
     fn of_system() -> BootInstant {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-        BootInstant(Duration::new(
-            u64::try_from(time.tv_sec).unwrap_or_default(),
-            u32::try_from(time.tv_nsec).unwrap_or_default(),
-        ))
-    }
-
-    /// Elsewhere `Instant` has to do; on macOS it stops in suspend, which docs/failures.md says.
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    fn of_system() -> BootInstant {
-        use std::sync::OnceLock;
-        static START: OnceLock<Instant> = OnceLock::new();
-        BootInstant(START.get_or_init(Instant::now).elapsed())
+        BootInstant(time::since_boot())
     }
 
     pub(crate) fn has_passed(self) -> bool {
@@ -225,7 +214,7 @@ impl Timeline {
         if moved.is_zero() {
             return fixed;
         }
-        fixed.checked_sub(moved).unwrap_or_else(Instant::now)
+        fixed.checked_sub(moved).unwrap_or_else(time::now)
     }
 
     pub(crate) fn read(&self) -> ClockPair {
@@ -233,7 +222,7 @@ impl Timeline {
             // First, so that it is out of date rather than too new.
             ahead: self.ahead(),
             moment: self.now(),
-            instant: Instant::now(),
+            instant: time::now(),
         }
     }
 }
@@ -261,10 +250,11 @@ mod shift {
     use std::fmt;
     use std::sync::Weak;
     use std::sync::atomic::{AtomicU64, Ordering};
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use super::Moved;
     use crate::ground::sync::Mutex;
+    use crate::ground::time;
 
     /// Renewals in memory take no time, but the thread that makes them may have to wait for a processor.
     const LONGEST_CATCH_UP: Duration = Duration::from_secs(10);
@@ -310,7 +300,7 @@ mod shift {
             for listener in listeners.iter().filter_map(Weak::upgrade) {
                 listener.clock_moved();
             }
-            let deadline = Instant::now() + LONGEST_CATCH_UP;
+            let deadline = time::now() + LONGEST_CATCH_UP;
             for listener in listeners.iter().filter_map(Weak::upgrade) {
                 listener.catch_up(deadline);
             }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::ground::notify::Parker;
 use crate::ground::sync::{Clock, Condvar, Mutex};
+use crate::ground::time;
 
 /// A one-shot signal that ends the waits it was given to, from any thread.
 ///
@@ -103,7 +104,7 @@ impl Interrupt {
     /// A `timeout` without an end that can be expressed is for ever.
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
         // What cannot be expressed is for ever.
-        self.wait_until(Instant::now().checked_add(timeout))
+        self.wait_until(time::now().checked_add(timeout))
     }
 
     fn wait_until(&self, deadline: Option<Instant>) -> bool {

@@ -1,12 +1,17 @@
-//! The locks that the waiting code sleeps on, behind one small face.
+//! The only way to sleep and to start a thread: mutexes, condition variables, pauses, threads.
 //!
-//! The wait queue, the notifier and the timer use nothing else to synchronise, so that the test suite compiles their files
-//! against a scheduler that tries many interleavings, with time-outs as a random choice (`tests/shuttle`).
+//! Engine and stores use nothing else, so that the test suite can compile their files against a scheduler of its own, which
+//! tries many interleavings (`tests/shuttle`).
 
+use std::io;
 use std::sync::PoisonError;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::ground::time;
 
 pub(crate) use std::sync::MutexGuard;
+pub(crate) use std::thread::JoinHandle;
 
 /// The standard library's mutex, and its condition variable: a thread that sleeps there is known to the kernel alone.
 /// parking_lot keeps its sleepers in a table of the process, which a forked child inherits without the threads.
@@ -44,7 +49,7 @@ impl Condvar {
     ) -> MutexGuard<'a, T> {
         match deadline {
             Some(deadline) => {
-                let left = deadline.saturating_duration_since(Instant::now());
+                let left = deadline.saturating_duration_since(time::now());
                 let waited = self.0.wait_timeout(guard, left);
                 waited.unwrap_or_else(PoisonError::into_inner).0
             }
@@ -53,13 +58,42 @@ impl Condvar {
     }
 }
 
+/// Starts a thread with a name that a list of threads shows.
+pub(crate) fn spawn<T: Send + 'static>(
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
+    thread::Builder::new().name(name.to_owned()).spawn(run)
+}
+
+/// Runs all `jobs` at the same time, each in a thread of its own. The result of a job is `None` if there was no room for
+/// its thread, or if it panicked.
+pub(crate) fn run_at_once<T: Send>(
+    name: &str,
+    jobs: impl IntoIterator<Item = impl FnOnce() -> T + Send>,
+) -> Vec<Option<T>> {
+    thread::scope(|scope| {
+        let start = |job| {
+            let named = thread::Builder::new().name(name.to_owned());
+            named.spawn_scoped(scope, job).ok()
+        };
+        let started: Vec<_> = jobs.into_iter().map(start).collect();
+        let joined = started.into_iter().map(|thread| thread?.join().ok());
+        joined.collect()
+    })
+}
+
+pub(crate) fn sleep(span: Duration) {
+    thread::sleep(span);
+}
+
 /// One look at the clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock(Instant);
 
 impl Clock {
     pub(crate) fn look() -> Clock {
-        Clock(Instant::now())
+        Clock(time::now())
     }
 
     pub(crate) fn has_passed(self, deadline: Instant) -> bool {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::client::Client;
 use crate::ground::error::{Error, Result};
+use crate::ground::time;
 use crate::mysql::row_lock::store;
 use crate::mysql::versioned_row::{Changes, Outcome, Step, VersionedRow};
 use crate::store::Store;
@@ -186,7 +187,7 @@ impl Versioned {
     ) -> Result<Outcome<T>, E> {
         let key = key.into();
         let subject = self.subject(&key);
-        let deadline = self.wait.and_then(|wait| Instant::now().checked_add(wait));
+        let deadline = self.wait.and_then(|wait| time::now().checked_add(wait));
         let mut attempts = 0;
         loop {
             attempts += 1;
@@ -215,7 +216,7 @@ impl Versioned {
                     }
                 }
             }
-            if attempts >= self.attempts || deadline.is_some_and(|end| Instant::now() >= end) {
+            if attempts >= self.attempts || deadline.is_some_and(|end| time::now() >= end) {
                 return Err(E::from(Error::Conflict {
                     node: Arc::clone(self.store(&subject)?.node()),
                     lock: subject,
@@ -226,7 +227,7 @@ impl Versioned {
                 let pause =
                     Duration::from_millis(1) + Duration::from_millis(19).mul_f64(fastrand::f64());
                 let parker = self.store(&subject)?.facts().notifier.parker();
-                let pause_ends = Instant::now() + pause;
+                let pause_ends = time::now() + pause;
                 let pause_ends = deadline.map_or(pause_ends, |end| end.min(pause_ends));
                 sleep_until(&parker, pause_ends, &subject)?;
             }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::ground::sync::{Condvar, Mutex};
+use crate::ground::time;
 
 /// A number of permits; without limit once they are closed: what is still unlocked then is not counted.
 pub(super) struct Permits(Arc<Shared>);
@@ -54,7 +55,7 @@ impl Permits {
         let mut state = shared.state.lock();
         let mut wait_until = None;
         while !state.is_closed && state.taken >= shared.size {
-            let now = Instant::now();
+            let now = time::now();
             // A request that is sent at the last moment is only in doubt.
             let left = deadline.saturating_duration_since(now) * 4 / 5;
             let wait_until = *wait_until.get_or_insert(now + left);

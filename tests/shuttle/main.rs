@@ -17,6 +17,17 @@ mod ground {
     pub(crate) mod notify;
     #[path = "sync.rs"]
     pub(crate) mod sync;
+    pub(crate) mod time {
+        use std::time::{Duration, Instant};
+
+        pub(crate) fn now() -> Instant {
+            Instant::now()
+        }
+
+        pub(crate) fn since(moment: Instant) -> Duration {
+            moment.elapsed()
+        }
+    }
 }
 #[path = "../../src/engine/timer.rs"]
 mod timer;

@@ -10,6 +10,7 @@ use crate::ground::claim::Claim;
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::ground::loss::LossCause;
+use crate::ground::time;
 use crate::store::{Outcome, Released};
 
 /// The next process is let in for at most this long before this client asks again.
@@ -116,7 +117,7 @@ impl RawLock {
                 }
                 // Two round trips: that long another process takes to hear of it and to ask.
                 let rest = || {
-                    let left = deadline.saturating_duration_since(Instant::now());
+                    let left = deadline.saturating_duration_since(time::now());
                     let took = self.inner.timeouts.request().saturating_sub(left);
                     (took * 2).min(LONGEST_YIELD)
                 };

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crate::engine::wait_loop::waiting::{GRACE, Time};
 use crate::ground::clock::{PROCESS, Timeline};
 use crate::ground::interrupt::Interrupt;
+use crate::ground::time;
 
 /// How long a caller is willing to wait, and what ends its wait early.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +51,7 @@ impl<'a> WaitLimit<'a> {
         interrupt: Option<&'a Interrupt>,
     ) -> Option<WaitLimit<'a>> {
         let ahead = timeline.ahead();
-        let end = Instant::now().checked_add(wait)?;
+        let end = time::now().checked_add(wait)?;
         end.checked_add(GRACE)?;
         Some(WaitLimit {
             bound: Bound::Until { end, ahead },
@@ -66,7 +67,7 @@ impl<'a> WaitLimit<'a> {
             Bound::Once | Bound::Forever => None,
         };
         Time {
-            now: Instant::now(),
+            now: time::now(),
             end,
         }
     }

@@ -18,7 +18,7 @@ mod renewal;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -34,7 +34,8 @@ use crate::ground::clock::Timeline;
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::ground::loss::{Loss, LossCause};
-use crate::ground::sync::Mutex;
+use crate::ground::sync::{self, JoinHandle, Mutex};
+use crate::ground::time;
 use crate::store::{Announcement, InDoubt, Store};
 
 /// The hook that is called when a hold is lost.
@@ -103,7 +104,7 @@ impl Watchdog {
             // A server that took over may lack what the one before had granted: its holders hear of it now, not at their
             // next renewal.
             (Some(shared), Announcement::TakenOver) => {
-                shared.timer.schedule(Instant::now(), Job::RenewAll);
+                shared.timer.schedule(time::now(), Job::RenewAll);
             }
             (Some(shared), Announcement::Leftover(in_doubt)) => shared.settle(in_doubt),
             (None, _) => {}
@@ -138,8 +139,7 @@ impl Watchdog {
             return Ok(());
         }
         let mut spawn = |name: &str, run: Box<dyn FnOnce() + Send>| -> Result<()> {
-            let named = thread::Builder::new().name(name.to_owned());
-            let started = named.spawn(run);
+            let started = sync::spawn(name, run);
             threads
                 .handles
                 .push(started.map_err(|error| died(error.to_string()))?);
@@ -267,7 +267,7 @@ impl Watchdog {
     #[cfg(feature = "test-util")]
     pub(crate) fn die(&self) {
         self.shared.die.store(true, Ordering::Release);
-        self.shared.timer.schedule(Instant::now(), Job::Staff);
+        self.shared.timer.schedule(time::now(), Job::Staff);
     }
 }
 
@@ -279,10 +279,10 @@ pub(crate) fn join(handle: JoinHandle<()>, deadline: Instant) {
     }
     let mut pause = Duration::from_micros(20);
     while !handle.is_finished() {
-        if Instant::now() >= deadline {
+        if time::now() >= deadline {
             return;
         }
-        thread::sleep(pause);
+        sync::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(2));
     }
     // A panic was already turned into losses.
@@ -293,13 +293,13 @@ impl Shared {
     fn settle(&self, in_doubt: InDoubt) {
         events::outcome_unknown(&in_doubt.name, &in_doubt.visitor);
         if !self.clearing.settle(in_doubt) {
-            self.timer.schedule(Instant::now() + ROOM_AGAIN, Job::Staff);
+            self.timer.schedule(time::now() + ROOM_AGAIN, Job::Staff);
         }
     }
 
     fn staff(&self) {
         if !self.clearing.staff() {
-            self.timer.schedule(Instant::now() + ROOM_AGAIN, Job::Staff);
+            self.timer.schedule(time::now() + ROOM_AGAIN, Job::Staff);
         }
     }
 
@@ -307,7 +307,7 @@ impl Shared {
     fn tell(&self, on_lost: &OnLost, losses: &Receiver<Loss>) {
         for loss in losses {
             let deadline = self.news.lock().deadline;
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            if deadline.is_some_and(|deadline| time::now() >= deadline) {
                 return;
             }
             // What the user's hook does wrong stays its own affair.
@@ -352,7 +352,7 @@ impl Shared {
     /// Says once what endangers locks on this server. It is only worth asking if somebody hears the answer.
     fn preflight(&self) {
         let _waiting = WaitScope::begin(None);
-        let findings = self.store.check(Instant::now() + self.command_timeout);
+        let findings = self.store.check(time::now() + self.command_timeout);
         for warning in findings.into_iter().flatten() {
             events::preflight(&warning);
         }

@@ -9,6 +9,7 @@ use crossbeam_channel::{RecvTimeoutError, unbounded};
 use crate::engine::watchdog::Shared;
 use crate::engine::watchdog::jobs::Job;
 use crate::ground::clock::Moved;
+use crate::ground::time;
 
 /// The watchdog checks this often whether the renewal thread it waits for is still alive.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -28,7 +29,7 @@ impl Moved for Shared {
                 }
                 self.end(&hold, cause);
             } else if hold.is_renewed() {
-                let due = Instant::now();
+                let due = time::now();
                 if hold.set_due(Some(due)) {
                     self.timer.cancelled();
                 }
@@ -48,9 +49,9 @@ impl Moved for Shared {
             if !is_looked_after() {
                 return;
             }
-            self.timer.schedule(Instant::now(), Job::Mark(mark));
+            self.timer.schedule(time::now(), Job::Mark(mark));
             while let Err(RecvTimeoutError::Timeout) = done.recv_timeout(LOOK_AGAIN) {
-                if !is_looked_after() || Instant::now() >= deadline {
+                if !is_looked_after() || time::now() >= deadline {
                     return;
                 }
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 #[cfg(feature = "test-util")]
 use std::sync::atomic::Ordering;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
 
@@ -14,6 +14,7 @@ use crate::engine::watchdog::jobs::{Batch, Job};
 use crate::ground::clock::ClockPair;
 use crate::ground::events;
 use crate::ground::loss::LossCause;
+use crate::ground::time;
 use crate::store::Renewal;
 
 impl Shared {
@@ -69,7 +70,7 @@ impl Shared {
             _ => {}
         });
         // One instant, so that they go in one batch.
-        let due = Instant::now();
+        let due = time::now();
         for hold in holds {
             if hold.set_due(Some(due)) {
                 self.timer.cancelled();

@@ -15,6 +15,7 @@ use crate::ground::clock::PROCESS;
 use crate::ground::error::{Error, Result};
 use crate::ground::notify::Parker;
 use crate::ground::sync::Mutex;
+use crate::ground::time;
 use crate::store::{
     Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, Outcome, Refusal, Released, Renewal,
     Store, Subscription, resolve_each,
@@ -37,7 +38,7 @@ pub(crate) struct MultiStore {
 
 /// When a step has to be over so that each of the `left` steps has its share of the time.
 fn share(deadline: Instant, left: usize) -> Instant {
-    let now = Instant::now();
+    let now = time::now();
     let left = u32::try_from(left.max(1)).unwrap_or(u32::MAX);
     now + deadline.saturating_duration_since(now) / left
 }

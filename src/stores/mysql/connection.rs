@@ -16,6 +16,7 @@ use super::call_error::CallError;
 use super::sql::NOW;
 use crate::ground::clock::{BootInstant, Offset};
 use crate::ground::events;
+use crate::ground::time;
 use crate::store::{EXPIRY_DRIFT, EXPIRY_SLACK};
 
 /// A connection that was idle for this long is checked before use: the server may have closed it.
@@ -68,7 +69,7 @@ impl Connection {
         deadline: Instant,
         longest_answer: Duration,
     ) -> Result<Connection, CallError> {
-        let now = Instant::now();
+        let now = time::now();
         let left = deadline.saturating_duration_since(now);
         if left.is_zero() {
             return Err(CallError::NotSent(
@@ -100,7 +101,7 @@ impl Connection {
             conn: Some(conn),
             socket,
             timeout: reading,
-            last_used: Instant::now(),
+            last_used: time::now(),
             ahead: Offset::told(0, BootInstant::now(), BootInstant::now()),
             has_nowait: None,
             pid: std::process::id(),
@@ -154,7 +155,7 @@ impl Connection {
 
     /// Returns the server time, in microseconds, after which the server must refuse a statement with this deadline.
     pub(super) fn expiry(&self, deadline: Instant) -> i64 {
-        let left = deadline.saturating_duration_since(Instant::now());
+        let left = deadline.saturating_duration_since(time::now());
         self.ahead.expiry(BootInstant::now() + left, LATEST)
     }
 
@@ -164,7 +165,7 @@ impl Connection {
     /// time-outs do not fit is replaced by a new one.
     pub(super) fn set_timeouts(&mut self, deadline: Instant) -> bool {
         let left = deadline
-            .saturating_duration_since(Instant::now())
+            .saturating_duration_since(time::now())
             .max(Duration::from_millis(1));
         let is_right = self.timeout <= left + TIMEOUT_SLACK && self.timeout >= left / 2;
         if is_right {
@@ -185,7 +186,7 @@ impl Connection {
 
     /// Returns whether an idle connection was closed by the server, or received data that nothing asked for.
     pub(super) fn is_stale(&self) -> bool {
-        if self.last_used.elapsed() < STALE_AFTER {
+        if time::since(self.last_used) < STALE_AFTER {
             return false;
         }
         self.is_disconnected()
@@ -205,13 +206,13 @@ impl Connection {
 
     /// Prepares the socket for one request; fails if its deadline is over.
     fn begin_call(&mut self, deadline: Instant) -> Result<&mut Conn, CallError> {
-        if Instant::now() >= deadline {
+        if time::now() >= deadline {
             return Err(CallError::NotSent(
                 "there was no time left to send it".into(),
             ));
         }
         self.set_timeouts(deadline);
-        self.last_used = Instant::now();
+        self.last_used = time::now();
         self.conn()
     }
 

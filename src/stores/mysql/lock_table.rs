@@ -13,6 +13,7 @@ use crate::ground::claim::Claim;
 use crate::ground::clock::BootInstant;
 use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
+use crate::ground::time;
 use crate::store::{Granted, Outcome, Refusal};
 
 /// The number of repeats of a request whose clock was wrong, or whose row was locked for a moment.
@@ -180,7 +181,7 @@ impl MySql {
                         if error.is_busy()
                             && !matches!(change, Change::Lease)
                             && corrections < CORRECTIONS
-                            && Instant::now() < deadline =>
+                            && time::now() < deadline =>
                     {
                         corrections += 1;
                         continue;
@@ -197,7 +198,7 @@ impl MySql {
                 Some(found) if change.is_of(&found.owner, claim) && found.left.is_some() => {
                     // The row is still ours, so the request came too late: our offset of the server's clock was wrong.
                     corrections += 1;
-                    if corrections > CORRECTIONS || Instant::now() >= deadline {
+                    if corrections > CORRECTIONS || time::now() >= deadline {
                         return Err(CallError::NotSent("it reached the server too late".into()));
                     }
                     connection.read_time()?;
@@ -249,7 +250,7 @@ impl MySql {
         self.check_lock_table(&claim.name, deadline)?;
         let lease = lease_of(claim);
         let mut copies = SentCopies::default();
-        let is_short = deadline.saturating_duration_since(Instant::now()) < ROW_WAIT * 6 / 5;
+        let is_short = deadline.saturating_duration_since(time::now()) < ROW_WAIT * 6 / 5;
         // One copy: a late second one could acquire the lock again for a visitor that has released it.
         let outcome = self.pools.once(deadline, |connection| {
             if is_short {
@@ -318,7 +319,7 @@ impl MySql {
         deadline: Instant,
     ) -> Result<Option<LossCause>, CallError> {
         // The first try gets half the time, so that a lost reply leaves time for the second.
-        let now = Instant::now();
+        let now = time::now();
         let half = now + deadline.saturating_duration_since(now) / 2;
         match self.release_once(claim, half) {
             Err(CallError::NoReply { .. }) => match self.release_once(claim, deadline) {
@@ -330,9 +331,7 @@ impl MySql {
                     timed_out: true,
                 }),
             },
-            Err(CallError::NotSent(_)) if Instant::now() < half => {
-                self.release_once(claim, deadline)
-            }
+            Err(CallError::NotSent(_)) if time::now() < half => self.release_once(claim, deadline),
             // A waiter's request had the row locked for a moment.
             Err(error) if error.is_busy() => self.release_once(claim, deadline),
             outcome => outcome,

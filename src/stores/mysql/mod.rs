@@ -36,6 +36,7 @@ use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
 use crate::ground::error::{Error, Reason, Result};
 use crate::ground::notify::Parker;
 use crate::ground::sync::Mutex;
+use crate::ground::time;
 use crate::store::{
     Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, Outcome, Refusal, Released, Renewal,
     Store, Subscription, resolve_each,
@@ -129,7 +130,7 @@ impl MySql {
 
     /// Returns the deadline of a request that starts now.
     pub(crate) fn deadline(&self) -> Instant {
-        Instant::now() + self.command_timeout
+        time::now() + self.command_timeout
     }
 
     /// Runs a statement that may run twice, and returns its rows.

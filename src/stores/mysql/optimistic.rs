@@ -11,6 +11,7 @@ use super::keys::{Ident, KeyedTable};
 use super::rows::NOWAIT_PAUSE;
 use super::{MySql, ROW_WAIT, TABLE_WAIT, sleep_until};
 use crate::ground::error::Result;
+use crate::ground::time;
 
 /// The length of a time without decimals as text.
 const TIME_LENGTH: usize = "2026-01-01 00:00:00".len();
@@ -111,7 +112,7 @@ impl MySql {
         );
         let params = Params::Positional(params);
         // The server waits in whole seconds.
-        let in_time = |end: &Instant| *end >= Instant::now() + (TABLE_WAIT + ROW_WAIT) * 6 / 5;
+        let in_time = |end: &Instant| *end >= time::now() + (TABLE_WAIT + ROW_WAIT) * 6 / 5;
         let written = match deadline.filter(|end| !in_time(end)) {
             Some(end) => {
                 let look =
@@ -176,7 +177,7 @@ impl MySql {
                 }
                 written
             });
-            let now = Instant::now();
+            let now = time::now();
             match written {
                 Err(error) if error.is_busy() && now < deadline => {
                     sleep_until(&parker, deadline.min(now + NOWAIT_PAUSE), subject)?;

@@ -12,6 +12,7 @@ use super::call_error::CallError;
 use super::connection::{Connection, has_second_handles};
 use crate::ground::error::Result;
 use crate::ground::sync::Mutex;
+use crate::ground::time;
 use crate::stores::permits::{Permit, Permits};
 
 /// The longest time that the server takes to answer a statement that waits for a row, with a margin.
@@ -155,7 +156,7 @@ impl Pools {
                 | CallError::NoReply {
                     timed_out: false, ..
                 },
-            ) if !is_fresh && Instant::now() < deadline => {
+            ) if !is_fresh && time::now() < deadline => {
                 on_connection(&mut connection, &self.address, deadline, &mut call)
             }
             outcome => outcome,
@@ -175,7 +176,7 @@ impl Pools {
         let mut connection = self.statements.take_idle(Connection::is_disconnected);
         let is_fresh = connection.is_none();
         let outcome = match on_connection(&mut connection, &self.address, deadline, &mut call) {
-            Err(CallError::NotSent(_)) if !is_fresh && Instant::now() < deadline => {
+            Err(CallError::NotSent(_)) if !is_fresh && time::now() < deadline => {
                 on_connection(&mut connection, &self.address, deadline, &mut call)
             }
             outcome => outcome,

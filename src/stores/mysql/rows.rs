@@ -16,6 +16,7 @@ use super::{LONGEST_NAME, MySql, Session};
 use crate::ground::error::{Error, Result};
 use crate::ground::interrupt::Interrupt;
 use crate::ground::notify::{Parker, Wake};
+use crate::ground::time;
 use crate::stores::permits::Permit;
 
 pub(super) const NOWAIT_PAUSE: Duration = Duration::from_millis(20);
@@ -50,7 +51,7 @@ impl MySql {
         if let Some(interrupt) = options.interrupt {
             interrupt.attach(&parker);
         }
-        sleep_until(&parker, Instant::now(), subject)?;
+        sleep_until(&parker, time::now(), subject)?;
         if keys.is_empty() {
             return Err(Error::Unsupported {
                 lock: Arc::clone(subject),
@@ -60,7 +61,7 @@ impl MySql {
         let deadline = match options.wait {
             Some(wait) => {
                 Some(
-                    Instant::now()
+                    time::now()
                         .checked_add(wait)
                         .ok_or_else(|| Error::InvalidWait {
                             lock: Arc::clone(subject),
@@ -102,13 +103,13 @@ impl MySql {
         let isolation = Some(options.isolation);
         let mut session = Session::begin(self, subject, isolation, options.idle_limit, permit)?;
         while let Some(refusal) = lock_all(&mut session, target, &keys, deadline)? {
-            if deadline.is_some_and(|end| Instant::now() >= end) {
+            if deadline.is_some_and(|end| time::now() >= end) {
                 return Err(refusal.error);
             }
             let pause_ends = if refusal.has_waited {
-                Instant::now()
+                time::now()
             } else {
-                let pause_ends = Instant::now() + NOWAIT_PAUSE;
+                let pause_ends = time::now() + NOWAIT_PAUSE;
                 deadline.map_or(pause_ends, |end| end.min(pause_ends))
             };
             sleep_until(&parker, pause_ends, subject)?;
@@ -127,15 +128,15 @@ impl MySql {
         subject: &Arc<str>,
     ) -> Result<Permit> {
         loop {
-            let now = Instant::now();
+            let now = time::now();
             let pause_ends = now + PERMIT_PAUSE;
             let pause_ends = deadline.map_or(pause_ends, |end| end.min(pause_ends));
             match self.pools.transaction_permit(pause_ends) {
                 Ok(permit) => return Ok(permit),
-                Err(error) if deadline.is_some_and(|end| Instant::now() >= end) => {
+                Err(error) if deadline.is_some_and(|end| time::now() >= end) => {
                     return Err(self.error(subject, error));
                 }
-                Err(_) => sleep_until(parker, Instant::now(), subject)?,
+                Err(_) => sleep_until(parker, time::now(), subject)?,
             }
         }
     }
@@ -234,7 +235,7 @@ fn lock_all(
     let select = format!("SELECT 1 FROM {table} WHERE {column} = :k FOR UPDATE");
     let nowait = format!("{select} NOWAIT");
     for key in keys {
-        let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+        let left = deadline.map(|end| end.saturating_duration_since(time::now()));
         let seconds = left.map_or(LONGEST_ROW_WAIT, |left| {
             left.as_secs().min(LONGEST_ROW_WAIT)
         });

@@ -10,6 +10,7 @@ use super::call_error::{CallError, Class, unknown};
 use super::connection::Connection;
 use super::pool::CheckedOut;
 use crate::ground::error::{Error, Reason, Result};
+use crate::ground::time;
 use crate::stores::permits::Permit;
 
 /// An open transaction. Drop rolls it back.
@@ -101,7 +102,7 @@ impl Session {
 
     /// Returns the deadline of a statement that starts now.
     fn deadline(&self) -> Instant {
-        let now = Instant::now();
+        let now = time::now();
         now.checked_add(self.statement_timeout)
             .unwrap_or(now + NO_LIMIT)
     }

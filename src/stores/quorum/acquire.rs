@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::ground::claim::Claim;
 use crate::ground::error::Result;
+use crate::ground::time;
 use crate::store::{Announcement, Granted, InDoubt, Outcome, Refusal};
 use crate::stores::quorum::breaker::Order;
 use crate::stores::quorum::node::Purpose;
@@ -17,7 +18,7 @@ impl Quorum {
         claim: &Claim,
         deadline: Instant,
     ) -> Result<Outcome<Granted, Refusal>> {
-        let begun = Instant::now();
+        let begun = time::now();
         let purpose = Purpose::Vote(&claim.visitor);
         let own = match claim.count {
             0 => None,
@@ -47,7 +48,7 @@ impl Quorum {
         }
         let is_first = claim.count == 0;
         if tally.granted() >= self.needed {
-            self.note_round_trip(fan_out.elapsed());
+            self.note_round_trip(fan_out.age());
             // The others get it too, so that the hold survives the end of one of those that have it.
             fan_out.send_rest();
             // What is there need not be read by whoever uses the connection next. And a re-entry that a node has not

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::ground::error::Error;
+use crate::ground::time;
 
 use crate::stores::quorum::links::{Line, Outcome};
 use crate::stores::quorum::node::Purpose;
@@ -71,7 +72,7 @@ impl Member {
         let line = Line::of(purpose);
         {
             let mut breaker = self.breaker.lock();
-            let now = Instant::now();
+            let now = time::now();
             match breaker.deadline {
                 Some(deadline) if now < deadline => return true,
                 Some(_) => {
@@ -113,7 +114,7 @@ impl Member {
         }
         let mut breaker = self.breaker.lock();
         breaker.pause = (breaker.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
-        breaker.deadline = Some(Instant::now() + breaker.pause);
+        breaker.deadline = Some(time::now() + breaker.pause);
         breaker.reason = reason_of(error);
     }
 

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use crate::ground::clock::BootInstant;
 use crate::ground::error::Error;
+use crate::ground::time;
 
 use crate::stores::quorum::breaker::Order;
 use crate::stores::quorum::links::{Line, Outcome, Want};
@@ -99,7 +100,7 @@ impl Quorum {
         send: impl Fn(usize, &'a Member, Instant) -> Pending<'a, T> + 'a,
         failed: impl Fn(Error) -> T + 'a,
     ) -> FanOut<'a, T> {
-        let begun = Instant::now();
+        let begun = time::now();
         let timeout = self.node_timeout(lease);
         let soon = deadline.min(begun + timeout);
         let mut fan_out = FanOut {
@@ -138,7 +139,7 @@ impl<'a, T> FanOut<'a, T> {
         let Some(node) = self.quorum.nodes.get(index) else {
             return false;
         };
-        let (sent, now) = (BootInstant::now(), Instant::now());
+        let (sent, now) = (BootInstant::now(), time::now());
         let by = self.deadline.min(now + self.timeout);
         match (self.send)(index, node, by) {
             Pending::Ready(answer) => self.ready.push((index, answer)),
@@ -203,7 +204,7 @@ impl<'a, T> FanOut<'a, T> {
 
     /// Asks the nodes that were left alone, because the others do not do: one may have come back.
     pub(super) fn ask_aside(&mut self) {
-        self.soon = self.deadline.min(Instant::now() + self.timeout);
+        self.soon = self.deadline.min(time::now() + self.timeout);
         self.connected_by = self.connected_by.max(self.soon);
         for index in std::mem::take(&mut self.aside) {
             self.ask(index, 0);
@@ -233,7 +234,7 @@ impl<'a, T> FanOut<'a, T> {
             if self.connecting.is_empty() {
                 return;
             }
-            if Instant::now() >= self.soon {
+            if time::now() >= self.soon {
                 return self.give_up_connecting();
             }
             self.wait_for_connections(self.soon);
@@ -243,7 +244,7 @@ impl<'a, T> FanOut<'a, T> {
     /// Waits no longer for connections, which go on being made.
     pub(super) fn give_up_connecting(&mut self) {
         for Connecting { index, want, .. } in self.connecting.drain(..) {
-            if Instant::now() >= self.soon {
+            if time::now() >= self.soon {
                 want.note_slow();
             }
             let reason = "connecting takes longer than there was time";
@@ -258,8 +259,8 @@ impl<'a, T> FanOut<'a, T> {
     }
 
     /// The time since the first request was sent.
-    pub(super) fn elapsed(&self) -> Duration {
-        self.first_sent_at.elapsed()
+    pub(super) fn age(&self) -> Duration {
+        time::since(self.first_sent_at)
     }
 
     /// How many may still say something, if they are needed.
@@ -288,7 +289,7 @@ impl<'a, T> FanOut<'a, T> {
             if let Some(next) = self.next_arrived(patience.unwrap_or(self.deadline)) {
                 return Some(next);
             }
-            let now = Instant::now();
+            let now = time::now();
             if let Some(at) = self.in_flight.iter().position(|it| it.by <= now) {
                 let SentRequest {
                     index,
@@ -334,9 +335,7 @@ impl<'a, T> FanOut<'a, T> {
             in_flight,
         }) = self.arrived.pop()
         {
-            let whole_by = deadline
-                .min(by)
-                .max(Instant::now() + Duration::from_millis(5));
+            let whole_by = deadline.min(by).max(time::now() + Duration::from_millis(5));
             if let Some(answer) = in_flight.receive(whole_by) {
                 return Some((index, answer));
             }
@@ -351,7 +350,7 @@ impl<'a, T> FanOut<'a, T> {
         }
         let deadline = match self.connecting.is_empty() {
             true => deadline,
-            false => deadline.min(Instant::now() + LOOK_AGAIN),
+            false => deadline.min(time::now() + LOOK_AGAIN),
         };
         let arrived = self.poll(deadline).unwrap_or_default();
         for at in (0..self.in_flight.len()).rev() {
@@ -375,13 +374,13 @@ impl<'a, T> FanOut<'a, T> {
             }
         }
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = deadline.saturating_duration_since(time::now());
             let timeout = Timespec::try_from(left).unwrap_or(Timespec {
                 tv_sec: 1,
                 tv_nsec: 0,
             });
             match rustix::event::poll(&mut fds, Some(&timeout)) {
-                Ok(0) | Err(rustix::io::Errno::INTR) if Instant::now() < deadline => {}
+                Ok(0) | Err(rustix::io::Errno::INTR) if time::now() < deadline => {}
                 Ok(0) => return None,
                 Ok(_) => {
                     let arrived = fds.iter().enumerate();

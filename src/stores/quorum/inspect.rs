@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::ground::claim::{LockId, VisitorId};
 use crate::ground::error::Result;
+use crate::ground::time;
 use crate::store::{HealthWarning, Holding, Store};
 use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::tally::Vote;
@@ -75,7 +76,7 @@ impl Quorum {
         let mut warnings: Vec<HealthWarning> = self.flaws().into_iter().collect();
         for (looked_at, node) in self.nodes.iter().enumerate() {
             // One that is silent must leave time for those behind it.
-            let now = Instant::now();
+            let now = time::now();
             let left = u32::try_from(self.nodes.len() - looked_at).unwrap_or(u32::MAX);
             let deadline = now + deadline.saturating_duration_since(now) / left;
             match node.check(deadline) {

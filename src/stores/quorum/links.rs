@@ -5,11 +5,11 @@
 //! that needs the node waits for it as long as it has time; when that is over, the next call finds the connection.
 
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::ground::error::Error;
-use crate::ground::sync::{Condvar, Mutex};
+use crate::ground::sync::{self, Condvar, Mutex};
+use crate::ground::time;
 
 use crate::stores::quorum::Member;
 use crate::stores::quorum::node::Purpose;
@@ -95,7 +95,7 @@ impl Links {
         deadline: Instant,
     ) {
         let mut nodes = self.nodes.lock();
-        while Instant::now() < deadline {
+        while time::now() < deadline {
             let has_ended = |want: &'w Want<'n>| {
                 let link = link(&nodes, want.node, want.line);
                 link.is_none_or(|link| link.ended != want.seen)
@@ -142,7 +142,7 @@ impl Member {
         });
         let (seen, is_missing) = begun.unwrap_or_default();
         if is_missing && !self.start(line) {
-            self.connect(line, by.min(Instant::now() + self.links.timeout));
+            self.connect(line, by.min(time::now() + self.links.timeout));
         }
         Want {
             node: self,
@@ -158,9 +158,8 @@ impl Member {
 
     fn start(self: &Arc<Member>, line: Line) -> bool {
         let node = Arc::clone(self);
-        let named = thread::Builder::new().name("redlatch-connect".to_owned());
-        let deadline = Instant::now() + self.links.timeout;
-        named.spawn(move || node.connect(line, deadline)).is_ok()
+        let deadline = time::now() + self.links.timeout;
+        sync::spawn("redlatch-connect", move || node.connect(line, deadline)).is_ok()
     }
 
     fn connect(&self, line: Line, deadline: Instant) {

@@ -25,13 +25,12 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::ground::claim::{Claim, LockId, VisitorId};
 use crate::ground::error::{Error, Result};
 use crate::ground::notify::Parker;
-use crate::ground::sync::Mutex;
+use crate::ground::sync::{self, Mutex};
 use crate::store::{
     Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, Outcome, Refusal, Released, Renewal,
     Store, Subscription,
@@ -168,22 +167,12 @@ impl Quorum {
             return nodes.map(enlist).collect();
         }
         // Names are looked up and connections made by calls that block; a dead node must not take the others' time.
-        thread::scope(|scope| {
-            let started: Vec<_> = nodes
-                .map(|node| {
-                    let named = thread::Builder::new().name("redlatch-connect".to_owned());
-                    (node, named.spawn_scoped(scope, move || enlist(node)))
-                })
-                .collect();
-            started
-                .into_iter()
-                .map(|(node, thread)| match thread.map(|thread| thread.join()) {
-                    Ok(Ok(enlisted)) => enlisted,
-                    // There is no room for a thread; it does not panic.
-                    _ => enlist(node),
-                })
-                .collect()
-        })
+        let jobs = nodes.clone().map(|node| move || enlist(node));
+        let enlisted = sync::run_at_once("redlatch-connect", jobs);
+        let each = nodes.zip(enlisted);
+        // There is no room for a thread; it does not panic.
+        each.map(|(node, enlisted)| enlisted.unwrap_or_else(|| enlist(node)))
+            .collect()
     }
 
     fn round_trip(&self) -> Duration {

@@ -8,6 +8,7 @@ use smallvec::smallvec;
 use crate::ground::claim::{Claim, LockId};
 use crate::ground::clock::BootInstant;
 use crate::ground::error::{Error, Result};
+use crate::ground::time;
 use crate::store::{Granted, InDoubt, Outcome, Released, SETTLED};
 use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::tally::{Tally, Vote};
@@ -106,11 +107,11 @@ impl Quorum {
             }
             if done == self.needed {
                 // The rest mostly comes at once. What does not is looked after in the background.
-                patience = Some(Instant::now() + fan_out.elapsed() / 2 + SOON);
+                patience = Some(time::now() + fan_out.age() / 2 + SOON);
             }
             fan_out.is_needed = done + lacking + absent < self.needed;
         }
-        let took = fan_out.elapsed();
+        let took = fan_out.age();
         fan_out.note_rest(&mut said);
         let open = in_doubt
             .not_after

@@ -1,12 +1,13 @@
 //! The withdrawal of requests without an answer at every node that may have them.
 
-use std::thread;
 use std::time::{Duration, Instant};
 
 use smallvec::smallvec;
 
 use crate::ground::claim::Claim;
 use crate::ground::error::Result;
+use crate::ground::sync;
+use crate::ground::time;
 use crate::store::{InDoubt, SETTLED};
 use crate::stores::quorum::Quorum;
 use crate::stores::quorum::breaker::Order;
@@ -100,37 +101,30 @@ impl Quorum {
         }
         let timeout = self.node_timeout(self.settings.max_lease);
         // Each node at the same time, so that a silent one keeps nobody waiting but for its own time-out.
-        let answers = thread::scope(|scope| {
-            let started: Vec<_> = (0..)
-                .zip(&self.nodes)
-                .filter_map(|(index, node)| {
-                    let mut parts = parts_at(in_doubts, index);
-                    if parts.is_empty() || node.is_tripped(Purpose::Request(None)) {
-                        return None;
-                    }
-                    let resolve = move || {
-                        if !node.is_connected_by(deadline.min(Instant::now() + timeout)) {
-                            return Vec::new();
-                        }
-                        let by = deadline.min(Instant::now() + timeout);
-                        let mut of_node: Vec<&mut InDoubt> =
-                            parts.iter_mut().map(|(_, part)| part).collect();
-                        let outcomes = node.node.store().resolve(&mut of_node, by);
-                        let places = parts.iter().map(|(place, _)| *place);
-                        places.zip(outcomes).collect::<Vec<_>>()
-                    };
-                    let named = thread::Builder::new().name("redlatch-release".to_owned());
-                    Some((index, node, named.spawn_scoped(scope, resolve)))
-                })
-                .collect();
-            let joined = started.into_iter().map(|(index, node, thread)| {
-                // Where there is no room for a thread, or it died, it is tried again later.
-                let answers = thread.ok().and_then(|thread| thread.join().ok());
-                (index, node, answers.unwrap_or_default())
+        let mut jobs = Vec::with_capacity(self.nodes.len());
+        let mut asked = Vec::with_capacity(self.nodes.len());
+        for (index, node) in (0..).zip(&self.nodes) {
+            let mut parts = parts_at(in_doubts, index);
+            if parts.is_empty() || node.is_tripped(Purpose::Request(None)) {
+                continue;
+            }
+            asked.push((index, node));
+            jobs.push(move || {
+                if !node.is_connected_by(deadline.min(time::now() + timeout)) {
+                    return Vec::new();
+                }
+                let by = deadline.min(time::now() + timeout);
+                let mut of_node: Vec<&mut InDoubt> =
+                    parts.iter_mut().map(|(_, part)| part).collect();
+                let outcomes = node.node.store().resolve(&mut of_node, by);
+                let places = parts.iter().map(|(place, _)| *place);
+                places.zip(outcomes).collect::<Vec<_>>()
             });
-            joined.collect::<Vec<_>>()
-        });
-        for (index, node, answers) in answers {
+        }
+        let answers = sync::run_at_once("redlatch-release", jobs);
+        for ((index, node), answers) in asked.into_iter().zip(answers) {
+            // Where there is no room for a thread, or it died, it is tried again later.
+            let answers = answers.unwrap_or_default();
             for (place, answer) in answers {
                 match answer {
                     Err(error) => node.trip(&error),

@@ -12,7 +12,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::ground::claim::{Claim, LockId, VisitorId};
 use crate::ground::error::{Error, Result};
-use crate::ground::events;
+use crate::ground::{events, time};
 use crate::store::{Holding, InDoubt, Outcome, Released, SETTLED};
 use crate::stores::redis::replies::{cause_of, integer_at, item_at, text_of};
 use crate::stores::redis::requests::SentCopies;
@@ -364,7 +364,7 @@ impl Operation for Release<'_> {
     /// A lost answer is asked for once more: the first request may have done it, and the second one finds that out.
     fn run(&self, redis: &Redis, deadline: Instant) -> Result<Outcome<Released>> {
         // Half the time for the first try, so that a lost reply leaves time for the second.
-        let now = Instant::now();
+        let now = time::now();
         let half = now + deadline.saturating_duration_since(now) / 2;
         let fault = match self.once(redis, half) {
             Ok(outcome) => return Ok(outcome),
@@ -383,7 +383,7 @@ impl Operation for Release<'_> {
                     timed_out: true,
                 },
             },
-            Err(CallError::NotSent(reason)) if Instant::now() < half => {
+            Err(CallError::NotSent(reason)) if time::now() < half => {
                 match self.once(redis, deadline) {
                     Ok(outcome) => return Ok(outcome),
                     Err(fault @ CallError::NoReply { .. }) => fault,

@@ -8,6 +8,7 @@ use crate::ground::claim::Claim;
 use crate::ground::clock::BootInstant;
 use crate::ground::error::{Reason, Result};
 use crate::ground::loss::{LossCause, printable};
+use crate::ground::time;
 use crate::store::{Granted, InDoubt, Outcome, Refusal, Released};
 use crate::stores::quorum::quarantine::NodeHandle;
 use crate::stores::redis::calls::Release;
@@ -132,7 +133,7 @@ impl Redis {
             };
             copies.last_did_not_run();
             corrections += 1;
-            if corrections > CORRECTIONS || Instant::now() >= deadline {
+            if corrections > CORRECTIONS || time::now() >= deadline {
                 if copies.is_in_doubt() {
                     let (reason, not_after) = (refused.into(), copies.not_after);
                     return Ok(CountReply::Unknown { reason, not_after });

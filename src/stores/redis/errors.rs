@@ -1,12 +1,13 @@
 //! The words of a server, and the errors that they become.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::Value;
 
 use crate::ground::claim::{Claim, Kind, VisitorId};
 use crate::ground::error::{Error, Reason, Result};
+use crate::ground::time;
 use crate::stores::redis::Redis;
 use crate::stores::redis::keys;
 use crate::stores::redis::layout::Layout;
@@ -70,7 +71,7 @@ impl Redis {
     /// The rights that the user lacks for this lock, as ACL rules; empty if that cannot be found out.
     pub(super) fn missing_rights(&self, kind: Kind, lock: &str) -> Vec<String> {
         let channel = keys::channel(lock);
-        let deadline = Instant::now() + Duration::from_millis(500);
+        let deadline = time::now() + Duration::from_millis(500);
         let args = [channel.as_bytes(), Layout::of(kind).rights.as_bytes()];
         let reply = self.call(&self.scripts.rights, lock, &args, deadline);
         missing_in(reply, lock)

@@ -6,6 +6,7 @@ use redis::Value;
 
 use crate::ground::claim::Claim;
 use crate::ground::error::{Reason, Result};
+use crate::ground::time;
 use crate::store::{Granted, Outcome};
 use crate::stores::redis::keys;
 use crate::stores::redis::replies::{cause_of, integer_at, item_at};
@@ -26,7 +27,7 @@ impl Redis {
         let lease = to.lease.as_millis().to_string();
         let args = [from.visitor.as_str(), to.visitor.as_str(), &lease, &channel];
         let args = args.map(str::as_bytes);
-        let now = Instant::now();
+        let now = time::now();
         let half = now + deadline.saturating_duration_since(now) / 2;
         let mut copies = SentCopies::replicated(self.replication);
         // A copy finds what the first one did, so a lost reply is asked for once more.
@@ -41,7 +42,7 @@ impl Redis {
             Ok(reply)
                 if integer_at(&reply, 0) == Some(3)
                     && copies.unanswered.is_none()
-                    && Instant::now() < deadline =>
+                    && time::now() < deadline =>
             {
                 copies.last_did_not_run();
                 self.call_timed(script, &from.name, &args, deadline, &mut copies)

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 use crate::ground::claim::VisitorId;
 use crate::ground::clock::BootInstant;
+use crate::ground::time;
 use crate::store::SETTLED;
 use crate::stores::quorum::node::{InFlight, Pending};
 use crate::stores::quorum::quarantine::Identity;
@@ -216,7 +217,7 @@ impl RedisNode {
                 // The server may have closed a connection that lay idle. Nothing was sent, so another one will do.
                 let may_go_elsewhere = matches!(fault, CallError::NotSent(_))
                     && checked_out.replies_due == 0
-                    && Instant::now() < deadline;
+                    && time::now() < deadline;
                 let reply = Err(fault);
                 if checked_out.replies_due == 0 {
                     self.server.pool.give_back(checked_out.connection, &reply);

@@ -5,6 +5,7 @@ use std::time::Instant;
 use redis::Value;
 
 use crate::ground::error::Result;
+use crate::ground::time;
 use crate::store::InDoubt;
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Operation, Resolve};
@@ -44,7 +45,7 @@ impl Redis {
                 outcomes.push(Err(self.error(&first.name, fault)));
                 break;
             }
-            if Instant::now() >= deadline {
+            if time::now() >= deadline {
                 break;
             }
         }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
+use crate::ground::time;
 use crate::stores::redis::transport::{CallError, brief};
 
 /// How many replicas have to have a hold, and how long they are waited for.
@@ -31,7 +32,7 @@ pub(super) enum ReplicaAck {
 impl Replication {
     /// The packed question how many replicas have what the connection did so far. It leaves time to undo that.
     pub(super) fn question(self, deadline: Instant) -> Vec<u8> {
-        let left = deadline.saturating_duration_since(Instant::now());
+        let left = deadline.saturating_duration_since(time::now());
         let left = left.saturating_sub(LATE_ANSWER).max(left / 3);
         // 0 would mean for ever.
         let timeout = self.timeout.min(left).as_millis().max(1);

@@ -51,8 +51,20 @@ const RULES: &[Rule] = &[
         why: "only this store knows the crate",
     },
     Rule {
-        words: &["thread::Builder", "spawn"],
+        words: &[
+            "thread::Builder",
+            "thread::spawn",
+            "thread::scope",
+            "thread::sleep",
+            "thread::park",
+        ],
+        only_in: &["ground/sync.rs"],
+        why: "the tests run the library on a scheduler of their own, which has to know each thread and each sleep",
+    },
+    Rule {
+        words: &["sync::spawn", "run_at_once"],
         only_in: &[
+            "ground/sync.rs",
             "engine/watchdog/mod.rs",
             "engine/in_doubt.rs",
             "engine/client_inner.rs",
@@ -60,6 +72,16 @@ const RULES: &[Rule] = &[
             "stores/quorum",
         ],
         why: "the threads of a client have names and an end, and a quorum connects to several nodes at a time",
+    },
+    Rule {
+        words: &["Instant::now", "elapsed(", "SystemTime", "clock_gettime"],
+        only_in: &["ground/time.rs"],
+        why: "the tests run the library in a time of their own",
+    },
+    Rule {
+        words: &["Uuid::new_v4"],
+        only_in: &["ground/random.rs"],
+        why: "the tests draw all chance from a seed",
     },
 ];
 

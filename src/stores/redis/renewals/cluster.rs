@@ -13,6 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::ground::claim::Claim;
 use crate::ground::clock::BootInstant;
+use crate::ground::time;
 use crate::store::Renewal;
 use crate::stores::redis::errors::may_be_for_one_key;
 use crate::stores::redis::keys;
@@ -69,7 +70,7 @@ impl Cluster {
             open: (0..claims.len()).map(Open::new).collect(),
         };
         for round in 0..ROUNDS {
-            if call.open.is_empty() || (round > 0 && Instant::now() >= deadline) {
+            if call.open.is_empty() || (round > 0 && time::now() >= deadline) {
                 break;
             }
             call.round(round == 0);
@@ -242,7 +243,7 @@ impl Call<'_> {
     /// Waits until something arrives. Returns where, in order; nothing if the time is over.
     fn wait_for(&self, sent_batches: &[SentBatch]) -> Vec<bool> {
         loop {
-            let left = Timespec::try_from(self.deadline.saturating_duration_since(Instant::now()));
+            let left = Timespec::try_from(self.deadline.saturating_duration_since(time::now()));
             let fds = sent_batches.iter().map(|one| one.connection.fd());
             let mut fds: Vec<PollFd<'_>> = fds
                 .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
@@ -260,7 +261,7 @@ impl Call<'_> {
         let Some(expected) = one.expected.front() else {
             return Read::Done;
         };
-        let deadline = Instant::now() + REST_OF_A_REPLY;
+        let deadline = time::now() + REST_OF_A_REPLY;
         let reply = match *expected {
             Expected::Part(_, number) => one.connection.answer(number, deadline),
             Expected::Nothing | Expected::Replicas(_) => one.connection.receive(deadline),

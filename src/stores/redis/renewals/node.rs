@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use crate::ground::claim::Claim;
 use crate::ground::clock::BootInstant;
+use crate::ground::time;
 use crate::store::Renewal;
 use crate::stores::quorum::node::{InFlight, Pending};
 use crate::stores::quorum::quarantine::NodeHandle;
@@ -150,7 +151,7 @@ impl RedisNode {
                 sent,
             })),
             // Nothing was sent, so another connection will do.
-            Err(fault @ CallError::NotSent(_)) if Instant::now() < deadline => {
+            Err(fault @ CallError::NotSent(_)) if time::now() < deadline => {
                 self.server.pool.give_back(connection, &Err(fault));
                 Pending::NotConnected
             }

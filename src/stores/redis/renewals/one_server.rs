@@ -5,6 +5,7 @@ use std::time::Instant;
 use crate::ground::claim::Claim;
 use crate::ground::clock::BootInstant;
 use crate::ground::error::Result;
+use crate::ground::time;
 use crate::store::Renewal;
 use crate::stores::redis::Redis;
 use crate::stores::redis::errors::may_be_for_one_key;
@@ -170,7 +171,7 @@ impl Redis {
         deadline: Instant,
         outcomes: &mut [Renewal],
     ) -> Result<(), CallError> {
-        if late.is_empty() || Instant::now() >= deadline {
+        if late.is_empty() || time::now() >= deadline {
             return Ok(());
         }
         let sent = BootInstant::now();

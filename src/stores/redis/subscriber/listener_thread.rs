@@ -1,9 +1,9 @@
 //! A thread that is started when it is first needed.
 
-use std::thread::{self, JoinHandle};
+use std::thread;
 
 use crate::ground::events;
-use crate::ground::sync::Mutex;
+use crate::ground::sync::{self, JoinHandle, Mutex};
 
 /// The thread of something that listens, started when it is first needed.
 #[derive(Default)]
@@ -19,7 +19,7 @@ impl ListenerThread {
         if thread.is_some() {
             return;
         }
-        match thread::Builder::new().name(name.to_owned()).spawn(run) {
+        match sync::spawn(name, run) {
             Ok(handle) => *thread = Some(handle),
             // Waiters then look for themselves, once a second.
             Err(error) => events::subscriber_cannot_start(&error),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use redis::Value;
 
 use super::{Channel, LINGER, Shared, State, pack_together};
+use crate::ground::time;
 use crate::stores::redis::keys;
 
 impl Shared {
@@ -110,7 +111,7 @@ impl Shared {
                     && channel.idle_since.is_none_or(|since| {
                         // Else a confirmation that is on its way would be taken for that of the next subscription.
                         let is_settled = channel.asked == channel.confirmed;
-                        since.elapsed() >= if is_settled { LINGER } else { LINGER * 10 }
+                        time::since(since) >= if is_settled { LINGER } else { LINGER * 10 }
                     })
             })
             .map(|(name, _)| Arc::clone(name))

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use crate::ground::notify::Notifier;
 use crate::ground::sync::{Condvar, Mutex};
+use crate::ground::time;
 use crate::stores::redis::transport::{Connector, Hook, Writer};
 pub(super) use listener_thread::ListenerThread;
 
@@ -177,7 +178,7 @@ impl Drop for Interest {
         if let Some(entry) = self.shared.state.lock().channels.get_mut(&self.channel) {
             entry.waiters = entry.waiters.saturating_sub(1);
             if entry.waiters == 0 {
-                entry.idle_since = Some(Instant::now());
+                entry.idle_since = Some(time::now());
             }
         }
     }

@@ -1,10 +1,11 @@
 //! The thread of a subscriber: connects, asks for what is wanted, reads until the connection ends.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{LINGER, Shared};
 use crate::ground::backoff::Backoff;
 use crate::ground::events;
+use crate::ground::time;
 use crate::stores::redis::transport::{CallError, Connection};
 
 /// A connection this long without a word is asked whether it lives.
@@ -30,7 +31,7 @@ impl Shared {
                     events::subscriber_cannot_connect(&self.connector.node(), &reason);
                     let state = self.state.lock();
                     if !state.is_closed {
-                        let again_at = Instant::now() + backoff.next();
+                        let again_at = time::now() + backoff.next();
                         drop(self.wanted.wait(state, Some(again_at)));
                     }
                 }
@@ -56,7 +57,7 @@ impl Shared {
 
     /// Connects, and asks for all that is wanted.
     fn connect(&self) -> Result<Connection, String> {
-        let deadline = Instant::now() + self.command_timeout;
+        let deadline = time::now() + self.command_timeout;
         let connection = self
             .connector
             .connect(deadline)
@@ -96,14 +97,14 @@ impl Shared {
     /// Reads until the connection ends. Returns why it did.
     fn listen(&self, connection: &mut Connection) -> String {
         let mut pinged = false;
-        let mut deadline = Instant::now() + PING_AFTER;
-        let mut sweep_at = Instant::now() + LINGER;
+        let mut deadline = time::now() + PING_AFTER;
+        let mut sweep_at = time::now() + LINGER;
         loop {
             let has_rest = match self.flush() {
                 Ok(has_rest) => has_rest,
                 Err(error) => return format!("sending failed: {error}"),
             };
-            let now = Instant::now();
+            let now = time::now();
             if now >= sweep_at {
                 // However much is heard of others.
                 self.sweep(&mut self.state.lock());
@@ -119,7 +120,7 @@ impl Shared {
                 Ok(message) => {
                     self.handle(message);
                     pinged = false;
-                    deadline = Instant::now() + PING_AFTER;
+                    deadline = time::now() + PING_AFTER;
                 }
                 Err(CallError::NoReply {
                     timed_out: true, ..
@@ -129,7 +130,7 @@ impl Shared {
                     events::subscriber_refused(&self.connector.node(), &text);
                     self.refused(&text);
                     pinged = false;
-                    deadline = Instant::now() + PING_AFTER;
+                    deadline = time::now() + PING_AFTER;
                 }
                 Err(CallError::NoReply {
                     timed_out: true, ..
@@ -150,7 +151,7 @@ impl Shared {
                         return "the PING could not be sent".to_owned();
                     }
                     pinged = true;
-                    deadline = Instant::now() + PONG_WITHIN;
+                    deadline = time::now() + PONG_WITHIN;
                 }
                 Err(CallError::NoReply {
                     timed_out: true, ..

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use redis::{Parser, Value};
 
 use crate::ground::error::Reason;
+use crate::ground::time;
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::reply_text::cut;
 use crate::stores::redis::transport::socket::passes;
@@ -141,7 +142,7 @@ impl Timed<'_> {
     /// Reads from the socket. Nothing at its end.
     fn fill(&mut self) -> io::Result<usize> {
         loop {
-            let left = self.deadline.saturating_duration_since(Instant::now());
+            let left = self.deadline.saturating_duration_since(time::now());
             if left.is_zero() {
                 return Err(io::ErrorKind::TimedOut.into());
             }

@@ -17,6 +17,8 @@ mod tls;
 
 use std::time::Instant;
 
+use crate::ground::time;
+
 pub(crate) use address::{Address, name_of};
 pub(crate) use call_error::CallError;
 pub(crate) use connection::{Connection, Writer, asking};
@@ -28,7 +30,7 @@ pub(crate) use tls::TlsConfig;
 
 /// The end of the time for one of `rest` things that are still to be tried by `deadline`.
 pub(crate) fn share(deadline: Instant, rest: usize) -> Instant {
-    let now = Instant::now();
+    let now = time::now();
     let left = deadline.saturating_duration_since(now);
     now + left / u32::try_from(rest.max(1)).unwrap_or(u32::MAX)
 }

@@ -1,6 +1,8 @@
 //! A plain socket to one server, whose calls have time-outs.
 
 use std::io::{self, Read, Write};
+
+use crate::ground::time;
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -26,7 +28,7 @@ impl Socket {
                 // std's connect has no time-out, and blocks when the server's backlog is full.
                 let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM, None::<Protocol>)?;
                 let left = deadline
-                    .saturating_duration_since(Instant::now())
+                    .saturating_duration_since(time::now())
                     .max(Duration::from_millis(1));
                 socket.connect_timeout(&SockAddr::unix(path)?, left)?;
                 Ok(Socket::Unix(socket.into()))
@@ -98,7 +100,7 @@ fn connect_to_one_of(addresses: &[SocketAddr], deadline: Instant) -> io::Result<
     let mut last_error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for (tried, address) in addresses.iter().enumerate() {
         // A dead address must leave time for those behind it.
-        let left = deadline.saturating_duration_since(Instant::now());
+        let left = deadline.saturating_duration_since(time::now());
         let share = left / u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);
         if share.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());

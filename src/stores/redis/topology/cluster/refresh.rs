@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::seeds::{in_order, seeds_of};
 use super::slot_map::{SlotMap, ask_one};
 use super::{Map, Range, Shard, Shared};
+use crate::ground::time;
 use crate::stores::permits::Permits;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::subscriber::Shards;
@@ -70,7 +71,7 @@ impl Shared {
         let mut map = self.map.lock();
         let version = map.version;
         while map.is_being_refreshed {
-            if Instant::now() >= deadline {
+            if time::now() >= deadline {
                 return Err(CallError::NotSent(
                     "the slots of the cluster are not known yet".into(),
                 ));
@@ -80,13 +81,13 @@ impl Shared {
         if map.version != version {
             return Ok(());
         }
-        if map.asked_at.is_some_and(|at| at.elapsed() < ASKED_EVERY) {
+        if map.asked_at.is_some_and(|at| time::since(at) < ASKED_EVERY) {
             return map.trouble.clone().map_or(Ok(()), Err);
         }
         map.is_being_refreshed = true;
-        map.asked_at = Some(Instant::now());
+        map.asked_at = Some(time::now());
         let is_sharded = map.is_sharded;
-        let is_soon = map.told_at.is_some_and(|at| at.elapsed() < SOON);
+        let is_soon = map.told_at.is_some_and(|at| time::since(at) < SOON);
         let is_doubtful = |node: &str| map.shards.get(node).is_some_and(|it| it.is_doubtful());
         let sources = in_order(&map.sources, is_doubtful, is_soon);
         drop(map);
@@ -97,7 +98,7 @@ impl Shared {
         let outcome = match told {
             Ok((told, is_sharded)) => {
                 map.is_sharded = Some(is_sharded);
-                map.told_at = Some(Instant::now());
+                map.told_at = Some(time::now());
                 is_taken_over = self.adopt(&mut map, told);
                 map.trouble = None;
                 Ok(())
@@ -133,7 +134,7 @@ impl Shared {
                 .iter_mut()
                 .find(|it| it.address.node == seed.node);
             if let Some(noted) = noted {
-                noted.asked_at = Some(Instant::now());
+                noted.asked_at = Some(time::now());
                 noted.has_failed = answer.is_err();
             }
             drop(map);

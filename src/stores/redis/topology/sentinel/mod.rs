@@ -37,6 +37,7 @@ use std::time::{Duration, Instant};
 
 use crate::ground::events;
 use crate::ground::sync::{Condvar, Mutex};
+use crate::ground::time;
 use crate::stores::redis::Settings;
 use crate::stores::redis::subscriber::ListenerThread;
 use crate::stores::redis::topology::known_master::{KnownMaster, Role, role_of};
@@ -247,13 +248,13 @@ impl Shared {
             order.iter().map(|sentinel| (sentinel, true)).collect();
         while let Some((sentinel, is_first)) = left.pop_front() {
             let mut by = share(deadline, rest + 1);
-            let soon = Instant::now() + FIRST_ASK;
+            let soon = time::now() + FIRST_ASK;
             let is_cut_short = is_first && soon < by;
             if is_cut_short {
                 by = soon;
             }
             let outcome = self.ask(sentinel, by);
-            let asks_again = is_cut_short && outcome.is_err() && Instant::now() >= by;
+            let asks_again = is_cut_short && outcome.is_err() && time::now() >= by;
             match asks_again {
                 true => left.push_back((sentinel, false)),
                 false => rest -= 1,

@@ -12,6 +12,7 @@ use super::{CHECKS, Shared};
 use crate::ground::backoff::Backoff;
 use crate::ground::error::Reason;
 use crate::ground::events;
+use crate::ground::time;
 use crate::stores::redis::replies::text_of;
 use crate::stores::redis::transport::{CallError, Connection, Writer, share};
 
@@ -24,7 +25,7 @@ impl Shared {
     /// Leaves the present master if the sentinels name another one. Returns whether too few of them have told of a later
     /// failover.
     fn check(&self) -> bool {
-        let deadline = Instant::now() + self.command_timeout;
+        let deadline = time::now() + self.command_timeout;
         let began = self.known_master.generation();
         let before = self.believed.lock().clone();
         let Some(known) = self.known_master.master() else {
@@ -83,7 +84,7 @@ impl Shared {
                     self.put_last(&sentinel);
                     state = self.state.lock();
                     if !state.is_closed {
-                        let again_at = Instant::now() + backoff.next();
+                        let again_at = time::now() + backoff.next();
                         drop(self.wanted.wait(state, Some(again_at)));
                     }
                 }
@@ -110,7 +111,7 @@ impl Shared {
 
     /// Listens to one sentinel until its connection ends, or nobody uses the client any more.
     fn listen(&self, sentinel: &Sentinel, unused: &mut u32) -> Result<(), CallError> {
-        let deadline = Instant::now() + self.command_timeout;
+        let deadline = time::now() + self.command_timeout;
         let mut connection = Connection::connect(&sentinel.address, deadline)?;
         let mut writer = connection
             .writer()
@@ -131,7 +132,7 @@ impl Shared {
         }
         // Whether it still answers is seen by its answer to a PING, one check later.
         let mut pinged_at: Option<Instant> = None;
-        let mut check_at = Instant::now();
+        let mut check_at = time::now();
         // The others may hear of a failover a moment later than this one.
         let mut pause = CHECKS.0;
         loop {
@@ -139,14 +140,14 @@ impl Shared {
                 Ok(message) => {
                     pinged_at = None;
                     if self.concerns_us(&message) {
-                        check_at = Instant::now();
+                        check_at = time::now();
                     }
                 }
                 Err(CallError::NoReply {
                     timed_out: true, ..
                 }) => {
                     match pinged_at {
-                        Some(at) if at.elapsed() >= self.check_every => {
+                        Some(at) if time::since(at) >= self.check_every => {
                             return Err(CallError::NotSent("no answer to PING".into()));
                         }
                         Some(_) => {}
@@ -156,7 +157,7 @@ impl Shared {
                                 Some(writer) => send(writer, redis::cmd("PING"))?,
                                 None => return Ok(()),
                             }
-                            pinged_at = Some(Instant::now());
+                            pinged_at = Some(time::now());
                         }
                     }
                     let is_unsure = self.check();
@@ -172,7 +173,7 @@ impl Shared {
                         .check_every
                         .min(if is_unsure { pause * 2 } else { CHECKS.0 });
                     let next = if is_unsure { pause } else { self.check_every };
-                    check_at = Instant::now() + next;
+                    check_at = time::now() + next;
                 }
                 Err(fault) => return Err(fault.of_a_search()),
             }

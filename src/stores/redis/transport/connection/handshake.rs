@@ -10,6 +10,7 @@ use super::{Connection, NUMBERS};
 use crate::ground::clock::{BootInstant, Offset};
 use crate::ground::error::Reason;
 use crate::ground::events;
+use crate::ground::time;
 use crate::stores::redis::transport::address::Address;
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::decoder::Decoder;
@@ -32,7 +33,7 @@ impl Connection {
 
     /// As [`Connection::connect`]; else what came for a reply to a request that it was not the reply to.
     fn open(address: &Address, deadline: Instant) -> Result<Result<Connection, String>, CallError> {
-        let deadline = deadline.min(Instant::now() + address.connect_timeout);
+        let deadline = deadline.min(time::now() + address.connect_timeout);
         let socket = Socket::connect(address.info.addr(), deadline).map_err(|error| {
             let words = match error.kind() {
                 io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
@@ -55,7 +56,7 @@ impl Connection {
             decoder: Decoder::default(),
             next_number: fastrand::i64(0..NUMBERS),
             write_timeout: None,
-            last_used: Instant::now(),
+            last_used: time::now(),
             ahead: Offset::told(0, BootInstant::now(), BootInstant::now()),
             is_asking: false,
             is_spent: false,

@@ -20,6 +20,7 @@ use smallvec::SmallVec;
 
 use crate::ground::clock::{BootInstant, Offset};
 use crate::ground::error::Reason;
+use crate::ground::time;
 use crate::store::{EXPIRY_DRIFT, EXPIRY_SLACK};
 use crate::stores::quorum::quarantine::Identity;
 use crate::stores::redis::scripts::Script;
@@ -139,7 +140,7 @@ impl Connection {
         let sealed = self.stream.seal(packed).map_err(CallError::not_sent)?;
         let mut rest = &*sealed;
         while !rest.is_empty() {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = deadline.saturating_duration_since(time::now());
             if left.is_zero() {
                 return Err(CallError::NotSent("sending timed out".into()));
             }
@@ -164,7 +165,7 @@ impl Connection {
                 }
             }
         }
-        self.last_used = Instant::now();
+        self.last_used = time::now();
         Ok(())
     }
 
@@ -182,7 +183,7 @@ impl Connection {
 
     /// Whether the server has closed the connection, or sent something nobody asked for, since it was used last.
     pub(crate) fn is_stale(&self) -> bool {
-        self.reply_due.is_none() && self.last_used.elapsed() >= STALE_AFTER && self.is_reset()
+        self.reply_due.is_none() && time::since(self.last_used) >= STALE_AFTER && self.is_reset()
     }
 
     /// As [`Connection::is_stale`], however short ago it was used.
@@ -250,7 +251,7 @@ impl Connection {
 
     /// When the server is to refuse a request that has to arrive by `at`, by its clock in ms. `now` is just past.
     pub(crate) fn expiry(&self, at: Instant, now: BootInstant) -> i64 {
-        let at = now + at.saturating_duration_since(Instant::now());
+        let at = now + at.saturating_duration_since(time::now());
         self.ahead.expiry(at, LATEST) / 1000
     }
 

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{Pool, lacks_script};
 use crate::ground::claim::VisitorId;
+use crate::ground::time;
 use crate::store::{EXPIRY_SLACK, SETTLED};
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::connection::Connection;
@@ -59,7 +60,7 @@ impl Pool {
         if unread.is_empty() {
             return;
         }
-        let now = Instant::now();
+        let now = time::now();
         let settled = unread.extract_if(.., |unread| {
             while unread.replies_due > 0 {
                 // Some may have been read together with one before.
@@ -95,7 +96,7 @@ impl Pool {
     fn note_lost(&self, visitor: Option<VisitorId>, not_after: i64, deadline: Instant) {
         if let (Some(visitor), true) = (visitor, not_after != SETTLED) {
             let mut lost = self.lost.lock();
-            let now = Instant::now();
+            let now = time::now();
             lost.retain(|lost| now < lost.deadline);
             lost.push(Lost {
                 visitor,

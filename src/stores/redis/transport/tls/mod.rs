@@ -18,6 +18,7 @@ use rustls::pki_types::ServerName;
 
 use crate::ground::error::Reason;
 use crate::ground::sync::Mutex;
+use crate::ground::time;
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::socket::{Socket, is_timeout, passes};
 pub(crate) use config::{Peer, TlsConfig};
@@ -110,7 +111,7 @@ impl Session {
     ) -> io::Result<()> {
         // A server without TLS takes the greeting for the start of a line, and waits for its end.
         let mut is_silent = !is_proven;
-        let left = || match deadline.saturating_duration_since(Instant::now()) {
+        let left = || match deadline.saturating_duration_since(time::now()) {
             left if left.is_zero() => Err(io::Error::from(io::ErrorKind::TimedOut)),
             left => Ok(left),
         };

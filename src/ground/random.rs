@@ -1,0 +1,6 @@
+//! The chance that names are made of. All other chance is that of `fastrand`, which a test can seed.
+
+/// A random uuid of version 4.
+pub(crate) fn uuid() -> uuid::Uuid {
+    uuid::Uuid::new_v4()
+}
