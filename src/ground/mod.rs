@@ -8,6 +8,7 @@ pub(crate) mod events;
 pub(crate) mod interrupt;
 pub(crate) mod loss;
 pub(crate) mod notify;
+pub(crate) mod poll;
 pub(crate) mod random;
 pub(crate) mod sync;
 pub(crate) mod time;

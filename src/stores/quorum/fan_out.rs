@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec};
 use smallvec::SmallVec;
 
 use crate::ground::clock::BootInstant;
 use crate::ground::error::Error;
+use crate::ground::poll::{self, Source};
 use crate::ground::time;
 
 use crate::stores::quorum::breaker::Order;
@@ -366,30 +366,21 @@ impl<'a, T> FanOut<'a, T> {
         if self.in_flight.is_empty() {
             return None;
         }
-        let mut fds: SmallVec<[PollFd<'_>; 8]> = SmallVec::new();
+        let mut sources: SmallVec<[Source<'_>; 8]> = SmallVec::new();
         for (at, request) in self.in_flight.iter().enumerate() {
-            match request.in_flight.fd() {
-                Some(fd) => fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN)),
+            match request.in_flight.source() {
+                Some(source) => sources.push(source),
                 None => return Some(bit(at)),
             }
         }
-        loop {
-            let left = deadline.saturating_duration_since(time::now());
-            let timeout = Timespec::try_from(left).unwrap_or(Timespec {
-                tv_sec: 1,
-                tv_nsec: 0,
-            });
-            match rustix::event::poll(&mut fds, Some(&timeout)) {
-                Ok(0) | Err(rustix::io::Errno::INTR) if time::now() < deadline => {}
-                Ok(0) => return None,
-                Ok(_) => {
-                    let arrived = fds.iter().enumerate();
-                    let arrived = arrived.filter(|(_, fd)| !fd.revents().is_empty());
-                    return Some(arrived.fold(0, |bits, (at, _)| bits | bit(at)));
-                }
-                // There is no memory to wait with: reading waits, too.
-                Err(_) => return Some(bit(0)),
+        match poll::wait(sources.into_iter(), deadline) {
+            Ok(readable) => {
+                let readable = readable?;
+                let arrived = readable.iter().enumerate().filter(|(_, is)| **is);
+                Some(arrived.fold(0, |bits, (at, _)| bits | bit(at)))
             }
+            // There is no memory to wait with: reading waits, too.
+            Err(_) => Some(bit(0)),
         }
     }
 }

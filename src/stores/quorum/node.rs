@@ -1,11 +1,11 @@
 //! One server as a quorum needs it: requests that are sent now and answered later, so that all nodes work at the same
 //! time.
 
-use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 use crate::ground::claim::{Claim, LockId, VisitorId};
 use crate::ground::error::Result;
+use crate::ground::poll::Source;
 use crate::store::{
     Granted, HealthWarning, Holding, InDoubt, Outcome, Refusal, Released, Renewal, SETTLED, Store,
 };
@@ -121,7 +121,7 @@ pub(crate) enum Pending<'a, T> {
 /// A request whose answer is still to be read.
 pub(crate) trait InFlight<T> {
     /// The connection, to wait at until something arrives there; `None` if waiting is of no use.
-    fn fd(&self) -> Option<BorrowedFd<'_>>;
+    fn source(&self) -> Option<Source<'_>>;
 
     /// The time of the node's own clock, in ms, after which the request is refused there; [`SETTLED`] if it takes nothing.
     fn not_after(&self) -> i64 {

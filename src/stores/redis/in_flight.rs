@@ -3,7 +3,6 @@
 //! An answer that nobody waits for any more is read by the next user of the connection; until then only requests of
 //! the same hold may go behind it, which keeps them in order.
 
-use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use redis::Value;
@@ -11,6 +10,7 @@ use smallvec::SmallVec;
 
 use crate::ground::claim::VisitorId;
 use crate::ground::clock::BootInstant;
+use crate::ground::poll::Source;
 use crate::ground::time;
 use crate::store::SETTLED;
 use crate::stores::quorum::node::{InFlight, Pending};
@@ -43,9 +43,9 @@ pub(super) struct SentRequest<'a, F> {
 impl<T, F: FnOnce(Result<Value, CallError>, &SentCopies<'_>) -> T> InFlight<T>
     for SentRequest<'_, F>
 {
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
+    fn source(&self) -> Option<Source<'_>> {
         let connection = &self.checked_out.as_ref()?.connection;
-        (!connection.has_buffered()).then(|| connection.fd())
+        (!connection.has_buffered()).then(|| connection.source())
     }
 
     fn not_after(&self) -> i64 {

@@ -79,6 +79,11 @@ const RULES: &[Rule] = &[
         why: "the tests run the library in a time of their own",
     },
     Rule {
+        words: &["PollFd", "BorrowedFd", "event::poll"],
+        only_in: &["ground/poll.rs"],
+        why: "the tests wait at connections of their own",
+    },
+    Rule {
         words: &["Uuid::new_v4"],
         only_in: &["ground/random.rs"],
         why: "the tests draw all chance from a seed",

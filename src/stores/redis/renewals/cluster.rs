@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis::Value;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::ground::claim::Claim;
 use crate::ground::clock::BootInstant;
+use crate::ground::poll::{self, Readable};
 use crate::ground::time;
 use crate::store::Renewal;
 use crate::stores::redis::errors::may_be_for_one_key;
@@ -241,19 +241,13 @@ impl Call<'_> {
     }
 
     /// Waits until something arrives. Returns where, in order; nothing if the time is over.
-    fn wait_for(&self, sent_batches: &[SentBatch]) -> Vec<bool> {
-        loop {
-            let left = Timespec::try_from(self.deadline.saturating_duration_since(time::now()));
-            let fds = sent_batches.iter().map(|one| one.connection.fd());
-            let mut fds: Vec<PollFd<'_>> = fds
-                .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
-                .collect();
-            match poll(&mut fds, left.ok().as_ref()) {
-                Err(rustix::io::Errno::INTR) => {}
-                Err(_) | Ok(0) => return Vec::new(),
-                Ok(_) => return fds.iter().map(|fd| !fd.revents().is_empty()).collect(),
-            }
-        }
+    fn wait_for(&self, sent_batches: &[SentBatch]) -> Readable {
+        let sources = sent_batches.iter().map(|one| one.connection.source());
+        // Without memory to wait with, none comes in time.
+        poll::wait(sources, self.deadline)
+            .ok()
+            .flatten()
+            .unwrap_or_default()
     }
 
     /// Reads the next reply of a batch, if it is there.

@@ -1,10 +1,10 @@
 //! The renewals of a node of a quorum: sent now, answered later.
 
-use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 use crate::ground::claim::Claim;
 use crate::ground::clock::BootInstant;
+use crate::ground::poll::Source;
 use crate::ground::time;
 use crate::store::Renewal;
 use crate::stores::quorum::node::{InFlight, Pending};
@@ -26,9 +26,9 @@ struct SentRenewals<'a> {
 }
 
 impl InFlight<Vec<Renewal>> for SentRenewals<'_> {
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
+    fn source(&self) -> Option<Source<'_>> {
         let connection = self.connection.as_ref()?;
-        (!connection.has_buffered()).then(|| connection.fd())
+        (!connection.has_buffered()).then(|| connection.source())
     }
 
     fn receive(mut self: Box<Self>, deadline: Instant) -> Option<Vec<Renewal>> {

@@ -1,16 +1,17 @@
 //! A plain socket to one server, whose calls have time-outs.
 
 use std::io::{self, Read, Write};
-
-use crate::ground::time;
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use redis::ConnectionAddr;
 use rustix::net::{RecvFlags, SendFlags};
 use socket2::{Domain, Protocol, SockAddr, SockRef, TcpKeepalive, Type};
+
+use crate::ground::poll::Source;
+use crate::ground::time;
 
 pub(super) enum Socket {
     Tcp(TcpStream),
@@ -71,23 +72,23 @@ impl Socket {
     /// Writes what the socket's buffer takes, without blocking.
     pub(super) fn send_some(&self, bytes: &[u8]) -> io::Result<usize> {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        Ok(rustix::net::send(self.as_fd(), bytes, flags)?)
+        Ok(rustix::net::send(self.source(), bytes, flags)?)
     }
 
     /// Reads without blocking.
     pub(super) fn receive_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let (received, _) = rustix::net::recv(self.as_fd(), buffer, RecvFlags::DONTWAIT)?;
+        let (received, _) = rustix::net::recv(self.source(), buffer, RecvFlags::DONTWAIT)?;
         Ok(received)
     }
 
     /// Whether there is something to read, the end of the stream included.
     pub(super) fn has_arrived(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        let peeked = rustix::net::recv(self.as_fd(), &mut [0; 1], flags);
+        let peeked = rustix::net::recv(self.source(), &mut [0; 1], flags);
         peeked != Err(rustix::io::Errno::AGAIN)
     }
 
-    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+    pub(super) fn source(&self) -> Source<'_> {
         match self {
             Socket::Tcp(stream) => stream.as_fd(),
             Socket::Unix(stream) => stream.as_fd(),

@@ -11,7 +11,6 @@ mod tests;
 mod writer;
 
 use std::io::{self, Write};
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,6 +19,7 @@ use smallvec::SmallVec;
 
 use crate::ground::clock::{BootInstant, Offset};
 use crate::ground::error::Reason;
+use crate::ground::poll::Source;
 use crate::ground::time;
 use crate::store::{EXPIRY_DRIFT, EXPIRY_SLACK};
 use crate::stores::quorum::quarantine::Identity;
@@ -201,8 +201,8 @@ impl Connection {
     }
 
     /// The connection, to wait at.
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.stream.socket.as_fd()
+    pub(crate) fn source(&self) -> Source<'_> {
+        self.stream.socket.source()
     }
 
     /// Whether something has arrived, the end of the connection included.
