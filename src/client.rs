@@ -132,7 +132,7 @@ impl Client {
     ///
     /// After [`command_timeout`](crate::Builder::command_timeout) at the latest, if the server cannot be asked:
     /// [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`], [`Error::Permission`], [`Error::Untrusted`],
-    /// [`Error::Unexpected`] or [`Error::Sql`]; [`Error::Forked`] in a forked child.
+    /// [`Error::Unexpected`] or `Error::Database`; [`Error::Forked`] in a forked child.
     pub fn check(&self) -> Result<Vec<HealthWarning>> {
         self.inner.check()
     }

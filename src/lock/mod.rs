@@ -165,8 +165,8 @@ impl Lock {
     /// - [`Error::WrongType`], [`Error::CorruptCount`]: something else is kept under the name, or has written to the hold;
     /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or TLS does not trust the other side;
     /// - [`Error::Unsupported`]: the server or the place of the call does not allow it, as its text says;
-    /// - [`Error::Unexpected`], [`Error::Schema`], [`Error::Sql`]: the server answered something unexpected; the last two
-    ///   only from a database, for its lock table and for an error without a name here;
+    /// - [`Error::Unexpected`], `Error::Database`: the server answered something unexpected; the latter only from a database,
+    ///   for its lock table and for an error without a name here;
     /// - [`Error::Closed`], [`Error::WatchdogDied`]: the client was shut down, or its renewal thread is not running;
     /// - [`Error::Forked`]: the client was made before this process was forked.
     pub fn lock(&self) -> Result<()> {
@@ -248,7 +248,7 @@ impl Lock {
     /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or TLS does not trust the other side;
     /// - [`Error::WrongType`], [`Error::CorruptCount`], [`Error::Unexpected`]: something else has written to the key, or the
     ///   server answered something unexpected;
-    /// - [`Error::Schema`], [`Error::Sql`]: the lock table is not as it was, or the database has another error;
+    /// - `Error::Database`: the lock table is not as it was, or the database has another error;
     /// - [`Error::Unsupported`]: inside a transaction of this lock in a database, or while the thread is ending;
     /// - [`Error::InvalidName`]: the name cannot be used, so nobody holds it;
     /// - [`Error::Forked`]: the client was made before this process was forked.

@@ -23,7 +23,7 @@ impl Lock {
     /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or TLS does not trust the other side;
     /// - [`Error::WrongType`], [`Error::CorruptCount`], [`Error::Unexpected`]: the key is no lock of this kind, or the
     ///   server answered something unexpected;
-    /// - [`Error::Schema`], [`Error::Sql`]: the lock table is missing or not right, or the database has another error;
+    /// - `Error::Database`: the lock table is missing or not right, or the database has another error;
     /// - [`Error::InvalidName`], [`Error::Unsupported`]: the name, or this kind of lock, cannot be used here;
     /// - [`Error::Forked`]: the client was made before this process was forked.
     pub fn is_locked(&self) -> Result<bool> {

@@ -34,11 +34,12 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// - [`Error::Schema`](crate::Error::Schema): a table is missing or wrong, with the reason;
+    /// - [`DatabaseError::Schema`](crate::mysql::DatabaseError::Schema): a table is missing or wrong, with the reason;
     /// - [`Error::Unsupported`](crate::Error::Unsupported): the client has no database;
     /// - [`Error::Unreachable`](crate::Error::Unreachable), [`Error::Exhausted`](crate::Error::Exhausted),
     ///   [`Error::Unavailable`](crate::Error::Unavailable), [`Error::Permission`](crate::Error::Permission),
-    ///   [`Error::Sql`](crate::Error::Sql), [`Error::Unexpected`](crate::Error::Unexpected): the server could not be asked;
+    ///   [`DatabaseError::Sql`](crate::mysql::DatabaseError::Sql), [`Error::Unexpected`](crate::Error::Unexpected): the
+    ///   server could not be asked;
     /// - [`Error::Forked`](crate::Error::Forked): the client was made before this process was forked.
     pub fn check_schema(&self) -> Result<()> {
         self.tables()?.check_schema()
@@ -55,8 +56,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::WaitTimeout`](crate::Error::WaitTimeout) or [`Error::Deadlock`](crate::Error::Deadlock) if a transaction has
-    /// locked one of the rows, and those of [`Client::check_schema`]. Some rows may have been deleted before an error.
+    /// [`DatabaseError::WaitTimeout`](crate::mysql::DatabaseError::WaitTimeout) or
+    /// [`DatabaseError::Deadlock`](crate::mysql::DatabaseError::Deadlock) if a transaction has locked one of the rows,
+    /// and those of [`Client::check_schema`]. Some rows may have been deleted before an error.
     pub fn purge(&self, free_for: Duration, limit: u32) -> Result<u64> {
         self.tables()?.purge(free_for, limit)
     }

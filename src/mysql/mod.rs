@@ -25,6 +25,7 @@ pub(crate) mod transaction;
 pub(crate) mod versioned;
 pub(crate) mod versioned_row;
 
+pub use crate::ground::error::database::DatabaseError;
 pub use crate::stores::mysql::from_value::FromValue;
 pub use crate::stores::mysql::parameters::Params;
 pub use crate::stores::mysql::row::{FromRow, Row};

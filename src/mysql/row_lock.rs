@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::Client;
+use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Result};
 use crate::ground::interrupt::Interrupt;
 use crate::mysql::transaction::{IDLE_LIMIT, Tx};
@@ -20,8 +21,8 @@ pub struct RowTarget {
 impl RowTarget {
     /// Returns the rows of `table`, whose primary key is the one column `key`.
     ///
-    /// The first lock refuses any other column ([`Error::Schema`]): without an index the server would lock every row that it
-    /// reads.
+    /// The first lock refuses any other column ([`DatabaseError::Schema`]): without an index the server would lock
+    /// every row that it reads.
     ///
     /// # Errors
     ///
@@ -143,8 +144,8 @@ impl RowLock {
 
     /// Returns the same lock with another limit of the time for which its transaction may be idle, in whole seconds.
     ///
-    /// After the limit the server ends the transaction, and the holder gets [`Error::TransactionLost`]. `None` means the
-    /// limit of the server, by default eight hours. Defaults to 60 s.
+    /// After the limit the server ends the transaction, and the holder gets [`DatabaseError::TransactionLost`]. `None`
+    /// means the limit of the server, by default eight hours. Defaults to 60 s.
     #[must_use = "the lock itself is left as it is"]
     pub fn with_idle_limit(&self, limit: Option<Duration>) -> RowLock {
         RowLock {
@@ -159,19 +160,19 @@ impl RowLock {
     ///
     /// After an error nothing is locked:
     ///
-    /// - [`Error::WaitTimeout`]: another transaction had the row locked for the whole wait;
+    /// - [`DatabaseError::WaitTimeout`]: another transaction had the row locked for the whole wait;
     /// - [`Error::Exhausted`]: no connection became free during the wait, which includes the wait for a connection;
-    /// - [`Error::RowNotFound`]: there is no row with this key;
-    /// - [`Error::Deadlock`]: the server rolled the transaction back so that another one can go on;
-    /// - [`Error::Schema`]: the table is not as [`RowTarget::table`] said, or cannot lock rows;
+    /// - [`DatabaseError::RowNotFound`]: there is no row with this key;
+    /// - [`DatabaseError::Deadlock`]: the server rolled the transaction back so that another one can go on;
+    /// - [`DatabaseError::Schema`]: the table is not as [`RowTarget::table`] said, or cannot lock rows;
     /// - [`Error::Unsupported`]: the key is of another kind than the primary key, such as text for a number, or the client
     ///   has no database;
     /// - [`Error::InvalidName`], [`Error::InvalidWait`]: the name of a named row is not text of at most 255 bytes, or the end
     ///   of the wait cannot be expressed;
-    /// - [`Error::Unreachable`], [`Error::Unavailable`], [`Error::TransactionLost`]: the server cannot be reached, cannot
-    ///   serve now, or closed the connection; these errors end the wait;
-    /// - [`Error::Permission`], [`Error::Sql`], [`Error::Unexpected`]: the user lacks a right, or the server gave an error
-    ///   without a variant of its own, or an unexpected answer;
+    /// - [`Error::Unreachable`], [`Error::Unavailable`], [`DatabaseError::TransactionLost`]: the server cannot be
+    ///   reached, cannot serve now, or closed the connection; these errors end the wait;
+    /// - [`Error::Permission`], [`DatabaseError::Sql`], [`Error::Unexpected`]: the user lacks a right, or the server
+    ///   gave an error without a variant of its own, or an unexpected answer;
     /// - [`Error::Closed`]: the client was shut down, at most about a second before;
     /// - [`Error::Forked`]: the client was made before this process was forked.
     pub fn lock(&self, wait: Wait) -> Result<RowGuard> {
@@ -201,11 +202,11 @@ impl RowLock {
     ///
     /// # Errors
     ///
-    /// Those of [`RowLock::lock`], except for [`Error::WaitTimeout`].
+    /// Those of [`RowLock::lock`], except for [`DatabaseError::WaitTimeout`].
     pub fn try_lock(&self) -> Result<Option<RowGuard>> {
         match self.lock(Wait::Never) {
             Ok(guard) => Ok(Some(guard)),
-            Err(Error::WaitTimeout { .. }) => Ok(None),
+            Err(Error::Database(DatabaseError::WaitTimeout { .. })) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -351,9 +352,9 @@ impl RowGuard {
     /// # Errors
     ///
     /// [`Error::Unknown`] if the commit got no answer. After every other error nothing was written:
-    /// [`Error::TransactionLost`] if the transaction was lost, the error of the statement that ended it, or the refusal by
-    /// the server ([`Error::Deadlock`], [`Error::WaitTimeout`], [`Error::Unavailable`], [`Error::Sql`]); [`Error::Forked`]
-    /// in a forked child.
+    /// [`DatabaseError::TransactionLost`] if the transaction was lost, the error of the statement that ended it, or the
+    /// refusal by the server ([`DatabaseError::Deadlock`], [`DatabaseError::WaitTimeout`], [`Error::Unavailable`],
+    /// [`DatabaseError::Sql`]); [`Error::Forked`] in a forked child.
     pub fn commit(self) -> Result<()> {
         self.session.commit()
     }
@@ -362,7 +363,7 @@ impl RowGuard {
     ///
     /// # Errors
     ///
-    /// [`Error::TransactionLost`] if the transaction was lost before; in any case the server rolls it back.
+    /// [`DatabaseError::TransactionLost`] if the transaction was lost before; in any case the server rolls it back.
     pub fn rollback(self) -> Result<()> {
         self.session.rollback()
     }

@@ -8,6 +8,7 @@ use crate::engine::hold::Hold;
 use crate::engine::owner::current_thread_id;
 use crate::engine::raw_lock::RawLock;
 use crate::ground::clock::BootInstant;
+use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::guard::Guard;
@@ -22,9 +23,9 @@ pub(crate) const IDLE_LIMIT: Duration = Duration::from_secs(60);
 /// The open transaction of a lock, in which the holder's own statements run.
 ///
 /// The transaction ends with its guard or closure: statements that would end it, or change its session, are refused
-/// ([`Error::Unsupported`]). The session has the server's time zone and `sql_mode`, made strict: a value that does not fit
-/// is an error and is not cut. After an [`Error::Deadlock`] or [`Error::WaitTimeout`] the server may have rolled the
-/// transaction back, so every later statement and the commit fail with the same error.
+/// ([`Error::Unsupported`]). The session has the server's time zone and `sql_mode`, made strict: a value that does not
+/// fit is an error and is not cut. After an [`DatabaseError::Deadlock`] or [`DatabaseError::WaitTimeout`] the server
+/// may have rolled the transaction back, so every later statement and the commit fail with the same error.
 ///
 /// Only writes to tables with transactions (InnoDB) happen under the lock or not at all: writes to a MyISAM or Aria table
 /// survive a rollback. User variables and named locks (`GET_LOCK`) that a statement sets end with the transaction. Those
@@ -52,10 +53,11 @@ impl<'a> Tx<'a> {
     /// # Errors
     ///
     /// - [`Error::Unsupported`]: the statement might end the transaction, or the parameters do not fit it;
-    /// - [`Error::WaitTimeout`], [`Error::Deadlock`]: another transaction was in the way;
-    /// - [`Error::TransactionLost`]: the connection was lost, and the server rolls the transaction back when it notices that;
-    /// - [`Error::Unavailable`], [`Error::Permission`], [`Error::Schema`], [`Error::Sql`]: the server refused, and its
-    ///   message is the reason;
+    /// - [`DatabaseError::WaitTimeout`], [`DatabaseError::Deadlock`]: another transaction was in the way;
+    /// - [`DatabaseError::TransactionLost`]: the connection was lost, and the server rolls the transaction back when it
+    ///   notices that;
+    /// - [`Error::Unavailable`], [`Error::Permission`], [`DatabaseError::Schema`], [`DatabaseError::Sql`]: the server
+    ///   refused, and its message is the reason;
     /// - [`Error::Forked`]: in a forked child.
     pub fn exec(&mut self, statement: &str, params: impl Into<Params>) -> Result<u64> {
         self.check_allowed(statement)?;
@@ -150,13 +152,14 @@ impl Guard {
     ///
     /// - [`Error::Lost`]: the lock was lost before, and `work` did not run;
     /// - [`Error::NotHeld`]: [`Lock::unlock`](crate::Lock::unlock) has unlocked the lock before, and `work` did not run;
-    /// - [`Error::TransactionLost`]: the transaction was lost, and nothing was written;
+    /// - [`DatabaseError::TransactionLost`]: the transaction was lost, and nothing was written;
     /// - [`Error::Unknown`]: the commit got no answer;
     /// - [`Error::Exhausted`]: no connection became free within the
     ///   [`command_timeout`](crate::Builder::command_timeout), and `work` did not run;
     /// - [`Error::Unsupported`]: the lock is not in a database, or another transaction of this hold is open;
-    /// - [`Error::Unreachable`], [`Error::Unavailable`], [`Error::WaitTimeout`], [`Error::Deadlock`], [`Error::Permission`],
-    ///   [`Error::Schema`], [`Error::Sql`]: the server could not be reached, or it refused, and nothing was written;
+    /// - [`Error::Unreachable`], [`Error::Unavailable`], [`DatabaseError::WaitTimeout`], [`DatabaseError::Deadlock`],
+    ///   [`Error::Permission`], [`DatabaseError::Schema`], [`DatabaseError::Sql`]: the server could not be reached, or
+    ///   it refused, and nothing was written;
     /// - [`Error::Forked`]: in a forked child.
     ///
     /// # Examples
@@ -262,12 +265,12 @@ impl<'a> Pinned<'a> {
         // A fixed lease that has ended is not extended: the writes are committed, but the hold is over.
         let is_extended = !claim.lease.is_zero();
         if is_extended && !release.store.extend_pinned(&mut session, &claim)? {
-            return Err(Error::TransactionLost {
+            return Err(Error::Database(DatabaseError::TransactionLost {
                 lock: Arc::clone(&hold.name),
                 node: Arc::clone(release.store.node()),
                 reason: "its row is not ours any more although it was locked".to_owned(),
                 source: None,
-            });
+            }));
         }
         session.commit()?;
         if is_extended {

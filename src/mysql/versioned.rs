@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::client::Client;
+use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Result};
 use crate::ground::time;
 use crate::mysql::row_lock::store;
@@ -141,14 +142,14 @@ impl Versioned {
     ///
     /// # Errors
     ///
-    /// - [`Error::Schema`]: the table lacks the key or a column that [`Client::versioned`] named;
+    /// - [`DatabaseError::Schema`]: the table lacks the key or a column that [`Client::versioned`] named;
     /// - [`Error::Unsupported`]: the key is of another kind than the primary key, such as text for a number, or the client
     ///   has no database;
     /// - [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`]: the server cannot be reached, the client had
     ///   no connection free, or the server cannot serve now;
-    /// - [`Error::Permission`], [`Error::Sql`], [`Error::Unexpected`]: the user lacks a right, or the server gave an error
-    ///   without a variant of its own, or an unexpected answer;
-    /// - [`Error::WaitTimeout`]: another session alters the table or has locked it;
+    /// - [`Error::Permission`], [`DatabaseError::Sql`], [`Error::Unexpected`]: the user lacks a right, or the server
+    ///   gave an error without a variant of its own, or an unexpected answer;
+    /// - [`DatabaseError::WaitTimeout`]: another session alters the table or has locked it;
     /// - [`Error::Forked`]: the client was made before this process was forked.
     pub fn get(&self, key: impl Into<Value>) -> Result<Option<VersionedRow>> {
         let key = key.into();
@@ -162,9 +163,9 @@ impl Versioned {
     ///
     /// # Errors
     ///
-    /// [`Error::WaitTimeout`] or [`Error::Deadlock`] if a transaction has locked the row, so that nothing was changed;
-    /// [`Error::Unknown`] if there was no answer; [`Error::Unsupported`] if `changes` has a column that
-    /// [`Client::versioned`] did not name; and those of [`Versioned::get`].
+    /// [`DatabaseError::WaitTimeout`] or [`DatabaseError::Deadlock`] if a transaction has locked the row, so that
+    /// nothing was changed; [`Error::Unknown`] if there was no answer; [`Error::Unsupported`] if `changes` has a column
+    /// that [`Client::versioned`] did not name; and those of [`Versioned::get`].
     pub fn try_update(&self, seen: &VersionedRow, changes: &Changes) -> Result<bool> {
         let subject = self.subject(&seen.key);
         self.write(seen, changes, None, &subject)
@@ -177,9 +178,9 @@ impl Versioned {
     ///
     /// # Errors
     ///
-    /// The error of `work`; [`Error::Conflict`] after the last attempt; [`Error::RowNotFound`] if no row has this
-    /// key; [`Error::Closed`] if the client is shut down meanwhile; and those of [`Versioned::try_update`] except for
-    /// [`Error::WaitTimeout`] and [`Error::Deadlock`], after which it tries again.
+    /// The error of `work`; [`DatabaseError::Conflict`] after the last attempt; [`DatabaseError::RowNotFound`] if no
+    /// row has this key; [`Error::Closed`] if the client is shut down meanwhile; and those of [`Versioned::try_update`]
+    /// except for [`DatabaseError::WaitTimeout`] and [`DatabaseError::Deadlock`], after which it tries again.
     pub fn update_with<T, E: From<Error>>(
         &self,
         key: impl Into<Value>,
@@ -194,11 +195,11 @@ impl Versioned {
             match unless_busy(self.read(&key, &subject))? {
                 None => {}
                 Some(None) => {
-                    return Err(E::from(Error::RowNotFound {
+                    return Err(E::from(Error::Database(DatabaseError::RowNotFound {
                         node: Arc::clone(self.store(&subject)?.node()),
                         lock: subject,
                         key: key.to_string(),
-                    }));
+                    })));
                 }
                 Some(Some(row)) => {
                     let outcome = |value, written| Outcome {
@@ -217,11 +218,11 @@ impl Versioned {
                 }
             }
             if attempts >= self.attempts || deadline.is_some_and(|end| time::now() >= end) {
-                return Err(E::from(Error::Conflict {
+                return Err(E::from(Error::Database(DatabaseError::Conflict {
                     node: Arc::clone(self.store(&subject)?.node()),
                     lock: subject,
                     attempts,
-                }));
+                })));
             }
             if attempts > 1 {
                 let pause =
@@ -302,7 +303,10 @@ impl Versioned {
 /// Converts the error of a row or table that somebody else has at this moment into `None`; nothing was changed then.
 fn unless_busy<T>(outcome: Result<T>) -> Result<Option<T>> {
     match outcome {
-        Err(Error::Deadlock { .. } | Error::WaitTimeout { .. }) => Ok(None),
+        Err(
+            Error::Database(DatabaseError::Deadlock { .. })
+            | Error::Database(DatabaseError::WaitTimeout { .. }),
+        ) => Ok(None),
         outcome => outcome.map(Some),
     }
 }

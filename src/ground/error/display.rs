@@ -144,46 +144,10 @@ impl fmt::Display for Error {
                 f,
                 "lock {lock:?}: the client was made before fork(); make a new one in the child process"
             ),
-            Error::WaitTimeout { lock, node, reason } => write!(
-                f,
-                "row {lock:?}: {node} has it locked for somebody else ({reason}); wait longer, or look for a transaction that was left open"
-            ),
-            Error::Deadlock { lock, node, reason } => write!(
-                f,
-                "row {lock:?}: {node} undid the transaction because of a deadlock ({reason}); run it again, and lock rows in one order or with lock_many()"
-            ),
-            Error::RowNotFound { lock, node, key } => write!(
-                f,
-                "row {lock:?}: {node} has no row with the key {key}; insert it before it is locked or changed"
-            ),
-            Error::Conflict {
-                lock,
-                node,
-                attempts,
-            } => write!(
-                f,
-                "row {lock:?} on {node}: others changed it during each of {attempts} attempts; try again later, allow more attempts, or use one relative UPDATE or a row lock"
-            ),
-            Error::Schema { lock, node, reason } => {
-                write!(f, "lock {lock:?}: {node} lacks what it needs: {reason}")
-            }
-            Error::TransactionLost {
-                lock, node, reason, ..
-            } => write!(
-                f,
-                "lock {lock:?}: {node} has rolled the transaction back or will do so, nothing of it is written: {reason}"
-            ),
             Error::Unsupported { lock, reason } => write!(f, "lock {lock:?}: {reason}"),
-            Error::Sql {
-                lock,
-                node,
-                code,
-                reason,
-            } => write!(
-                f,
-                "lock {lock:?}: {node} answered with error {code}: {reason}"
-            ),
             Error::Ran { error } => write!(f, "the work under the lock was done, but {error}"),
+            #[cfg(feature = "mysql")]
+            Error::Database(error) => error.fmt(f),
             Error::WatchdogDied { lock, reason } => write!(
                 f,
                 "lock {lock:?}: the renewal thread is not running: {reason}"
@@ -197,8 +161,9 @@ impl std::error::Error for Error {
         match self {
             Error::Unreachable { source, .. }
             | Error::Unknown { source, .. }
-            | Error::Untrusted { source, .. }
-            | Error::TransactionLost { source, .. } => Some(&**source.as_ref()?),
+            | Error::Untrusted { source, .. } => Some(&**source.as_ref()?),
+            #[cfg(feature = "mysql")]
+            Error::Database(error) => error.source(),
             _ => None,
         }
     }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use super::Error;
+#[cfg(feature = "mysql")]
+use super::database::DatabaseError;
 
 impl Error {
     /// Makes the error of a call on a lock in its own transaction.
@@ -50,14 +52,9 @@ impl Error {
             | Error::Untrusted { lock, node, .. }
             | Error::WrongType { lock, node, .. }
             | Error::CorruptCount { lock, node, .. }
-            | Error::Unexpected { lock, node, .. }
-            | Error::WaitTimeout { lock, node, .. }
-            | Error::Deadlock { lock, node, .. }
-            | Error::RowNotFound { lock, node, .. }
-            | Error::Conflict { lock, node, .. }
-            | Error::Schema { lock, node, .. }
-            | Error::TransactionLost { lock, node, .. }
-            | Error::Sql { lock, node, .. } => (Some(lock), Some(node)),
+            | Error::Unexpected { lock, node, .. } => (Some(lock), Some(node)),
+            #[cfg(feature = "mysql")]
+            Error::Database(error) => (Some(error.subject()), Some(error.node())),
             Error::InvalidLease { lock, .. }
             | Error::InvalidWait { lock, .. }
             | Error::NoQuorum { lock, .. }
@@ -97,7 +94,9 @@ impl Error {
     /// Returns whether a hold was lost.
     pub fn is_lost(&self) -> bool {
         match self {
-            Error::Lost { .. } | Error::TransactionLost { .. } => true,
+            Error::Lost { .. } => true,
+            #[cfg(feature = "mysql")]
+            Error::Database(DatabaseError::TransactionLost { .. }) => true,
             Error::Ran { error, .. } => error.is_lost(),
             _ => false,
         }

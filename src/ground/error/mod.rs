@@ -1,5 +1,7 @@
 //! The errors, worded for the person who reads the log at night: the lock, the node, what to do.
 
+#[cfg(feature = "mysql")]
+pub(crate) mod database;
 mod display;
 mod methods;
 mod reason;
@@ -10,6 +12,8 @@ use std::time::Duration;
 
 use crate::ground::claim::VisitorId;
 use crate::ground::loss::LossCause;
+#[cfg(feature = "mysql")]
+use database::DatabaseError;
 pub(crate) use display::Nodes;
 pub use reason::IoSource;
 pub(crate) use reason::Reason;
@@ -272,89 +276,12 @@ pub enum Error {
         /// The lock.
         lock: Arc<str>,
     },
-    /// Somebody else had the row locked until the wait was over.
-    #[non_exhaustive]
-    WaitTimeout {
-        /// The table and the key.
-        lock: Arc<str>,
-        /// The server.
-        node: Arc<str>,
-        /// The server's words.
-        reason: String,
-    },
-    /// Two transactions waited for each other, and the server has rolled this one back; it may be run again from its start.
-    #[non_exhaustive]
-    Deadlock {
-        /// The table and the key.
-        lock: Arc<str>,
-        /// The server.
-        node: Arc<str>,
-        /// The server's words.
-        reason: String,
-    },
-    /// There is no row with this key.
-    #[non_exhaustive]
-    RowNotFound {
-        /// The table.
-        lock: Arc<str>,
-        /// The server.
-        node: Arc<str>,
-        /// The key as SQL.
-        key: String,
-    },
-    /// Others changed the row again and again between reading and writing; nothing was changed.
-    #[non_exhaustive]
-    Conflict {
-        /// The table and the key.
-        lock: Arc<str>,
-        /// The server.
-        node: Arc<str>,
-        /// The number of attempts.
-        attempts: u32,
-    },
-    /// A table is missing, or lacks what a lock relies on.
-    #[non_exhaustive]
-    Schema {
-        /// The lock or the table.
-        lock: Arc<str>,
-        /// The server.
-        node: Arc<str>,
-        /// The part that is missing, and how to get it.
-        reason: String,
-    },
-    /// The transaction is over; nothing of it was written.
-    ///
-    /// The lock on its rows is gone with it once the server has rolled it back: at once if the server has ended it, else
-    /// when the server notices that the connection is gone. Until then the rows stay locked.
-    #[non_exhaustive]
-    TransactionLost {
-        /// The lock, or the table and the key.
-        lock: Arc<str>,
-        /// The server.
-        node: Arc<str>,
-        /// The reason.
-        reason: String,
-        /// The error of the operating system behind it, which `source()` returns.
-        source: Option<IoSource>,
-    },
     /// The operation cannot be done here.
     #[non_exhaustive]
     Unsupported {
         /// The lock, or the table and the key.
         lock: Arc<str>,
         /// The operation, and what can be done instead.
-        reason: String,
-    },
-    /// The server answered a statement with an error that this library has no name for.
-    #[non_exhaustive]
-    Sql {
-        /// The lock, or the table and the key.
-        lock: Arc<str>,
-        /// The server.
-        node: Arc<str>,
-        /// The server's number of the error.
-        code: u16,
-        /// The server's words.
         reason: String,
     },
     /// The work under the lock was done, but the hold was lost meanwhile or its release is in doubt: others may have
@@ -366,6 +293,9 @@ pub enum Error {
         /// The error of the unlock.
         error: Box<Error>,
     },
+    /// A row, a table or a transaction is not as it was asked for.
+    #[cfg(feature = "mysql")]
+    Database(DatabaseError),
     /// The renewal thread could not be started or has died: no lock can be kept, so none is taken.
     #[non_exhaustive]
     WatchdogDied {

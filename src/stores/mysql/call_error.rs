@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ::mysql::{DriverError, Error as Cause};
 
+use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Reason};
 
 /// The reason why a request failed.
@@ -238,22 +239,26 @@ impl CallError {
             CallError::Server { code, text } => {
                 let reason = format!("error {code}: {text}");
                 match class.unwrap_or(Class::Other) {
-                    Class::WaitTimeout => Error::WaitTimeout { lock, node, reason },
-                    Class::Deadlock => Error::Deadlock { lock, node, reason },
+                    Class::WaitTimeout => {
+                        Error::Database(DatabaseError::WaitTimeout { lock, node, reason })
+                    }
+                    Class::Deadlock => {
+                        Error::Database(DatabaseError::Deadlock { lock, node, reason })
+                    }
                     Class::Permission => Error::Permission {
                         lock,
                         node,
                         reason,
                         missing: Vec::new(),
                     },
-                    Class::Schema => Error::Schema {
+                    Class::Schema => Error::Database(DatabaseError::Schema {
                         lock,
                         node,
                         reason: match advice {
                             "" => reason,
                             advice => format!("{reason}; {advice}"),
                         },
-                    },
+                    }),
                     Class::ReadOnly => Error::Unavailable {
                         lock,
                         node,
@@ -269,7 +274,7 @@ impl CallError {
                             _ => reason,
                         },
                     },
-                    Class::Late | Class::Other => Error::Sql {
+                    Class::Late | Class::Other => Error::Database(DatabaseError::Sql {
                         lock,
                         node,
                         code,
@@ -280,7 +285,7 @@ impl CallError {
                             ),
                             _ => text,
                         },
-                    },
+                    }),
                 }
             }
         }

@@ -13,6 +13,7 @@ use ::mysql::{Params, Value, params};
 
 use super::keys::KeyedTable;
 use super::{LONGEST_NAME, MySql, Session};
+use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Result};
 use crate::ground::interrupt::Interrupt;
 use crate::ground::notify::{Parker, Wake};
@@ -173,11 +174,11 @@ impl MySql {
     }
 
     fn no_row(&self, subject: &Arc<str>, key: &Value) -> Error {
-        Error::RowNotFound {
+        Error::Database(DatabaseError::RowNotFound {
             lock: Arc::clone(subject),
             node: Arc::clone(self.node()),
             key: key.as_sql(true),
-        }
+        })
     }
 
     /// Inserts the row of a name unless it exists; the row stays.
@@ -249,7 +250,7 @@ fn lock_all(
         match outcome {
             Ok(rows) if rows.is_empty() => return Err(session.row_not_found(key)),
             Ok(_) => {}
-            Err(error @ Error::WaitTimeout { .. }) => {
+            Err(error @ Error::Database(DatabaseError::WaitTimeout { .. })) => {
                 return Ok(Some(Contended {
                     error,
                     has_waited: seconds > 0,

@@ -11,6 +11,7 @@ use super::MySql;
 use super::describe::Column;
 use super::key_kind::KeyKind;
 use super::keys::{Ident, KeyedTable};
+use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Result};
 use crate::ground::sync::Mutex;
 use crate::store::HealthWarning;
@@ -193,11 +194,11 @@ impl MySql {
         } else {
             String::new()
         };
-        Error::Schema {
+        Error::Database(DatabaseError::Schema {
             lock: Arc::clone(subject),
             node: Arc::clone(self.node()),
             reason: format!("table `{}`: {reason}{advice}", table.as_str()),
-        }
+        })
     }
 
     /// Deletes at most `limit` rows that have been free for `free_for`, and returns their number.
@@ -248,7 +249,7 @@ pub(super) fn warnings(store: &MySql, deadline: Instant) -> Result<Vec<HealthWar
         }
     }
     match store.verify_lock_table(&subject, deadline) {
-        Err(Error::Schema { reason, .. }) => warn(reason),
+        Err(Error::Database(DatabaseError::Schema { reason, .. })) => warn(reason),
         Err(error) => return Err(error),
         Ok(()) => {}
     }

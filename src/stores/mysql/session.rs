@@ -9,6 +9,7 @@ use super::MySql;
 use super::call_error::{CallError, Class, unknown};
 use super::connection::Connection;
 use super::pool::CheckedOut;
+use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Reason, Result};
 use crate::ground::time;
 use crate::stores::permits::Permit;
@@ -152,20 +153,20 @@ impl Session {
 
     fn lost(&self, reason: impl Into<Reason>) -> Error {
         let (reason, source) = reason.into().into_parts();
-        Error::TransactionLost {
+        Error::Database(DatabaseError::TransactionLost {
             lock: Arc::clone(&self.subject),
             node: Arc::clone(&self.node),
             reason,
             source,
-        }
+        })
     }
 
     pub(super) fn row_not_found(&self, key: &Value) -> Error {
-        Error::RowNotFound {
+        Error::Database(DatabaseError::RowNotFound {
             lock: Arc::clone(&self.subject),
             node: Arc::clone(&self.node),
             key: key.as_sql(true),
-        }
+        })
     }
 
     fn close_with(&mut self, error: Error) -> Error {

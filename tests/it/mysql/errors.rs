@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
+use redlatch::mysql::DatabaseError;
 use redlatch::{Client, Error};
 
 use super::{client, database};
@@ -105,13 +106,22 @@ fn a_missing_or_wrong_table_is_told() {
     let database = MariaDb::shared().database();
     let client = client(&database);
     let error = refusal(&database, &client);
-    assert!(matches!(error, Error::Schema { .. }), "{error}");
+    assert!(
+        matches!(error, Error::Database(DatabaseError::Schema { .. })),
+        "{error}"
+    );
     assert!(error.to_string().contains("create_tables()"), "{error}");
-    assert!(matches!(client.check_schema(), Err(Error::Schema { .. })));
+    assert!(matches!(
+        client.check_schema(),
+        Err(Error::Database(DatabaseError::Schema { .. }))
+    ));
     let absent = Client::open(&database.url().replace(&database.name, "absent")).unwrap();
     let error = absent.lock("orders").try_lock().unwrap_err();
     assert!(
-        matches!(error, Error::Schema { .. } | Error::Permission { .. }),
+        matches!(
+            error,
+            Error::Database(DatabaseError::Schema { .. }) | Error::Permission { .. }
+        ),
         "{error}"
     );
     client.create_tables().unwrap();
@@ -136,10 +146,16 @@ fn a_missing_or_wrong_table_is_told() {
         database.run(&format!("ALTER TABLE redlatch {change}"));
         // Not even the first lock of a client that never asked.
         let error = refusal(&database, &super::client(&database));
-        assert!(matches!(error, Error::Schema { .. }), "{change}: {error}");
+        assert!(
+            matches!(error, Error::Database(DatabaseError::Schema { .. })),
+            "{change}: {error}"
+        );
         assert!(error.to_string().contains(word), "{change}: {error}");
         let error = client.check_schema().unwrap_err();
-        assert!(matches!(error, Error::Schema { .. }), "{change}: {error}");
+        assert!(
+            matches!(error, Error::Database(DatabaseError::Schema { .. })),
+            "{change}: {error}"
+        );
         assert!(error.to_string().contains(word), "{change}: {error}");
         let warnings = client.check().unwrap();
         assert!(

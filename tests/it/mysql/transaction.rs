@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use redlatch::mysql::DatabaseError;
 use redlatch::mysql::{Check, DateTime, Params, Row, Span, Value};
 use redlatch::{Client, Error, LossCause};
 
@@ -161,11 +162,23 @@ fn a_killed_connection_writes_nothing_and_says_so() {
         database.run(&format!("KILL {id}"));
         thread::sleep(ms(100));
         let error = tx.exec("UPDATE stock SET qty = 1", ()).unwrap_err();
-        assert!(matches!(error, Error::TransactionLost { .. }), "{error}");
+        assert!(
+            matches!(
+                error,
+                Error::Database(DatabaseError::TransactionLost { .. })
+            ),
+            "{error}"
+        );
         Ok::<_, Error>(())
     });
     let error = result.unwrap_err();
-    assert!(matches!(error, Error::TransactionLost { .. }), "{error}");
+    assert!(
+        matches!(
+            error,
+            Error::Database(DatabaseError::TransactionLost { .. })
+        ),
+        "{error}"
+    );
     assert!(error.is_lost());
     assert_eq!(qty(&database), 100);
     // Killed before the commit.
@@ -201,7 +214,13 @@ fn what_would_end_it_is_refused() {
                 assert!(matches!(error, Error::Unsupported { .. }), "{error}");
             }
             let error = tx.exec("UPDATE stock SET qty = 6; COMMIT", ()).unwrap_err();
-            assert!(matches!(error, Error::Sql { code: 1064, .. }), "{error}");
+            assert!(
+                matches!(
+                    error,
+                    Error::Database(DatabaseError::Sql { code: 1064, .. })
+                ),
+                "{error}"
+            );
             // The lock itself is for outside.
             let start = Instant::now();
             let error = lock.try_lock().unwrap_err();
@@ -481,14 +500,20 @@ fn a_mistake_in_a_statement_brings_no_advice_about_other_tables() {
         let error = guard
             .transaction(|tx| tx.query::<i64>(statement, ()))
             .unwrap_err();
-        assert!(matches!(error, Error::Schema { .. }), "{error}");
+        assert!(
+            matches!(error, Error::Database(DatabaseError::Schema { .. })),
+            "{error}"
+        );
         assert!(!error.to_string().contains("create_tables"), "{error}");
         assert!(error.to_string().contains("nosuch"), "{error}");
     }
     let check = Check::Version("qty".into());
     let stock = client.versioned("stock", "id", &["nosuch"], check).unwrap();
     let error = stock.get(1).unwrap_err();
-    assert!(matches!(error, Error::Schema { .. }), "{error}");
+    assert!(
+        matches!(error, Error::Database(DatabaseError::Schema { .. })),
+        "{error}"
+    );
     assert!(!error.to_string().contains("create_tables"), "{error}");
 }
 

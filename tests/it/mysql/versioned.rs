@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Instant;
 
 use mysql::prelude::Queryable;
+use redlatch::mysql::DatabaseError;
 use redlatch::mysql::{Changes, Check, Step, Versioned};
 use redlatch::{Client, Error};
 
@@ -143,7 +144,10 @@ fn the_loop_ends_as_it_should() {
         ("sold out", 1, false)
     );
     let missing = stock.update_with(77, |_| Ok::<_, Error>(Step::Stop(())));
-    assert!(matches!(missing, Err(Error::RowNotFound { .. })));
+    assert!(matches!(
+        missing,
+        Err(Error::Database(DatabaseError::RowNotFound { .. }))
+    ));
     // Somebody is always faster.
     let mut calls = 0;
     let beaten = stock.with_attempts(4).update_with(1, |_| {
@@ -151,7 +155,7 @@ fn the_loop_ends_as_it_should() {
         database.run("UPDATE stock SET version = version + 1 WHERE id = 1");
         Ok::<_, Error>(Step::Set(Changes::new().set("qty", 1), ()))
     });
-    let Err(Error::Conflict { attempts, lock, .. }) = beaten else {
+    let Err(Error::Database(DatabaseError::Conflict { attempts, lock, .. })) = beaten else {
         panic!("{beaten:?}")
     };
     assert_eq!((attempts, calls, &*lock), (4, 4, "stock[1]"));
@@ -159,13 +163,19 @@ fn the_loop_ends_as_it_should() {
         database.run("UPDATE stock SET version = version + 1 WHERE id = 1");
         Ok::<_, Error>(Step::Set(Changes::new().set("qty", 1), ()))
     });
-    assert!(matches!(late, Err(Error::Conflict { .. })));
+    assert!(matches!(
+        late,
+        Err(Error::Database(DatabaseError::Conflict { .. }))
+    ));
     // Deleted between reading and writing.
     let gone = stock.update_with(2, |_| {
         database.run("DELETE FROM stock WHERE id = 2");
         Ok::<_, Error>(Step::Set(Changes::new().set("qty", 1), ()))
     });
-    assert!(matches!(gone, Err(Error::RowNotFound { .. })));
+    assert!(matches!(
+        gone,
+        Err(Error::Database(DatabaseError::RowNotFound { .. }))
+    ));
     // A row that a transaction has for a while is a conflict like any other.
     let outcome = thread::scope(|scope| {
         let (sender, locked) = std::sync::mpsc::channel();
@@ -210,7 +220,10 @@ fn a_wait_ends_when_it_should_while_a_transaction_has_the_row() {
             Ok::<_, Error>(Step::Set(Changes::new().set("qty", 1), ()))
         });
         let took = start.elapsed();
-        assert!(matches!(late, Err(Error::Conflict { .. })), "{late:?}");
+        assert!(
+            matches!(late, Err(Error::Database(DatabaseError::Conflict { .. }))),
+            "{late:?}"
+        );
         assert!(took >= ms(wait) && took < ms(wait + 250), "{took:?}");
     }
     holder.query_drop("ROLLBACK").unwrap();
@@ -251,7 +264,10 @@ fn a_wait_ends_when_it_should_while_another_session_has_the_table() {
         });
         let took = start.elapsed();
         holder.query_drop("UNLOCK TABLES").unwrap();
-        assert!(matches!(late, Err(Error::Conflict { .. })), "{late:?}");
+        assert!(
+            matches!(late, Err(Error::Database(DatabaseError::Conflict { .. }))),
+            "{late:?}"
+        );
         assert!(took >= ms(wait) && took < ms(wait + 250), "{took:?}");
     }
     // The table is locked before the read, which the server keeps waiting in whole seconds.
@@ -261,7 +277,10 @@ fn a_wait_ends_when_it_should_while_another_session_has_the_table() {
         Ok::<_, Error>(Step::Set(Changes::new().set("qty", 1), ()))
     });
     let took = start.elapsed();
-    assert!(matches!(late, Err(Error::Conflict { .. })), "{late:?}");
+    assert!(
+        matches!(late, Err(Error::Database(DatabaseError::Conflict { .. }))),
+        "{late:?}"
+    );
     assert!(took < ms(1400), "{took:?}");
     let freed = thread::scope(|scope| {
         scope.spawn(|| {
@@ -321,14 +340,23 @@ fn a_version_that_is_full_is_told_and_loses_no_update() {
         let seen = stock.get(1).unwrap().unwrap();
         let error = stock.try_update(&seen, &Changes::new().set("qty", 2));
         let error = error.unwrap_err();
-        assert!(matches!(error, Error::Schema { .. }), "{check:?}: {error}");
+        assert!(
+            matches!(error, Error::Database(DatabaseError::Schema { .. })),
+            "{check:?}: {error}"
+        );
         assert_eq!(qty(&database), 1, "{check:?}");
     }
     // Nor is a value cut to what fits.
     let stock = versioned(&database, Check::Version("id".into()));
     let seen = stock.get(1).unwrap().unwrap();
     let cut = stock.try_update(&seen, &Changes::new().set("note", "x".repeat(21)));
-    assert!(matches!(cut, Err(Error::Sql { code: 1406, .. })), "{cut:?}");
+    assert!(
+        matches!(
+            cut,
+            Err(Error::Database(DatabaseError::Sql { code: 1406, .. }))
+        ),
+        "{cut:?}"
+    );
 }
 
 #[test]
@@ -346,7 +374,7 @@ fn a_check_that_cannot_work_is_refused() {
             .unwrap();
         let result = stock.update_with(1, |_| Ok::<_, Error>(Step::Set(Changes::new(), ())));
         assert!(
-            matches!(result, Err(Error::Schema { .. })),
+            matches!(result, Err(Error::Database(DatabaseError::Schema { .. }))),
             "{check:?}: {result:?}"
         );
     }
@@ -354,7 +382,10 @@ fn a_check_that_cannot_work_is_refused() {
         let stock = client
             .versioned(table, key, &[], Check::Version("version".into()))
             .unwrap();
-        assert!(matches!(stock.get(1), Err(Error::Schema { .. })));
+        assert!(matches!(
+            stock.get(1),
+            Err(Error::Database(DatabaseError::Schema { .. }))
+        ));
     }
     for columns in [&["qty", "QTY"][..], &["version"], &["a b"]] {
         let error = client.versioned("stock", "id", columns, Check::Version("version".into()));

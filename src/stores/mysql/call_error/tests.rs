@@ -1,6 +1,7 @@
 use ::mysql::MySqlError;
 
 use super::*;
+use crate::ground::error::database::DatabaseError;
 
 fn error_of(code: u16) -> Error {
     let cause = Cause::MySqlError(MySqlError {
@@ -15,18 +16,33 @@ fn error_of(code: u16) -> Error {
 fn codes_of_both_products_become_typed_errors() {
     for code in [1205, 3572, 5010, 3024, 1969] {
         assert!(
-            matches!(error_of(code), Error::WaitTimeout { .. }),
+            matches!(
+                error_of(code),
+                Error::Database(DatabaseError::WaitTimeout { .. })
+            ),
             "{code}"
         );
     }
     for code in [1213, 1020, 3058] {
-        assert!(matches!(error_of(code), Error::Deadlock { .. }), "{code}");
+        assert!(
+            matches!(
+                error_of(code),
+                Error::Database(DatabaseError::Deadlock { .. })
+            ),
+            "{code}"
+        );
     }
     for code in [1045, 1044, 1142, 1698, 3118] {
         assert!(matches!(error_of(code), Error::Permission { .. }), "{code}");
     }
     for code in [1146, 1054, 1049] {
-        assert!(matches!(error_of(code), Error::Schema { .. }), "{code}");
+        assert!(
+            matches!(
+                error_of(code),
+                Error::Database(DatabaseError::Schema { .. })
+            ),
+            "{code}"
+        );
     }
     for code in [1290, 1836, 1040, 1203, 1226] {
         assert!(
@@ -40,7 +56,10 @@ fn codes_of_both_products_become_typed_errors() {
             "{code}"
         );
     }
-    assert!(matches!(error_of(1062), Error::Sql { code: 1062, .. }));
+    assert!(matches!(
+        error_of(1062),
+        Error::Database(DatabaseError::Sql { code: 1062, .. })
+    ));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What a lock on rows has, and which rows it finds.
 
 use super::*;
+use redlatch::mysql::DatabaseError;
 
 pub(super) fn a_row_belongs_to_one_until_it_commits_rolls_back_or_is_dropped(
     server: &'static MariaDb,
@@ -41,11 +42,14 @@ pub(super) fn a_missing_row_is_told_and_locks_nothing(server: &'static MariaDb) 
         .lock(Wait::Never)
         .unwrap_err();
     assert!(
-        matches!(&error, Error::RowNotFound { key, .. } if key == "77"),
+        matches!(&error, Error::Database(DatabaseError::RowNotFound { key, .. }) if key == "77"),
         "{error}"
     );
     let result = client.lock_many(&accounts, [1, 77], Wait::Never);
-    assert!(matches!(result, Err(Error::RowNotFound { .. })));
+    assert!(matches!(
+        result,
+        Err(Error::Database(DatabaseError::RowNotFound { .. }))
+    ));
     assert!(client.row_lock(&accounts, 1).try_lock().unwrap().is_some());
     database.run("INSERT INTO accounts VALUES (77, 'x', 0)");
 }
@@ -70,7 +74,7 @@ pub(super) fn only_the_primary_key_finds_rows(server: &'static MariaDb) {
         let target = RowTarget::table(table, key).unwrap();
         let error = client.row_lock(&target, 1).lock(Wait::Never).unwrap_err();
         assert!(
-            matches!(error, Error::Schema { .. }),
+            matches!(error, Error::Database(DatabaseError::Schema { .. })),
             "{table}.{key}: {error}"
         );
         assert!(error.to_string().contains(table), "{error}");
@@ -112,11 +116,17 @@ pub(super) fn a_deadlock_is_told_and_the_transaction_is_over(server: &'static Ma
         );
         match moved {
             Ok(_) => guard.commit().map(|()| true),
-            Err(error @ Error::Deadlock { .. }) => {
+            Err(error @ Error::Database(DatabaseError::Deadlock { .. })) => {
                 // A statement after it would stand alone, outside of any transaction.
                 let again = guard.tx().exec("UPDATE accounts SET balance = 0", ());
-                assert!(matches!(again, Err(Error::Deadlock { .. })), "{again:?}");
-                assert!(matches!(guard.commit(), Err(Error::Deadlock { .. })));
+                assert!(
+                    matches!(again, Err(Error::Database(DatabaseError::Deadlock { .. }))),
+                    "{again:?}"
+                );
+                assert!(matches!(
+                    guard.commit(),
+                    Err(Error::Database(DatabaseError::Deadlock { .. }))
+                ));
                 assert!(error.to_string().contains("lock_many"), "{error}");
                 Ok(false)
             }
@@ -347,5 +357,8 @@ fn a_limit_of_the_server_hides_no_column_of_a_key() {
     database.run("CREATE TABLE seats (hall INT, seat INT, PRIMARY KEY (hall, seat))");
     let halls = RowTarget::table("seats", "hall").unwrap();
     let refusal = client(&database).row_lock(&halls, 1).lock(Wait::For(ms(0)));
-    assert!(matches!(refusal, Err(Error::Schema { .. })), "{refusal:?}");
+    assert!(
+        matches!(refusal, Err(Error::Database(DatabaseError::Schema { .. }))),
+        "{refusal:?}"
+    );
 }

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
+use redlatch::mysql::DatabaseError;
 use redlatch::mysql::{Check, DateTime, Isolation, RowGuard, RowTarget, Value, Wait};
 use redlatch::{Client, Error, Interrupt};
 
@@ -81,7 +82,10 @@ fn with_accounts(server: &'static MariaDb) -> (Database<'static>, RowTarget) {
 }
 
 fn is_timeout<T>(result: &Result<T, Error>) -> bool {
-    matches!(result, Err(Error::WaitTimeout { .. }))
+    matches!(
+        result,
+        Err(Error::Database(DatabaseError::WaitTimeout { .. }))
+    )
 }
 
 fn is_send<T: Send>() {}

@@ -1,6 +1,7 @@
 //! The session of a holder: what ends its transaction, and what stays of it.
 
 use super::*;
+use redlatch::mysql::DatabaseError;
 
 pub(super) fn an_idle_holder_is_ended(server: &'static MariaDb) {
     let (database, accounts) = with_accounts(server);
@@ -23,7 +24,13 @@ pub(super) fn an_idle_holder_is_ended(server: &'static MariaDb) {
         .tx()
         .exec("UPDATE accounts SET balance = 1", ())
         .unwrap_err();
-    assert!(matches!(error, Error::TransactionLost { .. }), "{error}");
+    assert!(
+        matches!(
+            error,
+            Error::Database(DatabaseError::TransactionLost { .. })
+        ),
+        "{error}"
+    );
     assert!(guard.commit().unwrap_err().is_lost());
     drop(next);
     let guard = lock.lock(Wait::Never).unwrap();
