@@ -1,0 +1,91 @@
+//! The keys of a server, each with the time at which it ends.
+
+use std::collections::BTreeMap;
+
+/// A key in one of the databases of a server.
+pub type Key = (u32, Vec<u8>);
+
+/// The content of a key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Value {
+    /// A string.
+    String(Vec<u8>),
+    /// The fields of a hash in the order in which they came.
+    Hash(Vec<(Vec<u8>, Vec<u8>)>),
+    /// A list, a set or anything else that no lock is made of.
+    Other,
+}
+
+/// A key that is there.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Entry {
+    /// Its content.
+    pub value: Value,
+    /// The last millisecond of the server's clock at which it is there; `None` for ever.
+    pub expires: Option<i64>,
+}
+
+/// A change of one key.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The server's time in ms.
+    pub at: i64,
+    /// The key.
+    pub key: Key,
+    /// Its entry before, expired or not.
+    pub before: Option<Entry>,
+    /// Its entry now.
+    pub after: Option<Entry>,
+}
+
+/// All keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Keyspace {
+    entries: BTreeMap<Key, Entry>,
+}
+
+impl Keyspace {
+    /// The entry of a key that is there at this time, in ms.
+    pub fn get(&self, key: &Key, now: i64) -> Option<&Entry> {
+        self.entries.get(key).filter(|entry| !entry.is_over(now))
+    }
+
+    /// Puts something under the key, or nothing.
+    pub fn put(&mut self, key: Key, entry: Option<Entry>, now: i64) -> Change {
+        let before = match entry.clone() {
+            Some(entry) => self.entries.insert(key.clone(), entry),
+            None => self.entries.remove(&key),
+        };
+        Change {
+            at: now,
+            key,
+            before,
+            after: entry,
+        }
+    }
+
+    /// Moves the end of each key: `later` ms later, or earlier if that is below zero.
+    pub fn shift(&mut self, later: i64) {
+        let ends = self
+            .entries
+            .values_mut()
+            .filter_map(|it| it.expires.as_mut());
+        ends.for_each(|end| *end += later);
+    }
+
+    /// Takes all keys away.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+    }
+
+    /// All keys, expired ones included until something else is put there.
+    pub fn iter(&self) -> impl Iterator<Item = (&Key, &Entry)> {
+        self.entries.iter()
+    }
+}
+
+impl Entry {
+    fn is_over(&self, now: i64) -> bool {
+        self.expires.is_some_and(|end| now > end)
+    }
+}

@@ -1,0 +1,95 @@
+//! The scripts for both kinds of locks.
+
+use super::holder::{Holder, holder_of};
+use super::reentrant::returned;
+use super::token::told;
+use super::{ANOTHER_TYPE, Args, answered};
+use crate::commands::{Answer, Redis, Refused};
+use crate::reply::Reply;
+
+/// Renews many holds at once.
+pub fn renew(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Reply> {
+    let number = args.request()?;
+    let now = redis.time()?;
+    if now > args.number(1)? {
+        return answered(number, Reply::Array(vec![now.into(), 0.into()]));
+    }
+    let mut result = vec![Reply::Int(now), Reply::Int(1)];
+    for (place, key) in (1..).zip(keys.0) {
+        let (visitor, lease) = (args.text(2 * place), args.text(2 * place + 1));
+        let is_token = !visitor.contains(&b':');
+        let has = match is_token {
+            true => redis
+                .get(key)
+                .map(|holder| holder.as_deref() == Some(visitor)),
+            false => redis.hexists(key, visitor),
+        };
+        let loss = match has {
+            Ok(true) => None,
+            Ok(false) if is_token => Some(match redis.get(key)? {
+                None => Reply::Int(0),
+                holder => Reply::text(told(&holder)),
+            }),
+            Ok(false) => Some(match holder_of(redis, key)? {
+                Holder::Nobody => Reply::Int(0),
+                holder => holder.told(),
+            }),
+            // A lock that is made of others has one visitor for all of them, also for those that are tokens.
+            Err(refused) if refused.is_wrong_type() => {
+                let has_token = !is_token && redis.get(key) == Ok(Some(visitor.to_vec()));
+                (!has_token).then(|| Reply::text(ANOTHER_TYPE))
+            }
+            Err(refused) => return returned(refused),
+        };
+        match loss {
+            Some(what) => result.extend([Reply::Int(place as i64), what]),
+            None => {
+                redis.pexpire(key, lease)?;
+            }
+        }
+    }
+    answered(number, Reply::Array(result))
+}
+
+/// Finds out which of the commands and channels that locks need this user may not use. Nothing is changed.
+///
+/// The rights to keys and channels are not simulated, so only commands are ever named.
+pub fn rights(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Reply> {
+    let number = args.request()?;
+    let key = keys.find(1).unwrap_or(args.text(3));
+    let apart = [key, b"\n"].concat();
+    let channel = [args.text(1), b"\n"].concat();
+    let nothing = |_| ();
+    let tried: Vec<(&str, Answer<()>)> = if args.text(2) == b"token" {
+        vec![
+            ("time", redis.time().map(|_| ())),
+            ("get", redis.get(key).map(|_| ())),
+            ("pttl", redis.pttl(key).map(|_| ())),
+            ("set", redis.set_px(key, b"", b"x")),
+            ("pexpire", redis.pexpire(key, b"x").map(nothing)),
+            ("del", redis.del(&apart).map(nothing)),
+        ]
+    } else {
+        vec![
+            ("time", redis.time().map(|_| ())),
+            ("exists", redis.exists(key).map(nothing)),
+            ("hexists", redis.hexists(key, b"").map(nothing)),
+            ("hget", redis.hget(key, b"").map(|_| ())),
+            ("hlen", redis.hlen(key).map(|_| ())),
+            ("hkeys", redis.hkeys(key).map(|_| ())),
+            ("pttl", redis.pttl(key).map(|_| ())),
+            ("hdel", redis.hdel(&apart, b"").map(nothing)),
+            // Of a field without a value nothing is written, whoever asks.
+            ("hset", redis.may_write("hset")),
+            ("pexpire", redis.pexpire(key, b"x").map(nothing)),
+            ("publish", redis.publish(&channel, b"0").map(|_| ())),
+        ]
+    };
+    let is_denied = |refused: &Refused| refused.0.contains("can't run this command");
+    let refused = tried.into_iter().filter_map(|(command, answer)| {
+        answer
+            .is_err_and(|refused| is_denied(&refused))
+            .then(|| Reply::text(command))
+    });
+    answered(number, Reply::Array(refused.collect()))
+}

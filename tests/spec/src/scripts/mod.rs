@@ -1,0 +1,113 @@
+//! The scripts: each as the text that the library sends, and as a function that does the same.
+//!
+//! A function calls the commands of [`Redis`] as the Lua text does: `?` stands for `redis.call`, and an answer that is
+//! looked into for `redis.pcall`.
+
+mod arguments;
+mod holder;
+pub mod many;
+pub mod reentrant;
+pub mod token;
+
+use std::collections::HashMap;
+
+use crate::commands::{Answer, Redis};
+use crate::reply::{Reply, array};
+
+pub use arguments::Args;
+
+/// The words for a key that cannot be a lock of this kind any more.
+const ANOTHER_TYPE: &str = "a key of another type";
+
+/// A small answer comes in one integer with the number of its request, which stands this far above it.
+const SMALL: i64 = 1 << 22;
+
+/// A script: the function that says what it does.
+pub type Spec = fn(&mut Redis<'_>, Args<'_>, Args<'_>) -> Answer<Reply>;
+
+/// A script and its text.
+#[derive(Clone, Copy, Debug)]
+pub struct Script {
+    /// The path of its text below `src/stores/redis/scripts`, without the extension.
+    pub name: &'static str,
+    /// The text in Lua.
+    pub text: &'static str,
+    /// The same in Rust.
+    pub spec: Spec,
+}
+
+macro_rules! scripts {
+    ($($name:literal => $spec:path),* $(,)?) => {
+        /// All scripts.
+        pub const ALL: &[Script] = &[$(Script {
+            name: $name,
+            text: include_str!(concat!("../../../../src/stores/redis/scripts/", $name, ".lua")),
+            spec: $spec,
+        }),*];
+    };
+}
+
+scripts! {
+    "acquire" => reentrant::acquire,
+    "release" => reentrant::release,
+    "release_level" => reentrant::release_level,
+    "transfer" => reentrant::transfer,
+    "withdraw" => reentrant::withdraw,
+    "force_release" => reentrant::force_release,
+    "inspect" => reentrant::inspect,
+    "token/acquire" => token::acquire,
+    "token/release" => token::release,
+    "token/transfer" => token::transfer,
+    "token/withdraw" => token::withdraw,
+    "token/force_release" => token::force_release,
+    "token/inspect" => token::inspect,
+    "renew" => many::renew,
+    "rights" => many::rights,
+}
+
+/// The script of this name.
+pub fn named(name: &str) -> Option<&'static Script> {
+    ALL.iter().find(|script| script.name == name)
+}
+
+impl Script {
+    /// The text for nodes whose messages are sharded.
+    pub fn sharded_text(&self) -> String {
+        let text = self.text.replace("'PUBLISH'", "'SPUBLISH'");
+        text.replace("'NUMSUB'", "'SHARDNUMSUB'")
+    }
+}
+
+/// The hash by which a text is called.
+pub fn hash(text: &[u8]) -> String {
+    sha1_smol::Sha1::from(text).digest().to_string()
+}
+
+/// The scripts by their hashes, each with whether it is the one for sharded messages.
+pub(crate) fn by_hash() -> HashMap<String, (&'static Script, bool)> {
+    let plain = ALL
+        .iter()
+        .map(|script| (hash(script.text.as_bytes()), (script, false)));
+    let sharded = ALL.iter().map(|script| {
+        let text = script.sharded_text();
+        // One that tells nobody is the same script.
+        let is_sharded = text != script.text;
+        (hash(text.as_bytes()), (script, is_sharded))
+    });
+    plain.chain(sharded).collect()
+}
+
+/// The answer of a request with this number.
+fn answered(number: i64, answer: impl Into<Reply>) -> Answer<Reply> {
+    Ok(array![number, answer])
+}
+
+/// A small answer of a request with this number.
+fn small(number: i64, answer: i64) -> Answer<Reply> {
+    Ok(Reply::Int(number * SMALL + answer.min(SMALL - 1)))
+}
+
+/// The first bytes of a text.
+fn begin(text: &[u8], length: usize) -> &[u8] {
+    text.get(..length).unwrap_or(text)
+}

@@ -1,0 +1,70 @@
+//! INFO and CONFIG GET.
+
+use super::Server;
+use crate::reply::Reply;
+
+impl Server {
+    /// The answer to INFO of one section, or of those that it has by default.
+    pub(super) fn info(&self, section: &str, now: i64) -> String {
+        let sections = match section {
+            "server" => vec![self.info_of_server(now)],
+            "persistence" => vec![self.info_of_persistence()],
+            "replication" => vec![self.info_of_replication()],
+            "default" | "all" | "everything" => vec![
+                self.info_of_server(now),
+                MEMORY.to_owned(),
+                self.info_of_persistence(),
+                self.info_of_replication(),
+            ],
+            "memory" => vec![MEMORY.to_owned()],
+            _ => Vec::new(),
+        };
+        sections.join("\r\n")
+    }
+
+    fn info_of_server(&self, now: i64) -> String {
+        // Below zero if its clock was set back.
+        let up = now.div_euclid(1_000_000) - self.started.div_euclid(1_000_000);
+        format!(
+            "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nrun_id:{}\r\nuptime_in_seconds:{up}\r\n",
+            self.run_id
+        )
+    }
+
+    fn info_of_persistence(&self) -> String {
+        format!(
+            "# Persistence\r\nloading:{}\r\naof_enabled:{}\r\naof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\n",
+            u8::from(self.is_loading),
+            u8::from(self.config.remembers)
+        )
+    }
+
+    fn info_of_replication(&self) -> String {
+        let before = self.replication_id_before.as_deref();
+        format!(
+            "# Replication\r\nrole:master\r\nconnected_slaves:0\r\nmaster_failover_state:no-failover\r\n\
+             master_replid:{}\r\nmaster_replid2:{}\r\nmaster_repl_offset:0\r\n",
+            self.replication_id,
+            before.unwrap_or("0000000000000000000000000000000000000000"),
+        )
+    }
+
+    /// The answer to CONFIG GET of the settings whose names have this text in them.
+    pub(super) fn config(&self, pattern: &str) -> Reply {
+        let fsync = if self.config.remembers {
+            "always"
+        } else {
+            "everysec"
+        };
+        let settings = [("appendfsync", fsync), ("no-appendfsync-on-rewrite", "no")];
+        let part = pattern.trim_matches('*');
+        let found = settings.iter().filter(|(name, _)| name.contains(part));
+        Reply::Array(
+            found
+                .flat_map(|(name, value)| [Reply::text(name), Reply::text(value)])
+                .collect(),
+        )
+    }
+}
+
+const MEMORY: &str = "# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n";
