@@ -16,7 +16,7 @@ const RELEASE: &str = include_str!("../../src/stores/redis/scripts/release.lua")
 const RELEASE_LEVEL: &str = include_str!("../../src/stores/redis/scripts/release_level.lua");
 
 /// The total time of one of our commands.
-const TIMEOUT: Duration = ms(400);
+const TIMEOUT: Duration = ms(1_000);
 
 /// An unlock tries once more by itself before its outcome is unknown.
 const UNLOCK: usize = 2;
