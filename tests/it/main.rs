@@ -26,6 +26,7 @@ mod multi_lock;
 #[cfg(feature = "mysql")]
 mod mysql;
 mod redlock;
+mod spec;
 #[path = "../support/mod.rs"]
 mod support;
 mod support_tests;

@@ -267,6 +267,11 @@ impl Server {
         &self.run_id
     }
 
+    /// The id of the history of its keys.
+    pub fn replication_id(&self) -> &str {
+        &self.replication_id
+    }
+
     fn begin_run(&mut self, now: i64) {
         self.started = now;
         self.run_id = self.draw_id();

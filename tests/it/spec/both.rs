@@ -1,0 +1,553 @@
+//! A real server and the simulated one, asked the same.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use redis::Value;
+use redlatch_spec::{Config, Entry, Keyspace, Server, Value as Content, scripts};
+
+use super::operations::{Arg, Call, NAMES, Op, Thing, Trouble};
+use super::wire::{Wire, request};
+use crate::support::RedisServer;
+
+/// A step that takes a real server longer than this proves nothing: it is run again.
+const LONGEST_STEP: i64 = 100;
+
+/// No key ends, and no request expires, within this many ms of a step.
+const MARGIN: i64 = 150;
+
+/// Numbers above this are times.
+const LEAST_TIME: i64 = 100;
+
+/// The bits of a small answer, below the number of the request.
+const SMALL: i64 = 1 << 22;
+
+pub(super) struct Both {
+    server: RedisServer,
+    user: Wire,
+    admin: Wire,
+    listener: Wire,
+    spec: Server,
+    /// The calls so far, with their expiries as they were sent.
+    sent: Vec<Sent>,
+    /// The messages that were heard there and here.
+    heard: [Vec<String>; 2],
+    /// How often a sequence was run again, because the machine had stopped for a moment.
+    pub(super) paused: u64,
+    has_trouble: bool,
+    /// Changes what the specification is asked, so that it answers otherwise.
+    pub(super) planted: fn(&mut Vec<Vec<u8>>),
+    hashes: HashMap<&'static str, String>,
+    look: String,
+    /// The time there in ms, a moment ago.
+    now: i64,
+}
+
+#[derive(Clone)]
+struct Sent {
+    script: &'static str,
+    names: Vec<&'static str>,
+    args: Vec<Given>,
+    number: i64,
+}
+
+#[derive(Clone)]
+enum Given {
+    Text(String),
+    Expiry(i64),
+    History(bool),
+}
+
+/// The first step at which the two differ, and how.
+pub(super) struct Difference {
+    step: String,
+    real: String,
+    spec: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Difference { step, real, spec } = self;
+        write!(f, "at {step}\n  redis {real}\n  spec  {spec}")
+    }
+}
+
+enum Ended {
+    Differs(Difference),
+    /// The machine had stopped for a moment.
+    Paused,
+}
+
+/// Tells of each key its type, its content and when it ends.
+const LOOK: &str = r"
+    local found = {}
+    for i, key in ipairs(KEYS) do
+        local kind = redis.call('TYPE', key).ok
+        local content = kind == 'hash' and redis.call('HGETALL', key) or kind == 'string' and redis.call('GET', key) or ''
+        found[i] = {kind, content, redis.call('PEXPIRETIME', key)}
+    end
+    return found";
+
+/// Moves the end of each key so many ms nearer.
+const PASS: &str = r"
+    for _, key in ipairs(KEYS) do
+        local ends = redis.call('PEXPIRETIME', key)
+        if ends >= 0 then
+            redis.call('PEXPIREAT', key, ends - ARGV[1])
+        end
+    end
+    return 1";
+
+impl Both {
+    pub(super) fn start() -> Both {
+        let server = RedisServer::start();
+        let mut admin = Wire::to(server.addr());
+        let loaded = admin.say(&["SCRIPT", "LOAD", LOOK]);
+        admin.say(&[
+            "ACL", "SETUSER", "visitor", "on", "nopass", "~*", "&*", "+@all",
+        ]);
+        let mut user = Wire::to(server.addr());
+        user.say(&["AUTH", "visitor", "x"]);
+        let hashes = scripts::ALL.iter();
+        let hashes = hashes.map(|it| (it.name, scripts::hash(it.text.as_bytes())));
+        Both {
+            user,
+            admin,
+            listener: Wire::to(server.addr()),
+            server,
+            spec: Server::new(Config::default(), 0),
+            sent: Vec::new(),
+            heard: Default::default(),
+            paused: 0,
+            has_trouble: false,
+            planted: |_| (),
+            hashes: hashes.collect(),
+            now: 0,
+            look: redis::from_redis_value(loaded).unwrap(),
+        }
+    }
+
+    /// Runs the operations on both; the number of answers that were compared.
+    pub(super) fn run(&mut self, ops: &[Op]) -> Result<u64, Difference> {
+        loop {
+            match self.try_run(ops) {
+                Ok(compared) => return Ok(compared),
+                Err(Ended::Differs(difference)) => return Err(difference),
+                Err(Ended::Paused) => self.paused += 1,
+            }
+        }
+    }
+
+    fn try_run(&mut self, ops: &[Op]) -> Result<u64, Ended> {
+        self.admin.say(&["FLUSHALL"]);
+        self.forget_scripts();
+        self.listener = Wire::to(self.server.addr());
+        self.spec = Server::new(Config::default(), self.now());
+        self.spec.connect(1);
+        self.spec.connect(2);
+        self.sent.clear();
+        self.heard = Default::default();
+        let mut compared = 0;
+        for op in ops {
+            match op {
+                Op::Call(call, trouble) => {
+                    let sent = self.prepare(call);
+                    self.sent.push(sent.clone());
+                    compared += 1;
+                    self.call(&sent, trouble)?;
+                }
+                Op::Again(back) => {
+                    let before = self.sent.len().checked_sub(*back);
+                    if let Some(sent) = before.map(|at| self.sent[at].clone()) {
+                        compared += 1;
+                        self.call(&sent, &Trouble::Nothing)?;
+                    }
+                }
+                Op::Put(name, thing) => self.put(name, thing),
+                Op::Delete(name) => {
+                    self.admin.say(&["DEL", name]);
+                    self.set(name, None);
+                }
+                Op::Persist(name) => {
+                    self.admin.say(&["PERSIST", name]);
+                    let now = self.now() / 1000;
+                    let entry = self.spec.keys().get(&key(name), now).cloned();
+                    self.set(
+                        name,
+                        entry.map(|it| Entry {
+                            expires: None,
+                            ..it
+                        }),
+                    );
+                }
+                Op::Pass(ms) => self.pass(*ms),
+                Op::Listen(name, on) => self.listen(name, *on),
+                Op::Forget => {
+                    self.forget_scripts();
+                    self.spec.forget_scripts();
+                }
+            }
+        }
+        self.compare_messages()?;
+        Ok(compared)
+    }
+
+    fn forget_scripts(&mut self) {
+        self.admin.say(&["SCRIPT", "FLUSH"]);
+        self.admin.say(&["SCRIPT", "LOAD", LOOK]);
+    }
+
+    fn now(&mut self) -> i64 {
+        let now = micros(&self.admin.say(&["TIME"]));
+        self.now = now / 1000;
+        now
+    }
+
+    fn prepare(&mut self, call: &Call) -> Sent {
+        let now = self.now;
+        let given = |arg: &Arg| match arg {
+            Arg::Text(text) => Given::Text(text.clone()),
+            Arg::Channel(name) => Given::Text(channel(name)),
+            Arg::Expiry(later) => Given::Expiry(now + later),
+            Arg::History(is_right) => Given::History(*is_right),
+        };
+        Sent {
+            script: call.script,
+            names: call.names.clone(),
+            args: call.args.iter().map(given).collect(),
+            number: fastrand::i64(1..1 << 30),
+        }
+    }
+
+    /// Calls a script on both sides, and compares answers and keys.
+    fn call(&mut self, sent: &Sent, trouble: &Trouble) -> Result<(), Ended> {
+        let now = self.now() / 1000;
+        let is_near =
+            |given: &Given| matches!(given, Given::Expiry(at) if (at - now).abs() < MARGIN);
+        if sent.args.iter().any(is_near) {
+            return Ok(());
+        }
+        self.trouble(trouble);
+        let script = scripts::named(sent.script).expect("a script");
+        let hash = self.hashes[sent.script].clone();
+        let there = match sent.args.last() {
+            Some(Given::History(true)) => self.replication_id(),
+            _ => String::new(),
+        };
+        let here = self.spec.replication_id().to_owned();
+        let by_hash = ["EVALSHA", &hash];
+        let by_text = ["EVAL", script.text];
+        for words in [by_hash, by_text] {
+            // The user may not be allowed to look.
+            let before = self.now();
+            let real = self.user.ask(&[sent.request(words, &there)]).remove(0);
+            let look = [&["EVALSHA", &*self.look, "3"], &NAMES[..]].concat();
+            let mut told = self.admin.ask(&[request(&look), request(&["TIME"])]);
+            let after = micros(&told.remove(1));
+            let keys = told.remove(0);
+            self.now = after / 1000;
+            let took = (after - before) / 1000 + 1;
+            if took > LONGEST_STEP {
+                self.trouble(&Trouble::Nothing);
+                return Err(Ended::Paused);
+            }
+            let mut request = sent.request(words, &here);
+            (self.planted)(&mut request);
+            let mut spec = Vec::new();
+            for delivery in self.spec.command(before, 1, &request) {
+                if delivery.connection == 1 {
+                    spec = delivery.bytes;
+                } else {
+                    let message = redis::parse_redis_value(&delivery.bytes).unwrap();
+                    self.heard[1].push(format!("{message:?}"));
+                }
+            }
+            let spec = redis::parse_redis_value(&spec).unwrap();
+            let [real_text, spec_text] = [&real, &spec].map(error_of);
+            let differs = |real: String, spec: String| {
+                let step = format!("{} {}", words[0], sent.describe(trouble));
+                Err(Ended::Differs(Difference { step, real, spec }))
+            };
+            if real_text != spec_text || !is_alike(&real, &spec, sent.number, took) {
+                self.trouble(&Trouble::Nothing);
+                return differs(format!("{real:?}"), format!("{spec:?}"));
+            }
+            let (real_keys, spec_keys) = self.compare_keys(&keys, before, took);
+            if real_keys != spec_keys {
+                self.trouble(&Trouble::Nothing);
+                return differs(real_keys, spec_keys);
+            }
+            if !real_text.is_some_and(|text| text.starts_with("NOSCRIPT")) {
+                break;
+            }
+        }
+        self.trouble(&Trouble::Nothing);
+        Ok(())
+    }
+
+    /// The keys there and here as text. An end that differs by less than the step took is alike, and set to that there.
+    fn compare_keys(&mut self, found: &Value, before: i64, took: i64) -> (String, String) {
+        let Value::Array(found) = found else {
+            panic!("{found:?}");
+        };
+        let mut texts = (String::new(), String::new());
+        for (name, found) in NAMES.iter().zip(found) {
+            let (real, end) = content(found);
+            let entry = self.spec.keys().get(&key(name), before / 1000).cloned();
+            let spec = described(entry.as_ref());
+            let spec_end = entry.as_ref().map_or(-2, |it| it.expires.unwrap_or(-1));
+            let is_alike = end == spec_end || end > 0 && (end - spec_end).abs() <= took;
+            let shown = if is_alike { end } else { spec_end };
+            texts.0 += &format!("{name} {real} until {end}; ");
+            texts.1 += &format!("{name} {spec} until {shown}; ");
+            if let Some(entry) = entry.filter(|_| is_alike && end > 0) {
+                let expires = Some(end);
+                self.set(name, Some(Entry { expires, ..entry }));
+            }
+        }
+        texts
+    }
+
+    fn compare_messages(&mut self) -> Result<(), Ended> {
+        // Answers come in order, so what was heard comes before this one.
+        let mut next = self.listener.say(&["PING"]);
+        loop {
+            let text = format!("{next:?}");
+            if text.to_ascii_lowercase().contains("pong") {
+                break;
+            }
+            if text.contains("'message'") || text.contains("\"message\"") {
+                self.heard[0].push(text);
+            }
+            next = self.listener.next();
+        }
+        let [real, spec] = self.heard.clone().map(|heard| heard.join(", "));
+        if real == spec {
+            return Ok(());
+        }
+        let step = "the end: messages".to_owned();
+        Err(Ended::Differs(Difference { step, real, spec }))
+    }
+
+    fn trouble(&mut self, trouble: &Trouble) {
+        let (mut memory, mut replicas) = ("0", "0");
+        let mut rights = vec!["ACL", "SETUSER", "visitor", "+@all"];
+        let denied: Vec<String>;
+        self.spec.set_full(false);
+        self.spec.refuse_writes(None);
+        self.spec.deny(&[]);
+        match trouble {
+            Trouble::Nothing => {}
+            Trouble::Full => {
+                memory = "1";
+                self.spec.set_full(true);
+            }
+            Trouble::Alone => {
+                replicas = "1";
+                let refusal = "NOREPLICAS Not enough good replicas to write.";
+                self.spec.refuse_writes(Some(refusal));
+            }
+            Trouble::Denied(commands) => {
+                denied = commands.iter().map(|it| format!("-{it}")).collect();
+                rights.extend(denied.iter().map(String::as_str));
+                self.spec.deny(commands);
+            }
+        }
+        if self.has_trouble != (*trouble != Trouble::Nothing) || *trouble != Trouble::Nothing {
+            self.admin.say(&rights);
+            self.admin.say(&["CONFIG", "SET", "maxmemory", memory]);
+            self.admin
+                .say(&["CONFIG", "SET", "min-replicas-to-write", replicas]);
+        }
+        self.has_trouble = *trouble != Trouble::Nothing;
+    }
+
+    fn put(&mut self, name: &'static str, thing: &Thing) {
+        self.admin.say(&["DEL", name]);
+        let now = self.now() / 1000;
+        let (value, end) = match thing {
+            Thing::Text(text) => {
+                self.admin.say(&["SET", name, text]);
+                (Content::String(text.clone().into_bytes()), None)
+            }
+            Thing::List => {
+                self.admin.say(&["RPUSH", name, "1"]);
+                (Content::Other, None)
+            }
+            Thing::Hash(fields, end) => {
+                for (field, text) in fields {
+                    self.admin.say(&["HSET", name, field, text]);
+                }
+                let end = end.map(|end| now + end);
+                if let Some(end) = end {
+                    self.admin.say(&["PEXPIREAT", name, &end.to_string()]);
+                }
+                let fields = fields.iter().cloned();
+                let fields = fields.map(|(field, text)| (field.into_bytes(), text.into_bytes()));
+                (Content::Hash(fields.collect()), end)
+            }
+        };
+        self.set(
+            name,
+            Some(Entry {
+                value,
+                expires: end,
+            }),
+        );
+    }
+
+    fn pass(&mut self, ms: i64) {
+        let now = self.now;
+        let mut ms = ms;
+        let is_near = |keys: &Keyspace, ms: i64| {
+            let mut ends = keys.iter().filter_map(|(_, entry)| entry.expires);
+            ends.any(|end| (end - ms - now).abs() < MARGIN)
+        };
+        while is_near(self.spec.keys(), ms) {
+            ms += 2 * MARGIN;
+        }
+        let text = ms.to_string();
+        let words = [&["EVAL", PASS, "3"], &NAMES[..], &[&*text]].concat();
+        assert_eq!(self.admin.say(&words), Value::Int(1));
+        self.spec.keys().shift(-ms);
+        for given in self.sent.iter_mut().flat_map(|sent| &mut sent.args) {
+            if let Given::Expiry(at) = given {
+                *at -= ms;
+            }
+        }
+    }
+
+    fn listen(&mut self, name: &str, on: bool) {
+        let word = if on { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
+        let words = request(&[word, &channel(name)]);
+        self.spec.command(0, 2, &words);
+        // What was heard before comes before the confirmation.
+        let mut next = self.listener.ask(&[words]).remove(0);
+        while !format!("{next:?}").contains("subscribe") {
+            self.heard[0].push(format!("{next:?}"));
+            next = self.listener.next();
+        }
+    }
+
+    fn set(&mut self, name: &str, entry: Option<Entry>) {
+        self.spec.keys().put(key(name), entry, 0);
+    }
+
+    fn replication_id(&mut self) -> String {
+        let info: String =
+            redis::from_redis_value(self.admin.say(&["INFO", "replication"])).unwrap();
+        let (_, rest) = info.split_once("master_replid:").expect("an id");
+        rest[..40].to_owned()
+    }
+}
+
+impl Sent {
+    fn request(&self, words: [&str; 2], history: &str) -> Vec<Vec<u8>> {
+        let mut request = request(&words);
+        request.push(self.names.len().to_string().into_bytes());
+        request.extend(self.names.iter().map(|name| name.as_bytes().to_vec()));
+        request.extend(self.args.iter().map(|given| match given {
+            Given::Text(text) => text.clone().into_bytes(),
+            Given::Expiry(at) => at.to_string().into_bytes(),
+            Given::History(true) => history.as_bytes().to_vec(),
+            Given::History(false) => "f".repeat(40).into_bytes(),
+        }));
+        request.push(self.number.to_string().into_bytes());
+        request
+    }
+
+    fn describe(&self, trouble: &Trouble) -> String {
+        let request = self.request(["", ""], "<its id>");
+        let words: Vec<_> = request[3..]
+            .iter()
+            .map(|it| String::from_utf8_lossy(it))
+            .collect();
+        format!("{} {} ({trouble:?})", self.script, words.join(" "))
+    }
+}
+
+fn key(name: &str) -> (u32, Vec<u8>) {
+    (0, name.as_bytes().to_vec())
+}
+
+fn channel(name: &str) -> String {
+    match name.contains('{') {
+        true => format!("redisson_lock__channel:{name}"),
+        false => format!("redisson_lock__channel:{{{name}}}"),
+    }
+}
+
+fn micros(time: &Value) -> i64 {
+    let parts: (i64, i64) = redis::from_redis_value_ref(time).unwrap();
+    parts.0 * 1_000_000 + parts.1
+}
+
+/// The content of a key as text, and when it ends.
+fn content(found: &Value) -> (String, i64) {
+    let (kind, content, end): (String, Value, i64) = redis::from_redis_value_ref(found).unwrap();
+    let text = match &*kind {
+        "none" => "nothing".to_owned(),
+        "list" => "another type".to_owned(),
+        "string" => format!("{:?}", redis::from_redis_value::<String>(content).unwrap()),
+        _ => format!(
+            "{:?}",
+            redis::from_redis_value::<Vec<(String, String)>>(content).unwrap()
+        ),
+    };
+    (text, end)
+}
+
+fn described(entry: Option<&Entry>) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match entry.map(|entry| &entry.value) {
+        None => "nothing".to_owned(),
+        Some(Content::Other) => "another type".to_owned(),
+        Some(Content::String(bytes)) => format!("{:?}", text(bytes)),
+        Some(Content::Hash(fields)) => {
+            let fields = fields
+                .iter()
+                .map(|(field, count)| (text(field), text(count)));
+            format!("{:?}", fields.collect::<Vec<_>>())
+        }
+    }
+}
+
+/// The words of an error without the number of the line.
+fn error_of(value: &Value) -> Option<String> {
+    let Value::ServerError(error) = value else {
+        return None;
+    };
+    let text = format!("{} {}", error.code(), error.details().unwrap_or_default());
+    Some(
+        text.split(" on @user_script:")
+            .next()
+            .unwrap_or_default()
+            .to_owned(),
+    )
+}
+
+/// Whether two answers are the same, but for times that differ by less than `took`.
+fn is_alike(real: &Value, spec: &Value, number: i64, took: i64) -> bool {
+    let is_near = |real: i64, spec: i64| {
+        real == spec || real.min(spec) > LEAST_TIME && (real - spec).abs() <= took
+    };
+    match (real, spec) {
+        (Value::Int(real), Value::Int(spec)) if real / SMALL == number => {
+            spec / SMALL == number && is_near(real % SMALL, spec % SMALL)
+        }
+        (real, spec) => is_alike_within(real, spec, &is_near),
+    }
+}
+
+fn is_alike_within(real: &Value, spec: &Value, is_near: &dyn Fn(i64, i64) -> bool) -> bool {
+    match (real, spec) {
+        (Value::Int(real), Value::Int(spec)) => is_near(*real, *spec),
+        (Value::Array(real), Value::Array(spec)) => {
+            let mut pairs = real.iter().zip(spec);
+            real.len() == spec.len()
+                && pairs.all(|(real, spec)| is_alike_within(real, spec, is_near))
+        }
+        (Value::ServerError(_), Value::ServerError(_)) => true,
+        (real, spec) => real == spec,
+    }
+}

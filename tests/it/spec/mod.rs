@@ -1,0 +1,85 @@
+//! The scripts in Lua, the functions that specify them, and the other stores answer alike.
+
+mod both;
+mod operations;
+mod shrink;
+mod wire;
+
+use std::ops::Range;
+use std::time::Instant;
+
+use crate::support::is_long;
+use both::{Both, Difference};
+use operations::{Op, draw};
+
+/// Runs drawn sequences on both sides, and returns how many operations were compared.
+///
+/// # Errors
+///
+/// The report of the first difference, and how many operations show it.
+fn compare(seeds: Range<u64>, both: &mut Both) -> Result<u64, (String, usize)> {
+    let mut compared = 0;
+    for seed in seeds {
+        let ops = draw(seed);
+        match both.run(&ops) {
+            Ok(count) => compared += count,
+            Err(difference) => return Err(shrunk(seed, ops, difference, both)),
+        }
+    }
+    Ok(compared)
+}
+
+/// The report of a difference, with the fewest operations that still show one.
+fn shrunk(seed: u64, ops: Vec<Op>, found: Difference, both: &mut Both) -> (String, usize) {
+    let before = ops.len();
+    let mut last = found;
+    let ops = shrink::shrink(ops, |fewer| match both.run(fewer) {
+        Ok(_) => false,
+        Err(difference) => {
+            last = difference;
+            true
+        }
+    });
+    let steps: Vec<_> = ops.iter().map(|op| format!("  {op:?}")).collect();
+    let report = format!(
+        "seed {seed}: {last}\nshrunk from {before} operations to {}:\n{}",
+        ops.len(),
+        steps.join("\n")
+    );
+    (report, ops.len())
+}
+
+#[test]
+fn the_scripts_do_as_they_are_specified() {
+    let sequences = if is_long() { 20_000 } else { 300 };
+    let mut both = Both::start();
+    let start = Instant::now();
+    let compared = compare(0..sequences, &mut both);
+    let compared = compared.unwrap_or_else(|(report, _)| panic!("{report}"));
+    let seconds = start.elapsed().as_secs_f64();
+    println!(
+        "{sequences} sequences, {compared} operations, {:.0} sequences/s, {} run again after a pause",
+        sequences as f64 / seconds,
+        both.paused
+    );
+}
+
+#[test]
+fn a_specification_that_differs_is_found() {
+    let mut both = Both::start();
+    // It grants for 61 s in place of 60.
+    both.planted = |request| {
+        let lease = request.iter_mut().find(|it| **it == b"60000");
+        lease.into_iter().for_each(|it| *it = b"61000".to_vec());
+    };
+    let (report, length) = compare(0..100, &mut both).unwrap_err();
+    assert!(length <= 2 && report.contains("until"), "{report}");
+    // It cares for nobody's vote.
+    both.planted = |request| {
+        if request.len() == 11 {
+            request.remove(9);
+        }
+    };
+    let (report, length) = compare(0..500, &mut both).unwrap_err();
+    assert!(length == 1 && report.contains("History(false)"), "{report}");
+}

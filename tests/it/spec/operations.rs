@@ -1,0 +1,250 @@
+//! Drawn sequences of operations on a few locks.
+
+use fastrand::Rng;
+
+/// The locks; one has its hash tag in its name.
+pub(super) const NAMES: [&str; 3] = ["orders", "{shop}:orders", "stock"];
+
+/// The visitors, the tokens at the end.
+const VISITORS: [&str; 6] = [
+    "4b0b8e3c-0000-4000-8000-000000000001:1:1",
+    "4b0b8e3c-0000-4000-8000-000000000001:1:2",
+    "c:2:1",
+    // As Redisson has them.
+    "0b6f7a52-0000-4000-8000-000000000002:41",
+    "tokenA",
+    "tokenB",
+];
+
+const LEASES: [&str; 6] = ["1000", "3000", "30000", "60000", "0", "abc"];
+
+/// One step of a sequence.
+#[derive(Clone, Debug)]
+pub(super) enum Op {
+    /// A request of the library, in a server that has this trouble just then.
+    Call(Call, Trouble),
+    /// The request that was sent so many calls before comes once more.
+    Again(usize),
+    /// Somebody else puts this in the place of a lock.
+    Put(&'static str, Thing),
+    /// Somebody takes a key away.
+    Delete(&'static str),
+    /// Somebody takes the end of a key away.
+    Persist(&'static str),
+    /// So many ms pass.
+    Pass(i64),
+    /// Somebody listens for the messages of a lock, or does not any more.
+    Listen(&'static str, bool),
+    /// The server forgets all scripts.
+    Forget,
+}
+
+/// A request: the script, its locks, and its arguments without what only the moment gives.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    pub(super) script: &'static str,
+    pub(super) names: Vec<&'static str>,
+    pub(super) args: Vec<Arg>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Arg {
+    Text(String),
+    /// The channel of a lock.
+    Channel(&'static str),
+    /// The server time after which it is refused, so many ms from now.
+    Expiry(i64),
+    /// The replication id of the server, or another one.
+    History(bool),
+}
+
+/// What a server refuses to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    Nothing,
+    /// It has no memory left.
+    Full,
+    /// It has too few replicas to take writes.
+    Alone,
+    /// The user may not run these commands.
+    Denied(Vec<&'static str>),
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Thing {
+    Text(String),
+    List,
+    /// A hash, and when it ends.
+    Hash(Vec<(String, String)>, Option<i64>),
+}
+
+/// The commands that scripts call.
+const COMMANDS: [&str; 16] = [
+    "del", "exists", "get", "hdel", "hexists", "hget", "hkeys", "hlen", "hset", "info", "pexpire",
+    "pttl", "publish", "pubsub", "set", "time",
+];
+
+/// The sequence of this seed.
+pub(super) fn draw(seed: u64) -> Vec<Op> {
+    let mut rng = Rng::with_seed(seed);
+    // Few locks and few visitors, so that they meet.
+    let few = Few {
+        names: NAMES[..rng.usize(1..=NAMES.len())].to_vec(),
+        visitors: match rng.u8(0..4) {
+            0 => VISITORS[..2].to_vec(),
+            1 => VISITORS[4..].to_vec(),
+            _ => VISITORS.to_vec(),
+        },
+        has_trouble: rng.u8(0..3) == 0,
+    };
+    let length = rng.usize(1..40);
+    (0..length).map(|_| few.op(&mut rng)).collect()
+}
+
+struct Few {
+    names: Vec<&'static str>,
+    visitors: Vec<&'static str>,
+    has_trouble: bool,
+}
+
+fn one<T: Clone>(rng: &mut Rng, of: &[T]) -> T {
+    of[rng.usize(..of.len())].clone()
+}
+
+impl Few {
+    fn op(&self, rng: &mut Rng) -> Op {
+        let name = one(rng, &self.names);
+        match rng.u8(0..100) {
+            0..68 => Op::Call(self.call(rng, name), self.trouble(rng)),
+            68..78 => Op::Again(rng.usize(1..6)),
+            78..84 => Op::Put(name, self.thing(rng)),
+            84..86 => Op::Delete(name),
+            86 => Op::Persist(name),
+            87..95 => Op::Pass(one(rng, &[700, 2000, 20_000, 90_000])),
+            95..98 => Op::Listen(name, rng.bool()),
+            _ => Op::Forget,
+        }
+    }
+
+    fn call(&self, rng: &mut Rng, name: &'static str) -> Call {
+        let (visitor, other) = (one(rng, &self.visitors), one(rng, &self.visitors));
+        // Mostly the scripts of its kind.
+        let is_token = visitor.contains(':') == (rng.u8(0..12) == 0);
+        let text = |text: &str| Arg::Text(text.to_owned());
+        let lease = match rng.u8(0..20) {
+            0 => one(rng, &LEASES[4..]),
+            _ => one(rng, &LEASES[..4]),
+        };
+        let expiry = Arg::Expiry(if rng.u8(0..8) == 0 { -10_000 } else { 5000 });
+        let channel = Arg::Channel(name);
+        let count = rng.u8(0..4);
+        let (known, wanted) = match rng.u8(0..8) {
+            0 => (count, rng.u8(0..4)),
+            1..4 => (0, 1),
+            _ => (count, count + 1),
+        };
+        let counts = [known, wanted].map(|count| text(&count.to_string()));
+        let [known, wanted] = counts;
+        let (script, args) = match rng.u8(0..16) {
+            0..5 => {
+                let mut args = vec![text(visitor), text(lease), known, wanted, expiry];
+                if rng.u8(0..6) == 0 {
+                    args.push(Arg::History(rng.u8(0..3) > 0));
+                }
+                ("acquire", args)
+            }
+            5..8 => ("release", vec![text(visitor), channel]),
+            8 => ("withdraw", vec![text(visitor), channel]),
+            9 => ("force_release", vec![channel, expiry]),
+            10 => ("inspect", vec![text(one(rng, &[visitor, ""]))]),
+            11 | 12 => {
+                let args = vec![text(visitor), text(other), text(lease), channel, expiry];
+                ("transfer", args)
+            }
+            13 => (
+                "release_level",
+                vec![text(visitor), text(lease), wanted, known, expiry],
+            ),
+            14 => return self.renewal(rng, expiry),
+            _ => {
+                let kind = if is_token { "token" } else { "" };
+                ("rights", vec![channel, text(kind)])
+            }
+        };
+        let script = match script {
+            script @ ("release_level" | "rights") => script,
+            script if is_token => token_script(script),
+            script => script,
+        };
+        Call {
+            script,
+            names: vec![name],
+            args,
+        }
+    }
+
+    fn renewal(&self, rng: &mut Rng, expiry: Arg) -> Call {
+        let mut call = Call {
+            script: "renew",
+            names: Vec::new(),
+            args: vec![expiry],
+        };
+        for _ in 0..rng.usize(1..4) {
+            call.names.push(one(rng, &self.names));
+            call.args
+                .push(Arg::Text(one(rng, &self.visitors).to_owned()));
+            call.args.push(Arg::Text(one(rng, &LEASES[..4]).to_owned()));
+        }
+        call
+    }
+
+    fn trouble(&self, rng: &mut Rng) -> Trouble {
+        match rng.u8(0..12) {
+            _ if !self.has_trouble => Trouble::Nothing,
+            0 => Trouble::Full,
+            1 => Trouble::Alone,
+            2 | 3 => Trouble::Denied((0..rng.u8(1..4)).map(|_| one(rng, &COMMANDS)).collect()),
+            _ => Trouble::Nothing,
+        }
+    }
+
+    fn thing(&self, rng: &mut Rng) -> Thing {
+        let visitor = one(rng, &self.visitors);
+        let end = one(rng, &[None, Some(1000), Some(30_000)]);
+        let hash = |fields: &[(&str, &str)]| {
+            let fields = fields.iter();
+            let fields = fields.map(|(field, text)| ((*field).to_owned(), (*text).to_owned()));
+            Thing::Hash(fields.collect(), end)
+        };
+        let long = "x".repeat(300);
+        match rng.u8(0..14) {
+            0 => Thing::List,
+            1 => Thing::Text(visitor.to_owned()),
+            2 => Thing::Text(one(rng, &["", &"t".repeat(200)]).to_owned()),
+            // As Redisson leaves a lock, entered up to five times.
+            3..6 => hash(&[(VISITORS[3], &rng.u8(1..6).to_string())]),
+            6 => hash(&[("a", "1"), ("b", "2")]),
+            7 => hash(&[("field", "1")]),
+            8 => hash(&[(visitor, "many")]),
+            9 => hash(&[(visitor, "")]),
+            10 => hash(&[(&long, "1")]),
+            11 => hash(&[(&format!("u:7:{long}"), "1")]),
+            12 => hash(&[(
+                &format!("{long}:7"),
+                "7777777777777777777777777777777777777777",
+            )]),
+            _ => hash(&[(
+                one(
+                    rng,
+                    &[":1", "a:1", "a:1:", "a:1:b", "a::1", "a:1x", "a:b:2"],
+                ),
+                "1",
+            )]),
+        }
+    }
+}
+
+fn token_script(script: &str) -> &'static str {
+    let path = format!("token/{script}");
+    redlatch_spec::scripts::named(&path).expect("a script").name
+}
