@@ -41,7 +41,7 @@ impl VisitorId {
     }
 
     /// The token of part `part` of a hold that is made of several, which no other part and no other hold has.
-    pub(crate) fn token_of_part(&self, part: usize) -> VisitorId {
+    fn token_of_part(&self, part: usize) -> VisitorId {
         // A token has no colon.
         VisitorId {
             field: format!("{}-{part}", self.field.replace(':', "-")).into(),
@@ -92,6 +92,7 @@ impl Kind {
             },
             Kind::Token => &Rules {
                 visitor: |_, _, _| VisitorId::token(),
+                visitor_of_part: VisitorId::token_of_part,
                 is_reentrant: false,
                 ..Rules::PLAIN
             },
@@ -104,6 +105,9 @@ impl Kind {
 pub(crate) struct Rules {
     /// Makes the identity of a hold from the client's uuid, the thread's number and the hold's number.
     pub(crate) visitor: fn(&str, u64, u64) -> VisitorId,
+    /// The identity of such a member of a hold that is made of several. Members that stand as text have their own tokens,
+    /// for two with the same would pass for copies of one request where two names lead to one lock.
+    pub(crate) visitor_of_part: fn(&VisitorId, usize) -> VisitorId,
     /// Its holder may enter it again.
     pub(crate) is_reentrant: bool,
     /// A hold belongs to the thread that took it, and no other hold of that thread may stand beside it.
@@ -124,6 +128,7 @@ impl Rules {
     /// The rules of an exclusive lock of one thread without an order among clients.
     pub(crate) const PLAIN: Rules = Rules {
         visitor: VisitorId::new,
+        visitor_of_part: |visitor, _| visitor.clone(),
         is_reentrant: true,
         has_thread_owner: true,
         is_shared: false,

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
+use crate::ground::claim::{Claim, LockId, VisitorId};
 use crate::ground::error::{Error, Result};
 use crate::store::{Granted, Outcome, Refusal, Released, Renewal, Store};
 
@@ -32,13 +32,9 @@ impl Deref for Part {
 }
 
 impl Part {
-    /// As whom it is held. Members that stand as text have their own tokens, for two with the same would pass for copies
-    /// of one request where two names lead to one lock.
+    /// As whom it is held.
     pub(super) fn visitor(&self, visitor: &VisitorId) -> VisitorId {
-        match self.lock.kind {
-            Kind::Reentrant => visitor.clone(),
-            Kind::Token => visitor.token_of_part(self.place),
-        }
+        (self.lock.kind.rules().visitor_of_part)(visitor, self.place)
     }
 
     pub(super) fn claim(&self, claim: &Claim) -> Claim {

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use redis::Value;
 
-use crate::ground::claim::{Claim, Kind, VisitorId};
+use crate::ground::claim::{Claim, VisitorId};
 use crate::ground::error::{Error, Reason, Result};
 use crate::ground::time;
-use crate::stores::redis::Redis;
-use crate::stores::redis::keys;
+use crate::stores::redis::calls::{Call, SentCopies};
 use crate::stores::redis::layout::Layout;
 use crate::stores::redis::replies::{plain, text_of};
-use crate::stores::redis::transport::{CallError, STRANGER, brief};
+use crate::stores::redis::transport::{CallError, STRANGER};
 use crate::stores::redis::wait_replicas::ReplicaAck;
+use crate::stores::redis::{Redis, keys};
 
 impl Redis {
     /// Puts a fault into words. An unknown outcome of a request that changes something is `unknown` instead.
@@ -49,7 +49,7 @@ impl Redis {
                 let reason = plain(&text);
                 match class_of(&text) {
                     Class::Permission => {
-                        let mut missing = self.missing_rights(self.scripts.kind_in(&text), &lock);
+                        let mut missing = self.missing_rights(Layout::named_in(&text), &lock);
                         if missing.is_empty() {
                             missing.extend(named_in(&text, &lock));
                         }
@@ -69,12 +69,15 @@ impl Redis {
     }
 
     /// The rights that the user lacks for this lock, as ACL rules; empty if that cannot be found out.
-    pub(super) fn missing_rights(&self, kind: Kind, lock: &str) -> Vec<String> {
-        let channel = keys::channel(lock);
+    pub(super) fn missing_rights(&self, layout: &Layout, lock: &Arc<str>) -> Vec<String> {
+        let channel = (layout.channel)(lock);
         let deadline = time::now() + Duration::from_millis(500);
-        let args = [channel.as_bytes(), Layout::of(kind).rights.as_bytes()];
-        let reply = self.call(&self.scripts.rights, lock, &args, deadline);
-        missing_in(reply, lock)
+        let args = [&*channel, layout.rights];
+        let call = Call::new(&self.scripts.rights, lock, None, args);
+        missing_in(
+            self.ask(&call, deadline, &mut SentCopies::new(deadline)),
+            lock,
+        )
     }
 
     pub(super) fn unknown(
@@ -92,14 +95,6 @@ impl Redis {
             visitor: visitor.cloned(),
             reason,
             source,
-        }
-    }
-
-    pub(super) fn unexpected(&self, lock: &Arc<str>, reply: &Value) -> Error {
-        Error::Unexpected {
-            lock: Arc::clone(lock),
-            node: self.topology.name(lock),
-            reason: brief(reply),
         }
     }
 

@@ -6,19 +6,18 @@
 use std::time::{Duration, Instant};
 
 use redis::Value;
-use smallvec::SmallVec;
 
 use crate::ground::claim::VisitorId;
 use crate::ground::clock::BootInstant;
+use crate::ground::error::Result;
 use crate::ground::poll::Source;
 use crate::ground::time;
 use crate::store::SETTLED;
 use crate::stores::quorum::node::{InFlight, Pending};
 use crate::stores::quorum::quarantine::Identity;
-use crate::stores::redis::calls::Call;
+use crate::stores::redis::calls::{Call, Operation, SentCopies};
 use crate::stores::redis::node::RedisNode;
 use crate::stores::redis::replies::is_another_history;
-use crate::stores::redis::requests::{SentCopies, history_of};
 use crate::stores::redis::transport::{CallError, CheckedOut, lacks_eval, lacks_script};
 use crate::stores::redis::wait_replicas::{ReplicaAck, Replication};
 
@@ -26,39 +25,36 @@ use crate::stores::redis::wait_replicas::{ReplicaAck, Replication};
 pub(super) const LATENESS: Duration = Duration::from_millis(20);
 
 /// One request under way on a connection of the pool.
-pub(super) struct SentRequest<'a, F> {
+struct SentRequest<'a> {
     node: &'a RedisNode,
     /// `None` once its answer was read.
     checked_out: Option<CheckedOut>,
     visitor: Option<VisitorId>,
-    copies: SentCopies<'a>,
+    copies: SentCopies,
     /// The number of the request, which its answer repeats.
     number: i64,
-    tells_time: bool,
+    expires: bool,
+    replication: Option<Replication>,
     by_text: bool,
-    deadline: Instant,
-    finish: Option<F>,
 }
 
-impl<T, F: FnOnce(Result<Value, CallError>, &SentCopies<'_>) -> T> InFlight<T>
-    for SentRequest<'_, F>
-{
-    fn source(&self) -> Option<Source<'_>> {
-        let connection = &self.checked_out.as_ref()?.connection;
-        (!connection.has_buffered()).then(|| connection.source())
-    }
-
+impl SentRequest<'_> {
     fn not_after(&self) -> i64 {
-        SentRequest::not_after(self)
+        if self.expires {
+            self.copies.not_after
+        } else {
+            SETTLED
+        }
     }
 
-    fn receive(mut self: Box<Self>, deadline: Instant) -> Option<T> {
+    fn receive(&mut self, deadline: Instant) -> Option<Result<Value, CallError>> {
         let CheckedOut {
             mut connection,
             permit,
             replies_due,
             ..
         } = self.checked_out.take()?;
+        let copies = &mut self.copies;
         let mut reply = Ok(Value::Nil);
         for _ in 0..replies_due {
             reply = connection.receive(deadline);
@@ -69,14 +65,14 @@ impl<T, F: FnOnce(Result<Value, CallError>, &SentCopies<'_>) -> T> InFlight<T>
         if !matches!(reply, Err(CallError::NoReply { .. })) {
             reply = connection.answer(self.number, deadline);
         }
-        if let (Some(wanted), Ok(_) | Err(CallError::Server(_))) = (self.copies.replication, &reply)
-        {
-            self.copies.replica_ack = ReplicaAck::of(connection.receive(deadline), wanted);
+        if let (Some(wanted), Ok(_) | Err(CallError::Server(_))) = (self.replication, &reply) {
+            let replica_ack = ReplicaAck::of(connection.receive(deadline), wanted);
             // The answer of the script stands, but the one behind it may still come.
-            connection.is_spent |= self.copies.replica_ack == ReplicaAck::NoAnswer;
+            connection.is_spent |= replica_ack == ReplicaAck::NoAnswer;
+            copies.replica_ack = Some(replica_ack);
         }
-        if let (Ok(reply), Some(sent), true) = (&reply, self.copies.first_sent, self.tells_time) {
-            connection.note_time_in(reply, self.copies.not_after, sent);
+        if let (Ok(reply), Some(sent)) = (&reply, copies.first_sent) {
+            connection.note_time_in(reply, copies.not_after, sent);
             if is_another_history(reply) {
                 connection.forget_identity();
             }
@@ -96,22 +92,11 @@ impl<T, F: FnOnce(Result<Value, CallError>, &SentCopies<'_>) -> T> InFlight<T>
         }
         // What follows may need a connection again.
         drop(permit);
-        let finish = self.finish.take()?;
-        Some(finish(reply, &self.copies))
+        Some(reply)
     }
 }
 
-impl<F> SentRequest<'_, F> {
-    fn not_after(&self) -> i64 {
-        if self.tells_time {
-            self.copies.not_after
-        } else {
-            SETTLED
-        }
-    }
-}
-
-impl<F> Drop for SentRequest<'_, F> {
+impl Drop for SentRequest<'_> {
     fn drop(&mut self) {
         if let Some(CheckedOut {
             connection,
@@ -120,8 +105,8 @@ impl<F> Drop for SentRequest<'_, F> {
         }) = self.checked_out.take()
         {
             let pool = &self.node.server.pool;
-            let replies_due = replies_due + 1 + u32::from(self.copies.replication.is_some());
-            let deadline = self.deadline + LATENESS;
+            let replies_due = replies_due + 1 + u32::from(self.replication.is_some());
+            let deadline = self.copies.deadline + LATENESS;
             pool.check_in_unread(
                 connection,
                 replies_due,
@@ -133,85 +118,113 @@ impl<F> Drop for SentRequest<'_, F> {
     }
 }
 
+/// An operation whose request is under way.
+struct SentOperation<'a, O> {
+    request: SentRequest<'a>,
+    operation: O,
+}
+
+impl<O: Operation> InFlight<Result<O::Answer>> for SentOperation<'_, O> {
+    fn source(&self) -> Option<Source<'_>> {
+        let connection = &self.request.checked_out.as_ref()?.connection;
+        (!connection.has_buffered()).then(|| connection.source())
+    }
+
+    fn not_after(&self) -> i64 {
+        self.request.not_after()
+    }
+
+    fn receive(mut self: Box<Self>, deadline: Instant) -> Option<Result<O::Answer>> {
+        let reply = self.request.receive(deadline)?;
+        let SentOperation { request, operation } = &mut *self;
+        let node = request.node;
+        let answer = match reply {
+            Err(CallError::Server(text)) if lacks_script(&text) => None,
+            reply => operation.answer(node, reply, &mut request.copies),
+        };
+        Some(answer.unwrap_or_else(|| operation.run(node, request.copies.deadline)))
+    }
+}
+
 /// The outcome of sending a request.
 #[allow(
     clippy::large_enum_variant,
     reason = "it lives for one statement, and a box would cost each request an allocation"
 )]
-pub(super) enum Transmission<'a> {
-    Sent(SentRequest<'a, ()>),
+enum Transmission<'a> {
+    Sent(SentRequest<'a>),
     /// Nothing was sent, and another connection will do.
     NotConnected,
-    Failed(CallError, SentCopies<'a>),
-}
-
-impl<'a> Transmission<'a> {
-    /// The answer that `finish` makes of the reply.
-    pub(super) fn then<T: 'a>(
-        self,
-        finish: impl FnOnce(Result<Value, CallError>, &SentCopies<'_>) -> T + 'a,
-    ) -> Pending<'a, T> {
-        match self {
-            Transmission::Sent(mut sent) => Pending::Sent(Box::new(SentRequest {
-                node: sent.node,
-                checked_out: sent.checked_out.take(),
-                visitor: sent.visitor.take(),
-                copies: std::mem::take(&mut sent.copies),
-                number: sent.number,
-                tells_time: sent.tells_time,
-                by_text: sent.by_text,
-                deadline: sent.deadline,
-                finish: Some(finish),
-            })),
-            Transmission::NotConnected => Pending::NotConnected,
-            Transmission::Failed(fault, copies) => Pending::Ready(finish(Err(fault), &copies)),
-        }
-    }
+    Failed(CallError, SentCopies),
 }
 
 impl RedisNode {
-    /// Sends a call of `visitor`. With `voting` it runs only on the server that was found to have a vote, which is true of
-    /// this connection alone; with `replication` so many replicas have to have what it did.
-    pub(super) fn transmit<'a>(
+    /// Carries an operation out: sends it now, to be answered later.
+    pub(super) fn carry_out<'a, O: Operation + 'a>(
+        &'a self,
+        operation: O,
+        deadline: Instant,
+    ) -> Pending<'a, Result<O::Answer>> {
+        let transmission = {
+            let call = operation.call();
+            match self.check_out(&call, deadline) {
+                Ok(Some((checked_out, voting))) => {
+                    self.transmit(checked_out, &call, voting.as_deref(), deadline)
+                }
+                Ok(None) => Transmission::NotConnected,
+                Err(fault) => return Pending::Ready(Err(self.error(call.lock, fault))),
+            }
+        };
+        match transmission {
+            Transmission::Sent(request) => {
+                Pending::Sent(Box::new(SentOperation { request, operation }))
+            }
+            Transmission::NotConnected => Pending::NotConnected,
+            Transmission::Failed(fault, mut copies) => {
+                Pending::Ready(operation.fail(self, fault, &mut copies))
+            }
+        }
+    }
+
+    /// Sends a call. With `voting` it runs only on the server that was found to have a vote, which is true of this
+    /// connection alone.
+    fn transmit<'a>(
         &'a self,
         mut checked_out: CheckedOut,
         call: &Call<'_>,
-        visitor: Option<VisitorId>,
         voting: Option<&Identity>,
-        replication: Option<Replication>,
         deadline: Instant,
     ) -> Transmission<'a> {
-        let mut copies = SentCopies::replicated(replication);
-        let sent = BootInstant::now();
-        let expiry = checked_out.connection.expiry(deadline, sent);
-        let text = expiry.to_string();
-        let mut args: SmallVec<[&[u8]; 6]> = call.args.iter().copied().collect();
+        let connection = &mut checked_out.connection;
+        let mut copies = SentCopies::new(deadline);
+        copies.is_behind = checked_out.replies_due > 0;
+        copies.earlier_until = Some(checked_out.not_after).filter(|it| *it != SETTLED);
         if call.expires {
-            args.push(text.as_bytes());
-            args.extend(history_of(voting));
+            let sent = BootInstant::now();
+            copies.first_sent = Some(sent);
+            copies.not_after = connection.expiry(deadline, sent);
         }
-        copies.first_sent = Some(sent);
-        copies.not_after = expiry;
+        let expiry = copies.not_after.to_string();
+        let args = call.args_until(&expiry, voting);
         // Nobody may be there any more to send it again if the server does not know it.
-        let by_text =
-            self.server.pool.uses_text() || !checked_out.connection.has_script(call.script);
-        let number = checked_out.connection.number();
+        let by_text = self.server.pool.uses_text() || !connection.has_script(call.script);
+        let number = connection.number();
         let mut packed = call.script.pack(by_text, &[call.lock], &args, number);
+        let replication = self.replication.filter(|_| call.replicates);
         if let Some(wanted) = replication {
             packed.extend(wanted.question(deadline));
         }
-        checked_out.connection.mark_loaded(call.script);
-        match checked_out.connection.send(&packed, deadline) {
+        connection.mark_loaded(call.script);
+        match connection.send(&packed, deadline) {
             Ok(()) => Transmission::Sent(SentRequest {
                 node: self,
                 checked_out: Some(checked_out),
-                visitor,
+                visitor: call.visitor.cloned(),
                 copies,
                 number,
-                tells_time: call.expires,
+                expires: call.expires,
+                replication,
                 by_text,
-                deadline,
-                finish: None,
             }),
             Err(fault) => {
                 // The server may have closed a connection that lay idle. Nothing was sent, so another one will do.

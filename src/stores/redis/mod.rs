@@ -1,10 +1,8 @@
 //! Locks on Redis, in Redisson's format: on one server, or behind the topologies of `topology`.
 
 mod calls;
-mod counts;
 mod errors;
 mod eval;
-mod hand_off;
 mod in_flight;
 mod keys;
 mod layout;
@@ -13,8 +11,6 @@ mod open;
 mod preflight;
 mod renewals;
 mod replies;
-mod requests;
-mod resolve;
 mod scripts;
 mod server;
 mod subscriber;
@@ -36,7 +32,7 @@ use crate::store::{
     Store, Subscription,
 };
 
-use calls::{ForceRelease, Inspect, Operation, Release};
+use calls::{Acquire, ForceRelease, HandOff, Inspect, Operation, Release, ReleaseLevel};
 pub(crate) use keys::flaw;
 use layout::Layout;
 pub(crate) use open::{Credentials, Settings};
@@ -47,16 +43,10 @@ use transport::Connection;
 pub(crate) use transport::TlsConfig;
 pub(crate) use wait_replicas::Replication;
 
-/// How often a request is sent anew because its clock or its count turned out to be wrong.
-const CORRECTIONS: u32 = 3;
-
-const RUNAWAY_CLOCK: &str =
-    "TRYAGAIN the server's clock runs away from ours, or others write to this key";
-
 /// The store of one client.
 pub(crate) struct Redis {
     topology: Topology,
-    scripts: Scripts,
+    scripts: &'static Scripts,
     facts: Facts,
     replication: Option<Replication>,
     /// Copies of granted requests for tokens that may still come, with the holder. Before the hold ends they are harmless.
@@ -65,20 +55,18 @@ pub(crate) struct Redis {
 
 impl Store for Redis {
     fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Granted, Refusal>> {
-        let script = &self.scripts.of(claim.kind).acquire;
-        let wanted = claim.count.saturating_add(1);
-        self.acquire_from(claim, script, claim.count, wanted, deadline)
+        Acquire::new(claim).run(self, deadline)
     }
 
     fn release(&self, claim: &Claim, keep: u32, deadline: Instant) -> Result<Outcome<Released>> {
         match keep {
             0 => Release::new(claim).run(self, deadline),
-            keep => self.release_level(claim, keep, deadline),
+            keep => ReleaseLevel::new(claim, keep).run(self, deadline),
         }
     }
 
     fn hand_off(&self, from: &Claim, to: &Claim, deadline: Instant) -> Result<Outcome<Granted>> {
-        self.hand_off_twice(from, to, deadline)
+        HandOff::new(from, to).run(self, deadline)
     }
 
     fn renew(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal> {
@@ -104,7 +92,8 @@ impl Store for Redis {
 
     fn subscribe(&self, lock: &LockId, source: u32, parker: &Arc<Parker>) -> Subscription {
         let LockId { kind, name } = lock;
-        if !Layout::of(*kind).publishes {
+        let layout = Layout::of(*kind);
+        if !layout.publishes {
             return Subscription {
                 registration: self.facts.notifier.join_as(source, name, parker),
                 delivery: Delivery::Polling,
@@ -112,7 +101,7 @@ impl Store for Redis {
                 keep: None,
             };
         }
-        let channel = keys::channel(name);
+        let channel = (layout.channel)(name);
         let registration = self.facts.notifier.join_as(source, &channel, parker);
         let (keep, is_live) = self.topology.listen(&channel);
         Subscription {

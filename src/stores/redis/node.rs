@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use redis::Value;
-use smallvec::SmallVec;
 
 use crate::ground::claim::{Claim, LockId, VisitorId};
 use crate::ground::error::{Error, Result};
@@ -18,11 +17,11 @@ use crate::store::{
 };
 use crate::stores::quorum::node::{Node as QuorumNode, Pending, Purpose};
 use crate::stores::quorum::quarantine::{Identity, NodeHandle, Quarantined};
-use crate::stores::redis::calls::{Call, ForceRelease, Inspect, Operation, Release, Resolve, Way};
-use crate::stores::redis::counts::{CountReply, Heard, parse_count_reply};
-use crate::stores::redis::scripts::Script;
+use crate::stores::redis::calls::{
+    Acquire, Call, ForceRelease, Inspect, Release, ReleaseLevel, Resolve,
+};
 use crate::stores::redis::topology::Topology;
-use crate::stores::redis::transport::{CallError, CheckedOut, Connection, lacks_script};
+use crate::stores::redis::transport::{CallError, CheckedOut, Connection};
 use crate::stores::redis::votes::{is_known, vote_of, vote_on};
 use crate::stores::redis::{Redis, preflight, server};
 
@@ -31,6 +30,9 @@ pub(crate) struct RedisNode {
     redis: Arc<Redis>,
     pub(super) server: Arc<server::Node>,
 }
+
+/// A connection, and which server it leads to where that has to have a vote.
+type Voting = (CheckedOut, Option<Arc<Identity>>);
 
 impl Redis {
     /// The store as a node of a quorum.
@@ -61,50 +63,20 @@ impl Deref for RedisNode {
 }
 
 impl RedisNode {
-    /// Carries an operation out: sends it now, to be answered later.
-    fn carry_out<'a, O: Operation + 'a>(
-        &'a self,
-        operation: O,
-        deadline: Instant,
-    ) -> Pending<'a, Result<O::Answer>> {
-        let pool = &self.server.pool;
-        let checked_out = match pool.check_out(operation.visitor(), |_| true, deadline) {
-            Ok(Some(checked_out)) => checked_out,
-            Ok(None) => return Pending::NotConnected,
-            Err(fault) => return Pending::Ready(Err(self.error(operation.lock(), fault))),
-        };
-        let way = Way {
-            is_behind: checked_out.replies_due > 0,
-            not_after: checked_out.not_after,
-        };
-        let visitor = operation.visitor().cloned();
-        let sent = {
-            let call = operation.call(&self.scripts);
-            self.transmit(checked_out, &call, visitor, None, None, deadline)
-        };
-        sent.then(move |reply, _| {
-            let answer = match reply {
-                Err(CallError::Server(text)) if lacks_script(&text) => None,
-                reply => operation.read(self, reply, way),
-            };
-            answer.unwrap_or_else(|| operation.run(self, deadline))
-        })
-    }
-
-    /// A connection that leads to a server which may vote for `handle`; else why it may not. `None` if there is none to a
-    /// server that is known.
-    fn check_out_voting(
+    /// A connection for a call: where it is to have a vote, one that leads to a server which may vote, and which one that
+    /// is. `None` if there is none on which it can be sent without waiting for anything first.
+    pub(super) fn check_out(
         &self,
-        claim: &Claim,
-        handle: &NodeHandle,
+        call: &Call<'_>,
         deadline: Instant,
-    ) -> Result<Option<(CheckedOut, Arc<Identity>)>> {
+    ) -> Result<Option<Voting>, CallError> {
         let pool = &self.server.pool;
-        let fault = |fault| self.error(&claim.name, fault);
-        let Some(mut checked_out) = pool
-            .check_out(Some(&claim.visitor), Connection::is_identified, deadline)
-            .map_err(fault)?
-        else {
+        let Some(handle) = call.handle else {
+            let checked_out = pool.check_out(call.visitor, |_| true, deadline)?;
+            return Ok(checked_out.map(|checked_out| (checked_out, None)));
+        };
+        let is_right = Connection::is_identified;
+        let Some(mut checked_out) = pool.check_out(call.visitor, is_right, deadline)? else {
             return Ok(None);
         };
         if checked_out.replies_due == 0 && !is_known(&mut checked_out.connection, handle) {
@@ -115,100 +87,19 @@ impl RedisNode {
         while checked_out.replies_due > 0 && !is_known(&mut checked_out.connection, handle) {
             // The answer to the question who it is would come behind these.
             match checked_out.connection.receive(deadline) {
-                Err(error @ CallError::NoReply { .. }) => return Err(fault(error)),
+                Err(fault @ CallError::NoReply { .. }) => return Err(fault),
                 _ => checked_out.replies_due -= 1,
             }
         }
         match vote_on(&mut checked_out.connection, handle, deadline) {
-            Ok(identity) => Ok(Some((checked_out, identity))),
-            Err(error) => {
-                if checked_out.replies_due == 0 && matches!(error, CallError::NoVote(_)) {
+            Ok(identity) => Ok(Some((checked_out, Some(identity)))),
+            Err(fault) => {
+                if checked_out.replies_due == 0 && matches!(fault, CallError::NoVote(_)) {
                     pool.give_back(checked_out.connection, &Ok(Value::Nil));
                 }
-                Err(fault(error))
+                Err(fault)
             }
         }
-    }
-
-    /// Sends the request that [`Redis::set_count`] sends.
-    #[allow(clippy::too_many_arguments, reason = "it is one request, spelled out")]
-    fn send_count<'a, T: 'a>(
-        &'a self,
-        checked_out: CheckedOut,
-        claim: &'a Claim,
-        script: &'a Script,
-        counts: [u32; 2],
-        voting: Option<(&'a NodeHandle, Arc<Identity>)>,
-        deadline: Instant,
-        finish: impl FnOnce(Result<CountReply, CallError>) -> T + 'a,
-    ) -> Pending<'a, T> {
-        let [known, wanted] = counts;
-        let lease = claim.lease.as_millis().to_string();
-        let (known_text, wanted_text) = (known.to_string(), wanted.to_string());
-        let args = [claim.visitor.as_str(), &lease, &known_text, &wanted_text].map(str::as_bytes);
-        let call = Call {
-            script,
-            lock: &claim.name,
-            args: SmallVec::from(args),
-            expires: true,
-        };
-        let visitor = Some(claim.visitor.clone());
-        let identity = voting.as_ref().map(|(_, identity)| &**identity);
-        let sent = self.transmit(
-            checked_out,
-            &call,
-            visitor,
-            identity,
-            self.replication,
-            deadline,
-        );
-        let handle = voting.as_ref().map(|(handle, _)| *handle);
-        sent.then(move |reply, copies| {
-            let again = || self.set_count(claim, script, counts, handle, deadline);
-            finish(match reply {
-                Ok(reply) => match parse_count_reply(&reply, copies.first_sent) {
-                    Ok(Heard::CountReply(step)) => Ok(self.replicated(step, copies)),
-                    Ok(Heard::TooLate | Heard::Counts(_) | Heard::AnotherHistory) => again(),
-                    Err(fault) => Err(fault),
-                },
-                Err(CallError::Server(text)) if lacks_script(&text) => again(),
-                Err(CallError::NoReply { reason, .. }) => Ok(CountReply::Unknown {
-                    reason,
-                    not_after: copies.not_after,
-                }),
-                Err(fault) => Err(fault),
-            })
-        })
-    }
-}
-
-impl RedisNode {
-    fn send_release_level<'a>(
-        &'a self,
-        claim: &'a Claim,
-        keep: u32,
-        deadline: Instant,
-    ) -> Pending<'a, Result<Outcome<Released>>> {
-        let checked_out = match self
-            .server
-            .pool
-            .check_out(Some(&claim.visitor), |_| true, deadline)
-        {
-            Ok(Some(checked_out)) => checked_out,
-            Ok(None) => return Pending::NotConnected,
-            Err(fault) => return Pending::Ready(Err(self.error(&claim.name, fault))),
-        };
-        let script = &self.scripts.release_level;
-        let counts = [claim.count, keep];
-        self.send_count(
-            checked_out,
-            claim,
-            script,
-            counts,
-            None,
-            deadline,
-            move |step| self.level_of(claim, step),
-        )
     }
 }
 
@@ -263,27 +154,7 @@ impl QuorumNode for RedisNode {
         handle: &'a NodeHandle,
         deadline: Instant,
     ) -> Pending<'a, Result<Outcome<Granted, Refusal>>> {
-        let (checked_out, identity) = match self.check_out_voting(claim, handle, deadline) {
-            Ok(Some(checked_out)) => checked_out,
-            Ok(None) => return Pending::NotConnected,
-            Err(error) => return Pending::Ready(Err(error)),
-        };
-        let counts = if restored {
-            [0, claim.count]
-        } else {
-            [claim.count, claim.count.saturating_add(1)]
-        };
-        let script = &self.scripts.of(claim.kind).acquire;
-        let voting = Some((handle, identity));
-        self.send_count(
-            checked_out,
-            claim,
-            script,
-            counts,
-            voting,
-            deadline,
-            move |step| self.acquired(claim, counts, step, deadline),
-        )
+        self.carry_out(Acquire::voted(claim, restored, handle), deadline)
     }
 
     fn send_release<'a>(
@@ -294,7 +165,7 @@ impl QuorumNode for RedisNode {
     ) -> Pending<'a, Result<Outcome<Released>>> {
         match keep {
             0 => self.carry_out(Release::new(claim), deadline),
-            keep => self.send_release_level(claim, keep, deadline),
+            keep => self.carry_out(ReleaseLevel::new(claim, keep), deadline),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::ground::sync::Mutex;
 use crate::store::{Announcement, Facts};
 use crate::stores::permits::Permits;
 use crate::stores::redis::Redis;
-use crate::stores::redis::scripts::Scripts;
+use crate::stores::redis::scripts::SCRIPTS;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::Topology;
 use crate::stores::redis::topology::cluster::Cluster;
@@ -117,7 +117,7 @@ impl Redis {
         topology.on_takeover(Box::new(announce));
         Redis {
             topology,
-            scripts: Scripts::new(),
+            scripts: &SCRIPTS,
             facts,
             replication: settings.replication,
             late_copies: Mutex::default(),

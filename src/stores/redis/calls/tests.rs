@@ -1,5 +1,7 @@
+use std::time::Duration;
+
 use super::*;
-use crate::ground::claim::Kind;
+use crate::ground::claim::{Kind, LockId};
 use crate::stores::redis::layout::KINDS;
 
 /// The place of the number of the request and that of its expiry, by the head of a script.
@@ -7,7 +9,7 @@ fn places_in(text: &str) -> (usize, Option<usize>) {
     let place_of = |words: &str| {
         let line = text.lines().find(|line| line.contains(words))?;
         let (_, rest) = line.split_once("ARGV[")?;
-        rest.split_once(']')?.0.parse().ok()
+        rest.split([']', ' ']).next()?.parse().ok()
     };
     let number = place_of("the number of the request").unwrap_or_default();
     (
@@ -29,7 +31,6 @@ fn check(call: &Call<'_>, what: &str, kind: Kind) {
 
 #[test]
 fn a_call_packs_what_the_head_of_its_script_says() {
-    let scripts = Scripts::new();
     for kind in KINDS {
         let claim = Claim {
             kind,
@@ -46,11 +47,16 @@ fn a_call_packs_what_the_head_of_its_script_says() {
             lock: &lock,
             visitor: None,
         };
-        check(&inspect.call(&scripts), "inspect", kind);
+        check(&inspect.call(), "inspect", kind);
         let force_release = ForceRelease::new(&lock);
-        check(&force_release.call(&scripts), "force_release", kind);
-        check(&Release::new(&claim).call(&scripts), "release", kind);
+        check(&force_release.call(), "force_release", kind);
+        check(&Acquire::new(&claim).call(), "acquire", kind);
+        let hand_off = HandOff::new(&claim, &claim);
+        check(&hand_off.call(), "transfer", kind);
+        check(&Release::new(&claim).call(), "release", kind);
+        let level = ReleaseLevel::new(&claim, 1);
+        check(&level.call(), "release_level", kind);
         let resolve = Resolve::new(claim.in_doubt(0));
-        check(&resolve.call(&scripts), "withdraw", kind);
+        check(&resolve.call(), "withdraw", kind);
     }
 }

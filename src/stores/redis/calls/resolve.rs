@@ -1,5 +1,7 @@
-//! The withdrawal of many requests without an answer.
+//! The withdrawal of requests without an answer, one or many at once.
 
+use std::borrow::Borrow;
+use std::sync::Arc;
 use std::time::Instant;
 
 use redis::Value;
@@ -8,14 +10,53 @@ use crate::ground::error::Result;
 use crate::ground::time;
 use crate::store::InDoubt;
 use crate::stores::redis::Redis;
-use crate::stores::redis::calls::{Operation, Resolve};
+use crate::stores::redis::calls::{Call, Operation, SentCopies, Unread};
+use crate::stores::redis::layout::Layout;
 use crate::stores::redis::transport::CallError;
 
 /// How many calls that withdraw something are written before the first reply is read.
-pub(super) const RESOLVED_AT_ONCE: usize = 100;
+const RESOLVED_AT_ONCE: usize = 100;
+
+/// Frees what a request without an answer may have left. Its answer tells whether nothing comes any more.
+pub(crate) struct Resolve<I> {
+    in_doubt: I,
+    channel: Arc<str>,
+}
+
+impl<I: Borrow<InDoubt>> Resolve<I> {
+    pub(crate) fn new(in_doubt: I) -> Resolve<I> {
+        let InDoubt { kind, name, .. } = in_doubt.borrow();
+        let channel = (Layout::of(*kind).channel)(name);
+        Resolve { in_doubt, channel }
+    }
+}
+
+impl<I: Borrow<InDoubt>> Operation for Resolve<I> {
+    type Answer = bool;
+
+    fn call(&self) -> Call<'_> {
+        let InDoubt {
+            kind,
+            name,
+            visitor,
+            ..
+        } = self.in_doubt.borrow();
+        let args = [visitor.as_str(), &self.channel];
+        Call::new(&Layout::of(*kind).resolve, name, Some(visitor), args)
+    }
+
+    fn read(&mut self, _: &Redis, reply: &Value, copies: &mut SentCopies) -> Result<bool, Unread> {
+        let Value::Int(now) = reply else {
+            return Err(Unread::Unexpected);
+        };
+        let not_after = Some(self.in_doubt.borrow().not_after(0));
+        // Behind the request in doubt on the same connection it comes after it.
+        Ok(copies.is_behind || Some(*now) > not_after.max(copies.earlier_until))
+    }
+}
 
 impl Redis {
-    pub(super) fn resolve_all(
+    pub(crate) fn resolve_all(
         &self,
         in_doubts: &mut [&mut InDoubt],
         deadline: Instant,
@@ -54,7 +95,7 @@ impl Redis {
 
     /// Sends all of them to the node that has the first, then reads all replies: the server time where it was done.
     /// Answers that came before a fault are in `replies`, too.
-    pub(super) fn withdraw_at_once(
+    fn withdraw_at_once(
         &self,
         in_doubts: &[&mut InDoubt],
         deadline: Instant,
@@ -70,7 +111,7 @@ impl Redis {
                 let mut numbers = Vec::with_capacity(in_doubts.len());
                 for in_doubt in in_doubts {
                     let resolve = Resolve::new(&**in_doubt);
-                    let call = resolve.call(&self.scripts);
+                    let call = resolve.call();
                     let script = match node.pool.is_sharded() {
                         true => call.script.sharded(),
                         false => call.script,

@@ -1,0 +1,151 @@
+//! Acquisition: it begins a hold, or enters it once more.
+
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::ground::claim::Claim;
+use crate::ground::error::Result;
+use crate::ground::loss::printable;
+use crate::store::{Granted, Outcome, Refusal, Released};
+use crate::stores::quorum::quarantine::NodeHandle;
+use crate::stores::redis::Redis;
+use crate::stores::redis::calls::counts::SetCount;
+use crate::stores::redis::calls::{
+    Call, Operation, Release, ReleaseLevel, Repeat, SentCopies, Unread,
+};
+use crate::stores::redis::layout::Layout;
+use crate::stores::redis::replies::{integer_at, item_at, text_of};
+use crate::stores::redis::transport::CallError;
+use crate::stores::redis::wait_replicas::ReplicaAck;
+
+/// Takes a lock, or enters it once more.
+pub(crate) struct Acquire<'a> {
+    count: SetCount<'a>,
+    known: u32,
+    wanted: u32,
+    handle: Option<&'a NodeHandle>,
+}
+
+impl<'a> Acquire<'a> {
+    pub(crate) fn new(claim: &'a Claim) -> Acquire<'a> {
+        Acquire::of(claim, claim.count, claim.count.saturating_add(1), None)
+    }
+
+    /// An acquisition where `handle` has a vote. With `restored` it puts as many levels as `claim` counts where the lock
+    /// is free.
+    pub(crate) fn voted(claim: &'a Claim, restored: bool, handle: &'a NodeHandle) -> Acquire<'a> {
+        match restored {
+            true => Acquire::of(claim, 0, claim.count, Some(handle)),
+            false => Acquire {
+                handle: Some(handle),
+                ..Acquire::new(claim)
+            },
+        }
+    }
+
+    fn of(
+        claim: &'a Claim,
+        known: u32,
+        wanted: u32,
+        handle: Option<&'a NodeHandle>,
+    ) -> Acquire<'a> {
+        Acquire {
+            count: SetCount::new(claim, known, wanted),
+            known,
+            wanted,
+            handle,
+        }
+    }
+
+    /// Puts the hold back as it was, because too few replicas have it.
+    fn put_back(
+        &self,
+        redis: &Redis,
+        replica_ack: ReplicaAck,
+        copies: &SentCopies,
+    ) -> Result<Outcome<Granted, Refusal>> {
+        let claim = self.count.claim;
+        let error = redis.unreplicated(&claim.name, replica_ack);
+        if self.known > 0 {
+            let levels = Claim {
+                count: self.wanted,
+                ..claim.clone()
+            };
+            // A re-entry that was put back may have left a longer lease, so it is in doubt all the same.
+            let _ = ReleaseLevel::alone(&levels, self.known).run(redis, copies.deadline);
+        } else if let Ok(Outcome::Done(Released { leftover: None, .. }) | Outcome::Gone(_)) =
+            Release::new(claim).run(redis, copies.deadline)
+        {
+            return Err(error);
+        }
+        Ok(Outcome::unknown(claim.in_doubt(copies.not_after), error))
+    }
+}
+
+impl Operation for Acquire<'_> {
+    type Answer = Outcome<Granted, Refusal>;
+
+    fn call(&self) -> Call<'_> {
+        let Claim { kind, .. } = *self.count.claim;
+        let call = self.count.call(&Layout::of(kind).acquire);
+        Call {
+            replicates: true,
+            handle: self.handle,
+            // A hash that stands there already may be of a copy or of anybody else of this client, a token cannot.
+            repeat: match self.known > 0 || Layout::of(kind).repeats_acquisition {
+                true => call.repeat,
+                false => Repeat::Never,
+            },
+            ..call
+        }
+    }
+
+    fn read(
+        &mut self,
+        redis: &Redis,
+        reply: &Value,
+        copies: &mut SentCopies,
+    ) -> Result<Outcome<Granted, Refusal>, Unread> {
+        let claim = self.count.claim;
+        if let (Value::Int(_), Some(sent)) = (reply, copies.first_sent) {
+            // It finds its own count until that has changed and come back, and sets its own lease then.
+            let leftover = copies.unanswered.map(|_| claim.in_doubt(copies.not_after));
+            if let Some(late) = &leftover
+                && Layout::of(claim.kind).repeats_acquisition
+            {
+                let late = (claim.visitor.clone(), late.clone());
+                redis.late_copies.lock().push(late);
+            }
+            if let Some(replica_ack) = copies.replicas_missing() {
+                return Ok(self.put_back(redis, replica_ack, copies)?);
+            }
+            return Ok(Outcome::Done(Granted {
+                leftover,
+                ..Granted::at(sent)
+            }));
+        }
+        let (Some(0), Some(Value::Int(ttl))) = (integer_at(reply, 0), item_at(reply, 2)) else {
+            return self.count.read_failure(redis, reply);
+        };
+        copies.last_did_not_run();
+        let holder = item_at(reply, 3).map(text_of).unwrap_or_default();
+        Ok(Outcome::Refused(Refusal {
+            retry_after: u64::try_from(*ttl).ok().map(Duration::from_millis),
+            holder: Some(printable(&holder).into()),
+            leftover: copies
+                .are_in_doubt()
+                .then(|| claim.in_doubt(copies.not_after)),
+            ..Refusal::default()
+        }))
+    }
+
+    fn unknown(
+        &self,
+        redis: &Redis,
+        fault: CallError,
+        copies: &SentCopies,
+    ) -> Result<Outcome<Granted, Refusal>> {
+        Ok(redis.not_known(self.count.claim, "acquire", fault, copies))
+    }
+}

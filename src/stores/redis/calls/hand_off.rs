@@ -1,0 +1,139 @@
+//! The hand-off of a hold to another visitor of the same process.
+
+use std::sync::Arc;
+
+use redis::Value;
+
+use crate::ground::claim::Claim;
+use crate::ground::error::Result;
+use crate::store::{Granted, Outcome};
+use crate::stores::redis::Redis;
+use crate::stores::redis::calls::{Call, Operation, Repeat, SentCopies, Unread};
+use crate::stores::redis::layout::Layout;
+use crate::stores::redis::replies::{cause_of, integer_at, item_at};
+use crate::stores::redis::transport::CallError;
+use crate::stores::redis::wait_replicas::ReplicaAck;
+
+/// Makes the hold of one visitor that of another one.
+pub(crate) struct HandOff<'a> {
+    from: &'a Claim,
+    to: &'a Claim,
+    lease: String,
+    channel: Arc<str>,
+    replicates: bool,
+}
+
+impl<'a> HandOff<'a> {
+    pub(crate) fn new(from: &'a Claim, to: &'a Claim) -> HandOff<'a> {
+        HandOff {
+            from,
+            to,
+            lease: to.lease.as_millis().to_string(),
+            channel: (Layout::of(from.kind).channel)(&from.name),
+            replicates: true,
+        }
+    }
+
+    /// Gives the hold back to the one that it came from, because too few replicas have the other one.
+    fn put_back(
+        &self,
+        redis: &Redis,
+        replica_ack: ReplicaAck,
+        copies: &SentCopies,
+    ) -> Result<Outcome<Granted>> {
+        let (from, to) = (self.from, self.to);
+        let back = Claim {
+            lease: to.lease,
+            ..from.clone()
+        };
+        let mut put_back = HandOff {
+            replicates: false,
+            ..HandOff::new(to, &back)
+        };
+        let in_doubt = match put_back.run(redis, copies.deadline) {
+            Ok(Outcome::Done(_)) => return Err(redis.unreplicated(&from.name, replica_ack)),
+            Ok(Outcome::Unknown {
+                successor: Some(from),
+                ..
+            }) => *from,
+            _ => from.in_doubt(0),
+        };
+        let reason = "too few replicas have it, and it could not be undone";
+        let (lock, visitor) = (&from.name, Some(&from.visitor));
+        Ok(Outcome::Unknown {
+            in_doubt,
+            successor: Some(Box::new(to.in_doubt(copies.not_after))),
+            error: redis.unknown(lock, visitor, "hand-over", reason.into()),
+        })
+    }
+}
+
+impl Operation for HandOff<'_> {
+    type Answer = Outcome<Granted>;
+
+    fn call(&self) -> Call<'_> {
+        let Claim { kind, name, .. } = self.from;
+        let (from, to) = (&self.from.visitor, &self.to.visitor);
+        let args = [from.as_str(), to.as_str(), &self.lease, &self.channel];
+        Call {
+            expires: true,
+            replicates: self.replicates,
+            // A copy finds what the first one did. What could not be sent is left to the release that comes next.
+            repeat: Repeat::Halfway { unsent: false },
+            ..Call::new(&Layout::of(*kind).transfer, name, Some(from), args)
+        }
+    }
+
+    fn read(
+        &mut self,
+        redis: &Redis,
+        reply: &Value,
+        copies: &mut SentCopies,
+    ) -> Result<Outcome<Granted>, Unread> {
+        let (from, to) = (self.from, self.to);
+        match (integer_at(reply, 0), item_at(reply, 2), copies.first_sent) {
+            (Some(1), Some(Value::Int(listeners)), Some(sent)) => {
+                if let Some(replica_ack) = copies.replicas_missing() {
+                    return Ok(self.put_back(redis, replica_ack, copies)?);
+                }
+                redis.pass_late_copies_on(from, to);
+                Ok(Outcome::Done(Granted {
+                    others_wait: *listeners < 0
+                        || *listeners > i64::from(redis.topology.is_live(&self.channel)),
+                    ..Granted::at(sent)
+                }))
+            }
+            (Some(2), Some(holder), _) => Ok(Outcome::Gone(cause_of(holder))),
+            (Some(3), ..) => Err(Unread::Outdated),
+            _ => Err(Unread::Unexpected),
+        }
+    }
+
+    /// Either of the two holds may stand.
+    fn unknown(
+        &self,
+        redis: &Redis,
+        fault: CallError,
+        copies: &SentCopies,
+    ) -> Result<Outcome<Granted>> {
+        let (lock, visitor) = (&self.from.name, Some(&self.from.visitor));
+        Ok(Outcome::Unknown {
+            in_doubt: self.from.in_doubt(0),
+            successor: Some(Box::new(self.to.in_doubt(copies.not_after))),
+            error: redis.unknown(lock, visitor, "hand-over", fault.into_reason()),
+        })
+    }
+}
+
+impl Redis {
+    /// Notes that a hold goes on as another one.
+    fn pass_late_copies_on(&self, from: &Claim, to: &Claim) {
+        if Layout::of(from.kind).repeats_acquisition {
+            for (holder, _) in &mut *self.late_copies.lock() {
+                if *holder == from.visitor {
+                    *holder = to.visitor.clone();
+                }
+            }
+        }
+    }
+}

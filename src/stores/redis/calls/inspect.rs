@@ -1,0 +1,60 @@
+//! The look at a lock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::ground::claim::{LockId, VisitorId};
+use crate::ground::error::Error;
+use crate::store::Holding;
+use crate::stores::redis::Redis;
+use crate::stores::redis::calls::{Call, Operation, SentCopies, Unread};
+use crate::stores::redis::layout::Layout;
+use crate::stores::redis::replies::{integer_at, item_at, text_of};
+
+/// Tells who holds the lock, and how often `visitor` does.
+pub(crate) struct Inspect<'a> {
+    pub(crate) lock: &'a LockId,
+    pub(crate) visitor: Option<&'a VisitorId>,
+}
+
+impl Operation for Inspect<'_> {
+    type Answer = Holding;
+
+    fn call(&self) -> Call<'_> {
+        let LockId { kind, name } = self.lock;
+        let visitor = self.visitor.map_or("", VisitorId::as_str);
+        Call::new(&Layout::of(*kind).inspect, name, self.visitor, [visitor])
+    }
+
+    fn read(
+        &mut self,
+        redis: &Redis,
+        reply: &Value,
+        _: &mut SentCopies,
+    ) -> Result<Holding, Unread> {
+        let name = &self.lock.name;
+        let (Some(exists), Some(count), Some(ttl)) = (
+            integer_at(reply, 0),
+            item_at(reply, 1),
+            integer_at(reply, 2),
+        ) else {
+            return Err(Unread::Unexpected);
+        };
+        let count = match (text_of(count), self.visitor) {
+            (text, _) if text.is_empty() => 0,
+            (text, Some(visitor)) => text.parse().map_err(|_| Error::CorruptCount {
+                lock: Arc::clone(name),
+                node: redis.topology.name(name),
+                visitor: visitor.clone(),
+            })?,
+            (_, None) => 0,
+        };
+        Ok(Holding {
+            is_locked: exists == 1,
+            count,
+            remaining: u64::try_from(ttl).ok().map(Duration::from_millis),
+        })
+    }
+}

@@ -1,0 +1,116 @@
+//! The release of a whole hold.
+
+use std::sync::Arc;
+
+use redis::Value;
+
+use crate::ground::claim::Claim;
+use crate::ground::error::{Error, Result};
+use crate::ground::events;
+use crate::store::{InDoubt, Outcome, Released};
+use crate::stores::redis::Redis;
+use crate::stores::redis::calls::{Call, Operation, Repeat, SentCopies, Unread};
+use crate::stores::redis::layout::Layout;
+use crate::stores::redis::replies::{cause_of, integer_at, item_at, text_of};
+use crate::stores::redis::transport::CallError;
+
+/// Gives a whole hold back.
+pub(crate) struct Release<'a> {
+    claim: &'a Claim,
+    channel: Arc<str>,
+}
+
+impl<'a> Release<'a> {
+    pub(crate) fn new(claim: &'a Claim) -> Release<'a> {
+        let channel = (Layout::of(claim.kind).channel)(&claim.name);
+        Release { claim, channel }
+    }
+}
+
+impl Operation for Release<'_> {
+    type Answer = Outcome<Released>;
+
+    fn call(&self) -> Call<'_> {
+        let Claim {
+            kind,
+            name,
+            visitor,
+            ..
+        } = self.claim;
+        let args = [visitor.as_str(), &self.channel];
+        Call {
+            // The first request may have done it, and the second one finds that out.
+            repeat: Repeat::Halfway { unsent: true },
+            ..Call::new(&Layout::of(*kind).release, name, Some(visitor), args)
+        }
+    }
+
+    fn read(
+        &mut self,
+        redis: &Redis,
+        reply: &Value,
+        copies: &mut SentCopies,
+    ) -> Result<Outcome<Released>, Unread> {
+        let claim = self.claim;
+        Ok(match (reply, integer_at(reply, 0), item_at(reply, 1)) {
+            (Value::Int(heard), ..) => Outcome::Done(Released {
+                // Mostly nobody at all has heard of it.
+                others_wait: *heard > 0
+                    && *heard > i64::from(redis.topology.is_live(&self.channel)),
+                leftover: redis.late_copy_of(claim),
+            }),
+            (_, Some(1), Some(error)) => {
+                events::waiters_not_told(&claim.name, &text_of(error));
+                Outcome::Done(Released::default())
+            }
+            (_, Some(0), Some(holder)) => match copies.earlier_until {
+                // It is not there yet.
+                Some(not_after) => Outcome::unknown(
+                    claim.in_doubt(not_after),
+                    Error::Unavailable {
+                        lock: Arc::clone(&claim.name),
+                        node: redis.topology.name(&claim.name),
+                        reason: "an earlier request of this hold may still be on its way"
+                            .to_owned(),
+                    },
+                ),
+                // The first copy did it: nobody else can have freed this visitor's hold and nothing proves a loss.
+                None if copies.unanswered.is_some() => Outcome::Done(Released {
+                    others_wait: false,
+                    leftover: redis.late_copy_of(claim),
+                }),
+                None => Outcome::Gone(cause_of(holder)),
+            },
+            _ => return Err(Unread::Unexpected),
+        })
+    }
+
+    /// Any later answer settles it: the request itself can only free.
+    fn unknown(
+        &self,
+        redis: &Redis,
+        fault: CallError,
+        copies: &SentCopies,
+    ) -> Result<Outcome<Released>> {
+        Ok(redis.not_known(self.claim, "release", fault, copies))
+    }
+}
+
+impl Redis {
+    /// Takes out the copies that may still come of a hold that was given back.
+    fn late_copy_of(&self, claim: &Claim) -> Option<InDoubt> {
+        if !Layout::of(claim.kind).repeats_acquisition {
+            return None;
+        }
+        let mut late = self.late_copies.lock();
+        late.retain(|(_, in_doubt)| !in_doubt.ends.has_passed());
+        let at = late
+            .iter()
+            .position(|(holder, _)| *holder == claim.visitor)?;
+        let (_, in_doubt) = late.swap_remove(at);
+        Some(InDoubt {
+            ends: claim.in_doubt(0).ends,
+            ..in_doubt
+        })
+    }
+}

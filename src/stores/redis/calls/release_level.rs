@@ -1,0 +1,83 @@
+//! The release of levels of a hold.
+
+use redis::Value;
+
+use crate::ground::claim::Claim;
+use crate::ground::error::Result;
+use crate::store::{Outcome, Released};
+use crate::stores::redis::Redis;
+use crate::stores::redis::calls::counts::SetCount;
+use crate::stores::redis::calls::{Call, Operation, SentCopies, Unread};
+use crate::stores::redis::scripts::SCRIPTS;
+use crate::stores::redis::transport::CallError;
+
+/// Gives levels back, so that some stay.
+pub(crate) struct ReleaseLevel<'a> {
+    count: SetCount<'a>,
+    replicates: bool,
+}
+
+impl<'a> ReleaseLevel<'a> {
+    pub(crate) fn new(claim: &'a Claim, keep: u32) -> ReleaseLevel<'a> {
+        ReleaseLevel {
+            count: SetCount::new(claim, claim.count, keep),
+            replicates: true,
+        }
+    }
+
+    /// The same, whatever replicas have of it.
+    pub(crate) fn alone(claim: &'a Claim, keep: u32) -> ReleaseLevel<'a> {
+        ReleaseLevel {
+            replicates: false,
+            ..ReleaseLevel::new(claim, keep)
+        }
+    }
+}
+
+impl Operation for ReleaseLevel<'_> {
+    type Answer = Outcome<Released>;
+
+    fn call(&self) -> Call<'_> {
+        Call {
+            replicates: self.replicates,
+            ..self.count.call(&SCRIPTS.release_level)
+        }
+    }
+
+    fn read(
+        &mut self,
+        redis: &Redis,
+        reply: &Value,
+        copies: &mut SentCopies,
+    ) -> Result<Outcome<Released>, Unread> {
+        if !matches!(reply, Value::Int(_)) {
+            return self.count.read_failure(redis, reply);
+        }
+        let claim = self.count.claim;
+        Ok(match copies.replicas_missing() {
+            // The level is given back, so this must not read as if nothing was done.
+            Some(replica_ack) => Outcome::unknown(
+                claim.in_doubt(copies.not_after),
+                redis.unknown(
+                    &claim.name,
+                    Some(&claim.visitor),
+                    "release",
+                    redis.half_done(&replica_ack),
+                ),
+            ),
+            None => Outcome::Done(Released {
+                others_wait: false,
+                leftover: copies.unanswered.map(|_| claim.in_doubt(copies.not_after)),
+            }),
+        })
+    }
+
+    fn unknown(
+        &self,
+        redis: &Redis,
+        fault: CallError,
+        copies: &SentCopies,
+    ) -> Result<Outcome<Released>> {
+        Ok(redis.not_known(self.count.claim, "release", fault, copies))
+    }
+}

@@ -1,0 +1,116 @@
+//! Requests to the server that has a lock, and what is known of the copies that were sent.
+
+use std::time::Instant;
+
+use redis::Value;
+
+use crate::ground::clock::BootInstant;
+use crate::stores::redis::Redis;
+use crate::stores::redis::calls::Call;
+use crate::stores::redis::replies::is_another_history;
+use crate::stores::redis::transport::CallError;
+use crate::stores::redis::votes::vote_on;
+use crate::stores::redis::wait_replicas::ReplicaAck;
+
+impl Redis {
+    /// Sends a copy of a call to the server that has the lock, and reads the reply.
+    pub(in crate::stores::redis) fn ask(
+        &self,
+        call: &Call<'_>,
+        deadline: Instant,
+        copies: &mut SentCopies,
+    ) -> Result<Value, CallError> {
+        let (script, keys) = (call.script, [&**call.lock]);
+        self.topology.with(call.lock, deadline, |node, connection| {
+            if !call.expires {
+                return node
+                    .pool
+                    .eval(connection, script, &keys, &call.args, deadline);
+            }
+            // On the connection that the request takes, for another one may lead to another server.
+            let voting = match call.handle {
+                Some(handle) => Some(vote_on(connection, handle, deadline)?),
+                None => None,
+            };
+            let sent = BootInstant::now();
+            copies.unanswered = copies.first_sent;
+            copies.first_sent = Some(copies.unanswered.unwrap_or(sent));
+            let expiry = connection.expiry(deadline, sent);
+            copies.not_after = copies.not_after.max(expiry);
+            let text = expiry.to_string();
+            let args = call.args_until(&text, voting.as_deref());
+            let reply = match self.replication.filter(|_| call.replicates) {
+                None => node.pool.eval(connection, script, &keys, &args, deadline),
+                Some(wanted) => node
+                    .pool
+                    .eval_replicated(connection, script, &keys, &args, wanted, deadline)
+                    .map(|(reply, replica_ack)| {
+                        copies.replica_ack = Some(replica_ack);
+                        reply
+                    }),
+            };
+            if !matches!(reply, Ok(_) | Err(CallError::NoReply { .. })) {
+                copies.last_did_not_run();
+            }
+            let reply = reply?;
+            connection.note_time_in(&reply, expiry, sent);
+            if is_another_history(&reply) {
+                connection.forget_identity();
+            }
+            Ok(reply)
+        })
+    }
+}
+
+/// The copies of one request that were sent, as far as known, and its place among others of its visitor.
+pub(crate) struct SentCopies {
+    /// The end of the operation.
+    pub(crate) deadline: Instant,
+    /// Before the first one that may have run.
+    pub(crate) first_sent: Option<BootInstant>,
+    /// The same of those before the last one: they got no answer.
+    pub(crate) unanswered: Option<BootInstant>,
+    /// The server refuses all of them after this time of its clock.
+    pub(crate) not_after: i64,
+    /// The answer of the replicas to the last one, if they were asked.
+    pub(in crate::stores::redis) replica_ack: Option<ReplicaAck>,
+    /// Whether the request goes behind an unanswered one on the same connection, and so comes after it.
+    pub(crate) is_behind: bool,
+    /// An earlier request, on a connection that is closed, may arrive up to this time of the server's clock, in ms.
+    pub(crate) earlier_until: Option<i64>,
+}
+
+impl SentCopies {
+    pub(crate) fn new(deadline: Instant) -> SentCopies {
+        SentCopies {
+            deadline,
+            first_sent: None,
+            unanswered: None,
+            not_after: 0,
+            replica_ack: None,
+            is_behind: false,
+            earlier_until: None,
+        }
+    }
+
+    /// Notes that the last copy has not run, which says nothing of those before it.
+    pub(crate) fn last_did_not_run(&mut self) {
+        self.first_sent = self.unanswered;
+    }
+
+    /// Notes that the last copy has no answer, and that another one comes behind it.
+    pub(crate) fn last_is_unanswered(&mut self) {
+        self.unanswered = Some(*self.first_sent.get_or_insert_with(BootInstant::now));
+    }
+
+    /// Whether a copy may have run, or may yet run.
+    pub(crate) fn are_in_doubt(&self) -> bool {
+        self.first_sent.is_some()
+    }
+
+    /// The answer of the replicas, if too few of them have it.
+    pub(super) fn replicas_missing(&self) -> Option<ReplicaAck> {
+        let replica_ack = self.replica_ack.as_ref();
+        replica_ack.filter(|it| **it != ReplicaAck::Enough).cloned()
+    }
+}
