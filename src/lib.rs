@@ -45,6 +45,13 @@
 #[cfg(not(unix))]
 compile_error!("redlatch runs on Unix systems only");
 
+// The tests of the stores use the servers of the other tests, which know this crate by its name.
+#[cfg(all(test, feature = "test-util"))]
+extern crate self as redlatch;
+#[cfg(all(test, feature = "test-util"))]
+#[path = "../tests/support/mod.rs"]
+mod support;
+
 mod builder;
 mod client;
 mod engine;

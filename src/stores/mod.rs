@@ -7,3 +7,7 @@ pub(crate) mod mysql;
 mod permits;
 pub(crate) mod quorum;
 pub(crate) mod redis;
+
+#[cfg(all(test, feature = "test-util"))]
+#[path = "../../tests/stores/mod.rs"]
+mod tests;

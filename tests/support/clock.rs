@@ -58,10 +58,10 @@ fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/clock_shim.c");
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clock_shim.so");
+        let target = folder().join("clock_shim.so");
         // Several test processes may compile at the same time, and a server may just be loading the old file: only a
         // rename puts the new one in place without either of them seeing half of it.
-        let fresh = NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR"))
+        let fresh = NamedTempFile::new_in(folder())
             .expect("a file for the shim")
             .into_temp_path();
         let mut compiler = Command::new("cc");
@@ -81,4 +81,10 @@ fn library() -> &'static Path {
             .expect("the shim can be put in place");
         target
     })
+}
+
+/// The folder of Cargo for what tests make.
+fn folder() -> &'static Path {
+    // Unit tests have none.
+    Path::new(option_env!("CARGO_TARGET_TMPDIR").unwrap_or("."))
 }

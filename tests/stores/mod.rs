@@ -1,0 +1,281 @@
+//! The stores answer drawn sequences of operations alike, and as the scripts are specified.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod answers;
+mod reference;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use fastrand::Rng;
+
+use crate::client::Client;
+use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
+use crate::store::Store;
+use crate::support::{RedisServer, is_long, ms};
+use answers::{Answer, ask, is_alike};
+use reference::Reference;
+
+/// No hold ends within so long of a step; a sequence that takes longer proves nothing, and is run again.
+const MARGIN: u64 = 1500;
+
+/// One operation on one of the locks of a sequence.
+#[derive(Clone, Debug)]
+enum Op {
+    Acquire(Claim),
+    Release(Claim, u32),
+    HandOff(Claim, Claim),
+    Renew(Vec<Claim>),
+    Resolve(Claim),
+    ForceRelease(LockId),
+    Inspect(LockId, Option<VisitorId>),
+    /// So many ms pass.
+    Pass(u64),
+}
+
+/// The sequence of this seed, with names that only this run of it has.
+fn draw(seed: u64, run: u64, place: &Place) -> Vec<Op> {
+    let (kinds, leases) = (place.kinds, place.leases);
+    let mut rng = Rng::with_seed(seed);
+    let names: Vec<Arc<str>> = (0..rng.u8(1..3))
+        .map(|n| format!("{run}-{n}").into())
+        .collect();
+    let visitors: Vec<(Kind, VisitorId)> = (1..rng.u64(3..6))
+        .map(|hold| {
+            let kind = kinds[rng.usize(..kinds.len())];
+            (kind, kind.visitor("client", hold, hold))
+        })
+        .collect();
+    let claim = |rng: &mut Rng| {
+        let (kind, visitor) = visitors[rng.usize(..visitors.len())].clone();
+        Claim {
+            kind,
+            name: Arc::clone(&names[rng.usize(..names.len())]),
+            visitor,
+            // A token lock is not entered twice.
+            count: if kind == Kind::Token {
+                0
+            } else {
+                rng.u32(0..4) / 2 * rng.u32(1..3)
+            },
+            lease: ms(leases[rng.usize(..leases.len())]),
+        }
+    };
+    let op = |rng: &mut Rng| {
+        let one = claim(rng);
+        let id = LockId {
+            kind: one.kind,
+            name: Arc::clone(&one.name),
+        };
+        match rng.u8(0..20) {
+            0..7 => Op::Acquire(one),
+            7..11 => {
+                let keep = if one.count > 1 && rng.bool() {
+                    rng.u32(1..one.count)
+                } else {
+                    0
+                };
+                Op::Release(one, keep)
+            }
+            11 => {
+                let other = claim(rng);
+                // Within one lock and kind, to a visitor that has nothing.
+                let to = Claim {
+                    name: Arc::clone(&one.name),
+                    ..other
+                };
+                match to.kind == one.kind && to.visitor != one.visitor {
+                    true => Op::HandOff(one, to),
+                    false => Op::Release(one, 0),
+                }
+            }
+            12 | 13 => Op::Renew((0..rng.u8(1..4)).map(|_| claim(rng)).collect()),
+            14 => Op::Resolve(one),
+            15 => Op::ForceRelease(id),
+            16 | 17 => Op::Inspect(id, rng.bool().then_some(one.visitor)),
+            _ => Op::Pass([2000, 20_000, 40_000][rng.usize(..3)]),
+        }
+    };
+    (0..rng.usize(2..30)).map(|_| op(&mut rng)).collect()
+}
+
+type Pass = dyn Fn(&[Op], u64);
+
+/// A store under test.
+struct Place {
+    store: Arc<dyn Store>,
+    /// Lets so many ms pass for the locks of this sequence.
+    pass: Box<Pass>,
+    kinds: &'static [Kind],
+    /// Some stores shorten no lease, which one lease for all hides.
+    leases: &'static [u64],
+    /// Whether it gives back a hold whose lease is over, if nobody had the lock since.
+    frees_what_is_over: bool,
+}
+
+/// The first answer that differs, after which operations; `None` if the machine was too slow to tell.
+fn differs(place: &Place, ops: &[Op]) -> Option<Result<u64, String>> {
+    let start = Instant::now();
+    let mut reference = Reference::default();
+    let mut compared = 0;
+    for (at, op) in ops.iter().enumerate() {
+        if let Op::Pass(span) = op {
+            let span = reference.pass(*span, MARGIN);
+            (place.pass)(ops, span);
+            continue;
+        }
+        if matches!(op, Op::Acquire(claim) if claim.count == 0 && reference.has(claim)) {
+            // An id belongs to one hold, which does not begin twice.
+            continue;
+        }
+        let spec = reference.ask(op);
+        let store = ask(&*place.store, op);
+        compared += 1;
+        let took = u64::try_from(start.elapsed().as_millis()).unwrap() + 2;
+        if took > MARGIN / 2 {
+            return None;
+        }
+        let is_over = place.frees_what_is_over
+            && matches!(op, Op::Release(_, 0))
+            && (&store, &spec) == (&Answer::Done, &Answer::Gone(None));
+        if !is_over && !is_alike(&store, &spec, took) {
+            let steps: Vec<_> = ops[..=at].iter().map(|op| format!("  {op:?}")).collect();
+            let steps = steps.join("\n");
+            return Some(Err(format!(
+                "the store {store:?}\nthe spec  {spec:?}\nafter\n{steps}"
+            )));
+        }
+    }
+    Some(Ok(compared))
+}
+
+/// Runs drawn sequences, and reports the first that differs with as few operations as still do.
+fn compare(place: &Place, sequences: u64) -> Result<u64, String> {
+    let (mut compared, mut runs) = (0, 0);
+    let mut run = |seed: u64, is_left_out: &dyn Fn(usize) -> bool| {
+        loop {
+            runs += 1;
+            let ops = draw(seed, runs, place).into_iter().enumerate();
+            let ops = ops.filter(|(at, _)| !is_left_out(*at)).map(|(_, op)| op);
+            if let Some(outcome) = differs(place, &ops.collect::<Vec<_>>()) {
+                return outcome;
+            }
+        }
+    };
+    for seed in 0..sequences {
+        let mut report = match run(seed, &|_| false) {
+            Ok(count) => {
+                compared += count;
+                continue;
+            }
+            Err(report) => report,
+        };
+        let mut left_out = Vec::new();
+        for at in 0..draw(seed, 0, place).len() {
+            left_out.push(at);
+            match run(seed, &|at| left_out.contains(&at)) {
+                Err(fewer) => report = fewer,
+                Ok(_) => left_out.truncate(left_out.len() - 1),
+            }
+        }
+        return Err(format!("seed {seed}: {report}"));
+    }
+    Ok(compared)
+}
+
+const KINDS: &[Kind] = &[Kind::Reentrant, Kind::Token];
+
+fn names_of(ops: &[Op]) -> Vec<Arc<str>> {
+    let mut names: Vec<Arc<str>> = ops
+        .iter()
+        .flat_map(|op| match op {
+            Op::Acquire(claim) | Op::Release(claim, _) | Op::Resolve(claim) => vec![&claim.name],
+            Op::HandOff(from, to) => vec![&from.name, &to.name],
+            Op::Renew(claims) => claims.iter().map(|claim| &claim.name).collect(),
+            Op::ForceRelease(lock) | Op::Inspect(lock, _) => vec![&lock.name],
+            Op::Pass(_) => Vec::new(),
+        })
+        .cloned()
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn memory() -> Place {
+    let client = Client::in_memory();
+    Place {
+        store: Arc::clone(&client.inner().store),
+        pass: Box::new(move |_, span| client.world().unwrap().advance(ms(span))),
+        kinds: KINDS,
+        leases: &[5000, 30_000, 60_000],
+        frees_what_is_over: false,
+    }
+}
+
+#[test]
+fn memory_does_as_the_scripts() {
+    let compared = compare(&memory(), if is_long() { 20_000 } else { 2000 });
+    assert!(compared.unwrap_or_else(|report| panic!("{report}")) > 10_000);
+}
+
+#[test]
+fn redis_does_as_the_scripts() {
+    const PASS: &str = "for _, key in ipairs(KEYS) do local ends = redis.call('PEXPIRETIME', key) \
+                        if ends >= 0 then redis.call('PEXPIREAT', key, ends - ARGV[1]) end end";
+    let server = RedisServer::start();
+    let client = Client::open(&server.url()).unwrap();
+    let place = Place {
+        store: Arc::clone(&client.inner().store),
+        pass: Box::new(move |ops, span| {
+            let (names, span) = (names_of(ops), span.to_string());
+            let count = names.len().to_string();
+            let mut words = vec!["EVAL", PASS, &count];
+            words.extend(names.iter().map(|name| &**name));
+            words.push(&span);
+            server.cmd(&words);
+        }),
+        ..memory()
+    };
+    let compared = compare(&place, if is_long() { 5000 } else { 200 });
+    assert!(compared.unwrap_or_else(|report| panic!("{report}")) > 1000);
+}
+
+#[cfg(feature = "mysql")]
+#[test]
+fn a_database_does_as_the_scripts() {
+    use ::mysql::prelude::Queryable;
+
+    let database = crate::support::MariaDb::shared().database();
+    let client = Client::open(&database.url()).unwrap();
+    client.create_tables().unwrap();
+    let conn = std::cell::RefCell::new(database.conn());
+    let place = Place {
+        store: Arc::clone(&client.inner().store),
+        pass: Box::new(move |ops, span| {
+            for name in names_of(ops) {
+                let earlier = "UPDATE redlatch SET expires_at = expires_at - INTERVAL ? MICROSECOND \
+                               WHERE resource = ?";
+                let mut conn = conn.borrow_mut();
+                conn.exec_drop(earlier, (span * 1000, &*name)).unwrap();
+            }
+        }),
+        kinds: &[Kind::Reentrant],
+        leases: &[30_000],
+        frees_what_is_over: true,
+    };
+    let compared = compare(&place, if is_long() { 5000 } else { 200 });
+    assert!(compared.unwrap_or_else(|report| panic!("{report}")) > 1000);
+}
+
+#[test]
+fn a_store_that_differs_is_found() {
+    let place = memory();
+    let place = Place {
+        // Its clock goes wrong now and then.
+        pass: Box::new(move |ops, span| (place.pass)(ops, span / 2)),
+        ..memory()
+    };
+    let report = compare(&place, 2000).unwrap_err();
+    assert!(report.lines().count() <= 10, "{report}");
+}

@@ -1,0 +1,208 @@
+//! The specified scripts behind the operations of a store.
+
+use redlatch_spec::scripts::{self, Args};
+use redlatch_spec::{Keyspace, Redis, Reply, Surroundings, Value};
+
+use super::Op;
+use super::answers::{ANOTHER_KIND, Answer};
+use crate::ground::claim::{Claim, Kind, VisitorId};
+
+/// A server whose time passes only when it is told to.
+pub(super) struct Reference {
+    keys: Keyspace,
+    /// In ms.
+    now: i64,
+}
+
+impl Default for Reference {
+    fn default() -> Reference {
+        Reference {
+            keys: Keyspace::default(),
+            now: 1_795_305_600_000,
+        }
+    }
+}
+
+impl Reference {
+    pub(super) fn ask(&mut self, op: &Op) -> Answer {
+        match op {
+            Op::Acquire(claim) => {
+                let wanted = claim.count + 1;
+                self.count(claim, "acquire", claim.count, wanted)
+            }
+            Op::Release(claim, 0) => {
+                let reply = self.call(
+                    claim.kind,
+                    "release",
+                    &claim.name,
+                    &[claim.visitor.as_str(), ""],
+                );
+                match parts(&reply) {
+                    Some([Reply::Int(0), holder]) => gone(holder),
+                    _ => done(&reply),
+                }
+            }
+            Op::Release(claim, keep) => self.count(claim, "release_level", claim.count, *keep),
+            Op::HandOff(from, to) => {
+                let lease = to.lease.as_millis().to_string();
+                let args = [from.visitor.as_str(), to.visitor.as_str(), &lease, "", FAR];
+                let reply = self.call(from.kind, "transfer", &from.name, &args);
+                match parts(&reply) {
+                    Some([Reply::Int(2), _, holder]) => gone(holder),
+                    _ => done(&reply),
+                }
+            }
+            Op::Renew(claims) => Answer::Several(claims.iter().map(|it| self.renew(it)).collect()),
+            Op::Resolve(claim) => {
+                let reply = self.call(
+                    claim.kind,
+                    "withdraw",
+                    &claim.name,
+                    &[claim.visitor.as_str(), ""],
+                );
+                told(&reply, |_| Answer::Freed(true))
+            }
+            Op::ForceRelease(lock) => {
+                let reply = self.call(lock.kind, "force_release", &lock.name, &["", FAR]);
+                told(&reply, |parts| {
+                    Answer::Freed(parts.first() == Some(&Reply::Int(1)))
+                })
+            }
+            Op::Inspect(lock, visitor) => {
+                let visitor = visitor.as_ref().map_or("", VisitorId::as_str);
+                let reply = self.call(lock.kind, "inspect", &lock.name, &[visitor]);
+                told(&reply, |parts| match parts {
+                    [Reply::Int(exists), Reply::Bulk(count), Reply::Int(left)] => Answer::Holding {
+                        is_locked: *exists == 1,
+                        count: text(count).parse().unwrap_or_default(),
+                        left: u64::try_from(*left).unwrap_or_default(),
+                    },
+                    other => Answer::Fault(format!("{other:?}")),
+                })
+            }
+            Op::Pass(_) => Answer::Done,
+        }
+    }
+
+    /// Lets so many ms pass, or more, so that nothing ends near the present. Returns how many.
+    pub(super) fn pass(&mut self, span: u64, margin: u64) -> u64 {
+        let mut span = i64::try_from(span).unwrap();
+        let margin = i64::try_from(margin).unwrap();
+        let is_near = |end: i64, span: i64| (end - self.now - span).abs() < margin;
+        let mut ends = self.keys.iter().filter_map(|(_, entry)| entry.expires);
+        let ends: Vec<i64> = ends.by_ref().collect();
+        while ends.iter().any(|end| is_near(*end, span)) {
+            span += 2 * margin;
+        }
+        self.now += span;
+        span.unsigned_abs()
+    }
+
+    /// Whether the visitor has the lock.
+    pub(super) fn has(&self, claim: &Claim) -> bool {
+        let key = (0, claim.name.as_bytes().to_vec());
+        let visitor = claim.visitor.as_str().as_bytes();
+        match self.keys.get(&key, self.now).map(|entry| &entry.value) {
+            Some(Value::Hash(fields)) => fields.iter().any(|(field, _)| field == visitor),
+            Some(Value::String(token)) => token == visitor,
+            _ => false,
+        }
+    }
+
+    fn count(&mut self, claim: &Claim, script: &str, known: u32, wanted: u32) -> Answer {
+        let lease = claim.lease.as_millis().to_string();
+        let (known, wanted) = (known.to_string(), wanted.to_string());
+        let args = [claim.visitor.as_str(), &lease, &known, &wanted, FAR];
+        let reply = self.call(claim.kind, script, &claim.name, &args);
+        match parts(&reply) {
+            Some([Reply::Int(0), _, Reply::Int(left), Reply::Bulk(holder)]) => Answer::Refused {
+                holder: Some(text(holder)),
+                left: u64::try_from(*left).unwrap_or_default(),
+            },
+            Some([Reply::Int(2), _, holder]) => gone(holder),
+            // Another count stands there: the store asks again with that one.
+            Some([Reply::Int(4), _, Reply::Bulk(count)]) => {
+                let known = text(count).parse().unwrap();
+                self.count(claim, script, known, wanted.parse().unwrap())
+            }
+            _ => done(&reply),
+        }
+    }
+
+    fn renew(&mut self, claim: &Claim) -> Answer {
+        let lease = claim.lease.as_millis().to_string();
+        let args = [FAR, claim.visitor.as_str(), &lease];
+        let reply = self.call(Kind::Reentrant, "renew", &claim.name, &args);
+        match parts(&reply) {
+            Some([_, Reply::Int(1), _, holder]) => gone(holder),
+            _ => done(&reply),
+        }
+    }
+
+    fn call(&mut self, kind: Kind, script: &str, lock: &str, args: &[&str]) -> Reply {
+        let script = match (kind, script) {
+            (Kind::Token, "renew" | "release_level") | (Kind::Reentrant, _) => script.to_owned(),
+            (Kind::Token, script) => format!("token/{script}"),
+        };
+        let mut given: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
+        given.push(b"1");
+        let (nobody, nothing) = Default::default();
+        let around = Surroundings {
+            database: 0,
+            now: self.now * 1000,
+            replication: "",
+            subscriptions: &nobody,
+            refuses_writes: None,
+            is_full: false,
+            denied: &nothing,
+        };
+        let mut redis = Redis::new(&mut self.keys, around);
+        let spec = scripts::named(&script).unwrap().spec;
+        let reply = spec(&mut redis, Args(&[lock.as_bytes()]), Args(&given));
+        reply.unwrap_or_else(Reply::from)
+    }
+}
+
+/// A server time that does not come.
+const FAR: &str = "9999999999999";
+
+/// The parts of an answer that has several.
+fn parts(reply: &Reply) -> Option<&[Reply]> {
+    match reply {
+        Reply::Array(numbered) => match numbered.as_slice() {
+            [Reply::Int(_), Reply::Array(parts)] => Some(parts),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn done(reply: &Reply) -> Answer {
+    match reply {
+        Reply::Error(_) => told(reply, |_| Answer::Done),
+        _ => Answer::Done,
+    }
+}
+
+fn told(reply: &Reply, read: impl FnOnce(&[Reply]) -> Answer) -> Answer {
+    match reply {
+        Reply::Error(text) if text.contains("WRONGTYPE") => Answer::WrongType,
+        Reply::Error(text) => Answer::Fault(text.clone()),
+        reply => read(parts(reply).unwrap_or_default()),
+    }
+}
+
+fn gone(holder: &Reply) -> Answer {
+    match holder {
+        Reply::Bulk(holder) if holder.is_empty() => Answer::Gone(None),
+        Reply::Bulk(holder) if holder.starts_with(b"a key of another") => {
+            Answer::Gone(Some(ANOTHER_KIND.to_owned()))
+        }
+        Reply::Bulk(holder) => Answer::Gone(Some(text(holder))),
+        _ => Answer::Gone(None),
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
