@@ -263,8 +263,8 @@ pub(crate) struct InDoubt {
     pub(crate) name: Arc<str>,
     pub(crate) visitor: VisitorId,
     /// For each node: the request is refused there after this time of the node's own clock, in ms, so that a release
-    /// answered later settles it. [`SETTLED`] where nothing is left; a node that is not listed is as the last one.
-    pub(crate) not_after: SmallVec<[i64; 1]>,
+    /// answered later settles it. `None` where nothing is left; a node that is not listed is as the last one.
+    pub(crate) not_after: SmallVec<[Option<i64>; 1]>,
     /// When the lease that the request may have set has run out in any case.
     pub(crate) ends: BootInstant,
 }
@@ -273,7 +273,7 @@ impl Claim {
     /// The doubt whether a hold of this claim stands, or comes to stand until the server's time `not_after`.
     pub(crate) fn in_doubt(&self, not_after: i64) -> InDoubt {
         InDoubt {
-            not_after: smallvec![not_after],
+            not_after: smallvec![Some(not_after)],
             ..InDoubt::of(self.kind, &self.name, &self.visitor, self.lease)
         }
     }
@@ -291,10 +291,10 @@ impl InDoubt {
         }
     }
 
-    /// The server time after which nothing comes any more at node `node`.
-    pub(crate) fn not_after(&self, node: usize) -> i64 {
+    /// The server time after which nothing comes any more at node `node`; `None` if nothing is left there.
+    pub(crate) fn not_after(&self, node: usize) -> Option<i64> {
         let listed = self.not_after.get(node).or(self.not_after.last());
-        listed.copied().unwrap_or_default()
+        listed.copied().unwrap_or(Some(0))
     }
 }
 
@@ -307,9 +307,6 @@ pub(crate) const EXPIRY_SLACK: Duration = Duration::from_secs(5);
 
 /// Clocks may part by this much from the expiry of a request to the end of its slack.
 pub(crate) const EXPIRY_DRIFT: Duration = Duration::from_millis(100);
-
-/// The expiry of a request that has left nothing.
-pub(crate) const SETTLED: i64 = i64::MIN;
 
 /// A request without an answer may take this long to arrive, and its lease counts from then.
 const LONGEST_WAY: Duration = Duration::from_secs(30);

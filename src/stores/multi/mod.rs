@@ -140,13 +140,13 @@ impl Store for MultiStore {
                     ..
                 }) => {
                     if let Some(place) = place {
-                        *place = part.not_after.iter().copied().max().unwrap_or_default();
+                        *place = part.not_after.iter().copied().max().unwrap_or(Some(0));
                     }
                     Err(error)
                 }
                 Ok(Outcome::Refused(mut refusal)) => {
                     if let (Some(left), Some(place)) = (refusal.leftover.take(), place) {
-                        *place = left.not_after.iter().copied().max().unwrap_or_default();
+                        *place = left.not_after.iter().copied().max().unwrap_or(Some(0));
                     }
                     match self.twin_of(member, claim, by) {
                         // It would be refused for ever, by itself.
@@ -219,10 +219,10 @@ impl Store for MultiStore {
             .rev()
             .zip(self.members.iter().enumerate().rev())
         {
-            let mut open = |not_after| {
+            let mut open = || {
                 is_open = true;
                 if let Some(place) = in_doubt.not_after.get_mut(index) {
-                    *place = not_after;
+                    *place = Some(0);
                 }
             };
             match member
@@ -235,12 +235,12 @@ impl Store for MultiStore {
                 })) => {
                     waiting |= others_wait;
                     if leftover.is_some() {
-                        open(0);
+                        open();
                     }
                 }
                 Ok(Outcome::Gone(cause)) => lost = Some(cause),
                 Ok(Outcome::Unknown { error, .. }) | Err(error) => {
-                    open(0);
+                    open();
                     trouble = Some(error);
                 }
             }

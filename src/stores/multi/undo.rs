@@ -7,13 +7,13 @@ use smallvec::smallvec;
 
 use super::{MultiStore, share};
 use crate::ground::claim::Claim;
-use crate::store::{InDoubt, SETTLED};
+use crate::store::InDoubt;
 
 impl MultiStore {
     /// A doubt about no member yet.
     pub(super) fn no_doubt(&self, claim: &Claim) -> InDoubt {
         InDoubt {
-            not_after: smallvec![SETTLED; self.members.len()],
+            not_after: smallvec![None; self.members.len()],
             ..claim.in_doubt(0)
         }
     }
@@ -26,27 +26,23 @@ impl MultiStore {
         deadline: Instant,
     ) -> Option<InDoubt> {
         for place in in_doubt.not_after.iter_mut().take(taken) {
-            *place = 0;
+            *place = Some(0);
         }
         (!self.settle(&mut in_doubt, deadline)).then_some(in_doubt)
     }
 
     /// Withdraws at all members that are in doubt. Returns whether none is any more.
     pub(super) fn settle(&self, in_doubt: &mut InDoubt, deadline: Instant) -> bool {
-        let not_after: Vec<i64> = (0..self.members.len())
-            .map(|index| in_doubt.not_after(index))
-            .collect();
-        in_doubt.not_after = not_after.into();
+        let not_after = (0..self.members.len()).map(|index| in_doubt.not_after(index));
+        in_doubt.not_after = not_after.collect();
         let members = self.members.len();
         let mut is_settled = true;
         for index in (0..members).rev() {
-            let (Some(member), not_after) = (self.members.get(index), in_doubt.not_after(index))
+            let (Some(member), not_after @ Some(_)) =
+                (self.members.get(index), in_doubt.not_after(index))
             else {
                 continue;
             };
-            if not_after == SETTLED {
-                continue;
-            }
             let mut part = InDoubt {
                 kind: member.lock.kind,
                 name: Arc::clone(&member.lock.name),
@@ -59,7 +55,7 @@ impl MultiStore {
             let resolved = member.store.resolve(&mut [&mut part], by).pop();
             if matches!(resolved, Some(Ok(true))) {
                 if let Some(place) = in_doubt.not_after.get_mut(index) {
-                    *place = SETTLED;
+                    *place = None;
                 }
             } else {
                 is_settled = false;

@@ -227,7 +227,7 @@ impl MySql {
             connection.read_time()
         });
         match outcome {
-            Ok(now) => Ok(now / 1000 > in_doubt.not_after(0)),
+            Ok(now) => Ok(Some(now / 1000) > in_doubt.not_after(0)),
             Err(error) => Err(self.lock_error(&in_doubt.name, error)),
         }
     }

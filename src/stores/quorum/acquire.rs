@@ -68,7 +68,9 @@ impl Quorum {
             placement.nodes |= may_have;
             placement.note_unknown(&open);
             for request in fan_out.in_flight.iter().chain(&fan_out.arrived) {
-                placement.note(request.index, request.in_flight.not_after(), true);
+                if let Some(not_after) = request.in_flight.not_after() {
+                    placement.note(request.index, not_after, true);
+                }
             }
             return Ok(Outcome::Done(Granted {
                 sent: fan_out.first_sent,
@@ -112,7 +114,7 @@ impl Quorum {
             Ok(Outcome::Gone(cause)) => Vote::Lacks(cause),
             Ok(Outcome::Unknown {
                 in_doubt, error, ..
-            }) => Vote::Unknown(in_doubt.not_after(0), error),
+            }) => Vote::Unknown(in_doubt.not_after(0).unwrap_or_default(), error),
             Err(error) => Vote::Failed(error),
         };
         if let Some(node) = self.nodes.get(index) {

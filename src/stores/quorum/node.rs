@@ -7,7 +7,7 @@ use crate::ground::claim::{Claim, LockId, VisitorId};
 use crate::ground::error::Result;
 use crate::ground::poll::Source;
 use crate::store::{
-    Granted, HealthWarning, Holding, InDoubt, Outcome, Refusal, Released, Renewal, SETTLED, Store,
+    Granted, HealthWarning, Holding, InDoubt, Outcome, Refusal, Released, Renewal, Store,
 };
 use crate::stores::quorum::quarantine::{NodeHandle, Quarantined};
 
@@ -123,9 +123,9 @@ pub(crate) trait InFlight<T> {
     /// The connection, to wait at until something arrives there; `None` if waiting is of no use.
     fn source(&self) -> Option<Source<'_>>;
 
-    /// The time of the node's own clock, in ms, after which the request is refused there; [`SETTLED`] if it takes nothing.
-    fn not_after(&self) -> i64 {
-        SETTLED
+    /// The time of the node's own clock, in ms, after which the request is refused there; `None` if it takes nothing.
+    fn not_after(&self) -> Option<i64> {
+        None
     }
 
     /// Reads the answer, waiting for it until `deadline`. It comes once.

@@ -42,7 +42,7 @@ impl Quorum {
         in_doubt.not_after = not_after.collect();
         for open in placement.iter().flat_map(|placement| &placement.open) {
             if let Some(place) = in_doubt.not_after.get_mut(open.node) {
-                *place = (*place).max(open.not_after);
+                *place = (*place).max(Some(open.not_after));
             }
         }
     }
@@ -51,10 +51,8 @@ impl Quorum {
     pub(super) fn note_open(&self, visitor: &VisitorId, in_doubt: &InDoubt) {
         if let Some(placement) = self.placements.lock().get_mut(visitor) {
             let open = in_doubt.not_after.iter().enumerate();
-            let open = open.filter(|(_, not_after)| **not_after > 0);
-            for (node, not_after) in open {
-                placement.note(node, *not_after, false);
-            }
+            let open = open.filter_map(|(node, not_after)| Some((node, (*not_after)?)));
+            placement.note_unknown(&open.collect::<Vec<_>>());
         }
     }
 }

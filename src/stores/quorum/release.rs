@@ -9,7 +9,7 @@ use crate::ground::claim::{Claim, LockId};
 use crate::ground::clock::BootInstant;
 use crate::ground::error::{Error, Result};
 use crate::ground::time;
-use crate::store::{Granted, InDoubt, Outcome, Released, SETTLED};
+use crate::store::{Granted, InDoubt, Outcome, Released};
 use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::tally::{Tally, Vote};
 use crate::stores::quorum::{Quorum, bit};
@@ -34,12 +34,12 @@ impl Quorum {
         };
         let mut said: Vec<Option<Vote>> = self.nodes.iter().map(|_| None).collect();
         let mut in_doubt = InDoubt {
-            not_after: smallvec![SETTLED; self.nodes.len()],
+            not_after: smallvec![None; self.nodes.len()],
             ..claim.in_doubt(0)
         };
         for (index, place) in in_doubt.not_after.iter_mut().enumerate() {
             if placement & bit(index) != 0 {
-                *place = 0;
+                *place = Some(0);
             }
         }
         let lease = self.settings.max_lease;
@@ -84,21 +84,21 @@ impl Quorum {
                 },
                 Ok(Outcome::Unknown {
                     in_doubt, error, ..
-                }) => Vote::Unknown(in_doubt.not_after(0), error),
+                }) => Vote::Unknown(in_doubt.not_after(0).unwrap_or_default(), error),
                 Err(error) => Vote::Failed(error),
             };
             match &what {
                 Vote::Unknown(not_after, error) => {
                     node.trip(error);
                     if let Some(place) = in_doubt.not_after.get_mut(index) {
-                        *place = *not_after;
+                        *place = Some(*not_after);
                     }
                 }
                 Vote::Failed(error) => node.trip(error),
                 _ => {
                     node.reset();
                     if let Some(place) = in_doubt.not_after.get_mut(index) {
-                        *place = SETTLED;
+                        *place = None;
                     }
                 }
             }
@@ -113,11 +113,7 @@ impl Quorum {
         }
         let took = fan_out.age();
         fan_out.note_rest(&mut said);
-        let open = in_doubt
-            .not_after
-            .iter()
-            .filter(|not_after| **not_after != SETTLED)
-            .count();
+        let open = in_doubt.not_after.iter().flatten().count();
         if done >= self.needed {
             self.note_round_trip(took);
         }

@@ -8,7 +8,7 @@ use crate::ground::claim::Claim;
 use crate::ground::error::Result;
 use crate::ground::sync;
 use crate::ground::time;
-use crate::store::{InDoubt, SETTLED};
+use crate::store::InDoubt;
 use crate::stores::quorum::Quorum;
 use crate::stores::quorum::breaker::Order;
 use crate::stores::quorum::node::Purpose;
@@ -26,12 +26,12 @@ impl Quorum {
             return None;
         }
         let mut in_doubt = InDoubt {
-            not_after: smallvec![SETTLED; self.nodes.len()],
+            not_after: smallvec![None; self.nodes.len()],
             ..claim.in_doubt(0)
         };
         for (index, not_after) in open {
             if let Some(place) = in_doubt.not_after.get_mut(*index) {
-                *place = *not_after;
+                *place = Some(*not_after);
             }
         }
         let is_settled = self.settle(&mut in_doubt, claim.lease, deadline);
@@ -40,14 +40,12 @@ impl Quorum {
 
     /// Withdraws at all nodes that are in doubt. Returns whether none is any more.
     fn settle(&self, in_doubt: &mut InDoubt, lease: Duration, deadline: Instant) -> bool {
-        let not_after: Vec<i64> = (0..self.nodes.len())
-            .map(|index| in_doubt.not_after(index))
-            .collect();
-        in_doubt.not_after = not_after.into();
+        let not_after = (0..self.nodes.len()).map(|index| in_doubt.not_after(index));
+        in_doubt.not_after = not_after.collect();
         let purpose = Purpose::Request(Some(&in_doubt.visitor));
         let open = in_doubt.not_after.iter().zip(&self.nodes).enumerate();
         let open = open
-            .filter(|(_, (not_after, node))| **not_after != SETTLED && !node.is_tripped(purpose))
+            .filter(|(_, (not_after, node))| not_after.is_some() && !node.is_tripped(purpose))
             .map(|(index, _)| index)
             .collect();
         let asked = in_doubt.clone();
@@ -74,17 +72,14 @@ impl Quorum {
                 Ok(true) => {
                     node.reset();
                     if let Some(place) = in_doubt.not_after.get_mut(index) {
-                        *place = SETTLED;
+                        *place = None;
                     }
                 }
                 Ok(false) => node.reset(),
                 Err(error) => node.trip(&error),
             }
         }
-        in_doubt
-            .not_after
-            .iter()
-            .all(|not_after| *not_after == SETTLED)
+        in_doubt.not_after.iter().all(Option::is_none)
     }
 
     pub(super) fn resolve_everywhere(
@@ -134,14 +129,13 @@ impl Quorum {
                         if let Some(at) =
                             in_doubt.and_then(|in_doubt| in_doubt.not_after.get_mut(index))
                         {
-                            *at = SETTLED;
+                            *at = None;
                         }
                     }
                 }
             }
         }
-        let is_settled =
-            |in_doubt: &&mut InDoubt| in_doubt.not_after.iter().all(|it| *it == SETTLED);
+        let is_settled = |in_doubt: &&mut InDoubt| in_doubt.not_after.iter().all(Option::is_none);
         in_doubts
             .iter()
             .map(|in_doubt| Ok(is_settled(in_doubt)))
@@ -160,7 +154,7 @@ fn parts_at(in_doubts: &[&mut InDoubt], index: usize) -> Vec<(usize, InDoubt)> {
                 not_after: smallvec![not_after],
                 ..(**in_doubt).clone()
             };
-            (not_after != SETTLED).then_some((place, part))
+            not_after.map(|_| (place, part))
         });
     open.collect()
 }

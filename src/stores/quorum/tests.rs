@@ -4,7 +4,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::ground::claim::Kind;
-use crate::store::{Granted, Outcome, SETTLED};
+use crate::store::{Granted, Outcome};
 use crate::stores::memory::{Memory, World};
 
 const LEASE: Duration = Duration::from_secs(10);
@@ -82,12 +82,12 @@ fn what_may_still_arrive_is_kept_until_the_hold_is_freed() {
     quorum.acquire(&claim("me", 0), soon()).unwrap();
     let claim = claim("me", 1);
     let late = InDoubt {
-        not_after: smallvec![SETTLED, 7, SETTLED],
+        not_after: smallvec![None, Some(7), None],
         ..claim.in_doubt(0)
     };
     quorum.note_open(&claim.visitor, &late);
     let mut in_doubt = claim.in_doubt(0);
     quorum.forget(&mut in_doubt);
-    assert_eq!(in_doubt.not_after[..], [0, 7, 0]);
+    assert_eq!(in_doubt.not_after[..], [Some(0), Some(7), Some(0)]);
     assert!(quorum.placements.lock().is_empty());
 }

@@ -12,7 +12,6 @@ use crate::ground::clock::BootInstant;
 use crate::ground::error::Result;
 use crate::ground::poll::Source;
 use crate::ground::time;
-use crate::store::SETTLED;
 use crate::stores::quorum::node::{InFlight, Pending};
 use crate::stores::quorum::quarantine::Identity;
 use crate::stores::redis::calls::{Call, Operation, SentCopies};
@@ -39,12 +38,8 @@ struct SentRequest<'a> {
 }
 
 impl SentRequest<'_> {
-    fn not_after(&self) -> i64 {
-        if self.expires {
-            self.copies.not_after
-        } else {
-            SETTLED
-        }
+    fn not_after(&self) -> Option<i64> {
+        self.expires.then_some(self.copies.not_after)
     }
 
     fn receive(&mut self, deadline: Instant) -> Option<Result<Value, CallError>> {
@@ -130,7 +125,7 @@ impl<O: Operation> InFlight<Result<O::Answer>> for SentOperation<'_, O> {
         (!connection.has_buffered()).then(|| connection.source())
     }
 
-    fn not_after(&self) -> i64 {
+    fn not_after(&self) -> Option<i64> {
         self.request.not_after()
     }
 
@@ -198,7 +193,7 @@ impl RedisNode {
         let connection = &mut checked_out.connection;
         let mut copies = SentCopies::new(deadline);
         copies.is_behind = checked_out.replies_due > 0;
-        copies.earlier_until = Some(checked_out.not_after).filter(|it| *it != SETTLED);
+        copies.earlier_until = checked_out.not_after;
         if call.expires {
             let sent = BootInstant::now();
             copies.first_sent = Some(sent);

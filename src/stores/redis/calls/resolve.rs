@@ -49,7 +49,7 @@ impl<I: Borrow<InDoubt>> Operation for Resolve<I> {
         let Value::Int(now) = reply else {
             return Err(Unread::Unexpected);
         };
-        let not_after = Some(self.in_doubt.borrow().not_after(0));
+        let not_after = self.in_doubt.borrow().not_after(0);
         // Behind the request in doubt on the same connection it comes after it.
         Ok(copies.is_behind || Some(*now) > not_after.max(copies.earlier_until))
     }
@@ -77,7 +77,7 @@ impl Redis {
             let talked = self.withdraw_at_once(batch, deadline, &mut replies);
             for (in_doubt, reply) in batch.iter_mut().zip(replies) {
                 outcomes.push(match reply {
-                    Some(now) => Ok(now > in_doubt.not_after(0)),
+                    Some(now) => Ok(Some(now) > in_doubt.not_after(0)),
                     // It is elsewhere, or the server does not know its script, or it says what is wrong.
                     None => Resolve::new(&**in_doubt).run(self, deadline),
                 });

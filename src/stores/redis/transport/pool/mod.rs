@@ -12,7 +12,6 @@ use redis::Value;
 
 use crate::ground::claim::VisitorId;
 use crate::ground::sync::Mutex;
-use crate::store::SETTLED;
 use crate::stores::permits::{Permit, Permits};
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::connection::Connection;
@@ -44,8 +43,8 @@ pub(crate) struct CheckedOut {
     /// How many answers to earlier requests of the same visitor come first.
     pub(crate) replies_due: u32,
     /// An earlier request of the same visitor, on a connection that is closed, may arrive up to this time of the server's
-    /// clock, in ms; [`SETTLED`] if there is none.
-    pub(crate) not_after: i64,
+    /// clock, in ms.
+    pub(crate) not_after: Option<i64>,
 }
 
 impl Pool {
@@ -188,13 +187,13 @@ impl Pool {
                 .position(|unread| visitor.is_some() && unread.visitor.as_ref() == visitor);
             at.map(|at| unread.swap_remove(at))
         };
-        let mut not_after = SETTLED;
+        let mut not_after = None;
         let (connection, replies_due) = match unread {
             Some(unread) => (unread.connection, unread.replies_due),
             None => {
                 let lost = self.lost.lock();
                 let mine = lost.iter().filter(|lost| Some(&lost.visitor) == visitor);
-                not_after = mine.map(|lost| lost.not_after).max().unwrap_or(SETTLED);
+                not_after = mine.map(|lost| lost.not_after).max();
                 drop(lost);
                 match self.pop_rather(are_right) {
                     Some(connection) => (connection, 0),

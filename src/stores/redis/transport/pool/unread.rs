@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::{Pool, lacks_script};
 use crate::ground::claim::VisitorId;
 use crate::ground::time;
-use crate::store::{EXPIRY_SLACK, SETTLED};
+use crate::store::EXPIRY_SLACK;
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::connection::Connection;
 
@@ -24,8 +24,8 @@ pub(super) struct UnreadConnection {
     pub(super) replies_due: u32,
     /// The sender of the requests that they answer, if they have one.
     pub(super) visitor: Option<VisitorId>,
-    /// The server refuses the last of them after this time of its clock, in ms.
-    pub(super) not_after: i64,
+    /// The server refuses the last of them after this time of its clock, in ms, if it ever does.
+    pub(super) not_after: Option<i64>,
     /// After this time it is closed.
     pub(super) deadline: Instant,
 }
@@ -37,7 +37,7 @@ impl Pool {
         connection: Connection,
         replies_due: u32,
         visitor: Option<VisitorId>,
-        not_after: i64,
+        not_after: Option<i64>,
         deadline: Instant,
     ) {
         let mut unread = self.unread.lock();
@@ -93,8 +93,8 @@ impl Pool {
     }
 
     /// Notes that nobody will read the answer to a request, which may still arrive at the server.
-    fn note_lost(&self, visitor: Option<VisitorId>, not_after: i64, deadline: Instant) {
-        if let (Some(visitor), true) = (visitor, not_after != SETTLED) {
+    fn note_lost(&self, visitor: Option<VisitorId>, not_after: Option<i64>, deadline: Instant) {
+        if let (Some(visitor), Some(not_after)) = (visitor, not_after) {
             let mut lost = self.lost.lock();
             let now = time::now();
             lost.retain(|lost| now < lost.deadline);
