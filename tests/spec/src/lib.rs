@@ -13,4 +13,4 @@ mod server;
 pub use commands::{Answer, Redis, Refused, Subscriptions, Surroundings};
 pub use keyspace::{Change, Entry, Key, Keyspace, Value};
 pub use reply::Reply;
-pub use server::{Config, Delivery, Persistence, Server};
+pub use server::{Changes, Config, Delivery, Persistence, Server, Snapshot};

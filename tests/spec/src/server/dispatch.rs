@@ -52,8 +52,8 @@ impl Server {
                 Reply::text(self.info(&section, now))
             }
             ("config", [_, pattern]) => self.config(&String::from_utf8_lossy(pattern)),
-            ("role", _) => array!["master", 0, Reply::Array(Vec::new())],
-            ("wait", _) => Reply::Int(0),
+            ("role", _) => self.replication.role(),
+            ("wait", args) => return self.wait(now, connection, args),
             ("command", [_, names @ ..]) => commands(names),
             ("acl", [word, ..]) if word.eq_ignore_ascii_case(b"whoami") => Reply::text("default"),
             ("acl", [word, _, command, ..]) if word.eq_ignore_ascii_case(b"dryrun") => {

@@ -40,13 +40,11 @@ impl Server {
     }
 
     fn info_of_replication(&self) -> String {
-        let before = self.replication_id_before.as_deref();
-        format!(
-            "# Replication\r\nrole:master\r\nconnected_slaves:0\r\nmaster_failover_state:no-failover\r\n\
-             master_replid:{}\r\nmaster_replid2:{}\r\nmaster_repl_offset:0\r\n",
-            self.replication_id,
-            before.unwrap_or("0000000000000000000000000000000000000000"),
-        )
+        let mut info = self.replication.info();
+        if self.config.least_replicas > 0 {
+            info += &format!("min_slaves_good_slaves:{}\r\n", self.replication.replicas());
+        }
+        info
     }
 
     /// The answer to CONFIG GET of the settings whose names have this text in them.

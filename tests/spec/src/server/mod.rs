@@ -6,15 +6,18 @@
 mod dispatch;
 mod info;
 mod messages;
+mod replication;
 mod scripts;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::OnceLock;
 
 use crate::commands::Subscriptions;
-use crate::keyspace::{Change, Key, Keyspace, Value};
+use crate::keyspace::{Key, Keyspace, Value};
 use crate::reply::Reply;
 use crate::request::{self, Unread};
+pub use replication::{Changes, Snapshot};
+use replication::{Replication, Step, Waiting};
 
 /// The settings of a server.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +28,8 @@ pub struct Config {
     pub user: Option<(String, String)>,
     /// Whether it says that it forgets nothing by a restart: an append-only file that is synced with each write.
     pub remembers: bool,
+    /// With fewer replicas than these it refuses writes; 0 to take them in any case.
+    pub least_replicas: u32,
 }
 
 /// Bytes that go to one connection.
@@ -54,15 +59,12 @@ pub struct Server {
     /// The state of the generator of ids.
     random: u64,
     run_id: String,
-    replication_id: String,
-    replication_id_before: Option<String>,
     /// When it was started, by its own clock in microseconds.
     started: i64,
     /// When it went down, while it is.
     stopped: Option<i64>,
     keys: Keyspace,
-    /// The changes of the present run.
-    log: Vec<Change>,
+    replication: Replication,
     connections: BTreeMap<u64, Connection>,
     channels: Subscriptions,
     shard_channels: Subscriptions,
@@ -82,6 +84,11 @@ struct Connection {
     is_authenticated: bool,
     database: u32,
     is_closing: bool,
+    /// The number of steps when it wrote last.
+    written: i64,
+    /// Replicas that it waits for, and the requests behind that.
+    waiting: Option<Waiting>,
+    queued: VecDeque<Vec<Vec<u8>>>,
 }
 
 impl Server {
@@ -91,12 +98,10 @@ impl Server {
             random: config.seed,
             config,
             run_id: String::new(),
-            replication_id: String::new(),
-            replication_id_before: None,
             started: now,
             stopped: None,
             keys: Keyspace::default(),
-            log: Vec::new(),
+            replication: Replication::default(),
             connections: BTreeMap::new(),
             channels: Subscriptions::new(),
             shard_channels: Subscriptions::new(),
@@ -166,7 +171,11 @@ impl Server {
 
     /// Runs one request of a connection. Returns what is sent, to this and to other connections, in this order.
     pub fn command(&mut self, now: i64, connection: u64, request: &[Vec<u8>]) -> Vec<Delivery> {
-        if self.connections.contains_key(&connection) && !request.is_empty() {
+        if let Some(from) = self.connections.get_mut(&connection)
+            && from.waiting.is_some()
+        {
+            from.queued.push_back(request.to_vec());
+        } else if self.connections.contains_key(&connection) && !request.is_empty() {
             let request: Vec<&[u8]> = request.iter().map(Vec::as_slice).collect();
             if let Some(reply) = self.run(now, connection, &request) {
                 self.answer(connection, &reply);
@@ -188,35 +197,38 @@ impl Server {
         self.connections.clear();
         self.channels.clear();
         self.shard_channels.clear();
+        self.replication.unlink();
     }
 
     /// Goes down, if it is not, and comes back.
     pub fn restart(&mut self, now: i64, persistence: Persistence) {
         self.stop(now);
         let stopped = self.stopped.take().unwrap_or(now).div_euclid(1000);
+        let steps = self.begin_run(now);
         match persistence {
             Persistence::All => {}
             Persistence::Nothing => self.keys.clear(),
             Persistence::Lost(ms) => {
-                for change in self.log.drain(..).rev() {
+                for change in steps
+                    .into_iter()
+                    .rev()
+                    .flat_map(|step| step.into_iter().rev())
+                {
                     if change.at > stopped - ms {
                         self.keys.put(change.key, change.before, change.at);
                     }
                 }
             }
         }
-        self.log.clear();
         self.scripts.clear();
-        self.begin_run(now);
     }
 
     /// Takes all keys away, as FLUSHALL does.
     pub fn flush(&mut self, now: i64) {
         let keys: Vec<Key> = self.keys.iter().map(|(key, _)| key.clone()).collect();
-        for key in keys {
-            let change = self.keys.put(key, None, now.div_euclid(1000));
-            self.log.push(change);
-        }
+        let changes = keys.into_iter();
+        let changes = changes.map(|key| self.keys.put(key, None, now.div_euclid(1000)));
+        self.replication.record(changes.collect());
     }
 
     /// Forgets the scripts that it has got, as SCRIPT FLUSH does.
@@ -269,14 +281,15 @@ impl Server {
 
     /// The id of the history of its keys.
     pub fn replication_id(&self) -> &str {
-        &self.replication_id
+        &self.replication.id
     }
 
-    fn begin_run(&mut self, now: i64) {
+    /// Begins a run. Returns the steps of the one before.
+    fn begin_run(&mut self, now: i64) -> VecDeque<Step> {
         self.started = now;
         self.run_id = self.draw_id();
-        self.replication_id = self.draw_id();
-        self.replication_id_before = None;
+        let id = self.draw_id();
+        self.replication.begin(id)
     }
 
     /// A new id of 40 hexadecimal digits (splitmix64).

@@ -38,6 +38,7 @@ impl Server {
             Err(refused) => return refused,
         };
         let replication = self.info("replication", now);
+        let refusal = self.refusal_of_writes().map(str::to_owned);
         let channels = if *is_sharded {
             &self.shard_channels
         } else {
@@ -48,14 +49,19 @@ impl Server {
             now,
             replication: &replication,
             subscriptions: channels,
-            refuses_writes: self.refuses_writes.as_deref(),
+            refuses_writes: refusal.as_deref(),
             is_full: self.is_full,
             denied: &self.denied,
         };
         let mut redis = Redis::new(&mut self.keys, around);
         let answer = (script.spec)(&mut redis, keys, args);
         let (changes, published) = (redis.changes, redis.published);
-        self.log.extend(changes);
+        if !changes.is_empty() {
+            self.replication.record(changes);
+            if let Some(from) = self.connections.get_mut(&connection) {
+                from.written = self.replication.offset;
+            }
+        }
         for (channel, text) in published {
             self.publish(&channel, &text, *is_sharded);
         }
@@ -64,6 +70,20 @@ impl Server {
         })
     }
 }
+
+impl Server {
+    fn refusal_of_writes(&self) -> Option<&str> {
+        match &self.refuses_writes {
+            Some(refusal) => Some(refusal),
+            None if self.replication.is_replica() => Some(READ_ONLY),
+            None if self.replication.replicas() < self.config.least_replicas => Some(ALONE),
+            None => None,
+        }
+    }
+}
+
+const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
+const ALONE: &str = "NOREPLICAS Not enough good replicas to write.";
 
 /// Parts what stands behind the script into keys and arguments.
 fn keys_and_args<'a>(args: &'a [&'a [u8]]) -> Result<(Args<'a>, Args<'a>), Reply> {
