@@ -53,7 +53,7 @@ pub(crate) trait Node: Send + Sync {
     fn send_renew<'a>(
         &'a self,
         claims: &'a [Claim],
-        handle: &NodeHandle,
+        handle: &'a NodeHandle,
         deadline: Instant,
     ) -> Pending<'a, Vec<Renewal>>;
 

@@ -36,7 +36,6 @@ use calls::{Acquire, ForceRelease, HandOff, Inspect, Operation, Release, Release
 pub(crate) use keys::flaw;
 use layout::Layout;
 pub(crate) use open::{Credentials, Settings};
-use renewals::RenewalBatch;
 use scripts::Scripts;
 use topology::Topology;
 use transport::Connection;
@@ -126,7 +125,7 @@ impl Store for Redis {
 
     fn prepare_renewal(&self, lock: &str, deadline: Instant) {
         let prepare = |connection: &mut Connection| {
-            RenewalBatch::makes_known(&self.scripts.renew, connection, deadline)
+            renewals::makes_known(&self.scripts.renew, connection, deadline)
         };
         self.topology.get_ready_to_renew(lock, deadline, &prepare);
     }

@@ -197,7 +197,7 @@ impl QuorumNode for RedisNode {
     fn send_renew<'a>(
         &'a self,
         claims: &'a [Claim],
-        handle: &NodeHandle,
+        handle: &'a NodeHandle,
         deadline: Instant,
     ) -> Pending<'a, Vec<Renewal>> {
         self.send_renewals(claims, handle, deadline)

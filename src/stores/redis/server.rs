@@ -9,9 +9,7 @@ use crate::ground::notify::Notifier;
 use crate::ground::sync::Mutex;
 use crate::stores::permits::Permits;
 use crate::stores::redis::subscriber::{Shards, Subscriber};
-use crate::stores::redis::transport::{
-    CallError, Connection, Connector, Pool, on_connection, share,
-};
+use crate::stores::redis::transport::{CallError, Connection, Connector, Pool, share};
 
 pub(super) struct Node {
     pub(super) pool: Pool,
@@ -185,21 +183,6 @@ impl Node {
                 outcome => return outcome,
             }
         }
-    }
-
-    /// Runs `talk` on the connection for renewals. After a fault that leaves its state in doubt it is closed.
-    pub(super) fn renewing(
-        &self,
-        deadline: Instant,
-        mut talk: impl FnMut(&mut Connection) -> Result<(), CallError>,
-    ) -> Result<(), CallError> {
-        // Taken out, not locked, while it is in use.
-        let mut place = Some(self.take_renewing(deadline)?);
-        let talked = on_connection(&mut place, self.pool.connector(), deadline, &mut talk);
-        if let Some(connection) = place {
-            self.put_renewing(connection);
-        }
-        talked
     }
 
     pub(super) fn close(&self) {

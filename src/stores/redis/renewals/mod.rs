@@ -1,121 +1,284 @@
-//! Renewals, of which one call of the script renews many.
+//! Renewals, of which one call of the script renews many: at one server, in a cluster, and at a node of a quorum.
+//!
+//! Claims without an outcome are sorted by server and slot, and asked for in rounds. In each round all requests are written
+//! before any answer is read, and the answers are read as they come, so that no server waits for another. A claim has
+//! another round if its request was not sent, was redirected, came too late, needs the text of the script, or was refused
+//! together with others. One server is a cluster of one shard without slots. A node of a quorum sends its first round now
+//! and reads the answers later.
 
-mod cluster;
-mod cluster_batch;
-mod node;
-mod one_server;
+mod answers;
+mod batch;
 
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Instant;
-
-use redis::Value;
 
 use crate::ground::claim::Claim;
 use crate::ground::clock::BootInstant;
-use crate::ground::loss::LossCause;
+use crate::ground::poll::Source;
+use crate::ground::time;
 use crate::store::Renewal;
-use crate::stores::redis::replies::{cause_of, integer_at};
-use crate::stores::redis::scripts::Script;
-use crate::stores::redis::transport::Connection;
+use crate::stores::quorum::node::{InFlight, Pending};
+use crate::stores::quorum::quarantine::NodeHandle;
+use crate::stores::redis::Redis;
+use crate::stores::redis::node::RedisNode;
+use crate::stores::redis::server::Node;
+use crate::stores::redis::topology::Topology;
+use crate::stores::redis::transport::{CallError, Connection, asking, share};
+use crate::stores::redis::votes::vote_on;
+pub(super) use batch::makes_known;
+use batch::{Batch, Expected, Open, SentBatch, Server};
 
-/// How many holds one call of the renewal script renews, so that it keeps the server for less than a millisecond.
-pub(in crate::stores::redis) const RENEWED_AT_ONCE: usize = 100;
+/// A claim is asked for at most this often in one call.
+const ROUNDS: u32 = 6;
 
-/// Some holds that one call renews.
-pub(in crate::stores::redis) struct RenewalBatch<'a> {
-    pub(in crate::stores::redis) claims: &'a [Claim],
-    pub(in crate::stores::redis) not_after: i64,
-    /// The number of the request, which its answer repeats.
-    pub(in crate::stores::redis) number: i64,
-}
-
-/// The requests that renew `claims` on this connection by `deadline`, sent at `sent`.
-pub(in crate::stores::redis) fn chunks_of<'a>(
+/// All claims of one call, and what became of them.
+struct Renewals<'a> {
+    redis: &'a Redis,
+    /// The node of a quorum, which has to have a vote at the server.
+    handle: Option<&'a NodeHandle>,
     claims: &'a [Claim],
-    connection: &mut Connection,
     deadline: Instant,
-    sent: BootInstant,
-) -> Vec<RenewalBatch<'a>> {
-    let not_after = connection.expiry(deadline, sent);
-    let chunks = claims.chunks(RENEWED_AT_ONCE).map(|claims| RenewalBatch {
-        claims,
-        not_after,
-        number: connection.number(),
-    });
-    chunks.collect()
+    outcomes: Vec<Renewal>,
+    open: Vec<Open>,
+    sent: Vec<SentBatch<'a>>,
 }
 
-impl RenewalBatch<'_> {
-    /// Makes the server know the script that renews, by the renewal of nothing, of which the connection owes the answer
-    /// from then on. Returns whether it could be sent.
-    pub(in crate::stores::redis) fn makes_known(
-        script: &Script,
-        connection: &mut Connection,
+impl Redis {
+    pub(super) fn renew_all(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal> {
+        let mut renewals = Renewals::new(self, None, claims, deadline);
+        renewals.send(true);
+        renewals.finish()
+    }
+}
+
+impl<'a> Renewals<'a> {
+    fn new(
+        redis: &'a Redis,
+        handle: Option<&'a NodeHandle>,
+        claims: &'a [Claim],
         deadline: Instant,
-    ) -> bool {
-        let nothing = RenewalBatch {
-            claims: &[],
-            not_after: 0,
-            number: connection.number(),
-        };
-        let mut packed = Vec::new();
-        nothing.pack(script, true, &mut packed);
-        connection.reply_due = Some(nothing.number);
-        connection.ask(&packed, deadline).is_ok()
+    ) -> Renewals<'a> {
+        Renewals {
+            redis,
+            handle,
+            claims,
+            deadline,
+            outcomes: vec![Renewal::Unknown(String::new()); claims.len()],
+            open: (0..claims.len())
+                .map(|index| Open {
+                    index,
+                    ..Open::default()
+                })
+                .collect(),
+            sent: Vec::new(),
+        }
     }
 
-    pub(in crate::stores::redis) fn pack(
-        &self,
-        script: &Script,
-        by_text: bool,
-        into: &mut Vec<u8>,
-    ) {
-        let count = self.claims.len();
-        let mut command = script.command(by_text, count, 2 + 2 * count);
-        for claim in self.claims {
-            command.arg(&*claim.name);
+    /// Reads the answers to the first round, and asks again for what is open then.
+    fn finish(mut self) -> Vec<Renewal> {
+        self.read_all();
+        for _ in 1..ROUNDS {
+            if self.open.is_empty() || time::now() >= self.deadline {
+                break;
+            }
+            self.send(false);
+            self.read_all();
         }
-        command.arg(self.not_after);
-        for claim in self.claims {
-            let lease = u64::try_from(claim.lease.as_millis()).unwrap_or(u64::MAX);
-            command.arg(claim.visitor.as_str()).arg(lease);
-        }
-        command.arg(self.number);
-        command.write_packed_command(into);
+        self.outcomes
     }
 
-    pub(in crate::stores::redis) fn read(&self, reply: &Value, outcomes: &mut Vec<Renewal>) {
-        let begin = outcomes.len();
-        let (Value::Array(items), Some(1)) = (reply, integer_at(reply, 1)) else {
-            let reason = "it reached the server too late".to_owned();
-            outcomes.resize(begin + self.claims.len(), Renewal::Unknown(reason));
-            return;
-        };
-        outcomes.resize(begin + self.claims.len(), Renewal::Renewed);
-        for lost in items.get(2..).unwrap_or_default().chunks(2) {
-            let [Value::Int(index), what] = lost else {
-                continue;
+    fn note(&mut self, index: usize, outcome: Renewal) {
+        if let Some(place) = self.outcomes.get_mut(index) {
+            *place = outcome;
+        }
+    }
+
+    /// Notes that nothing is known of some claims that were asked for together. With `again` they are asked for again so.
+    fn unknown(&mut self, indices: &[usize], reason: &str, again: Option<&Open>) {
+        for index in indices {
+            self.note(*index, Renewal::Unknown(reason.to_owned()));
+            self.open.extend(again.map(|open| Open {
+                index: *index,
+                asked: open.asked.clone(),
+                is_single: open.is_single || indices.len() == 1,
+                ..*open
+            }));
+        }
+    }
+
+    /// Sends all that is open.
+    fn send(&mut self, is_first: bool) {
+        let batches = self.batches(is_first);
+        let is_cluster = matches!(self.redis.topology, Topology::Cluster(_));
+        let count = batches.len();
+        for (index, batch) in batches.into_iter().enumerate() {
+            // One share is for reading.
+            let shares = if is_cluster { count - index + 1 } else { 1 };
+            let by = share(self.deadline, shares);
+            let mut connection = match self.connection(&batch.server, by) {
+                Ok(connection) => connection,
+                Err(fault) => {
+                    // The slot may have another master by now, and the nodes of a quorum are connected aside.
+                    let is_passing =
+                        self.handle.is_some() && matches!(fault, CallError::NotSent(_));
+                    self.was_not_sent(&batch, fault, is_cluster || is_passing);
+                    continue;
+                }
             };
-            let index = usize::try_from(*index).unwrap_or(usize::MAX);
-            if let Some(outcome) = outcomes.get_mut(begin.saturating_add(index).saturating_sub(1)) {
-                *outcome = Renewal::Lost(match what {
-                    Value::Int(_) => LossCause::Gone,
-                    holder => cause_of(holder),
-                });
+            let sent = BootInstant::now();
+            let (packed, expected) = self.pack(&batch, &mut connection, sent);
+            match connection.send(&packed, by) {
+                Ok(()) => self.sent.push(SentBatch {
+                    batch,
+                    connection,
+                    sent,
+                    expected,
+                    fault: None,
+                }),
+                Err(fault) => {
+                    let pool = &batch.server.pool;
+                    pool.give_back(connection, &Err(fault.clone()));
+                    self.was_not_sent(&batch, fault, true);
+                }
             }
         }
     }
+
+    fn was_not_sent(&mut self, batch: &Batch<'_>, fault: CallError, is_open: bool) {
+        batch.server.suspect();
+        let reason = fault.into_reason().into_words();
+        let again = is_open.then(Open::default);
+        for part in &batch.parts {
+            self.unknown(part, &reason, again.as_ref());
+        }
+    }
+
+    /// Takes a connection for renewals out; for a quorum one that leads to a server with a vote.
+    fn connection(&self, server: &Node, deadline: Instant) -> Result<Connection, CallError> {
+        let Some(handle) = self.handle else {
+            return server.take_renewing(deadline);
+        };
+        let not_connected = || CallError::NotSent("it is not connected".into());
+        let connection = server.take_ready_to_renew(deadline);
+        let mut connection = connection.ok_or_else(not_connected)?;
+        match vote_on(&mut connection, handle, deadline) {
+            Err(fault @ CallError::NoVote(_)) => {
+                server.put_renewing(connection);
+                Err(fault)
+            }
+            vote => vote.map(|_| connection),
+        }
+    }
+
+    /// Sorts what is open by server and slot. In the first round claims at nodes in doubt are left for the next one, because
+    /// to look for those nodes takes time.
+    fn batches(&mut self, is_first: bool) -> Vec<Batch<'a>> {
+        let (topology, claims) = (&self.redis.topology, self.claims);
+        let open = std::mem::take(&mut self.open);
+        let server_of = |open: &Open| match &open.asked {
+            Some(shard) => Some(Server::Shard(Arc::clone(shard))),
+            None => Server::of(topology, &claims.get(open.index)?.name),
+        };
+        let is_doubtful = |open: &Open| server_of(open).is_none_or(|server| server.is_doubtful());
+        if let Topology::Cluster(cluster) = topology
+            && !is_first
+            && open.iter().any(is_doubtful)
+        {
+            // Where it fails, what is known has to do.
+            let _ = cluster.refresh(share(self.deadline, 2));
+        }
+        let mut batches: Vec<Batch<'a>> = Vec::new();
+        for open in open {
+            if is_first && is_doubtful(&open) {
+                let reason = "there was no time left to ask".to_owned();
+                self.note(open.index, Renewal::Unknown(reason));
+                self.open.push(open);
+                continue;
+            }
+            let (Some(claim), Some(server)) = (claims.get(open.index), server_of(&open)) else {
+                self.unknown(&[open.index], "no node is known to serve its slot", None);
+                continue;
+            };
+            let is_asking = open.asked.is_some();
+            let is_there = |batch: &&mut Batch<'_>| {
+                batch.is_asking == is_asking && std::ptr::eq(&*batch.server, &*server)
+            };
+            match batches.iter_mut().find(is_there) {
+                Some(batch) => batch.add(&open, claim),
+                None => {
+                    let mut batch = Batch::new(server, is_asking);
+                    batch.add(&open, claim);
+                    batches.push(batch);
+                }
+            }
+        }
+        // To connect takes time, so those with a connection come first.
+        batches.sort_by_key(|batch| !batch.server.has_renewing());
+        batches
+    }
+
+    /// Packs all that a batch asks, and tells the answers that are to come.
+    fn pack(
+        &self,
+        batch: &Batch<'_>,
+        connection: &mut Connection,
+        sent: BootInstant,
+    ) -> (Vec<u8>, VecDeque<Expected>) {
+        let not_after = connection.expiry(self.deadline, sent);
+        let uses_text = batch.server.pool.uses_text();
+        let mut packed = Vec::new();
+        let mut expected = VecDeque::with_capacity(batch.parts.len() + 1);
+        for (part, indices) in batch.parts.iter().enumerate() {
+            if batch.is_asking {
+                packed.extend(asking());
+                expected.push_back(Expected::Nothing);
+            }
+            // The first call with the text makes the script known to those behind it.
+            let by_text = uses_text || (batch.needs_text && part == 0);
+            let claims = indices.iter().filter_map(|index| self.claims.get(*index));
+            let number = connection.number();
+            let script = &self.redis.scripts.renew;
+            batch::pack(script, by_text, claims, not_after, number, &mut packed);
+            expected.push_back(Expected::Part(part, number));
+        }
+        if let Some(replication) = self.redis.replication {
+            packed.extend(replication.question(self.deadline));
+            expected.push_back(Expected::Replicas(replication));
+        }
+        (packed, expected)
+    }
 }
 
-/// Whether renewals were refused because our idea of the server's clock was off.
-pub(in crate::stores::redis) fn came_too_late(reply: &Value) -> bool {
-    integer_at(reply, 1) == Some(0)
+impl InFlight<Vec<Renewal>> for Renewals<'_> {
+    fn source(&self) -> Option<Source<'_>> {
+        let connection = &self.sent.first()?.connection;
+        (!connection.has_buffered()).then(|| connection.source())
+    }
+
+    fn receive(mut self: Box<Self>, deadline: Instant) -> Option<Vec<Renewal>> {
+        self.deadline = deadline;
+        Some(self.finish())
+    }
 }
 
-/// Takes renewals back that do not count.
-pub(in crate::stores::redis) fn discount(outcomes: &mut [Renewal], flaw: &str) {
-    for outcome in outcomes {
-        if *outcome == Renewal::Renewed {
-            *outcome = Renewal::Unknown(flaw.to_owned());
+impl RedisNode {
+    /// Sends the renewals of `claims`, if `handle` has a vote.
+    pub(super) fn send_renewals<'a>(
+        &'a self,
+        claims: &'a [Claim],
+        handle: &'a NodeHandle,
+        deadline: Instant,
+    ) -> Pending<'a, Vec<Renewal>> {
+        let mut renewals = Renewals::new(self, Some(handle), claims, deadline);
+        renewals.send(true);
+        if !renewals.sent.is_empty() {
+            Pending::Sent(Box::new(renewals))
+        } else if renewals.open.is_empty() {
+            Pending::Ready(renewals.outcomes)
+        } else {
+            // Nothing was sent, so another connection will do.
+            Pending::NotConnected
         }
     }
 }

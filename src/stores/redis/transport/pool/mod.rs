@@ -287,7 +287,7 @@ fn doubt_after<T>(
 }
 
 /// Runs `talk` on what is in `place`, connecting first if need be, and empties the place after a fault.
-pub(crate) fn on_connection<T>(
+fn on_connection<T>(
     place: &mut Option<Connection>,
     connector: &dyn Connector,
     deadline: Instant,

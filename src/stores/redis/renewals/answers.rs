@@ -1,0 +1,187 @@
+//! The answers to the renewals that were sent, and which claims they leave open.
+
+use std::mem::take;
+use std::time::Duration;
+
+use redis::Value;
+use smallvec::smallvec;
+
+use super::Renewals;
+use super::batch::{Batch, Expected, Open, SentBatch};
+use crate::ground::loss::LossCause;
+use crate::ground::{poll, time};
+use crate::store::Renewal;
+use crate::stores::redis::errors::may_be_for_one_key;
+use crate::stores::redis::replies::{cause_of, integer_at, plain};
+use crate::stores::redis::topology::Topology;
+use crate::stores::redis::topology::cluster::Redirection;
+use crate::stores::redis::transport::{CallError, lacks_evalsha};
+use crate::stores::redis::wait_replicas::ReplicaAck;
+
+/// How long the rest of a reply is waited for whose beginning is there, while other servers may answer.
+const REST_OF_A_REPLY: Duration = Duration::from_millis(2);
+
+impl Renewals<'_> {
+    /// Reads all replies, as they come.
+    pub(super) fn read_all(&mut self) {
+        while !self.sent.is_empty() {
+            let (count, is_only) = (self.sent.len(), self.sent.len() == 1);
+            let sources = self.sent.iter().map(|one| one.connection.source());
+            let readable = match is_only {
+                true => smallvec![true],
+                false => match poll::wait(sources, self.deadline) {
+                    Ok(readable) => readable.unwrap_or_else(|| smallvec![false; count]),
+                    // There is no memory to wait with: to read waits, too.
+                    Err(_) => smallvec![true; count],
+                },
+            };
+            for (mut one, is_readable) in take(&mut self.sent).into_iter().zip(readable) {
+                match is_readable.then(|| self.read(&mut one, is_only)).flatten() {
+                    Some(read) => self.end(one, read),
+                    None => self.sent.push(one),
+                }
+            }
+            let is_over = time::now() >= self.deadline;
+            while let Some(late) = self.sent.pop_if(|_| is_over) {
+                let (reason, timed_out) = ("no reply in time".into(), true);
+                self.end(late, Err(CallError::NoReply { reason, timed_out }));
+            }
+        }
+    }
+
+    /// Reads what there is for a batch. Returns whether that went well, if it was all.
+    fn read(&mut self, one: &mut SentBatch<'_>, is_only: bool) -> Option<Result<(), CallError>> {
+        while let Some(expected) = one.expected.front() {
+            let soon = time::now() + REST_OF_A_REPLY;
+            let by = if is_only {
+                soon.max(self.deadline)
+            } else {
+                soon
+            };
+            let reply = match *expected {
+                Expected::Part(_, number) => one.connection.answer(number, by),
+                Expected::Nothing | Expected::Replicas(_) => one.connection.receive(by),
+            };
+            let reply = match reply {
+                Err(CallError::NoReply {
+                    timed_out: true, ..
+                }) => return None,
+                Ok(reply) => Ok(reply),
+                Err(CallError::Server(text)) => Err(text),
+                Err(fault) => return Some(Err(fault)),
+            };
+            match (one.expected.pop_front(), reply) {
+                (Some(Expected::Part(part, _)), Ok(reply)) => self.answered(one, part, &reply),
+                (Some(Expected::Part(part, _)), Err(text)) => self.refused(one, part, text),
+                (Some(Expected::Replicas(wanted)), reply) => {
+                    let replica_ack = ReplicaAck::of(reply.map_err(CallError::Server), wanted);
+                    self.discount(&one.batch, replica_ack.flaw(wanted));
+                }
+                (Some(Expected::Nothing) | None, _) => {}
+            }
+        }
+        Some(Ok(()))
+    }
+
+    /// Takes the answer of the script for one part: all are renewed but those that it names, unless it came too late.
+    fn answered(&mut self, one: &mut SentBatch<'_>, part: usize, reply: &Value) {
+        if let Some(now) = integer_at(reply, 0) {
+            one.connection.note_time(now, one.sent);
+        }
+        let indices = one.batch.part(part);
+        let items = match reply {
+            Value::Array(items) if integer_at(reply, 1) == Some(1) => items.as_slice(),
+            _ => {
+                // The answer has put our idea of the server's clock right.
+                let again = Open {
+                    asked: one.batch.asked(),
+                    ..Open::default()
+                };
+                return self.unknown(indices, "it reached the server too late", Some(&again));
+            }
+        };
+        for index in indices {
+            self.note(*index, Renewal::Renewed);
+        }
+        for lost in items.get(2..).unwrap_or_default().chunks(2) {
+            let [Value::Int(at), what] = lost else {
+                continue;
+            };
+            let at = usize::try_from(at.saturating_sub(1)).ok();
+            let cause = match what {
+                Value::Int(_) => LossCause::Gone,
+                holder => cause_of(holder),
+            };
+            if let Some(index) = at.and_then(|at| indices.get(at)) {
+                self.note(*index, Renewal::Lost(cause));
+            }
+        }
+    }
+
+    /// Takes the words by which the server refused one part.
+    fn refused(&mut self, one: &mut SentBatch<'_>, part: usize, text: String) {
+        let server = &one.batch.server;
+        let indices = one.batch.part(part);
+        let words = plain(&text);
+        let is_off = lacks_evalsha(&text);
+        if is_off {
+            server.pool.note_evalsha_is_off();
+        }
+        let needs_text = text.starts_with("NOSCRIPT");
+        let may_be_for_one = text.starts_with("TRYAGAIN") || may_be_for_one_key(&text);
+        let fault = CallError::Server(text);
+        let redirection = Redirection::of(&fault);
+        let (asked, is_redirected) = match (&self.redis.topology, server.shard(), redirection) {
+            (Topology::Cluster(cluster), Some(shard), Some(it)) => {
+                let target = cluster.follow(&it, shard);
+                (it.is_ask.then_some(target), true)
+            }
+            // A slot that is asked for is asked for there again.
+            _ => (one.batch.asked(), false),
+        };
+        let is_again = is_redirected || is_off || needs_text;
+        // Some are at another node, or what is refused is one of them.
+        let is_split = !is_again && may_be_for_one && indices.len() > 1;
+        let again = Open {
+            asked: asked.filter(|_| is_again),
+            needs_text,
+            is_single: is_split,
+            ..Open::default()
+        };
+        self.unknown(indices, &words, (is_again || is_split).then_some(&again));
+        if fault.reason().contains("READONLY") {
+            // It takes no writes any more, so the connection is of no use.
+            one.fault = Some(fault);
+        }
+    }
+
+    /// Takes renewals back that do not count, if there is a flaw.
+    fn discount(&mut self, batch: &Batch<'_>, flaw: Option<String>) {
+        let Some(flaw) = flaw else { return };
+        for index in batch.parts.iter().flatten() {
+            if let Some(outcome @ Renewal::Renewed) = self.outcomes.get_mut(*index) {
+                *outcome = Renewal::Unknown(flaw.clone());
+            }
+        }
+    }
+
+    /// Ends a batch. After a fault claims without a reply have no outcome, and the connection is of no use any more.
+    fn end(&mut self, one: SentBatch<'_>, read: Result<(), CallError>) {
+        let (batch, server) = (&one.batch, &one.batch.server);
+        let Some(fault) = read.err().or(one.fault) else {
+            return server.put_renewing(one.connection);
+        };
+        server.suspect();
+        server.pool.give_back(one.connection, &Err(fault.clone()));
+        let reason = fault.into_reason().into_words();
+        for expected in &one.expected {
+            match *expected {
+                Expected::Nothing => {}
+                Expected::Part(part, _) => self.unknown(batch.part(part), &reason, None),
+                Expected::Replicas(wanted) => {
+                    self.discount(batch, ReplicaAck::NoAnswer.flaw(wanted));
+                }
+            }
+        }
+    }
+}

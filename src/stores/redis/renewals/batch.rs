@@ -1,0 +1,180 @@
+//! The claims that are renewed together, and the call of the script for them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::ground::claim::Claim;
+use crate::ground::clock::BootInstant;
+use crate::stores::redis::keys;
+use crate::stores::redis::scripts::Script;
+use crate::stores::redis::server::Node;
+use crate::stores::redis::topology::Topology;
+use crate::stores::redis::topology::cluster::Shard;
+use crate::stores::redis::transport::{CallError, Connection};
+use crate::stores::redis::wait_replicas::Replication;
+
+/// How many holds one call of the script renews, so that it keeps the server for less than a millisecond.
+const RENEWED_AT_ONCE: usize = 100;
+
+/// A claim that has no outcome yet.
+#[derive(Clone, Default)]
+pub(super) struct Open {
+    /// Its place among all claims.
+    pub(super) index: usize,
+    /// The node to ask, instead of the one that has the slot.
+    pub(super) asked: Option<Arc<Shard>>,
+    /// Whether the server does not know the script.
+    pub(super) needs_text: bool,
+    /// Whether it has to be asked for alone: of claims refused together one may be the reason, and of the keys of a slot on
+    /// the move some are here and some are there.
+    pub(super) is_single: bool,
+}
+
+/// A server to renew at.
+pub(super) enum Server<'a> {
+    One(&'a Node),
+    Shard(Arc<Shard>),
+}
+
+impl Deref for Server<'_> {
+    type Target = Node;
+
+    fn deref(&self) -> &Node {
+        match self {
+            Server::One(node) => node,
+            Server::Shard(shard) => &shard.node,
+        }
+    }
+}
+
+impl<'a> Server<'a> {
+    /// The server that has this lock, as far as known.
+    pub(super) fn of(topology: &'a Topology, lock: &str) -> Option<Server<'a>> {
+        match topology {
+            Topology::One(node) => Some(Server::One(node)),
+            Topology::Cluster(cluster) => cluster.present(keys::slot(lock)).map(Server::Shard),
+        }
+    }
+
+    pub(super) fn shard(&self) -> Option<&Arc<Shard>> {
+        match self {
+            Server::One(_) => None,
+            Server::Shard(shard) => Some(shard),
+        }
+    }
+
+    pub(super) fn is_doubtful(&self) -> bool {
+        self.shard().is_some_and(|shard| shard.is_doubtful())
+    }
+
+    pub(super) fn suspect(&self) {
+        if let Some(shard) = self.shard() {
+            shard.suspect();
+        }
+    }
+}
+
+/// The requests on one connection.
+pub(super) struct Batch<'a> {
+    pub(super) server: Server<'a>,
+    pub(super) is_asking: bool,
+    pub(super) needs_text: bool,
+    /// The indices of the claims that each call of the script renews. A cluster allows only those of one slot.
+    pub(super) parts: Vec<Vec<usize>>,
+    /// The last part of each slot.
+    last: BTreeMap<u16, usize>,
+}
+
+impl<'a> Batch<'a> {
+    pub(super) fn new(server: Server<'a>, is_asking: bool) -> Batch<'a> {
+        Batch {
+            server,
+            is_asking,
+            needs_text: false,
+            parts: Vec::new(),
+            last: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, open: &Open, claim: &Claim) {
+        let slot = self.server.shard().map_or(0, |_| keys::slot(&claim.name));
+        self.needs_text |= open.needs_text;
+        let last = self.last.get(&slot).filter(|_| !open.is_single);
+        match last.and_then(|last| self.parts.get_mut(*last)) {
+            Some(part) if part.len() < RENEWED_AT_ONCE => part.push(open.index),
+            _ => {
+                if !open.is_single {
+                    self.last.insert(slot, self.parts.len());
+                }
+                self.parts.push(vec![open.index]);
+            }
+        }
+    }
+
+    pub(super) fn part(&self, part: usize) -> &[usize] {
+        self.parts.get(part).map_or(&[], Vec::as_slice)
+    }
+
+    /// The node that was asked instead of the one that has the slot.
+    pub(super) fn asked(&self) -> Option<Arc<Shard>> {
+        self.server.shard().filter(|_| self.is_asking).cloned()
+    }
+}
+
+/// A batch on its way.
+pub(super) struct SentBatch<'a> {
+    pub(super) batch: Batch<'a>,
+    pub(super) connection: Connection,
+    pub(super) sent: BootInstant,
+    pub(super) expected: VecDeque<Expected>,
+    /// The answer after which the connection is of no use.
+    pub(super) fault: Option<CallError>,
+}
+
+/// A reply that is to come.
+pub(super) enum Expected {
+    /// The one to ASKING.
+    Nothing,
+    /// The one for this part, with this number.
+    Part(usize, i64),
+    Replicas(Replication),
+}
+
+/// Packs the call that renews `claims`, which the server refuses after `not_after` of its clock, in ms.
+pub(super) fn pack<'c>(
+    script: &Script,
+    by_text: bool,
+    claims: impl Iterator<Item = &'c Claim> + Clone,
+    not_after: i64,
+    number: i64,
+    into: &mut Vec<u8>,
+) {
+    let count = claims.clone().count();
+    let mut command = script.command(by_text, count, 2 + 2 * count);
+    for claim in claims.clone() {
+        command.arg(&*claim.name);
+    }
+    command.arg(not_after);
+    for claim in claims {
+        let lease = u64::try_from(claim.lease.as_millis()).unwrap_or(u64::MAX);
+        command.arg(claim.visitor.as_str()).arg(lease);
+    }
+    command.arg(number);
+    command.write_packed_command(into);
+}
+
+/// Makes the server know the script that renews, by the renewal of nothing, of which the connection owes the answer from
+/// then on. Returns whether it could be sent.
+pub(in crate::stores::redis) fn makes_known(
+    script: &Script,
+    connection: &mut Connection,
+    deadline: Instant,
+) -> bool {
+    let number = connection.number();
+    let mut packed = Vec::new();
+    pack(script, true, std::iter::empty(), 0, number, &mut packed);
+    connection.reply_due = Some(number);
+    connection.ask(&packed, deadline).is_ok()
+}
