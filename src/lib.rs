@@ -71,6 +71,8 @@ pub mod testing;
 pub use builder::Builder;
 pub use client::Client;
 pub use engine::owner::current_thread_id;
+#[cfg(redlatch_sim)]
+pub use engine::owner::eye;
 pub use ground::claim::VisitorId;
 pub use ground::error::{Error, IoSource, NodeAnswer, Result, RunError};
 pub use ground::interrupt::Interrupt;

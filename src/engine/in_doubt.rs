@@ -3,7 +3,7 @@
 //! Each place that keeps locks has a thread of its own for it, while there is something to do, so that a silent one
 //! delays neither a renewal nor what is to be released elsewhere. All that is due at one place goes in one call.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ pub(crate) struct Clearing {
 #[derive(Default)]
 struct State {
     /// By the place that keeps the locks.
-    desks: HashMap<Arc<str>, Desk>,
+    desks: BTreeMap<Arc<str>, Desk>,
     threads: Vec<JoinHandle<()>>,
     is_closed: bool,
 }
@@ -172,8 +172,13 @@ impl Clearing {
             }
             // Some may belong elsewhere by now.
             if !self.staff_all(&mut state) {
-                let elsewhere = state.desks.extract_if(|_, desk| !desk.is_staffed);
-                let homeless: Vec<Open> = elsewhere.flat_map(|(_, desk)| desk.open).collect();
+                let mut homeless: Vec<Open> = Vec::new();
+                state.desks.retain(|_, desk| {
+                    if !desk.is_staffed {
+                        homeless.append(&mut desk.open);
+                    }
+                    desk.is_staffed
+                });
                 if let Some(desk) = state.desks.get_mut(keeper) {
                     desk.open.extend(homeless);
                 }

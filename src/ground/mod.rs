@@ -8,7 +8,11 @@ pub(crate) mod events;
 pub(crate) mod interrupt;
 pub(crate) mod loss;
 pub(crate) mod notify;
+#[cfg_attr(redlatch_sim, path = "../../tests/sim/swapped/poll.rs")]
 pub(crate) mod poll;
+#[cfg_attr(redlatch_sim, path = "../../tests/sim/swapped/random.rs")]
 pub(crate) mod random;
+#[cfg_attr(redlatch_sim, path = "../../tests/sim/swapped/sync.rs")]
 pub(crate) mod sync;
+#[cfg_attr(redlatch_sim, path = "../../tests/sim/swapped/time.rs")]
 pub(crate) mod time;

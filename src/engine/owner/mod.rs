@@ -1,5 +1,9 @@
 //! The threads of this process: their numbers, and what each of them holds.
 
+/// The eye of the simulation.
+#[cfg(redlatch_sim)]
+#[path = "../../../tests/sim/swapped/eye.rs"]
+pub mod eye;
 mod holds;
 mod registry;
 #[cfg(test)]

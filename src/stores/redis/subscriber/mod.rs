@@ -12,7 +12,7 @@ mod listener_thread;
 mod messages;
 mod run;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -51,11 +51,11 @@ pub(super) struct Shards {
 
 #[derive(Default)]
 struct State {
-    channels: HashMap<Arc<str>, Channel>,
+    channels: BTreeMap<Arc<str>, Channel>,
     /// The writing end of the present connection.
     writer: Option<Writer>,
     /// Sharded channels that were given up here and are still to be confirmed.
-    leaving: HashMap<Arc<str>, u32>,
+    leaving: BTreeMap<Arc<str>, u32>,
     is_closed: bool,
 }
 

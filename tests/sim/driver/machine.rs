@@ -1,0 +1,186 @@
+//! The simulated Redis servers on the network, and the holds that they were made to forget.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use redlatch_spec::{Config, Persistence, Server, Value};
+use redlatch_world::network::{self, Machine};
+
+/// The visitors whose hold the server was made to forget, as the README allows: they may be valid beside others.
+static EXCUSED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+pub(crate) fn excuse(visitors: impl IntoIterator<Item = String>) {
+    let mut excused = EXCUSED.lock().unwrap_or_else(PoisonError::into_inner);
+    excused.extend(visitors);
+}
+
+pub(crate) fn is_excused(visitor: &str) -> bool {
+    let excused = EXCUSED.lock().unwrap_or_else(PoisonError::into_inner);
+    excused.contains(visitor)
+}
+
+/// A server and its place in the network.
+#[derive(Clone)]
+pub(crate) struct Redis {
+    pub(crate) place: usize,
+    machine: Arc<Mutex<Simulated>>,
+}
+
+struct Simulated {
+    server: Server,
+    /// The hashes of the scripts that free a lock whoever has it.
+    force: [String; 2],
+    /// The bytes that came last on each connection: a request may come in pieces.
+    recent: BTreeMap<u64, Vec<u8>>,
+}
+
+/// How the texts of these scripts begin.
+const FORCE: &str = "-- Frees a lock whoever holds it";
+
+/// More bytes than a request by hash has.
+const KEPT: usize = 300;
+
+impl Machine for Simulated {
+    fn connect(&mut self, connection: u64) {
+        self.server.connect(connection);
+    }
+
+    fn disconnect(&mut self, connection: u64) {
+        self.server.disconnect(connection);
+    }
+
+    fn feed(&mut self, now: i64, connection: u64, bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
+        let recent = self.recent.entry(connection).or_default();
+        recent.extend(bytes);
+        let says = |what: &[u8]| recent.windows(what.len()).any(|window| window == what);
+        let is_forced = self.force.iter().any(|hash| says(hash.as_bytes()));
+        let is_forced = is_forced || says(FORCE.as_bytes());
+        let surplus = recent.len().saturating_sub(KEPT);
+        recent.drain(..surplus);
+        if is_forced {
+            excuse(self.visitors(now).into_iter().map(|(_, visitor)| visitor));
+        }
+        let deliveries = self.server.feed(now, connection, bytes);
+        deliveries
+            .into_iter()
+            .map(|delivery| (delivery.connection, delivery.bytes))
+            .collect()
+    }
+}
+
+impl Simulated {
+    /// Every lock that stands, and its visitor.
+    fn visitors(&mut self, now: i64) -> Vec<(String, String)> {
+        let keys: Vec<_> = self
+            .server
+            .keys()
+            .iter()
+            .map(|(key, _)| key.1.clone())
+            .collect();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let mut visitors = Vec::new();
+        for key in keys.iter().map(|key| text(key)) {
+            match self.server.look(now, &key) {
+                Some((Value::Hash(fields), _)) => {
+                    visitors.extend(fields.iter().map(|(field, _)| (key.clone(), text(field))));
+                }
+                Some((Value::String(token), _)) => visitors.push((key.clone(), text(token))),
+                _ => {}
+            }
+        }
+        visitors
+    }
+}
+
+impl Redis {
+    /// Adds server number `number` to the network; its clock is ahead, and runs faster by so many millionths.
+    pub(crate) fn start(number: usize, seed: u64, clock: (i64, i64), remembers: bool) -> Redis {
+        let config = Config {
+            seed,
+            remembers,
+            ..Config::default()
+        };
+        // It was started an hour before.
+        let server = Server::new(config, 1_790_000_000_000_000 + clock.0 - 3_600_000_000);
+        let machine = Arc::new(Mutex::new(Simulated {
+            server,
+            force: ["force_release", "token/force_release"].map(crate::names::hash_of),
+            recent: BTreeMap::new(),
+        }));
+        let dynamic: Arc<Mutex<dyn Machine>> = machine.clone();
+        let name = format!("s{number}");
+        let place = network::add_server(&name, &host(number), 6379, dynamic, clock);
+        Redis { place, machine }
+    }
+
+    fn machine(&self) -> MutexGuard<'_, Simulated> {
+        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The count of a visitor and the ms left of its key, if it stands.
+    pub(crate) fn look(&self, name: &str, visitor: &str) -> Option<(u32, i64)> {
+        let now = network::time_of(self.place);
+        let machine = self.machine();
+        let (value, left) = machine.server.look(now, name)?;
+        match value {
+            Value::Hash(fields) => {
+                let mut fields = fields.iter();
+                let (_, count) = fields.find(|(field, _)| field == visitor.as_bytes())?;
+                Some((std::str::from_utf8(count).ok()?.parse().ok()?, left))
+            }
+            Value::String(token) => (token == visitor.as_bytes()).then_some((1, left)),
+            Value::Other => None,
+        }
+    }
+
+    /// Whether the lock is free.
+    pub(crate) fn is_free(&self, name: &str) -> bool {
+        let now = network::time_of(self.place);
+        self.machine().server.look(now, name).is_none()
+    }
+
+    /// Every lock that stands.
+    pub(crate) fn standing(&self) -> Vec<(String, String)> {
+        let now = network::time_of(self.place);
+        self.machine().visitors(now)
+    }
+
+    /// Its connections, and the subscriptions on them.
+    pub(crate) fn clients(&self) -> (usize, usize) {
+        self.machine().server.clients()
+    }
+
+    pub(crate) fn go_down(&self) {
+        network::take_down(self.place);
+        let now = network::time_of(self.place);
+        self.machine().server.stop(now);
+    }
+
+    pub(crate) fn come_back(&self, persistence: Persistence) {
+        let now = network::time_of(self.place);
+        let mut machine = self.machine();
+        if persistence != Persistence::All {
+            let visitors = machine.visitors(now);
+            excuse(visitors.into_iter().map(|(_, visitor)| visitor));
+        }
+        machine.server.restart(now, persistence);
+        drop(machine);
+        network::bring_up(self.place);
+    }
+
+    pub(crate) fn flush(&self) {
+        let now = network::time_of(self.place);
+        let mut machine = self.machine();
+        let visitors = machine.visitors(now);
+        excuse(visitors.into_iter().map(|(_, visitor)| visitor));
+        machine.server.flush(now);
+    }
+
+    pub(crate) fn forget_scripts(&self) {
+        self.machine().server.forget_scripts();
+    }
+}
+
+pub(crate) fn host(number: usize) -> String {
+    format!("10.0.0.{number}")
+}

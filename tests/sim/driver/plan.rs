@@ -1,0 +1,266 @@
+//! What a seed stands for: processes, what their threads do, and what befalls them.
+
+use fastrand::Rng;
+use redlatch_world::network::Faults;
+use redlatch_world::scheduler::{MILLI, Nanos, Pace, SECOND};
+
+/// What one thread does, one after the other. Each can be left out of a program.
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    Lock(Target),
+    Try(Target),
+    TryFor(Target, u64),
+    /// Interrupted after so many ms.
+    Interruptibly(Target, u64),
+    Unlock(Target),
+    Force(Target),
+    /// A guard that is kept for so many ms, with a re-entry in it or not.
+    Guarded(Target, u64, bool),
+    /// A closure that takes so many ms, and panics or not.
+    Run(Target, u64, bool),
+    Sleep(u64),
+    /// Questions to the server.
+    Ask(Target),
+}
+
+/// A lock, and the lease that it is asked for with, ms; `None` for that of the watchdog.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    pub(crate) name: usize,
+    pub(crate) lease: Option<u64>,
+    pub(crate) is_token: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Thread {
+    pub(crate) program: Vec<Op>,
+    /// Whether it ends without giving back what it has.
+    pub(crate) leaves: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Process {
+    pub(crate) threads: Vec<Thread>,
+    /// How much faster its clocks run, in millionths.
+    pub(crate) rate: i64,
+    pub(crate) booted: u64,
+    /// When its client is shut down though its threads are at work.
+    pub(crate) shut_down_at: Option<Nanos>,
+}
+
+/// Something that happens at a moment, whatever the network does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Blow {
+    PauseProcess(usize, Nanos),
+    KillProcess(usize),
+    PauseServer(usize, Nanos),
+    Restart(usize, Nanos),
+    /// With the loss of its last ms, or of all.
+    Forget(usize, Nanos, Option<i64>),
+    Flush(usize),
+    ForgetScripts(usize),
+    Part(usize, usize, Nanos),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mood {
+    Calm,
+    Lossy,
+    Slow,
+    Partitioned,
+    Restarting,
+    Stray,
+    Processes,
+    All,
+}
+
+const MOODS: [Mood; 8] = [
+    Mood::Calm,
+    Mood::Lossy,
+    Mood::Slow,
+    Mood::Partitioned,
+    Mood::Restarting,
+    Mood::Stray,
+    Mood::Processes,
+    Mood::All,
+];
+
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) mood: Mood,
+    pub(crate) pace: Pace,
+    pub(crate) servers: Vec<(i64, i64)>,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) lease: u64,
+    pub(crate) command: u64,
+    pub(crate) outage: u64,
+    pub(crate) pool: u32,
+    pub(crate) blows: Vec<(Nanos, Blow)>,
+    pub(crate) faults: Faults,
+    pub(crate) calm: Faults,
+    pub(crate) calm_at: Nanos,
+}
+
+impl Plan {
+    pub(crate) fn of(seed: u64) -> Plan {
+        let mut draw = Rng::with_seed(seed ^ 0x5eed);
+        let draw = &mut draw;
+        let mood = pick(draw, &MOODS);
+        let lease = pick(draw, &[300, 1_000, 3_000, 10_000, 30_000]);
+        let names = draw.usize(1..=3);
+        let has_tokens = draw.u8(..5) == 0;
+        let forces = draw.u8(..6) == 0;
+        let calm_at = draw.u64(1..=30) * SECOND;
+        let shuts_down = draw.u8(..6) == 0;
+        let is_off = draw.u8(..3) == 0;
+        let processes = (0..draw.usize(1..=4)).map(|_| Process {
+            threads: (0..draw.usize(1..=6))
+                .map(|_| Thread {
+                    program: program(draw, names, lease, has_tokens, forces),
+                    leaves: draw.u8(..10) == 0,
+                })
+                .collect(),
+            rate: if is_off { draw.i64(-4_000..=4_000) } else { 0 },
+            booted: draw.u64(..10_000_000),
+            shut_down_at: (shuts_down && draw.bool()).then(|| draw.u64(..calm_at)),
+        });
+        let processes: Vec<_> = processes.collect();
+        let ahead = draw.i64(-5_000_000..=5_000_000);
+        let rate = if is_off { draw.i64(-4_000..=4_000) } else { 0 };
+        let calm = Faults {
+            latency: pick(
+                draw,
+                &[(20_000, 200_000), (200_000, 2_000_000), (MILLI, 10 * MILLI)],
+            ),
+            ..Faults::default()
+        };
+        let mut plan = Plan {
+            mood,
+            pace: pace(draw),
+            servers: vec![(ahead, rate)],
+            processes,
+            lease,
+            command: pick(draw, &[200, 500, 2_000]),
+            outage: pick(draw, &[1_000, 10_000, 30_000]),
+            pool: pick(draw, &[1, 2, 8, 32]),
+            blows: Vec::new(),
+            faults: calm.clone(),
+            calm,
+            calm_at,
+        };
+        plan.trouble(draw);
+        plan
+    }
+
+    /// Whether locks are taken from their holders.
+    pub(crate) fn forces(&self) -> bool {
+        let threads = self.processes.iter().flat_map(|process| &process.threads);
+        let mut ops = threads.flat_map(|thread| &thread.program);
+        ops.any(|op| matches!(op, Op::Force(_)))
+    }
+
+    fn trouble(&mut self, draw: &mut Rng) {
+        let all = self.mood == Mood::All;
+        let is = |mood: Mood, this: Mood| mood == this || all;
+        let mood = self.mood;
+        let faults = &mut self.faults;
+        faults.longest = pick(draw, &[50, 500, 5_000]) * MILLI;
+        if is(mood, Mood::Lossy) {
+            faults.cut = pick(draw, &[0.005, 0.03]);
+            faults.silent = pick(draw, &[0.0, 0.005]);
+            faults.drip = pick(draw, &[0.0, 0.05]);
+            faults.refuse = pick(draw, &[0.0, 0.1]);
+            faults.hang = pick(draw, &[0.0, 0.05]);
+        }
+        if is(mood, Mood::Slow) {
+            faults.late = pick(draw, &[0.02, 0.1]);
+            faults.drip = pick(draw, &[0.0, 0.05]);
+        }
+        if is(mood, Mood::Stray) {
+            faults.stray = pick(draw, &[0.02, 0.1]);
+            faults.surplus = pick(draw, &[0.0, 0.01]);
+            faults.late = pick(draw, &[0.0, 0.03]);
+        }
+        let spans = [20, 200, 2_000, 6_000];
+        let (processes, servers) = (self.processes.len(), self.servers.len());
+        for _ in 0..draw.usize(1..=6) {
+            let at = draw.u64(..self.calm_at);
+            let longest = pick(draw, &spans);
+            let span = draw.u64(1..=longest) * MILLI;
+            let (process, server) = (draw.usize(..processes), draw.usize(..servers));
+            let kind = draw.u8(..10);
+            let blow = match mood {
+                Mood::Partitioned => Blow::Part(process, server, span),
+                Mood::Restarting => restart(draw, server, span, kind),
+                Mood::Processes if kind == 0 => Blow::KillProcess(process),
+                Mood::Processes if kind < 7 => Blow::PauseProcess(process, span),
+                Mood::Processes => Blow::PauseServer(server, span),
+                Mood::All if kind < 3 => Blow::Part(process, server, span),
+                Mood::All if kind < 5 => restart(draw, server, span, kind),
+                Mood::All if kind < 8 => Blow::PauseProcess(process, span),
+                Mood::All if kind < 9 => Blow::PauseServer(server, span),
+                Mood::All => Blow::KillProcess(process),
+                _ => continue,
+            };
+            self.blows.push((at, blow));
+        }
+    }
+}
+
+fn restart(draw: &mut Rng, server: usize, span: Nanos, kind: u8) -> Blow {
+    match kind {
+        0 => Blow::Forget(server, span, Some(draw.i64(..2_000))),
+        1 => Blow::Forget(server, span, None),
+        2 => Blow::Flush(server),
+        3 => Blow::ForgetScripts(server),
+        _ => Blow::Restart(server, span),
+    }
+}
+
+fn pick<T: Clone>(draw: &mut Rng, of: &[T]) -> T {
+    of[draw.usize(..of.len())].clone()
+}
+
+fn pace(draw: &mut Rng) -> Pace {
+    Pace {
+        switch: pick(draw, &[0.02, 0.1, 0.5]),
+        ranks: draw.u8(..3) == 0,
+        jump: pick(draw, &[0.0, 0.000_5, 0.005]),
+        longest_jump: pick(draw, &[MILLI, 20 * MILLI]),
+    }
+}
+
+fn program(draw: &mut Rng, names: usize, lease: u64, has_tokens: bool, forces: bool) -> Vec<Op> {
+    let mut ops = Vec::new();
+    for _ in 0..draw.usize(2..=14) {
+        let target = Target {
+            name: draw.usize(..names),
+            lease: match draw.u8(..6) {
+                0 => Some(draw.u64(20..1_000)),
+                1 => Some(lease / 2),
+                2 => Some(lease * 3),
+                _ => None,
+            },
+            is_token: has_tokens && draw.u8(..3) == 0,
+        };
+        // How long one thinks: mostly less than a lease, sometimes more.
+        let span = match draw.u8(..8) {
+            0 => draw.u64(..=lease * 2),
+            1..=3 => draw.u64(..=lease / 4),
+            _ => draw.u64(..=20),
+        };
+        ops.push(match draw.u8(..24) {
+            0..=4 => Op::Lock(target),
+            5..=6 => Op::Try(target),
+            7..=9 => Op::TryFor(target, draw.u64(..=lease)),
+            10 => Op::Interruptibly(target, draw.u64(..=lease / 2)),
+            11..=16 => Op::Unlock(target),
+            17 if forces => Op::Force(target),
+            17..=18 => Op::Guarded(target, span, draw.bool()),
+            19 => Op::Run(target, span, draw.u8(..6) == 0),
+            20 => Op::Ask(target),
+            _ => Op::Sleep(span),
+        });
+    }
+    ops
+}

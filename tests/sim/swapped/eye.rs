@@ -1,0 +1,56 @@
+//! What the eye of the world sees of the library: the holds of a thread, as that believes in them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use super::Owner;
+use crate::ground::claim::Kind;
+
+/// A hold at this moment, by the clock of the process that looks.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// The name of its lock.
+    pub name: String,
+    /// Whether it is a token lock.
+    pub is_token: bool,
+    /// Its visitor id.
+    pub visitor: String,
+    /// Whether it is neither released nor known to be lost.
+    pub is_held: bool,
+    /// Whether it is valid, and for how long yet.
+    pub is_valid: bool,
+    /// How long it stays valid without a renewal.
+    pub remaining: Duration,
+    /// How many levels it has.
+    pub count: u32,
+}
+
+/// The present holds of a thread of this library; `None` as long as it is busy with them.
+pub fn holds_of(thread: u64) -> Option<Vec<Seen>> {
+    let Some(owner) = Owner::find(std::process::id(), thread) else {
+        return Some(Vec::new());
+    };
+    let keys: Vec<_> = owner
+        .held
+        .stacks
+        .try_lock()?
+        .stacks
+        .keys()
+        .cloned()
+        .collect();
+    // A mutex that is locked unwinds the eye, which cannot wait.
+    let look = || {
+        let holds = keys.iter().filter_map(|key| owner.held.current(key));
+        let seen = holds.map(|hold| Seen {
+            name: hold.name.as_ref().to_owned(),
+            is_token: hold.kind == Kind::Token,
+            visitor: hold.visitor.as_str().to_owned(),
+            is_held: hold.is_held(),
+            is_valid: hold.is_valid(),
+            remaining: hold.remaining_validity(),
+            count: hold.count(),
+        });
+        seen.collect()
+    };
+    catch_unwind(AssertUnwindSafe(look)).ok()
+}

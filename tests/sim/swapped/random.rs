@@ -1,0 +1,6 @@
+//! The face of `src/ground/random.rs` on the chance of the world.
+
+pub(crate) fn uuid() -> uuid::Uuid {
+    let bytes = fastrand::u128(..).to_le_bytes();
+    uuid::Builder::from_random_bytes(bytes).into_uuid()
+}
