@@ -31,7 +31,20 @@ mod ground {
 }
 #[path = "../../src/engine/timer.rs"]
 mod timer;
-#[path = "../../src/engine/wait_queue.rs"]
+mod store {
+    /// The turns of other processes, which are not driven here.
+    #[derive(Clone, Debug)]
+    pub(crate) struct Turns {
+        pub(crate) listeners: u64,
+    }
+
+    impl Turns {
+        pub(crate) fn so_far(&self) -> u64 {
+            0
+        }
+    }
+}
+#[path = "../../src/engine/wait_queue/mod.rs"]
 mod wait_queue;
 
 use std::sync::Arc;

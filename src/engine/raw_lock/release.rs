@@ -1,20 +1,18 @@
 //! How a thread gives a lock back.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::engine::hold::{Hold, InFlightId, LevelId, ReleasePlan};
 use crate::engine::owner::current_thread_id;
 use crate::engine::raw_lock::RawLock;
+use crate::engine::wait_queue::Yield;
 use crate::ground::claim::Claim;
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::ground::loss::LossCause;
 use crate::ground::time;
 use crate::store::{Outcome, Released};
-
-/// The next process is let in for at most this long before this client asks again.
-const LONGEST_YIELD: Duration = Duration::from_millis(10);
 
 impl RawLock {
     /// Gives level `level` of `hold` back, by the thread that holds it and after [`RawLock::ready`].
@@ -106,10 +104,11 @@ impl RawLock {
 
     /// Frees the lock, and wakes the next. Returns why the hold was not there, if it was not.
     pub(super) fn free(&self, claim: &Claim, deadline: Instant) -> Result<Option<LossCause>> {
-        let mut yield_for = None;
+        let mut yields = None;
         let outcome = match self.inner.store.release(claim, 0, deadline) {
             Ok(Outcome::Done(Released {
                 others_wait,
+                turns,
                 leftover,
             })) => {
                 if let Some(leftover) = leftover {
@@ -119,9 +118,9 @@ impl RawLock {
                 let rest = || {
                     let left = deadline.saturating_duration_since(time::now());
                     let took = self.inner.timeouts.request().saturating_sub(left);
-                    (took * 2).min(LONGEST_YIELD)
+                    took * 2
                 };
-                yield_for = others_wait.then(rest);
+                yields = others_wait.then(|| Yield::new(rest(), turns));
                 Ok(None)
             }
             Ok(Outcome::Gone(cause)) => {
@@ -141,7 +140,7 @@ impl RawLock {
                 Err(error)
             }
         };
-        self.inner.wait_queues.freed(&self.key.lock, yield_for);
+        self.inner.wait_queues.freed(&self.key.lock, yields);
         outcome
     }
 }

@@ -250,7 +250,7 @@ impl<'a> Waiting<'a> {
             });
         }
         if let Some(queue) = seen.queue
-            && let Some(next) = self.stands_in_line(queue, slept, time)
+            && let Some(next) = self.stands_in_line(queue, slept, seen)
         {
             return next;
         }
@@ -275,6 +275,10 @@ impl<'a> Waiting<'a> {
     /// A message is only a hint: how long to wait before asking.
     fn rests_after_message(&mut self, slept: Option<&Sleep>, seen: Seen) -> Option<Instant> {
         let Sleep { until, .. } = slept.filter(|_| self.was_woken)?;
+        // It only counts the turns of others.
+        if matches!(seen.queue.map(|queue| queue.turn), Some(Turn::Yield(_))) {
+            return None;
+        }
         let now = seen.time.now;
         if now.saturating_duration_since(self.burst_began) > BURST_SPAN {
             self.burst_began = now;
@@ -290,7 +294,8 @@ impl<'a> Waiting<'a> {
     }
 
     /// Decides for a waiter in the queue whose turn it is not; `None` if it asks.
-    fn stands_in_line(&mut self, queue: View, slept: Option<Sleep>, time: Time) -> Option<Next> {
+    fn stands_in_line(&mut self, queue: View, slept: Option<Sleep>, seen: Seen) -> Option<Next> {
+        let time = seen.time;
         let heard = queue.last_usable;
         self.last_usable = heard.map_or(self.last_usable, |at| at.max(self.last_usable));
         if let Some((Some(ends), is_behind)) = slept.and_then(|sleep| sleep.in_line)
@@ -307,6 +312,10 @@ impl<'a> Waiting<'a> {
         let is_overdue = is_held && heard.is_none_or(|heard| time.now >= heard + LONGEST_SLEEP);
         if queue.turn == Turn::Attempt || is_overdue || self.asks_anyway {
             return None;
+        }
+        // The turns of others end with messages.
+        if matches!(queue.turn, Turn::Yield(_)) && seen.messages.is_none() {
+            return Some(Next::Listen);
         }
         let until = match (queue.turn, heard) {
             (Turn::Yield(ends), _) => ends.min(time.now + longest_sleep()),

@@ -193,6 +193,7 @@ impl Store for Memory {
                     let others_wait = self.others_wait(state, &claim.name);
                     Outcome::Done(Released {
                         others_wait,
+                        turns: None,
                         leftover: None,
                     })
                 }

@@ -113,6 +113,7 @@ impl MultiStore {
             (None, Some(error)) => Ok(Outcome::unknown(claim.in_doubt(0), error)),
             (None, None) => Ok(Outcome::Done(Released {
                 others_wait: false,
+                turns: None,
                 leftover: late,
             })),
         }
@@ -231,6 +232,7 @@ impl Store for MultiStore {
             {
                 Ok(Outcome::Done(Released {
                     others_wait,
+                    turns: _,
                     leftover,
                 })) => {
                     waiting |= others_wait;
@@ -250,6 +252,7 @@ impl Store for MultiStore {
             (None, Some(error)) => Ok(Outcome::unknown(in_doubt, error)),
             (None, None) => Ok(Outcome::Done(Released {
                 others_wait: waiting,
+                turns: None,
                 leftover: is_open.then_some(in_doubt),
             })),
         }

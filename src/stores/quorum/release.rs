@@ -62,6 +62,7 @@ impl Quorum {
             let what = match answer {
                 Ok(Outcome::Done(Released {
                     others_wait: waiting,
+                    turns: _,
                     ..
                 })) => {
                     others_wait |= waiting;
@@ -122,6 +123,7 @@ impl Quorum {
         if done >= self.needed || (done > 0 && is_free) {
             return Ok(Outcome::Done(Released {
                 others_wait,
+                turns: None,
                 leftover: (open > 0).then_some(in_doubt),
             }));
         }
@@ -177,6 +179,7 @@ impl Quorum {
         if tally.granted() >= self.needed {
             return Ok(Outcome::Done(Released {
                 others_wait: false,
+                turns: None,
                 leftover: tally.is_in_doubt().then(|| claim.in_doubt(0)),
             }));
         }

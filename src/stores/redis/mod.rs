@@ -59,7 +59,7 @@ impl Store for Redis {
 
     fn release(&self, claim: &Claim, keep: u32, deadline: Instant) -> Result<Outcome<Released>> {
         match keep {
-            0 => Release::new(claim).run(self, deadline),
+            0 => Release::new(claim).counting_turns(self).run(self, deadline),
             keep => ReleaseLevel::new(claim, keep).run(self, deadline),
         }
     }

@@ -99,7 +99,7 @@ impl Operation for HandOff<'_> {
                 redis.pass_late_copies_on(from, to);
                 Ok(Outcome::Done(Granted {
                     others_wait: *listeners < 0
-                        || *listeners > i64::from(redis.topology.is_live(&self.channel)),
+                        || *listeners > i64::from(redis.topology.messages(&self.channel).is_some()),
                     ..Granted::at(sent)
                 }))
             }

@@ -1,13 +1,14 @@
 //! The release of a whole hold.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use redis::Value;
 
 use crate::ground::claim::Claim;
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
-use crate::store::{InDoubt, Outcome, Released};
+use crate::store::{InDoubt, Outcome, Released, Turns};
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Call, Operation, Repeat, SentCopies, Unread};
 use crate::stores::redis::layout::Layout;
@@ -18,12 +19,44 @@ use crate::stores::redis::transport::CallError;
 pub(crate) struct Release<'a> {
     claim: &'a Claim,
     channel: Arc<str>,
+    /// The number of messages that had arrived before it is sent: its own message counts from there on.
+    messages: Option<u64>,
 }
 
 impl<'a> Release<'a> {
     pub(crate) fn new(claim: &'a Claim) -> Release<'a> {
         let channel = (Layout::of(claim.kind).channel)(&claim.name);
-        Release { claim, channel }
+        Release {
+            claim,
+            channel,
+            messages: None,
+        }
+    }
+
+    /// Has it count the turns of others behind it.
+    pub(crate) fn counting_turns(mut self, redis: &Redis) -> Release<'a> {
+        let messages = redis.topology.messages(&self.channel);
+        self.messages = messages.map(|messages| messages.load(Ordering::Acquire));
+        self
+    }
+
+    fn released(&self, redis: &Redis, heard: u64) -> Released {
+        let (mut others_wait, mut turns) = (false, None);
+        // Mostly nobody at all has heard of it.
+        if heard > 0 {
+            let messages = redis.topology.messages(&self.channel);
+            let listeners = heard.saturating_sub(u64::from(messages.is_some()));
+            others_wait = listeners > 0;
+            turns = self
+                .messages
+                .zip(messages)
+                .map(|(before, messages)| Turns::after(messages, before, listeners));
+        }
+        Released {
+            others_wait,
+            turns,
+            leftover: redis.late_copy_of(self.claim),
+        }
     }
 }
 
@@ -53,12 +86,9 @@ impl Operation for Release<'_> {
     ) -> Result<Outcome<Released>, Unread> {
         let claim = self.claim;
         Ok(match (reply, integer_at(reply, 0), item_at(reply, 1)) {
-            (Value::Int(heard), ..) => Outcome::Done(Released {
-                // Mostly nobody at all has heard of it.
-                others_wait: *heard > 0
-                    && *heard > i64::from(redis.topology.is_live(&self.channel)),
-                leftover: redis.late_copy_of(claim),
-            }),
+            (Value::Int(heard), ..) => {
+                Outcome::Done(self.released(redis, u64::try_from(*heard).unwrap_or_default()))
+            }
             (_, Some(1), Some(error)) => {
                 events::waiters_not_told(&claim.name, &text_of(error));
                 Outcome::Done(Released::default())
@@ -76,8 +106,8 @@ impl Operation for Release<'_> {
                 ),
                 // The first copy did it: nobody else can have freed this visitor's hold and nothing proves a loss.
                 None if copies.unanswered.is_some() => Outcome::Done(Released {
-                    others_wait: false,
                     leftover: redis.late_copy_of(claim),
+                    ..Released::default()
                 }),
                 None => Outcome::Gone(cause_of(holder)),
             },

@@ -67,6 +67,7 @@ impl Operation for ReleaseLevel<'_> {
             ),
             None => Outcome::Done(Released {
                 others_wait: false,
+                turns: None,
                 leftover: copies.unanswered.map(|_| claim.in_doubt(copies.not_after)),
             }),
         })

@@ -1,6 +1,7 @@
 //! The messages of a server to a subscriber, and the channels that are given up.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use redis::Value;
 
@@ -19,11 +20,16 @@ impl Shared {
             return;
         };
         match kind.as_str() {
-            "message" | "smessage" => match parts.next().as_deref() {
-                // Redisson's "read unlock", which is for everybody.
-                Some("1") => self.notifier.release_all(&channel),
-                _ => self.notifier.release(&channel),
-            },
+            "message" | "smessage" => {
+                if let Some(entry) = self.state.lock().channels.get(channel.as_str()) {
+                    entry.messages.fetch_add(1, Ordering::AcqRel);
+                }
+                match parts.next().as_deref() {
+                    // Redisson's "read unlock", which is for everybody.
+                    Some("1") => self.notifier.release_all(&channel),
+                    _ => self.notifier.release(&channel),
+                }
+            }
             "sunsubscribe" => self.unsubscribed(&channel),
             "subscribe" | "ssubscribe" => {
                 let is_live = {

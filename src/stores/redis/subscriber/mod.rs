@@ -14,6 +14,7 @@ mod run;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use crate::ground::notify::Notifier;
@@ -71,6 +72,8 @@ struct Channel {
     asked: u32,
     confirmed: u32,
     idle_since: Option<Instant>,
+    /// The number of messages that have arrived.
+    messages: Arc<AtomicU64>,
 }
 
 impl Channel {
@@ -134,10 +137,11 @@ impl Subscriber {
         }
     }
 
-    /// Whether the present connection listens to `channel`.
-    pub(super) fn is_live(&self, channel: &str) -> bool {
+    /// The number of messages of `channel`, as it goes on, if the present connection listens to it.
+    pub(super) fn messages(&self, channel: &str) -> Option<Arc<AtomicU64>> {
         let state = self.shared.state.lock();
-        state.channels.get(channel).is_some_and(Channel::is_live)
+        let channel = state.channels.get(channel)?;
+        channel.is_live().then(|| Arc::clone(&channel.messages))
     }
 
     fn ensure_running(&self) {

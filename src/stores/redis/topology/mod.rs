@@ -6,6 +6,7 @@ pub(crate) mod replicas;
 pub(crate) mod sentinel;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use crate::stores::redis::keys;
@@ -88,10 +89,10 @@ impl Topology {
     }
 
     /// Whether the messages of this channel arrive.
-    pub(crate) fn is_live(&self, channel: &str) -> bool {
+    pub(crate) fn messages(&self, channel: &str) -> Option<Arc<AtomicU64>> {
         match self {
-            Topology::One(node) => node.subscriber.is_live(channel),
-            Topology::Cluster(cluster) => cluster.is_live(channel),
+            Topology::One(node) => node.subscriber.messages(channel),
+            Topology::Cluster(cluster) => cluster.messages(channel),
         }
     }
 

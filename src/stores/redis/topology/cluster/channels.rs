@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use super::{Cluster, Shard, Shared};
 use crate::stores::redis::keys;
@@ -38,15 +39,11 @@ impl Drop for ChannelInterest {
 }
 
 impl Cluster {
-    pub(crate) fn is_live(&self, channel: &str) -> bool {
+    /// The number of messages of `channel`, as it goes on, if they arrive.
+    pub(crate) fn messages(&self, channel: &str) -> Option<Arc<AtomicU64>> {
         let channels = self.shared.channels.lock();
-        match channels.wanted.get(channel) {
-            Some(Channel {
-                at: Some((shard, _)),
-                ..
-            }) => shard.node.subscriber.is_live(channel),
-            _ => false,
-        }
+        let (shard, _) = channels.wanted.get(channel)?.at.as_ref()?;
+        shard.node.subscriber.messages(channel)
     }
 
     pub(crate) fn listen(&self, channel: &Arc<str>) -> (ChannelInterest, bool) {
@@ -66,7 +63,7 @@ impl Cluster {
                 shared.subscribe(channel, entry);
             }
             match &entry.at {
-                Some((shard, _)) => shard.node.subscriber.is_live(channel),
+                Some((shard, _)) => shard.node.subscriber.messages(channel).is_some(),
                 None => false,
             }
         };

@@ -3,6 +3,8 @@
 //! A thread that unlocks hands its hold off to the head of the queue, in one request (see `raw_lock/hand_off.rs`). A new waiter
 //! goes to the end; a re-entry and a try without a wait barge.
 
+mod yields;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,6 +14,7 @@ use crate::ground::claim::LockId;
 use crate::ground::notify::Parker;
 use crate::ground::sync::{Mutex, mutant};
 use crate::ground::time;
+pub(crate) use yields::Yield;
 
 /// So many hand-overs in a row are allowed while others wait in other processes.
 const HAND_OFFS_IN_A_ROW: u32 = 4;
@@ -23,8 +26,8 @@ const HAND_OFFS_FOR: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct WaitQueues<O, G> {
     wait_queues: Mutex<HashMap<LockId, WaitQueue<O, G>>>,
-    /// Locks without a queue that this client yields to other processes, and until when.
-    resting: Mutex<HashMap<LockId, Instant>>,
+    /// Locks without a queue that this client yields to other processes, or yielded lately.
+    resting: Mutex<HashMap<LockId, Yield>>,
     /// The number of waiters in all queues, and of locks that are yielded: read without a mutex to see that there is
     /// nothing to do.
     waiting: AtomicUsize,
@@ -41,8 +44,8 @@ struct WaitQueue<O, G> {
     hand_offs_since: Option<Instant>,
     /// Whether somebody is known to wait in another process.
     others_wait: bool,
-    /// The lock was just freed for other processes; the head yields to them until then.
-    yield_until: Option<Instant>,
+    /// The lock was freed for other processes; the head leaves turns to them.
+    yields: Option<Yield>,
     /// When the store gave a usable answer last, if it did.
     last_usable: Option<Instant>,
     /// The last answer was of no use.
@@ -80,7 +83,7 @@ pub(crate) enum Turn {
     HeldLocally,
     /// Sleep: others are before.
     NotFirst,
-    /// Sleep until then: others were let by.
+    /// Sleep until then, or until others have had their turns.
     Yield(Instant),
 }
 
@@ -109,7 +112,7 @@ impl<O, G> WaitQueues<O, G> {
     /// Whether a thread is queued for `lock`, or this client yields the lock to other processes.
     pub(crate) fn is_busy(&self, lock: &LockId) -> bool {
         self.waiting.load(Ordering::SeqCst) > 0 && self.wait_queues.lock().contains_key(lock)
-            || self.rests.load(Ordering::SeqCst) > 0 && self.rest_of(lock).is_some()
+            || self.rests.load(Ordering::SeqCst) > 0 && self.rests(lock)
     }
 
     /// The number of threads that are queued for `lock`.
@@ -119,13 +122,24 @@ impl<O, G> WaitQueues<O, G> {
         wait_queues.get(lock).map_or(0, |queue| queue.nodes.len())
     }
 
-    /// Until when this client yields `lock` to other processes; forgets what is over.
-    fn rest_of(&self, lock: &LockId) -> Option<Instant> {
+    /// Whether this client yields `lock`, which has no queue, to other processes.
+    fn rests(&self, lock: &LockId) -> bool {
         let mut resting = self.resting.lock();
-        let now = time::now();
-        resting.retain(|_, deadline| now < *deadline);
+        let rest = resting.get_mut(lock);
+        rest.is_some_and(|rest| rest.ends(time::now()).is_some())
+    }
+
+    /// Keeps what is to be known of a lock without a queue.
+    fn rest(&self, lock: &LockId, yields: Yield) {
+        let mut resting = self.resting.lock();
+        let yields = yields.after(resting.get(lock));
+        // Amortised: it is swept when it has doubled.
+        if resting.len() == resting.capacity() {
+            let now = time::now();
+            resting.retain(|_, rest| !rest.is_forgotten(now));
+        }
+        resting.insert(lock.clone(), yields);
         self.rests.store(resting.len(), Ordering::SeqCst);
-        resting.get(lock).copied()
     }
 
     /// Puts a waiter at the end of the queue.
@@ -140,7 +154,6 @@ impl<O, G> WaitQueues<O, G> {
             parker: Arc::clone(parker),
             state: Mutex::new(State::Waiting),
         });
-        let rest = self.rest_of(lock);
         let mut wait_queues = self.wait_queues.lock();
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let queue = wait_queues
@@ -151,7 +164,7 @@ impl<O, G> WaitQueues<O, G> {
                 handed: 0,
                 hand_offs_since: None,
                 others_wait: true,
-                yield_until: rest,
+                yields: self.resting.lock().remove(lock),
                 last_usable: None,
                 is_in_doubt: false,
             });
@@ -196,23 +209,20 @@ impl<O, G> WaitQueues<O, G> {
     }
 
     /// Notes that the lock is free, or at least no longer held by a thread of this client. The head of the queue goes to
-    /// ask for it, after `yield_for` if others have heard that it is free: they get their turn.
-    pub(crate) fn freed(&self, lock: &LockId, yield_for: Option<Duration>) {
-        let deadline = yield_for.map(|rest| time::now() + rest);
+    /// ask for it, after `yields` if others have heard that it is free: they get their turns.
+    pub(crate) fn freed(&self, lock: &LockId, yields: Option<Yield>) {
         if self.waiting.load(Ordering::SeqCst) > 0
             && let Some(queue) = self.wait_queues.lock().get_mut(lock)
         {
             queue.is_held_locally = false;
             queue.handed = 0;
             queue.hand_offs_since = None;
-            queue.yield_until = deadline;
+            queue.yields = yields.map(|yields| yields.after(queue.yields.as_ref()));
             if let Some(first) = queue.nodes.front() {
                 first.parker.give_permit();
             }
-        } else if let Some(deadline) = deadline {
-            let mut resting = self.resting.lock();
-            resting.insert(lock.clone(), deadline);
-            self.rests.store(resting.len(), Ordering::SeqCst);
+        } else if let Some(yields) = yields {
+            self.rest(lock, yields);
         }
     }
 }
@@ -235,16 +245,18 @@ pub(crate) struct QueueNode<O, G> {
 impl<O, G> QueueNode<O, G> {
     /// Tells whose turn it is, and what the queue knows.
     pub(crate) fn view(&self) -> View {
-        let wait_queues = self.wait_queues.wait_queues.lock();
-        let Some(queue) = wait_queues.get(&self.lock) else {
+        let mut wait_queues = self.wait_queues.wait_queues.lock();
+        let Some(queue) = wait_queues.get_mut(&self.lock) else {
             return View::default();
         };
+        let is_first = self.is_first(queue);
+        let rest = queue.yields.as_mut();
         View {
-            turn: match queue.yield_until {
-                _ if !self.is_first(queue) => Turn::NotFirst,
+            turn: match rest.and_then(|rest| rest.ends(time::now())) {
+                _ if !is_first => Turn::NotFirst,
                 _ if queue.is_held_locally => Turn::HeldLocally,
-                Some(deadline) if time::now() < deadline => Turn::Yield(deadline),
-                _ => Turn::Attempt,
+                Some(deadline) => Turn::Yield(deadline),
+                None => Turn::Attempt,
             },
             last_usable: queue.last_usable,
             is_in_doubt: queue.is_in_doubt,
@@ -272,7 +284,9 @@ impl<O, G> QueueNode<O, G> {
     pub(crate) fn note_usable(&self) {
         if let Some(queue) = self.wait_queues.wait_queues.lock().get_mut(&self.lock) {
             queue.heard();
-            queue.yield_until = None;
+            if let Some(yields) = &mut queue.yields {
+                yields.refused(time::now());
+            }
             // A refused waiter no longer relies on a holder of this client.
             queue.is_held_locally = false;
         }
@@ -307,6 +321,9 @@ impl<O, G> QueueNode<O, G> {
         {
             queue.is_held_locally = !is_shared;
             queue.heard();
+            if let Some(yields) = &mut queue.yields {
+                yields.granted();
+            }
         }
         drop(wait_queues);
         grant
@@ -323,7 +340,12 @@ impl<O, G> Drop for QueueNode<O, G> {
                 .retain(|other| !Arc::ptr_eq(other, &self.waiter));
             match queue.nodes.front() {
                 None => {
-                    wait_queues.remove(&self.lock);
+                    let yields = wait_queues
+                        .remove(&self.lock)
+                        .and_then(|queue| queue.yields);
+                    if let Some(yields) = yields {
+                        self.wait_queues.rest(&self.lock, yields);
+                    }
                 }
                 // The next one takes over what this one did: it asks, and listens for messages.
                 Some(next)

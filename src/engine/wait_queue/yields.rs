@@ -1,0 +1,109 @@
+//! The turns that a client leaves to other processes after it has set a lock free.
+//!
+//! A server delivers its messages in one order, so without this the process that subscribed first would ask first each
+//! time, and the one that had the lock before the others.
+
+use std::time::{Duration, Instant};
+
+use crate::ground::time;
+use crate::store::Turns;
+
+/// The longest time without the end of a turn. A holder may well have it for longer, so it is asked after that.
+const LONGEST_SPAN: Duration = Duration::from_millis(10);
+
+/// However many turns there are to leave, they are left for at most this long.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// So long it is remembered how many others want the lock.
+const REMEMBERED: Duration = Duration::from_secs(2);
+
+/// A lock that is left to others: until each of them has had a turn, or nobody has taken the lock for a while.
+#[derive(Clone, Debug)]
+pub(crate) struct Yield {
+    /// How long a turn of another process may take before the lock is asked for, the end of that, and its begin.
+    span: Duration,
+    until: Instant,
+    since: Instant,
+    /// The end in any case.
+    at_last: Instant,
+    /// `None` if turns cannot be counted, so that one `span` has to do.
+    turns: Option<Turns>,
+    /// The turns that were seen, and the number of them to leave: not all who listen want the lock.
+    seen: u64,
+    left: u64,
+}
+
+impl Yield {
+    /// Leaves a turn to each of the others, until none of them has begun one for `span`.
+    pub(crate) fn new(span: Duration, turns: Option<Turns>) -> Yield {
+        let now = time::now();
+        let span = span.min(LONGEST_SPAN);
+        let left = turns.as_ref().map_or(0, |turns| turns.listeners);
+        Yield {
+            span,
+            until: now + span,
+            since: now,
+            at_last: now + LONGEST,
+            turns,
+            seen: 0,
+            left,
+        }
+    }
+
+    /// Goes on with what was learned of the others.
+    pub(super) fn after(mut self, former: Option<&Yield>) -> Yield {
+        if let Some(former) = former {
+            self.left = self.left.min(former.left.max(1));
+            self.span = self.span.max(former.span);
+            self.until = self.since + self.span;
+        }
+        self
+    }
+
+    /// Until when the lock is left to others, if it is.
+    pub(super) fn ends(&mut self, now: Instant) -> Option<Instant> {
+        if let Some(turns) = &self.turns {
+            let so_far = turns.so_far();
+            if so_far >= self.left {
+                return None;
+            }
+            if so_far > self.seen {
+                // The next turn takes about as long as the last one.
+                let took = now.saturating_duration_since(self.since);
+                self.span = self.span.max(took * 2).min(LONGEST_SPAN);
+                self.seen = so_far;
+                self.since = now;
+                self.until = (now + self.span).min(self.at_last);
+            }
+        }
+        (now < self.until).then_some(self.until)
+    }
+
+    /// Notes that the lock was granted here: others that have had no turn did not want it.
+    pub(super) fn granted(&mut self) {
+        let so_far = self.turns.as_ref().map(Turns::so_far);
+        if let Some(so_far) = so_far.filter(|so_far| *so_far < self.left) {
+            self.left = so_far.max(1);
+            self.span = Duration::ZERO;
+        }
+    }
+
+    /// Notes that somebody else was first.
+    pub(super) fn refused(&mut self, now: Instant) {
+        match &self.turns {
+            // One more than it was known of wants the lock.
+            Some(turns) if turns.so_far() >= self.left => {
+                self.left = (self.left + 1).min(turns.listeners.max(1));
+                self.turns = None;
+                self.until = now;
+            }
+            Some(_) => {}
+            None => self.until = now,
+        }
+    }
+
+    /// Whether it is of no use any more.
+    pub(super) fn is_forgotten(&self, now: Instant) -> bool {
+        now >= self.until + REMEMBERED
+    }
+}
