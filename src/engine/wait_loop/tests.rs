@@ -43,6 +43,8 @@ enum Told {
     TimedOut,
     /// It is woken so often, refused each time, and sleeps.
     WokenInVain(u32),
+    /// It is woken so often, and the lock is still left to others.
+    YieldsOften(u32),
 }
 
 #[derive(Debug)]
@@ -202,7 +204,11 @@ fn rows() -> Vec<Row> {
             (100, HeldLocally(50), Sleeps(1050..=1150)), (1050, TimedOut, Listens),
             (1050, Hears(Live, 0), Attempts(1800..=1800))]),
         ("a lock that was freed for others is left to them", Forever, vec![
-            (0, Yielding(5), Sleeps(5..=5)), (5, First(0), Listens)]),
+            (0, Yielding(5), Listens), (0, Hears(Live, 0), Sleeps(5..=5)), (3, Woken, Sleeps(5..=5)),
+            (5, First(0), Attempts(755..=755))]),
+        ("messages that end the turns of others are no burst", Forever, vec![
+            (0, Yielding(90), Listens), (0, Hears(Live, 0), Sleeps(90..=90)), (50, YieldsOften(BURST), Sleeps(90..=90)),
+            (51, First(50), Attempts(801..=801))]),
         ("a waiter behind fresh refusals gives up without asking", For(500), vec![
             (0, Behind(0), Sleeps(500..=500)), (500, TimedOut, Does::Refused)]),
         ("a waiter that hears nothing fresh asks at its deadline", For(1400), vec![
@@ -295,6 +301,12 @@ impl Bench<'_> {
             Hears(delivery, jitter) => self.messages = Some((delivery, millis(jitter))),
             Woken => self.waiting.slept(true),
             TimedOut => self.waiting.slept(false),
+            YieldsOften(times) => {
+                for _ in 0..times {
+                    self.waiting.slept(true);
+                    self.next(at);
+                }
+            }
             WokenInVain(times) => {
                 for time in 0..times {
                     self.waiting.slept(true);

@@ -107,3 +107,71 @@ impl Yield {
         now >= self.until + REMEMBERED
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    const SPAN: Duration = Duration::from_millis(2);
+
+    /// A lock that `listeners` have heard of, and the counter of its messages, our own among them.
+    fn left_to(listeners: u64) -> (Yield, Arc<AtomicU64>) {
+        let messages = Arc::new(AtomicU64::new(7));
+        let turns = Turns::after(Arc::clone(&messages), 7, listeners);
+        messages.fetch_add(1, Ordering::Relaxed);
+        (Yield::new(SPAN, Some(turns)), messages)
+    }
+
+    #[test]
+    fn each_of_the_others_has_a_turn() {
+        let (mut yields, messages) = left_to(3);
+        let now = yields.since;
+        for turn in 0..3 {
+            assert!(yields.ends(now).is_some(), "before turn {turn}");
+            messages.fetch_add(1, Ordering::Relaxed);
+        }
+        assert_eq!(yields.ends(now), None);
+    }
+
+    #[test]
+    fn nobody_is_waited_for_who_does_not_take_it() {
+        let (mut yields, messages) = left_to(3);
+        let end = yields.ends(yields.since).unwrap_or(yields.since);
+        assert_eq!(end, yields.since + SPAN);
+        assert_eq!(yields.ends(end), None);
+        // A turn makes it longer, as long as two of them, and never longer than a second in all.
+        messages.fetch_add(1, Ordering::Relaxed);
+        let later = yields.since + SPAN * 2;
+        assert_eq!(yields.ends(later), Some(later + SPAN * 4));
+        messages.fetch_add(1, Ordering::Relaxed);
+        assert_eq!(yields.ends(yields.at_last), None);
+    }
+
+    #[test]
+    fn the_number_of_the_others_is_learned() {
+        let (mut yields, messages) = left_to(5);
+        messages.fetch_add(2, Ordering::Relaxed);
+        yields.granted();
+        let (next, messages) = left_to(5);
+        let mut next = next.after(Some(&yields));
+        messages.fetch_add(2, Ordering::Relaxed);
+        assert_eq!(next.ends(next.since), None, "two others want it");
+        next.refused(next.since);
+        assert_eq!(next.ends(next.since), None, "it was its turn");
+        let (third, messages) = left_to(5);
+        let mut third = third.after(Some(&next));
+        messages.fetch_add(2, Ordering::Relaxed);
+        assert!(third.ends(third.since).is_some(), "there is one more");
+    }
+
+    #[test]
+    fn without_turns_one_span_has_to_do() {
+        let mut yields = Yield::new(SPAN, None);
+        assert_eq!(yields.ends(yields.since), Some(yields.since + SPAN));
+        yields.refused(yields.since);
+        assert_eq!(yields.ends(yields.since), None);
+    }
+}
