@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use smallvec::{SmallVec, smallvec};
@@ -15,6 +14,7 @@ use crate::ground::loss::LossCause;
 use crate::ground::notify::{Notifier, Parker, Registration};
 use crate::ground::sync::Mutex;
 use crate::ground::time;
+use crate::ground::turns::Turns;
 
 /// Longer leases are refused, so that sums of times cannot overflow.
 pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -236,34 +236,6 @@ pub(crate) struct Released {
     /// The part of the hold that may be left in some part of the store. Of levels: the effect that an earlier copy of
     /// the request may yet have, which got no answer.
     pub(crate) leftover: Option<InDoubt>,
-}
-
-/// The turns that others have had at a lock since it was set free here. Each ends with a message to all who listen.
-#[derive(Clone, Debug)]
-pub(crate) struct Turns {
-    /// The messages that have arrived so far.
-    messages: Arc<AtomicU64>,
-    /// The number of messages by which our own has arrived.
-    own: u64,
-    /// The number of those who listened elsewhere.
-    pub(crate) listeners: u64,
-}
-
-impl Turns {
-    /// Counts from the message that is sent after `messages` had come to `before`.
-    pub(crate) fn after(messages: Arc<AtomicU64>, before: u64, listeners: u64) -> Turns {
-        Turns {
-            messages,
-            own: before + 1,
-            listeners,
-        }
-    }
-
-    /// The number of turns so far.
-    pub(crate) fn so_far(&self) -> u64 {
-        let messages = self.messages.load(Ordering::Acquire);
-        messages.saturating_sub(self.own)
-    }
 }
 
 /// Somebody else holds the lock.

@@ -17,6 +17,8 @@ mod ground {
     pub(crate) mod notify;
     #[path = "sync.rs"]
     pub(crate) mod sync;
+    #[path = "../../src/ground/turns.rs"]
+    pub(crate) mod turns;
     pub(crate) mod time {
         use std::time::{Duration, Instant};
 
@@ -31,19 +33,6 @@ mod ground {
 }
 #[path = "../../src/engine/timer.rs"]
 mod timer;
-mod store {
-    /// The turns of other processes, which are not driven here.
-    #[derive(Clone, Debug)]
-    pub(crate) struct Turns {
-        pub(crate) listeners: u64,
-    }
-
-    impl Turns {
-        pub(crate) fn so_far(&self) -> u64 {
-            0
-        }
-    }
-}
 #[path = "../../src/engine/wait_queue/mod.rs"]
 mod wait_queue;
 

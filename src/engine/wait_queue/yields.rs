@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use crate::ground::time;
-use crate::store::Turns;
+use crate::ground::turns::Turns;
 
 /// The longest time without the end of a turn. A holder may well have it for longer, so it is asked after that.
 const LONGEST_SPAN: Duration = Duration::from_millis(10);
