@@ -2,6 +2,7 @@
 
 mod hand_off;
 mod order;
+mod turns;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Barrier, Mutex};

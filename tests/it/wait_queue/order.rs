@@ -48,8 +48,8 @@ fn other_processes_are_not_starved() {
         .map(|count| count.load(Ordering::Relaxed))
         .collect();
     let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
-    // The process that hears a message first asks first, so the shares differ; nobody is starved.
-    assert!(*least * 10 > *most, "{counts:?}");
+    // Turns are as long as there are waiters in a process, so the shares may differ; nobody is starved.
+    assert!(*least * 3 > *most, "{counts:?}");
 }
 
 #[test]
