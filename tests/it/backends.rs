@@ -1,4 +1,4 @@
-//! The stores on which the laws run: in memory, on a Redis server, there with TLS and with no more rights than are needed, as
+//! The stores on which the laws run: in memory, on the simulated server, on a Redis server, there with TLS and with no more rights than are needed, as
 //! token locks, on a quorum of servers in both layouts, in a database.
 
 use std::sync::{Arc, Mutex};
@@ -85,6 +85,12 @@ impl Backend {
         Backend::on(RedisServer::start(), |server, builder| {
             builder.open(&server.url()).unwrap()
         })
+    }
+
+    /// The simulated server.
+    pub(crate) fn simulated() -> Backend {
+        let front = crate::spec::front::Front::start();
+        Backend::of(move |builder| builder.open(&front.url()).unwrap())
     }
 
     /// A Redis server, as a user who has the rights in the documentation and no others.
@@ -218,6 +224,7 @@ macro_rules! laws {
     (every { $($law:ident)* } reentrant { $($more:ident)* }) => {
         laws! { @memory $($law)* $($more)* }
         laws! { @redis $($law)* $($more)* }
+        laws! { @simulated $($law)* $($more)* }
         laws! { @rights $($law)* $($more)* }
         laws! { @redlock $($law)* $($more)* }
         laws! { @canonical $($law)* }

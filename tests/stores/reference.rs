@@ -155,6 +155,7 @@ impl Reference {
             refuses_writes: None,
             is_full: false,
             denied: &nothing,
+            is_leaving: false,
         };
         let mut redis = Redis::new(&mut self.keys, around);
         let spec = scripts::named(&script).unwrap().spec;

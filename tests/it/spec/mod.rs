@@ -1,6 +1,8 @@
 //! The scripts in Lua, the functions that specify them, and the other stores answer alike.
 
 mod both;
+mod clients;
+pub(crate) mod front;
 mod operations;
 mod shrink;
 mod wire;

@@ -61,6 +61,8 @@ pub struct Surroundings<'a> {
     pub is_full: bool,
     /// The commands in lower case that the user may not run.
     pub denied: &'a BTreeSet<String>,
+    /// Whether its keys are in a slot on its way to another server, which answers for those that are not here.
+    pub is_leaving: bool,
 }
 
 /// A server as a script sees it.
@@ -101,13 +103,13 @@ impl<'a> Redis<'a> {
 
     /// EXISTS.
     pub fn exists(&self, key: &[u8]) -> Answer<bool> {
-        self.may("exists", Does::Read)?;
+        self.may_reach("exists", Does::Read, key)?;
         Ok(self.entry(key).is_some())
     }
 
     /// PTTL: the ms left, -1 for ever, -2 for nothing there.
     pub fn pttl(&self, key: &[u8]) -> Answer<i64> {
-        self.may("pttl", Does::Read)?;
+        self.may_reach("pttl", Does::Read, key)?;
         Ok(self
             .entry(key)
             .map_or(-2, |entry| entry.expires.map_or(-1, |end| end - self.now())))
@@ -115,7 +117,7 @@ impl<'a> Redis<'a> {
 
     /// PEXPIRE. Returns whether the key was there; a lease that is over takes it away.
     pub fn pexpire(&mut self, key: &[u8], lease: &[u8]) -> Answer<bool> {
-        self.may("pexpire", Does::Write)?;
+        self.may_reach("pexpire", Does::Write, key)?;
         let lease = integer(lease)?;
         let end = (self.now().checked_add(lease))
             .ok_or_else(|| Refused::new("ERR invalid expire time in 'pexpire' command"))?;
@@ -129,7 +131,7 @@ impl<'a> Redis<'a> {
 
     /// DEL of one key. Returns whether it was there.
     pub fn del(&mut self, key: &[u8]) -> Answer<bool> {
-        self.may("del", Does::Write)?;
+        self.may_reach("del", Does::Write, key)?;
         let was_there = self.entry(key).is_some();
         if was_there {
             self.put(key, None);
@@ -139,7 +141,7 @@ impl<'a> Redis<'a> {
 
     /// GET.
     pub fn get(&self, key: &[u8]) -> Answer<Option<Vec<u8>>> {
-        self.may("get", Does::Read)?;
+        self.may_reach("get", Does::Read, key)?;
         match self.entry(key).map(|entry| &entry.value) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.clone())),
@@ -149,7 +151,7 @@ impl<'a> Redis<'a> {
 
     /// SET key text PX lease.
     pub fn set_px(&mut self, key: &[u8], text: &[u8], lease: &[u8]) -> Answer<()> {
-        self.may("set", Does::Grow)?;
+        self.may_reach("set", Does::Grow, key)?;
         let end = self.now().checked_add(integer(lease)?);
         let end = end.filter(|end| *end > self.now());
         let end = end.ok_or_else(|| Refused::new("ERR invalid expire time in 'set' command"))?;
@@ -161,20 +163,20 @@ impl<'a> Redis<'a> {
 
     /// HLEN.
     pub fn hlen(&self, key: &[u8]) -> Answer<usize> {
-        self.may("hlen", Does::Read)?;
+        self.may_reach("hlen", Does::Read, key)?;
         Ok(self.fields(key)?.len())
     }
 
     /// HKEYS.
     pub fn hkeys(&self, key: &[u8]) -> Answer<Vec<Vec<u8>>> {
-        self.may("hkeys", Does::Read)?;
+        self.may_reach("hkeys", Does::Read, key)?;
         let fields = self.fields(key)?.iter();
         Ok(fields.map(|(field, _)| field.clone()).collect())
     }
 
     /// HGET.
     pub fn hget(&self, key: &[u8], field: &[u8]) -> Answer<Option<Vec<u8>>> {
-        self.may("hget", Does::Read)?;
+        self.may_reach("hget", Does::Read, key)?;
         let mut fields = self.fields(key)?.iter();
         let found = fields.find(|(name, _)| name == field);
         Ok(found.map(|(_, text)| text.clone()))
@@ -182,13 +184,13 @@ impl<'a> Redis<'a> {
 
     /// HEXISTS.
     pub fn hexists(&self, key: &[u8], field: &[u8]) -> Answer<bool> {
-        self.may("hexists", Does::Read)?;
+        self.may_reach("hexists", Does::Read, key)?;
         Ok(self.fields(key)?.iter().any(|(name, _)| name == field))
     }
 
     /// HSET of one field.
     pub fn hset(&mut self, key: &[u8], field: &[u8], text: &[u8]) -> Answer<()> {
-        self.may("hset", Does::Grow)?;
+        self.may_reach("hset", Does::Grow, key)?;
         let mut fields = self.fields(key)?.to_vec();
         match fields.iter_mut().find(|(name, _)| name == field) {
             Some((_, old)) => *old = text.to_vec(),
@@ -200,7 +202,7 @@ impl<'a> Redis<'a> {
 
     /// HDEL of one field. Returns whether it was there; a hash without fields goes.
     pub fn hdel(&mut self, key: &[u8], field: &[u8]) -> Answer<bool> {
-        self.may("hdel", Does::Write)?;
+        self.may_reach("hdel", Does::Write, key)?;
         let mut fields = self.fields(key)?.to_vec();
         let before = fields.len();
         fields.retain(|(name, _)| name != field);
@@ -244,6 +246,17 @@ impl<'a> Redis<'a> {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// As [`Redis::may`], of a command for one key.
+    fn may_reach(&self, command: &str, does: Does, key: &[u8]) -> Answer<()> {
+        self.may(command, does)?;
+        if self.around.is_leaving && self.entry(key).is_none() {
+            return Err(Refused::new(
+                "ERR Script attempted to access a non local key in a cluster node",
+            ));
+        }
+        Ok(())
     }
 
     fn now(&self) -> i64 {

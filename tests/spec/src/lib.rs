@@ -13,4 +13,6 @@ mod server;
 pub use commands::{Answer, Redis, Refused, Subscriptions, Surroundings};
 pub use keyspace::{Change, Entry, Key, Keyspace, Value};
 pub use reply::Reply;
-pub use server::{Changes, Config, Delivery, Persistence, Server, Snapshot};
+pub use server::{
+    Address, Changes, Config, Delivery, Persistence, Server, SlotRange, Snapshot, slot,
+};

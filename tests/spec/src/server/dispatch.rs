@@ -2,6 +2,8 @@
 
 use super::Server;
 use super::messages::Ask;
+use super::sentinel::COMMANDS;
+use crate::commands::integer;
 use crate::reply::{Reply, array};
 
 fn error(text: impl Into<String>) -> Reply {
@@ -13,7 +15,10 @@ impl Server {
     pub(super) fn run(&mut self, now: i64, connection: u64, request: &[&[u8]]) -> Option<Reply> {
         let (name, args) = request.split_first()?;
         let name = String::from_utf8_lossy(name).to_ascii_lowercase();
-        if let Some(refusal) = self.refusal(connection, &name, args) {
+        let is_asking = (self.connections.get_mut(&connection))
+            .is_some_and(|from| std::mem::take(&mut from.is_asking));
+        let refusal = self.refusal(connection, &name, args);
+        if let Some(refusal) = refusal.or_else(|| self.redirection(now, &name, args, is_asking)) {
             return Some(refusal);
         }
         let ask = match &*name {
@@ -52,6 +57,14 @@ impl Server {
                 Reply::text(self.info(&section, now))
             }
             ("config", [_, pattern]) => self.config(&String::from_utf8_lossy(pattern)),
+            ("asking", _) => {
+                if let Some(from) = self.connections.get_mut(&connection) {
+                    from.is_asking = true;
+                }
+                Reply::OK
+            }
+            ("cluster", [word, ..]) => self.tell_cluster(word),
+            ("sentinel", [word, name]) => self.tell_master(word, name),
             ("role", _) => self.replication.role(),
             ("wait", args) => return self.wait(now, connection, args),
             ("command", [_, names @ ..]) => commands(names),
@@ -72,7 +85,10 @@ impl Server {
     /// Why a request is not run at all.
     fn refusal(&self, connection: u64, name: &str, args: &[&[u8]]) -> Option<Reply> {
         let from = self.connections.get(&connection)?;
-        let arity = LEAST.iter().find(|(command, _)| *command == name);
+        let is_there = self.masters.is_some() == (name == "sentinel") || COMMANDS.contains(&name);
+        let arity = LEAST
+            .iter()
+            .find(|(command, _)| *command == name && is_there);
         let Some((_, least)) = arity else {
             return Some(unknown(name, args));
         };
@@ -105,6 +121,19 @@ impl Server {
             )));
         }
         None
+    }
+
+    /// The refusal of a request that another server of the cluster is to answer.
+    fn redirection(&self, now: i64, name: &str, args: &[&[u8]], is_asking: bool) -> Option<Reply> {
+        match (name, args) {
+            ("eval" | "evalsha", [_, count, rest @ ..]) => {
+                let count = usize::try_from(integer(count).ok()?).ok()?;
+                self.elsewhere(now, rest.get(..count)?, is_asking, false)
+            }
+            ("ssubscribe", channels) => self.elsewhere(now, channels, is_asking, true),
+            ("spublish", [channel, ..]) => self.elsewhere(now, &[channel], is_asking, true),
+            _ => None,
+        }
     }
 
     fn authenticate(&mut self, connection: u64, args: &[&[u8]]) -> Reply {
@@ -166,8 +195,10 @@ impl Server {
 /// The commands that there are, and how many arguments each has at least.
 const LEAST: &[(&str, usize)] = &[
     ("acl", 1),
+    ("asking", 0),
     ("auth", 1),
     ("client", 1),
+    ("cluster", 1),
     ("command", 1),
     ("config", 2),
     ("eval", 2),
@@ -179,6 +210,7 @@ const LEAST: &[(&str, usize)] = &[
     ("quit", 0),
     ("role", 0),
     ("select", 1),
+    ("sentinel", 2),
     ("spublish", 2),
     ("ssubscribe", 1),
     ("subscribe", 1),

@@ -58,8 +58,15 @@ impl Server {
         }
     }
 
-    /// Sends a message to all that listen. Returns how many do.
+    /// Sends a message to all that listen, in a cluster also to those at the other servers. Returns how many do here.
     pub(super) fn publish(&mut self, channel: &[u8], text: &[u8], is_sharded: bool) -> i64 {
+        if self.cluster.is_some() && !is_sharded {
+            self.broadcasts.push((channel.to_vec(), text.to_vec()));
+        }
+        self.tell_listeners(channel, text, is_sharded)
+    }
+
+    pub(super) fn tell_listeners(&mut self, channel: &[u8], text: &[u8], is_sharded: bool) -> i64 {
         let heard = self.subscriptions(is_sharded).get(channel).cloned();
         let heard: BTreeSet<u64> = heard.unwrap_or_default();
         let word = if is_sharded { "smessage" } else { "message" };

@@ -3,11 +3,13 @@
 //! It has the commands that the library sends and no others. It reads no clock: each request comes with the time by the
 //! server's own clock, in microseconds since 1970.
 
+mod cluster;
 mod dispatch;
 mod info;
 mod messages;
 mod replication;
 mod scripts;
+mod sentinel;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::OnceLock;
@@ -16,8 +18,11 @@ use crate::commands::Subscriptions;
 use crate::keyspace::{Key, Keyspace, Value};
 use crate::reply::Reply;
 use crate::request::{self, Unread};
+use cluster::Cluster;
+pub use cluster::{Address, SlotRange, slot};
 pub use replication::{Changes, Snapshot};
 use replication::{Replication, Step, Waiting};
+use sentinel::Masters;
 
 /// The settings of a server.
 #[derive(Clone, Debug, Default)]
@@ -74,6 +79,12 @@ pub struct Server {
     is_full: bool,
     refuses_writes: Option<String>,
     denied: BTreeSet<String>,
+    /// The cluster that it belongs to.
+    cluster: Option<Cluster>,
+    /// Messages for the other servers of the cluster.
+    broadcasts: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The masters that it names, if it is a sentinel.
+    masters: Option<Masters>,
     out: Vec<Delivery>,
 }
 
@@ -84,6 +95,8 @@ struct Connection {
     is_authenticated: bool,
     database: u32,
     is_closing: bool,
+    /// Whether its next request is for a slot on its way here.
+    is_asking: bool,
     /// The number of steps when it wrote last.
     written: i64,
     /// Replicas that it waits for, and the requests behind that.
@@ -110,6 +123,9 @@ impl Server {
             is_full: false,
             refuses_writes: None,
             denied: BTreeSet::new(),
+            cluster: None,
+            broadcasts: Vec::new(),
+            masters: None,
             out: Vec::new(),
         };
         server.begin_run(now);

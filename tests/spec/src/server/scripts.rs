@@ -52,6 +52,7 @@ impl Server {
             refuses_writes: refusal.as_deref(),
             is_full: self.is_full,
             denied: &self.denied,
+            is_leaving: keys.find(1).is_some_and(|key| self.is_leaving(key)),
         };
         let mut redis = Redis::new(&mut self.keys, around);
         let answer = (script.spec)(&mut redis, keys, args);
