@@ -1,5 +1,5 @@
-//! The stores on which the laws run: in memory, on the simulated server, on a Redis server, there with TLS and with no more rights than are needed, as
-//! token locks, on a quorum of servers in both layouts, in a database.
+//! The stores on which the laws run: in memory, on the simulated server, on a Redis server, there with TLS and with no more
+//! rights than are needed, as token locks, on a quorum of servers in both layouts, in a database.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -6,7 +6,7 @@
 //! has up to two mishaps at any instant: a node restarts with its keys or without, or a server without them takes over in
 //! its place; its keys are flushed; a clock jumps; requests arrive when their hold has ended. Times are kept relative to now, so the runs have no end and yet finitely many states.
 //!
-//! The rules are those of the library. Where it could go by stricter ones, the model goes by the weakest: a restarted
+//! A node answers each request as the scripts are specified (`tests/spec`). The rules are those of the library. Where it could go by stricter ones, the model goes by the weakest: a restarted
 //! node is back one lease after its restart, not after its discovery; a node has restarted as soon as it has crashed; a
 //! request is good for as long as its hold, so its expiry only bounds what a late one leaves behind.
 //!
@@ -19,6 +19,7 @@
 )]
 
 mod quorum;
+mod served;
 
 use std::time::Instant;
 

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use stateright::{Model, Property};
 
+use crate::served::{Request, served};
+
 /// The nodes.
 pub(crate) const NODES: usize = 3;
 /// The clients, which all want the same lock.
@@ -92,11 +94,11 @@ pub(crate) struct Quorum {
 /// A key at a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
-    owner: usize,
+    pub(crate) owner: usize,
     /// Whether it belongs to a hold which has ended.
-    old: bool,
+    pub(crate) old: bool,
     /// In how many ticks it expires.
-    left: u8,
+    pub(crate) left: u8,
 }
 
 /// How far a client's current request to a node is, an acquire or an extension.
@@ -329,25 +331,23 @@ impl Model for Quorum {
             Action::Deliver(client, node) => self.deliver(&mut next, client, node)?,
             Action::DeliverUncounted(client, node) => {
                 let at = &mut next.nodes[node];
-                let request = std::mem::take(&mut at.links[client].uncounted);
-                if !at.has(client) && (at.key.is_some() || request == Uncounted::Extend) {
-                    return None;
-                }
-                at.set(client, false);
+                let request = match std::mem::take(&mut at.links[client].uncounted) {
+                    Uncounted::Acquire => Request::Acquire,
+                    Uncounted::Extend | Uncounted::None => Request::Extend,
+                };
+                at.serve(request, client, false).then_some(())?;
             }
             Action::DeliverOldAcquire(client, node) => {
                 let at = &mut next.nodes[node];
-                if at.key.is_some() {
-                    return None;
-                }
                 at.links[client].old_acquire = false;
-                at.set(client, true);
+                at.serve(Request::Acquire, client, true).then_some(())?;
             }
             Action::DeliverOldRelease(client, node) => {
                 let at = &mut next.nodes[node];
-                at.key
-                    .filter(|key| key.owner == client && (key.old || !self.rules.fresh_ids))?;
                 at.links[client].old_release = false;
+                let is_done = at.serve(Request::Release, client, true);
+                let has_same_id = !self.rules.fresh_ids && at.has(client);
+                (is_done || has_same_id).then_some(())?;
                 at.key = None;
             }
             Action::Happen(index, node) => {
@@ -494,17 +494,26 @@ impl Quorum {
         } else {
             Vote::WhileAway
         };
-        let vote = match at.key {
-            None if asking => counted,
-            None if self.rules.give_back == GiveBack::Vote => Vote::Yes,
+        let request = if asking {
+            Request::Acquire
+        } else {
+            Request::Extend
+        };
+        let (before, is_done) = (at.key, at.serve(request, client, false));
+        let vote = match before {
+            _ if is_done => counted,
+            // The rest are rules that the library does not go by, but for the loss of a key.
+            None if self.rules.give_back == GiveBack::Vote => {
+                at.set(client);
+                Vote::Yes
+            }
             None => Vote::Missing,
-            Some(_) if at.has(client) => counted,
-            Some(key) if asking && key.owner == client && !self.rules.fresh_ids => counted,
+            Some(key) if asking && key.owner == client && !self.rules.fresh_ids => {
+                at.set(client);
+                counted
+            }
             Some(_) => return None,
         };
-        if vote != Vote::Missing {
-            at.set(client, false);
-        }
         at.links[client].vote = vote;
         Some(())
     }
@@ -564,7 +573,7 @@ impl State {
             } else {
                 node.links[client].old_acquire = link.old_acquire;
                 node.links[client].old_release = link.old_release;
-                node.key = node.key.filter(|key| key.owner != client || key.old);
+                node.serve(Request::Release, client, false);
             }
         }
     }
@@ -638,13 +647,20 @@ impl Node {
         self.key.is_some_and(|key| key.owner == client && !key.old)
     }
 
-    /// Keeps the key for a whole lease from now.
-    fn set(&mut self, owner: usize, old: bool) {
+    /// Keeps the key of the client's current hold for a whole lease from now.
+    fn set(&mut self, owner: usize) {
         self.key = Some(Key {
             owner,
-            old,
+            old: false,
             left: LEASE,
         });
+    }
+
+    /// Serves a request of a hold of the client, the current one or an old one. Returns whether it says that it is done.
+    fn serve(&mut self, request: Request, client: usize, is_old: bool) -> bool {
+        let (key, is_done) = served(self.key, request, client, is_old);
+        self.key = key;
+        is_done
     }
 
     /// The node in one number, with the clients in the order of `clients`.

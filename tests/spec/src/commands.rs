@@ -76,6 +76,8 @@ pub struct Redis<'a> {
     pub changes: Vec<Change>,
     /// The messages so far: channel and text.
     pub published: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Whether the script has called a command that writes: no later one is refused for what ails the server.
+    has_written: bool,
 }
 
 impl<'a> Redis<'a> {
@@ -86,6 +88,7 @@ impl<'a> Redis<'a> {
             around,
             changes: Vec::new(),
             published: Vec::new(),
+            has_written: false,
         }
     }
 
@@ -117,7 +120,7 @@ impl<'a> Redis<'a> {
 
     /// PEXPIRE. Returns whether the key was there; a lease that is over takes it away.
     pub fn pexpire(&mut self, key: &[u8], lease: &[u8]) -> Answer<bool> {
-        self.may_reach("pexpire", Does::Write, key)?;
+        self.may_change("pexpire", Does::Write, key)?;
         let lease = integer(lease)?;
         let end = (self.now().checked_add(lease))
             .ok_or_else(|| Refused::new("ERR invalid expire time in 'pexpire' command"))?;
@@ -131,7 +134,7 @@ impl<'a> Redis<'a> {
 
     /// DEL of one key. Returns whether it was there.
     pub fn del(&mut self, key: &[u8]) -> Answer<bool> {
-        self.may_reach("del", Does::Write, key)?;
+        self.may_change("del", Does::Write, key)?;
         let was_there = self.entry(key).is_some();
         if was_there {
             self.put(key, None);
@@ -151,7 +154,7 @@ impl<'a> Redis<'a> {
 
     /// SET key text PX lease.
     pub fn set_px(&mut self, key: &[u8], text: &[u8], lease: &[u8]) -> Answer<()> {
-        self.may_reach("set", Does::Grow, key)?;
+        self.may_change("set", Does::Grow, key)?;
         let end = self.now().checked_add(integer(lease)?);
         let end = end.filter(|end| *end > self.now());
         let end = end.ok_or_else(|| Refused::new("ERR invalid expire time in 'set' command"))?;
@@ -190,7 +193,7 @@ impl<'a> Redis<'a> {
 
     /// HSET of one field.
     pub fn hset(&mut self, key: &[u8], field: &[u8], text: &[u8]) -> Answer<()> {
-        self.may_reach("hset", Does::Grow, key)?;
+        self.may_change("hset", Does::Grow, key)?;
         let mut fields = self.fields(key)?.to_vec();
         match fields.iter_mut().find(|(name, _)| name == field) {
             Some((_, old)) => *old = text.to_vec(),
@@ -202,7 +205,7 @@ impl<'a> Redis<'a> {
 
     /// HDEL of one field. Returns whether it was there; a hash without fields goes.
     pub fn hdel(&mut self, key: &[u8], field: &[u8]) -> Answer<bool> {
-        self.may_reach("hdel", Does::Write, key)?;
+        self.may_change("hdel", Does::Write, key)?;
         let mut fields = self.fields(key)?.to_vec();
         let before = fields.len();
         fields.retain(|(name, _)| name != field);
@@ -240,6 +243,7 @@ impl<'a> Redis<'a> {
             ));
         }
         match around.refuses_writes {
+            _ if self.has_written => Ok(()),
             Some(text) if does != Does::Read => Err(Refused::new(text)),
             _ if around.is_full && does == Does::Grow => Err(Refused::new(
                 "OOM command not allowed when used memory > 'maxmemory'.",
@@ -256,6 +260,13 @@ impl<'a> Redis<'a> {
                 "ERR Script attempted to access a non local key in a cluster node",
             ));
         }
+        Ok(())
+    }
+
+    /// As [`Redis::may_reach`], of a command that writes.
+    fn may_change(&mut self, command: &str, does: Does, key: &[u8]) -> Answer<()> {
+        self.may_reach(command, does, key)?;
+        self.has_written = true;
         Ok(())
     }
 
