@@ -137,7 +137,18 @@ impl<O: Operation> InFlight<Result<O::Answer>> for SentOperation<'_, O> {
             Err(CallError::Server(text)) if lacks_script(&text) => None,
             reply => operation.answer(node, reply, &mut request.copies),
         };
-        Some(answer.unwrap_or_else(|| operation.run(node, request.copies.deadline)))
+        Some(answer.unwrap_or_else(|| {
+            let SentCopies {
+                deadline,
+                earlier_until,
+                ..
+            } = request.copies;
+            let again = SentCopies {
+                earlier_until,
+                ..SentCopies::new(deadline)
+            };
+            operation.run_as(node, again)
+        }))
     }
 }
 

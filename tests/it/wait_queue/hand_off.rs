@@ -329,7 +329,7 @@ fn nobody_is_woken_for_a_hand_over_that_cannot_be() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_hand_over_that_was_refused_after_one_without_an_answer_is_in_doubt() {
+fn a_hand_over_that_was_refused_after_one_without_an_answer_is_asked_for_again() {
     let shim = ClockShim::build();
     let server = RedisServer::with_clock(&shim);
     assert_eq!(
@@ -348,7 +348,6 @@ fn a_hand_over_that_was_refused_after_one_without_an_answer_is_in_doubt() {
     let second = proxy.next(1, Some(sha.as_bytes()), Fault::Hold);
     thread::scope(|scope| {
         let waiter = scope.spawn(|| {
-            // The lease that the first copy gave it has 20 s left.
             assert!(lock.try_lock_for(ms(8000)).unwrap());
             lock.unlock().unwrap();
         });
@@ -358,8 +357,8 @@ fn a_hand_over_that_was_refused_after_one_without_an_answer_is_in_doubt() {
             shim.set(10_000);
             second.release();
         });
-        let error = lock.unlock().unwrap_err();
-        assert!(error.is_ambiguous(), "{error}");
+        // The third copy finds what the first one did.
+        lock.unlock().unwrap();
         waiter.join().unwrap();
     });
 }

@@ -194,7 +194,12 @@ pub(super) trait Operation {
 
     /// Asks the server that has the lock.
     fn run(&mut self, redis: &Redis, deadline: Instant) -> Result<Self::Answer> {
-        let mut copies = SentCopies::new(deadline);
+        self.run_as(redis, SentCopies::new(deadline))
+    }
+
+    /// Asks the server that has the lock, from the place among other requests that `copies` has.
+    fn run_as(&mut self, redis: &Redis, mut copies: SentCopies) -> Result<Self::Answer> {
+        let deadline = copies.deadline;
         let (mut repeats, mut corrections) = (0, 0);
         loop {
             let call = self.call();
