@@ -56,6 +56,7 @@ impl Hold {
         let mut state = self.state.lock();
         if matches!(state.phase, Phase::Held) {
             let loss = self.loss(LossCause::Closed);
+            state.is_abandoned = true;
             state.news.get_or_insert_default().tell(loss);
         }
     }

@@ -142,6 +142,7 @@ impl Hold {
                 due: None,
                 news: None,
                 may_outlast: false,
+                is_abandoned: false,
                 is_pinned: false,
                 put_off: SmallVec::new(),
                 span: Some(HoldSpan::open(&claim.name, &claim.visitor)),

@@ -65,6 +65,8 @@ pub(super) struct State {
     pub(super) news: Option<Arc<LossNotice>>,
     /// A re-entry without an answer may have set a longer lease in the store than is counted on here.
     pub(super) may_outlast: bool,
+    /// Nobody renews it any more, because the client was shut down.
+    pub(super) is_abandoned: bool,
     /// A transaction has locked its row: nobody can take it, nor can it be renewed, until that ends.
     pub(super) is_pinned: bool,
     /// Levels whose guards went meanwhile.
@@ -97,6 +99,8 @@ impl State {
             LossCause::ThreadEnded
         } else if self.renewed_lease().is_none() && !self.is_short() {
             LossCause::LeaseEnded
+        } else if self.is_abandoned {
+            LossCause::Closed
         } else {
             LossCause::Unreachable {
                 reason: self.trouble(now),

@@ -56,11 +56,6 @@ pub(crate) fn wait<V: Visit>(
     limit: WaitLimit<'_>,
     visit: &mut V,
 ) -> Result<Option<V::Entry>> {
-    if limit.is_raised() {
-        return Err(Error::Interrupted {
-            lock: Arc::clone(&lock.name),
-        });
-    }
     let _scope = WaitScope::begin(limit.interrupt());
     let mut wait = Wait {
         inner,
@@ -90,6 +85,12 @@ impl<V: Visit> Wait<'_, V> {
         loop {
             if let Some(entry) = self.take() {
                 return Ok(Some(entry));
+            }
+            // Before each attempt: several of them may take long.
+            if limit.is_raised() {
+                return Err(Error::Interrupted {
+                    lock: Arc::clone(&self.lock.name),
+                });
             }
             let seen = Seen {
                 time,

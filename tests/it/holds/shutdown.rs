@@ -18,6 +18,26 @@ fn whoever_asks_for_news_after_a_shutdown_hears_at_once() {
 }
 
 #[test]
+fn a_hold_that_ends_after_a_shutdown_ended_because_of_it() {
+    let client = Client::builder().watchdog_timeout(ms(50));
+    let client = client.in_memory().unwrap();
+    let guard = client.lock("orders").guard().unwrap();
+    client.shutdown();
+    eventually(SLACK, "its validity has ended", || !guard.is_valid());
+    let error = guard.unlock().unwrap_err();
+    assert!(
+        matches!(
+            &error,
+            Error::Lost {
+                cause: LossCause::Closed,
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_hold_that_is_granted_during_a_shutdown_is_told() {
     for round in 0..60 {
         let client = Client::in_memory();

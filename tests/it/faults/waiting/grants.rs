@@ -347,3 +347,27 @@ fn a_pause_within_a_request_hears_an_interrupt_and_a_shutdown() {
         });
     }
 }
+
+#[test]
+fn an_interrupt_that_comes_during_an_attempt_lets_no_other_follow() {
+    let server = RedisServer::start();
+    lock_of(&server.url()).lock().unwrap();
+    let proxy = Proxy::to(server.addr());
+    let lock = lock_of(&proxy.url());
+    // It listens from now on, so nothing stands between two attempts.
+    assert!(!lock.try_lock_for(ms(100)).unwrap());
+    // The first attempt is refused, and one that follows would take its whole time.
+    let first = proxy.next(1, Some(b"EVALSHA"), Fault::DelayReply(ms(200)));
+    proxy.next(1, Some(b"EVALSHA"), Fault::Hold);
+    let interrupt = Interrupt::new();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| lock.lock_interruptibly(&interrupt));
+        eventually(SLACK, "the first attempt", || first.hits() == 1);
+        interrupt.raise();
+        let raised = Instant::now();
+        let ended = waiter.join().unwrap();
+        assert!(matches!(ended, Err(Error::Interrupted { .. })), "{ended:?}");
+        let took = raised.elapsed();
+        assert!(took < ms(1500), "{took:?}");
+    });
+}
