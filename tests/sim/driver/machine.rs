@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use redlatch_spec::{Config, Persistence, Server, Value};
 use redlatch_world::network::{self, Machine};
 
+use crate::plan::Plan;
+
 /// The visitors whose hold the server was made to forget, as the README allows: they may be valid beside others.
 static EXCUSED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
@@ -24,12 +26,14 @@ pub(crate) fn is_excused(visitor: &str) -> bool {
 pub(crate) struct Redis {
     pub(crate) place: usize,
     machine: Arc<Mutex<Simulated>>,
+    /// Whether it is a node of a Redlock, which survives its restart.
+    is_one_of_many: bool,
 }
 
 struct Simulated {
     server: Server,
-    /// The hashes of the scripts that free a lock whoever has it.
-    force: [String; 2],
+    /// The hashes of the scripts that free a lock whoever has it, if the programs do so.
+    force: Vec<String>,
     /// The bytes that came last on each connection: a request may come in pieces.
     recent: BTreeMap<u64, Vec<u8>>,
 }
@@ -50,6 +54,9 @@ impl Machine for Simulated {
     }
 
     fn feed(&mut self, now: i64, connection: u64, bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
+        if self.force.is_empty() {
+            return self.answer(now, connection, bytes);
+        }
         let recent = self.recent.entry(connection).or_default();
         recent.extend(bytes);
         let says = |what: &[u8]| recent.windows(what.len()).any(|window| window == what);
@@ -60,15 +67,17 @@ impl Machine for Simulated {
         if is_forced {
             excuse(self.visitors(now).into_iter().map(|(_, visitor)| visitor));
         }
-        let deliveries = self.server.feed(now, connection, bytes);
-        deliveries
-            .into_iter()
-            .map(|delivery| (delivery.connection, delivery.bytes))
-            .collect()
+        self.answer(now, connection, bytes)
     }
 }
 
 impl Simulated {
+    fn answer(&mut self, now: i64, connection: u64, bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
+        let deliveries = self.server.feed(now, connection, bytes).into_iter();
+        let deliveries = deliveries.map(|delivery| (delivery.connection, delivery.bytes));
+        deliveries.collect()
+    }
+
     /// Every lock that stands, and its visitor.
     fn visitors(&mut self, now: i64) -> Vec<(String, String)> {
         let keys: Vec<_> = self
@@ -93,24 +102,34 @@ impl Simulated {
 }
 
 impl Redis {
-    /// Adds server number `number` to the network; its clock is ahead, and runs faster by so many millionths.
-    pub(crate) fn start(number: usize, seed: u64, clock: (i64, i64), remembers: bool) -> Redis {
+    /// Adds server number `number` of a plan to the network.
+    pub(crate) fn start(number: usize, seed: u64, plan: &Plan) -> Redis {
+        let clock = plan.servers[number];
         let config = Config {
-            seed,
-            remembers,
+            seed: seed.wrapping_mul(0x9e37_79b9).wrapping_add(number as u64),
             ..Config::default()
         };
         // It was started an hour before.
         let server = Server::new(config, 1_790_000_000_000_000 + clock.0 - 3_600_000_000);
         let machine = Arc::new(Mutex::new(Simulated {
             server,
-            force: ["force_release", "token/force_release"].map(crate::names::hash_of),
+            force: if plan.forces() {
+                ["force_release", "token/force_release"]
+                    .map(crate::names::hash_of)
+                    .into()
+            } else {
+                Vec::new()
+            },
             recent: BTreeMap::new(),
         }));
         let dynamic: Arc<Mutex<dyn Machine>> = machine.clone();
         let name = format!("s{number}");
         let place = network::add_server(&name, &host(number), 6379, dynamic, clock);
-        Redis { place, machine }
+        Redis {
+            place,
+            machine,
+            is_one_of_many: plan.redlock.is_some(),
+        }
     }
 
     fn machine(&self) -> MutexGuard<'_, Simulated> {
@@ -159,7 +178,7 @@ impl Redis {
     pub(crate) fn come_back(&self, persistence: Persistence) {
         let now = network::time_of(self.place);
         let mut machine = self.machine();
-        if persistence != Persistence::All {
+        if persistence != Persistence::All && !self.is_one_of_many {
             let visitors = machine.visitors(now);
             excuse(visitors.into_iter().map(|(_, visitor)| visitor));
         }

@@ -89,7 +89,10 @@ const MOODS: [Mood; 8] = [
 pub(crate) struct Plan {
     pub(crate) mood: Mood,
     pub(crate) pace: Pace,
+    /// Of each server how far its clock is ahead, in microseconds, and faster, in millionths.
     pub(crate) servers: Vec<(i64, i64)>,
+    /// The time for one node of a Redlock, if it is one, ms.
+    pub(crate) redlock: Option<u64>,
     pub(crate) processes: Vec<Process>,
     pub(crate) lease: u64,
     pub(crate) command: u64,
@@ -125,19 +128,23 @@ impl Plan {
             shut_down_at: (shuts_down && draw.bool()).then(|| draw.u64(..calm_at)),
         });
         let processes: Vec<_> = processes.collect();
-        let ahead = draw.i64(-5_000_000..=5_000_000);
-        let rate = if is_off { draw.i64(-4_000..=4_000) } else { 0 };
+        let nodes = pick(draw, &[1, 1, 1, 3, 3, 5]);
+        let servers = (0..nodes).map(|_| {
+            let rate = if is_off { draw.i64(-4_000..=4_000) } else { 0 };
+            (draw.i64(-5_000_000..=5_000_000), rate)
+        });
+        let servers = servers.collect();
+        let latencies = [(20_000, 200_000), (200_000, 2 * MILLI), (MILLI, 10 * MILLI)];
+        let latency = pick(draw, &latencies);
         let calm = Faults {
-            latency: pick(
-                draw,
-                &[(20_000, 200_000), (200_000, 2_000_000), (MILLI, 10 * MILLI)],
-            ),
+            latency,
             ..Faults::default()
         };
         let mut plan = Plan {
             mood,
             pace: pace(draw),
-            servers: vec![(ahead, rate)],
+            servers,
+            redlock: (nodes > 1).then(|| 10 + 4 * latency.1 / MILLI),
             processes,
             lease,
             command: pick(draw, &[200, 500, 2_000]),
@@ -150,6 +157,11 @@ impl Plan {
         };
         plan.trouble(draw);
         plan
+    }
+
+    /// The longest lease that any lock is asked for with, ms.
+    pub(crate) fn longest_lease(&self) -> u64 {
+        self.lease.max(1_000) * 3
     }
 
     /// Whether locks are taken from their holders.

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use redlatch_sim::{Client, Error, Interrupt, Lock, Result, eye};
+use redlatch_sim::{Client, Error, Interrupt, Lock, Losses, Redlock, Result, eye};
 use redlatch_spec::Persistence;
 use redlatch_world::network;
 use redlatch_world::scheduler::{self, JoinHandle, MILLI, Nanos, SECOND};
@@ -58,8 +58,7 @@ pub(crate) fn run(seed: u64, plan: &Plan, is_traced: bool) -> ! {
         names::introduce();
     }
     scheduler::note(|| format!("seed {seed}: {plan:?}"));
-    let clocks = plan.servers.iter().enumerate();
-    let servers = clocks.map(|(number, clock)| Redis::start(number, seed, *clock, false));
+    let servers = (0..plan.servers.len()).map(|number| Redis::start(number, seed, plan));
     let servers: Vec<Redis> = servers.collect();
     let patience = rules::patience(plan.command * MILLI);
     rules::begin(&servers, patience);
@@ -83,7 +82,8 @@ pub(crate) fn run(seed: u64, plan: &Plan, is_traced: bool) -> ! {
         }
     });
     // What had befallen connections before may be noticed as late as this.
-    scheduler::at(plan.calm_at + 60 * SECOND, rules::calm);
+    let settled_at = plan.calm_at + 60 * SECOND + plan.longest_lease() * MILLI;
+    scheduler::at(settled_at, rules::calm);
     let mains = plan.processes.iter().zip(&labels).map(|(process, label)| {
         let (process, plan) = (process.clone(), plan.clone());
         let main = scheduler::spawn("main", Some(*label), move || live(&process, &plan));
@@ -113,7 +113,7 @@ fn expect<T>(thread: std::io::Result<T>) -> T {
 
 /// A time in which all programs are over in any case, from the calm on.
 fn longest(plan: &Plan) -> Nanos {
-    let longest_lease = plan.lease * 3;
+    let longest_lease = plan.longest_lease();
     let spans = plan.processes.iter().flat_map(|process| &process.threads);
     let spans = spans.map(|thread| {
         let each = thread.program.iter().map(|op| match op {
@@ -138,7 +138,7 @@ fn rest(plan: &Plan, labels: &[usize], servers: &[Redis]) -> ! {
             ));
         }
     }
-    scheduler::sleep_until(scheduler::now() + (plan.lease * 3 + 40_000) * MILLI);
+    scheduler::sleep_until(scheduler::now() + (plan.longest_lease() + 40_000) * MILLI);
     for server in servers {
         let standing = server.standing();
         if !standing.is_empty() {
@@ -187,21 +187,64 @@ fn restart(server: &Redis, span: Nanos, persistence: Persistence) {
     }
 }
 
+/// The place of the locks: one server, or a majority of several.
+#[derive(Clone)]
+enum Place {
+    One(Client),
+    Many(Redlock),
+}
+
+impl Place {
+    fn open(plan: &Plan) -> Place {
+        let clients = (0..plan.servers.len()).map(|number| {
+            let builder = Client::builder()
+                .watchdog_timeout(Duration::from_millis(plan.lease))
+                .command_timeout(Duration::from_millis(plan.command))
+                .connect_timeout(Duration::from_millis(plan.command / 2))
+                .outage_timeout(Duration::from_millis(plan.outage))
+                .pool_size(plan.pool);
+            match builder.open(&format!("redis://{}:6379", host(number))) {
+                Ok(client) => client,
+                Err(error) => violated(&format!("the client cannot be made: {error}")),
+            }
+        });
+        let mut clients: Vec<Client> = clients.collect();
+        let Some(node_timeout) = plan.redlock else {
+            return Place::One(clients.remove(0));
+        };
+        let builder = Redlock::builder()
+            .nodes(clients)
+            .max_lease(Duration::from_millis(plan.longest_lease()))
+            .watchdog_timeout(Duration::from_millis(plan.lease))
+            .outage_timeout(Duration::from_millis(plan.outage))
+            .node_timeout(Duration::from_millis(node_timeout));
+        match builder.build() {
+            Ok(redlock) => Place::Many(redlock),
+            Err(error) => violated(&format!("the Redlock cannot be made: {error}")),
+        }
+    }
+
+    fn lock(&self, name: &str, is_token: bool) -> Lock {
+        match self {
+            Place::One(client) if is_token => client.token_lock(name),
+            Place::One(client) => client.lock(name),
+            Place::Many(redlock) => redlock.lock(name),
+        }
+    }
+
+    fn shut_down(&self) {
+        match self {
+            Place::One(client) => client.shutdown(),
+            Place::Many(redlock) => redlock.shutdown(),
+        }
+    }
+}
+
 /// What one process does from its beginning to its end.
 fn live(process: &Process, plan: &Plan) {
-    let client = Client::builder()
-        .watchdog_timeout(Duration::from_millis(plan.lease))
-        .command_timeout(Duration::from_millis(plan.command))
-        .connect_timeout(Duration::from_millis(plan.command / 2))
-        .outage_timeout(Duration::from_millis(plan.outage))
-        .pool_size(plan.pool)
-        .open(&format!("redis://{}:6379", host(0)));
-    let client = match client {
-        Ok(client) => client,
-        Err(error) => violated(&format!("the client cannot be made: {error}")),
-    };
+    let place = Place::open(plan);
     let threads = process.threads.iter().enumerate().map(|(number, thread)| {
-        let worker = Worker::new(&client, thread.clone(), plan);
+        let worker = Worker::new(&place, thread.clone(), plan);
         expect(scheduler::spawn(&format!("t{number}"), None, move || {
             worker.run()
         }))
@@ -211,7 +254,7 @@ fn live(process: &Process, plan: &Plan) {
     if let Some(at) = process.shut_down_at {
         scheduler::sleep_until(at);
         within("shutdown", Some(command + 250 * MILLI), || {
-            client.shutdown()
+            place.shut_down()
         });
     }
     for thread in threads {
@@ -219,9 +262,10 @@ fn live(process: &Process, plan: &Plan) {
             violated("a thread has panicked");
         }
     }
-    within("the end of the client", Some(command + 250 * MILLI), || {
-        drop(client)
-    });
+    // A Redlock has a client of its own beside those of its nodes.
+    let clients = plan.servers.len() as u64 + u64::from(plan.redlock.is_some());
+    let bound = clients * (command + 250 * MILLI);
+    within("the end of the client", Some(bound), || drop(place));
 }
 
 /// Does something that has to end within a time, apart from that for which its process is kept from running.
@@ -245,7 +289,7 @@ fn within<T>(what: &str, bound: Option<Nanos>, call: impl FnOnce() -> T) -> T {
 
 /// A thread with its program.
 struct Worker {
-    client: Client,
+    place: Place,
     thread: Thread,
     command: Nanos,
     is_calm: bool,
@@ -255,15 +299,15 @@ struct Worker {
     /// The levels that it counts on, and those locks of which some may have been lost.
     levels: BTreeMap<String, u32>,
     in_doubt: BTreeMap<String, String>,
-    /// The visitors that it had last.
-    visitors: BTreeMap<String, String>,
+    /// Of each lock, who tells of the loss of the hold that it got first.
+    losses: BTreeMap<String, Losses>,
 }
 
 impl Worker {
-    fn new(client: &Client, thread: Thread, plan: &Plan) -> Worker {
+    fn new(place: &Place, thread: Thread, plan: &Plan) -> Worker {
         let shuts_down = plan.processes.iter().any(|it| it.shut_down_at.is_some());
         Worker {
-            client: client.clone(),
+            place: place.clone(),
             thread,
             command: plan.command * MILLI,
             is_calm: plan.mood == crate::plan::Mood::Calm,
@@ -271,7 +315,7 @@ impl Worker {
             may_be_closed: shuts_down,
             levels: BTreeMap::new(),
             in_doubt: BTreeMap::new(),
-            visitors: BTreeMap::new(),
+            losses: BTreeMap::new(),
         }
     }
 
@@ -304,27 +348,21 @@ impl Worker {
         let Some(seen) = eye::holds_of(me) else {
             return;
         };
-        for hold in &seen {
-            let before = self
-                .visitors
-                .insert(hold.name.clone(), hold.visitor.clone());
-            let levels = self.levels.get(&hold.name).copied().unwrap_or_default();
-            if before.is_some_and(|before| before != hold.visitor) && levels > 1 {
-                // The hold before was lost, and nobody has said so yet.
-                self.doubt(&hold.name, "another hold");
-            }
-        }
-        for (name, levels) in &self.levels {
+        for (name, levels) in &self.levels.clone() {
             if self.in_doubt.contains_key(name) || self.may_lose {
                 continue;
             }
             let hold = seen.iter().find(|hold| hold.name == *name);
-            let count = hold
-                .filter(|hold| hold.is_held)
-                .map_or(0, |hold| hold.count);
+            let held = hold.filter(|hold| hold.is_held);
+            let count = held.map_or(0, |hold| hold.count);
             // One that has ended by the clock is told soon.
             if count != *levels && hold.is_none_or(|hold| hold.is_valid) {
-                violated(&format!("I7: {name} is held {count} times, not {levels}"));
+                match self.losses.get(name).map(Losses::try_recv) {
+                    Some(Ok(loss)) => self.doubt(name, &loss.to_string()),
+                    told => violated(&format!(
+                        "I7: {name} is held {count} times, not {levels}, and was told {told:?}"
+                    )),
+                }
             }
         }
     }
@@ -399,11 +437,7 @@ impl Worker {
         } else {
             format!("lock{}", target.name)
         };
-        let lock = if target.is_token {
-            self.client.token_lock(&name)
-        } else {
-            self.client.lock(&name)
-        };
+        let lock = self.place.lock(&name, target.is_token);
         let lock = match target.lease {
             Some(lease) => lock.with_lease_time(Duration::from_millis(lease.max(20))),
             None => lock,
@@ -445,7 +479,15 @@ impl Worker {
         drop(waits);
         self.note(what, &name, &outcome);
         match outcome {
-            Ok(true) => *self.levels.entry(name).or_default() += 1,
+            Ok(true) => {
+                let levels = self.levels.entry(name.clone()).or_default();
+                *levels += 1;
+                if *levels == 1
+                    && let Ok(losses) = lock.lost()
+                {
+                    self.losses.insert(name, losses);
+                }
+            }
             Ok(false) => {}
             Err(error) => self.allow(&name, Some(error)),
         }
@@ -479,6 +521,11 @@ impl Worker {
             Error::Exhausted { .. } => true,
             Error::Lost { .. } => true,
             Error::NotHeld { .. } => self.in_doubt.contains_key(name),
+            Error::NoQuorum { .. } => {
+                // Its nodes say why: the pool may be too small, or this process too slow.
+                let is_crowded = error.to_string().contains("in use for the whole time");
+                !self.is_calm || self.may_lose || is_crowded
+            }
             Error::Unreachable { .. } | Error::Unknown { .. } | Error::Unavailable { .. } => {
                 !self.is_calm
             }
@@ -492,6 +539,7 @@ impl Worker {
             Error::Interrupted { .. }
                 | Error::NotReentrant { .. }
                 | Error::Exhausted { .. }
+                | Error::NoQuorum { .. }
                 | Error::Closed { .. }
         );
         if !changes_nothing && !self.in_doubt.contains_key(name) {

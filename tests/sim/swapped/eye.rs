@@ -1,6 +1,7 @@
 //! What the eye of the world sees of the library: the holds of a thread, as that believes in them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use super::Owner;
@@ -27,7 +28,9 @@ pub struct Seen {
 
 /// The present holds of a thread of this library; `None` as long as it is busy with them.
 pub fn holds_of(thread: u64) -> Option<Vec<Seen>> {
-    let Some(owner) = Owner::find(std::process::id(), thread) else {
+    // A world is one process of the system, and its number costs a call of that.
+    static PID: OnceLock<u32> = OnceLock::new();
+    let Some(owner) = Owner::find(*PID.get_or_init(std::process::id), thread) else {
         return Some(Vec::new());
     };
     let keys: Vec<_> = owner
@@ -38,6 +41,9 @@ pub fn holds_of(thread: u64) -> Option<Vec<Seen>> {
         .keys()
         .cloned()
         .collect();
+    if keys.is_empty() {
+        return Some(Vec::new());
+    }
     // A mutex that is locked unwinds the eye, which cannot wait.
     let look = || {
         let holds = keys.iter().filter_map(|key| owner.held.current(key));
