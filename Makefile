@@ -12,7 +12,7 @@ REDISSON = $(OLDEST) $(LATCHED) $(NEWEST)
 # Options for the JVM. No generation needs any for its locks on Java 17.
 JVM_OPTIONS =
 
-.PHONY: help test demo bench interop topologies nightly ci tools
+.PHONY: help test demo bench interop topologies sim nightly ci tools
 
 help:
 	@echo "make test        runs the tests"
@@ -20,6 +20,7 @@ help:
 	@echo "make bench       shows what the lock costs"
 	@echo "make interop     tests against Redisson in a JVM and libraries of Python and Go"
 	@echo "make topologies  tests with Sentinel, Cluster, replicas and TLS"
+	@echo "make sim         runs the client in a simulated world for a minute; SEED=n shows one run"
 	@echo "make nightly     runs the tests for longer, and the two above"
 	@echo "make ci          checks all that a release needs"
 
@@ -41,11 +42,17 @@ interop: tools
 topologies: tools
 	@CARGO="$(CARGO)" tests/topologies/run
 
+# In release, as it is a matter of how many seeds are run.
+sim:
+	@command -v $(CARGO) >/dev/null || { echo "Rust is missing, see https://rustup.rs" >&2; exit 1; }
+	@SECONDS=$(if $(LONG),3600,60) $(CARGO) run --quiet --release --package redlatch-sim --bin sim
+
 nightly: tools
 	REDLATCH_LONG=1 $(CARGO) test --all-features
 	$(CARGO) test --all-features --test it -- --ignored
 	$(MAKE) interop
 	REDLATCH_LONG=1 $(MAKE) topologies
+	$(MAKE) sim LONG=1 FIRST=$$(date +%s)
 	tests/newer-servers $(CARGO) test --all-features --test it
 
 ci:

@@ -3,6 +3,7 @@
 //! | variable | is |
 //! |---|---|
 //! | `SEED` | the one seed to run, with a trace |
+//! | `MUTANT` | the bug of the library that is planted, by its name in the source |
 //! | `CORE` | the core that it keeps to |
 //! | `FIRST`, `SEEDS` | the first of many, and how many at most |
 //! | `SECONDS` | for how long seeds are begun; 60 |
@@ -30,6 +31,9 @@ fn variable(name: &str) -> Option<u64> {
 fn main() -> ExitCode {
     if let Some(core) = variable("CORE").or_else(|| variable("WORKER")) {
         keep_to(core);
+    }
+    if let Ok(bug) = std::env::var("MUTANT") {
+        redlatch_world::plant(&bug);
     }
     if let Some(seed) = variable("SEED") {
         run::run(seed, &Plan::of(seed), std::env::var_os("QUIET").is_none());
@@ -93,6 +97,7 @@ struct Totals {
 
 /// Has all cores work, and adds up.
 fn lead() -> ExitCode {
+    let is_stable = (1..=4).all(has_one_trace);
     let began = Instant::now();
     let workers: Vec<Child> = (0..cores()).filter_map(start).collect();
     let mut totals = Totals::default();
@@ -115,8 +120,20 @@ fn lead() -> ExitCode {
                 .push((0, "a worker has failed".to_owned())),
         }
     }
-    totals.print(began.elapsed().as_secs_f64());
-    ExitCode::from(u8::from(!totals.violations.is_empty()))
+    totals.print(began.elapsed().as_secs_f64(), is_stable);
+    ExitCode::from(u8::from(!is_stable || !totals.violations.is_empty()))
+}
+
+/// Whether a seed has the same trace on each core.
+fn has_one_trace(seed: u64) -> bool {
+    let trace = |core: u64| {
+        let mut run = Command::new(std::env::current_exe().ok()?);
+        run.env("SEED", seed.to_string())
+            .env("CORE", core.to_string());
+        run.output().ok().map(|output| output.stdout)
+    };
+    let first = trace(0);
+    first.is_some() && (1..cores()).all(|core| trace(core) == first)
 }
 
 fn start(core: u64) -> Option<Child> {
@@ -148,7 +165,7 @@ impl Totals {
         }
     }
 
-    fn print(&mut self, seconds: f64) {
+    fn print(&mut self, seconds: f64, is_stable: bool) {
         self.violations.sort();
         let mut kinds: BTreeMap<&str, (u64, u64, &str)> = BTreeMap::new();
         for (seed, verdict) in &self.violations {
@@ -162,7 +179,7 @@ impl Totals {
         let hours = |nanos: u64| nanos as f64 / 3.6e12;
         println!(
             "{{\"seeds\": {}, \"violations\": {}, \"seeds_per_min\": {:.0}, \"lock_hours_per_min\": {:.1}, \
-             \"hours_per_min\": {:.1}, \"steps_per_s\": {:.0}, \"switches_per_s\": {:.0}}}",
+             \"hours_per_min\": {:.1}, \"steps_per_s\": {:.0}, \"switches_per_s\": {:.0}, \"trace_is_stable\": {is_stable}}}",
             self.seeds,
             self.violations.len(),
             per_minute(self.seeds),

@@ -12,7 +12,7 @@ use redlatch_world::network;
 use redlatch_world::scheduler::{self, JoinHandle, MILLI, Nanos, SECOND};
 
 use crate::machine::{Redis, host};
-use crate::plan::{Blow, Op, Plan, Process, Target, Thread};
+use crate::plan::{Blow, Mood, Op, Plan, Process, Target, Thread};
 use crate::{names, rules};
 
 static IS_TRACED: AtomicBool = AtomicBool::new(false);
@@ -82,7 +82,10 @@ pub(crate) fn run(seed: u64, plan: &Plan, is_traced: bool) -> ! {
         }
     });
     // What had befallen connections before may be noticed as late as this.
-    let settled_at = plan.calm_at + 60 * SECOND + plan.longest_lease() * MILLI;
+    let settled_at = match plan.mood {
+        Mood::Calm => 0,
+        _ => plan.calm_at + 60 * SECOND + plan.longest_lease() * MILLI,
+    };
     scheduler::at(settled_at, rules::calm);
     let mains = plan.processes.iter().zip(&labels).map(|(process, label)| {
         let (process, plan) = (process.clone(), plan.clone());
@@ -310,7 +313,7 @@ impl Worker {
             place: place.clone(),
             thread,
             command: plan.command * MILLI,
-            is_calm: plan.mood == crate::plan::Mood::Calm,
+            is_calm: plan.mood == Mood::Calm,
             may_lose: plan.forces() || plan.pace.jump > 0.0 || shuts_down,
             may_be_closed: shuts_down,
             levels: BTreeMap::new(),
