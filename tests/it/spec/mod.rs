@@ -6,6 +6,7 @@ pub(crate) mod front;
 mod operations;
 mod shrink;
 mod wire;
+mod words;
 
 use std::ops::Range;
 use std::time::Instant;
@@ -53,7 +54,7 @@ fn shrunk(seed: u64, ops: Vec<Op>, found: Difference, both: &mut Both) -> (Strin
 
 #[test]
 fn the_scripts_do_as_they_are_specified() {
-    let sequences = if is_long() { 20_000 } else { 300 };
+    let sequences = if is_long() { 20_000 } else { 400 };
     let mut both = Both::start();
     let start = Instant::now();
     let compared = compare(0..sequences, &mut both);

@@ -118,10 +118,10 @@ impl Few {
             0..68 => Op::Call(self.call(rng, name), self.trouble(rng)),
             68..78 => Op::Again(rng.usize(1..6)),
             78..84 => Op::Put(name, self.thing(rng)),
-            84..86 => Op::Delete(name),
-            86 => Op::Persist(name),
-            87..95 => Op::Pass(one(rng, &[700, 2000, 20_000, 90_000])),
-            95..98 => Op::Listen(name, rng.bool()),
+            84 => Op::Delete(name),
+            85 => Op::Persist(name),
+            86..92 => Op::Pass(one(rng, &[700, 2000, 20_000, 90_000])),
+            92..98 => Op::Listen(name, rng.u8(0..3) > 0),
             _ => Op::Forget,
         }
     }
@@ -217,7 +217,7 @@ impl Few {
             Thing::Hash(fields.collect(), end)
         };
         let long = "x".repeat(300);
-        match rng.u8(0..14) {
+        match rng.u8(0..18) {
             0 => Thing::List,
             1 => Thing::Text(visitor.to_owned()),
             2 => Thing::Text(one(rng, &["", &"t".repeat(200)]).to_owned()),
@@ -233,6 +233,9 @@ impl Few {
                 &format!("{long}:7"),
                 "7777777777777777777777777777777777777777",
             )]),
+            // As Redisson's lock for readers and writers.
+            13..16 => hash(&[(visitor, "1"), ("mode", "write")]),
+            16 => hash(&[(visitor, &"7".repeat(40))]),
             _ => hash(&[(
                 one(
                     rng,

@@ -14,10 +14,11 @@ impl Server {
     /// Runs a request; `None` if what it answers was sent already.
     pub(super) fn run(&mut self, now: i64, connection: u64, request: &[&[u8]]) -> Option<Reply> {
         let (name, args) = request.split_first()?;
-        let name = String::from_utf8_lossy(name).to_ascii_lowercase();
+        let said = String::from_utf8_lossy(name);
+        let name = said.to_ascii_lowercase();
         let is_asking = (self.connections.get_mut(&connection))
             .is_some_and(|from| std::mem::take(&mut from.is_asking));
-        let refusal = self.refusal(connection, &name, args);
+        let refusal = self.refusal(connection, &said, args);
         if let Some(refusal) = refusal.or_else(|| self.redirection(now, &name, args, is_asking)) {
             return Some(refusal);
         }
@@ -78,19 +79,20 @@ impl Server {
                 }
                 Reply::OK
             }
-            _ => unknown(&name, args),
+            _ => unknown(&said, args),
         })
     }
 
     /// Why a request is not run at all.
-    fn refusal(&self, connection: u64, name: &str, args: &[&[u8]]) -> Option<Reply> {
+    fn refusal(&self, connection: u64, said: &str, args: &[&[u8]]) -> Option<Reply> {
+        let name = &*said.to_ascii_lowercase();
         let from = self.connections.get(&connection)?;
         let is_there = self.masters.is_some() == (name == "sentinel") || COMMANDS.contains(&name);
         let arity = LEAST
             .iter()
             .find(|(command, _)| *command == name && is_there);
         let Some((_, least)) = arity else {
-            return Some(unknown(name, args));
+            return Some(unknown(said, args));
         };
         if args.len() < *least {
             return Some(error(format!(
@@ -162,11 +164,12 @@ impl Server {
     }
 
     fn select(&mut self, connection: u64, number: &[u8]) -> Reply {
-        let number = std::str::from_utf8(number)
-            .ok()
-            .and_then(|text| text.parse().ok());
+        let number = match integer(number) {
+            Ok(number) => u32::try_from(number).ok().filter(|number| *number < 16),
+            Err(refused) => return refused.into(),
+        };
         match (number, self.connections.get_mut(&connection)) {
-            (Some(number @ 0..16), Some(from)) => {
+            (Some(number), Some(from)) => {
                 from.database = number;
                 Reply::OK
             }

@@ -52,7 +52,7 @@ impl Server {
         info
     }
 
-    /// The answer to CONFIG GET of the settings whose names have this text in them.
+    /// The answer to CONFIG GET of a setting, or of those whose names have the text between the stars in them.
     pub(super) fn config(&self, pattern: &str) -> Reply {
         let fsync = if self.config.remembers {
             "always"
@@ -61,7 +61,10 @@ impl Server {
         };
         let settings = [("appendfsync", fsync), ("no-appendfsync-on-rewrite", "no")];
         let part = pattern.trim_matches('*');
-        let found = settings.iter().filter(|(name, _)| name.contains(part));
+        let found = settings.iter().filter(|(name, _)| match part == pattern {
+            true => *name == part,
+            false => name.contains(part),
+        });
         Reply::Array(
             found
                 .flat_map(|(name, value)| [Reply::text(name), Reply::text(value)])
