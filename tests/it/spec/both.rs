@@ -1,26 +1,23 @@
 //! A real server and the simulated one, asked the same.
 
+mod others;
+
 use std::collections::HashMap;
 use std::fmt;
 
 use redis::Value;
-use redlatch_spec::{Config, Entry, Keyspace, Server, Value as Content, scripts};
+use redlatch_spec::{Config, Entry, Server, scripts};
 
-use super::operations::{Arg, Call, NAMES, Op, Thing, Trouble};
+use super::alike::{content, described, error_of, is_alike};
+use super::operations::{Arg, Call, NAMES, Op, Trouble};
 use super::wire::{Wire, request};
 use crate::support::RedisServer;
 
 /// A step that takes a real server longer than this proves nothing: it is run again.
-const LONGEST_STEP: i64 = 100;
+pub(super) const LONGEST_STEP: i64 = 100;
 
 /// No key ends, and no request expires, within this many ms of a step.
-const MARGIN: i64 = 150;
-
-/// Numbers above this are times: no key that is looked at ends so soon, and nothing else is so many.
-const LEAST_TIME: i64 = MARGIN - LONGEST_STEP - 10;
-
-/// The bits of a small answer, below the number of the request.
-const SMALL: i64 = 1 << 22;
+pub(super) const MARGIN: i64 = 150;
 
 pub(super) struct Both {
     server: RedisServer,
@@ -329,109 +326,6 @@ impl Both {
         Err(Ended::Differs(Difference { step, real, spec }))
     }
 
-    fn trouble(&mut self, trouble: &Trouble) {
-        let (mut memory, mut replicas) = ("0", "0");
-        let mut rights = vec!["ACL", "SETUSER", "visitor", "+@all"];
-        let denied: Vec<String>;
-        self.spec.set_full(false);
-        self.spec.refuse_writes(None);
-        self.spec.deny(&[]);
-        match trouble {
-            Trouble::Nothing => {}
-            Trouble::Full => {
-                memory = "1";
-                self.spec.set_full(true);
-            }
-            Trouble::Alone => {
-                replicas = "1";
-                let refusal = "NOREPLICAS Not enough good replicas to write.";
-                self.spec.refuse_writes(Some(refusal));
-            }
-            Trouble::Denied(commands) => {
-                denied = commands.iter().map(|it| format!("-{it}")).collect();
-                rights.extend(denied.iter().map(String::as_str));
-                self.spec.deny(commands);
-            }
-        }
-        if self.has_trouble != (*trouble != Trouble::Nothing) || *trouble != Trouble::Nothing {
-            self.admin.say(&rights);
-            self.admin.say(&["CONFIG", "SET", "maxmemory", memory]);
-            self.admin
-                .say(&["CONFIG", "SET", "min-replicas-to-write", replicas]);
-        }
-        self.has_trouble = *trouble != Trouble::Nothing;
-    }
-
-    fn put(&mut self, name: &'static str, thing: &Thing) {
-        self.admin.say(&["DEL", name]);
-        let now = self.now() / 1000;
-        let (value, end) = match thing {
-            Thing::Text(text) => {
-                self.admin.say(&["SET", name, text]);
-                (Content::String(text.clone().into_bytes()), None)
-            }
-            Thing::List => {
-                self.admin.say(&["RPUSH", name, "1"]);
-                (Content::Other, None)
-            }
-            Thing::Hash(fields, end) => {
-                for (field, text) in fields {
-                    self.admin.say(&["HSET", name, field, text]);
-                }
-                let end = end.map(|end| now + end);
-                if let Some(end) = end {
-                    self.admin.say(&["PEXPIREAT", name, &end.to_string()]);
-                }
-                let fields = fields.iter().cloned();
-                let fields = fields.map(|(field, text)| (field.into_bytes(), text.into_bytes()));
-                (Content::Hash(fields.collect()), end)
-            }
-        };
-        self.set(
-            name,
-            Some(Entry {
-                value,
-                expires: end,
-            }),
-        );
-    }
-
-    fn pass(&mut self, ms: i64) {
-        let now = self.now;
-        let mut ms = ms;
-        let is_near = |keys: &Keyspace, ms: i64| {
-            let mut ends = keys.iter().filter_map(|(_, entry)| entry.expires);
-            ends.any(|end| (end - ms - now).abs() < MARGIN)
-        };
-        while is_near(self.spec.keys(), ms) {
-            ms += 2 * MARGIN;
-        }
-        if ms == 0 {
-            return;
-        }
-        let text = ms.to_string();
-        let words = [&["EVAL", PASS, "3"], &NAMES[..], &[&*text]].concat();
-        assert_eq!(self.admin.say(&words), Value::Int(1));
-        self.spec.keys().shift(-ms);
-        for given in self.sent.iter_mut().flat_map(|sent| &mut sent.args) {
-            if let Given::Expiry(at) = given {
-                *at -= ms;
-            }
-        }
-    }
-
-    fn listen(&mut self, name: &str, on: bool) {
-        let word = if on { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
-        let words = request(&[word, &channel(name)]);
-        self.spec.command(0, 2, &words);
-        // What was heard before comes before the confirmation.
-        let mut next = self.listener.ask(&[words]).remove(0);
-        while !format!("{next:?}").contains("subscribe") {
-            self.heard[0].push(format!("{next:?}"));
-            next = self.listener.next();
-        }
-    }
-
     fn set(&mut self, name: &str, entry: Option<Entry>) {
         self.spec.keys().put(key(name), entry, 0);
     }
@@ -483,80 +377,4 @@ fn channel(name: &str) -> String {
 fn micros(time: &Value) -> i64 {
     let parts: (i64, i64) = redis::from_redis_value_ref(time).unwrap();
     parts.0 * 1_000_000 + parts.1
-}
-
-/// The content of a key as text, and when it ends.
-fn content(found: &Value) -> (String, i64) {
-    let (kind, content, end): (String, Value, i64) = redis::from_redis_value_ref(found).unwrap();
-    let text = match &*kind {
-        "none" => "nothing".to_owned(),
-        "list" => "another type".to_owned(),
-        "string" => format!("{:?}", redis::from_redis_value::<String>(content).unwrap()),
-        _ => format!(
-            "{:?}",
-            redis::from_redis_value::<Vec<(String, String)>>(content).unwrap()
-        ),
-    };
-    (text, end)
-}
-
-fn described(entry: Option<&Entry>) -> String {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    match entry.map(|entry| &entry.value) {
-        None => "nothing".to_owned(),
-        Some(Content::Other) => "another type".to_owned(),
-        Some(Content::String(bytes)) => format!("{:?}", text(bytes)),
-        Some(Content::Hash(fields)) => {
-            let fields = fields
-                .iter()
-                .map(|(field, count)| (text(field), text(count)));
-            format!("{:?}", fields.collect::<Vec<_>>())
-        }
-    }
-}
-
-/// The words of an error without the number of the line.
-fn error_of(value: &Value) -> Option<String> {
-    let Value::ServerError(error) = value else {
-        return None;
-    };
-    let text = format!("{} {}", error.code(), error.details().unwrap_or_default());
-    if is_denial(text.as_bytes()) {
-        return Some("denied".to_owned());
-    }
-    let (text, _) = text.split_once(" on @user_script:").unwrap_or((&text, ""));
-    Some(text.to_owned())
-}
-
-/// Whether these are the words by which a script hears that the user may not run a command: they change with the version.
-fn is_denial(text: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(text);
-    text.contains("can't run this command") || text.contains("ACL failure in script")
-}
-
-/// Whether two answers are the same, but for times that differ by less than `took`.
-fn is_alike(real: &Value, spec: &Value, number: i64, took: i64) -> bool {
-    let is_near = |real: i64, spec: i64| {
-        real == spec || real.min(spec) > LEAST_TIME && (real - spec).abs() <= took
-    };
-    match (real, spec) {
-        (Value::Int(real), Value::Int(spec)) if real / SMALL == number => {
-            spec / SMALL == number && is_near(real % SMALL, spec % SMALL)
-        }
-        (real, spec) => is_alike_within(real, spec, &is_near),
-    }
-}
-
-fn is_alike_within(real: &Value, spec: &Value, is_near: &dyn Fn(i64, i64) -> bool) -> bool {
-    match (real, spec) {
-        (Value::Int(real), Value::Int(spec)) => is_near(*real, *spec),
-        (Value::Array(real), Value::Array(spec)) => {
-            let mut pairs = real.iter().zip(spec);
-            real.len() == spec.len()
-                && pairs.all(|(real, spec)| is_alike_within(real, spec, is_near))
-        }
-        (Value::ServerError(_), Value::ServerError(_)) => true,
-        (Value::BulkString(real), Value::BulkString(spec)) if is_denial(real) => is_denial(spec),
-        (real, spec) => real == spec,
-    }
 }

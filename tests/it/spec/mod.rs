@@ -1,5 +1,6 @@
 //! The scripts in Lua, the functions that specify them, and the other stores answer alike.
 
+mod alike;
 mod both;
 mod clients;
 pub(crate) mod front;

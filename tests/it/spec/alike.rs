@@ -1,0 +1,88 @@
+//! What two servers say and have, compared.
+
+use redis::Value;
+use redlatch_spec::{Entry, Value as Content};
+
+use super::both::{LONGEST_STEP, MARGIN};
+
+/// Numbers above this are times: no key that is looked at ends so soon, and nothing else is so many.
+const LEAST_TIME: i64 = MARGIN - LONGEST_STEP - 10;
+
+/// The bits of a small answer, below the number of the request.
+const SMALL: i64 = 1 << 22;
+
+/// The content of a key as text, and when it ends.
+pub(super) fn content(found: &Value) -> (String, i64) {
+    let (kind, content, end): (String, Value, i64) = redis::from_redis_value_ref(found).unwrap();
+    let text = match &*kind {
+        "none" => "nothing".to_owned(),
+        "list" => "another type".to_owned(),
+        "string" => format!("{:?}", redis::from_redis_value::<String>(content).unwrap()),
+        _ => format!(
+            "{:?}",
+            redis::from_redis_value::<Vec<(String, String)>>(content).unwrap()
+        ),
+    };
+    (text, end)
+}
+
+pub(super) fn described(entry: Option<&Entry>) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match entry.map(|entry| &entry.value) {
+        None => "nothing".to_owned(),
+        Some(Content::Other) => "another type".to_owned(),
+        Some(Content::String(bytes)) => format!("{:?}", text(bytes)),
+        Some(Content::Hash(fields)) => {
+            let fields = fields
+                .iter()
+                .map(|(field, count)| (text(field), text(count)));
+            format!("{:?}", fields.collect::<Vec<_>>())
+        }
+    }
+}
+
+/// The words of an error without the number of the line.
+pub(super) fn error_of(value: &Value) -> Option<String> {
+    let Value::ServerError(error) = value else {
+        return None;
+    };
+    let text = format!("{} {}", error.code(), error.details().unwrap_or_default());
+    if is_denial(text.as_bytes()) {
+        return Some("denied".to_owned());
+    }
+    let (text, _) = text.split_once(" on @user_script:").unwrap_or((&text, ""));
+    Some(text.to_owned())
+}
+
+/// Whether these are the words by which a script hears that the user may not run a command: they change with the version.
+fn is_denial(text: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(text);
+    text.contains("can't run this command") || text.contains("ACL failure in script")
+}
+
+/// Whether two answers are the same, but for times that differ by less than `took`.
+pub(super) fn is_alike(real: &Value, spec: &Value, number: i64, took: i64) -> bool {
+    let is_near = |real: i64, spec: i64| {
+        real == spec || real.min(spec) > LEAST_TIME && (real - spec).abs() <= took
+    };
+    match (real, spec) {
+        (Value::Int(real), Value::Int(spec)) if real / SMALL == number => {
+            spec / SMALL == number && is_near(real % SMALL, spec % SMALL)
+        }
+        (real, spec) => is_alike_within(real, spec, &is_near),
+    }
+}
+
+fn is_alike_within(real: &Value, spec: &Value, is_near: &dyn Fn(i64, i64) -> bool) -> bool {
+    match (real, spec) {
+        (Value::Int(real), Value::Int(spec)) => is_near(*real, *spec),
+        (Value::Array(real), Value::Array(spec)) => {
+            let mut pairs = real.iter().zip(spec);
+            real.len() == spec.len()
+                && pairs.all(|(real, spec)| is_alike_within(real, spec, is_near))
+        }
+        (Value::ServerError(_), Value::ServerError(_)) => true,
+        (Value::BulkString(real), Value::BulkString(spec)) if is_denial(real) => is_denial(spec),
+        (real, spec) => real == spec,
+    }
+}
