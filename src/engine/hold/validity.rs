@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use crate::engine::hold::in_flight::{By, Flying, InFlight, InFlightId};
 use crate::engine::hold::state::{State, end_of_validity};
 use crate::ground::clock::BootInstant;
+use crate::ground::sync::mutant;
 use crate::store::EXPIRY_SLACK;
 
 /// More requests without an answer than these count as one.
@@ -25,7 +26,9 @@ impl State {
         self.merge();
         // The store may be about to shorten the lease, whether we hear of it or not.
         let end = end_of_validity(sent, lease);
-        self.valid_until = self.valid_until.min(end);
+        if !mutant("a request in flight shortens nothing") {
+            self.valid_until = self.valid_until.min(end);
+        }
         self.longest = self.longest.max(lease);
         let mut most = None;
         for other in &mut self.in_flight {
@@ -94,7 +97,9 @@ impl State {
         };
         let mut end = end_of_validity(sent, lease);
         if let Some(request) = self.in_flight.get_mut(at) {
-            end = request.most.map_or(end, |most| most.min(end));
+            if !mutant("an answer counts in full whatever else is in flight") {
+                end = request.most.map_or(end, |most| most.min(end));
+            }
             request.state = Flying::Answered;
         }
         if !may_run_again {

@@ -152,10 +152,10 @@ impl Redis {
         }
     }
 
-    /// Whether the lock is free.
-    pub(crate) fn is_free(&self, name: &str) -> bool {
+    /// How long the lock stands yet, ms; `None` if it is free.
+    pub(crate) fn left(&self, name: &str) -> Option<i64> {
         let now = network::time_of(self.place);
-        self.machine().server.look(now, name).is_none()
+        self.machine().server.look(now, name).map(|(_, left)| left)
     }
 
     /// Every lock that stands.

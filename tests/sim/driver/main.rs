@@ -6,6 +6,7 @@
 //! | `MUTANT` | the bug of the library that is planted, by its name in the source |
 //! | `CORE` | the core that it keeps to |
 //! | `FIRST`, `SEEDS` | the first of many, and how many at most |
+//! | `MOOD` | the one mood whose seeds are run |
 //! | `SECONDS` | for how long seeds are begun; 60 |
 
 #![allow(clippy::print_stdout, reason = "it is a program")]
@@ -59,9 +60,18 @@ fn work(core: u64) -> ExitCode {
     let (first, seeds) = (variable("FIRST").unwrap_or(1), variable("SEEDS"));
     let last = seeds.map_or(u64::MAX, |seeds| first + seeds);
     let mut seed = first + core;
+    let only = std::env::var("MOOD").ok();
     while seed < last && began.elapsed() < seconds {
+        let plan = Plan::of(seed);
+        if only
+            .as_ref()
+            .is_some_and(|mood| *mood != format!("{:?}", plan.mood))
+        {
+            seed += cores();
+            continue;
+        }
         match fork::fork() {
-            Ok(Fork::Child) => run::run(seed, &Plan::of(seed), false),
+            Ok(Fork::Child) => run::run(seed, &plan, false),
             Ok(Fork::Parent(child)) => {
                 let pid = rustix::process::Pid::from_raw(child);
                 let status = rustix::process::waitpid(pid, rustix::process::WaitOptions::empty());
@@ -169,7 +179,8 @@ impl Totals {
         self.violations.sort();
         let mut kinds: BTreeMap<&str, (u64, u64, &str)> = BTreeMap::new();
         for (seed, verdict) in &self.violations {
-            let kind = verdict.get(..14).unwrap_or(verdict);
+            // The rule, or what an error begins with.
+            let kind = verdict.split([':', '{']).next().unwrap_or(verdict);
             kinds.entry(kind).or_insert((0, *seed, verdict)).0 += 1;
         }
         for (count, seed, verdict) in kinds.values() {

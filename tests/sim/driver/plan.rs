@@ -164,6 +164,16 @@ impl Plan {
         self.lease.max(1_000) * 3
     }
 
+    /// Whether a client is shut down while its threads are at work.
+    pub(crate) fn shuts_down(&self) -> bool {
+        self.processes.iter().any(|it| it.shut_down_at.is_some())
+    }
+
+    /// Whether a hold may be lost though nothing befalls the network.
+    pub(crate) fn may_lose(&self) -> bool {
+        self.forces() || self.pace.jump > 0.0 || self.shuts_down()
+    }
+
     /// Whether locks are taken from their holders.
     pub(crate) fn forces(&self) -> bool {
         let threads = self.processes.iter().flat_map(|process| &process.threads);
@@ -248,7 +258,7 @@ fn program(draw: &mut Rng, names: usize, lease: u64, has_tokens: bool, forces: b
         let target = Target {
             name: draw.usize(..names),
             lease: match draw.u8(..6) {
-                0 => Some(draw.u64(20..1_000)),
+                0 => Some(draw.u64(100..1_000)),
                 1 => Some(lease / 2),
                 2 => Some(lease * 3),
                 _ => None,

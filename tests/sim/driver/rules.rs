@@ -34,9 +34,13 @@ struct Rules {
     next_wait: u64,
     /// Since when each lock has been free.
     free_since: BTreeMap<String, Nanos>,
+    /// How long each lock would have stood yet when it was seen last, ms.
+    left: BTreeMap<String, i64>,
     looked_at: Nanos,
     /// How long a waiter may not notice that a lock is free, in calm.
     patience: Nanos,
+    /// Whether a message of a free lock arrives in any case, and so wakes a waiter soon.
+    is_prompt: bool,
 }
 
 static RULES: Mutex<Option<Rules>> = Mutex::new(None);
@@ -48,11 +52,12 @@ fn rules() -> MutexGuard<'static, Option<Rules>> {
     RULES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Begins to look, with so much patience for those who wait.
-pub(crate) fn begin(servers: &[Redis], patience: Nanos) {
+/// Begins to look, with so much patience for those who wait; less where messages arrive promptly.
+pub(crate) fn begin(servers: &[Redis], patience: Nanos, is_prompt: bool) {
     *rules() = Some(Rules {
         servers: servers.to_vec(),
         patience,
+        is_prompt,
         ..Rules::default()
     });
     scheduler::watch(look);
@@ -174,14 +179,26 @@ impl Rules {
                 continue;
             }
             let name = &waiting.name;
-            let is_free = self.servers.iter().all(|server| server.is_free(name));
-            if !is_free {
+            let left = self
+                .servers
+                .iter()
+                .filter_map(|server| server.left(name))
+                .max();
+            if let Some(left) = left {
+                self.left.insert(name.clone(), left);
                 self.free_since.remove(name);
                 continue;
             }
+            // Nobody tells of a lease that has ended, nor of a token; and it takes a time until messages arrive.
+            let was_released = self.left.get(name).is_some_and(|left| *left > 20);
+            let is_heard = self.is_prompt && was_released && name.starts_with("lock");
             let free_since = *self.free_since.entry(name.clone()).or_insert(now);
             let kept = scheduler::lag(waiting.process) - waiting.lag;
-            let ends = free_since.max(waiting.since) + self.patience + kept;
+            let ends = if is_heard {
+                free_since.max(waiting.since + 2 * SECOND) + PROMPTLY + kept
+            } else {
+                free_since.max(waiting.since) + self.patience + kept
+            };
             if now > ends {
                 let seconds = (now - free_since.max(waiting.since)) / MILLI;
                 return Some(format!(
@@ -193,6 +210,9 @@ impl Rules {
         None
     }
 }
+
+/// A message, some requests in a row through a crowded pool, and a rest that lets another process in.
+const PROMPTLY: Nanos = 300 * MILLI;
 
 /// What a waiter may take to notice that a lock is free: its own look once a second, and a request.
 pub(crate) fn patience(command: Nanos) -> Nanos {

@@ -61,7 +61,8 @@ pub(crate) fn run(seed: u64, plan: &Plan, is_traced: bool) -> ! {
     let servers = (0..plan.servers.len()).map(|number| Redis::start(number, seed, plan));
     let servers: Vec<Redis> = servers.collect();
     let patience = rules::patience(plan.command * MILLI);
-    rules::begin(&servers, patience);
+    let is_prompt = plan.mood == Mood::Calm && plan.redlock.is_none() && !plan.may_lose();
+    rules::begin(&servers, patience, is_prompt);
     for server in &servers {
         network::set_faults(server.place, plan.faults.clone());
     }
@@ -298,6 +299,8 @@ struct Worker {
     is_calm: bool,
     /// Whether a hold may end in calm, too.
     may_lose: bool,
+    /// Whether threads may wait for connections for most of the time that a node has.
+    is_crowded: bool,
     may_be_closed: bool,
     /// The levels that it counts on, and those locks of which some may have been lost.
     levels: BTreeMap<String, u32>,
@@ -308,14 +311,14 @@ struct Worker {
 
 impl Worker {
     fn new(place: &Place, thread: Thread, plan: &Plan) -> Worker {
-        let shuts_down = plan.processes.iter().any(|it| it.shut_down_at.is_some());
         Worker {
             place: place.clone(),
             thread,
             command: plan.command * MILLI,
             is_calm: plan.mood == Mood::Calm,
-            may_lose: plan.forces() || plan.pace.jump > 0.0 || shuts_down,
-            may_be_closed: shuts_down,
+            may_lose: plan.may_lose(),
+            is_crowded: plan.pool < 8,
+            may_be_closed: plan.shuts_down(),
             levels: BTreeMap::new(),
             in_doubt: BTreeMap::new(),
             losses: BTreeMap::new(),
@@ -442,7 +445,7 @@ impl Worker {
         };
         let lock = self.place.lock(&name, target.is_token);
         let lock = match target.lease {
-            Some(lease) => lock.with_lease_time(Duration::from_millis(lease.max(20))),
+            Some(lease) => lock.with_lease_time(Duration::from_millis(lease.max(100))),
             None => lock,
         };
         (lock, name)
@@ -526,8 +529,7 @@ impl Worker {
             Error::NotHeld { .. } => self.in_doubt.contains_key(name),
             Error::NoQuorum { .. } => {
                 // Its nodes say why: the pool may be too small, or this process too slow.
-                let is_crowded = error.to_string().contains("in use for the whole time");
-                !self.is_calm || self.may_lose || is_crowded
+                !self.is_calm || self.may_lose || self.is_crowded
             }
             Error::Unreachable { .. } | Error::Unknown { .. } | Error::Unavailable { .. } => {
                 !self.is_calm
