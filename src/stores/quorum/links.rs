@@ -91,16 +91,20 @@ impl Links {
     /// Waits until an attempt of one of `wants` has ended, at most until `deadline`.
     pub(super) fn wait<'w, 'n: 'w>(
         &self,
-        mut wants: impl Iterator<Item = &'w Want<'n>> + Clone,
+        wants: impl Iterator<Item = &'w Want<'n>> + Clone,
         deadline: Instant,
     ) {
+        if wants.clone().next().is_none() {
+            return;
+        }
         let mut nodes = self.nodes.lock();
         while time::now() < deadline {
             let has_ended = |want: &'w Want<'n>| {
                 let link = link(&nodes, want.node, want.line);
                 link.is_none_or(|link| link.ended != want.seen)
             };
-            if wants.clone().any(has_ended) || wants.next().is_none() {
+            // All of them each time: any may be the one that ends.
+            if wants.clone().any(has_ended) {
                 return;
             }
             nodes = self.changed.wait(nodes, Some(deadline));

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Redlock, RedlockBuilder};
+use redlatch::{Client, Error, Lock, Redlock, RedlockBuilder};
 
 use super::{SLACK, all_free, builder_at, elsewhere, kept, no_quorum, proxies, servers};
 use crate::support::{Fault, Proxy, RedisServer, eventually, ms};
@@ -122,6 +122,49 @@ fn an_unlock_waits_for_the_connections_that_it_needs() {
     assert!(!lock.is_locked().unwrap());
     nodes.cut();
     assert!(!lock.force_unlock().unwrap());
+}
+
+#[test]
+fn a_call_waits_for_no_silent_node_once_a_majority_is_connected() {
+    let servers = servers(3);
+    let (distant, silent) = (Proxy::to(servers[1].addr()), Proxy::to(servers[2].addr()));
+    let patient = |url: String| {
+        let builder = Client::builder().command_timeout(SLACK * 2);
+        builder.connect_timeout(SLACK * 2).open(&url).unwrap()
+    };
+    let nodes = [servers[0].url(), distant.url(), silent.url()].map(patient);
+    let redlock = Redlock::builder()
+        .nodes(nodes)
+        .trust_new_nodes()
+        .build()
+        .unwrap();
+    let lock = redlock.lock("a");
+    type Call = fn(&Lock) -> Result<(), Error>;
+    let calls: [(&str, Call); 2] = [
+        ("lock", |lock| lock.lock()),
+        ("unlock", |lock| lock.unlock()),
+    ];
+    for (name, call) in calls {
+        // Both have to be connected anew, and one of them can be.
+        let rule = distant.next(usize::MAX, None, Fault::DelayReply(ms(30)));
+        silent.black_hole();
+        distant.cut();
+        silent.cut();
+        let start = Instant::now();
+        call(&lock).unwrap();
+        let took = start.elapsed();
+        assert!(took < SLACK, "{name} took {took:?}");
+        rule.lift();
+        silent.heal();
+        eventually(SLACK * 2, "all are there again", || {
+            let other = redlock.lock("other");
+            other.try_lock().unwrap();
+            let has = elsewhere(|| kept(&servers, "other"));
+            other.unlock().unwrap();
+            has == 3
+        });
+    }
+    all_free(&servers, "a");
 }
 
 /// Threads of this process that connect.
