@@ -125,11 +125,13 @@ impl Member {
 
     /// Connects to it aside, unless that is under way already.
     pub(super) fn connect_aside(self: &Arc<Member>, line: Line) {
-        let is_first = self.with_link(line, |link| {
-            link.underway += usize::from(link.underway == 0);
-            link.underway == 1 && link.wanted == 0
+        let is_missing = self.with_link(line, |link| {
+            // A call that waits for one has begun it, and finds it when it has ended.
+            let is_missing = link.underway == 0 && link.wanted == 0;
+            link.underway += usize::from(is_missing);
+            is_missing
         });
-        if is_first == Some(true) && !self.start(line) {
+        if is_missing == Some(true) && !self.start(line) {
             // There is no room for a thread: whoever needs the connection makes it.
             drop(Ending::new(self, line));
         }

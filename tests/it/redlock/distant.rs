@@ -167,6 +167,40 @@ fn a_call_waits_for_no_silent_node_once_a_majority_is_connected() {
     all_free(&servers, "a");
 }
 
+#[test]
+fn a_silent_node_is_connected_to_once_at_a_time() {
+    let servers = servers(3);
+    let silent = Proxy::to(servers[2].addr());
+    // An attempt lasts longer than the test looks on.
+    let patient = |url: String| {
+        let builder = Client::builder().command_timeout(SLACK * 8);
+        builder.connect_timeout(SLACK * 8).open(&url).unwrap()
+    };
+    let nodes = [servers[0].url(), servers[1].url(), silent.url()].map(patient);
+    let redlock = Redlock::builder()
+        .nodes(nodes)
+        .trust_new_nodes()
+        .build()
+        .unwrap();
+    let lock = redlock.lock("a");
+    lock.lock().unwrap();
+    lock.unlock().unwrap();
+    silent.black_hole();
+    silent.cut();
+    let before = silent.counters().accepted;
+    let start = Instant::now();
+    while start.elapsed() < ms(7000) {
+        lock.lock().unwrap();
+        lock.unlock().unwrap();
+        thread::sleep(ms(10));
+    }
+    // One for requests, for two calls at once at most, and one for renewals.
+    let made = silent.counters().accepted - before;
+    assert!(made <= 3, "{made} connections to one silent node");
+    silent.heal();
+    all_free(&servers, "a");
+}
+
 /// Threads of this process that connect.
 fn connecting() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
