@@ -20,6 +20,7 @@ mod examples;
 mod faults;
 mod holds;
 mod invariants;
+mod late_copies;
 mod laws;
 mod many_processes;
 mod multi_lock;

@@ -155,6 +155,18 @@ impl Hold {
         self
     }
 
+    /// Notes that an earlier copy of the request that began it, sent until `deadline`, may yet set its first lease again.
+    pub(crate) fn with_late_copy(self, lease: Duration, deadline: Instant) -> Hold {
+        let now = self.timeline.read();
+        let expires = now.moment_of(deadline);
+        let mut state = self.state.lock();
+        let first = state.note_in_flight(By::Holder, now.moment, lease, expires);
+        state.answered(first);
+        state.may_outlast = true;
+        drop(state);
+        self
+    }
+
     /// Says by which clock it is counted, in place of that of the process.
     pub(crate) fn counted_by(mut self, timeline: &Timeline) -> Hold {
         self.timeline = timeline.clone();

@@ -63,7 +63,8 @@ pub(super) struct State {
     pub(super) due: Option<Instant>,
     /// Made for the first one who wants to hear of a loss.
     pub(super) news: Option<Arc<LossNotice>>,
-    /// A re-entry without an answer may have set a longer lease in the store than is counted on here.
+    /// A re-entry without an answer may have set a longer lease in the store than is counted on here, or a late copy of the
+    /// first acquisition may yet set one.
     pub(super) may_outlast: bool,
     /// Nobody renews it any more, because the client was shut down.
     pub(super) is_abandoned: bool,

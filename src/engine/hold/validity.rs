@@ -80,6 +80,14 @@ impl State {
         }
     }
 
+    /// Notes that it has its answer, and may run once more.
+    pub(super) fn answered(&mut self, in_flight_id: InFlightId) {
+        let mut requests = self.in_flight.iter_mut();
+        if let Some(request) = requests.find(|it| it.id == in_flight_id.id) {
+            request.state = Flying::Answered;
+        }
+    }
+
     /// Counts a confirmed lease, from before its request was sent.
     pub(super) fn confirm(
         &mut self,

@@ -39,7 +39,7 @@ impl RawLock {
         let outcome = match self.inner.store.hand_off(claim, &next, deadline) {
             Ok(Outcome::Done(granted)) => {
                 let owner = (*thread, liveness.clone());
-                let successor_hold = self.hold_of(&next, owner, *lease, &granted);
+                let successor_hold = self.hold_of(&next, owner, *lease, &granted, deadline);
                 self.inner.watchdog.watch(&successor_hold);
                 events::acquired(&next.name, &next.visitor);
                 if let Err(successor_hold) = successor.grant(successor_hold, granted.others_wait) {

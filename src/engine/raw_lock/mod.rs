@@ -7,6 +7,7 @@ mod tests;
 mod visit;
 
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use crate::engine::client_inner::ClientInner;
 use crate::engine::hold::{Hold, Lease, LevelId};
@@ -87,10 +88,15 @@ impl RawLock {
         (thread, liveness): (u64, Weak<()>),
         lease: Lease,
         granted: &Granted,
+        deadline: Instant,
     ) -> Arc<Hold> {
         let client = Arc::clone(self.inner.watchdog.client());
         let hold = Hold::new(claim, thread, liveness, client, lease, granted.sent);
         let hold = hold.counted_by(&self.inner.store.facts().timeline);
-        Arc::new(hold.with_fence(granted.fence))
+        let hold = hold.with_fence(granted.fence);
+        Arc::new(match granted.leftover {
+            Some(_) => hold.with_late_copy(claim.lease, deadline),
+            None => hold,
+        })
     }
 }

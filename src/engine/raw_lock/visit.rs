@@ -134,7 +134,9 @@ impl<'a> LockVisit<'a> {
         match answer? {
             Outcome::Done(granted) => {
                 let me = (self.me.id, self.me.liveness());
-                let hold = self.raw_lock.hold_of(&claim, me, *lease, &granted);
+                let hold = self
+                    .raw_lock
+                    .hold_of(&claim, me, *lease, &granted, deadline);
                 if !hold.is_valid() {
                     // The answer came after all that it could have been good for.
                     self.settle(claim.in_doubt(0));

@@ -225,6 +225,9 @@ impl Watchdog {
         if let Some(loss) = hold.lose_in_release(cause) {
             self.shared.publish(loss);
         }
+        if hold.may_outlast() {
+            self.shared.settle(hold.in_doubt());
+        }
     }
 
     /// Turns a hold lost whose validity has ended by the clock.
@@ -320,9 +323,8 @@ impl Shared {
 
     /// Turns a hold lost. If the store may still have it, others need not wait until its lease ends there.
     fn end(&self, hold: &Hold, cause: LossCause) {
-        let may_still_stand = matches!(cause, LossCause::Unreachable { .. })
-            || hold.may_outlast()
-            || self.store.facts().is_composite;
+        let may_still_stand =
+            matches!(cause, LossCause::Unreachable { .. }) || self.store.facts().is_composite;
         let in_doubt = may_still_stand.then(|| hold.in_doubt());
         let is_lost_now = self.lose(hold, cause);
         if let Some(in_doubt) = in_doubt.filter(|_| is_lost_now) {
@@ -337,6 +339,9 @@ impl Shared {
         if let Some(loss) = loss {
             self.wait_queues.freed(&hold.lock(), None);
             self.publish(loss);
+            if hold.may_outlast() {
+                self.settle(hold.in_doubt());
+            }
         }
         is_lost_now
     }

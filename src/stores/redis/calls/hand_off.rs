@@ -51,6 +51,8 @@ impl<'a> HandOff<'a> {
             ..HandOff::new(to, &back)
         };
         let in_doubt = match put_back.run(redis, copies.deadline) {
+            // A copy that got no answer may hand it off once more.
+            Ok(Outcome::Done(_)) if copies.unanswered.is_some() => from.in_doubt(0),
             Ok(Outcome::Done(_)) => return Err(redis.unreplicated(&from.name, replica_ack)),
             Ok(Outcome::Unknown {
                 successor: Some(from),
@@ -102,6 +104,11 @@ impl Operation for HandOff<'_> {
                         || *listeners > i64::from(redis.topology.messages(&self.channel).is_some()),
                     ..Granted::at(sent)
                 }))
+            }
+            // The copy before it may have handed it off, and the other hold be over by now.
+            (Some(2), Some(_), _) if copies.unanswered.is_some() => {
+                let reason = "a copy got no answer, and neither hold is there";
+                Ok(self.unknown(redis, CallError::NotSent(reason.to_owned().into()), copies)?)
             }
             (Some(2), Some(holder), _) => Ok(Outcome::Gone(cause_of(holder))),
             (Some(3), ..) => Err(Unread::Outdated),

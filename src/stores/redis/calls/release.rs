@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use redis::Value;
 
-use crate::ground::claim::Claim;
+use crate::ground::claim::{Claim, VisitorId};
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::ground::turns::Turns;
@@ -128,20 +128,32 @@ impl Operation for Release<'_> {
 }
 
 impl Redis {
-    /// Takes out the copies that may still come of a hold that was given back.
+    /// The copy that may still come of a hold that was given back. It is kept until nothing of it can come any more.
     fn late_copy_of(&self, claim: &Claim) -> Option<InDoubt> {
         if !Layout::of(claim.kind).repeats_acquisition {
             return None;
         }
         let mut late = self.late_copies.lock();
         late.retain(|(_, in_doubt)| !in_doubt.ends.has_passed());
-        let at = late
-            .iter()
-            .position(|(holder, _)| *holder == claim.visitor)?;
-        let (_, in_doubt) = late.swap_remove(at);
+        let (_, in_doubt) = late.iter().find(|(holder, _)| *holder == claim.visitor)?;
         Some(InDoubt {
             ends: claim.in_doubt(0).ends,
-            ..in_doubt
+            ..in_doubt.clone()
         })
+    }
+
+    /// Whether a withdrawal that the server has carried out at `now` comes behind all copies of `visitor`. Forgets those.
+    pub(crate) fn is_behind_late_copies(&self, visitor: &VisitorId, now: i64) -> bool {
+        let mut late = self.late_copies.lock();
+        let Some(at) = late.iter().position(|(holder, _)| holder == visitor) else {
+            return true;
+        };
+        let is_behind = late
+            .get(at)
+            .is_some_and(|(_, it)| Some(now) > it.not_after(0));
+        if is_behind {
+            late.swap_remove(at);
+        }
+        is_behind
     }
 }

@@ -45,13 +45,20 @@ impl<I: Borrow<InDoubt>> Operation for Resolve<I> {
         Call::new(&Layout::of(*kind).resolve, name, Some(visitor), args)
     }
 
-    fn read(&mut self, _: &Redis, reply: &Value, copies: &mut SentCopies) -> Result<bool, Unread> {
+    fn read(
+        &mut self,
+        redis: &Redis,
+        reply: &Value,
+        copies: &mut SentCopies,
+    ) -> Result<bool, Unread> {
         let Value::Int(now) = reply else {
             return Err(Unread::Unexpected);
         };
-        let not_after = self.in_doubt.borrow().not_after(0);
-        // Behind the request in doubt on the same connection it comes after it.
-        Ok(copies.is_behind || Some(*now) > not_after.max(copies.earlier_until))
+        let in_doubt = self.in_doubt.borrow();
+        let not_after = in_doubt.not_after(0).max(copies.earlier_until);
+        // Behind the request in doubt on the same connection it comes after it, though not after copies elsewhere.
+        Ok((copies.is_behind || Some(*now) > not_after)
+            && redis.is_behind_late_copies(&in_doubt.visitor, *now))
     }
 }
 
@@ -77,7 +84,8 @@ impl Redis {
             let talked = self.withdraw_at_once(batch, deadline, &mut replies);
             for (in_doubt, reply) in batch.iter_mut().zip(replies) {
                 outcomes.push(match reply {
-                    Some(now) => Ok(Some(now) > in_doubt.not_after(0)),
+                    Some(now) => Ok(Some(now) > in_doubt.not_after(0)
+                        && self.is_behind_late_copies(&in_doubt.visitor, now)),
                     // It is elsewhere, or the server does not know its script, or it says what is wrong.
                     None => Resolve::new(&**in_doubt).run(self, deadline),
                 });

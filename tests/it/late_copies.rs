@@ -1,0 +1,305 @@
+//! Copies of a request that come late, behind what ended its hold: the network keeps the first one, and the connection
+//! behind it is cut, so that the second one is answered first.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redlatch::{Client, MultiLock};
+
+use crate::invariants;
+use crate::laws::until_queued;
+use crate::support::{End, Fault, Proxy, RedisServer, elsewhere, eventually, ms};
+
+/// What came late is freed in the background, long before its lease of a minute ends.
+fn nothing_is_left(server: &RedisServer) {
+    eventually(ms(9000), "it is freed", || {
+        server.int(&["EXISTS", "a"]) == 0
+    });
+}
+
+/// The reply to a hand-off to a waiter with a short fixed lease is lost: the releaser's own unlock reads as a loss.
+#[test]
+fn a_hand_off_whose_first_answer_was_lost_is_no_loss() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.addr());
+    let client = Client::builder()
+        .command_timeout(ms(1500))
+        .open(&proxy.url())
+        .unwrap();
+    let lock = client.lock("orders");
+    server.text(&["SCRIPT", "LOAD", invariants::TRANSFER]);
+    let guard = lock.guard().unwrap();
+    let visitor = guard.visitor().to_string();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let short = lock.with_lease_time(ms(300));
+            short.lock().unwrap();
+            // Its lease is over if the second copy was late.
+            let _ = short.unlock();
+        });
+        until_queued(&lock, 1);
+        thread::sleep(ms(100));
+        proxy.next(
+            1,
+            Some(visitor.as_bytes()),
+            Fault::SwallowReply(End::Silent),
+        );
+        assert!(guard.is_valid());
+        let outcome = guard.unlock();
+        waiter.join().unwrap();
+        assert!(
+            !matches!(&outcome, Err(error) if error.is_lost()),
+            "the valid hold was told lost"
+        );
+    });
+}
+
+/// A hand-off that too few replicas had was put back, and its first copy comes behind that.
+#[test]
+fn a_hand_off_that_was_put_back_is_withdrawn_once_more() {
+    let server = RedisServer::start();
+    let port = server.port().to_string();
+    let replica = RedisServer::with(&["--replicaof", "127.0.0.1", &port]);
+    eventually(Duration::from_secs(20), "it follows", || {
+        replica.info("master_link_status").as_deref() == Some("up")
+    });
+    invariants::teach(&server);
+    let inner = Proxy::to(server.addr());
+    let outer = Proxy::to(inner.addr());
+    let client = Client::builder()
+        .command_timeout(ms(4000))
+        .wait_replicas(1, ms(300))
+        .open(&outer.url())
+        .unwrap();
+    let lock = client.lock("a");
+    let lasting = lock.with_lease_time(Duration::from_secs(60));
+    let guard = lock.guard().unwrap();
+    let sha = |script| invariants::sha(script).into_bytes();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let got = lasting.try_lock_for(Duration::from_secs(20));
+            assert!(got.unwrap(), "nobody has it any more");
+        });
+        until_queued(&lock, 1);
+        thread::sleep(ms(200));
+        replica.freeze();
+        let first = inner.next(1, Some(&sha(invariants::TRANSFER)), Fault::Hold);
+        let outer = &outer;
+        scope.spawn(move || {
+            eventually(ms(2500), "the first copy is held", || first.hits() == 1);
+            outer.cut();
+            // The second copy waits 300 ms for the replica, and is put back.
+            thread::sleep(ms(800));
+            first.release();
+        });
+        let error = guard.unlock().unwrap_err();
+        assert!(error.is_ambiguous(), "{error}");
+        replica.thaw();
+        waiter.join().unwrap();
+    });
+}
+
+/// A token that was cut off, granted by the second copy, handed to nobody, and lost: the first copy comes after that.
+#[test]
+fn a_copy_behind_a_lost_token_leaves_nothing() {
+    let server = RedisServer::start();
+    let inner = Proxy::to(server.addr());
+    let outer = Proxy::to(inner.addr());
+    let client = Client::builder()
+        .command_timeout(ms(3000))
+        .watchdog_timeout(ms(1500));
+    let client = client.open(&outer.url()).unwrap();
+    let lock = client.token_lock("a");
+    lock.lock().unwrap();
+    lock.unlock().unwrap();
+    let lock = lock.with_lease_time(Duration::from_secs(60));
+    let rule = inner.next(1, Some(b"$1\r\na\r\n"), Fault::Hold);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let guard = lock.guard().unwrap();
+            server.cmd(&["DEL", "a"]);
+            guard.unlock().unwrap_err();
+        });
+        eventually(ms(2500), "the first copy is held", || rule.hits() == 1);
+        outer.cut();
+    });
+    assert_eq!(server.int(&["EXISTS", "a"]), 0);
+    rule.release();
+    thread::sleep(ms(50));
+    nothing_is_left(&server);
+}
+
+/// A token that was cut off and granted by the second copy; both copies of its release get no answer.
+#[test]
+fn a_copy_behind_a_release_without_an_answer_leaves_nothing() {
+    let server = RedisServer::start();
+    invariants::teach(&server);
+    let inner = Proxy::to(server.addr());
+    let outer = Proxy::to(inner.addr());
+    let client = Client::builder().command_timeout(ms(3000));
+    let client = client.open(&outer.url()).unwrap();
+    let lock = client.token_lock("a");
+    lock.lock().unwrap();
+    lock.unlock().unwrap();
+    let lock = lock.with_lease_time(Duration::from_secs(60));
+    let rule = inner.next(1, Some(b"$1\r\na\r\n"), Fault::Hold);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let guard = lock.guard().unwrap();
+            // The network goes on as it was: the connections of the release are cut, too, before its answers.
+            let sha = invariants::sha(invariants::TOKEN_RELEASE);
+            inner.next(2, Some(sha.as_bytes()), Fault::SwallowReply(End::Reset));
+            guard.unlock().unwrap_err();
+        });
+        eventually(ms(2500), "the first copy is held", || rule.hits() == 1);
+        outer.cut();
+    });
+    eventually(ms(1000), "it is freed", || {
+        server.int(&["EXISTS", "a"]) == 0
+    });
+    thread::sleep(ms(100));
+    rule.release();
+    thread::sleep(ms(50));
+    nothing_is_left(&server);
+}
+
+/// The late copy of a token's acquisition, after the release of the multi-lock.
+#[test]
+fn a_copy_behind_a_multi_lock_of_tokens_leaves_nothing() {
+    let server = RedisServer::start();
+    let inner = Proxy::to(server.addr());
+    let outer = Proxy::to(inner.addr());
+    let client = Client::builder()
+        .command_timeout(ms(3000))
+        .open(&outer.url())
+        .unwrap();
+    for is_multi in [false, true] {
+        let single = client.token_lock("a");
+        let b = client.token_lock("b");
+        let lock = if is_multi {
+            MultiLock::of([&single, &b]).unwrap()
+        } else {
+            single.clone()
+        };
+        let lock = lock.with_lease_time(Duration::from_secs(60));
+        lock.lock().unwrap();
+        lock.unlock().unwrap();
+        let rule = inner.next(1, Some(b"$1\r\na\r\n"), Fault::Hold);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(lock.try_lock().unwrap());
+                lock.unlock().unwrap();
+            });
+            eventually(ms(3000), "the first copy is held", || rule.hits() == 1);
+            outer.cut();
+        });
+        assert_eq!(server.int(&["EXISTS", "a"]), 0);
+        thread::sleep(ms(300));
+        rule.release();
+        thread::sleep(ms(50));
+        nothing_is_left(&server);
+    }
+}
+
+/// The late copy of the first acquisition of a token sets its own, shorter lease after a re-entry.
+#[test]
+fn a_copy_of_a_token_s_acquisition_shortens_what_a_re_entry_counts_on() {
+    let server = RedisServer::start();
+    let inner = Proxy::to(server.addr());
+    let outer = Proxy::to(inner.addr());
+    let client = Client::builder()
+        .command_timeout(ms(9000))
+        .open(&outer.url())
+        .unwrap();
+    let lock = MultiLock::of([&client.token_lock("a"), &client.lock("b")]).unwrap();
+    lock.lock().unwrap();
+    lock.unlock().unwrap();
+    let rule = inner.next(1, Some(b"$1\r\na\r\n"), Fault::Hold);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            eventually(ms(3000), "the first copy is held", || rule.hits() == 1);
+            outer.cut();
+        });
+        assert!(lock.with_lease_time(ms(2000)).try_lock().unwrap());
+    });
+    assert!(lock.with_lease_time(ms(20_000)).try_lock().unwrap());
+    rule.release();
+    thread::sleep(ms(100));
+    let rival = Client::open(&server.url()).unwrap().token_lock("a");
+    let start = Instant::now();
+    let mut two_hold = None;
+    while start.elapsed() < ms(4000) && two_hold.is_none() {
+        if elsewhere(|| rival.try_lock().is_ok_and(|it| it) && rival.is_valid()) && lock.is_valid()
+        {
+            two_hold = Some(start.elapsed());
+        }
+        thread::sleep(ms(20));
+    }
+    assert!(two_hold.is_none(), "two hold it");
+}
+
+/// The same copy, after the multi-lock was refused by another part.
+#[test]
+fn a_copy_behind_a_refused_multi_lock_leaves_nothing() {
+    let server = RedisServer::start();
+    let inner = Proxy::to(server.addr());
+    let outer = Proxy::to(inner.addr());
+    let client = Client::builder()
+        .command_timeout(ms(9000))
+        .open(&outer.url())
+        .unwrap();
+    let lock = MultiLock::of([&client.token_lock("a"), &client.lock("b")]).unwrap();
+    let lock = lock.with_lease_time(Duration::from_secs(60));
+    lock.lock().unwrap();
+    lock.unlock().unwrap();
+    let other = Client::open(&server.url()).unwrap().lock("b");
+    assert!(elsewhere(|| other.try_lock().unwrap()));
+    let rule = inner.next(1, Some(b"$1\r\na\r\n"), Fault::Hold);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            eventually(ms(3000), "the first copy is held", || rule.hits() == 1);
+            outer.cut();
+        });
+        assert!(!lock.try_lock().unwrap());
+    });
+    thread::sleep(ms(200));
+    rule.release();
+    thread::sleep(ms(50));
+    nothing_is_left(&server);
+}
+
+/// A single token lock: the unlock fails, and what frees it in the background knows nothing of the copy that may come.
+#[test]
+fn a_copy_behind_an_unlock_that_failed_leaves_nothing() {
+    let server = RedisServer::start();
+    let inner = Proxy::to(server.addr());
+    let outer = Proxy::to(inner.addr());
+    let client = Client::builder()
+        .command_timeout(ms(6000))
+        .open(&outer.url())
+        .unwrap();
+    let lock = client
+        .token_lock("a")
+        .with_lease_time(Duration::from_secs(60));
+    lock.lock().unwrap();
+    lock.unlock().unwrap();
+    let rule = inner.next(1, Some(b"$1\r\na\r\n"), Fault::Hold);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            eventually(ms(3000), "the first copy is held", || rule.hits() == 1);
+            outer.cut();
+        });
+        assert!(lock.try_lock().unwrap());
+    });
+    outer.refuse();
+    outer.cut();
+    lock.unlock().unwrap_err();
+    outer.heal();
+    eventually(ms(3000), "it is freed in the background", || {
+        server.int(&["EXISTS", "a"]) == 0
+    });
+    thread::sleep(ms(100));
+    rule.release();
+    thread::sleep(ms(50));
+    nothing_is_left(&server);
+}
