@@ -43,9 +43,9 @@ use crate::stores::quorum::{MOST_NODES, Quorum, Settings};
 ///
 /// These have no vote for one [`max_lease`](RedlockBuilder::max_lease), because they may lack what was granted there:
 ///
-/// * a server that was started again or in place of another one, unless it was and is run with `appendonly yes`,
-///   `appendfsync always` and `no-appendfsync-on-rewrite no`;
-/// * a server that was started less than one `max_lease` before it is first seen;
+/// * a server that was started again or in place of another one since the node was seen, unless it was and is run with
+///   `appendonly yes`, `appendfsync always` and `no-appendfsync-on-rewrite no`;
+/// * a server that was started less than one `max_lease` before it is first seen, whatever its settings;
 /// * a server that has followed another one, by its replication id, from when that is seen;
 /// * a server behind sentinels, or among replicas, from when it is first seen.
 ///

@@ -22,7 +22,7 @@ pub(crate) struct Identity {
     pub(crate) is_in_cluster: bool,
     /// For how long it had been running at `told`, at least; `None` if it has always been there.
     pub(crate) age: Option<Duration>,
-    /// Whether what it has granted survives its end.
+    /// Whether what it grants survives its end, as it runs now.
     pub(crate) remembers: bool,
     /// When it was asked, and when it had answered.
     pub(crate) asked: BootInstant,
@@ -148,7 +148,6 @@ impl Membership {
     /// | has followed another one | may be unknown to it | now |
     /// | is the first one seen, and is trusted | is nothing | – |
     /// | is the first one seen, where the node may move | may be unknown to it | now |
-    /// | is the first one seen, and remembers | is known to it | – |
     /// | is the first one seen | is over, or is known to it if it had started before | its start |
     /// | is the one before, started again, and remembers | is known to it | as before |
     /// | is any other one than before | is unknown to it | now |
@@ -164,7 +163,7 @@ impl Membership {
             _ if identity.has_followed => all_of_it(QuarantineReason::Followed),
             None if self.trusts_new_nodes => None,
             None if can_fail_over => all_of_it(QuarantineReason::MayMove),
-            None if identity.remembers => None,
+            // Whether it remembers now says nothing of how it ran before it was started.
             None => identity.age.map(|age| {
                 let left = self.max_lease.saturating_sub(age);
                 (identity.told + left, QuarantineReason::IsNew)

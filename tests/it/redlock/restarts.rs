@@ -86,13 +86,7 @@ fn a_node_restarted_empty_grants_nothing_to_whom_sees_it_first() {
     assert_eq!(counts, [0, 0, 3], "all are new: {error}");
     assert!(said.iter().all(|(_, said)| said.contains("no vote")));
     assert_eq!(kept(&servers, "a"), 0);
-    // They are known in whole seconds.
-    let up = |server: &RedisServer| server.info("uptime_in_seconds").unwrap();
-    eventually(SLACK * 2, "they are old enough", || {
-        servers
-            .iter()
-            .all(|server| up(server).parse::<u64>().unwrap() >= 4)
-    });
+    wait_until_old_enough(&servers);
     until_somebody_tried(|| {
         let guard = held_by_two(&servers);
         servers[1].restart();
@@ -106,31 +100,62 @@ fn a_node_restarted_empty_grants_nothing_to_whom_sees_it_first() {
     newcomer.lock("a").unlock().unwrap();
 }
 
+fn wait_until_old_enough(servers: &[RedisServer]) {
+    // Their age is known in whole seconds.
+    let up = |server: &RedisServer| server.info("uptime_in_seconds").unwrap();
+    eventually(SLACK * 2, "they are old enough", || {
+        servers
+            .iter()
+            .all(|server| up(server).parse::<u64>().unwrap() >= 4)
+    });
+}
+
 pub(super) const REMEMBERS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
 #[test]
 fn a_node_that_remembers_votes_at_once() {
     let servers: Vec<_> = (0..3).map(|_| RedisServer::with(&REMEMBERS)).collect();
-    // The newcomer has no reason to wait either.
-    for build in [builder(&servers), wary(&servers).max_lease(LONG)] {
-        let redlock = build.build().unwrap();
-        let held = redlock.lock("held");
-        held.lock().unwrap();
-        all_have(&servers, "held");
-        servers[1].restart();
-        eventually(SLACK, "it has loaded what it knew", || {
-            servers[1].try_cmd(&["EXISTS", "held"]).is_ok()
-        });
-        assert_eq!(kept(&servers[1..2], "held"), 1, "it has not forgotten it");
-        servers[0].freeze();
-        let lock = redlock.lock("a");
-        assert!(lock.try_lock_for(SLACK).unwrap());
-        lock.unlock().unwrap();
-        servers[0].thaw();
-        held.unlock().unwrap();
-        all_free(&servers, "held");
-        all_free(&servers, "a");
+    let redlock = redlock(&servers);
+    let held = redlock.lock("held");
+    held.lock().unwrap();
+    all_have(&servers, "held");
+    servers[1].restart();
+    eventually(SLACK, "it has loaded what it knew", || {
+        servers[1].try_cmd(&["EXISTS", "held"]).is_ok()
+    });
+    assert_eq!(kept(&servers[1..2], "held"), 1, "it has not forgotten it");
+    servers[0].freeze();
+    let lock = redlock.lock("a");
+    assert!(lock.try_lock_for(SLACK).unwrap());
+    lock.unlock().unwrap();
+    servers[0].thaw();
+    held.unlock().unwrap();
+    all_free(&servers, "held");
+    all_free(&servers, "a");
+}
+
+fn begin_to_remember(server: &RedisServer) {
+    for setting in [["appendfsync", "always"], ["appendonly", "yes"]] {
+        server.cmd(&["CONFIG", "SET", setting[0], setting[1]]);
     }
+    // Until its first file is written it says that it does not remember yet.
+    let done = |field| server.info(field).as_deref() == Some("0");
+    eventually(SLACK, "its file is written", || {
+        done("aof_rewrite_in_progress") && done("aof_rewrite_scheduled")
+    });
+}
+
+#[test]
+fn a_node_that_only_begins_to_remember_grants_nothing_to_whom_sees_it_first() {
+    let servers = servers(3);
+    wait_until_old_enough(&servers);
+    until_somebody_tried(|| {
+        let guard = held_by_two(&servers);
+        servers[1].restart();
+        begin_to_remember(&servers[1]);
+        let other = wary(&servers).build().unwrap();
+        granted_only_after(&guard, &other)
+    });
 }
 
 #[test]
@@ -142,9 +167,7 @@ fn a_node_that_only_begins_to_remember_has_forgotten() {
     until_somebody_tried(|| {
         let guard = held_by_two(&servers);
         servers[1].restart();
-        for setting in [["appendfsync", "always"], ["appendonly", "yes"]] {
-            servers[1].cmd(&["CONFIG", "SET", setting[0], setting[1]]);
-        }
+        begin_to_remember(&servers[1]);
         granted_only_after(&guard, &other)
     });
 }

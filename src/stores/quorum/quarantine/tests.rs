@@ -39,6 +39,9 @@ fn a_server_that_just_started_has_no_vote() {
         Err(Quarantined::For(..))
     ));
     assert!(membership.admit(1, false, &server("b", None)).is_ok());
+    // It may have run otherwise before.
+    let vote = membership.admit(2, false, &remembering("c"));
+    assert_eq!(why(vote), Some(QuarantineReason::IsNew));
     let trusting = Membership::new(3, MAX, true);
     assert!(trusting.admit(0, false, &server("a", Some(0))).is_ok());
 }
