@@ -141,6 +141,26 @@ fn the_loss_of_a_part_is_the_loss_of_the_whole_and_frees_the_rest() {
 }
 
 #[test]
+fn a_level_unlock_that_finds_a_part_gone_frees_the_rest() {
+    let (one, two) = (RedisServer::start(), RedisServer::start());
+    // A lease that outlasts the test: the rest is free before only if it was freed.
+    let open = |server: &RedisServer| {
+        let builder = Client::builder().watchdog_timeout(ms(60_000));
+        builder.open(&server.url()).unwrap()
+    };
+    let (a, b) = (open(&one).lock("a"), open(&two).lock("b"));
+    let both = MultiLock::of([&a, &b]).unwrap();
+    both.lock().unwrap();
+    both.lock().unwrap();
+    assert!(elsewhere(|| a.force_unlock().unwrap()));
+    assert!(both.unlock().unwrap_err().is_lost());
+    eventually(ms(5000), "the other part is freed", || {
+        two.int(&["EXISTS", "b"]) == 0
+    });
+    assert!(both.unlock().unwrap_err().is_lost());
+}
+
+#[test]
 fn the_watchdog_renews_every_part() {
     let (one, two) = (RedisServer::start(), RedisServer::start());
     let both = MultiLock::of([&client(&one).lock("a"), &client(&two).token_lock("b")]).unwrap();

@@ -73,7 +73,8 @@ impl RawLock {
                 Ok(())
             }
             Ok(Outcome::Gone(cause)) => {
-                self.inner.watchdog.lose(hold, cause.clone());
+                // The parts that still have it must not stand taken by nobody.
+                self.inner.watchdog.end(hold, cause.clone());
                 Err(hold.lost_error(cause))
             }
             Ok(Outcome::Unknown { error, .. }) | Err(error) => {

@@ -238,7 +238,7 @@ impl<'a> LockVisit<'a> {
                 Ok(None)
             }
             Outcome::Refused(_) => {
-                self.raw_lock.inner.watchdog.lose(hold, LossCause::Gone);
+                self.raw_lock.inner.watchdog.end(hold, LossCause::Gone);
                 Ok(None)
             }
             // The outer hold goes on with the count it has; the request, if it ran, changed no more than that count.

@@ -230,7 +230,7 @@ impl Watchdog {
         }
     }
 
-    /// Turns a hold lost whose validity has ended by the clock.
+    /// Turns a hold lost, and clears up what the store may still have of it.
     pub(crate) fn end(&self, hold: &Hold, cause: LossCause) {
         self.unwatch(hold);
         self.shared.end(hold, cause);

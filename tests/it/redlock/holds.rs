@@ -157,6 +157,21 @@ fn a_hold_that_a_majority_forgot_is_lost() {
 }
 
 #[test]
+fn a_level_unlock_that_finds_it_forgotten_by_a_majority_frees_the_rest() {
+    let servers = servers(3);
+    let lock = redlock(&servers).lock("a");
+    lock.lock().unwrap();
+    lock.lock().unwrap();
+    all_have(&servers, "a");
+    for server in &servers[..2] {
+        server.cmd(&["DEL", "a"]);
+    }
+    assert!(lock.unlock().unwrap_err().is_lost());
+    all_free(&servers, "a");
+    assert!(lock.unlock().unwrap_err().is_lost());
+}
+
+#[test]
 fn a_hold_that_a_minority_forgot_goes_on_and_comes_back_there() {
     let servers = servers(5);
     let redlock = builder(&servers)
