@@ -1,6 +1,8 @@
 //! Several locks taken as one, in memory and on real servers.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod late;
+
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::thread;

@@ -167,7 +167,13 @@ impl Store for MultiStore {
             };
             if !is_first && !matches!(outcome, Ok(Outcome::Gone(_))) {
                 self.put_back(claim, index, deadline);
-                return outcome;
+                let is_touched = index > 0 || in_doubt.not_after.iter().any(Option::is_some);
+                return match outcome {
+                    // Some parts have the new lease or may get it, and the way back sets it once more. Any of that may
+                    // run late, behind the next request of the hold, which has to reckon with it.
+                    Err(error) if is_touched => Ok(Outcome::unknown(claim.in_doubt(0), error)),
+                    outcome => outcome,
+                };
             }
             // A first acquisition that is refused, or a hold that is lost: nothing of it is to stand.
             let taken = if is_first { index } else { self.members.len() };

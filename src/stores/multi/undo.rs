@@ -64,7 +64,8 @@ impl MultiStore {
         is_settled
     }
 
-    /// Puts the count back that a re-entry has raised at the first `raised` members.
+    /// Puts the count back that a re-entry has raised at the first `raised` members. It does not tell whether all have
+    /// answered: the outcome of the re-entry counts as unknown in any case.
     pub(super) fn put_back(&self, claim: &Claim, raised: usize, deadline: Instant) {
         for (left, member) in (1..=raised).rev().zip(&self.members) {
             let raised = Claim {
