@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::ground::claim::{Claim, LockId, VisitorId};
 use crate::ground::error::{Error, Result};
-use crate::store::{Granted, Outcome, Refusal, Released, Renewal, Store};
+use crate::store::{Granted, InDoubt, Outcome, Refusal, Released, Renewal, Store};
 
 /// One of the locks.
 pub(crate) struct Member {
@@ -58,7 +58,10 @@ impl Part {
         }
         let sent = self.store.facts().timeline.now();
         match self.prolong(&claim, deadline) {
-            Renewal::Renewed => Ok(Outcome::Done(Granted::at(sent))),
+            Renewal::Renewed => Ok(Outcome::Done(Granted {
+                leftover: self.left_of_prolonging(&claim),
+                ..Granted::at(sent)
+            })),
             Renewal::Lost(cause) => Ok(Outcome::Gone(cause)),
             Renewal::Unknown(reason) => Ok(Outcome::unknown(
                 claim.in_doubt(0),
@@ -79,7 +82,10 @@ impl Part {
             return self.store.release(&claim, keep, deadline);
         }
         match self.prolong(&claim, deadline) {
-            Renewal::Renewed => Ok(Outcome::Done(Released::default())),
+            Renewal::Renewed => Ok(Outcome::Done(Released {
+                leftover: self.left_of_prolonging(&claim),
+                ..Released::default()
+            })),
             Renewal::Lost(cause) => Ok(Outcome::Gone(cause)),
             Renewal::Unknown(reason) => Ok(Outcome::unknown(
                 claim.in_doubt(0),
@@ -95,6 +101,12 @@ impl Part {
             .renew(std::slice::from_ref(claim), deadline)
             .pop();
         outcome.unwrap_or_else(|| Renewal::Unknown("there was no answer".to_owned()))
+    }
+
+    /// The effect that a confirmed lease may yet have: a node of a quorum that has not answered may set it late.
+    fn left_of_prolonging(&self, claim: &Claim) -> Option<InDoubt> {
+        let is_composite = self.store.facts().is_composite;
+        is_composite.then(|| claim.in_doubt(0))
     }
 
     fn unknown(&self, claim: &Claim, operation: &'static str, reason: String) -> Error {

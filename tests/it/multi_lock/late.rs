@@ -113,3 +113,35 @@ fn a_re_entry_that_comes_late_at_a_quorum_ends_no_valid_hold() {
     let theirs = quorum(sides.iter().map(|side| side.server.url()), false);
     release_and_watch(kept, &both, &theirs.lock("m"));
 }
+
+#[test]
+fn a_lease_of_a_token_that_is_set_late_at_a_quorum_ends_no_valid_hold() {
+    let sides: Vec<_> = (0..3).map(|_| side()).collect();
+    let mine = quorum(sides.iter().map(|side| side.outer.url()), true);
+    let plain = RedisServer::start();
+    let parts = [mine.lock("m"), open(&plain.url()).lock("b")];
+    let both = MultiLock::of(&parts).unwrap();
+    both.with_lease_time(ms(6000)).lock().unwrap();
+    eventually(ms(5000), "all have it", || {
+        sides
+            .iter()
+            .all(|side| side.server.int(&["EXISTS", "m"]) == 1)
+    });
+    thread::sleep(ms(3500));
+    // The first re-entry is done at two nodes, and the last node keeps it.
+    let [_, second, last] = &sides[..] else {
+        unreachable!("there are three");
+    };
+    let kept = vec![last.inner.next(1, Some(b"$1\r\nm\r\n"), Fault::Hold)];
+    thread::scope(|scope| {
+        scope.spawn(|| cut_when_kept(&kept, &sides[2..]));
+        assert!(both.with_lease_time(ms(500)).try_lock().unwrap());
+    });
+    // The second one is done at the first and at the last.
+    second.outer.refuse();
+    second.outer.cut();
+    assert!(both.with_lease_time(ms(20_000)).try_lock().unwrap());
+    second.outer.heal();
+    let theirs = quorum(sides.iter().map(|side| side.server.url()), true);
+    release_and_watch(kept, &both, &theirs.lock("m"));
+}
