@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::ground::claim::{LockId, VisitorId};
-use crate::ground::error::Result;
+use crate::ground::error::{Error, Result};
 use crate::ground::time;
 use crate::store::{HealthWarning, Holding, Store};
 use crate::stores::quorum::node::Purpose;
@@ -29,11 +29,19 @@ impl Quorum {
         );
         let mut holdings = Vec::with_capacity(self.nodes.len());
         while let Some((index, answer)) = fan_out.next() {
+            // A node without a vote may have forgotten it, so that it is free there says as little as silence.
+            let forgot = |holding: &Holding| match holding.is_locked {
+                true => None,
+                false => self.without_vote(index),
+            };
             let what = match answer {
-                Ok(holding) => {
-                    holdings.push(holding);
-                    Vote::Granted
-                }
+                Ok(holding) => match forgot(&holding) {
+                    Some(error) => Vote::Failed(error),
+                    None => {
+                        holdings.push(holding);
+                        Vote::Granted
+                    }
+                },
                 Err(error) => Vote::Failed(error),
             };
             if let Some(place) = said.get_mut(index) {
@@ -69,6 +77,17 @@ impl Quorum {
             is_locked: locked.len() + silent >= self.needed,
             count: counts.get(last).copied().unwrap_or_default(),
             remaining: locked.get(last).or(locked.last()).copied().flatten(),
+        })
+    }
+
+    /// Says why a node has no vote, if it has none.
+    pub(super) fn without_vote(&self, index: usize) -> Option<Error> {
+        let node = self.nodes.get(index)?;
+        let reason = node.handle.quarantined()?.to_string();
+        Some(Error::Unavailable {
+            lock: "".into(),
+            node: node.name(),
+            reason,
         })
     }
 

@@ -223,6 +223,13 @@ impl NodeHandle {
         }
     }
 
+    /// Why the server that was seen last has no vote, if it has none.
+    pub(crate) fn quarantined(&self) -> Option<Quarantined> {
+        let nodes = self.membership.nodes.lock();
+        let seen = nodes.get(self.index)?.as_ref()?;
+        seen.vote(BootInstant::now()).err()
+    }
+
     /// Says whether the server of this identity may vote for this node.
     pub(crate) fn admit(&self, identity: &Identity) -> Result<(), Quarantined> {
         self.membership

@@ -207,12 +207,13 @@ impl Quorum {
             |_, node, by| node.node.send_force_release(lock, by),
             Err,
         );
-        let (mut answered, mut freed) = (0, 0);
+        let (mut answered, mut freed, mut forgot) = (0, 0, 0);
         while let Some((index, answer)) = fan_out.next() {
             let what = match answer {
                 Ok(was_held) => {
                     answered += 1;
                     freed += usize::from(was_held);
+                    forgot += usize::from(!was_held && self.without_vote(index).is_some());
                     Vote::Granted
                 }
                 Err(error) => Vote::Failed(error),
@@ -224,8 +225,9 @@ impl Quorum {
         }
         fan_out.note_rest(&mut said);
         if answered >= self.needed {
-            // What a minority has is nobody's, unless those that are silent have it, too.
-            Ok(freed + self.nodes.len() - answered >= self.needed)
+            // What a minority has is nobody's, unless those that are silent have it, too, or those without a vote had it.
+            let may_have = self.nodes.len() - answered + forgot;
+            Ok(freed > 0 && freed + may_have >= self.needed)
         } else {
             Err(self.no_quorum(&lock.name, &said))
         }

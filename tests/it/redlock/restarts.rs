@@ -3,9 +3,11 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Error, Guard, Redlock, RedlockBuilder};
+use redlatch::{Error, Guard, Lock, Redlock, RedlockBuilder};
 
-use super::{LONG, SLACK, all_free, all_have, builder, kept, no_quorum, redlock, servers};
+use super::{
+    LONG, SLACK, all_free, all_have, builder, elsewhere, kept, no_quorum, redlock, servers,
+};
 use crate::support::{RedisServer, eventually, ms};
 
 pub(super) const MAX_LEASE: Duration = ms(2000);
@@ -223,4 +225,42 @@ fn a_lease_longer_than_all_have_agreed_on_is_refused() {
     assert_eq!(kept(&servers, "a"), 0);
     lock.with_lease_time(LONG).lock().unwrap();
     lock.unlock().unwrap();
+}
+
+/// A minority of three or five nodes is silent while a lock is taken, and has it not; then one of the others restarts, and
+/// has no vote. Returns the lock, and one of another client that has seen all nodes before.
+fn held_where_one_has_no_vote(servers: &[RedisServer]) -> (Lock, Lock) {
+    let (mine, theirs) = (redlock(servers), redlock(servers));
+    for redlock in [&mine, &theirs] {
+        redlock.lock("warm up").lock().unwrap();
+        redlock.lock("warm up").unlock().unwrap();
+    }
+    let minority = &servers[servers.len() / 2 + 1..];
+    minority.iter().for_each(RedisServer::freeze);
+    // They are found silent, so that nothing for the lock itself is on its way to them.
+    mine.lock("warm up").lock().unwrap();
+    mine.lock("warm up").unlock().unwrap();
+    let lock = mine.lock("a");
+    lock.lock().unwrap();
+    minority.iter().for_each(RedisServer::thaw);
+    servers[1].restart();
+    // Longer than any node is left alone.
+    thread::sleep(ms(1500));
+    assert_eq!(kept(servers, "a"), servers.len() / 2);
+    let other = theirs.lock("a");
+    let granted = elsewhere(|| other.try_lock());
+    assert!(lock.is_valid());
+    assert!(!granted.unwrap_or(false), "another one has taken it");
+    (lock, other)
+}
+
+#[test]
+fn a_node_without_a_vote_is_not_believed_that_a_lock_is_free() {
+    let servers = servers(3);
+    let (lock, other) = held_where_one_has_no_vote(&servers);
+    assert!(other.is_locked().unwrap());
+    assert!(lock.is_valid());
+    assert!(other.force_unlock().unwrap(), "it was held");
+    assert_eq!(kept(&servers, "a"), 0);
+    assert!(!other.is_locked().unwrap_or(false));
 }
