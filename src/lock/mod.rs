@@ -278,8 +278,8 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::Unknown`] if a request got no answer, so that the lock may be freed or not, and those of
-    /// [`Lock::is_locked`].
+    /// [`Error::Unknown`] if a request got no answer, so that the lock may be freed or not, or if some locks of a
+    /// [`MultiLock`](crate::MultiLock) are freed and others could not be; and those of [`Lock::is_locked`].
     pub fn force_unlock(&self) -> Result<bool> {
         self.raw_lock.ready()?;
         let RawLock { inner, key, .. } = &self.raw_lock;

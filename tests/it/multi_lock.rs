@@ -300,6 +300,20 @@ fn philosophers(locks: &[Lock], rounds: u32) {
 }
 
 #[test]
+fn a_force_unlock_that_frees_some_parts_alone_says_that_its_outcome_is_unknown() {
+    let (one, two) = (RedisServer::start(), RedisServer::start());
+    let both = MultiLock::of([&client(&one).lock("a"), &client(&two).lock("b")]).unwrap();
+    both.lock().unwrap();
+    two.kill();
+    let error = both.force_unlock().unwrap_err();
+    assert_eq!(one.int(&["EXISTS", "a"]), 0);
+    assert!(error.is_ambiguous() && !error.is_retryable(), "{error}");
+    // Now there is nothing to free where it can be asked.
+    let error = both.force_unlock().unwrap_err();
+    assert!(error.is_retryable(), "{error}");
+}
+
+#[test]
 fn philosophers_all_eat_and_never_share_a_fork() {
     let client = Client::in_memory();
     let locks: Vec<Lock> = (0..5)

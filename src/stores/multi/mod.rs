@@ -279,16 +279,26 @@ impl Store for MultiStore {
         })
     }
 
-    fn force_release(&self, _: &LockId, deadline: Instant) -> Result<bool> {
-        let (mut was_held, mut trouble) = (false, None);
+    fn force_release(&self, lock: &LockId, deadline: Instant) -> Result<bool> {
+        let (mut was_held, mut trouble) = (false, None::<Error>);
         for (left, member) in (1..=self.members.len()).rev().zip(&self.members) {
             let by = share(deadline, left);
             match member.store.force_release(&member.lock, by) {
                 Ok(freed) => was_held |= freed,
-                Err(error) => trouble = Some(error),
+                // Of several errors the one stands that says that a part may be free.
+                Err(error) => trouble = trouble.filter(Error::is_ambiguous).or(Some(error)),
             }
         }
         match trouble {
+            // A part is free: no error that says that nothing was done.
+            Some(error) if was_held && error.is_retryable() => Err(Error::Unknown {
+                lock: Arc::clone(&lock.name),
+                node: error.node().map_or_else(|| self.node(None), Arc::from),
+                operation: "forced release",
+                visitor: None,
+                reason: format!("other parts are freed, and of this one it is said: {error}"),
+                source: None,
+            }),
             Some(error) => Err(error),
             None => Ok(was_held),
         }
