@@ -8,6 +8,7 @@ use smallvec::smallvec;
 use crate::ground::claim::{Claim, LockId};
 use crate::ground::clock::BootInstant;
 use crate::ground::error::{Error, Result};
+use crate::ground::loss::LossCause;
 use crate::ground::time;
 use crate::store::{Granted, InDoubt, Outcome, Released};
 use crate::stores::quorum::node::Purpose;
@@ -54,6 +55,8 @@ impl Quorum {
         // A node that was never asked for the hold is free of it, and so is one that lacks it.
         let absent = self.nodes.len() - placement.count_ones() as usize;
         let (mut done, mut lacking, mut others_wait) = (0, 0, false);
+        // One that has forgotten it, and has no vote since, has granted it to nobody.
+        let mut forgot = 0;
         let mut patience = None;
         while let Some((index, answer)) = fan_out.next_within(patience) {
             let Some(node) = self.nodes.get(index) else {
@@ -80,6 +83,8 @@ impl Quorum {
                     ),
                     None => {
                         lacking += 1;
+                        let is_gone = cause == LossCause::Gone;
+                        forgot += usize::from(is_gone && self.without_vote(index).is_some());
                         Vote::Lacks(cause)
                     }
                 },
@@ -119,7 +124,8 @@ impl Quorum {
             self.note_round_trip(took);
         }
         // It was a majority's for all that is known, and a majority is free of it now.
-        let is_free = done + open >= self.needed && done + lacking + absent >= self.needed;
+        let kept = done + open + if done > 0 { forgot } else { 0 };
+        let is_free = kept >= self.needed && done + lacking + absent >= self.needed;
         if done >= self.needed || (done > 0 && is_free) {
             return Ok(Outcome::Done(Released {
                 others_wait,
@@ -132,7 +138,7 @@ impl Quorum {
             _ => None,
         });
         match cause {
-            Some(cause) if done + open < self.needed => Ok(Outcome::Gone(cause)),
+            Some(cause) if kept < self.needed => Ok(Outcome::Gone(cause)),
             _ => Ok(Outcome::unknown(
                 in_doubt,
                 self.no_quorum(&claim.name, &said),

@@ -255,6 +255,16 @@ fn held_where_one_has_no_vote(servers: &[RedisServer]) -> (Lock, Lock) {
 }
 
 #[test]
+fn the_unlock_of_a_hold_that_nobody_else_could_take_says_that_it_is_done() {
+    for count in [3, 5] {
+        let servers = servers(count);
+        let (lock, _) = held_where_one_has_no_vote(&servers);
+        lock.unlock().unwrap();
+        all_free(&servers, "a");
+    }
+}
+
+#[test]
 fn a_node_without_a_vote_is_not_believed_that_a_lock_is_free() {
     let servers = servers(3);
     let (lock, other) = held_where_one_has_no_vote(&servers);
