@@ -43,6 +43,12 @@ impl Quorum {
                 *place = Some(0);
             }
         }
+        // A node that does not answer this may do an earlier request after it.
+        for open in known.iter().flat_map(|placement| &placement.open) {
+            if let Some(place) = in_doubt.not_after.get_mut(open.node) {
+                *place = (*place).max(Some(open.not_after));
+            }
+        }
         let lease = self.settings.max_lease;
         let mut fan_out = self.send_to(
             placement,
@@ -97,7 +103,7 @@ impl Quorum {
                 Vote::Unknown(not_after, error) => {
                     node.trip(error);
                     if let Some(place) = in_doubt.not_after.get_mut(index) {
-                        *place = Some(*not_after);
+                        *place = (*place).max(Some(*not_after));
                     }
                 }
                 Vote::Failed(error) => node.trip(error),

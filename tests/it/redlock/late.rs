@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Instant;
 
-use super::{KEY, NODE_TIMEOUT, SLACK, all_free, builder_at, kept, servers};
+use super::{KEY, NODE_TIMEOUT, SLACK, all_free, all_have, builder_at, elsewhere, kept, servers};
 use crate::support::{Fault, Proxy, RedisServer, eventually, ms};
 
 /// Four quick servers, and a last one behind a proxy.
@@ -144,4 +144,53 @@ fn a_release_that_overtakes_its_acquisition_is_followed_by_another() {
         }
     }
     println!("the machine was too busy for it");
+}
+
+#[test]
+fn a_hold_given_back_that_arrives_after_its_release_is_undone() {
+    let servers = servers(3);
+    let inner = Proxy::to(servers[2].addr());
+    let slow = Proxy::to(inner.addr());
+    let urls = [servers[0].url(), servers[1].url(), slow.url()];
+    let redlock = builder_at(urls)
+        .watchdog_timeout(ms(9000))
+        .node_timeout(ms(2000))
+        .build()
+        .unwrap();
+    let lock = redlock.lock("a");
+    for _ in 0..3 {
+        lock.lock().unwrap();
+        thread::sleep(ms(30));
+        lock.unlock().unwrap();
+        thread::sleep(ms(30));
+    }
+    lock.lock().unwrap();
+    all_have(&servers, "a");
+    servers[2].cmd(&["DEL", "a"]);
+    // The network keeps what gives it back, while its connection ends.
+    let held = inner.next(1, Some(b"$1\r\n0\r\n$1\r\n1\r\n"), Fault::Hold);
+    eventually(ms(9000), "it is given back", || held.hits() == 1);
+    slow.cut();
+    thread::sleep(ms(100));
+    elsewhere(|| {
+        let other = redlock.lock("other");
+        other.lock().unwrap();
+        thread::sleep(ms(50));
+        other.unlock().unwrap();
+    });
+    // The unlock ends before this node has answered, so what is left there is looked after in the background.
+    let rule = slow.next(1, Some(KEY), Fault::DelayReply(ms(300)));
+    lock.unlock().unwrap();
+    eventually(SLACK, "the node is asked", || rule.hits() == 1);
+    thread::sleep(ms(700));
+    held.release();
+    // It would stay for the rest of its lease.
+    let mut came = false;
+    let limit = Instant::now() + ms(2500);
+    while Instant::now() < limit {
+        came |= kept(&servers, "a") == 1;
+        thread::sleep(ms(1));
+    }
+    println!("it came after its release: {came}");
+    assert_eq!(kept(&servers, "a"), 0);
 }
