@@ -42,21 +42,32 @@ impl SentRequest<'_> {
         self.expires.then_some(self.copies.not_after)
     }
 
+    /// Notes that the requests before it have no answer either.
+    fn lose_earlier(&mut self, due_until: Option<i64>) {
+        let deadline = self.copies.deadline + LATENESS;
+        let pool = &self.node.server.pool;
+        pool.note_lost(self.visitor.clone(), due_until, deadline);
+        self.copies.earlier_until = self.copies.earlier_until.max(due_until);
+        self.copies.is_behind = false;
+    }
+
     fn receive(&mut self, deadline: Instant) -> Option<Result<Value, CallError>> {
         let CheckedOut {
             mut connection,
             permit,
             replies_due,
+            due_until,
             ..
         } = self.checked_out.take()?;
-        let copies = &mut self.copies;
         let mut reply = Ok(Value::Nil);
         for _ in 0..replies_due {
             reply = connection.receive(deadline);
             if let Err(CallError::NoReply { .. }) = reply {
+                self.lose_earlier(due_until);
                 break;
             }
         }
+        let copies = &mut self.copies;
         if !matches!(reply, Err(CallError::NoReply { .. })) {
             reply = connection.answer(self.number, deadline);
         }
@@ -96,6 +107,7 @@ impl Drop for SentRequest<'_> {
         if let Some(CheckedOut {
             connection,
             replies_due,
+            due_until,
             ..
         }) = self.checked_out.take()
         {
@@ -106,7 +118,7 @@ impl Drop for SentRequest<'_> {
                 connection,
                 replies_due,
                 self.visitor.take(),
-                self.not_after(),
+                self.not_after().max(due_until),
                 deadline,
             );
         }

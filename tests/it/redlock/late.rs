@@ -194,3 +194,42 @@ fn a_hold_given_back_that_arrives_after_its_release_is_undone() {
     println!("it came after its release: {came}");
     assert_eq!(kept(&servers, "a"), 0);
 }
+
+#[test]
+fn a_question_behind_a_late_acquisition_does_not_hide_it() {
+    let servers = servers(3);
+    let inner = Proxy::to(servers[2].addr());
+    let slow = Proxy::to(inner.addr());
+    let urls = [servers[0].url(), servers[1].url(), slow.url()];
+    let redlock = builder_at(urls).node_timeout(ms(3000)).build().unwrap();
+    let lock = redlock.lock("a");
+    for _ in 0..3 {
+        lock.lock().unwrap();
+        thread::sleep(ms(30));
+        lock.unlock().unwrap();
+        thread::sleep(ms(30));
+    }
+    let acquisition = inner.next(1, Some(KEY), Fault::Hold);
+    assert!(lock.try_lock().unwrap());
+    eventually(SLACK, "it is on its way", || acquisition.hits() == 1);
+    // The question goes behind it, and the connection is cut before either is answered.
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(ms(200));
+            slow.cut();
+        });
+        lock.hold_count().unwrap();
+    });
+    // Another thread has the quorum connect anew.
+    elsewhere(|| {
+        let other = redlock.lock("other");
+        other.lock().unwrap();
+        thread::sleep(ms(50));
+        other.unlock().unwrap();
+    });
+    lock.unlock().unwrap();
+    thread::sleep(ms(300));
+    acquisition.release();
+    thread::sleep(ms(100));
+    eventually(ms(9000), "it is freed", || kept(&servers, "a") == 0);
+}

@@ -22,6 +22,8 @@ impl Redis {
     ) -> Result<Value, CallError> {
         let (script, keys) = (call.script, [&**call.lock]);
         self.topology.with(call.lock, deadline, |node, connection| {
+            let earlier = node.pool.lost_until(call.visitor);
+            copies.earlier_until = copies.earlier_until.max(earlier);
             if !call.expires {
                 return node
                     .pool

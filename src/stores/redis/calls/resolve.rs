@@ -130,9 +130,10 @@ impl Redis {
                 }
                 replies.clear();
                 connection.send(&packed, deadline)?;
-                for number in numbers {
+                for (number, in_doubt) in numbers.into_iter().zip(in_doubts) {
+                    let earlier = node.pool.lost_until(Some(&in_doubt.visitor));
                     replies.push(match connection.answer(number, deadline) {
-                        Ok(Value::Int(now)) => Some(now),
+                        Ok(Value::Int(now)) => Some(now).filter(|now| Some(*now) > earlier),
                         Ok(_) | Err(CallError::Server(_)) => None,
                         Err(fault) => return Err(fault),
                     });

@@ -42,6 +42,8 @@ pub(crate) struct CheckedOut {
     pub(crate) permit: Permit,
     /// How many answers to earlier requests of the same visitor come first.
     pub(crate) replies_due: u32,
+    /// The server refuses the requests that those answer after this time of its clock, in ms, if it ever does.
+    pub(crate) due_until: Option<i64>,
     /// An earlier request of the same visitor, on a connection that is closed, may arrive up to this time of the server's
     /// clock, in ms.
     pub(crate) not_after: Option<i64>,
@@ -187,24 +189,19 @@ impl Pool {
                 .position(|unread| visitor.is_some() && unread.visitor.as_ref() == visitor);
             at.map(|at| unread.swap_remove(at))
         };
-        let mut not_after = None;
-        let (connection, replies_due) = match unread {
-            Some(unread) => (unread.connection, unread.replies_due),
-            None => {
-                let lost = self.lost.lock();
-                let mine = lost.iter().filter(|lost| Some(&lost.visitor) == visitor);
-                not_after = mine.map(|lost| lost.not_after).max();
-                drop(lost);
-                match self.pop_rather(are_right) {
-                    Some(connection) => (connection, 0),
-                    None => return Ok(None),
-                }
-            }
+        let not_after = self.lost_until(visitor);
+        let (connection, replies_due, due_until) = match unread {
+            Some(unread) => (unread.connection, unread.replies_due, unread.not_after),
+            None => match self.pop_rather(are_right) {
+                Some(connection) => (connection, 0, None),
+                None => return Ok(None),
+            },
         };
         Ok(Some(CheckedOut {
             connection,
             permit,
             replies_due,
+            due_until,
             not_after,
         }))
     }

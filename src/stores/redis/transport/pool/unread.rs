@@ -92,8 +92,20 @@ impl Pool {
         }
     }
 
+    /// Until which time of the server's clock a request of `visitor` may still arrive on a connection that is closed.
+    pub(crate) fn lost_until(&self, visitor: Option<&VisitorId>) -> Option<i64> {
+        let lost = self.lost.lock();
+        let mine = lost.iter().filter(|lost| Some(&lost.visitor) == visitor);
+        mine.map(|lost| lost.not_after).max()
+    }
+
     /// Notes that nobody will read the answer to a request, which may still arrive at the server.
-    fn note_lost(&self, visitor: Option<VisitorId>, not_after: Option<i64>, deadline: Instant) {
+    pub(crate) fn note_lost(
+        &self,
+        visitor: Option<VisitorId>,
+        not_after: Option<i64>,
+        deadline: Instant,
+    ) {
         if let (Some(visitor), Some(not_after)) = (visitor, not_after) {
             let mut lost = self.lost.lock();
             let now = time::now();
