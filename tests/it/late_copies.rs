@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Client, MultiLock};
+use redlatch::{Client, MultiLock, Redlock};
 
 use crate::invariants;
 use crate::laws::until_queued;
@@ -302,4 +302,52 @@ fn a_copy_behind_an_unlock_that_failed_leaves_nothing() {
     rule.release();
     thread::sleep(ms(50));
     nothing_is_left(&server);
+}
+
+/// A node of a quorum that had forgotten the script is asked again, and that request is cut off and repeated.
+#[test]
+fn a_copy_behind_a_release_at_a_node_leaves_nothing() {
+    let mut servers: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
+    let inner = Proxy::to(servers[0].addr());
+    let outer = Proxy::to(inner.addr());
+    let urls = [outer.url(), servers[1].url(), servers[2].url()];
+    let open = |url: String| {
+        let builder = Client::builder().command_timeout(ms(3000));
+        builder.open(&url).unwrap()
+    };
+    let redlock = Redlock::builder()
+        .nodes(urls.map(open))
+        .trust_new_nodes()
+        .max_lease(Duration::from_secs(60))
+        .node_timeout(ms(2500))
+        .canonical()
+        .build()
+        .unwrap();
+    let lock = redlock.lock("a");
+    for _ in 0..3 {
+        lock.lock().unwrap();
+        lock.unlock().unwrap();
+    }
+    drop(servers.remove(2));
+    lock.lock().unwrap();
+    lock.unlock().unwrap();
+    servers[0].cmd(&["SCRIPT", "FLUSH"]);
+    let first = inner.next(
+        1,
+        Some(b"call('SET', key, token, 'PX', lease)"),
+        Fault::Hold,
+    );
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            assert!(lock.try_lock_for(ms(4000)).unwrap());
+            lock.unlock().unwrap();
+        });
+        eventually(ms(2500), "the first copy is held", || first.hits() == 1);
+        outer.cut();
+    });
+    nothing_is_left(&servers[0]);
+    thread::sleep(ms(100));
+    first.release();
+    thread::sleep(ms(50));
+    nothing_is_left(&servers[0]);
 }

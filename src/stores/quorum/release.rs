@@ -63,19 +63,24 @@ impl Quorum {
         let (mut done, mut lacking, mut others_wait) = (0, 0, false);
         // One that has forgotten it, and has no vote since, has granted it to nobody.
         let mut forgot = 0;
+        let mut late_at = 0;
         let mut patience = None;
         while let Some((index, answer)) = fan_out.next_within(patience) {
             let Some(node) = self.nodes.get(index) else {
                 continue;
             };
+            // A copy of the acquisition that may yet come to a node that is free of it.
+            let mut late = None;
             let what = match answer {
                 Ok(Outcome::Done(Released {
                     others_wait: waiting,
                     turns: _,
-                    ..
+                    leftover,
                 })) => {
                     others_wait |= waiting;
                     done += 1;
+                    late = leftover.and_then(|leftover| leftover.not_after(0));
+                    late_at += usize::from(late.is_some());
                     Vote::Granted
                 }
                 Ok(Outcome::Gone(cause)) => match may_come(index) {
@@ -110,7 +115,7 @@ impl Quorum {
                 _ => {
                     node.reset();
                     if let Some(place) = in_doubt.not_after.get_mut(index) {
-                        *place = None;
+                        *place = late;
                     }
                 }
             }
@@ -125,7 +130,8 @@ impl Quorum {
         }
         let took = fan_out.age();
         fan_out.note_rest(&mut said);
-        let open = in_doubt.not_after.iter().flatten().count();
+        let left = in_doubt.not_after.iter().flatten().count();
+        let open = left - late_at;
         if done >= self.needed {
             self.note_round_trip(took);
         }
@@ -136,7 +142,7 @@ impl Quorum {
             return Ok(Outcome::Done(Released {
                 others_wait,
                 turns: None,
-                leftover: (open > 0).then_some(in_doubt),
+                leftover: (left > 0).then_some(in_doubt),
             }));
         }
         let cause = said.iter().find_map(|said| match said {
