@@ -56,8 +56,9 @@ impl<I: Borrow<InDoubt>> Operation for Resolve<I> {
         };
         let in_doubt = self.in_doubt.borrow();
         let not_after = in_doubt.not_after(0).max(copies.earlier_until);
-        // Behind the request in doubt on the same connection it comes after it, though not after copies elsewhere.
-        Ok((copies.is_behind || Some(*now) > not_after)
+        // Behind the request in doubt on the same connection it comes after it, though not after what went elsewhere.
+        let is_behind = copies.is_behind && copies.earlier_until.is_none();
+        Ok((is_behind || Some(*now) > not_after)
             && redis.is_behind_late_copies(&in_doubt.visitor, *now))
     }
 }
