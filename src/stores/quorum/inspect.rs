@@ -149,6 +149,7 @@ impl Member {
             warnings.push(warning(message.to_owned()));
         }
         warnings.extend(self.node.may_be_flushed(deadline));
+        warnings.extend(self.node.may_change_id(deadline));
         Ok(warnings)
     }
 }

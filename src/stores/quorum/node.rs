@@ -39,6 +39,11 @@ pub(crate) trait Node: Send + Sync {
         None
     }
 
+    /// Warns if the server may take a new replication id although it follows nobody, as far as that can be seen.
+    fn may_change_id(&self, _deadline: Instant) -> Option<HealthWarning> {
+        None
+    }
+
     /// Sends [`Store::acquire`], if `handle` has a vote. With `restored` it puts as many levels as `claim` counts where
     /// the lock is free.
     fn send_acquire<'a>(

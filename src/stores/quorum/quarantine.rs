@@ -74,6 +74,8 @@ pub(crate) enum QuarantineReason {
     Restarted,
     /// Its keys were once those of another server, which may have granted more than it passed on.
     Followed,
+    /// Its replication id is another one. That happens, too, when it throws its backlog away.
+    ChangedId,
     /// Another server may have been the node before it.
     MayMove,
 }
@@ -145,7 +147,7 @@ impl Membership {
     ///
     /// | the server | what was granted there before | has no vote for one `max_lease` from |
     /// |---|---|---|
-    /// | has followed another one | may be unknown to it | now |
+    /// | has followed another one, or may have | may be unknown to it | now |
     /// | is the first one seen, and is trusted | is nothing | – |
     /// | is the first one seen, where the node may move | may be unknown to it | now |
     /// | is the first one seen | is over, or is known to it if it had started before | its start |
@@ -168,7 +170,7 @@ impl Membership {
                 let left = self.max_lease.saturating_sub(age);
                 (identity.told + left, QuarantineReason::IsNew)
             }),
-            Some(before) if before.run == identity.run => all_of_it(QuarantineReason::Followed),
+            Some(before) if before.run == identity.run => all_of_it(QuarantineReason::ChangedId),
             Some(before)
                 if identity.remembers
                     && before.remembers
@@ -245,6 +247,10 @@ impl std::fmt::Display for Quarantined {
                     QuarantineReason::IsNew => "was started less than one max_lease ago",
                     QuarantineReason::Restarted => "has restarted, or another server has taken its place,",
                     QuarantineReason::Followed => "has followed another server",
+                    QuarantineReason::ChangedId => {
+                        "has another replication id, because it has followed another server or its replicas were away \
+                         for longer than repl-backlog-ttl,"
+                    }
                     QuarantineReason::MayMove => "may have taken over from another server",
                 };
                 write!(
@@ -255,7 +261,9 @@ impl std::fmt::Display for Quarantined {
                     QuarantineReason::IsNew | QuarantineReason::MayMove => f.write_str(
                         "; if nobody can have used it for locks before, trust_new_nodes() lets it vote at once",
                     ),
-                    QuarantineReason::Restarted | QuarantineReason::Followed => Ok(()),
+                    QuarantineReason::Restarted
+                    | QuarantineReason::Followed
+                    | QuarantineReason::ChangedId => Ok(()),
                 }
             }
             Quarantined::SameAs(other) => {

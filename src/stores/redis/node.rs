@@ -147,6 +147,10 @@ impl QuorumNode for RedisNode {
         preflight::flushes(&self.redis, deadline)
     }
 
+    fn may_change_id(&self, deadline: Instant) -> Option<HealthWarning> {
+        preflight::changes_id(&self.redis, deadline)
+    }
+
     fn send_acquire<'a>(
         &'a self,
         claim: &'a Claim,

@@ -141,6 +141,37 @@ pub(super) fn flushes(store: &Redis, deadline: Instant) -> Option<HealthWarning>
     })
 }
 
+/// Whether the server takes a new replication id when its replicas are away for long.
+pub(super) fn changes_id(store: &Redis, deadline: Instant) -> Option<HealthWarning> {
+    let asked = store.topology.with("", deadline, |_, connection| {
+        let mut ask = |request: &redis::Cmd| {
+            match connection.call(&request.get_packed_command(), deadline) {
+                // It may not look.
+                Err(CallError::Server(_)) => Ok(Value::Nil),
+                answer => answer,
+            }
+        };
+        let info = ask(redis::cmd("INFO").arg("replication"))?;
+        let ttl = ask(redis::cmd("CONFIG").arg("GET").arg("repl-backlog-ttl"))?;
+        Ok((text_of(&info), ttl))
+    });
+    let (info, ttl) = asked.ok()?;
+    let Value::Array(pair) = ttl else {
+        return None;
+    };
+    let ttl = pair.get(1).map(text_of)?;
+    let has_backlog = info
+        .lines()
+        .any(|line| line.trim() == "repl_backlog_active:1");
+    (has_backlog && ttl != "0").then(|| HealthWarning {
+        node: store.topology.name(""),
+        message: format!(
+            "when its replicas are away for {ttl} s it takes a new replication id, and has no vote for one max_lease \
+             after that; set repl-backlog-ttl 0"
+        ),
+    })
+}
+
 /// Returns the missing ones of the rights to commands that no script can try.
 fn missing_outside_scripts(
     node: &Node,

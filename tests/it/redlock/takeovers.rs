@@ -397,3 +397,36 @@ fn the_check_of_a_quorum_tells_what_makes_a_node_forget() {
     redlock.check().unwrap();
     assert_eq!(servers[1].int(&["DBSIZE"]), 1);
 }
+
+#[test]
+fn a_node_that_takes_a_new_replication_id_when_its_replicas_are_away_says_so() {
+    let servers = super::servers(3);
+    let redlock = super::redlock(&servers);
+    let master = &servers[1];
+    let replica = server();
+    replica.cmd(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
+    eventually(SLACK * 4, "it follows", || {
+        replica.info("master_link_status").as_deref() == Some("up")
+    });
+    let advised = || {
+        let warnings = redlock.check().unwrap().into_iter();
+        let advice = warnings.filter(|it| it.message.contains("repl-backlog-ttl 0"));
+        advice.map(|it| it.node.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(advised(), [master.addr().to_string()]);
+    master.cmd(&["CONFIG", "SET", "repl-backlog-ttl", "0"]);
+    assert_eq!(advised(), Vec::<String>::new());
+    master.cmd(&["CONFIG", "SET", "repl-backlog-ttl", "1"]);
+    redlock.lock("a").lock().unwrap();
+    redlock.lock("a").unlock().unwrap();
+    replica.kill();
+    servers[0].kill();
+    eventually(SLACK * 4, "it has no vote", || {
+        let lock = redlock.lock("a");
+        let told = match lock.try_lock() {
+            Ok(_) => lock.unlock().err(),
+            Err(error) => Some(error),
+        };
+        told.is_some_and(|error| error.to_string().contains("another replication id"))
+    });
+}

@@ -121,10 +121,11 @@ fn another_history_is_another_server() {
         history: "of another".into(),
         ..remembering("a")
     };
-    assert_eq!(
-        why(membership.admit(0, false, &again)),
-        Some(QuarantineReason::Followed)
-    );
+    let vote = membership.admit(0, false, &again);
+    // It need not have followed anybody.
+    let told = vote.as_ref().err().map(ToString::to_string);
+    assert!(told.is_some_and(|told| told.contains("repl-backlog-ttl")));
+    assert_eq!(why(vote), Some(QuarantineReason::ChangedId));
 }
 
 #[test]
