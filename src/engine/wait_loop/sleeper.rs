@@ -9,7 +9,7 @@ use crate::ground::error::{Error, Result};
 use crate::ground::notify::{Parker, Wake};
 use crate::store::{Delivery, Store, Subscription};
 
-/// The bed of one waiting thread, made when it is first needed.
+/// The place where one waiting thread sleeps, made when it is first needed.
 pub(super) struct Sleeper<'a> {
     store: &'a dyn Store,
     lock: &'a LockId,

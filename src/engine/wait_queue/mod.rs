@@ -63,8 +63,8 @@ struct Waiter<O, G> {
 
 /// | state | entered by | leads to |
 /// |---|---|---|
-/// | Waiting | the waiter joins; the hand-off failed | Chosen, Left |
-/// | Chosen | the releaser | Granted, Waiting, Left |
+/// | Waiting | the waiter joins; the hand-off failed | Successor, Left |
+/// | Successor | the releaser | Granted, Waiting, Left |
 /// | Granted | the releaser | Left, with the hold |
 /// | Left | the waiter, at any time | –: what the releaser has for it stays the releaser's |
 #[derive(Debug)]
@@ -131,6 +131,14 @@ impl<O, G> WaitQueues<O, G> {
         rest.is_some_and(|rest| rest.ends(time::now()).is_some())
     }
 
+    /// Takes out what is known of a lock that gets a queue.
+    fn take_rest(&self, lock: &LockId) -> Option<Yield> {
+        let mut resting = self.resting.lock();
+        let rest = resting.remove(lock);
+        self.rests.store(resting.len(), Ordering::SeqCst);
+        rest
+    }
+
     /// Keeps what is to be known of a lock without a queue.
     fn rest(&self, lock: &LockId, yields: Yield) {
         let mut resting = self.resting.lock();
@@ -166,7 +174,7 @@ impl<O, G> WaitQueues<O, G> {
                 handed: 0,
                 hand_offs_since: None,
                 others_wait: true,
-                yields: self.resting.lock().remove(lock),
+                yields: self.take_rest(lock),
                 last_usable: None,
                 is_in_doubt: false,
             });

@@ -241,8 +241,8 @@ impl Watchdog {
         self.shared.settle(in_doubt);
     }
 
-    /// Ends the threads, and waits for them until `deadline`, for calls of the hook until `hook_until`. Holds are not freed; their listeners hear that nobody renews
-    /// them any more.
+    /// Ends the threads, and waits for them until `deadline`, for calls of the hook until `hook_until`. Holds are not freed;
+    /// their listeners hear that nobody renews them any more.
     pub(crate) fn stop(&self, hook_until: Instant, deadline: Instant) {
         let mut handles = {
             let mut threads = self.threads.lock();
@@ -325,7 +325,8 @@ impl Shared {
     fn end(&self, hold: &Hold, cause: LossCause) {
         let may_still_stand =
             matches!(cause, LossCause::Unreachable { .. }) || self.store.facts().is_composite;
-        let in_doubt = may_still_stand.then(|| hold.in_doubt());
+        // A hold that may outlast its end is cleared up after any loss.
+        let in_doubt = (may_still_stand && !hold.may_outlast()).then(|| hold.in_doubt());
         let is_lost_now = self.lose(hold, cause);
         if let Some(in_doubt) = in_doubt.filter(|_| is_lost_now) {
             self.settle(in_doubt);

@@ -60,7 +60,7 @@ impl<'a> HandOff<'a> {
             }) => *from,
             _ => from.in_doubt(0),
         };
-        let reason = "too few replicas have it, and it could not be undone";
+        let reason = "too few replicas have it, and it is not sure that it was undone";
         let (lock, visitor) = (&from.name, Some(&from.visitor));
         Ok(Outcome::Unknown {
             in_doubt,
