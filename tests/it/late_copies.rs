@@ -8,7 +8,44 @@ use redlatch::{Client, MultiLock, Redlock};
 
 use crate::invariants;
 use crate::laws::until_queued;
-use crate::support::{End, Fault, Proxy, RedisServer, elsewhere, eventually, ms};
+use crate::support::{End, Fault, Proxy, RedisServer, Rule, elsewhere, eventually, ms};
+
+/// By which requests for the lock `a` can be told from others.
+const KEY: &[u8] = b"$1\r\na\r\n";
+
+/// A server behind two proxies: the inner one keeps a copy while the outer one is cut.
+fn two_proxies() -> (RedisServer, Proxy, Proxy) {
+    let server = RedisServer::start();
+    let inner = Proxy::to(server.addr());
+    let outer = Proxy::to(inner.addr());
+    (server, inner, outer)
+}
+
+fn open(proxy: &Proxy, command_timeout: Duration) -> Client {
+    let builder = Client::builder().command_timeout(command_timeout);
+    builder.open(&proxy.url()).unwrap()
+}
+
+/// Runs `take`, whose first copy the network keeps, and cuts the connection behind it. Returns the copy.
+fn kept_copy(inner: &Proxy, outer: &Proxy, take: impl FnOnce()) -> Rule {
+    let first = inner.next(1, Some(KEY), Fault::Hold);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            eventually(ms(3000), "the first copy is held", || first.hits() == 1);
+            outer.cut();
+        });
+        take();
+    });
+    first
+}
+
+/// Lets the copy go, and waits until what it left is freed.
+fn comes_late(copy: Rule, server: &RedisServer) {
+    thread::sleep(ms(300));
+    copy.release();
+    thread::sleep(ms(50));
+    nothing_is_left(server);
+}
 
 /// What came late is freed in the background, long before its lease of a minute ends.
 fn nothing_is_left(server: &RedisServer) {
@@ -102,9 +139,7 @@ fn a_hand_off_that_was_put_back_is_withdrawn_once_more() {
 /// A token that was cut off, granted by the second copy, handed to nobody, and lost: the first copy comes after that.
 #[test]
 fn a_copy_behind_a_lost_token_leaves_nothing() {
-    let server = RedisServer::start();
-    let inner = Proxy::to(server.addr());
-    let outer = Proxy::to(inner.addr());
+    let (server, inner, outer) = two_proxies();
     let client = Client::builder()
         .command_timeout(ms(3000))
         .watchdog_timeout(ms(1500));
@@ -113,20 +148,13 @@ fn a_copy_behind_a_lost_token_leaves_nothing() {
     lock.lock().unwrap();
     lock.unlock().unwrap();
     let lock = lock.with_lease_time(Duration::from_secs(60));
-    let rule = inner.next(1, Some(b"$1\r\na\r\n"), Fault::Hold);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let guard = lock.guard().unwrap();
-            server.cmd(&["DEL", "a"]);
-            guard.unlock().unwrap_err();
-        });
-        eventually(ms(2500), "the first copy is held", || rule.hits() == 1);
-        outer.cut();
+    let copy = kept_copy(&inner, &outer, || {
+        let guard = lock.guard().unwrap();
+        server.cmd(&["DEL", "a"]);
+        guard.unlock().unwrap_err();
     });
     assert_eq!(server.int(&["EXISTS", "a"]), 0);
-    rule.release();
-    thread::sleep(ms(50));
-    nothing_is_left(&server);
+    comes_late(copy, &server);
 }
 
 /// A token that was cut off and granted by the second copy; both copies of its release get no answer.
@@ -136,43 +164,29 @@ fn a_copy_behind_a_release_without_an_answer_leaves_nothing() {
     invariants::teach(&server);
     let inner = Proxy::to(server.addr());
     let outer = Proxy::to(inner.addr());
-    let client = Client::builder().command_timeout(ms(3000));
-    let client = client.open(&outer.url()).unwrap();
+    let client = open(&outer, ms(3000));
     let lock = client.token_lock("a");
     lock.lock().unwrap();
     lock.unlock().unwrap();
     let lock = lock.with_lease_time(Duration::from_secs(60));
-    let rule = inner.next(1, Some(b"$1\r\na\r\n"), Fault::Hold);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let guard = lock.guard().unwrap();
-            // The network goes on as it was: the connections of the release are cut, too, before its answers.
-            let sha = invariants::sha(invariants::TOKEN_RELEASE);
-            inner.next(2, Some(sha.as_bytes()), Fault::SwallowReply(End::Reset));
-            guard.unlock().unwrap_err();
-        });
-        eventually(ms(2500), "the first copy is held", || rule.hits() == 1);
-        outer.cut();
+    let copy = kept_copy(&inner, &outer, || {
+        let guard = lock.guard().unwrap();
+        // The network goes on as it was: the connections of the release are cut, too, before its answers.
+        let sha = invariants::sha(invariants::TOKEN_RELEASE);
+        inner.next(2, Some(sha.as_bytes()), Fault::SwallowReply(End::Reset));
+        guard.unlock().unwrap_err();
     });
     eventually(ms(1000), "it is freed", || {
         server.int(&["EXISTS", "a"]) == 0
     });
-    thread::sleep(ms(100));
-    rule.release();
-    thread::sleep(ms(50));
-    nothing_is_left(&server);
+    comes_late(copy, &server);
 }
 
 /// The late copy of a token's acquisition, after the release of the multi-lock.
 #[test]
 fn a_copy_behind_a_multi_lock_of_tokens_leaves_nothing() {
-    let server = RedisServer::start();
-    let inner = Proxy::to(server.addr());
-    let outer = Proxy::to(inner.addr());
-    let client = Client::builder()
-        .command_timeout(ms(3000))
-        .open(&outer.url())
-        .unwrap();
+    let (server, inner, outer) = two_proxies();
+    let client = open(&outer, ms(3000));
     for is_multi in [false, true] {
         let single = client.token_lock("a");
         let b = client.token_lock("b");
@@ -184,46 +198,28 @@ fn a_copy_behind_a_multi_lock_of_tokens_leaves_nothing() {
         let lock = lock.with_lease_time(Duration::from_secs(60));
         lock.lock().unwrap();
         lock.unlock().unwrap();
-        let rule = inner.next(1, Some(b"$1\r\na\r\n"), Fault::Hold);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                assert!(lock.try_lock().unwrap());
-                lock.unlock().unwrap();
-            });
-            eventually(ms(3000), "the first copy is held", || rule.hits() == 1);
-            outer.cut();
+        let copy = kept_copy(&inner, &outer, || {
+            assert!(lock.try_lock().unwrap());
+            lock.unlock().unwrap();
         });
         assert_eq!(server.int(&["EXISTS", "a"]), 0);
-        thread::sleep(ms(300));
-        rule.release();
-        thread::sleep(ms(50));
-        nothing_is_left(&server);
+        comes_late(copy, &server);
     }
 }
 
 /// The late copy of the first acquisition of a token sets its own, shorter lease after a re-entry.
 #[test]
 fn a_copy_of_a_token_s_acquisition_shortens_what_a_re_entry_counts_on() {
-    let server = RedisServer::start();
-    let inner = Proxy::to(server.addr());
-    let outer = Proxy::to(inner.addr());
-    let client = Client::builder()
-        .command_timeout(ms(9000))
-        .open(&outer.url())
-        .unwrap();
+    let (server, inner, outer) = two_proxies();
+    let client = open(&outer, ms(9000));
     let lock = MultiLock::of([&client.token_lock("a"), &client.lock("b")]).unwrap();
     lock.lock().unwrap();
     lock.unlock().unwrap();
-    let rule = inner.next(1, Some(b"$1\r\na\r\n"), Fault::Hold);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            eventually(ms(3000), "the first copy is held", || rule.hits() == 1);
-            outer.cut();
-        });
+    let copy = kept_copy(&inner, &outer, || {
         assert!(lock.with_lease_time(ms(2000)).try_lock().unwrap());
     });
     assert!(lock.with_lease_time(ms(20_000)).try_lock().unwrap());
-    rule.release();
+    copy.release();
     thread::sleep(ms(100));
     let rival = Client::open(&server.url()).unwrap().token_lock("a");
     let start = Instant::now();
@@ -241,54 +237,31 @@ fn a_copy_of_a_token_s_acquisition_shortens_what_a_re_entry_counts_on() {
 /// The same copy, after the multi-lock was refused by another part.
 #[test]
 fn a_copy_behind_a_refused_multi_lock_leaves_nothing() {
-    let server = RedisServer::start();
-    let inner = Proxy::to(server.addr());
-    let outer = Proxy::to(inner.addr());
-    let client = Client::builder()
-        .command_timeout(ms(9000))
-        .open(&outer.url())
-        .unwrap();
+    let (server, inner, outer) = two_proxies();
+    let client = open(&outer, ms(9000));
     let lock = MultiLock::of([&client.token_lock("a"), &client.lock("b")]).unwrap();
     let lock = lock.with_lease_time(Duration::from_secs(60));
     lock.lock().unwrap();
     lock.unlock().unwrap();
     let other = Client::open(&server.url()).unwrap().lock("b");
     assert!(elsewhere(|| other.try_lock().unwrap()));
-    let rule = inner.next(1, Some(b"$1\r\na\r\n"), Fault::Hold);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            eventually(ms(3000), "the first copy is held", || rule.hits() == 1);
-            outer.cut();
-        });
+    let copy = kept_copy(&inner, &outer, || {
         assert!(!lock.try_lock().unwrap());
     });
-    thread::sleep(ms(200));
-    rule.release();
-    thread::sleep(ms(50));
-    nothing_is_left(&server);
+    comes_late(copy, &server);
 }
 
 /// A single token lock: the unlock fails, and what frees it in the background knows nothing of the copy that may come.
 #[test]
 fn a_copy_behind_an_unlock_that_failed_leaves_nothing() {
-    let server = RedisServer::start();
-    let inner = Proxy::to(server.addr());
-    let outer = Proxy::to(inner.addr());
-    let client = Client::builder()
-        .command_timeout(ms(6000))
-        .open(&outer.url())
-        .unwrap();
+    let (server, inner, outer) = two_proxies();
+    let client = open(&outer, ms(6000));
     let lock = client
         .token_lock("a")
         .with_lease_time(Duration::from_secs(60));
     lock.lock().unwrap();
     lock.unlock().unwrap();
-    let rule = inner.next(1, Some(b"$1\r\na\r\n"), Fault::Hold);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            eventually(ms(3000), "the first copy is held", || rule.hits() == 1);
-            outer.cut();
-        });
+    let copy = kept_copy(&inner, &outer, || {
         assert!(lock.try_lock().unwrap());
     });
     outer.refuse();
@@ -298,10 +271,7 @@ fn a_copy_behind_an_unlock_that_failed_leaves_nothing() {
     eventually(ms(3000), "it is freed in the background", || {
         server.int(&["EXISTS", "a"]) == 0
     });
-    thread::sleep(ms(100));
-    rule.release();
-    thread::sleep(ms(50));
-    nothing_is_left(&server);
+    comes_late(copy, &server);
 }
 
 /// A node of a quorum that had forgotten the script is asked again, and that request is cut off and repeated.

@@ -46,7 +46,7 @@ pub use history::Recorder;
 #[cfg(feature = "mysql")]
 pub use mariadb::{Database, MariaDb};
 pub use monitor::Monitor;
-pub use proxy::{End, Fault, Proxy};
+pub use proxy::{End, Fault, Proxy, Rule};
 pub use server::RedisServer;
 
 /// A duration of `millis` milliseconds.
