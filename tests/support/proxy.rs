@@ -34,7 +34,7 @@ pub enum Fault {
     DelayReply(Duration),
     /// The request, and all behind it on this connection, is sent on later; a client that leaves does not stop it.
     DelayRequest(Duration),
-    /// The server gets the request twice, the client only the first reply.
+    /// The server gets the request twice and executes both at once, the client gets only the first reply.
     DuplicateRequest,
     /// The client gets the reply, and after this time once more: together with the first one if it is zero, else before
     /// whatever comes behind it on this connection.
@@ -370,11 +370,13 @@ impl Shared {
             let replies = replies_to(&frame);
             let mut server = server;
             lock(&connection.owed).extend((0..replies).map(|reply| fate.filter(|_| reply == 0)));
-            let mut sent = server.write_all(&frame);
-            if let Some((_, Fault::DuplicateRequest)) = rule {
+            let sent = if let Some((_, Fault::DuplicateRequest)) = rule {
                 lock(&connection.owed).extend((0..replies).map(|_| Some(Fate::Drop)));
-                sent = sent.and_then(|()| server.write_all(&frame));
-            }
+                // In one piece, so that both are executed before the client hears of the first and asks elsewhere.
+                server.write_all(&frame.repeat(2))
+            } else {
+                server.write_all(&frame)
+            };
             if sent.is_err() {
                 break;
             }
