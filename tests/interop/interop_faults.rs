@@ -361,13 +361,13 @@ fn redisson_s_doubled_acquire_holds_us_up_for_one_lease() {
 fn redisson_s_lost_replies_hold_us_up_for_one_lease() {
     let sides = BothSides::with(Turn::together(), LEASE);
     let proxy = Proxy::to(sides.server.addr());
-    let redisson = Redisson::open_impatient(&Jvm::shared(), &proxy.url(), LEASE, ms(1200));
+    // It waits far longer than its lease, for what it sends again must find that we hold the lock.
+    let redisson = Redisson::open_impatient(&Jvm::shared(), &proxy.url(), LEASE, ms(5000));
     let rust = sides.rust.lock("orders");
     let java = redisson.lock("orders");
     java.lock();
     java.unlock();
 
-    // It ends before Redisson loses its patience.
     let lease = ms(1000);
     let rule = proxy.next(1, Some(b"orders"), Fault::SwallowReply(End::Silent));
     let trying = java.start("tryLock", &["0", "1000"]);
