@@ -11,6 +11,7 @@ use crate::ground::time;
 use crate::stores::redis::calls::{Call, SentCopies};
 use crate::stores::redis::layout::Layout;
 use crate::stores::redis::replies::{plain, text_of};
+use crate::stores::redis::scripts::SCRIPTS;
 use crate::stores::redis::transport::{CallError, STRANGER};
 use crate::stores::redis::wait_replicas::ReplicaAck;
 use crate::stores::redis::{Redis, keys};
@@ -73,7 +74,7 @@ impl Redis {
         let channel = (layout.channel)(lock);
         let deadline = time::now() + Duration::from_millis(500);
         let args = [&*channel, layout.rights];
-        let call = Call::new(&self.scripts.rights, lock, None, args);
+        let call = Call::new(&SCRIPTS.rights, lock, None, args);
         missing_in(
             self.ask(&call, deadline, &mut SentCopies::new(deadline)),
             lock,

@@ -36,7 +36,7 @@ use calls::{Acquire, ForceRelease, HandOff, Inspect, Operation, Release, Release
 pub(crate) use keys::flaw;
 use layout::Layout;
 pub(crate) use open::{Credentials, Settings};
-use scripts::Scripts;
+use scripts::SCRIPTS;
 use topology::Topology;
 use transport::Connection;
 pub(crate) use transport::TlsConfig;
@@ -45,7 +45,6 @@ pub(crate) use wait_replicas::Replication;
 /// The store of one client.
 pub(crate) struct Redis {
     topology: Topology,
-    scripts: &'static Scripts,
     facts: Facts,
     replication: Option<Replication>,
     /// Copies of granted requests for tokens that may still come, with the holder. Before the hold ends they are harmless.
@@ -125,7 +124,7 @@ impl Store for Redis {
 
     fn prepare_renewal(&self, lock: &str, deadline: Instant) {
         let prepare = |connection: &mut Connection| {
-            renewals::makes_known(&self.scripts.renew, connection, deadline)
+            renewals::makes_known(&SCRIPTS.renew, connection, deadline)
         };
         self.topology.get_ready_to_renew(lock, deadline, &prepare);
     }

@@ -10,14 +10,12 @@ use crate::ground::sync::Mutex;
 use crate::store::{Announcement, Facts};
 use crate::stores::permits::Permits;
 use crate::stores::redis::Redis;
-use crate::stores::redis::scripts::SCRIPTS;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::Topology;
 use crate::stores::redis::topology::cluster::Cluster;
 use crate::stores::redis::topology::replicas::Replicas;
 use crate::stores::redis::topology::sentinel::Sentinels;
-use crate::stores::redis::transport::TlsConfig;
-use crate::stores::redis::transport::{Address, Connector};
+use crate::stores::redis::transport::{Address, Connector, TlsConfig};
 use crate::stores::redis::wait_replicas::Replication;
 
 /// The settings of a client that concern its store.
@@ -117,7 +115,6 @@ impl Redis {
         topology.on_takeover(Box::new(announce));
         Redis {
             topology,
-            scripts: &SCRIPTS,
             facts,
             replication: settings.replication,
             late_copies: Mutex::default(),

@@ -9,7 +9,7 @@ use crate::ground::error::Result;
 use crate::store::HealthWarning;
 use crate::stores::redis::errors::missing_in;
 use crate::stores::redis::replies::text_of;
-use crate::stores::redis::scripts::Script;
+use crate::stores::redis::scripts::SCRIPTS;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::transport::{CallError, Connection};
 use crate::stores::redis::{Redis, keys};
@@ -28,7 +28,7 @@ struct Look {
 pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarning>> {
     let lock: Arc<str> = "redlatch:preflight".into();
     let looks = store.topology.each(deadline, |node, connection, deadline| {
-        look(&store.scripts.rights, &lock, node, connection, deadline)
+        look(&lock, node, connection, deadline)
     });
     let mut warnings = Vec::new();
     let is_one = looks.len() == 1;
@@ -68,7 +68,6 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
 }
 
 fn look(
-    rights: &Script,
     lock: &str,
     node: &Node,
     connection: &mut Connection,
@@ -82,6 +81,7 @@ fn look(
     // The key is no key of the script, or a user of other keys could not call it. Which node has its slot does not matter:
     // rights are looked at first.
     let args = [channel.as_bytes(), b"", lock.as_bytes()];
+    let rights = &SCRIPTS.rights;
     let tried = match node.pool.eval(connection, rights, &[], &args, deadline) {
         Err(fault) if !matches!(fault, CallError::Server(_)) => return Err(fault),
         tried => tried,

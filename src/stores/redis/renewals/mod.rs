@@ -22,6 +22,7 @@ use crate::stores::quorum::node::{InFlight, Pending};
 use crate::stores::quorum::quarantine::NodeHandle;
 use crate::stores::redis::Redis;
 use crate::stores::redis::node::RedisNode;
+use crate::stores::redis::scripts::SCRIPTS;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::Topology;
 use crate::stores::redis::transport::{CallError, Connection, asking, share};
@@ -238,7 +239,7 @@ impl<'a> Renewals<'a> {
             let by_text = uses_text || (batch.needs_text && part == 0);
             let claims = indices.iter().filter_map(|index| self.claims.get(*index));
             let number = connection.number();
-            let script = &self.redis.scripts.renew;
+            let script = &SCRIPTS.renew;
             batch::pack(script, by_text, claims, not_after, number, &mut packed);
             expected.push_back(Expected::Part(part, number));
         }
