@@ -14,8 +14,10 @@
 mod machine;
 mod names;
 mod plan;
+mod process;
 mod rules;
 mod run;
+mod worker;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};

@@ -1,0 +1,327 @@
+//! A thread with its program, and what it may count on after each answer.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use redlatch_sim::{Error, Interrupt, Lock, Losses, Result, eye};
+use redlatch_world::scheduler::{self, MILLI, Nanos};
+
+use crate::plan::{Mood, Op, Plan, Target, Thread};
+use crate::process::{Place, within};
+use crate::rules;
+use crate::run::{expect, violated};
+
+/// A thread with its program.
+pub(crate) struct Worker {
+    place: Place,
+    thread: Thread,
+    command: Nanos,
+    is_calm: bool,
+    /// Whether a hold may end in calm, too.
+    may_lose: bool,
+    /// Whether threads may wait for connections for most of the time that a node has.
+    is_crowded: bool,
+    may_be_closed: bool,
+    /// The levels that it counts on, and those locks of which some may have been lost.
+    levels: BTreeMap<String, u32>,
+    in_doubt: BTreeMap<String, String>,
+    /// Of each lock, who tells of the loss of the hold that it got first.
+    losses: BTreeMap<String, Losses>,
+}
+
+impl Worker {
+    pub(crate) fn new(place: &Place, thread: Thread, plan: &Plan) -> Worker {
+        Worker {
+            place: place.clone(),
+            thread,
+            command: plan.command * MILLI,
+            is_calm: plan.mood == Mood::Calm,
+            may_lose: plan.may_lose(),
+            is_crowded: plan.pool < 8,
+            may_be_closed: plan.shuts_down(),
+            levels: BTreeMap::new(),
+            in_doubt: BTreeMap::new(),
+            losses: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn run(mut self) {
+        let me = rules::watch_me();
+        for op in std::mem::take(&mut self.thread.program) {
+            self.execute(&op);
+            self.compare(me);
+        }
+        if self.thread.leaves {
+            scheduler::note(|| "leaves".to_owned());
+            return;
+        }
+        for (name, count) in self.levels.clone() {
+            let is_token = name.starts_with('t');
+            let number = name.trim_start_matches(char::is_alphabetic).parse();
+            let target = Target {
+                name: number.unwrap_or_default(),
+                lease: None,
+                is_token,
+            };
+            for _ in 0..count {
+                self.execute(&Op::Unlock(target));
+            }
+        }
+    }
+
+    /// Compares what the library counts with what the program does.
+    fn compare(&mut self, me: u64) {
+        let Some(seen) = eye::holds_of(me) else {
+            return;
+        };
+        for (name, levels) in &self.levels.clone() {
+            if self.in_doubt.contains_key(name) || self.may_lose {
+                continue;
+            }
+            let hold = seen.iter().find(|hold| hold.name == *name);
+            let held = hold.filter(|hold| hold.is_held);
+            let count = held.map_or(0, |hold| hold.count);
+            // One that has ended by the clock is told soon.
+            if count != *levels && hold.is_none_or(|hold| hold.is_valid) {
+                match self.losses.get(name).map(Losses::try_recv) {
+                    Some(Ok(loss)) => self.doubt(name, &loss.to_string()),
+                    told => violated(&format!(
+                        "I7: {name} is held {count} times, not {levels}, and was told {told:?}"
+                    )),
+                }
+            }
+        }
+    }
+
+    /// Whether the thread may wait for this lock without an end: locks are waited for in order, else two threads may
+    /// wait for each other.
+    fn may_wait(&self, name: &str) -> bool {
+        let mut held = self.levels.iter().filter(|(_, levels)| **levels > 0);
+        held.all(|(held, _)| **held <= *name)
+    }
+
+    fn execute(&mut self, op: &Op) {
+        match op {
+            Op::Lock(target) | Op::Guarded(target, ..) | Op::Run(target, ..)
+                if !self.may_wait(&self.lock(target).1) =>
+            {
+                self.execute(&Op::TryFor(*target, 500));
+            }
+            Op::Sleep(span) => scheduler::sleep_until(scheduler::now() + span * MILLI),
+            Op::Lock(target) => self.enter(target, "lock", None, |lock| lock.lock().map(|()| true)),
+            Op::Try(target) => {
+                let bound = self.command;
+                self.enter(target, "try_lock", Some(bound), Lock::try_lock);
+            }
+            Op::TryFor(target, wait) => {
+                let bound = (wait + 250) * MILLI;
+                let wait = Duration::from_millis(*wait);
+                self.enter(target, "try_lock_for", Some(bound), |lock| {
+                    lock.try_lock_for(wait)
+                });
+            }
+            Op::Interruptibly(target, after) => {
+                let interrupt = Interrupt::new();
+                let (raised, after) = (interrupt.clone(), after * MILLI);
+                let raiser = scheduler::spawn("raiser", None, move || {
+                    scheduler::sleep_until(scheduler::now() + after);
+                    raised.raise();
+                });
+                let bound = after + self.command + 250 * MILLI;
+                self.enter(target, "lock_interruptibly", Some(bound), |lock| {
+                    lock.lock_interruptibly(&interrupt).map(|()| true)
+                });
+                drop(expect(raiser).join());
+            }
+            Op::Unlock(target) => self.unlock(target),
+            Op::Force(target) => {
+                let (lock, name) = self.lock(target);
+                self.doubt(&name, "force_unlock");
+                let bound = Some(self.command);
+                let outcome = within("force_unlock", bound, || lock.force_unlock());
+                self.note("force_unlock", &name, &outcome);
+                self.allow(&name, outcome.err());
+            }
+            Op::Guarded(target, span, reenters) => self.guarded(target, *span, *reenters),
+            Op::Run(target, span, panics) => self.closure(target, *span, *panics),
+            Op::Ask(target) => {
+                let (lock, name) = self.lock(target);
+                let bound = Some(self.command);
+                let outcome = within("is_locked", bound, || lock.is_locked());
+                self.note("is_locked", &name, &outcome);
+                self.allow(&name, outcome.err());
+                let outcome = within("hold_count", bound, || lock.hold_count());
+                self.note("hold_count", &name, &outcome);
+                self.allow(&name, outcome.err());
+            }
+        }
+    }
+
+    fn lock(&self, target: &Target) -> (Lock, String) {
+        let name = if target.is_token {
+            format!("token{}", target.name)
+        } else {
+            format!("lock{}", target.name)
+        };
+        let lock = self.place.lock(&name, target.is_token);
+        let lock = match target.lease {
+            Some(lease) => lock.with_lease_time(Duration::from_millis(lease.max(100))),
+            None => lock,
+        };
+        (lock, name)
+    }
+
+    fn note<T: std::fmt::Debug>(&self, what: &str, name: &str, outcome: &T) {
+        scheduler::note(|| format!("{what} {name} = {outcome:?}"));
+    }
+
+    /// From now on what it counts on may be gone.
+    fn doubt(&mut self, name: &str, why: &str) {
+        if self.in_doubt.contains_key(name) {
+            return;
+        }
+        let is_known = matches!(why, "a fixed lease" | "force_unlock" | "a panic");
+        if self.is_calm && !is_known && !self.may_lose {
+            violated(&format!("in calm {name} is in doubt: {why}"));
+        }
+        let why = || why.to_owned();
+        self.in_doubt.entry(name.to_owned()).or_insert_with(why);
+    }
+
+    fn enter(
+        &mut self,
+        target: &Target,
+        what: &str,
+        bound: Option<Nanos>,
+        call: impl FnOnce(&Lock) -> Result<bool>,
+    ) {
+        let (lock, name) = self.lock(target);
+        if target.lease.is_some() {
+            self.doubt(&name, "a fixed lease");
+        }
+        scheduler::note(|| format!("{what} {name} lease {:?}", target.lease));
+        let waits = rules::waits_for(&name);
+        let outcome = within(what, bound, || call(&lock));
+        drop(waits);
+        self.note(what, &name, &outcome);
+        match outcome {
+            Ok(true) => {
+                let levels = self.levels.entry(name.clone()).or_default();
+                *levels += 1;
+                if *levels == 1
+                    && let Ok(losses) = lock.lost()
+                {
+                    self.losses.insert(name, losses);
+                }
+            }
+            Ok(false) => {}
+            Err(error) => self.allow(&name, Some(error)),
+        }
+    }
+
+    fn unlock(&mut self, target: &Target) {
+        let (lock, name) = self.lock(target);
+        let outcome = within("unlock", Some(self.command), || lock.unlock());
+        self.note("unlock", &name, &outcome);
+        let levels = self.levels.entry(name.clone()).or_default();
+        let had = std::mem::replace(levels, levels.saturating_sub(1));
+        match outcome {
+            Ok(()) if had == 0 => violated(&format!("I7: {name} was unlocked, and not held")),
+            Ok(()) => {}
+            Err(Error::NotHeld { .. }) if had == 0 => {}
+            Err(Error::NotHeld { .. }) if !self.in_doubt.contains_key(&name) => {
+                violated(&format!("I7: {name} is held {had} times, and is not held"));
+            }
+            Err(error) => self.allow(&name, Some(error)),
+        }
+    }
+
+    /// Looks whether an error may be here.
+    fn allow(&mut self, name: &str, error: Option<Error>) {
+        let Some(error) = error else {
+            return;
+        };
+        let is_allowed = match &error {
+            Error::Interrupted { .. } | Error::NotReentrant { .. } => true,
+            Error::Closed { .. } => self.may_be_closed,
+            Error::Exhausted { .. } => true,
+            Error::Lost { .. } => true,
+            Error::NotHeld { .. } => self.in_doubt.contains_key(name),
+            Error::NoQuorum { .. } => {
+                // Its nodes say why: the pool may be too small, or this process too slow.
+                !self.is_calm || self.may_lose || self.is_crowded
+            }
+            Error::Unreachable { .. } | Error::Unknown { .. } | Error::Unavailable { .. } => {
+                !self.is_calm
+            }
+            _ => false,
+        };
+        if !is_allowed {
+            violated(&format!("an error that cannot be here: {error:?}"));
+        }
+        let changes_nothing = matches!(
+            error,
+            Error::Interrupted { .. }
+                | Error::NotReentrant { .. }
+                | Error::Exhausted { .. }
+                | Error::NoQuorum { .. }
+                | Error::Closed { .. }
+        );
+        if !changes_nothing && !self.in_doubt.contains_key(name) {
+            self.doubt(name, &error.to_string());
+        }
+    }
+
+    fn guarded(&mut self, target: &Target, span: u64, reenters: bool) {
+        let (lock, name) = self.lock(target);
+        if target.lease.is_some() {
+            self.doubt(&name, "a fixed lease");
+        }
+        let waits = rules::waits_for(&name);
+        let outcome = within("guard", None, || lock.guard());
+        drop(waits);
+        scheduler::note(|| format!("guard {name} = {:?}", outcome.as_ref().map(|_| ())));
+        let guard = match outcome {
+            Ok(guard) => guard,
+            Err(error) => return self.allow(&name, Some(error)),
+        };
+        if reenters && !target.is_token {
+            let inner = within("guard", None, || lock.guard());
+            if let Ok(inner) = inner {
+                scheduler::sleep_until(scheduler::now() + span * MILLI / 2);
+                within("the drop of a guard", Some(self.command), || drop(inner));
+            }
+        }
+        scheduler::sleep_until(scheduler::now() + span * MILLI);
+        let outcome = within("the unlock of a guard", Some(self.command), || {
+            guard.unlock()
+        });
+        self.note("unlock of the guard", &name, &outcome);
+        self.allow(&name, outcome.err());
+    }
+
+    fn closure(&mut self, target: &Target, span: u64, panics: bool) {
+        let (lock, name) = self.lock(target);
+        if target.lease.is_some() {
+            self.doubt(&name, "a fixed lease");
+        }
+        let waits = rules::waits_for(&name);
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            lock.run(|_| {
+                drop(waits);
+                scheduler::sleep_until(scheduler::now() + span * MILLI);
+                assert!(!panics, "on purpose");
+            })
+        }));
+        self.note("run", &name, &outcome);
+        match outcome {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                let (_, error) = error.into_parts();
+                self.allow(&name, Some(error));
+            }
+            Err(_) => self.doubt(&name, "a panic"),
+        }
+    }
+}

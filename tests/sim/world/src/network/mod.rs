@@ -1,0 +1,296 @@
+//! The network: connections of bytes between processes and servers, each segment an event, and what can befall it.
+//!
+//! What was sent on one connection arrives in order, as TCP has it, or not at all. A server is a machine of states that
+//! somebody else wrote; it runs when bytes arrive.
+
+mod delivery;
+mod shown;
+mod socket;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::scheduler::{self, MILLI, Nanos};
+pub use shown::name_arguments;
+pub use socket::{Socket, connect, wait_readable};
+
+/// A server, as the network sees it. Times are those of its own clock, in microseconds since 1970.
+pub trait Machine: Send {
+    fn connect(&mut self, connection: u64);
+
+    fn disconnect(&mut self, connection: u64);
+
+    /// Takes bytes in, and returns what goes out to whom.
+    fn feed(&mut self, now: i64, connection: u64, bytes: &[u8]) -> Vec<(u64, Vec<u8>)>;
+}
+
+/// The chances of what befalls a segment or a connection, and how long things take.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    /// One way, at least and at most.
+    pub latency: (Nanos, Nanos),
+    /// To be late by up to `longest`.
+    pub late: f64,
+    pub longest: Nanos,
+    /// To be cut before, in and behind a request, and in a reply.
+    pub cut: f64,
+    /// To be silent from now on, without an end.
+    pub silent: f64,
+    /// A request that runs when its sender has long seen the connection end; a reply that comes twice.
+    pub stray: f64,
+    pub surplus: f64,
+    /// To come in pieces.
+    pub drip: f64,
+    /// To be refused, or not answered, when it is opened.
+    pub refuse: f64,
+    pub hang: f64,
+}
+
+struct Server {
+    name: String,
+    host: String,
+    port: u16,
+    machine: Arc<Mutex<dyn Machine>>,
+    is_up: bool,
+    paused_until: Nanos,
+    /// How much faster its clock runs, in millionths, and how far it is ahead, in microseconds.
+    rate: i64,
+    ahead: i64,
+    faults: Faults,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Closed,
+    Reset,
+}
+
+struct Connection {
+    server: usize,
+    process: usize,
+    /// What has arrived and was not read.
+    inbox: VecDeque<u8>,
+    /// How it ended, for the client.
+    end: Option<End>,
+    /// Whether the client has closed it.
+    is_shut: bool,
+    /// Whether the server knows it.
+    is_known: bool,
+    /// Nothing comes through any more, and nobody is told.
+    is_silent: bool,
+    /// What is sent now arrives no earlier, there and here.
+    arrives_there: Nanos,
+    arrives_here: Nanos,
+}
+
+#[derive(Default)]
+struct Net {
+    servers: Vec<Server>,
+    connections: Vec<Connection>,
+    /// By process and server: nothing passes before.
+    partitions: BTreeMap<(usize, usize), Nanos>,
+    counts: BTreeMap<&'static str, u64>,
+}
+
+static NET: Mutex<Net> = Mutex::new(Net {
+    servers: Vec::new(),
+    connections: Vec::new(),
+    partitions: BTreeMap::new(),
+    counts: BTreeMap::new(),
+});
+
+/// The keys that readers wait at, beside addresses.
+const READERS: usize = 1 << 60;
+const POLLERS: usize = 1 << 61;
+
+/// What a clock of a server says when the world begins: a day of 2026.
+const EPOCH: i64 = 1_790_000_000_000_000;
+
+/// The time that it takes to learn that a server is not there, or that a connection is gone.
+const SHORT: Nanos = MILLI / 5;
+
+fn net() -> MutexGuard<'static, Net> {
+    NET.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Adds a server. Its clock is ahead by so many microseconds, and faster by so many millionths.
+pub fn add_server(
+    name: &str,
+    host: &str,
+    port: u16,
+    machine: Arc<Mutex<dyn Machine>>,
+    (ahead, rate): (i64, i64),
+) -> usize {
+    let mut net = net();
+    net.servers.push(Server {
+        name: name.to_owned(),
+        host: host.to_owned(),
+        port,
+        machine,
+        is_up: true,
+        paused_until: 0,
+        rate,
+        ahead,
+        faults: Faults::default(),
+    });
+    net.servers.len() - 1
+}
+
+pub fn set_faults(server: usize, faults: Faults) {
+    net().servers[server].faults = faults;
+}
+
+/// The time of the clock of a server.
+pub fn time_of(server: usize) -> i64 {
+    net().time_of(server)
+}
+
+/// Sets the clock of a server ahead, or back.
+pub fn step_clock(server: usize, micros: i64) {
+    net().servers[server].ahead += micros;
+}
+
+pub fn is_up(server: usize) -> bool {
+    net().servers[server].is_up
+}
+
+/// How often each fault has happened.
+pub fn counts() -> BTreeMap<&'static str, u64> {
+    net().counts.clone()
+}
+
+/// Lets a server do nothing until a moment; what comes meanwhile waits.
+pub fn pause(server: usize, until: Nanos) {
+    let mut net = net();
+    net.count("server paused");
+    let server = &mut net.servers[server];
+    server.paused_until = server.paused_until.max(until);
+}
+
+/// Lets nothing pass between a process and a server until a moment.
+pub fn part(process: usize, server: usize, until: Nanos) {
+    let mut net = net();
+    net.count("partition");
+    let ends = net.partitions.entry((process, server)).or_default();
+    *ends = (*ends).max(until);
+}
+
+/// Takes a server down, with all its connections.
+pub fn take_down(server: usize) {
+    net().count("server down");
+    net().servers[server].is_up = false;
+    cut_all(|connection| connection.server == server);
+}
+
+pub fn bring_up(server: usize) {
+    net().servers[server].is_up = true;
+}
+
+/// Closes what a process that was killed has open, as its kernel does.
+pub fn bury(process: usize) {
+    cut_all(|connection| connection.process == process);
+}
+
+fn cut_all(which: impl Fn(&Connection) -> bool) {
+    let ids = {
+        let net = net();
+        let ids = 0..net.connections.len();
+        ids.filter(|id| which(&net.connections[*id]))
+            .collect::<Vec<_>>()
+    };
+    for id in ids {
+        cut(id);
+    }
+}
+
+/// How many connections are open at their clients.
+pub fn open_connections(process: usize) -> usize {
+    let net = net();
+    let mine = net.connections.iter();
+    mine.filter(|it| it.process == process && !it.is_shut)
+        .count()
+}
+
+impl Net {
+    fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    fn time_of(&self, server: usize) -> i64 {
+        let server = &self.servers[server];
+        let micros = i64::try_from(scheduler::now() / 1_000).unwrap_or(i64::MAX / 2);
+        EPOCH + server.ahead + micros + micros / 1_000 * server.rate / 1_000
+    }
+
+    fn latency(&self, server: usize) -> Nanos {
+        let (least, most) = self.servers[server].faults.latency;
+        scheduler::draw(|draw| draw.u64(least..=most.max(least)))
+    }
+
+    /// When what is sent now arrives at the other end, in order behind what was sent before.
+    fn arrival(&mut self, id: usize, is_here: bool) -> Nanos {
+        let (server, process) = (self.connections[id].server, self.connections[id].process);
+        let mut at = scheduler::now() + self.latency(server);
+        let faults = &self.servers[server].faults;
+        if chance(faults.late) {
+            at += scheduler::draw(|draw| draw.u64(..faults.longest.max(1)));
+            self.count("late");
+        }
+        if let Some(parted) = self.partitions.get(&(process, server))
+            && *parted > scheduler::now()
+        {
+            at = at.max(*parted + self.latency(server));
+        }
+        let connection = &mut self.connections[id];
+        let before = if is_here {
+            &mut connection.arrives_here
+        } else {
+            &mut connection.arrives_there
+        };
+        *before = at.max(*before);
+        *before
+    }
+}
+
+fn chance(chance: f64) -> bool {
+    chance > 0.0 && scheduler::draw(|draw| draw.f64()) < chance
+}
+
+fn wake(id: usize) {
+    scheduler::wake_all(READERS + id);
+    scheduler::wake_all(POLLERS);
+}
+
+/// Ends a connection on both sides: at once there, soon here.
+fn cut(id: usize) {
+    let mut net = net();
+    if net.connections[id].end.is_some() || net.connections[id].is_silent {
+        return;
+    }
+    net.count("cut");
+    hang_up(&mut net, id);
+    drop(net);
+    scheduler::note(|| format!("cut #{id}"));
+    let how = scheduler::draw(|draw| draw.choice([End::Closed, End::Reset]));
+    scheduler::at(scheduler::now() + SHORT, move || {
+        end(id, how.unwrap_or(End::Reset));
+    });
+}
+
+/// Tells the server that a connection is gone.
+fn hang_up(net: &mut Net, id: usize) {
+    let connection = &mut net.connections[id];
+    connection.is_silent = true;
+    if std::mem::take(&mut connection.is_known) {
+        let machine = Arc::clone(&net.servers[connection.server].machine);
+        machine
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .disconnect(id as u64);
+    }
+}
+
+fn end(id: usize, how: End) {
+    net().connections[id].end.get_or_insert(how);
+    wake(id);
+}

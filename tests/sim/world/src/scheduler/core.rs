@@ -1,0 +1,209 @@
+//! The state of the world, and what follows from it alone.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread::Thread;
+
+use fastrand::Rng;
+
+use super::{AS, IS_WORLD, ME, MOST_STEPS, NEVER, Nanos, Pace};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Ready,
+    Blocked,
+    Ended,
+}
+
+pub(super) struct Task {
+    pub(super) name: String,
+    pub(super) process: usize,
+    pub(super) thread: Option<Thread>,
+    pub(super) has_turn: Arc<AtomicBool>,
+    pub(super) state: State,
+    /// What it waits at, and until when.
+    pub(super) key: usize,
+    pub(super) deadline: Nanos,
+    pub(super) has_timed_out: bool,
+    pub(super) rank: u64,
+}
+
+/// A process of the world: a label on threads, and clocks of its own.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Process {
+    pub(super) name: String,
+    pub(super) is_paused: bool,
+    pub(super) is_killed: bool,
+    /// How much faster its clocks run, in millionths.
+    pub(super) rate: i64,
+    /// What its clock since boot says at the beginning.
+    pub(super) booted: Nanos,
+    /// How long its threads have been kept from running.
+    pub(super) lag: Nanos,
+}
+
+pub(super) type Event = Box<dyn FnOnce() + Send>;
+
+pub(super) struct Core {
+    pub(super) now: Nanos,
+    pub(super) draw: Rng,
+    pub(super) pace: Pace,
+    pub(super) tasks: Vec<Task>,
+    pub(super) processes: Vec<Process>,
+    pub(super) events: BTreeMap<(Nanos, u64), Event>,
+    pub(super) next_event: u64,
+    pub(super) steps: u64,
+    pub(super) switches: u64,
+    /// Since which step it has been which time.
+    pub(super) stands_at: Nanos,
+    pub(super) stands_since: u64,
+    /// Of all choices.
+    pub(super) hash: u64,
+    pub(super) trace: Option<String>,
+    pub(super) is_closing: bool,
+}
+
+impl Core {
+    pub(super) fn task(&mut self, index: usize) -> &mut Task {
+        &mut self.tasks[index]
+    }
+
+    pub(super) fn chance(&mut self, chance: f64) -> bool {
+        chance > 0.0 && self.draw.f64() < chance
+    }
+
+    pub(super) fn may_run(&self, index: usize) -> bool {
+        let task = &self.tasks[index];
+        let process = &self.processes[task.process];
+        task.state == State::Ready && !process.is_paused && !process.is_killed
+    }
+
+    pub(super) fn pick(&mut self) -> Option<usize> {
+        let able = (0..self.tasks.len()).filter(|index| self.may_run(*index));
+        if self.pace.ranks {
+            return able.max_by_key(|index| self.tasks[*index].rank);
+        }
+        let count = able.clone().count();
+        let chosen = match count {
+            0 => return None,
+            1 => 0,
+            _ => self.draw.clone().usize(..count),
+        };
+        let next = able.clone().nth(chosen);
+        if count > 1 {
+            self.draw.u64(..);
+        }
+        next
+    }
+
+    /// When something happens next, if nobody runs.
+    pub(super) fn next_instant(&self) -> Option<Nanos> {
+        let lives =
+            |task: &&Task| task.state == State::Blocked && !self.processes[task.process].is_killed;
+        let deadlines = self.tasks.iter().filter(lives).map(|task| task.deadline);
+        let events = self.events.keys().next().map(|(at, _)| *at);
+        deadlines.chain(events).filter(|at| *at != NEVER).min()
+    }
+
+    /// Sets the clock, and readies those whose time is over.
+    pub(super) fn set_time(&mut self, now: Nanos) {
+        let passed = now.saturating_sub(self.now);
+        self.now += passed;
+        if passed > 0 {
+            for process in 0..self.processes.len() {
+                let is_kept = |task: &Task| task.process == process && task.state == State::Ready;
+                if self.tasks.iter().any(is_kept) {
+                    self.processes[process].lag += passed;
+                }
+            }
+        }
+        for task in &mut self.tasks {
+            if task.state == State::Blocked && task.deadline <= self.now {
+                task.state = State::Ready;
+                task.has_timed_out = true;
+            }
+        }
+    }
+
+    pub(super) fn next_due(&mut self) -> Option<Event> {
+        let entry = self.events.first_entry()?;
+        (entry.key().0 <= self.now).then(|| entry.remove())
+    }
+
+    /// Readies up to `most` of those who wait at `key`, by chance. Returns how many.
+    pub(super) fn wake(&mut self, key: usize, most: usize) -> usize {
+        let waits = |task: &Task| task.state == State::Blocked && task.key == key;
+        let mut waiting: Vec<usize> = Vec::new();
+        for (index, task) in self.tasks.iter().enumerate() {
+            if waits(task) {
+                waiting.push(index);
+            }
+        }
+        while waiting.len() > most {
+            let lucky = self.draw.usize(..waiting.len());
+            waiting.swap_remove(lucky);
+        }
+        for index in &waiting {
+            self.tasks[*index].state = State::Ready;
+        }
+        waiting.len()
+    }
+
+    pub(super) fn local(&self, process: usize, at: Nanos) -> Nanos {
+        let rate = self.processes[process].rate;
+        let more = i128::from(at) * i128::from(rate) / 1_000_000;
+        u64::try_from(i128::from(at) + more).unwrap_or(NEVER)
+    }
+
+    /// The first moment of the world at which the clock of a process says `local` or more.
+    pub(super) fn of_local(&self, process: usize, local: Nanos) -> Nanos {
+        let rate = i128::from(self.processes[process].rate);
+        let guess = i128::from(local) * 1_000_000 / (1_000_000 + rate);
+        let mut at = u64::try_from(guess).unwrap_or(NEVER);
+        while at < NEVER && self.local(process, at) < local {
+            at += 1;
+        }
+        at
+    }
+
+    pub(super) fn process_of(&self) -> usize {
+        let of_thread = || ME.get().map(|me| self.tasks[me].process);
+        AS.get().or_else(of_thread).unwrap_or_default()
+    }
+
+    pub(super) fn count_step(&mut self) {
+        self.steps += 1;
+        if self.now != self.stands_at {
+            (self.stands_at, self.stands_since) = (self.now, self.steps);
+        }
+        assert!(
+            self.steps - self.stands_since < MOST_STEPS,
+            "so many steps and no time: somebody spins"
+        );
+    }
+
+    pub(super) fn mix(&mut self, what: u64) {
+        self.hash = (self.hash.rotate_left(5) ^ what).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+
+    pub(super) fn note(&mut self, text: impl FnOnce() -> String) {
+        if self.trace.is_some() {
+            let at = self.now / 1_000;
+            let who = match ME.get().filter(|_| !IS_WORLD.get()) {
+                Some(me) => {
+                    let task = &self.tasks[me];
+                    format!("{} {}", self.processes[task.process].name, task.name)
+                }
+                None => "world".to_owned(),
+            };
+            let text = text();
+            if let Some(trace) = &mut self.trace {
+                let (millis, micros) = (at / 1_000, at % 1_000);
+                // A string takes it all.
+                let _ = writeln!(trace, "{millis:>7}.{micros:03} {who:<24} {text}");
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The scheduler: real threads, of which exactly one runs at any time, chosen by the seed.
+//!
+//! Real threads, because then thread-locals with destructors, panics and thread ids work as they do elsewhere. The thread
+//! that runs makes the choice itself, at each step, and hands over only if another one is chosen.
+//!
+//! Time is a number. It moves when nobody can run, to the earliest deadline or event; now and then also while somebody
+//! could, which is a thread that the machine is slow to run.
+
+mod core;
+mod processes;
+mod threads;
+mod turns;
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use self::core::{Core, Process, State, Task};
+pub use processes::{
+    add_process, is_killed, kill, lag, local_now, now, of_local, on_clock_of, pause, process,
+    since_boot,
+};
+pub use threads::{JoinHandle, run_at_once, spawn};
+pub use turns::{Wake, block, is_world, on_stuck, sleep_until, step, wake_all, wake_one};
+
+/// Nanoseconds since the beginning of the world.
+pub type Nanos = u64;
+
+/// So many steps in a row take no time, or somebody spins.
+const MOST_STEPS: u64 = 200_000;
+
+const NEVER: Nanos = Nanos::MAX;
+
+pub const MILLI: Nanos = 1_000_000;
+pub const SECOND: Nanos = 1_000 * MILLI;
+
+/// The keys of those who wait for the end of a thread begin here; other keys are addresses.
+const JOINS: usize = usize::MAX / 2;
+
+/// How the threads of a run take turns.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// The chance that another thread may run, at each step.
+    pub switch: f64,
+    /// Whether each thread has a rank, and the one with the highest runs until it waits: rare orders of few threads.
+    pub ranks: bool,
+    /// The chance that time passes although somebody could run, and how much at most.
+    pub jump: f64,
+    pub longest_jump: Nanos,
+}
+
+static CORE: Mutex<Option<Core>> = Mutex::new(None);
+
+type Hook = Box<dyn FnMut() + Send>;
+static EYE: Mutex<Option<Hook>> = Mutex::new(None);
+
+thread_local! {
+    /// The number of this thread, and whether it acts for the world at the moment.
+    static ME: Cell<Option<usize>> = const { Cell::new(None) };
+    static IS_WORLD: Cell<bool> = const { Cell::new(false) };
+    /// The process on whose clock the eye looks.
+    static AS: Cell<Option<usize>> = const { Cell::new(None) };
+    /// Made first of all values of a thread, so it goes last.
+    static LAST: Last = const { Last };
+}
+
+struct Last;
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        if let Some(me) = ME.get() {
+            let mut core = core();
+            core.task(me).state = State::Ended;
+            core.wake(JOINS + me, usize::MAX);
+            core.note(|| "ends".to_owned());
+            turns::dispatch(core, me);
+        }
+    }
+}
+
+struct Locked(MutexGuard<'static, Option<Core>>);
+
+impl std::ops::Deref for Locked {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        self.0.as_ref().expect("a world")
+    }
+}
+
+impl std::ops::DerefMut for Locked {
+    fn deref_mut(&mut self) -> &mut Core {
+        self.0.as_mut().expect("a world")
+    }
+}
+
+fn core() -> Locked {
+    Locked(CORE.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// The number of the calling thread, if it takes turns with others.
+fn me() -> Option<usize> {
+    ME.get().filter(|_| !IS_WORLD.get())
+}
+
+/// Begins the world of a seed. The calling thread is its first one, in process 0; the world ends with the process of the
+/// operating system.
+pub fn begin(seed: u64, pace: Pace, traced: bool) {
+    let mut draw = Rng::with_seed(seed);
+    fastrand::seed(draw.u64(..));
+    let mut guard = CORE.lock().unwrap_or_else(PoisonError::into_inner);
+    *guard = Some(Core {
+        now: 0,
+        pace,
+        tasks: vec![Task {
+            name: "main".to_owned(),
+            process: 0,
+            thread: Some(thread::current()),
+            has_turn: Arc::default(),
+            state: State::Ready,
+            key: 0,
+            deadline: NEVER,
+            has_timed_out: false,
+            rank: draw.u64(..),
+        }],
+        draw,
+        processes: vec![Process {
+            name: "driver".to_owned(),
+            ..Process::default()
+        }],
+        events: BTreeMap::new(),
+        next_event: 0,
+        steps: 0,
+        switches: 0,
+        stands_at: 0,
+        stands_since: 0,
+        hash: seed,
+        trace: traced.then(String::new),
+        is_closing: false,
+    });
+    ME.set(Some(0));
+}
+
+/// Looks at the world after each step from now on; it must not wait.
+pub fn watch(eye: impl FnMut() + Send + 'static) {
+    *EYE.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(eye));
+}
+
+pub fn nanos(span: Duration) -> Nanos {
+    u64::try_from(span.as_nanos()).unwrap_or(NEVER / 4)
+}
+
+/// How many steps were made, how often another thread got the turn, and the hash of all choices.
+pub fn figures() -> (u64, u64, u64) {
+    let core = core();
+    (core.steps, core.switches, core.hash)
+}
+
+pub fn draw<T>(what: impl FnOnce(&mut Rng) -> T) -> T {
+    what(&mut core().draw)
+}
+
+/// Sets how the threads take turns from now on.
+pub fn set_pace(pace: Pace) {
+    core().pace = pace;
+}
+
+/// Notes a line of the trace, and mixes it into the hash where there is no trace, too.
+pub fn note(text: impl FnOnce() -> String) {
+    if is_traced() {
+        let text = text();
+        core().note(|| text);
+    }
+}
+
+pub fn is_traced() -> bool {
+    core().trace.is_some()
+}
+
+pub fn take_trace() -> String {
+    core().trace.take().unwrap_or_default()
+}
+
+/// Has something happen at a moment. It must not wait.
+pub fn at(moment: Nanos, what: impl FnOnce() + Send + 'static) {
+    let mut core = core();
+    let number = core.next_event;
+    core.next_event += 1;
+    let moment = moment.max(core.now);
+    core.events.insert((moment, number), Box::new(what));
+}

@@ -1,0 +1,78 @@
+//! Processes: labels on threads, with clocks of their own.
+
+use std::time::Duration;
+
+use super::core::Process;
+use super::{AS, Nanos, at, core, nanos, note};
+
+/// Adds a process. `rate` is how much faster its clocks run, in millionths; `booted` is what its clock says at the beginning.
+pub fn add_process(name: &str, rate: i64, booted: Duration) -> usize {
+    let mut core = core();
+    core.processes.push(Process {
+        name: name.to_owned(),
+        rate,
+        booted: nanos(booted),
+        ..Process::default()
+    });
+    core.processes.len() - 1
+}
+
+/// Lets no thread of a process run until the world time `until`.
+pub fn pause(process: usize, until: Nanos) {
+    core().processes[process].is_paused = true;
+    at(until, move || {
+        note(|| format!("process {process} goes on"));
+        core().processes[process].is_paused = false;
+    });
+}
+
+/// Ends a process without a word: none of its threads runs again.
+pub fn kill(process: usize) {
+    core().processes[process].is_killed = true;
+}
+
+pub fn is_killed(process: usize) -> bool {
+    core().processes[process].is_killed
+}
+
+/// How long threads of this process were ready and did not run.
+pub fn lag(process: usize) -> Nanos {
+    core().processes[process].lag
+}
+
+/// The process of the calling thread.
+pub fn process() -> usize {
+    core().process_of()
+}
+
+/// Does something on the clock of another process.
+pub fn on_clock_of<T>(process: usize, look: impl FnOnce() -> T) -> T {
+    let before = AS.replace(Some(process));
+    let result = look();
+    AS.set(before);
+    result
+}
+
+/// The time of the world.
+pub fn now() -> Nanos {
+    core().now
+}
+
+/// The time of the clock of the calling process that deadlines are counted on.
+pub fn local_now() -> Nanos {
+    let core = core();
+    core.local(core.process_of(), core.now)
+}
+
+/// The time since boot, in the calling process.
+pub fn since_boot() -> Nanos {
+    let core = core();
+    let process = core.process_of();
+    core.local(process, core.now) + core.processes[process].booted
+}
+
+/// The moment of the world at which the clock of the calling process says `local`.
+pub fn of_local(local: Nanos) -> Nanos {
+    let core = core();
+    core.of_local(core.process_of(), local)
+}
