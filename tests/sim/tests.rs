@@ -43,3 +43,17 @@ fn bugs_that_are_planted_are_found() {
     let calm = [("SEEDS", "500"), ("MOOD", "Calm")];
     finds("an earlier entry wakes nobody", &["in calm"], &calm);
 }
+
+/// Runs the seeds of a topology, and demands that this happens there.
+fn happens(topology: &str, events: &[&str]) {
+    let (is_good, text) = simulate(&[("TOPOLOGY", topology), ("SEEDS", "150"), ("SECONDS", "20")]);
+    assert!(is_good, "{text}");
+    for event in events {
+        assert!(text.contains(&format!("{event}: ")), "{event}: {text}");
+    }
+}
+
+#[test]
+fn locks_made_of_parts_are_taken() {
+    happens("Parts", &["multi-lock entered", "overlap"]);
+}

@@ -11,6 +11,9 @@ use crate::plan::Plan;
 /// The visitors whose hold the server was made to forget, as the README allows: they may be valid beside others.
 static EXCUSED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
+/// A hold has no more parts.
+const MOST_PARTS: usize = 3;
+
 pub(crate) fn excuse(visitors: impl IntoIterator<Item = String>) {
     let mut excused = EXCUSED.lock().unwrap_or_else(PoisonError::into_inner);
     excused.extend(visitors);
@@ -18,7 +21,9 @@ pub(crate) fn excuse(visitors: impl IntoIterator<Item = String>) {
 
 pub(crate) fn is_excused(visitor: &str) -> bool {
     let excused = EXCUSED.lock().unwrap_or_else(PoisonError::into_inner);
-    excused.contains(visitor)
+    // The tokens of a hold that is made of parts are made of its visitor.
+    let of_part = |part| excused.contains(&format!("{}-{part}", visitor.replace(':', "-")));
+    excused.contains(visitor) || !excused.is_empty() && (0..MOST_PARTS).any(of_part)
 }
 
 /// A server and its place in the network.
@@ -128,7 +133,7 @@ impl Redis {
         Redis {
             place,
             machine,
-            is_one_of_many: plan.redlock.is_some(),
+            is_one_of_many: plan.is_node(number),
         }
     }
 
@@ -150,6 +155,15 @@ impl Redis {
             Value::String(token) => (token == visitor.as_bytes()).then_some((1, left)),
             Value::Other => None,
         }
+    }
+
+    /// Whether some token stands that belongs to a hold made of parts.
+    pub(crate) fn has_token_of(&self, name: &str, visitor: &str) -> bool {
+        let of_part = |part| {
+            let token = format!("{}-{part}", visitor.replace(':', "-"));
+            self.look(name, &token).is_some()
+        };
+        (0..MOST_PARTS).any(of_part)
     }
 
     /// How long the lock stands yet, ms; `None` if it is free.

@@ -6,7 +6,7 @@
 //! | `MUTANT` | the bug of the library that is planted, by its name in the source |
 //! | `CORE` | the core that it keeps to |
 //! | `FIRST`, `SEEDS` | the first of many, and how many at most |
-//! | `MOOD` | the one mood whose seeds are run |
+//! | `MOOD`, `TOPOLOGY` | the one mood, the one topology, whose seeds are run |
 //! | `SECONDS` | for how long seeds are begun; 60 |
 
 #![allow(clippy::print_stdout, reason = "it is a program")]
@@ -17,6 +17,7 @@ mod plan;
 mod process;
 mod rules;
 mod run;
+mod topology;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -62,13 +63,10 @@ fn work(core: u64) -> ExitCode {
     let (first, seeds) = (variable("FIRST").unwrap_or(1), variable("SEEDS"));
     let last = seeds.map_or(u64::MAX, |seeds| first + seeds);
     let mut seed = first + core;
-    let only = std::env::var("MOOD").ok();
+    let only = |name: &str, is: &str| std::env::var(name).is_ok_and(|only| only != is);
     while seed < last && began.elapsed() < seconds {
         let plan = Plan::of(seed);
-        if only
-            .as_ref()
-            .is_some_and(|mood| *mood != format!("{:?}", plan.mood))
-        {
+        if only("MOOD", &format!("{:?}", plan.mood)) || only("TOPOLOGY", plan.topology.label()) {
             seed += cores();
             continue;
         }
@@ -104,6 +102,8 @@ struct Totals {
     looks: u64,
     time: u64,
     held: u64,
+    /// How often each event was, and in how many seeds.
+    events: BTreeMap<String, (u64, u64)>,
     violations: Vec<(u64, String)>,
 }
 
@@ -158,6 +158,14 @@ fn start(core: u64) -> Option<Child> {
 
 impl Totals {
     fn add(&mut self, line: &str) {
+        if let Some(events) = line.strip_prefix("events ") {
+            for (what, count) in events.split("; ").filter_map(|event| event.split_once('=')) {
+                let entry = self.events.entry(what.to_owned()).or_default();
+                entry.0 += count.parse::<u64>().unwrap_or_default();
+                entry.1 += 1;
+            }
+            return;
+        }
         let mut words = line.splitn(8, ' ');
         let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
         let seed = number().unwrap_or_default();
@@ -187,6 +195,9 @@ impl Totals {
         }
         for (count, seed, verdict) in kinds.values() {
             println!("{count} times, first SEED={seed}: {verdict}");
+        }
+        for (what, (count, seeds)) in &self.events {
+            println!("{what}: {count} times in {seeds} seeds");
         }
         let per_minute = |what: u64| what as f64 / seconds * 60.0;
         let hours = |nanos: u64| nanos as f64 / 3.6e12;

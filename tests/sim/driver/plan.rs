@@ -4,6 +4,8 @@ use fastrand::Rng;
 use redlatch_world::network::Faults;
 use redlatch_world::scheduler::{MILLI, Nanos, Pace, SECOND};
 
+use crate::topology::Topology;
+
 /// What one thread does, one after the other. Each can be left out of a program.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
@@ -88,6 +90,7 @@ const MOODS: [Mood; 8] = [
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) mood: Mood,
+    pub(crate) topology: Topology,
     pub(crate) pace: Pace,
     /// Of each server how far its clock is ahead, in microseconds, and faster, in millionths.
     pub(crate) servers: Vec<(i64, i64)>,
@@ -142,6 +145,7 @@ impl Plan {
         };
         let mut plan = Plan {
             mood,
+            topology: Topology::Plain,
             pace: pace(draw),
             servers,
             redlock: (nodes > 1).then(|| 10 + 4 * latency.1 / MILLI),
@@ -156,7 +160,41 @@ impl Plan {
             calm_at,
         };
         plan.trouble(draw);
+        // Drawn apart, so that a seed without more has stayed what it was.
+        plan.spread(&mut Rng::with_seed(seed ^ 0x7090_1097));
         plan
+    }
+
+    /// Draws how the servers belong together.
+    fn spread(&mut self, draw: &mut Rng) {
+        self.topology = Topology::of(draw);
+        let Topology::Parts(parts) = &self.topology else {
+            return;
+        };
+        let (servers, locks) = (parts.servers, parts.locks());
+        self.redlock = (parts.nodes > 0).then(|| 10 + 4 * self.calm.latency.1 / MILLI);
+        let of_before = self.servers.clone();
+        self.servers = (0..servers)
+            .map(|number| of_before[number % of_before.len()])
+            .collect();
+        for (_, blow) in &mut self.blows {
+            blow.aim(draw.usize(..servers));
+        }
+        let threads = self.processes.iter_mut().flat_map(|it| &mut it.threads);
+        for op in threads.flat_map(|thread| &mut thread.program) {
+            if let Some(target) = op.target() {
+                target.name = draw.usize(..locks);
+                target.is_token = false;
+            }
+        }
+    }
+
+    /// Whether this server is a node of a Redlock, which survives its restart.
+    pub(crate) fn is_node(&self, server: usize) -> bool {
+        match &self.topology {
+            Topology::Plain => self.redlock.is_some(),
+            Topology::Parts(parts) => server < parts.nodes,
+        }
     }
 
     /// The longest lease that any lock is asked for with, ms.
@@ -229,6 +267,38 @@ impl Plan {
     }
 }
 
+impl Op {
+    fn target(&mut self) -> Option<&mut Target> {
+        match self {
+            Op::Lock(target)
+            | Op::Try(target)
+            | Op::TryFor(target, _)
+            | Op::Interruptibly(target, _)
+            | Op::Unlock(target)
+            | Op::Force(target)
+            | Op::Guarded(target, ..)
+            | Op::Run(target, ..)
+            | Op::Ask(target) => Some(target),
+            Op::Sleep(_) => None,
+        }
+    }
+}
+
+impl Blow {
+    /// Has it befall this server, if it befalls one.
+    fn aim(&mut self, at: usize) {
+        match self {
+            Blow::PauseServer(server, _)
+            | Blow::Restart(server, _)
+            | Blow::Forget(server, ..)
+            | Blow::Flush(server)
+            | Blow::ForgetScripts(server)
+            | Blow::Part(_, server, _) => *server = at,
+            Blow::PauseProcess(..) | Blow::KillProcess(_) => {}
+        }
+    }
+}
+
 fn restart(draw: &mut Rng, server: usize, span: Nanos, kind: u8) -> Blow {
     match kind {
         0 => Blow::Forget(server, span, Some(draw.i64(..2_000))),
@@ -239,7 +309,7 @@ fn restart(draw: &mut Rng, server: usize, span: Nanos, kind: u8) -> Blow {
     }
 }
 
-fn pick<T: Clone>(draw: &mut Rng, of: &[T]) -> T {
+pub(crate) fn pick<T: Clone>(draw: &mut Rng, of: &[T]) -> T {
     of[draw.usize(..of.len())].clone()
 }
 

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use redlatch_sim::{Client, Lock, Redlock};
+use redlatch_sim::{Client, Lock, MultiLock, Redlock};
 use redlatch_world::scheduler::{self, MILLI, Nanos};
 
 use crate::machine::host;
 use crate::plan::{Plan, Process};
 use crate::run::{expect, violated};
+use crate::topology::{Home, Parts, Topology};
 use crate::worker::Worker;
 
 /// The place of the locks: one server, or a majority of several.
@@ -15,6 +16,15 @@ use crate::worker::Worker;
 pub(crate) enum Place {
     One(Client),
     Many(Redlock),
+    Parts(Several),
+}
+
+/// Locks on several servers, and some that are made of them.
+#[derive(Clone)]
+pub(crate) struct Several {
+    clients: Vec<Client>,
+    redlock: Option<Redlock>,
+    locks: Vec<Lock>,
 }
 
 impl Place {
@@ -32,26 +42,28 @@ impl Place {
             }
         });
         let mut clients: Vec<Client> = clients.collect();
-        let Some(node_timeout) = plan.redlock else {
-            return Place::One(clients.remove(0));
-        };
-        let builder = Redlock::builder()
-            .nodes(clients)
-            .max_lease(Duration::from_millis(plan.longest_lease()))
-            .watchdog_timeout(Duration::from_millis(plan.lease))
-            .outage_timeout(Duration::from_millis(plan.outage))
-            .node_timeout(Duration::from_millis(node_timeout));
-        match builder.build() {
-            Ok(redlock) => Place::Many(redlock),
-            Err(error) => violated(&format!("the Redlock cannot be made: {error}")),
+        if let Topology::Parts(parts) = &plan.topology {
+            return Place::Parts(Several::of(parts, clients, plan));
+        }
+        match plan.redlock {
+            Some(node_timeout) => Place::Many(redlock(clients, node_timeout, plan)),
+            None => Place::One(clients.remove(0)),
         }
     }
 
-    pub(crate) fn lock(&self, name: &str, is_token: bool) -> Lock {
+    /// Lock number `number` of a program, and its name.
+    pub(crate) fn lock(&self, number: usize, is_token: bool) -> (Lock, String) {
+        let kind = if is_token { "token" } else { "lock" };
+        let name = format!("{kind}{number}");
         match self {
-            Place::One(client) if is_token => client.token_lock(name),
-            Place::One(client) => client.lock(name),
-            Place::Many(redlock) => redlock.lock(name),
+            Place::One(client) if is_token => (client.token_lock(&name), name),
+            Place::One(client) => (client.lock(&name), name),
+            Place::Many(redlock) => (redlock.lock(&name), name),
+            Place::Parts(several) => {
+                let lock = several.locks[number].clone();
+                let name = lock.name().to_owned();
+                (lock, name)
+            }
         }
     }
 
@@ -59,6 +71,49 @@ impl Place {
         match self {
             Place::One(client) => client.shutdown(),
             Place::Many(redlock) => redlock.shutdown(),
+            Place::Parts(several) => {
+                several.clients.iter().for_each(Client::shutdown);
+                several.redlock.iter().for_each(Redlock::shutdown);
+            }
+        }
+    }
+}
+
+fn redlock(clients: Vec<Client>, node_timeout: u64, plan: &Plan) -> Redlock {
+    let builder = Redlock::builder()
+        .nodes(clients)
+        .max_lease(Duration::from_millis(plan.longest_lease()))
+        .watchdog_timeout(Duration::from_millis(plan.lease))
+        .outage_timeout(Duration::from_millis(plan.outage))
+        .node_timeout(Duration::from_millis(node_timeout));
+    match builder.build() {
+        Ok(redlock) => redlock,
+        Err(error) => violated(&format!("the Redlock cannot be made: {error}")),
+    }
+}
+
+impl Several {
+    fn of(parts: &Parts, clients: Vec<Client>, plan: &Plan) -> Several {
+        let redlock = plan
+            .redlock
+            .map(|node_timeout| redlock(clients[..parts.nodes].to_vec(), node_timeout, plan));
+        let single = parts.parts.iter().map(|part| match (part.home, &redlock) {
+            (Home::Quorum, Some(redlock)) => redlock.lock(&part.name),
+            (Home::Server(server), _) if part.is_token => clients[server].token_lock(&part.name),
+            (Home::Server(server), _) => clients[server].lock(&part.name),
+            (Home::Quorum, None) => violated("a part of a Redlock that is not there"),
+        });
+        let mut locks: Vec<Lock> = single.collect();
+        for multi in &parts.multis {
+            match MultiLock::of(multi.iter().map(|part| &locks[*part])) {
+                Ok(lock) => locks.push(lock),
+                Err(error) => violated(&format!("the MultiLock cannot be made: {error}")),
+            }
+        }
+        Several {
+            clients,
+            redlock,
+            locks,
         }
     }
 }
@@ -85,9 +140,8 @@ pub(crate) fn live(process: &Process, plan: &Plan) {
             violated("a thread has panicked");
         }
     }
-    // A Redlock has a client of its own beside those of its nodes.
-    let clients = plan.servers.len() as u64 + u64::from(plan.redlock.is_some());
-    let bound = clients * (command + 250 * MILLI);
+    let clients = (plan.topology).ends(plan.servers.len(), plan.redlock.is_some());
+    let bound = clients as u64 * (command + 250 * MILLI);
     within("the end of the client", Some(bound), || drop(place));
 }
 

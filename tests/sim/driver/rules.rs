@@ -8,6 +8,7 @@ use redlatch_sim::eye;
 use redlatch_world::scheduler::{self, MILLI, Nanos, SECOND};
 
 use crate::machine::{Redis, is_excused};
+use crate::topology::{Home, Part, Topology};
 
 /// A thread that may hold locks.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +30,7 @@ struct Waiting {
 #[derive(Default)]
 struct Rules {
     servers: Vec<Redis>,
+    topology: Option<Topology>,
     threads: Vec<Watched>,
     waiting: BTreeMap<u64, Waiting>,
     next_wait: u64,
@@ -53,8 +55,9 @@ fn rules() -> MutexGuard<'static, Option<Rules>> {
 }
 
 /// Begins to look, with so much patience for those who wait; less where messages arrive promptly.
-pub(crate) fn begin(servers: &[Redis], patience: Nanos, is_prompt: bool) {
+pub(crate) fn begin(topology: &Topology, servers: &[Redis], patience: Nanos, is_prompt: bool) {
     *rules() = Some(Rules {
+        topology: Some(topology.clone()),
         servers: servers.to_vec(),
         patience,
         is_prompt,
@@ -141,32 +144,51 @@ impl Rules {
             for hold in seen.into_iter().flatten().filter(|hold| hold.is_valid) {
                 HELD.fetch_add(passed, Ordering::Relaxed);
                 let is_excused = is_excused(&hold.visitor);
-                if let Some(other) = valid.get(&hold.name)
-                    && !is_excused
-                {
-                    let (name, one) = (&hold.name, &hold.visitor);
-                    return Some(format!("I2: both {other} and {one} hold {name}"));
-                }
                 if is_excused {
                     continue;
                 }
-                if let [server] = &self.servers[..]
-                    && server.look(&hold.name, &hold.visitor).is_none()
-                {
-                    let eye::Seen {
-                        name,
-                        visitor,
-                        remaining,
-                        ..
-                    } = hold;
-                    return Some(format!(
-                        "I1: {visitor} is sure of {name} for {remaining:?}, and the server has nothing of it"
-                    ));
+                for part in self.parts_of(&hold.name) {
+                    let (name, one) = (&part.name, &hold.visitor);
+                    if let Some(other) = valid.get(name) {
+                        return Some(format!("I2: both {other} and {one} hold {name}"));
+                    }
+                    if !self.stands(&part, &hold) {
+                        let remaining = hold.remaining;
+                        return Some(format!(
+                            "I1: {one} is sure of {name} for {remaining:?}, and the server has nothing of it"
+                        ));
+                    }
+                    valid.insert(part.name, hold.visitor.clone());
                 }
-                valid.insert(hold.name, hold.visitor);
             }
         }
         None
+    }
+
+    fn parts_of(&self, name: &str) -> Vec<Part> {
+        let topology = self.topology.as_ref();
+        topology.map_or_else(Vec::new, |it| it.parts_of(name, self.servers.len()))
+    }
+
+    /// Whether a server has what a hold believes that it has of this lock. A quorum is judged by I2 alone.
+    fn stands(&self, part: &Part, hold: &eye::Seen) -> bool {
+        let Home::Server(server) = part.home else {
+            return true;
+        };
+        let server = &self.servers[server];
+        server.look(&part.name, &hold.visitor).is_some()
+            || part.is_token && server.has_token_of(&part.name, &hold.visitor)
+    }
+
+    /// How long the lock stands yet, ms; `None` if it is free.
+    fn left(&self, part: &Part) -> Option<i64> {
+        match part.home {
+            Home::Server(server) => self.servers[server].left(&part.name),
+            Home::Quorum => {
+                let servers = self.servers.iter();
+                servers.filter_map(|server| server.left(&part.name)).max()
+            }
+        }
     }
 
     /// Whether a lock is free for long while somebody waits for it in calm.
@@ -179,11 +201,8 @@ impl Rules {
                 continue;
             }
             let name = &waiting.name;
-            let left = self
-                .servers
-                .iter()
-                .filter_map(|server| server.left(name))
-                .max();
+            let parts = self.parts_of(name);
+            let left = parts.iter().filter_map(|part| self.left(part)).max();
             if let Some(left) = left {
                 self.left.insert(name.clone(), left);
                 self.free_since.remove(name);

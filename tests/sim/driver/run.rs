@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use redlatch_spec::Persistence;
+use redlatch_world::events;
 use redlatch_world::network;
 use redlatch_world::scheduler::{self, JoinHandle, MILLI, Nanos, SECOND};
 
 use crate::machine::Redis;
 use crate::plan::{Blow, Mood, Op, Plan};
 use crate::process::live;
+use crate::topology::Topology;
 use crate::{names, rules};
 
 static IS_TRACED: AtomicBool = AtomicBool::new(false);
@@ -30,6 +32,7 @@ fn conclude(violation: Option<&str>) -> ! {
         // Nobody may be there to read it.
         let _ = out.write_all(scheduler::take_trace().as_bytes());
     }
+    let _ = writeln!(out, "events {}", events::line());
     let verdict = violation.unwrap_or("ok").replace('\n', " ");
     let (seed, time) = (SEED.load(Ordering::Relaxed), scheduler::now());
     let _ = writeln!(
@@ -59,8 +62,10 @@ pub(crate) fn run(seed: u64, plan: &Plan, is_traced: bool) -> ! {
     let servers = (0..plan.servers.len()).map(|number| Redis::start(number, seed, plan));
     let servers: Vec<Redis> = servers.collect();
     let patience = rules::patience(plan.command * MILLI);
-    let is_prompt = plan.mood == Mood::Calm && plan.redlock.is_none() && !plan.may_lose();
-    rules::begin(&servers, patience, is_prompt);
+    let is_plain = matches!(plan.topology, Topology::Plain);
+    let is_prompt =
+        is_plain && plan.mood == Mood::Calm && plan.redlock.is_none() && !plan.may_lose();
+    rules::begin(&plan.topology, &servers, patience, is_prompt);
     for server in &servers {
         network::set_faults(server.place, plan.faults.clone());
     }

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use redlatch_sim::{Error, Interrupt, Lock, Losses, Result, eye};
+use redlatch_world::events;
 use redlatch_world::scheduler::{self, MILLI, Nanos};
 
 use crate::plan::{Mood, Op, Plan, Target, Thread};
@@ -23,8 +24,12 @@ pub(crate) struct Worker {
     /// Whether threads may wait for connections for most of the time that a node has.
     is_crowded: bool,
     may_be_closed: bool,
+    /// Whether locks have parts in common.
+    has_overlaps: bool,
     /// The levels that it counts on, and those locks of which some may have been lost.
     levels: BTreeMap<String, u32>,
+    /// How each lock that it has entered is reached.
+    targets: BTreeMap<String, Target>,
     in_doubt: BTreeMap<String, String>,
     /// Of each lock, who tells of the loss of the hold that it got first.
     losses: BTreeMap<String, Losses>,
@@ -40,7 +45,9 @@ impl Worker {
             may_lose: plan.may_lose(),
             is_crowded: plan.pool < 8,
             may_be_closed: plan.shuts_down(),
+            has_overlaps: plan.topology.has_overlaps(),
             levels: BTreeMap::new(),
+            targets: BTreeMap::new(),
             in_doubt: BTreeMap::new(),
             losses: BTreeMap::new(),
         }
@@ -57,12 +64,8 @@ impl Worker {
             return;
         }
         for (name, count) in self.levels.clone() {
-            let is_token = name.starts_with('t');
-            let number = name.trim_start_matches(char::is_alphabetic).parse();
-            let target = Target {
-                name: number.unwrap_or_default(),
-                lease: None,
-                is_token,
+            let Some(target) = self.targets.get(&name).copied() else {
+                continue;
             };
             for _ in 0..count {
                 self.execute(&Op::Unlock(target));
@@ -98,7 +101,7 @@ impl Worker {
     /// wait for each other.
     fn may_wait(&self, name: &str) -> bool {
         let mut held = self.levels.iter().filter(|(_, levels)| **levels > 0);
-        held.all(|(held, _)| **held <= *name)
+        held.all(|(held, _)| **held == *name || (!self.has_overlaps && **held < *name))
     }
 
     fn execute(&mut self, op: &Op) {
@@ -159,12 +162,7 @@ impl Worker {
     }
 
     fn lock(&self, target: &Target) -> (Lock, String) {
-        let name = if target.is_token {
-            format!("token{}", target.name)
-        } else {
-            format!("lock{}", target.name)
-        };
-        let lock = self.place.lock(&name, target.is_token);
+        let (lock, name) = self.place.lock(target.name, target.is_token);
         let lock = match target.lease {
             Some(lease) => lock.with_lease_time(Duration::from_millis(lease.max(100))),
             None => lock,
@@ -207,6 +205,14 @@ impl Worker {
         self.note(what, &name, &outcome);
         match outcome {
             Ok(true) => {
+                if name.contains(" + ") {
+                    events::count("multi-lock entered");
+                }
+                let target = Target {
+                    lease: None,
+                    ..*target
+                };
+                self.targets.insert(name.clone(), target);
                 let levels = self.levels.entry(name.clone()).or_default();
                 *levels += 1;
                 if *levels == 1
@@ -244,6 +250,10 @@ impl Worker {
         };
         let is_allowed = match &error {
             Error::Interrupted { .. } | Error::NotReentrant { .. } => true,
+            Error::Overlap { .. } => {
+                events::count("overlap");
+                self.has_overlaps
+            }
             Error::Closed { .. } => self.may_be_closed,
             Error::Exhausted { .. } => true,
             Error::Lost { .. } => true,
@@ -264,6 +274,7 @@ impl Worker {
             error,
             Error::Interrupted { .. }
                 | Error::NotReentrant { .. }
+                | Error::Overlap { .. }
                 | Error::Exhausted { .. }
                 | Error::NoQuorum { .. }
                 | Error::Closed { .. }

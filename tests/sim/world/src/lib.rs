@@ -8,6 +8,7 @@
     reason = "it is used by the simulation alone, which cannot go on when the world is broken"
 )]
 
+pub mod events;
 pub mod network;
 pub mod scheduler;
 

@@ -4,6 +4,7 @@ use std::sync::{Arc, PoisonError};
 
 use super::shown::{requests, shown};
 use super::{Net, chance, cut, net, wake};
+use crate::events;
 use crate::scheduler;
 
 /// Bytes of a client reach its server.
@@ -70,7 +71,7 @@ fn reply(net: &mut Net, id: usize, mut bytes: Vec<u8>) {
     let faults = net.servers[server].faults.clone();
     let at = net.arrival(id, true);
     if chance(faults.surplus) {
-        net.count("reply twice");
+        events::count("reply twice");
         bytes.extend_from_within(..);
     }
     scheduler::note(|| {
@@ -83,7 +84,7 @@ fn reply(net: &mut Net, id: usize, mut bytes: Vec<u8>) {
         bytes.truncate(scheduler::draw(|draw| draw.usize(..=bytes.len())));
     }
     if chance(faults.drip) && bytes.len() > 1 {
-        net.count("reply in pieces");
+        events::count("reply in pieces");
         let rest = bytes.split_off(scheduler::draw(|draw| draw.usize(1..bytes.len())));
         scheduler::at(at, move || land(id, bytes));
         let later = at + scheduler::draw(|draw| draw.u64(..faults.longest.max(1)));

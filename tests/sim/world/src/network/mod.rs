@@ -10,6 +10,7 @@ mod socket;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::events;
 use crate::scheduler::{self, MILLI, Nanos};
 pub use shown::name_arguments;
 pub use socket::{Socket, connect, wait_readable};
@@ -89,14 +90,12 @@ struct Net {
     connections: Vec<Connection>,
     /// By process and server: nothing passes before.
     partitions: BTreeMap<(usize, usize), Nanos>,
-    counts: BTreeMap<&'static str, u64>,
 }
 
 static NET: Mutex<Net> = Mutex::new(Net {
     servers: Vec::new(),
     connections: Vec::new(),
     partitions: BTreeMap::new(),
-    counts: BTreeMap::new(),
 });
 
 /// The keys that readers wait at, beside addresses.
@@ -154,15 +153,10 @@ pub fn is_up(server: usize) -> bool {
     net().servers[server].is_up
 }
 
-/// How often each fault has happened.
-pub fn counts() -> BTreeMap<&'static str, u64> {
-    net().counts.clone()
-}
-
 /// Lets a server do nothing until a moment; what comes meanwhile waits.
 pub fn pause(server: usize, until: Nanos) {
     let mut net = net();
-    net.count("server paused");
+    events::count("server paused");
     let server = &mut net.servers[server];
     server.paused_until = server.paused_until.max(until);
 }
@@ -170,14 +164,14 @@ pub fn pause(server: usize, until: Nanos) {
 /// Lets nothing pass between a process and a server until a moment.
 pub fn part(process: usize, server: usize, until: Nanos) {
     let mut net = net();
-    net.count("partition");
+    events::count("partition");
     let ends = net.partitions.entry((process, server)).or_default();
     *ends = (*ends).max(until);
 }
 
 /// Takes a server down, with all its connections.
 pub fn take_down(server: usize) {
-    net().count("server down");
+    events::count("server down");
     net().servers[server].is_up = false;
     cut_all(|connection| connection.server == server);
 }
@@ -212,10 +206,6 @@ pub fn open_connections(process: usize) -> usize {
 }
 
 impl Net {
-    fn count(&mut self, what: &'static str) {
-        *self.counts.entry(what).or_default() += 1;
-    }
-
     fn time_of(&self, server: usize) -> i64 {
         let server = &self.servers[server];
         let micros = i64::try_from(scheduler::now() / 1_000).unwrap_or(i64::MAX / 2);
@@ -234,7 +224,7 @@ impl Net {
         let faults = &self.servers[server].faults;
         if chance(faults.late) {
             at += scheduler::draw(|draw| draw.u64(..faults.longest.max(1)));
-            self.count("late");
+            events::count("late");
         }
         if let Some(parted) = self.partitions.get(&(process, server))
             && *parted > scheduler::now()
@@ -267,7 +257,7 @@ fn cut(id: usize) {
     if net.connections[id].end.is_some() || net.connections[id].is_silent {
         return;
     }
-    net.count("cut");
+    events::count("cut");
     hang_up(&mut net, id);
     drop(net);
     scheduler::note(|| format!("cut #{id}"));

@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError};
 use super::delivery::{arrive, arrive_stray};
 use super::shown::requests;
 use super::{Connection, End, POLLERS, READERS, Server, chance, cut, hang_up, net, wake};
+use crate::events;
 use crate::scheduler::{self, Nanos, Wake};
 
 /// The end of a connection at its client. All clones are the same end; the last one closes it.
@@ -30,7 +31,7 @@ impl Drop for ClientEnd {
 pub fn connect(host: &str, port: u16, deadline: Nanos) -> io::Result<Socket> {
     scheduler::step();
     let process = scheduler::process();
-    let mut net = net();
+    let net = net();
     let is_meant = |server: &Server| server.host == host && server.port == port;
     let Some(server) = net.servers.iter().position(is_meant) else {
         return Err(io::ErrorKind::ConnectionRefused.into());
@@ -43,7 +44,7 @@ pub fn connect(host: &str, port: u16, deadline: Nanos) -> io::Result<Socket> {
         there = there.max(*parted);
     }
     if chance(faults.hang) {
-        net.count("connect hangs");
+        events::count("connect hangs");
         there = Nanos::MAX / 2;
     }
     let is_refused = chance(faults.refuse);
@@ -56,7 +57,7 @@ pub fn connect(host: &str, port: u16, deadline: Nanos) -> io::Result<Socket> {
     scheduler::sleep_until(there);
     let mut net = super::net();
     if is_refused || !net.servers[server].is_up {
-        net.count("refused");
+        events::count("refused");
         drop(net);
         scheduler::sleep_until(there + back);
         scheduler::note(|| "was refused a connection".to_owned());
@@ -130,14 +131,14 @@ impl Socket {
         }
         let faults = net.servers[server].faults.clone();
         if chance(faults.silent) {
-            net.count("silent");
+            events::count("silent");
             hang_up(&mut net, id);
             drop(net);
             scheduler::note(|| format!("#{id} is silent from now on, ~> {}", requests(bytes)));
             return Ok(bytes.len());
         }
         let taken = if chance(faults.drip) {
-            net.count("request in pieces");
+            events::count("request in pieces");
             scheduler::draw(|draw| draw.usize(1..=bytes.len()))
         } else {
             bytes.len()
@@ -153,7 +154,7 @@ impl Socket {
         }
         let at = net.arrival(id, false);
         if stray {
-            net.count("stray request");
+            events::count("stray request");
             let at = at + scheduler::draw(|draw| draw.u64(..faults.longest.max(1)));
             drop(net);
             scheduler::note(|| {
