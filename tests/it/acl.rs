@@ -21,7 +21,7 @@ const LEASE: Duration = ms(900);
 const PASSWORD: &str = "canary-7f3a";
 
 /// Commands which scripts call although no right to them is needed, and why.
-const SPARE: [(&str, &str, &str); 3] = [
+const SPARE: [(&str, &str, &str); 2] = [
     (
         "acquire.lua",
         "del",
@@ -31,11 +31,6 @@ const SPARE: [(&str, &str, &str); 3] = [
         "acquire.lua",
         "info",
         "is called only on a node of a Redlock, which was asked who it is before",
-    ),
-    (
-        "renew.lua",
-        "get",
-        "is asked only where a token lock stands",
     ),
 ];
 
@@ -175,9 +170,7 @@ fn the_tables_are_what_the_scripts_and_the_source_say() {
     let not_rights = |name: &str| name != "rights.lua";
     let scripts = "src/stores/redis/scripts";
     let locks = called_in(scripts, not_rights);
-    let mut tokens = called_in(&format!("{scripts}/token"), not_rights);
-    // Renewals are one script for both, which asks for a token with GET.
-    tokens.insert("pexpire".to_owned());
+    let tokens = called_in(&format!("{scripts}/token"), not_rights);
     let sent = sent();
     let calls = set(&["eval", "evalsha"]);
     let listens = set(&["subscribe", "unsubscribe"]);

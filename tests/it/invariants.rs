@@ -47,6 +47,7 @@ scripts! {
     TOKEN_FORCE_RELEASE "token/force_release.lua"
     TOKEN_INSPECT "token/inspect.lua"
     TOKEN_RELEASE "token/release.lua"
+    TOKEN_RENEW "token/renew.lua"
     TOKEN_TRANSFER "token/transfer.lua"
     TOKEN_WITHDRAW "token/withdraw.lua"
 }

@@ -131,8 +131,8 @@ impl Reference {
 
     fn renew(&mut self, claim: &Claim) -> Answer {
         let lease = claim.lease.as_millis().to_string();
-        let args = [FAR, claim.visitor.as_str(), &lease];
-        let reply = self.call(Kind::Reentrant, "renew", &claim.name, &args);
+        let args = [claim.visitor.as_str(), &lease, FAR];
+        let reply = self.call(claim.kind, "renew", &claim.name, &args);
         match parts(&reply) {
             Some([_, Reply::Int(1), _, holder]) => gone(holder),
             _ => done(&reply),
@@ -141,7 +141,7 @@ impl Reference {
 
     fn call(&mut self, kind: Kind, script: &str, lock: &str, args: &[&str]) -> Reply {
         let script = match (kind, script) {
-            (Kind::Token, "renew" | "release_level") | (Kind::Reentrant, _) => script.to_owned(),
+            (Kind::Token, "release_level") | (Kind::Reentrant, _) => script.to_owned(),
             (Kind::Token, script) => format!("token/{script}"),
         };
         let mut given: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();

@@ -146,7 +146,7 @@ impl<'a> LockVisit<'a> {
                 let entry = self.enter(hold);
                 inner.watchdog.watch(&entry.hold);
                 if let Lease::Watchdog(_) = lease {
-                    inner.store.prepare_renewal(&claim.name, deadline);
+                    inner.store.prepare_renewal(&claim, deadline);
                 }
                 Ok(ControlFlow::Break(entry))
             }

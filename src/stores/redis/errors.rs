@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use redis::Value;
 
-use crate::ground::claim::{Claim, VisitorId};
+use crate::ground::claim::{Claim, Kind, VisitorId};
 use crate::ground::error::{Error, Reason, Result};
 use crate::ground::time;
+use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Call, SentCopies};
-use crate::stores::redis::layout::Layout;
+use crate::stores::redis::keys::CHANNEL;
+use crate::stores::redis::layout::{Layout, RIGHTS};
 use crate::stores::redis::replies::{plain, text_of};
-use crate::stores::redis::scripts::SCRIPTS;
 use crate::stores::redis::transport::{CallError, STRANGER};
 use crate::stores::redis::wait_replicas::ReplicaAck;
-use crate::stores::redis::{Redis, keys};
 
 impl Redis {
     /// Puts a fault into words. An unknown outcome of a request that changes something is `unknown` instead.
@@ -50,7 +50,7 @@ impl Redis {
                 let reason = plain(&text);
                 match class_of(&text) {
                     Class::Permission => {
-                        let mut missing = self.missing_rights(Layout::named_in(&text), &lock);
+                        let mut missing = self.missing_rights(Layout::kind_named_in(&text), &lock);
                         if missing.is_empty() {
                             missing.extend(named_in(&text, &lock));
                         }
@@ -70,11 +70,9 @@ impl Redis {
     }
 
     /// The rights that the user lacks for this lock, as ACL rules; empty if that cannot be found out.
-    pub(super) fn missing_rights(&self, layout: &Layout, lock: &Arc<str>) -> Vec<String> {
-        let channel = (layout.channel)(lock);
+    pub(super) fn missing_rights(&self, kind: Kind, lock: &Arc<str>) -> Vec<String> {
         let deadline = time::now() + Duration::from_millis(500);
-        let args = [&*channel, layout.rights];
-        let call = Call::new(&SCRIPTS.rights, lock, None, args);
+        let call = Call::new(kind, |_| &RIGHTS, lock, None);
         missing_in(
             self.ask(&call, deadline, &mut SentCopies::new(deadline)),
             lock,
@@ -212,7 +210,7 @@ pub(super) fn missing_in(reply: Result<Value, CallError>, lock: &str) -> Vec<Str
         .iter()
         .map(|refused| match text_of(refused).as_str() {
             "~" => format!("~{lock}"),
-            "&" => format!("&{}", keys::channel(lock)),
+            "&" => format!("&{}", CHANNEL.of(lock)),
             command => format!("+{command}"),
         })
         .collect();

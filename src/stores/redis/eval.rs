@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use redis::Value;
 
-use crate::stores::redis::scripts::Script;
+use crate::stores::redis::calls::{Call, Limit};
 use crate::stores::redis::transport::{CallError, Connection, Pool, lacks_evalsha};
 use crate::stores::redis::wait_replicas::{ReplicaAck, Replication};
 
@@ -13,13 +13,12 @@ impl Pool {
     pub(crate) fn eval(
         &self,
         connection: &mut Connection,
-        script: &Script,
-        keys: &[&str],
-        args: &[&[u8]],
+        call: &Call<'_>,
+        limit: Limit<'_>,
         deadline: Instant,
     ) -> Result<Value, CallError> {
         let number = connection.number();
-        self.eval_with(script, keys, args, number, |packed| {
+        self.eval_with(call, limit, number, |packed| {
             connection.ask(&packed, deadline)?;
             connection.answer(number, deadline)
         })
@@ -30,14 +29,13 @@ impl Pool {
     pub(crate) fn eval_replicated(
         &self,
         connection: &mut Connection,
-        script: &Script,
-        keys: &[&str],
-        args: &[&[u8]],
+        call: &Call<'_>,
+        limit: Limit<'_>,
         replication: Replication,
         deadline: Instant,
     ) -> Result<(Value, ReplicaAck), CallError> {
         let number = connection.number();
-        self.eval_with(script, keys, args, number, |mut packed| {
+        self.eval_with(call, limit, number, |mut packed| {
             packed.extend(replication.question(deadline));
             connection.ask(&packed, deadline)?;
             let reply = connection.answer(number, deadline);
@@ -54,24 +52,24 @@ impl Pool {
     /// Both calls have the same number: whichever of two copies is answered, the answer is that of the request.
     fn eval_with<T>(
         &self,
-        script: &Script,
-        keys: &[&str],
-        args: &[&[u8]],
+        call: &Call<'_>,
+        limit: Limit<'_>,
         number: i64,
-        mut call: impl FnMut(Vec<u8>) -> Result<T, CallError>,
+        mut send: impl FnMut(Vec<u8>) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
-        let script = if self.is_sharded() {
-            script.sharded()
-        } else {
-            script
+        let call = call.for_shards(self.is_sharded());
+        let packed = |by_text| {
+            let mut packed = Vec::new();
+            call.pack(by_text, limit, number, &mut packed);
+            packed
         };
         if !self.uses_text() {
-            match call(script.pack(false, keys, args, number)) {
+            match send(packed(false)) {
                 Err(CallError::Server(text)) if text.starts_with("NOSCRIPT") => {}
                 Err(CallError::Server(text)) if lacks_evalsha(&text) => self.note_evalsha_is_off(),
                 outcome => return outcome,
             }
         }
-        call(script.pack(true, keys, args, number))
+        send(packed(true))
     }
 }

@@ -14,7 +14,7 @@ use crate::ground::poll::Source;
 use crate::ground::time;
 use crate::stores::quorum::node::{InFlight, Pending};
 use crate::stores::quorum::quarantine::Identity;
-use crate::stores::redis::calls::{Call, Operation, SentCopies};
+use crate::stores::redis::calls::{Call, Limit, Operation, SentCopies};
 use crate::stores::redis::node::RedisNode;
 use crate::stores::redis::replies::is_another_history;
 use crate::stores::redis::transport::{CallError, CheckedOut, lacks_eval, lacks_script};
@@ -217,17 +217,20 @@ impl RedisNode {
         let mut copies = SentCopies::new(deadline);
         copies.is_behind = checked_out.replies_due > 0;
         copies.earlier_until = checked_out.not_after;
-        if call.expires {
+        if call.script.expires {
             let sent = BootInstant::now();
             copies.first_sent = Some(sent);
             copies.not_after = connection.expiry(deadline, sent);
         }
-        let expiry = copies.not_after.to_string();
-        let args = call.args_until(&expiry, voting);
+        let limit = Limit {
+            expiry: copies.not_after,
+            voting,
+        };
         // Nobody may be there any more to send it again if the server does not know it.
         let by_text = self.server.pool.uses_text() || !connection.has_script(call.script);
         let number = connection.number();
-        let mut packed = call.script.pack(by_text, &[call.lock], &args, number);
+        let mut packed = Vec::new();
+        call.pack(by_text, limit, number, &mut packed);
         let replication = self.replication.filter(|_| call.replicates);
         if let Some(wanted) = replication {
             packed.extend(wanted.question(deadline));
@@ -240,7 +243,7 @@ impl RedisNode {
                 visitor: call.visitor.cloned(),
                 copies,
                 number,
-                expires: call.expires,
+                expires: call.script.expires,
                 replication,
                 by_text,
             }),

@@ -1,17 +1,31 @@
 //! The names of keys and channels, as Redisson forms them.
 
-use std::sync::Arc;
+use std::borrow::Cow;
 
 use crate::ground::error::Error;
 
 const LONGEST_NAME: usize = 512;
 
-/// The channel of a lock's unlock messages: `redisson_lock__channel:{name}`, without the braces if the name has a `{`.
-pub(super) fn channel(name: &str) -> Arc<str> {
-    if name.contains('{') {
-        format!("redisson_lock__channel:{name}").into()
-    } else {
-        format!("redisson_lock__channel:{{{name}}}").into()
+/// A key or a channel of a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    /// The name of the lock itself.
+    Name,
+    /// `prefix:{name}`, without the braces if the name has a `{`.
+    Prefix(&'static str),
+}
+
+/// The channel of a lock's unlock messages.
+pub(super) const CHANNEL: Key = Key::Prefix("redisson_lock__channel");
+
+impl Key {
+    /// This key of the lock `name`.
+    pub(super) fn of(self, name: &str) -> Cow<'_, str> {
+        match self {
+            Key::Name => name.into(),
+            Key::Prefix(prefix) if name.contains('{') => format!("{prefix}:{name}").into(),
+            Key::Prefix(prefix) => format!("{prefix}:{{{name}}}").into(),
+        }
     }
 }
 
@@ -26,7 +40,7 @@ pub(crate) fn flaw(given: &str, full: &str) -> Option<Error> {
         "it is longer than 512 bytes, prefix included"
     } else if full.chars().any(char::is_control) {
         "it contains control characters"
-    } else if slot(full) != slot(&channel(full)) {
+    } else if slot(full) != slot(&CHANNEL.of(full)) {
         "its braces would put the lock and its channel into two slots of a Redis Cluster"
     } else {
         return None;
@@ -79,9 +93,9 @@ mod tests {
 
     #[test]
     fn channels_follow_the_brace_rule() {
-        assert_eq!(&*channel("orders"), "redisson_lock__channel:{orders}");
+        assert_eq!(CHANNEL.of("orders"), "redisson_lock__channel:{orders}");
         assert_eq!(
-            &*channel("{shop}:orders"),
+            CHANNEL.of("{shop}:orders"),
             "redisson_lock__channel:{shop}:orders"
         );
     }

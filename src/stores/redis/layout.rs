@@ -1,16 +1,21 @@
 //! The row of each kind of lock: all that this store has to know of it.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use crate::ground::claim::Kind;
-use crate::stores::redis::keys;
+use crate::stores::redis::keys::{CHANNEL, Key};
+use crate::stores::redis::scripts::Arg::{
+    Channel, Known, Lease, Lock, Rights, Successor, Visitor, Wanted,
+};
 use crate::stores::redis::scripts::Script;
 
-/// The properties of locks of one kind in Redis, and the scripts that they have of their own. These are called and answer
-/// alike.
+/// The properties of locks of one kind in Redis, and the scripts that they have.
+///
+/// The scripts of one column answer alike. Each has keys and arguments of its own, so that kinds share those that do not
+/// differ.
 pub(super) struct Layout {
-    /// Names the channel of the unlock messages of a lock.
-    pub(super) channel: fn(&str) -> Arc<str>,
+    /// The channel of the unlock messages of a lock.
+    pub(super) channel: Key,
     /// Whether a release publishes a message. Programs that share a layout without messages leave waiters to poll.
     pub(super) publishes: bool,
     /// Whether a first acquisition that was cut off is sent again: its field cannot be that of another hold of this
@@ -20,6 +25,9 @@ pub(super) struct Layout {
     pub(super) rights: &'static str,
     pub(super) acquire: Script,
     pub(super) release: Script,
+    pub(super) release_level: Script,
+    /// Renews many holds in one call, each with keys and arguments of its own.
+    pub(super) renew: Script,
     pub(super) transfer: Script,
     pub(super) resolve: Script,
     pub(super) force_release: Script,
@@ -29,31 +37,58 @@ pub(super) struct Layout {
 /// All kinds, in the order in which a script is looked for by its hash.
 pub(super) const KINDS: [Kind; 2] = [Kind::Reentrant, Kind::Token];
 
-static REENTRANT: LazyLock<Layout> = LazyLock::new(|| Layout {
-    channel: keys::channel,
-    publishes: true,
-    repeats_acquisition: false,
-    rights: "",
-    acquire: Script::new(include_str!("scripts/acquire.lua")),
-    release: Script::new(include_str!("scripts/release.lua")),
-    transfer: Script::new(include_str!("scripts/transfer.lua")),
-    resolve: Script::new(include_str!("scripts/withdraw.lua")),
-    force_release: Script::new(include_str!("scripts/force_release.lua")),
-    inspect: Script::new(include_str!("scripts/inspect.lua")),
-});
+static REENTRANT: LazyLock<Layout> = LazyLock::new(Layout::plain);
 
 static TOKEN: LazyLock<Layout> = LazyLock::new(|| Layout {
-    channel: keys::channel,
     publishes: false,
     repeats_acquisition: true,
     rights: "token",
-    acquire: Script::new(include_str!("scripts/token/acquire.lua")),
-    release: Script::new(include_str!("scripts/token/release.lua")),
-    transfer: Script::new(include_str!("scripts/token/transfer.lua")),
-    resolve: Script::new(include_str!("scripts/token/withdraw.lua")),
-    force_release: Script::new(include_str!("scripts/token/force_release.lua")),
-    inspect: Script::new(include_str!("scripts/token/inspect.lua")),
+    acquire: set_count(include_str!("scripts/token/acquire.lua")),
+    release: free(include_str!("scripts/token/release.lua")),
+    renew: renew(include_str!("scripts/token/renew.lua")),
+    transfer: transfer(include_str!("scripts/token/transfer.lua")),
+    resolve: free(include_str!("scripts/token/withdraw.lua")),
+    force_release: force_release(include_str!("scripts/token/force_release.lua")),
+    inspect: inspect(include_str!("scripts/token/inspect.lua")),
+    ..Layout::plain()
 });
+
+/// Finds out which rights the user lacks for a lock.
+pub(super) static RIGHTS: LazyLock<Script> = LazyLock::new(|| {
+    let text = include_str!("scripts/rights.lua");
+    Script::new(text, &[Key::Name], &[Channel, Rights])
+});
+
+/// The same for a name that may be of no lock of this user: a key that it may not use would keep it from the call.
+pub(super) static RIGHTS_WITHOUT_KEY: LazyLock<Script> = LazyLock::new(|| {
+    let text = include_str!("scripts/rights.lua");
+    Script::new(text, &[], &[Channel, Rights, Lock])
+});
+
+fn set_count(text: &'static str) -> Script {
+    Script::new(text, &[Key::Name], &[Visitor, Lease, Known, Wanted]).expiring()
+}
+
+fn free(text: &'static str) -> Script {
+    Script::new(text, &[Key::Name], &[Visitor, Channel])
+}
+
+fn renew(text: &'static str) -> Script {
+    Script::new(text, &[Key::Name], &[Visitor, Lease]).expiring()
+}
+
+fn transfer(text: &'static str) -> Script {
+    let args = &[Visitor, Successor, Lease, Channel];
+    Script::new(text, &[Key::Name], args).expiring()
+}
+
+fn force_release(text: &'static str) -> Script {
+    Script::new(text, &[Key::Name], &[Channel]).expiring()
+}
+
+fn inspect(text: &'static str) -> Script {
+    Script::new(text, &[Key::Name], &[Visitor])
+}
 
 impl Layout {
     pub(super) fn of(kind: Kind) -> &'static Layout {
@@ -63,29 +98,55 @@ impl Layout {
         }
     }
 
-    /// The layout whose script an error message names.
-    pub(super) fn named_in(text: &str) -> &'static Layout {
-        let is_named = |layout: &&Layout| {
-            let mut scripts = layout.scripts().into_iter();
-            scripts.any(|script| text.contains(&script.hash))
-        };
-        let mut layouts = KINDS.into_iter().map(Layout::of);
-        layouts
-            .find(is_named)
-            .unwrap_or_else(|| Layout::of(Kind::default()))
+    /// The row of Redisson's plain lock, of which those of other kinds differ.
+    fn plain() -> Layout {
+        Layout {
+            channel: CHANNEL,
+            publishes: true,
+            repeats_acquisition: false,
+            rights: "",
+            acquire: set_count(include_str!("scripts/acquire.lua")),
+            release: free(include_str!("scripts/release.lua")),
+            release_level: set_count(include_str!("scripts/release_level.lua")),
+            renew: renew(include_str!("scripts/renew.lua")),
+            transfer: transfer(include_str!("scripts/transfer.lua")),
+            resolve: free(include_str!("scripts/withdraw.lua")),
+            force_release: force_release(include_str!("scripts/force_release.lua")),
+            inspect: inspect(include_str!("scripts/inspect.lua")),
+        }
     }
 
-    fn scripts(&self) -> [&Script; 6] {
+    /// The kind of lock whose script an error message names.
+    pub(super) fn kind_named_in(text: &str) -> Kind {
+        let is_named = |kind: &Kind| {
+            let mut scripts = Layout::of(*kind).scripts().into_iter();
+            scripts.any(|script| text.contains(&script.hash))
+        };
+        KINDS.into_iter().find(is_named).unwrap_or_default()
+    }
+
+    fn scripts(&self) -> [&Script; 8] {
         let Layout {
             acquire,
             release,
+            release_level,
+            renew,
             transfer,
             resolve,
             force_release,
             inspect,
             ..
         } = self;
-        [acquire, release, transfer, resolve, force_release, inspect]
+        [
+            acquire,
+            release,
+            release_level,
+            renew,
+            transfer,
+            resolve,
+            force_release,
+            inspect,
+        ]
     }
 }
 
@@ -93,7 +154,83 @@ impl Layout {
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 mod tests {
     use super::*;
-    use crate::stores::redis::scripts::SCRIPTS;
+    use crate::stores::redis::keys;
+    use crate::stores::redis::scripts::Arg;
+
+    /// The words of which the line of such an argument in the head of a script has one.
+    fn words(arg: Arg) -> [&'static str; 2] {
+        match arg {
+            Visitor | Successor => ["visitor", "token"],
+            Lease => ["lease", "lease"],
+            Known => ["count that stands there", "count that stands there"],
+            Wanted => ["count wanted", "count wanted"],
+            Channel => ["the channel of", "the channel of"],
+            Rights => ["'token' for a token lock", "'token' for a token lock"],
+            Lock => ["the lock", "the lock"],
+        }
+    }
+
+    /// The lines in the head of a script that begin so, one for each key or argument.
+    fn lines<'a>(script: &'a Script, list: &str) -> Vec<&'a str> {
+        let head = script
+            .text
+            .lines()
+            .map_while(|line| line.strip_prefix("--"));
+        let head = head.map(str::trim_start);
+        head.filter(|line| line.starts_with(list)).collect()
+    }
+
+    #[test]
+    fn the_head_of_each_script_names_what_it_takes() {
+        let of_kinds = KINDS
+            .into_iter()
+            .flat_map(|kind| Layout::of(kind).scripts());
+        for script in of_kinds {
+            let name = script.text.lines().next().unwrap();
+            assert_eq!(lines(script, "KEYS[").len(), script.keys.len(), "{name}");
+            let (args, mut takes) = (lines(script, "ARGV["), script.args.iter().peekable());
+            let mut args = args.into_iter();
+            while takes.peek().is_some() {
+                let line = args.next().unwrap();
+                // A line may be of several.
+                for _ in line.split_once("  ").unwrap().0.split(", ") {
+                    let arg = *takes.next().unwrap();
+                    assert!(
+                        words(arg).iter().any(|it| line.contains(it)),
+                        "{name} {arg:?}: {line}"
+                    );
+                }
+            }
+            let rest: Vec<_> = args.collect();
+            let is_limit = |line: &&&str| {
+                line.contains("the server time after which")
+                    || line.contains("if the grant is a vote")
+            };
+            assert_eq!(
+                rest.iter().any(|line| is_limit(&line)),
+                script.expires,
+                "{name}"
+            );
+            let behind: Vec<_> = rest.iter().skip_while(is_limit).collect();
+            assert!(
+                matches!(*behind, [it] if it.contains("the number of the request")),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn no_key_of_a_lock_is_in_another_slot_than_its_name() {
+        for name in ["orders", "{shop}:orders", "a{b}c"] {
+            for kind in KINDS {
+                let layout = Layout::of(kind);
+                let keys = layout.scripts().into_iter().flat_map(|script| script.keys);
+                for key in keys.chain([&layout.channel]) {
+                    assert_eq!(keys::slot(&key.of(name)), keys::slot(name), "{key:?}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn the_sharded_scripts_say_so_everywhere() {
@@ -104,38 +241,27 @@ mod tests {
             force_release,
             ..
         } = Layout::of(Kind::Reentrant);
-        for script in [release, resolve, force_release, &SCRIPTS.rights] {
+        for script in [release, resolve, force_release, &RIGHTS] {
             let text = &script.sharded().text;
             assert!(text.contains("'SPUBLISH'") && !text.contains("'PUBLISH'"));
         }
         assert!(transfer.sharded().text.contains("'SHARDNUMSUB'"));
+        assert!(transfer.sharded().expires);
         assert_ne!(transfer.sharded().hash, transfer.hash);
     }
 
     #[test]
     fn all_scripts_tell_a_lock_from_another_hash_in_the_same_way() {
-        let Layout {
-            acquire,
-            release,
-            transfer,
-            force_release,
-            inspect,
-            ..
-        } = Layout::of(Kind::Reentrant);
         let rule = |script: &Script| {
-            let (_, rest) = script.text.split_once("\n-- Who has the lock:").unwrap();
-            rest.split_once("\nend\n").unwrap().0.to_owned()
+            let (_, rest) = script.text.split_once("\n-- Who has the lock:")?;
+            Some(rest.split_once("\nend\n")?.0.to_owned())
         };
-        let (release_level, renew) = (&SCRIPTS.release_level, &SCRIPTS.renew);
-        for script in [
-            release,
-            transfer,
-            force_release,
-            inspect,
-            release_level,
-            renew,
-        ] {
-            assert_eq!(rule(script), rule(acquire));
+        let scripts = Layout::of(Kind::Reentrant).scripts();
+        let rules: Vec<_> = scripts.into_iter().filter_map(rule).collect();
+        // All but the withdrawal, which says nothing of a holder.
+        assert_eq!(rules.len(), scripts.len() - 1);
+        assert!(rules.iter().all(|it| Some(it) == rules.first()));
+        for script in scripts.into_iter().filter(|it| rule(it).is_some()) {
             assert_eq!(script.text.matches("HKEYS").count(), 1);
         }
     }

@@ -36,7 +36,6 @@ use calls::{Acquire, ForceRelease, HandOff, Inspect, Operation, Release, Release
 pub(crate) use keys::flaw;
 use layout::Layout;
 pub(crate) use open::{Credentials, Settings};
-use scripts::SCRIPTS;
 use topology::Topology;
 use transport::Connection;
 pub(crate) use transport::TlsConfig;
@@ -76,7 +75,7 @@ impl Store for Redis {
     }
 
     fn force_release(&self, lock: &LockId, deadline: Instant) -> Result<bool> {
-        ForceRelease::new(lock).run(self, deadline)
+        ForceRelease(lock).run(self, deadline)
     }
 
     fn inspect(
@@ -99,7 +98,7 @@ impl Store for Redis {
                 keep: None,
             };
         }
-        let channel = (layout.channel)(name);
+        let channel = layout.channel.of(name).into();
         let registration = self.facts.notifier.join_as(source, &channel, parker);
         let (keep, is_live) = self.topology.listen(&channel);
         Subscription {
@@ -122,11 +121,11 @@ impl Store for Redis {
         &self.facts
     }
 
-    fn prepare_renewal(&self, lock: &str, deadline: Instant) {
-        let prepare = |connection: &mut Connection| {
-            renewals::makes_known(&SCRIPTS.renew, connection, deadline)
-        };
-        self.topology.get_ready_to_renew(lock, deadline, &prepare);
+    fn prepare_renewal(&self, claim: &Claim, deadline: Instant) {
+        let prepare =
+            |connection: &mut Connection| renewals::makes_known(claim.kind, connection, deadline);
+        self.topology
+            .get_ready_to_renew(&claim.name, deadline, &prepare);
     }
 
     fn close(&self) {

@@ -178,7 +178,7 @@ impl QuorumNode for RedisNode {
         in_doubt: InDoubt,
         deadline: Instant,
     ) -> Pending<'a, Result<bool>> {
-        self.carry_out(Resolve::new(in_doubt), deadline)
+        self.carry_out(Resolve(in_doubt), deadline)
     }
 
     fn send_force_release<'a>(
@@ -186,7 +186,7 @@ impl QuorumNode for RedisNode {
         lock: &'a LockId,
         deadline: Instant,
     ) -> Pending<'a, Result<bool>> {
-        self.carry_out(ForceRelease::new(lock), deadline)
+        self.carry_out(ForceRelease(lock), deadline)
     }
 
     fn send_inspect<'a>(

@@ -5,14 +5,17 @@ use std::time::Instant;
 
 use redis::Value;
 
+use crate::ground::claim::Kind;
 use crate::ground::error::Result;
 use crate::store::HealthWarning;
+use crate::stores::redis::Redis;
+use crate::stores::redis::calls::{Call, Limit};
 use crate::stores::redis::errors::missing_in;
+use crate::stores::redis::keys::CHANNEL;
+use crate::stores::redis::layout::RIGHTS_WITHOUT_KEY;
 use crate::stores::redis::replies::text_of;
-use crate::stores::redis::scripts::SCRIPTS;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::transport::{CallError, Connection};
-use crate::stores::redis::{Redis, keys};
 
 /// Of the servers before this, some have no TIME in scripts that write.
 const OLDEST_MAJOR: u32 = 5;
@@ -68,7 +71,7 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
 }
 
 fn look(
-    lock: &str,
+    lock: &Arc<str>,
     node: &Node,
     connection: &mut Connection,
     deadline: Instant,
@@ -77,17 +80,17 @@ fn look(
         Err(fault) if !matches!(fault, CallError::Server(_)) => return Err(fault),
         info => info,
     };
-    let channel = keys::channel(lock);
-    // The key is no key of the script, or a user of other keys could not call it. Which node has its slot does not matter:
-    // rights are looked at first.
-    let args = [channel.as_bytes(), b"", lock.as_bytes()];
-    let rights = &SCRIPTS.rights;
-    let tried = match node.pool.eval(connection, rights, &[], &args, deadline) {
+    // Which node has the slot of its key does not matter: rights are looked at first.
+    let rights = Call::new(Kind::default(), |_| &RIGHTS_WITHOUT_KEY, lock, None);
+    let tried = match node
+        .pool
+        .eval(connection, &rights, Limit::default(), deadline)
+    {
         Err(fault) if !matches!(fault, CallError::Server(_)) => return Err(fault),
         tried => tried,
     };
     let mut missing = missing_in(tried, lock);
-    missing.extend(missing_outside_scripts(node, &channel, deadline)?);
+    missing.extend(missing_outside_scripts(node, &CHANNEL.of(lock), deadline)?);
     // Which keys and channels the user may use, only the names of its locks can tell.
     missing.retain(|right| right.starts_with('+'));
     Ok(Look { info, missing })

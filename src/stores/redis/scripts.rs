@@ -1,24 +1,64 @@
-//! The Lua scripts and how they are called.
+//! The Lua scripts: their texts, and what they take.
 
 use std::borrow::Cow;
-use std::sync::{LazyLock, OnceLock};
+use std::sync::OnceLock;
 
-use redis::Cmd;
+use crate::stores::redis::keys::Key;
 
 /// One script, with its hash.
 pub(super) struct Script {
     pub(super) text: Cow<'static, str>,
     pub(super) hash: String,
+    pub(super) keys: &'static [Key],
+    /// Its arguments but the expiry and the number of the request, which come behind them.
+    pub(super) args: &'static [Arg],
+    /// Whether the server time after which it is refused is an argument, and its answer tells the time.
+    pub(super) expires: bool,
     sharded: OnceLock<Box<Script>>,
 }
 
+/// The meaning of an argument of a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Arg {
+    Visitor,
+    /// The visitor that a hold is handed off to.
+    Successor,
+    /// In ms.
+    Lease,
+    /// The count that stands there, as far as known.
+    Known,
+    /// The count that is to stand there.
+    Wanted,
+    /// The channel of unlock messages.
+    Channel,
+    /// The word of [`Layout::rights`](super::layout::Layout::rights).
+    Rights,
+    /// The name of the lock, where it is to be no key.
+    Lock,
+}
+
 impl Script {
-    pub(super) fn new(text: impl Into<Cow<'static, str>>) -> Script {
+    pub(super) fn new(
+        text: impl Into<Cow<'static, str>>,
+        keys: &'static [Key],
+        args: &'static [Arg],
+    ) -> Script {
         let text = text.into();
         Script {
             hash: redis::Script::new(&text).get_hash().to_owned(),
             text,
+            keys,
+            args,
+            expires: false,
             sharded: OnceLock::new(),
+        }
+    }
+
+    /// The same as a script that takes an expiry.
+    pub(super) fn expiring(self) -> Script {
+        Script {
+            expires: true,
+            ..self
         }
     }
 
@@ -31,51 +71,11 @@ impl Script {
     pub(super) fn sharded(&self) -> &Script {
         self.sharded.get_or_init(|| {
             let text = self.text.replace("'PUBLISH'", "'SPUBLISH'");
-            Box::new(Script::new(text.replace("'NUMSUB'", "'SHARDNUMSUB'")))
+            let text = text.replace("'NUMSUB'", "'SHARDNUMSUB'");
+            Box::new(Script {
+                expires: self.expires,
+                ..Script::new(text, self.keys, self.args)
+            })
         })
     }
-
-    /// The start of the call, by its hash or by its text, to which the keys and arguments are to be added.
-    pub(super) fn command(&self, by_text: bool, keys: usize, args: usize) -> Cmd {
-        let mut command = Cmd::with_capacity(3 + keys + args, 64 * (2 + keys + args));
-        if by_text {
-            command.arg("EVAL").arg(&*self.text);
-        } else {
-            command.arg("EVALSHA").arg(&self.hash);
-        }
-        command.arg(keys);
-        command
-    }
-
-    /// The packed call. The last argument of every script is a number that its answer repeats.
-    pub(super) fn pack(
-        &self,
-        by_text: bool,
-        keys: &[&str],
-        args: &[&[u8]],
-        number: i64,
-    ) -> Vec<u8> {
-        let mut command = self.command(by_text, keys.len(), args.len() + 1);
-        for key in keys {
-            command.arg(key);
-        }
-        for arg in args {
-            command.arg(arg);
-        }
-        command.arg(number);
-        command.get_packed_command()
-    }
 }
-
-/// The scripts that all kinds of locks share; those of one kind are in its layout.
-pub(super) struct Scripts {
-    pub(super) release_level: Script,
-    pub(super) renew: Script,
-    pub(super) rights: Script,
-}
-
-pub(super) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
-    release_level: Script::new(include_str!("scripts/release_level.lua")),
-    renew: Script::new(include_str!("scripts/renew.lua")),
-    rights: Script::new(include_str!("scripts/rights.lua")),
-});

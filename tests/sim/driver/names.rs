@@ -61,6 +61,10 @@ const SCRIPTS: [(&str, &str); 15] = [
         "token/inspect",
         include_str!("../../../src/stores/redis/scripts/token/inspect.lua"),
     ),
+    (
+        "token/renew",
+        include_str!("../../../src/stores/redis/scripts/token/renew.lua"),
+    ),
 ];
 
 fn hash(text: &str) -> String {

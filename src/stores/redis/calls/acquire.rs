@@ -22,8 +22,8 @@ use crate::stores::redis::wait_replicas::ReplicaAck;
 /// Takes a lock, or enters it once more.
 pub(crate) struct Acquire<'a> {
     count: SetCount<'a>,
+    /// The count that was known at first.
     known: u32,
-    wanted: u32,
     handle: Option<&'a NodeHandle>,
 }
 
@@ -51,9 +51,12 @@ impl<'a> Acquire<'a> {
         handle: Option<&'a NodeHandle>,
     ) -> Acquire<'a> {
         Acquire {
-            count: SetCount::new(claim, known, wanted),
+            count: SetCount {
+                claim,
+                known,
+                wanted,
+            },
             known,
-            wanted,
             handle,
         }
     }
@@ -69,7 +72,7 @@ impl<'a> Acquire<'a> {
         let error = redis.unreplicated(&claim.name, replica_ack);
         if self.known > 0 {
             let levels = Claim {
-                count: self.wanted,
+                count: self.count.wanted,
                 ..claim.clone()
             };
             // A re-entry that was put back may have left a longer lease, so it is in doubt all the same.
@@ -87,13 +90,12 @@ impl Operation for Acquire<'_> {
     type Answer = Outcome<Granted, Refusal>;
 
     fn call(&self) -> Call<'_> {
-        let Claim { kind, .. } = *self.count.claim;
-        let call = self.count.call(&Layout::of(kind).acquire);
+        let call = self.count.call(|layout| &layout.acquire);
         Call {
             replicates: true,
             handle: self.handle,
             // A hash that stands there already may be of a copy or of anybody else of this client, a token cannot.
-            repeat: match self.known > 0 || Layout::of(kind).repeats_acquisition {
+            repeat: match self.known > 0 || call.layout.repeats_acquisition {
                 true => call.repeat,
                 false => Repeat::Never,
             },

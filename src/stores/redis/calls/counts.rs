@@ -6,35 +6,25 @@ use crate::ground::claim::Claim;
 use crate::store::Outcome;
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Call, Repeat, Unread};
+use crate::stores::redis::layout::Layout;
 use crate::stores::redis::replies::{cause_of, integer_at, item_at, text_of};
 use crate::stores::redis::scripts::Script;
 
 /// The part that acquisition and the release of levels have in common.
 pub(super) struct SetCount<'a> {
     pub(super) claim: &'a Claim,
-    lease: String,
-    known: String,
-    wanted: String,
+    pub(super) known: u32,
+    pub(super) wanted: u32,
 }
 
-impl<'a> SetCount<'a> {
-    pub(super) fn new(claim: &'a Claim, known: u32, wanted: u32) -> SetCount<'a> {
-        SetCount {
-            claim,
-            lease: claim.lease.as_millis().to_string(),
-            known: known.to_string(),
-            wanted: wanted.to_string(),
-        }
-    }
-
+impl SetCount<'_> {
     /// To set the same count twice is to set it once, and if a copy runs later than that, the hold reckons with it.
-    pub(super) fn call<'c>(&'c self, script: &'c Script) -> Call<'c> {
-        let Claim { name, visitor, .. } = self.claim;
-        let args = [visitor.as_str(), &self.lease, &self.known, &self.wanted];
+    pub(super) fn call(&self, script: fn(&'static Layout) -> &'static Script) -> Call<'_> {
         Call {
-            expires: true,
+            known: self.known,
+            wanted: self.wanted,
             repeat: Repeat::IfCut,
-            ..Call::new(script, name, Some(visitor), args)
+            ..Call::of(self.claim, script)
         }
     }
 
@@ -47,13 +37,13 @@ impl<'a> SetCount<'a> {
         match (integer_at(reply, 0), item_at(reply, 2)) {
             (Some(2), Some(holder)) => Ok(Outcome::Gone(cause_of(holder))),
             (Some(3 | 6), _) => Err(Unread::Outdated),
-            (Some(4), Some(count)) => match text_of(count) {
+            (Some(4), Some(count)) => match text_of(count).parse() {
                 // An earlier request that got no answer has changed the count.
-                count if count.parse::<u32>().is_ok() => {
+                Ok(count) => {
                     self.known = count;
                     Err(Unread::Outdated)
                 }
-                _ => Err(redis.corrupt(self.claim).into()),
+                Err(_) => Err(redis.corrupt(self.claim).into()),
             },
             _ => Err(Unread::Unexpected),
         }

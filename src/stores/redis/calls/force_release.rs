@@ -1,44 +1,23 @@
 //! The release of a lock by somebody else than its holder.
 
-use std::sync::Arc;
-
 use redis::Value;
 
 use crate::ground::claim::LockId;
 use crate::ground::error::Result;
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Call, Operation, SentCopies, Unread};
-use crate::stores::redis::layout::Layout;
 use crate::stores::redis::replies::integer_at;
 use crate::stores::redis::transport::CallError;
 
 /// Frees a lock whoever holds it.
-pub(crate) struct ForceRelease<'a> {
-    lock: &'a LockId,
-    channel: Arc<str>,
-}
-
-impl<'a> ForceRelease<'a> {
-    pub(crate) fn new(lock: &'a LockId) -> ForceRelease<'a> {
-        let channel = (Layout::of(lock.kind).channel)(&lock.name);
-        ForceRelease { lock, channel }
-    }
-}
+pub(crate) struct ForceRelease<'a>(pub(crate) &'a LockId);
 
 impl Operation for ForceRelease<'_> {
     type Answer = bool;
 
     fn call(&self) -> Call<'_> {
-        let LockId { kind, name } = self.lock;
-        Call {
-            expires: true,
-            ..Call::new(
-                &Layout::of(*kind).force_release,
-                name,
-                None,
-                [&*self.channel],
-            )
-        }
+        let LockId { kind, name } = self.0;
+        Call::new(*kind, |layout| &layout.force_release, name, None)
     }
 
     fn read(&mut self, _: &Redis, reply: &Value, _: &mut SentCopies) -> Result<bool, Unread> {
@@ -50,6 +29,6 @@ impl Operation for ForceRelease<'_> {
     }
 
     fn unknown(&self, redis: &Redis, fault: CallError, _: &SentCopies) -> Result<bool> {
-        Err(redis.unknown(&self.lock.name, None, "forced release", fault.into_reason()))
+        Err(redis.unknown(&self.0.name, None, "forced release", fault.into_reason()))
     }
 }

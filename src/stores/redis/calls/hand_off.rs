@@ -1,7 +1,5 @@
 //! The hand-off of a hold to another visitor of the same process.
 
-use std::sync::Arc;
-
 use redis::Value;
 
 use crate::ground::claim::Claim;
@@ -18,8 +16,6 @@ use crate::stores::redis::wait_replicas::ReplicaAck;
 pub(crate) struct HandOff<'a> {
     from: &'a Claim,
     to: &'a Claim,
-    lease: String,
-    channel: Arc<str>,
     replicates: bool,
 }
 
@@ -28,8 +24,6 @@ impl<'a> HandOff<'a> {
         HandOff {
             from,
             to,
-            lease: to.lease.as_millis().to_string(),
-            channel: (Layout::of(from.kind).channel)(&from.name),
             replicates: true,
         }
     }
@@ -74,15 +68,13 @@ impl Operation for HandOff<'_> {
     type Answer = Outcome<Granted>;
 
     fn call(&self) -> Call<'_> {
-        let Claim { kind, name, .. } = self.from;
-        let (from, to) = (&self.from.visitor, &self.to.visitor);
-        let args = [from.as_str(), to.as_str(), &self.lease, &self.channel];
         Call {
-            expires: true,
+            successor: Some(&self.to.visitor),
+            lease: self.to.lease,
             replicates: self.replicates,
             // A copy finds what the first one did. What could not be sent is left to the release that comes next.
             repeat: Repeat::Halfway { unsent: false },
-            ..Call::new(&Layout::of(*kind).transfer, name, Some(from), args)
+            ..Call::of(self.from, |layout| &layout.transfer)
         }
     }
 
@@ -101,7 +93,7 @@ impl Operation for HandOff<'_> {
                 redis.pass_late_copies_on(from, to);
                 Ok(Outcome::Done(Granted {
                     others_wait: *listeners < 0
-                        || *listeners > i64::from(redis.topology.messages(&self.channel).is_some()),
+                        || *listeners > i64::from(redis.messages(from).is_some()),
                     ..Granted::at(sent)
                 }))
             }

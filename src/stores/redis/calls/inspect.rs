@@ -10,7 +10,6 @@ use crate::ground::error::Error;
 use crate::store::Holding;
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Call, Operation, SentCopies, Unread};
-use crate::stores::redis::layout::Layout;
 use crate::stores::redis::replies::{integer_at, item_at, text_of};
 
 /// Tells who holds the lock, and how often `visitor` does.
@@ -24,8 +23,7 @@ impl Operation for Inspect<'_> {
 
     fn call(&self) -> Call<'_> {
         let LockId { kind, name } = self.lock;
-        let visitor = self.visitor.map_or("", VisitorId::as_str);
-        Call::new(&Layout::of(*kind).inspect, name, self.visitor, [visitor])
+        Call::new(*kind, |layout| &layout.inspect, name, self.visitor)
     }
 
     fn read(

@@ -4,6 +4,7 @@
 //! `RedisNode::carry_out` for a quorum, sent now and answered later.
 
 mod acquire;
+mod call;
 mod counts;
 mod force_release;
 mod hand_off;
@@ -13,22 +14,20 @@ mod release_level;
 mod requests;
 mod resolve;
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use redis::Value;
-use smallvec::SmallVec;
 
-use crate::ground::claim::{Claim, VisitorId};
+use crate::ground::claim::Claim;
 use crate::ground::error::{Error, Result};
 use crate::ground::time;
 use crate::store::Outcome;
-use crate::stores::quorum::quarantine::{Identity, NodeHandle};
 use crate::stores::redis::Redis;
-use crate::stores::redis::scripts::Script;
 use crate::stores::redis::transport::{CallError, brief};
 
 pub(super) use acquire::Acquire;
+use call::Repeat;
+pub(super) use call::{Call, Limit, pack};
 pub(super) use force_release::ForceRelease;
 pub(super) use hand_off::HandOff;
 pub(super) use inspect::Inspect;
@@ -46,72 +45,6 @@ const REPEATS: u32 = 2;
 
 const RUNAWAY_CLOCK: &str =
     "TRYAGAIN the server's clock runs away from ours, or others write to this key";
-
-/// The request of an operation.
-pub(super) struct Call<'c> {
-    pub(super) script: &'c Script,
-    pub(super) lock: &'c Arc<str>,
-    /// The visitor whose unanswered requests it may go behind.
-    pub(super) visitor: Option<&'c VisitorId>,
-    pub(super) args: SmallVec<[&'c [u8]; 4]>,
-    /// Whether the server time after which it is refused is its last argument, and its answer tells the time.
-    pub(super) expires: bool,
-    /// Whether as many replicas have to have what it did as the client wants.
-    pub(super) replicates: bool,
-    /// The node that has to have a vote at the server that gets it.
-    pub(super) handle: Option<&'c NodeHandle>,
-    pub(super) repeat: Repeat,
-}
-
-/// When a call is sent again that got no answer.
-#[derive(Clone, Copy)]
-pub(super) enum Repeat {
-    Never,
-    /// When its connection was cut, up to [`REPEATS`] times.
-    IfCut,
-    /// Once: the first try has half the time, so that a lost reply leaves time for the second. With `unsent` it is also
-    /// tried again if that half is not over when it could not be sent.
-    Halfway {
-        unsent: bool,
-    },
-}
-
-impl<'c> Call<'c> {
-    /// A call that does not expire, and is sent once.
-    pub(super) fn new<const N: usize>(
-        script: &'c Script,
-        lock: &'c Arc<str>,
-        visitor: Option<&'c VisitorId>,
-        args: [&'c str; N],
-    ) -> Call<'c> {
-        Call {
-            script,
-            lock,
-            visitor,
-            args: args.iter().map(|arg| arg.as_bytes()).collect(),
-            expires: false,
-            replicates: false,
-            handle: None,
-            repeat: Repeat::Never,
-        }
-    }
-
-    /// The arguments of a copy that is refused after `expiry`: where a quorum asks, the replication id of the server that
-    /// may vote comes behind that, so that nobody votes for a server that has become another one.
-    pub(super) fn args_until<'a>(
-        &'a self,
-        expiry: &'a str,
-        voting: Option<&'a Identity>,
-    ) -> SmallVec<[&'a [u8]; 6]> {
-        let mut args: SmallVec<[&[u8]; 6]> = self.args.iter().copied().collect();
-        if self.expires {
-            args.push(expiry.as_bytes());
-            let history = voting.map(|identity| identity.history.as_bytes());
-            args.extend(history.filter(|history| !history.is_empty()));
-        }
-        args
-    }
-}
 
 /// Why a reply is no answer.
 pub(super) enum Unread {
@@ -210,9 +143,8 @@ pub(super) trait Operation {
                 }
                 _ => deadline,
             };
-            let reply = redis.ask(&call, by, &mut copies);
             let repeat = call.repeat;
-            drop(call);
+            let reply = redis.ask(&call, by, &mut copies);
             let is_repeated = match (&reply, repeat) {
                 (Err(CallError::NoReply { timed_out, .. }), Repeat::IfCut) => {
                     !timed_out && repeats < REPEATS
@@ -258,6 +190,3 @@ impl Redis {
         )
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,7 +1,7 @@
 //! The release of a whole hold.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis::Value;
 
@@ -19,24 +19,21 @@ use crate::stores::redis::transport::CallError;
 /// Gives a whole hold back.
 pub(crate) struct Release<'a> {
     claim: &'a Claim,
-    channel: Arc<str>,
     /// The number of messages that had arrived before it is sent: its own message counts from there on.
     messages: Option<u64>,
 }
 
 impl<'a> Release<'a> {
     pub(crate) fn new(claim: &'a Claim) -> Release<'a> {
-        let channel = (Layout::of(claim.kind).channel)(&claim.name);
         Release {
             claim,
-            channel,
             messages: None,
         }
     }
 
     /// Has it count the turns of others behind it.
     pub(crate) fn counting_turns(mut self, redis: &Redis) -> Release<'a> {
-        let messages = redis.topology.messages(&self.channel);
+        let messages = redis.messages(self.claim);
         self.messages = messages.map(|messages| messages.load(Ordering::Acquire));
         self
     }
@@ -45,7 +42,7 @@ impl<'a> Release<'a> {
         let (mut others_wait, mut turns) = (false, None);
         // Mostly nobody at all has heard of it.
         if heard > 0 {
-            let messages = redis.topology.messages(&self.channel);
+            let messages = redis.messages(self.claim);
             let listeners = heard.saturating_sub(u64::from(messages.is_some()));
             others_wait = listeners > 0;
             turns = self
@@ -65,17 +62,10 @@ impl Operation for Release<'_> {
     type Answer = Outcome<Released>;
 
     fn call(&self) -> Call<'_> {
-        let Claim {
-            kind,
-            name,
-            visitor,
-            ..
-        } = self.claim;
-        let args = [visitor.as_str(), &self.channel];
         Call {
             // The first request may have done it, and the second one finds that out.
             repeat: Repeat::Halfway { unsent: true },
-            ..Call::new(&Layout::of(*kind).release, name, Some(visitor), args)
+            ..Call::of(self.claim, |layout| &layout.release)
         }
     }
 
@@ -128,6 +118,12 @@ impl Operation for Release<'_> {
 }
 
 impl Redis {
+    /// The number of messages of this lock that have arrived, if there is a subscription.
+    pub(super) fn messages(&self, claim: &Claim) -> Option<Arc<AtomicU64>> {
+        let channel = Layout::of(claim.kind).channel;
+        self.topology.messages(&channel.of(&claim.name))
+    }
+
     /// The copy that may still come of a hold that was given back. It is kept until nothing of it can come any more.
     fn late_copy_of(&self, claim: &Claim) -> Option<InDoubt> {
         if !Layout::of(claim.kind).repeats_acquisition {

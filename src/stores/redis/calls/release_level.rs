@@ -8,7 +8,6 @@ use crate::store::{Outcome, Released};
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::counts::SetCount;
 use crate::stores::redis::calls::{Call, Operation, SentCopies, Unread};
-use crate::stores::redis::scripts::SCRIPTS;
 use crate::stores::redis::transport::CallError;
 
 /// Gives levels back, so that some stay.
@@ -20,7 +19,11 @@ pub(crate) struct ReleaseLevel<'a> {
 impl<'a> ReleaseLevel<'a> {
     pub(crate) fn new(claim: &'a Claim, keep: u32) -> ReleaseLevel<'a> {
         ReleaseLevel {
-            count: SetCount::new(claim, claim.count, keep),
+            count: SetCount {
+                claim,
+                known: claim.count,
+                wanted: keep,
+            },
             replicates: true,
         }
     }
@@ -40,7 +43,7 @@ impl Operation for ReleaseLevel<'_> {
     fn call(&self) -> Call<'_> {
         Call {
             replicates: self.replicates,
-            ..self.count.call(&SCRIPTS.release_level)
+            ..self.count.call(|layout| &layout.release_level)
         }
     }
 

@@ -6,7 +6,7 @@ use redis::Value;
 
 use crate::ground::clock::BootInstant;
 use crate::stores::redis::Redis;
-use crate::stores::redis::calls::Call;
+use crate::stores::redis::calls::{Call, Limit};
 use crate::stores::redis::replies::is_another_history;
 use crate::stores::redis::transport::CallError;
 use crate::stores::redis::votes::vote_on;
@@ -20,14 +20,11 @@ impl Redis {
         deadline: Instant,
         copies: &mut SentCopies,
     ) -> Result<Value, CallError> {
-        let (script, keys) = (call.script, [&**call.lock]);
         self.topology.with(call.lock, deadline, |node, connection| {
             let earlier = node.pool.lost_until(call.visitor);
             copies.earlier_until = copies.earlier_until.max(earlier);
-            if !call.expires {
-                return node
-                    .pool
-                    .eval(connection, script, &keys, &call.args, deadline);
+            if !call.script.expires {
+                return node.pool.eval(connection, call, Limit::default(), deadline);
             }
             // On the connection that the request takes, for another one may lead to another server.
             let voting = match call.handle {
@@ -39,13 +36,13 @@ impl Redis {
             copies.first_sent = Some(copies.unanswered.unwrap_or(sent));
             let expiry = connection.expiry(deadline, sent);
             copies.not_after = copies.not_after.max(expiry);
-            let text = expiry.to_string();
-            let args = call.args_until(&text, voting.as_deref());
+            let voting = voting.as_deref();
+            let limit = Limit { expiry, voting };
             let reply = match self.replication.filter(|_| call.replicates) {
-                None => node.pool.eval(connection, script, &keys, &args, deadline),
+                None => node.pool.eval(connection, call, limit, deadline),
                 Some(wanted) => node
                     .pool
-                    .eval_replicated(connection, script, &keys, &args, wanted, deadline)
+                    .eval_replicated(connection, call, limit, wanted, deadline)
                     .map(|(reply, replica_ack)| {
                         copies.replica_ack = Some(replica_ack);
                         reply

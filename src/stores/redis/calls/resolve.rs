@@ -1,7 +1,6 @@
 //! The withdrawal of requests without an answer, one or many at once.
 
 use std::borrow::Borrow;
-use std::sync::Arc;
 use std::time::Instant;
 
 use redis::Value;
@@ -10,26 +9,14 @@ use crate::ground::error::Result;
 use crate::ground::time;
 use crate::store::InDoubt;
 use crate::stores::redis::Redis;
-use crate::stores::redis::calls::{Call, Operation, SentCopies, Unread};
-use crate::stores::redis::layout::Layout;
+use crate::stores::redis::calls::{Call, Limit, Operation, SentCopies, Unread};
 use crate::stores::redis::transport::CallError;
 
 /// How many calls that withdraw something are written before the first reply is read.
 const RESOLVED_AT_ONCE: usize = 100;
 
 /// Frees what a request without an answer may have left. Its answer tells whether nothing comes any more.
-pub(crate) struct Resolve<I> {
-    in_doubt: I,
-    channel: Arc<str>,
-}
-
-impl<I: Borrow<InDoubt>> Resolve<I> {
-    pub(crate) fn new(in_doubt: I) -> Resolve<I> {
-        let InDoubt { kind, name, .. } = in_doubt.borrow();
-        let channel = (Layout::of(*kind).channel)(name);
-        Resolve { in_doubt, channel }
-    }
-}
+pub(crate) struct Resolve<I>(pub(crate) I);
 
 impl<I: Borrow<InDoubt>> Operation for Resolve<I> {
     type Answer = bool;
@@ -40,9 +27,8 @@ impl<I: Borrow<InDoubt>> Operation for Resolve<I> {
             name,
             visitor,
             ..
-        } = self.in_doubt.borrow();
-        let args = [visitor.as_str(), &self.channel];
-        Call::new(&Layout::of(*kind).resolve, name, Some(visitor), args)
+        } = self.0.borrow();
+        Call::new(*kind, |layout| &layout.resolve, name, Some(visitor))
     }
 
     fn read(
@@ -54,7 +40,7 @@ impl<I: Borrow<InDoubt>> Operation for Resolve<I> {
         let Value::Int(now) = reply else {
             return Err(Unread::Unexpected);
         };
-        let in_doubt = self.in_doubt.borrow();
+        let in_doubt = self.0.borrow();
         let not_after = in_doubt.not_after(0).max(copies.earlier_until);
         // Behind the request in doubt on the same connection it comes after it, though not after what went elsewhere.
         let is_behind = copies.is_behind && copies.earlier_until.is_none();
@@ -74,7 +60,7 @@ impl Redis {
             return outcomes;
         };
         // It makes the script known, and finds out whether anybody answers.
-        let outcome = Resolve::new(&**first).run(self, deadline);
+        let outcome = Resolve(&**first).run(self, deadline);
         let is_silent = matches!(&outcome, Err(error) if error.may_pass());
         outcomes.push(outcome);
         if is_silent {
@@ -88,7 +74,7 @@ impl Redis {
                     Some(now) => Ok(Some(now) > in_doubt.not_after(0)
                         && self.is_behind_late_copies(&in_doubt.visitor, now)),
                     // It is elsewhere, or the server does not know its script, or it says what is wrong.
-                    None => Resolve::new(&**in_doubt).run(self, deadline),
+                    None => Resolve(&**in_doubt).run(self, deadline),
                 });
             }
             if let Err(fault) = talked {
@@ -119,15 +105,11 @@ impl Redis {
                 let mut packed = Vec::new();
                 let mut numbers = Vec::with_capacity(in_doubts.len());
                 for in_doubt in in_doubts {
-                    let resolve = Resolve::new(&**in_doubt);
-                    let call = resolve.call();
-                    let script = match node.pool.is_sharded() {
-                        true => call.script.sharded(),
-                        false => call.script,
-                    };
+                    let resolve = Resolve(&**in_doubt);
+                    let call = resolve.call().for_shards(node.pool.is_sharded());
                     let number = connection.number();
                     numbers.push(number);
-                    packed.extend(script.pack(by_text, &[call.lock], &call.args, number));
+                    call.pack(by_text, Limit::default(), number, &mut packed);
                 }
                 replies.clear();
                 connection.send(&packed, deadline)?;

@@ -1,14 +1,16 @@
 //! The claims that are renewed together, and the call of the script for them.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::iter::empty;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::ground::claim::Claim;
+use crate::ground::claim::{Claim, Kind};
 use crate::ground::clock::BootInstant;
+use crate::stores::redis::calls::{Limit, pack};
 use crate::stores::redis::keys;
-use crate::stores::redis::scripts::Script;
+use crate::stores::redis::layout::Layout;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::Topology;
 use crate::stores::redis::topology::cluster::Shard;
@@ -81,10 +83,10 @@ pub(super) struct Batch<'a> {
     pub(super) server: Server<'a>,
     pub(super) is_asking: bool,
     pub(super) needs_text: bool,
-    /// The indices of the claims that each call of the script renews. A cluster allows only those of one slot.
+    /// The indices of the claims that each call of a script renews. A cluster allows only those of one slot.
     pub(super) parts: Vec<Vec<usize>>,
-    /// The last part of each slot.
-    last: BTreeMap<u16, usize>,
+    /// The last part of each slot and script.
+    last: BTreeMap<(u16, usize), usize>,
 }
 
 impl<'a> Batch<'a> {
@@ -101,12 +103,13 @@ impl<'a> Batch<'a> {
     pub(super) fn add(&mut self, open: &Open, claim: &Claim) {
         let slot = self.server.shard().map_or(0, |_| keys::slot(&claim.name));
         self.needs_text |= open.needs_text;
-        let last = self.last.get(&slot).filter(|_| !open.is_single);
+        let at = (slot, Layout::of(claim.kind).renew.id());
+        let last = self.last.get(&at).filter(|_| !open.is_single);
         match last.and_then(|last| self.parts.get_mut(*last)) {
             Some(part) if part.len() < RENEWED_AT_ONCE => part.push(open.index),
             _ => {
                 if !open.is_single {
-                    self.last.insert(slot, self.parts.len());
+                    self.last.insert(at, self.parts.len());
                 }
                 self.parts.push(vec![open.index]);
             }
@@ -142,39 +145,17 @@ pub(super) enum Expected {
     Replicas(Replication),
 }
 
-/// Packs the call that renews `claims`, which the server refuses after `not_after` of its clock, in ms.
-pub(super) fn pack<'c>(
-    script: &Script,
-    by_text: bool,
-    claims: impl Iterator<Item = &'c Claim> + Clone,
-    not_after: i64,
-    number: i64,
-    into: &mut Vec<u8>,
-) {
-    let count = claims.clone().count();
-    let mut command = script.command(by_text, count, 2 + 2 * count);
-    for claim in claims.clone() {
-        command.arg(&*claim.name);
-    }
-    command.arg(not_after);
-    for claim in claims {
-        let lease = u64::try_from(claim.lease.as_millis()).unwrap_or(u64::MAX);
-        command.arg(claim.visitor.as_str()).arg(lease);
-    }
-    command.arg(number);
-    command.write_packed_command(into);
-}
-
 /// Makes the server know the script that renews, by the renewal of nothing, of which the connection owes the answer from
 /// then on. Returns whether it could be sent.
 pub(in crate::stores::redis) fn makes_known(
-    script: &Script,
+    kind: Kind,
     connection: &mut Connection,
     deadline: Instant,
 ) -> bool {
     let number = connection.number();
-    let mut packed = Vec::new();
-    pack(script, true, std::iter::empty(), 0, number, &mut packed);
+    let (script, mut packed) = (&Layout::of(kind).renew, Vec::new());
+    let limit = Limit::default();
+    pack(script, empty(), true, limit, number, &mut packed);
     connection.reply_due = Some(number);
     connection.ask(&packed, deadline).is_ok()
 }

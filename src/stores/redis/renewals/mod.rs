@@ -13,6 +13,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
+use smallvec::SmallVec;
+
 use crate::ground::claim::Claim;
 use crate::ground::clock::BootInstant;
 use crate::ground::poll::Source;
@@ -21,8 +23,8 @@ use crate::store::Renewal;
 use crate::stores::quorum::node::{InFlight, Pending};
 use crate::stores::quorum::quarantine::NodeHandle;
 use crate::stores::redis::Redis;
+use crate::stores::redis::calls::{Call, Limit, pack};
 use crate::stores::redis::node::RedisNode;
-use crate::stores::redis::scripts::SCRIPTS;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::Topology;
 use crate::stores::redis::transport::{CallError, Connection, asking, share};
@@ -226,21 +228,32 @@ impl<'a> Renewals<'a> {
         connection: &mut Connection,
         sent: BootInstant,
     ) -> (Vec<u8>, VecDeque<Expected>) {
-        let not_after = connection.expiry(self.deadline, sent);
+        let limit = Limit {
+            expiry: connection.expiry(self.deadline, sent),
+            voting: None,
+        };
         let uses_text = batch.server.pool.uses_text();
         let mut packed = Vec::new();
+        let mut told = SmallVec::<[usize; 2]>::new();
         let mut expected = VecDeque::with_capacity(batch.parts.len() + 1);
         for (part, indices) in batch.parts.iter().enumerate() {
             if batch.is_asking {
                 packed.extend(asking());
                 expected.push_back(Expected::Nothing);
             }
-            // The first call with the text makes the script known to those behind it.
-            let by_text = uses_text || (batch.needs_text && part == 0);
             let claims = indices.iter().filter_map(|index| self.claims.get(*index));
+            let calls = claims.map(|claim| Call::of(claim, |layout| &layout.renew));
+            let Some(Call { script, .. }) = calls.clone().next() else {
+                continue;
+            };
+            // The first call with the text makes the script known to those behind it.
+            let is_first = !told.contains(&script.id());
+            if is_first {
+                told.push(script.id());
+            }
+            let by_text = uses_text || (batch.needs_text && is_first);
             let number = connection.number();
-            let script = &SCRIPTS.renew;
-            batch::pack(script, by_text, claims, not_after, number, &mut packed);
+            pack(script, calls, by_text, limit, number, &mut packed);
             expected.push_back(Expected::Part(part, number));
         }
         if let Some(replication) = self.redis.replication {

@@ -1,14 +1,14 @@
 -- Renews many holds at once.
 --
--- KEYS[i]             a lock
--- ARGV[1]             the server time after which the request is refused, ms since 1970
--- ARGV[2i], ARGV[2i+1]  the visitor of KEYS[i] and its lease, ms
--- ARGV[#ARGV]         the number of the request, which comes before the answer: {number, …}
+-- KEYS[i]               a lock
+-- ARGV[2i-1], ARGV[2i]  the visitor of KEYS[i] and its lease, ms
+-- ARGV[#ARGV-1]         the server time after which the request is refused, ms since 1970
+-- ARGV[#ARGV]           the number of the request, which comes before the answer: {number, …}
 --
 -- Returns {now, 0}             too late, nothing was done
 --         {now, 1, i, what, …}  done; KEYS[i] was not renewed: what is 0 if nobody holds it, else whoever does
 --
--- Keeps: only a key with the visitor's own field, or its own token, is given a new time to live.
+-- Keeps: only a key with the visitor's own field is given a new time to live.
 
 -- Who has the lock: the start of the field, nil and the field; '' for nobody; nil and an error for what is no lock. A lock
 -- is a hash of one field, `text:number` and perhaps more, and a count. A field longer than any visitor is not looked into.
@@ -33,40 +33,25 @@ local number = ARGV[#ARGV] + 0
 local call, pcall = redis.call, redis.pcall
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-if now > ARGV[1] + 0 then
+if now > ARGV[#ARGV - 1] + 0 then
     return {number, {now, 0}}
 end
 local result = {now, 1}
-local function lost(i, what)
-    result[#result + 1] = i
-    result[#result + 1] = what
-end
 for i = 1, #KEYS do
-    local key, visitor, held = KEYS[i], ARGV[2 * i], nil
-    -- A token has no colon, and its lock is a string.
-    local is_token = not string.find(visitor, ':', 1, true)
-    if is_token then
-        held = pcall('GET', key)
+    local key = KEYS[i]
+    local has = pcall('HEXISTS', key, ARGV[2 * i - 1])
+    if has == 1 then
+        call('PEXPIRE', key, ARGV[2 * i])
     else
-        held = pcall('HEXISTS', key, visitor)
-    end
-    if held == 1 or held == visitor then
-        call('PEXPIRE', key, ARGV[2 * i + 1])
-    elseif type(held) == 'table' then
-        if not string.find(held.err, 'WRONGTYPE', 1, true) then
-            return held
+        local what = 'a key of another type'
+        if has == 0 then
+            local holder = holder_of(key)
+            what = holder == '' and 0 or holder or what
+        elseif not string.find(has.err, 'WRONGTYPE', 1, true) then
+            return has
         end
-        -- A lock that is made of others has one visitor for all of them, also for those that are tokens.
-        if not is_token and pcall('GET', key) == visitor then
-            call('PEXPIRE', key, ARGV[2 * i + 1])
-        else
-            lost(i, 'a key of another type')
-        end
-    elseif is_token then
-        lost(i, held and string.sub(held, 1, 64) or 0)
-    else
-        local holder = holder_of(key)
-        lost(i, holder == '' and 0 or holder or 'a key of another type')
+        result[#result + 1] = i
+        result[#result + 1] = what
     end
 end
 return {number, result}

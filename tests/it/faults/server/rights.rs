@@ -10,9 +10,8 @@ fn needed() -> Vec<String> {
         .flat_map(|(_, script)| script.split("call('").skip(1))
         .filter_map(|rest| rest.split_once('\''))
         .map(|(command, _)| command.to_lowercase())
-        // Of these the first undoes, the second is for token locks, the third for the nodes of a quorum, and a hand-off
-        // does without the fourth.
-        .filter(|command| !["del", "get", "info", "pubsub"].contains(&&**command))
+        // Of these the first undoes, the second is for the nodes of a quorum, and a hand-off does without the third.
+        .filter(|command| !["del", "info", "pubsub"].contains(&&**command))
         .collect();
     commands.sort();
     commands.dedup();

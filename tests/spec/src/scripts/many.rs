@@ -1,51 +1,29 @@
 //! The scripts for both kinds of locks.
 
-use super::holder::{Holder, holder_of};
-use super::reentrant::returned;
-use super::token::told;
-use super::{ANOTHER_TYPE, Args, answered};
+use super::{Args, answered};
 use crate::commands::{Answer, Redis, Refused};
 use crate::reply::Reply;
 
-/// Renews many holds at once.
-pub fn renew(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Reply> {
+/// The part that the scripts of renewals have in common: `loss` renews one, or says who has it.
+pub(super) fn renew(
+    redis: &mut Redis<'_>,
+    keys: Args<'_>,
+    args: Args<'_>,
+    mut loss: impl FnMut(&mut Redis<'_>, &[u8], &[u8]) -> Answer<Option<Reply>>,
+) -> Answer<Reply> {
     let number = args.request()?;
     let now = redis.time()?;
-    if now > args.number(1)? {
+    if now > args.number(args.count() - 1)? {
         return answered(number, Reply::Array(vec![now.into(), 0.into()]));
     }
     let mut result = vec![Reply::Int(now), Reply::Int(1)];
     for (place, key) in (1..).zip(keys.0) {
-        let (visitor, lease) = (args.text(2 * place), args.text(2 * place + 1));
-        let is_token = !visitor.contains(&b':');
-        let has = match is_token {
-            true => redis
-                .get(key)
-                .map(|holder| holder.as_deref() == Some(visitor)),
-            false => redis.hexists(key, visitor),
-        };
-        let loss = match has {
-            Ok(true) => None,
-            Ok(false) if is_token => Some(match redis.get(key)? {
-                None => Reply::Int(0),
-                holder => Reply::text(told(&holder)),
-            }),
-            Ok(false) => Some(match holder_of(redis, key)? {
-                Holder::Nobody => Reply::Int(0),
-                holder => holder.told(),
-            }),
-            // A lock that is made of others has one visitor for all of them, also for those that are tokens.
-            Err(refused) if refused.is_wrong_type() => {
-                let has_token = !is_token && redis.get(key) == Ok(Some(visitor.to_vec()));
-                (!has_token).then(|| Reply::text(ANOTHER_TYPE))
+        match loss(redis, key, args.text(2 * place - 1)) {
+            Ok(None) => {
+                redis.pexpire(key, args.text(2 * place))?;
             }
-            Err(refused) => return returned(refused),
-        };
-        match loss {
-            Some(what) => result.extend([Reply::Int(place as i64), what]),
-            None => {
-                redis.pexpire(key, lease)?;
-            }
+            Ok(Some(what)) => result.extend([Reply::Int(place as i64), what]),
+            Err(refused) => return Ok(refused.into()),
         }
     }
     answered(number, Reply::Array(result))

@@ -55,13 +55,14 @@ scripts! {
     "withdraw" => reentrant::withdraw,
     "force_release" => reentrant::force_release,
     "inspect" => reentrant::inspect,
+    "renew" => reentrant::renew,
     "token/acquire" => token::acquire,
     "token/release" => token::release,
     "token/transfer" => token::transfer,
     "token/withdraw" => token::withdraw,
     "token/force_release" => token::force_release,
     "token/inspect" => token::inspect,
-    "renew" => many::renew,
+    "token/renew" => token::renew,
     "rights" => many::rights,
 }
 

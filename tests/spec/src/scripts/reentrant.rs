@@ -1,7 +1,7 @@
 //! The scripts of the reentrant lock: a hash of one visitor and its hold count.
 
 use super::holder::{Holder, holder_of, may_be_freed};
-use super::{ANOTHER_TYPE, Args, answered, begin, small};
+use super::{ANOTHER_TYPE, Args, answered, begin, many, small};
 use crate::commands::{Answer, Redis};
 use crate::reply::{Reply, array};
 
@@ -183,4 +183,19 @@ fn counts(
 /// A refusal that the script returns: nothing in it says that a script was run.
 pub(super) fn returned(refused: crate::commands::Refused) -> Answer<Reply> {
     Ok(refused.into())
+}
+
+/// Renews many holds at once.
+pub fn renew(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Reply> {
+    many::renew(redis, keys, args, |redis, key, visitor| {
+        Ok(match redis.hexists(key, visitor) {
+            Ok(true) => None,
+            Ok(false) => Some(match holder_of(redis, key)? {
+                Holder::Nobody => Reply::Int(0),
+                holder => holder.told(),
+            }),
+            Err(refused) if refused.is_wrong_type() => Some(Reply::text(ANOTHER_TYPE)),
+            Err(refused) => return Err(refused),
+        })
+    })
 }

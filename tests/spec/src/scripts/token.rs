@@ -1,7 +1,7 @@
 //! The scripts of the token lock: a string that is the token of its holder.
 
 use super::reentrant::is_the_one;
-use super::{ANOTHER_TYPE, Args, answered, begin, small};
+use super::{ANOTHER_TYPE, Args, answered, begin, many, small};
 use crate::commands::{Answer, Redis};
 use crate::reply::{Reply, array};
 
@@ -106,4 +106,17 @@ pub fn inspect(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
         number,
         array![i64::from(holder.is_some()), count, redis.pttl(key)?],
     )
+}
+
+/// Renews many token locks at once.
+pub fn renew(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Reply> {
+    many::renew(redis, keys, args, |redis, key, token| {
+        Ok(match redis.get(key) {
+            Ok(Some(holder)) if holder == token => None,
+            Ok(None) => Some(Reply::Int(0)),
+            Ok(holder) => Some(Reply::text(told(&holder))),
+            Err(refused) if refused.is_wrong_type() => Some(Reply::text(ANOTHER_TYPE)),
+            Err(refused) => return Err(refused),
+        })
+    })
 }

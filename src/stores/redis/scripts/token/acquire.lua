@@ -3,8 +3,8 @@
 -- KEYS[1]  the lock: a string, the token of whoever holds it
 -- ARGV[1]  the token
 -- ARGV[2]  the lease, ms
--- ARGV[3]  0: a token lock is not entered twice
--- ARGV[4]  1
+-- ARGV[3]  0, the count that stands there: a token lock is not entered twice
+-- ARGV[4]  1, the count wanted
 -- ARGV[5]  the server time after which the request is refused, ms since 1970
 -- ARGV[6]  the replication id of the server that may grant it, if the grant is a vote
 -- ARGV[6 or 7]  the number of the request, which comes before the answer: {number, …}

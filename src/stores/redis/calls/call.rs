@@ -1,0 +1,165 @@
+//! The request of an operation, and how it is packed.
+
+use std::iter::once;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Cmd;
+
+use crate::ground::claim::{Claim, Kind, VisitorId};
+use crate::stores::quorum::quarantine::{Identity, NodeHandle};
+use crate::stores::redis::layout::Layout;
+use crate::stores::redis::scripts::{Arg, Script};
+
+/// The request of an operation: a script, and what its keys and arguments are made of.
+#[derive(Clone, Copy)]
+pub(in crate::stores::redis) struct Call<'c> {
+    pub(in crate::stores::redis) script: &'static Script,
+    pub(super) layout: &'static Layout,
+    pub(in crate::stores::redis) lock: &'c Arc<str>,
+    /// The visitor that it is about, whose unanswered requests it may go behind.
+    pub(in crate::stores::redis) visitor: Option<&'c VisitorId>,
+    /// The visitor that the hold is handed off to.
+    pub(super) successor: Option<&'c VisitorId>,
+    pub(super) lease: Duration,
+    pub(super) known: u32,
+    pub(super) wanted: u32,
+    /// Whether as many replicas have to have what it did as the client wants.
+    pub(in crate::stores::redis) replicates: bool,
+    /// The node that has to have a vote at the server that gets it.
+    pub(in crate::stores::redis) handle: Option<&'c NodeHandle>,
+    pub(super) repeat: Repeat,
+}
+
+/// When a call is sent again that got no answer.
+#[derive(Clone, Copy)]
+pub(super) enum Repeat {
+    Never,
+    /// When its connection was cut, up to [`REPEATS`](super::REPEATS) times.
+    IfCut,
+    /// Once: the first try has half the time, so that a lost reply leaves time for the second. With `unsent` it is also
+    /// tried again if that half is not over when it could not be sent.
+    Halfway {
+        unsent: bool,
+    },
+}
+
+/// Until when a request may run, and where. Scripts that do not expire take no notice of it.
+#[derive(Clone, Copy, Default)]
+pub(in crate::stores::redis) struct Limit<'a> {
+    /// The server time after which it is refused, in ms.
+    pub(in crate::stores::redis) expiry: i64,
+    /// Where a quorum asks, the server that may vote, so that nobody votes for a server that has become another one.
+    pub(in crate::stores::redis) voting: Option<&'a Identity>,
+}
+
+impl<'c> Call<'c> {
+    /// A call of a script for locks of this kind, which is sent once.
+    pub(in crate::stores::redis) fn new(
+        kind: Kind,
+        script: impl FnOnce(&'static Layout) -> &'static Script,
+        lock: &'c Arc<str>,
+        visitor: Option<&'c VisitorId>,
+    ) -> Call<'c> {
+        let layout = Layout::of(kind);
+        Call {
+            script: script(layout),
+            layout,
+            lock,
+            visitor,
+            successor: None,
+            lease: Duration::ZERO,
+            known: 0,
+            wanted: 0,
+            replicates: false,
+            handle: None,
+            repeat: Repeat::Never,
+        }
+    }
+
+    /// A call about the hold of `claim`, with its lease.
+    pub(in crate::stores::redis) fn of(
+        claim: &'c Claim,
+        script: impl FnOnce(&'static Layout) -> &'static Script,
+    ) -> Call<'c> {
+        Call {
+            lease: claim.lease,
+            ..Call::new(claim.kind, script, &claim.name, Some(&claim.visitor))
+        }
+    }
+
+    /// The same for a node whose messages are sharded or not.
+    pub(in crate::stores::redis) fn for_shards(self, is_sharded: bool) -> Call<'c> {
+        match is_sharded {
+            true => Call {
+                script: self.script.sharded(),
+                ..self
+            },
+            false => self,
+        }
+    }
+
+    /// Adds the packed call to `into`.
+    pub(in crate::stores::redis) fn pack(
+        self,
+        by_text: bool,
+        limit: Limit<'_>,
+        number: i64,
+        into: &mut Vec<u8>,
+    ) {
+        pack(self.script, once(self), by_text, limit, number, into);
+    }
+
+    fn add(&self, arg: Arg, command: &mut Cmd) {
+        let field = |visitor: Option<&'c VisitorId>| visitor.map_or("", VisitorId::as_str);
+        match arg {
+            Arg::Visitor => command.arg(field(self.visitor)),
+            Arg::Successor => command.arg(field(self.successor)),
+            Arg::Lease => command.arg(u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX)),
+            Arg::Known => command.arg(self.known),
+            Arg::Wanted => command.arg(self.wanted),
+            Arg::Channel => command.arg(&*self.layout.channel.of(self.lock)),
+            Arg::Rights => command.arg(self.layout.rights),
+            Arg::Lock => command.arg(&**self.lock),
+        };
+    }
+}
+
+/// Packs one call of `script` for all of `calls`, which are of it: the keys of each, the arguments of each, and once behind
+/// them the limit and the number of the request, which its answer repeats.
+pub(in crate::stores::redis) fn pack<'c>(
+    script: &Script,
+    calls: impl Iterator<Item = Call<'c>> + Clone,
+    by_text: bool,
+    limit: Limit<'_>,
+    number: i64,
+    into: &mut Vec<u8>,
+) {
+    let count = calls.clone().count();
+    let (keys, args) = (count * script.keys.len(), count * script.args.len() + 3);
+    let mut command = Cmd::with_capacity(3 + keys + args, 64 * (2 + keys + args));
+    match by_text {
+        true => command.arg("EVAL").arg(&*script.text),
+        false => command.arg("EVALSHA").arg(&script.hash),
+    };
+    command.arg(keys);
+    for call in calls.clone() {
+        for key in script.keys {
+            command.arg(&*key.of(call.lock));
+        }
+    }
+    for call in calls {
+        for arg in script.args {
+            call.add(*arg, &mut command);
+        }
+    }
+    if script.expires {
+        command.arg(limit.expiry);
+        let history = limit.voting.map(|identity| &identity.history);
+        if let Some(history) = history.filter(|history| !history.is_empty()) {
+            command.arg(&**history);
+        }
+    }
+    command.arg(number);
+    command.write_packed_command(into);
+}

@@ -1,0 +1,36 @@
+-- Renews many token locks at once.
+--
+-- KEYS[i]               a lock
+-- ARGV[2i-1], ARGV[2i]  the token of KEYS[i] and its lease, ms
+-- ARGV[#ARGV-1]         the server time after which the request is refused, ms since 1970
+-- ARGV[#ARGV]           the number of the request, which comes before the answer: {number, …}
+--
+-- Returns {now, 0}             too late, nothing was done
+--         {now, 1, i, what, …}  done; KEYS[i] was not renewed: what is 0 if nobody holds it, else whoever does
+--
+-- Keeps: only a key with the visitor's own token is given a new time to live.
+
+local number = ARGV[#ARGV] + 0
+local call, pcall = redis.call, redis.pcall
+local time = call('TIME')
+local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+if now > ARGV[#ARGV - 1] + 0 then
+    return {number, {now, 0}}
+end
+local result = {now, 1}
+for i = 1, #KEYS do
+    local token = pcall('GET', KEYS[i])
+    if token == ARGV[2 * i - 1] then
+        call('PEXPIRE', KEYS[i], ARGV[2 * i])
+    else
+        local what = token and 'a key of another type' or 0
+        if type(token) == 'string' then
+            what = string.sub(token, 1, 64)
+        elseif token and not string.find(token.err, 'WRONGTYPE', 1, true) then
+            return token
+        end
+        result[#result + 1] = i
+        result[#result + 1] = what
+    end
+end
+return {number, result}
