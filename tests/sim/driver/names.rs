@@ -1,6 +1,6 @@
 //! The names of the scripts, by which a trace calls them.
 
-const SCRIPTS: [(&str, &str); 15] = [
+const SCRIPTS: [(&str, &str); 16] = [
     (
         "acquire",
         include_str!("../../../src/stores/redis/scripts/acquire.lua"),
