@@ -50,6 +50,7 @@ impl Reason {
     }
 
     /// A copy of an error that somebody else keeps.
+    #[cfg(feature = "mysql")]
     pub(crate) fn of_shared_io(words: impl Into<String>, error: &io::Error) -> Reason {
         let copy = match error.raw_os_error() {
             Some(code) => io::Error::from_raw_os_error(code),

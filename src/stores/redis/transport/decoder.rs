@@ -1,25 +1,31 @@
 //! Replies, read from a stream by a deadline.
+//!
+//! The parser of the `redis` crate clears 8 KiB of memory before each read, and does not say what came behind a reply.
+//! Only the words of errors are left to it.
 
-use std::io::{self, Read};
-use std::sync::Arc;
+use std::io;
 use std::time::{Duration, Instant};
 
-use redis::{Parser, Value};
+use redis::Value;
 
 use crate::ground::error::Reason;
 use crate::ground::time;
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::reply_text::cut;
-use crate::stores::redis::transport::socket::passes;
+use crate::stores::redis::transport::socket::{is_timeout, passes};
 use crate::stores::redis::transport::stream::Stream;
 
 /// A reply larger than this is none of ours.
 const LARGEST_REPLY: usize = 1 << 20;
+const TOO_LARGE: &str = "the reply is larger than 1 MiB";
 
-/// How much memory for replies a connection keeps, about.
+/// No reply of ours is an array in an array so often.
+const DEEPEST_REPLY: u32 = 16;
+
+/// How much memory for replies a connection keeps.
 const MOST_KEPT: usize = 1 << 16;
 
-/// How much is read from a socket at once.
+/// How much is read from a socket at once, at least.
 const READ_AT_ONCE: usize = 4096;
 
 /// How the words begin about a server that is no Redis.
@@ -34,18 +40,31 @@ const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
 /// The reader of the replies that come on one stream.
 #[derive(Default)]
 pub(super) struct Decoder {
-    parser: Parser,
-    input: Input,
-}
-
-#[derive(Default)]
-struct Input {
-    buffer: ReadBuffer,
-    /// Whether the parser has the beginning of a reply.
+    /// The bytes that were read. Those from `begin` to `end` were not taken yet.
+    block: Vec<u8>,
+    begin: usize,
+    end: usize,
+    frame: Frame,
+    /// Whether the bytes are the beginning of a reply that was waited for in vain.
     is_within: bool,
     /// The description of the other end, if it is no Redis.
     stranger: Option<String>,
     read_timeout: Option<Duration>,
+}
+
+/// The part of a reply that was looked through: so many bytes, in which so many values have not begun yet.
+struct Frame {
+    length: usize,
+    missing: usize,
+}
+
+impl Default for Frame {
+    fn default() -> Frame {
+        Frame {
+            length: 0,
+            missing: 1,
+        }
+    }
 }
 
 impl Decoder {
@@ -55,134 +74,102 @@ impl Decoder {
         stream: &mut Stream,
         deadline: Instant,
     ) -> Result<Value, CallError> {
-        let mut reader = Timed {
-            stream,
-            input: &mut self.input,
-            deadline,
-            allowance: LARGEST_REPLY,
-        };
-        let parsed = self.parser.parse_value(&mut reader);
-        let rest = reader.allowance;
-        if parsed.is_ok() {
-            self.input.is_within = false;
-            if rest < LARGEST_REPLY - MOST_KEPT {
-                // It has nothing left, and keeps as much memory as it ever needed.
-                self.parser = Parser::new();
-            }
-        }
-        match parsed {
-            Ok(Value::ServerError(error)) => Err(CallError::Server(match error.details() {
+        let read = self.read_whole(stream, deadline);
+        self.is_within = read.is_err() && !self.rest().is_empty();
+        read.map_err(|error| match self.stranger.clone() {
+            Some(stranger) => CallError::NoReply {
+                timed_out: false,
+                reason: stranger.into(),
+            },
+            None => no_reply(error),
+        })?;
+        match self.take() {
+            Some(Value::ServerError(error)) => Err(CallError::Server(match error.details() {
                 Some(details) => cut(&format!("{} {details}", error.code())),
                 None => cut(error.code()),
             })),
-            Ok(value) => Ok(value),
-            Err(error) => {
-                if let Some(stranger) = &self.input.stranger {
-                    return Err(CallError::NoReply {
-                        timed_out: false,
-                        reason: stranger.clone().into(),
-                    });
-                }
-                let words = if error.is_timeout() {
-                    "no reply in time".to_owned()
-                } else if error.is_connection_dropped() {
-                    "the connection was closed before the reply".to_owned()
-                } else {
-                    format!("the reply could not be read: {error}")
-                };
-                Err(CallError::NoReply {
-                    timed_out: error.is_timeout(),
-                    reason: match io_error_in(&error) {
-                        Some(error) => Reason::of_shared_io(words, error),
-                        None => words.into(),
-                    },
-                })
+            Some(value) => Ok(value),
+            None => Err(no_reply(garbled("it is no reply"))),
+        }
+    }
+
+    /// Reads until there is a whole reply.
+    fn read_whole(&mut self, stream: &mut Stream, deadline: Instant) -> io::Result<()> {
+        loop {
+            if self.frame.length == 0 && self.is_strange() {
+                self.stranger = Some(self.stranger());
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            let rest = self.block.get(self.begin..self.end).unwrap_or_default();
+            if self.frame.is_whole(rest)? {
+                return Ok(());
+            }
+            if self.fill(stream, deadline)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
     }
 
-    /// Whether more came than was read.
-    pub(super) fn has_unread(&self) -> bool {
-        !self.input.buffer.rest().is_empty()
-    }
-
-    /// Takes the description of the other end, if it is no Redis.
-    pub(super) fn take_stranger(&mut self) -> Option<String> {
-        self.input.stranger.take()
-    }
-}
-
-/// A reader that keeps one deadline over all its reads.
-struct Timed<'a> {
-    stream: &'a mut Stream,
-    input: &'a mut Input,
-    deadline: Instant,
-    allowance: usize,
-}
-
-impl Read for Timed<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.input.buffer.rest().is_empty() {
-            let read = self.fill()?;
-            self.allowance = self.allowance.checked_sub(read).ok_or_else(|| {
-                io::Error::new(io::ErrorKind::InvalidData, "the reply is larger than 1 MiB")
-            })?;
+    /// Reads once from the socket, behind what is there. Nothing at its end.
+    fn fill(&mut self, stream: &mut Stream, deadline: Instant) -> io::Result<usize> {
+        self.block.copy_within(self.begin..self.end, 0);
+        (self.begin, self.end) = (0, self.end - self.begin);
+        if self.end >= LARGEST_REPLY {
+            return Err(garbled(TOO_LARGE));
         }
-        if !self.input.is_within && self.input.buffer.is_strange() {
-            self.input.stranger = Some(self.input.buffer.stranger());
-            return Err(io::ErrorKind::InvalidData.into());
+        if self.end == self.block.len() {
+            let larger = (self.end * 2).max(READ_AT_ONCE);
+            self.block.resize(larger, 0);
         }
-        let taken = self.input.buffer.take_line(buffer);
-        self.input.is_within |= taken > 0;
-        Ok(taken)
-    }
-}
-
-impl Timed<'_> {
-    /// Reads from the socket. Nothing at its end.
-    fn fill(&mut self) -> io::Result<usize> {
         loop {
-            let left = self.deadline.saturating_duration_since(time::now());
+            let left = deadline.saturating_duration_since(time::now());
             if left.is_zero() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            if must_set(self.input.read_timeout, left) {
-                self.stream.socket.set_read_timeout(left)?;
-                self.input.read_timeout = Some(left);
+            if must_set(self.read_timeout, left) {
+                stream.socket.set_read_timeout(left)?;
+                self.read_timeout = Some(left);
             }
-            match self.input.buffer.fill(self.stream) {
+            let room = self.block.get_mut(self.end..).unwrap_or_default();
+            match stream.read(room) {
                 Err(error) if passes(&error) => {}
-                read => return read,
+                read => {
+                    self.end += *read.as_ref().unwrap_or(&0);
+                    return read;
+                }
             }
         }
     }
-}
 
-/// The bytes that were read from a connection and that the parser has not got yet.
-///
-/// The parser gets it line by line. Every reply ends with a line, so the parser never has more than the one it reads, and
-/// what came behind it can be seen here.
-#[derive(Default)]
-struct ReadBuffer {
-    block: Vec<u8>,
-    begin: usize,
-    end: usize,
-}
+    /// Takes out the reply that is there as a whole; `None` if it is none.
+    fn take(&mut self) -> Option<Value> {
+        let Frame { length, .. } = std::mem::take(&mut self.frame);
+        let mut reply = self.block.get(self.begin..self.begin + length)?;
+        let value = value_in(&mut reply, 0);
+        self.begin += length;
+        if self.begin == self.end {
+            (self.begin, self.end) = (0, 0);
+            self.block.truncate(MOST_KEPT);
+            self.block.shrink_to(MOST_KEPT);
+        }
+        value
+    }
 
-impl ReadBuffer {
     fn rest(&self) -> &[u8] {
         self.block.get(self.begin..self.end).unwrap_or_default()
     }
 
-    /// Reads once from the stream, when all was taken.
-    fn fill(&mut self, stream: &mut Stream) -> io::Result<usize> {
-        self.block.resize(READ_AT_ONCE, 0);
-        (self.begin, self.end) = (0, 0);
-        self.end = stream.read(&mut self.block)?;
-        Ok(self.end)
+    /// Whether more came than was read.
+    pub(super) fn has_unread(&self) -> bool {
+        self.begin < self.end && !self.is_within
     }
 
-    /// Whether no reply begins so.
+    /// Takes the description of the other end, if it is no Redis.
+    pub(super) fn take_stranger(&mut self) -> Option<String> {
+        self.stranger.take()
+    }
+
+    /// Whether no reply begins so, of whichever version of the protocol.
     fn is_strange(&self) -> bool {
         const KINDS: &[u8] = b"+-:$*_,#!=(%~>|";
         self.rest()
@@ -202,17 +189,110 @@ impl ReadBuffer {
         let line = cut(String::from_utf8_lossy(line).trim());
         format!("{STRANGER} {line}, so it is no Redis server; look at the host and the port")
     }
+}
 
-    /// Takes out what there is of the next line.
-    fn take_line(&mut self, buffer: &mut [u8]) -> usize {
-        let rest = self.rest();
-        let line = rest.iter().position(|byte| *byte == b'\n');
-        let length = line.map_or(rest.len(), |end| end + 1).min(buffer.len());
-        for (to, from) in buffer.iter_mut().zip(rest.iter().take(length)) {
-            *to = *from;
+impl Frame {
+    /// Looks on through `bytes`, which begin with the reply. Returns whether all of it is there.
+    fn is_whole(&mut self, bytes: &[u8]) -> io::Result<bool> {
+        while self.missing > 0 {
+            let mut rest = bytes.get(self.length..).unwrap_or_default();
+            let Some((kind, text)) = line_in(&mut rest) else {
+                return Ok(false);
+            };
+            let mut items = 0;
+            match kind {
+                b'+' | b'-' | b':' => {}
+                b'*' => items = length_in(text)?.unwrap_or(0),
+                b'$' => {
+                    let body = length_in(text)?.map_or(0, |length| length + 2);
+                    match rest.get(body..) {
+                        Some(behind) => rest = behind,
+                        None => return Ok(false),
+                    }
+                }
+                _ => return Err(garbled("it is of another protocol")),
+            }
+            self.missing += items;
+            self.missing -= 1;
+            self.length = bytes.len() - rest.len();
         }
-        self.begin += length;
-        length
+        Ok(true)
+    }
+}
+
+/// Takes the next line out, its first sign apart.
+fn line_in<'a>(rest: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
+    let length = rest.iter().position(|byte| *byte == b'\n')?;
+    let (line, behind) = rest.split_at_checked(length + 1)?;
+    *rest = behind;
+    let (kind, text) = line.split_first()?;
+    Some((*kind, text.strip_suffix(b"\r\n").unwrap_or_default()))
+}
+
+fn number_in(text: &[u8]) -> Option<i64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// The length of what begins so; `None` if there is nothing.
+fn length_in(text: &[u8]) -> io::Result<Option<usize>> {
+    match number_in(text) {
+        Some(-1) => Ok(None),
+        Some(length) => match usize::try_from(length) {
+            Ok(length) if length <= LARGEST_REPLY => Ok(Some(length)),
+            Ok(_) => Err(garbled(TOO_LARGE)),
+            Err(_) => Err(garbled("a length is below zero")),
+        },
+        None => Err(garbled("a length is no number")),
+    }
+}
+
+/// Takes the next value out of a whole reply.
+fn value_in(rest: &mut &[u8], depth: u32) -> Option<Value> {
+    let begin = *rest;
+    let (kind, text) = line_in(rest)?;
+    match kind {
+        b'+' if text == b"OK" => Some(Value::Okay),
+        b'+' => Some(Value::SimpleString(
+            String::from_utf8_lossy(text).into_owned(),
+        )),
+        b':' => number_in(text).map(Value::Int),
+        b'-' => redis::parse_redis_value(begin.get(..begin.len() - rest.len())?).ok(),
+        b'$' => {
+            let Some(length) = length_in(text).ok()? else {
+                return Some(Value::Nil);
+            };
+            let (body, behind) = rest.split_at_checked(length)?;
+            *rest = behind.strip_prefix(b"\r\n")?;
+            Some(Value::BulkString(body.to_vec()))
+        }
+        b'*' if depth < DEEPEST_REPLY => {
+            let Some(length) = length_in(text).ok()? else {
+                return Some(Value::Nil);
+            };
+            let items = (0..length).map(|_| value_in(rest, depth + 1));
+            items.collect::<Option<Vec<Value>>>().map(Value::Array)
+        }
+        _ => None,
+    }
+}
+
+fn garbled(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+fn no_reply(error: io::Error) -> CallError {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    let timed_out = is_timeout(&error);
+    let words = match error.kind() {
+        _ if timed_out => "no reply in time".to_owned(),
+        BrokenPipe | ConnectionReset | UnexpectedEof => {
+            "the connection was closed before the reply".to_owned()
+        }
+        _ => format!("the reply could not be read: {error}"),
+    };
+    CallError::NoReply {
+        timed_out,
+        reason: Reason::of_io(words, error),
     }
 }
 
@@ -221,9 +301,73 @@ pub(super) fn must_set(current: Option<Duration>, left: Duration) -> bool {
     current.is_none_or(|current| current > left + TIMEOUT_SLACK || current < left / 8)
 }
 
-/// The error of the operating system behind an error of the client library.
-fn io_error_in(error: &redis::RedisError) -> Option<&io::Error> {
-    type Shared = Arc<dyn std::error::Error + Send + Sync>;
-    let source = std::error::Error::source(error)?;
-    source.downcast_ref::<Shared>()?.downcast_ref()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a decoder makes of `bytes`, which come in two pieces.
+    fn decoded(bytes: &[u8], cut_at: usize) -> (io::Result<bool>, Option<Value>) {
+        let mut decoder = Decoder {
+            block: bytes.to_vec(),
+            end: bytes.len(),
+            ..Decoder::default()
+        };
+        let begun = decoder.frame.is_whole(bytes.split_at(cut_at).0);
+        let whole = match begun {
+            Ok(false) => decoder.frame.is_whole(bytes),
+            begun => begun,
+        };
+        let value = matches!(whole, Ok(true)).then(|| decoder.take()).flatten();
+        (whole, value)
+    }
+
+    #[test]
+    fn a_reply_reads_alike_wherever_it_is_cut() {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let array = |items: &[Value]| Value::Array(items.to_vec());
+        let replies: [(&[u8], Value); 9] = [
+            (b"+OK\r\n", Value::Okay),
+            (b"+PONG\r\n", Value::SimpleString("PONG".to_owned())),
+            (b":-7\r\n", Value::Int(-7)),
+            (b"$-1\r\n", Value::Nil),
+            (b"*-1\r\n", Value::Nil),
+            (b"$0\r\n\r\n", text("")),
+            (b"$4\r\na\r\nb\r\n", text("a\r\nb")),
+            (b"*0\r\n", array(&[])),
+            (
+                b"*3\r\n:1\r\n*2\r\n$1\r\nx\r\n$-1\r\n+OK\r\n",
+                array(&[Value::Int(1), array(&[text("x"), Value::Nil]), Value::Okay]),
+            ),
+        ];
+        for (bytes, expected) in replies {
+            let both = [bytes, b":8\r\n"].concat();
+            for cut_at in 0..=both.len() {
+                let (whole, value) = decoded(&both, cut_at);
+                assert!(matches!(whole, Ok(true)), "{expected:?} cut at {cut_at}");
+                assert_eq!(value.as_ref(), Some(&expected), "cut at {cut_at}");
+            }
+            for end in 0..bytes.len() {
+                let short = bytes.get(..end).unwrap_or_default();
+                assert!(matches!(decoded(short, end).0, Ok(false)), "{short:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_that_a_server_says_makes_it_panic_or_wait_for_what_is_too_much() {
+        for bad in [
+            "$1048577\r\n",
+            "*9223372036854775807\r\n",
+            "$-2\r\n",
+            "*x\r\n",
+            "*1\r\n_\r\n",
+        ] {
+            assert!(decoded(bad.as_bytes(), bad.len()).0.is_err(), "{bad}");
+        }
+        let deep = [&b"*1\r\n".repeat(200_000)[..], b":1\r\n"].concat();
+        for no_reply in [&deep[..], b"$1\r\nabc\r\n", b":1x\r\n", b":\n"] {
+            let (whole, value) = decoded(no_reply, no_reply.len());
+            assert!(matches!(whole, Ok(true)) && value.is_none());
+        }
+    }
 }
