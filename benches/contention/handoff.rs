@@ -18,6 +18,9 @@ const PEERS_SHARE: usize = 2;
 
 const WARM_UP: usize = 3;
 
+/// The rounds are parted into so many runs, to see the range of their medians.
+const RUNS: usize = 5;
+
 pub(crate) fn measure(plan: &Plan, server: &RedisServer, report: &mut Report) {
     let mut connection = bare::connect(&server.url());
     let mut crews: Vec<(Crew, Vec<f64>, usize)> = plan
@@ -70,6 +73,8 @@ pub(crate) fn measure(plan: &Plan, server: &RedisServer, report: &mut Report) {
         if times.is_empty() {
             continue;
         }
+        let runs = times.chunks(times.len().div_ceil(RUNS));
+        let medians: Vec<f64> = runs.map(|run| median(&mut run.to_vec())).collect();
         let middle = median(times);
         table.row(vec![
             crew.who.name().to_owned(),
@@ -81,6 +86,11 @@ pub(crate) fn measure(plan: &Plan, server: &RedisServer, report: &mut Report) {
         ]);
         if crew.who == Contender::Redlatch {
             report.value("w4_cold_rtts", middle / ping);
+            report.range("w4_cold_rtts", medians.iter().map(|it| it / ping).collect());
+            report.range(
+                "w4: median, ms",
+                medians.iter().map(|it| it / 1000.0).collect(),
+            );
             report.two_holders(*early);
         }
     }

@@ -1,7 +1,7 @@
 //! What a lock does when many want it, against the bare `redis` crate and two other lock crates in the same run.
 //!
-//! `cargo bench --bench contention` starts a Redis server of its own (loopback, no persistence), measures for less than
-//! three minutes, and prints tables and, as its last line, one JSON object.
+//! `cargo bench --bench contention` starts a Redis server of its own (loopback, no persistence), measures for about
+//! four minutes, and prints tables and, as its last line, one JSON object.
 //!
 //! # The contenders
 //!
@@ -22,9 +22,10 @@
 //! **Placement.** The server is pinned to one core, all clients to another one.
 //!
 //! **Turns.** Machines are noisy and get faster and slower as they please, so no rate is compared with one of another
-//! run. All take turns, 5 s each, three times (rslock and redis-lock twice), and before and after each turn one bare
+//! run. All take turns, 3 s each, five times (rslock and redis-lock three times), and before and after each turn one bare
 //! thread locks and unlocks alone for half a second. The pairs per second of that, the mean of before and after, are what a rate is divided by: the
-//! hot pollers' own rate follows the load of the machine too closely. All numbers are medians of the turns.
+//! hot pollers' own rate follows the load of the machine too closely. All numbers are medians of the turns; a table of their
+//! own has the ranges.
 //!
 //! **Fairness** is the count of the thread with the fewest acquisitions, divided by that of the one with the most.
 //! Acquisitions per second alone reward a lock that lets one thread take it again and again while the others sleep.
@@ -43,11 +44,14 @@
 //! | `w3_vs_bare_pairs` | acquisitions per second there, by the pairs per second of one bare thread alone |
 //! | `w4_cold_rtts` | two processes: from just before the holder calls `unlock()` after holding for 50 ms, to the return of the waiter's `lock()`; median, in medians of a PING after 50 ms of idleness, which take turns with it |
 //! | `w5_fairness`, `w5_requests_per_acq`, `w5_vs_bare_pairs` | 4 processes with 2 threads each, one name |
+//! | `w5_staircase` | there: fewest / most acquisitions of a process |
+//! | `w7_500_ms_vs_bare` | 500 threads of one process wait for one name, which is held for 1 s: from its unlock until the last one has had it, by the same of bare |
+//! | `w8_vs_bare` | 16 threads of one process on 1,000 names by Zipf, 1 ms inside: acquisitions per second, by those of bare |
 //!
 //! The last table is about 500 threads of one process that wait for one name, which then goes through all of them.
 //!
-//! Environment: `REDLATCH_BENCH_ONLY` (some of `w3,w4,w5,crowd`), `REDLATCH_BENCH_WHO` (some of
-//! `redlatch,bare,rslock,redis-lock`), `REDLATCH_BENCH_TURNS` (3), `REDLATCH_BENCH_TURN_MS` (5000),
+//! Environment: `REDLATCH_BENCH_ONLY` (some of `w3,w4,w5,w7,w8,crowd`), `REDLATCH_BENCH_WHO` (some of
+//! `redlatch,bare,rslock,redis-lock`), `REDLATCH_BENCH_TURNS` (5), `REDLATCH_BENCH_TURN_MS` (3000),
 //! `REDLATCH_BENCH_ROUNDS` (50 hand-offs; half as many of rslock and redis-lock), `REDLATCH_BENCH_CROWD` (500),
 //! `REDIS_SERVER` (redis-server).
 
@@ -61,7 +65,9 @@
 mod handoff;
 #[path = "../harness/mod.rs"]
 mod harness;
+mod many_names;
 mod many_waiters;
+mod pass_on;
 mod protocol;
 #[path = "../../tests/support/mod.rs"]
 mod support;
@@ -75,7 +81,7 @@ use harness::report::Report;
 use harness::{Cores, Part, peers, version};
 use support::RedisServer;
 
-const KEYS: [&str; 7] = [
+const KEYS: [&str; 10] = [
     "w3_fairness",
     "w3_requests_per_acq",
     "w3_vs_bare_pairs",
@@ -83,6 +89,9 @@ const KEYS: [&str; 7] = [
     "w5_fairness",
     "w5_requests_per_acq",
     "w5_vs_bare_pairs",
+    "w5_staircase",
+    "w7_500_ms_vs_bare",
+    "w8_vs_bare",
 ];
 
 /// How much is measured.
@@ -106,8 +115,8 @@ impl Plan {
                 .into_iter()
                 .filter(|one| listed(who.as_deref(), one.name()))
                 .collect(),
-            turns: number("REDLATCH_BENCH_TURNS", 3),
-            turn: Duration::from_millis(number("REDLATCH_BENCH_TURN_MS", 5000) as u64),
+            turns: number("REDLATCH_BENCH_TURNS", 5),
+            turn: Duration::from_millis(number("REDLATCH_BENCH_TURN_MS", 3000) as u64),
             rounds: number("REDLATCH_BENCH_ROUNDS", 50),
             crowd: number("REDLATCH_BENCH_CROWD", 500),
             peers: None,
@@ -178,6 +187,8 @@ fn main() {
             "crew" => worker_process::run(&args),
             "peers" => peers::become_crew(&args),
             "crowd" => many_waiters::run(&args),
+            "pass" => pass_on::run(&args),
+            "names" => many_names::run(&args),
             other => panic!("no such part: {other}"),
         };
     }
@@ -195,6 +206,12 @@ fn main() {
     }
     if plan.wants("w5") {
         throughput::four_processes(&plan, &server, &mut report);
+    }
+    if plan.wants("w7") {
+        pass_on::measure(&plan, &server, &mut report);
+    }
+    if plan.wants("w8") {
+        many_names::measure(&plan, &server, &mut report);
     }
     if plan.wants("crowd") && plan.who.contains(&Contender::Redlatch) {
         many_waiters::measure(&plan, &server, &mut report);

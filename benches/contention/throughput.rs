@@ -87,8 +87,8 @@ impl Crew {
             failed += failures;
         }
         let requests = desk.requests(self.who) - before;
-        let threads: Vec<Notes> = files.iter().flat_map(|file| read(file)).collect();
-        Turn::of(&threads, start, end, requests, cpu, failed)
+        let processes: Vec<Vec<Notes>> = files.iter().map(|file| read(file)).collect();
+        Turn::of(&processes, start, end, requests, cpu, failed)
     }
 }
 
@@ -119,6 +119,8 @@ struct Turn {
     /// By the pairs of one bare thread before and after.
     ratio: f64,
     fairness: f64,
+    /// The same of the processes.
+    staircase: f64,
     requests: f64,
     cpu_us: f64,
     wait_p99_ms: f64,
@@ -128,20 +130,28 @@ struct Turn {
 }
 
 impl Turn {
-    fn of(threads: &[Notes], start: u64, end: u64, requests: u64, cpu: u64, failed: u64) -> Turn {
+    fn of(
+        processes: &[Vec<Notes>],
+        start: u64,
+        end: u64,
+        requests: u64,
+        cpu: u64,
+        failed: u64,
+    ) -> Turn {
         let in_time = |notes: &Notes| notes.iter().filter(|stay| stay.had < end).count();
-        let counts: Vec<usize> = threads.iter().map(in_time).collect();
-        let fewest = counts.iter().min().copied().unwrap_or_default();
-        let most = counts.iter().max().copied().unwrap_or_default();
-        let mut stays: Vec<Stay> = threads.concat();
+        let count = |threads: &Vec<Notes>| threads.iter().map(in_time).sum();
+        let threads: Vec<usize> = processes.iter().flatten().map(in_time).collect();
+        let each: Vec<usize> = processes.iter().map(count).collect();
+        let mut stays: Vec<Stay> = processes.iter().flatten().flatten().copied().collect();
         let all = stays.len().max(1) as f64;
         let mut waits: Vec<u64> = stays.iter().map(|stay| stay.had - stay.asked).collect();
         waits.sort_unstable();
         let wait = |index: usize| waits.get(index).map_or(0.0, |wait| *wait as f64 / 1e6);
         Turn {
-            per_s: counts.iter().sum::<usize>() as f64 / ((end - start) as f64 / 1e9),
+            per_s: each.iter().sum::<usize>() as f64 / ((end - start) as f64 / 1e9),
             ratio: 0.0,
-            fairness: fewest as f64 / most.max(1) as f64,
+            fairness: fewest_by_most(&threads),
+            staircase: fewest_by_most(&each),
             requests: requests as f64 / all,
             cpu_us: cpu as f64 / 1000.0 / all,
             wait_p99_ms: wait(waits.len() * 99 / 100),
@@ -150,6 +160,12 @@ impl Turn {
             failed,
         }
     }
+}
+
+fn fewest_by_most(counts: &[usize]) -> f64 {
+    let fewest = counts.iter().min().copied().unwrap_or_default();
+    let most = counts.iter().max().copied().unwrap_or_default();
+    fewest as f64 / most.max(1) as f64
 }
 
 /// How often one had the lock before another one began to give it back.
@@ -303,9 +319,13 @@ fn measure(
             failed.to_string(),
         ]);
         if course.crew.who == Contender::Redlatch {
-            report.value(keys[0], fairness);
-            report.value(keys[1], requests);
-            report.value(keys[2], ratio);
+            report.values(keys[0], course.sorted(|turn| turn.fairness));
+            report.values(keys[1], course.sorted(|turn| turn.requests));
+            report.values(keys[2], ratios);
+            report.range(&format!("{name}: longest wait, ms"), longest);
+            if name == "w5" {
+                report.values("w5_staircase", course.sorted(|turn| turn.staircase));
+            }
             report.two_holders(course.overlaps);
         }
     }

@@ -11,7 +11,7 @@ use crate::harness::{cpu_time, now, orders, say};
 use crate::protocol::{Notes, OUT_OF_THE_WAY, Order, Rush, Stay, notes, write};
 
 /// One thread's way to the lock.
-trait Member: Send {
+pub(crate) trait Member: Send {
     fn enter(&mut self);
     fn leave(&mut self);
 }
@@ -41,22 +41,23 @@ pub(crate) fn run(args: &[String]) {
     let [who, url, name, threads] = args else {
         panic!("four arguments")
     };
-    let threads: usize = threads.parse().expect("a number");
-    if who == Contender::Redlatch.name() {
-        let client = Client::open(url).expect("a client");
-        serve((0..threads).map(|_| client.lock(name)).collect());
-    } else {
-        // No two threads of all processes have the same visitor.
-        let first = std::process::id() as usize * 1000;
-        serve(
-            (0..threads)
-                .map(|thread| Bare::new(url, name, first + thread))
-                .collect(),
-        );
-    }
+    serve(members(who, url, name, threads.parse().expect("a number")));
 }
 
-fn serve<M: Member>(mut members: Vec<M>) {
+/// So many threads' ways to one lock.
+pub(crate) fn members(who: &str, url: &str, name: &str, count: usize) -> Vec<Box<dyn Member>> {
+    if who == Contender::Redlatch.name() {
+        let client = Client::open(url).expect("a client");
+        let lock = || -> Box<dyn Member> { Box::new(client.lock(name)) };
+        return (0..count).map(|_| lock()).collect();
+    }
+    // No two threads of all processes have the same visitor.
+    let first = std::process::id() as usize * 1000;
+    let bare = |thread| -> Box<dyn Member> { Box::new(Bare::new(url, name, first + thread)) };
+    (0..count).map(bare).collect()
+}
+
+fn serve(mut members: Vec<Box<dyn Member>>) {
     say(&[]);
     for order in orders() {
         match Order::parse(&order) {
@@ -89,18 +90,18 @@ fn serve<M: Member>(mut members: Vec<M>) {
     }
 }
 
-fn all_rush<M: Member>(members: &mut [M], order: &Rush) -> Vec<Notes> {
+fn all_rush(members: &mut [Box<dyn Member>], order: &Rush) -> Vec<Notes> {
     thread::scope(|scope| {
         let threads: Vec<_> = members
             .iter_mut()
-            .map(|member| scope.spawn(|| rush(member, order)))
+            .map(|member| scope.spawn(|| rush(&mut **member, order)))
             .collect();
         let threads = threads.into_iter().map(|thread| thread.join());
         threads.map(|notes| notes.expect("a thread")).collect()
     })
 }
 
-fn rush<M: Member>(member: &mut M, order: &Rush) -> Notes {
+fn rush(member: &mut dyn Member, order: &Rush) -> Notes {
     let mut notes = notes();
     thread::sleep(Duration::from_nanos(order.start.saturating_sub(now())));
     loop {

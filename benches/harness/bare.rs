@@ -53,9 +53,15 @@ impl Bare {
             unlock: load(UNLOCK),
             connection,
             name: name.to_owned(),
-            channel: format!("redisson_lock__channel:{{{name}}}"),
+            channel: channel(name),
             visitor: format!("0b6f0000-0000-4000-8000-000000000000:{thread}"),
         }
+    }
+
+    /// Goes on with another lock.
+    pub(crate) fn go_to(&mut self, name: &str) {
+        name.clone_into(&mut self.name);
+        self.channel = channel(name);
     }
 
     pub(crate) fn lock(&mut self) {
@@ -89,6 +95,10 @@ impl Bare {
             .expect("an answer to unlock");
         assert_eq!(freed, Some(1), "the lock was held");
     }
+}
+
+fn channel(name: &str) -> String {
+    format!("redisson_lock__channel:{{{name}}}")
 }
 
 pub(crate) fn connect(url: &str) -> Connection {

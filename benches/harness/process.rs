@@ -40,6 +40,22 @@ impl Part {
         }
     }
 
+    /// Has a part run to its end under another program. Returns whether that went well.
+    pub(crate) fn run_under(command: &[&str], part: &str, args: &[&str]) -> bool {
+        let program = std::env::current_exe().expect("the path of this program");
+        let [tool, options @ ..] = command else {
+            panic!("a program")
+        };
+        let ran = Command::new(tool)
+            .args(options)
+            .arg(program)
+            .args([PART, part])
+            .args(args)
+            .stdin(Stdio::null())
+            .status();
+        ran.is_ok_and(|status| status.success())
+    }
+
     pub(crate) fn tell(&mut self, order: &str) {
         let orders = self.orders.as_mut().expect("a pipe");
         orders

@@ -1,11 +1,15 @@
 //! The tables and the JSON object.
 
+use super::median;
+
 /// What is printed at the end.
 pub(crate) struct Report {
     /// Those of the JSON object.
     keys: &'static [&'static str],
     tables: Vec<Table>,
     values: Vec<(&'static str, f64)>,
+    /// The figures that were had several times, from the lowest to the highest.
+    ranges: Vec<(String, Vec<f64>)>,
     two_holders: usize,
 }
 
@@ -20,6 +24,7 @@ impl Report {
             keys,
             tables: Vec::new(),
             values: Vec::new(),
+            ranges: Vec::new(),
             two_holders: 0,
         }
     }
@@ -34,6 +39,36 @@ impl Report {
         self.values.push((key, value));
     }
 
+    /// Adds the median of several values to the JSON object, and shows their range.
+    pub(crate) fn values(&mut self, key: &'static str, values: Vec<f64>) {
+        let mut sorted = values.clone();
+        self.value(key, median(&mut sorted));
+        self.range(key, values);
+    }
+
+    /// Shows the median and the range of several values.
+    pub(crate) fn range(&mut self, figure: &str, mut values: Vec<f64>) {
+        values.sort_by(f64::total_cmp);
+        self.ranges.push((figure.to_owned(), values));
+    }
+
+    /// The medians and ranges so far, as a table.
+    pub(crate) fn ranges(&self) -> Table {
+        let head = ["", "median", "lowest", "highest", "runs"];
+        let mut table = Table::new("Medians and ranges", &head);
+        for (figure, values) in &self.ranges {
+            let cells = [values.len() / 2, 0, values.len() - 1];
+            let cells = cells.map(|at| format!("{:.3}", values[at]));
+            let cells = [
+                vec![figure.clone()],
+                cells.to_vec(),
+                vec![values.len().to_string()],
+            ];
+            table.row(cells.concat());
+        }
+        table
+    }
+
     /// How often redlatch was seen to have two holders at once.
     pub(crate) fn two_holders(&mut self, times: usize) {
         self.two_holders += times;
@@ -44,6 +79,10 @@ impl Report {
         for table in &self.tables {
             println!();
             table.print();
+        }
+        if !self.ranges.is_empty() {
+            println!();
+            self.ranges().print();
         }
         let json = self.keys.iter().map(|key| {
             let value = self.values.iter().find(|(known, _)| known == key);

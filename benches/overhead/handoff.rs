@@ -18,6 +18,9 @@ const OUT_OF_THE_WAY: Duration = Duration::from_millis(5);
 
 const NAME: &str = "handed-on";
 
+/// The rounds are parted into so many runs, to see the range of their medians.
+const RUNS: usize = 5;
+
 pub(crate) fn measure(plan: &Plan, server: &RedisServer, report: &mut Report) {
     let mut holder = Part::start("holder", &[&server.url()]);
     let mut waiter = Part::start("waiter", &[&server.url()]);
@@ -46,6 +49,13 @@ pub(crate) fn measure(plan: &Plan, server: &RedisServer, report: &mut Report) {
             pings.push(ping.as_nanos() as f64 / 1000.0);
         }
     }
+    let runs = |times: &[f64]| -> Vec<f64> {
+        let runs = times.chunks(times.len().div_ceil(RUNS));
+        runs.map(|run| median(&mut run.to_vec())).collect()
+    };
+    let ratios = runs(&handed_on).into_iter().zip(runs(&pings));
+    let ratios: Vec<f64> = ratios.map(|(time, ping)| time / ping).collect();
+    report.range("handoff_cold_rtts", &ratios);
     let (handed_on, ping) = (median(&mut handed_on), median(&mut pings));
     report.value("handoff_cold_rtts", handed_on / ping);
     report.row(

@@ -13,7 +13,7 @@
 //!
 //! **Repeats.** Machines are noisy and get faster and slower as they please, so no time is compared with one of
 //! another run. Bare and redlatch take turns, 9 times 0.4 s each (18 times with 8 threads), the order changing every
-//! time; a ratio is the median of the ratios of one turn each. The first pairs, with connecting and loading scripts, are
+//! time; a ratio is the median of the ratios of one turn each, and the range is of those. The first pairs, with connecting and loading scripts, are
 //! not counted. Other work on the two cores still shows: with 8 threads above all, where it decides whether the server
 //! or the clients are the bottleneck.
 //!
@@ -21,6 +21,8 @@
 //! |---|---|
 //! | `requests_per_pair` | requests that the server reads per `lock()` + `unlock()` of a free lock, over 1,000 pairs on a warm connection |
 //! | `pair_vs_bare` | one thread, one core: median time of a pair, as a multiple of bare's |
+//! | `allocations_per_pair` | calls of the allocator by a process that does a thousand pairs more than another one, per pair; valgrind counts them |
+//! | `syscalls_per_pair` | the same of system calls, of all threads; strace counts them |
 //! | `parallel_vs_bare` | 8 threads with a name each, one client: pairs per second, as a multiple of bare's with 8 connections |
 //! | `handoff_cold_rtts` | two processes: from just before the holder calls `unlock()` after holding for 50 ms, to the return of the waiter's `lock()`; median, in medians of a PING after 50 ms of idleness, which take turns with it |
 //! | `watchdog_lost` | of 10,000 holds with a lease of 3 s, held by one process for 10 s: those that are not valid there or not present at the server afterwards |
@@ -28,7 +30,7 @@
 //! | `bytes_per_hold` | growth of its resident memory by taking the holds, per hold, lock and guard included |
 //! | `idle_requests_per_s` | requests of a client that holds nothing any more, in 10 s; PINGs of the subscriber, which a client has once it had to wait, left out |
 //!
-//! Environment: `REDLATCH_BENCH_ONLY` (some of `one,split,parallel,handoff,held`), `REDLATCH_BENCH_REPEATS` (9),
+//! Environment: `REDLATCH_BENCH_ONLY` (some of `one,counted,split,parallel,handoff,held`), `REDLATCH_BENCH_REPEATS` (9),
 //! `REDLATCH_BENCH_SLICE_MS` (400), `REDLATCH_BENCH_ROUNDS` (50 hand-offs), `REDLATCH_BENCH_HOLDS` (10000),
 //! `REDLATCH_BENCH_HOLD_S` (10), `REDIS_SERVER` (redis-server).
 
@@ -39,6 +41,7 @@
     reason = "the table goes to stdout, and a benchmark that cannot go on has nobody to tell but its caller"
 )]
 
+mod counted;
 mod handoff;
 #[path = "../harness/mod.rs"]
 mod harness;
@@ -99,6 +102,7 @@ fn main() {
             "holder" => handoff::holder(&args),
             "waiter" => handoff::waiter(&args),
             "keeper" => held::keeper(&args),
+            "pairs" => counted::run(&args),
             "idler" => held::idler(&args),
             other => panic!("no such part: {other}"),
         };
@@ -112,6 +116,9 @@ fn main() {
         pairs::one_core(&plan, &cores, &server, &mut report);
     }
     cores.split(&server);
+    if plan.wants("counted") {
+        counted::measure(&server, &mut report);
+    }
     if plan.wants("split") {
         pairs::split(&plan, &server, &mut report);
     }

@@ -43,7 +43,7 @@ pub(crate) fn one_core(plan: &Plan, cores: &Cores, server: &RedisServer, report:
         format!("{:.2}", ours / bares),
     );
 
-    let ratio = one_thread(
+    let (ratio, ratios) = one_thread(
         plan,
         &lock,
         &mut bare,
@@ -51,6 +51,7 @@ pub(crate) fn one_core(plan: &Plan, cores: &Cores, server: &RedisServer, report:
         report,
     );
     report.value("pair_vs_bare", ratio);
+    report.range("pair_vs_bare", &ratios);
 }
 
 /// One thread on another core than the server.
@@ -67,8 +68,14 @@ pub(crate) fn split(plan: &Plan, server: &RedisServer, report: &mut Report) {
     );
 }
 
-fn one_thread(plan: &Plan, lock: &Lock, bare: &mut Bare, what: &str, report: &mut Report) -> f64 {
-    let [ours, bares, ratio] = by_turns(
+fn one_thread(
+    plan: &Plan,
+    lock: &Lock,
+    bare: &mut Bare,
+    what: &str,
+    report: &mut Report,
+) -> (f64, Vec<f64>) {
+    let ([ours, bares, ratio], ratios) = by_turns(
         plan,
         plan.repeats,
         |slice| p50_us(slice, || pair(lock)),
@@ -86,7 +93,7 @@ fn one_thread(plan: &Plan, lock: &Lock, bare: &mut Bare, what: &str, report: &mu
         format!("{:.0}", 1e6 / bares),
         format!("{:.3}", 1.0 / ratio),
     );
-    ratio
+    (ratio, ratios)
 }
 
 /// 8 threads, each with its own name.
@@ -98,13 +105,14 @@ pub(crate) fn parallel(plan: &Plan, server: &RedisServer, report: &mut Report) {
     let mut bares: Vec<Bare> = (0..THREADS)
         .map(|thread| Bare::new(&server.url(), &format!("parallel-bare-{thread}"), thread))
         .collect();
-    let [ours, bares, ratio] = by_turns(
+    let ([ours, bares, ratio], ratios) = by_turns(
         plan,
         MORE_REPEATS * plan.repeats,
         |slice| pairs_per_s(slice, locks.iter().map(|lock| || pair(lock))),
         |slice| pairs_per_s(slice, bares.iter_mut().map(|bare| || bare_pair(bare))),
     );
     report.value("parallel_vs_bare", ratio);
+    report.range("parallel_vs_bare", &ratios);
     report.row(
         "8 threads, own names: pairs per second",
         format!("{ours:.0}"),
@@ -123,13 +131,13 @@ fn bare_pair(bare: &mut Bare) {
     bare.unlock();
 }
 
-/// Lets both sides take turns. Returns the median of each, and of their ratio within one repeat.
+/// Lets both sides take turns. Returns the median of each, and of their ratio within one repeat, and all those ratios.
 fn by_turns(
     plan: &Plan,
     repeats: usize,
     mut ours: impl FnMut(Duration) -> f64,
     mut bare: impl FnMut(Duration) -> f64,
-) -> [f64; 3] {
+) -> ([f64; 3], Vec<f64>) {
     let warm_up = plan.slice / 4;
     ours(warm_up);
     bare(warm_up);
@@ -147,11 +155,12 @@ fn by_turns(
         all_bare.push(other);
         ratios.push(one / other);
     }
-    [
+    let medians = [
         median(&mut all_ours),
         median(&mut all_bare),
         median(&mut ratios),
-    ]
+    ];
+    (medians, ratios)
 }
 
 /// Median microseconds of a pair.

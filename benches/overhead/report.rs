@@ -5,11 +5,15 @@
 pub(crate) struct Report {
     rows: Vec<[String; 4]>,
     values: Vec<(&'static str, f64)>,
+    /// Where a figure was had several times: the lowest, the highest, how often.
+    ranges: Vec<(&'static str, f64, f64, usize)>,
 }
 
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 10] = [
     "requests_per_pair",
     "pair_vs_bare",
+    "allocations_per_pair",
+    "syscalls_per_pair",
     "parallel_vs_bare",
     "handoff_cold_rtts",
     "watchdog_lost",
@@ -28,6 +32,13 @@ impl Report {
     pub(crate) fn value(&mut self, key: &'static str, value: f64) {
         assert!(KEYS.contains(&key), "a known key: {key}");
         self.values.push((key, value));
+    }
+
+    /// Notes the values of which this figure is the median.
+    pub(crate) fn range(&mut self, key: &'static str, values: &[f64]) {
+        let lowest = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let highest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        self.ranges.push((key, lowest, highest, values.len()));
     }
 
     pub(crate) fn print(&self) {
@@ -62,6 +73,10 @@ impl Report {
             w3 = widths[3] + 1
         );
         self.rows.iter().for_each(line);
+        println!();
+        for (key, lowest, highest, times) in &self.ranges {
+            println!("{key}: {lowest:.3} to {highest:.3} in {times} runs");
+        }
         let json: Vec<String> = KEYS
             .iter()
             .map(
