@@ -44,9 +44,9 @@ fn bugs_that_are_planted_are_found() {
     finds("an earlier entry wakes nobody", &["in calm"], &calm);
 }
 
-/// Runs the seeds of a topology, and demands that this happens there.
-fn happens(topology: &str, events: &[&str]) {
-    let (is_good, text) = simulate(&[("TOPOLOGY", topology), ("SEEDS", "150"), ("SECONDS", "20")]);
+/// Runs the seeds of a mood or a topology, and demands that this happens there.
+fn happens(filter: (&str, &str), events: &[&str]) {
+    let (is_good, text) = simulate(&[filter, ("SEEDS", "600"), ("SECONDS", "20")]);
     assert!(is_good, "{text}");
     for event in events {
         assert!(text.contains(&format!("{event}: ")), "{event}: {text}");
@@ -55,5 +55,27 @@ fn happens(topology: &str, events: &[&str]) {
 
 #[test]
 fn locks_made_of_parts_are_taken() {
-    happens("Parts", &["multi-lock entered", "overlap"]);
+    happens(("TOPOLOGY", "Parts"), &["multi-lock entered", "overlap"]);
+}
+
+#[test]
+fn clocks_are_set_and_machines_sleep() {
+    let clocks = ["clock set ahead", "clock set back", "process suspended"];
+    happens(("MOOD", "Clocks"), &clocks);
+}
+
+#[test]
+fn threads_are_refused() {
+    happens(("MOOD", "Threads"), &["thread refused"]);
+}
+
+#[test]
+fn guards_are_forgotten_and_children_fail() {
+    let acts = [
+        "guard forgotten",
+        "panic under a guard",
+        "fork",
+        "thread ended with holds",
+    ];
+    happens(("MOOD", "Calm"), &acts);
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redlatch_spec::{Config, Persistence, Server, Value};
+use redlatch_world::events;
 use redlatch_world::network::{self, Machine};
 
 use crate::plan::Plan;
@@ -207,6 +208,19 @@ impl Redis {
         let visitors = machine.visitors(now);
         excuse(visitors.into_iter().map(|(_, visitor)| visitor));
         machine.server.flush(now);
+    }
+
+    /// Sets its clock; what it has ends early then, if that is ahead.
+    pub(crate) fn set_clock(&self, micros: i64) {
+        events::count(if micros > 0 {
+            "clock set ahead"
+        } else {
+            "clock set back"
+        });
+        if micros > 0 {
+            excuse(self.standing().into_iter().map(|(_, visitor)| visitor));
+        }
+        network::step_clock(self.place, micros);
     }
 
     pub(crate) fn forget_scripts(&self) {

@@ -11,12 +11,14 @@
 
 #![allow(clippy::print_stdout, reason = "it is a program")]
 
+mod acts;
 mod machine;
 mod names;
 mod plan;
 mod process;
 mod rules;
 mod run;
+mod spread;
 mod topology;
 mod worker;
 

@@ -4,6 +4,7 @@ use fastrand::Rng;
 use redlatch_world::network::Faults;
 use redlatch_world::scheduler::{MILLI, Nanos, Pace, SECOND};
 
+use crate::spread;
 use crate::topology::Topology;
 
 /// What one thread does, one after the other. Each can be left out of a program.
@@ -23,6 +24,12 @@ pub(crate) enum Op {
     Sleep(u64),
     /// Questions to the server.
     Ask(Target),
+    /// A guard that is forgotten.
+    Leak(Target),
+    /// A guard that a panic drops after so many ms.
+    Unwind(Target, u64),
+    /// A fork, and what its child may do.
+    Fork(Target),
 }
 
 /// A lock, and the lease that it is asked for with, ms; `None` for that of the watchdog.
@@ -38,6 +45,8 @@ pub(crate) struct Thread {
     pub(crate) program: Vec<Op>,
     /// Whether it ends without giving back what it has.
     pub(crate) leaves: bool,
+    /// Whether it ends so by a panic.
+    pub(crate) panics: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -62,6 +71,12 @@ pub(crate) enum Blow {
     Flush(usize),
     ForgetScripts(usize),
     Part(usize, usize, Nanos),
+    /// The clock of a server is set, by so many microseconds.
+    SetClock(usize, i64),
+    /// The machine of a process sleeps.
+    Suspend(usize, Nanos),
+    /// A process cannot start threads.
+    RefuseThreads(usize, Nanos),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +89,10 @@ pub(crate) enum Mood {
     Stray,
     Processes,
     All,
+    /// Clocks of servers are set, and machines sleep.
+    Clocks,
+    /// Threads cannot be started.
+    Threads,
 }
 
 const MOODS: [Mood; 8] = [
@@ -124,6 +143,7 @@ impl Plan {
                 .map(|_| Thread {
                     program: program(draw, names, lease, has_tokens, forces),
                     leaves: draw.u8(..10) == 0,
+                    panics: false,
                 })
                 .collect(),
             rate: if is_off { draw.i64(-4_000..=4_000) } else { 0 },
@@ -161,32 +181,8 @@ impl Plan {
         };
         plan.trouble(draw);
         // Drawn apart, so that a seed without more has stayed what it was.
-        plan.spread(&mut Rng::with_seed(seed ^ 0x7090_1097));
+        spread::spread(&mut plan, &mut Rng::with_seed(seed ^ 0x7090_1097));
         plan
-    }
-
-    /// Draws how the servers belong together.
-    fn spread(&mut self, draw: &mut Rng) {
-        self.topology = Topology::of(draw);
-        let Topology::Parts(parts) = &self.topology else {
-            return;
-        };
-        let (servers, locks) = (parts.servers, parts.locks());
-        self.redlock = (parts.nodes > 0).then(|| 10 + 4 * self.calm.latency.1 / MILLI);
-        let of_before = self.servers.clone();
-        self.servers = (0..servers)
-            .map(|number| of_before[number % of_before.len()])
-            .collect();
-        for (_, blow) in &mut self.blows {
-            blow.aim(draw.usize(..servers));
-        }
-        let threads = self.processes.iter_mut().flat_map(|it| &mut it.threads);
-        for op in threads.flat_map(|thread| &mut thread.program) {
-            if let Some(target) = op.target() {
-                target.name = draw.usize(..locks);
-                target.is_token = false;
-            }
-        }
     }
 
     /// Whether this server is a node of a Redlock, which survives its restart.
@@ -263,38 +259,6 @@ impl Plan {
                 _ => continue,
             };
             self.blows.push((at, blow));
-        }
-    }
-}
-
-impl Op {
-    fn target(&mut self) -> Option<&mut Target> {
-        match self {
-            Op::Lock(target)
-            | Op::Try(target)
-            | Op::TryFor(target, _)
-            | Op::Interruptibly(target, _)
-            | Op::Unlock(target)
-            | Op::Force(target)
-            | Op::Guarded(target, ..)
-            | Op::Run(target, ..)
-            | Op::Ask(target) => Some(target),
-            Op::Sleep(_) => None,
-        }
-    }
-}
-
-impl Blow {
-    /// Has it befall this server, if it befalls one.
-    fn aim(&mut self, at: usize) {
-        match self {
-            Blow::PauseServer(server, _)
-            | Blow::Restart(server, _)
-            | Blow::Forget(server, ..)
-            | Blow::Flush(server)
-            | Blow::ForgetScripts(server)
-            | Blow::Part(_, server, _) => *server = at,
-            Blow::PauseProcess(..) | Blow::KillProcess(_) => {}
         }
     }
 }

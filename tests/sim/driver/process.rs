@@ -1,5 +1,7 @@
 //! What one process does: its client, its threads, and its end.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use redlatch_sim::{Client, Lock, MultiLock, Redlock};
@@ -13,7 +15,15 @@ use crate::worker::Worker;
 
 /// The place of the locks: one server, or a majority of several.
 #[derive(Clone)]
-pub(crate) enum Place {
+pub(crate) struct Place {
+    locks: Locks,
+    /// Whether something that keeps the client alive was forgotten.
+    has_leak: Arc<AtomicBool>,
+    clients: Vec<Client>,
+}
+
+#[derive(Clone)]
+enum Locks {
     One(Client),
     Many(Redlock),
     Parts(Several),
@@ -22,44 +32,32 @@ pub(crate) enum Place {
 /// Locks on several servers, and some that are made of them.
 #[derive(Clone)]
 pub(crate) struct Several {
-    clients: Vec<Client>,
     redlock: Option<Redlock>,
     locks: Vec<Lock>,
 }
 
 impl Place {
     fn open(plan: &Plan) -> Place {
-        let clients = (0..plan.servers.len()).map(|number| {
-            let builder = Client::builder()
-                .watchdog_timeout(Duration::from_millis(plan.lease))
-                .command_timeout(Duration::from_millis(plan.command))
-                .connect_timeout(Duration::from_millis(plan.command / 2))
-                .outage_timeout(Duration::from_millis(plan.outage))
-                .pool_size(plan.pool);
-            match builder.open(&format!("redis://{}:6379", host(number))) {
-                Ok(client) => client,
-                Err(error) => violated(&format!("the client cannot be made: {error}")),
-            }
-        });
-        let mut clients: Vec<Client> = clients.collect();
-        if let Topology::Parts(parts) = &plan.topology {
-            return Place::Parts(Several::of(parts, clients, plan));
-        }
-        match plan.redlock {
-            Some(node_timeout) => Place::Many(redlock(clients, node_timeout, plan)),
-            None => Place::One(clients.remove(0)),
+        let clients = clients(plan);
+        Place {
+            locks: Locks::of(clients.clone(), plan),
+            clients,
+            has_leak: Arc::default(),
         }
     }
 
+    pub(crate) fn note_leak(&self) {
+        self.has_leak.store(true, Ordering::Relaxed);
+    }
     /// Lock number `number` of a program, and its name.
     pub(crate) fn lock(&self, number: usize, is_token: bool) -> (Lock, String) {
         let kind = if is_token { "token" } else { "lock" };
         let name = format!("{kind}{number}");
-        match self {
-            Place::One(client) if is_token => (client.token_lock(&name), name),
-            Place::One(client) => (client.lock(&name), name),
-            Place::Many(redlock) => (redlock.lock(&name), name),
-            Place::Parts(several) => {
+        match &self.locks {
+            Locks::One(client) if is_token => (client.token_lock(&name), name),
+            Locks::One(client) => (client.lock(&name), name),
+            Locks::Many(redlock) => (redlock.lock(&name), name),
+            Locks::Parts(several) => {
                 let lock = several.locks[number].clone();
                 let name = lock.name().to_owned();
                 (lock, name)
@@ -68,15 +66,43 @@ impl Place {
     }
 
     fn shut_down(&self) {
-        match self {
-            Place::One(client) => client.shutdown(),
-            Place::Many(redlock) => redlock.shutdown(),
-            Place::Parts(several) => {
-                several.clients.iter().for_each(Client::shutdown);
+        match &self.locks {
+            Locks::One(client) => client.shutdown(),
+            Locks::Many(redlock) => redlock.shutdown(),
+            Locks::Parts(several) => {
+                self.clients.iter().for_each(Client::shutdown);
                 several.redlock.iter().for_each(Redlock::shutdown);
             }
         }
     }
+}
+
+impl Locks {
+    fn of(mut clients: Vec<Client>, plan: &Plan) -> Locks {
+        if let Topology::Parts(parts) = &plan.topology {
+            return Locks::Parts(Several::of(parts, &clients, plan));
+        }
+        match plan.redlock {
+            Some(node_timeout) => Locks::Many(redlock(clients, node_timeout, plan)),
+            None => Locks::One(clients.remove(0)),
+        }
+    }
+}
+
+fn clients(plan: &Plan) -> Vec<Client> {
+    let clients = (0..plan.servers.len()).map(|number| {
+        let builder = Client::builder()
+            .watchdog_timeout(Duration::from_millis(plan.lease))
+            .command_timeout(Duration::from_millis(plan.command))
+            .connect_timeout(Duration::from_millis(plan.command / 2))
+            .outage_timeout(Duration::from_millis(plan.outage))
+            .pool_size(plan.pool);
+        match builder.open(&format!("redis://{}:6379", host(number))) {
+            Ok(client) => client,
+            Err(error) => violated(&format!("the client cannot be made: {error}")),
+        }
+    });
+    clients.collect()
 }
 
 fn redlock(clients: Vec<Client>, node_timeout: u64, plan: &Plan) -> Redlock {
@@ -93,7 +119,7 @@ fn redlock(clients: Vec<Client>, node_timeout: u64, plan: &Plan) -> Redlock {
 }
 
 impl Several {
-    fn of(parts: &Parts, clients: Vec<Client>, plan: &Plan) -> Several {
+    fn of(parts: &Parts, clients: &[Client], plan: &Plan) -> Several {
         let redlock = plan
             .redlock
             .map(|node_timeout| redlock(clients[..parts.nodes].to_vec(), node_timeout, plan));
@@ -110,12 +136,15 @@ impl Several {
                 Err(error) => violated(&format!("the MultiLock cannot be made: {error}")),
             }
         }
-        Several {
-            clients,
-            redlock,
-            locks,
-        }
+        Several { redlock, locks }
     }
+}
+
+/// The processes, by their bits, that may have connections open in the end.
+static KEEPERS: AtomicU64 = AtomicU64::new(0);
+
+pub(crate) fn may_keep_connections(process: usize) -> bool {
+    KEEPERS.load(Ordering::Relaxed) & 1 << process != 0
 }
 
 /// What one process does from its beginning to its end.
@@ -136,8 +165,19 @@ pub(crate) fn live(process: &Process, plan: &Plan) {
         });
     }
     for thread in threads {
-        if thread.join().is_err() {
+        let panic = thread.join().err();
+        let message = panic.and_then(|panic| panic.downcast::<&str>().ok());
+        if message.is_some_and(|message| *message != "on purpose") {
             violated("a thread has panicked");
+        }
+    }
+    // What was forgotten has no end, so the client has to be told.
+    if place.has_leak.load(Ordering::Relaxed) {
+        place.shut_down();
+        place.clients.iter().for_each(Client::shutdown);
+        // A connection that a Redlock was making meanwhile ends with the Redlock.
+        if plan.redlock.is_some() {
+            KEEPERS.fetch_or(1 << scheduler::process(), Ordering::Relaxed);
         }
     }
     let clients = (plan.topology).ends(plan.servers.len(), plan.redlock.is_some());

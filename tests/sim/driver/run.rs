@@ -11,7 +11,7 @@ use redlatch_world::scheduler::{self, JoinHandle, MILLI, Nanos, SECOND};
 
 use crate::machine::Redis;
 use crate::plan::{Blow, Mood, Op, Plan};
-use crate::process::live;
+use crate::process::{live, may_keep_connections};
 use crate::topology::Topology;
 use crate::{names, rules};
 
@@ -139,7 +139,7 @@ fn rest(plan: &Plan, labels: &[usize], servers: &[Redis]) -> ! {
     scheduler::sleep_until(soon.max(plan.calm_at + 10 * SECOND));
     for label in labels.iter().filter(|label| !scheduler::is_killed(**label)) {
         let open = network::open_connections(*label);
-        if open > 0 {
+        if open > 0 && !may_keep_connections(*label) {
             violated(&format!(
                 "I8: process {label} has ended, and {open} connections are open"
             ));
@@ -178,6 +178,11 @@ fn strike(blow: Blow, labels: &[usize], servers: &[Redis]) {
         }
         Blow::Flush(server) => servers[server].flush(),
         Blow::ForgetScripts(server) => servers[server].forget_scripts(),
+        Blow::SetClock(server, micros) => servers[server].set_clock(micros),
+        Blow::Suspend(process, span) => scheduler::suspend(labels[process], now + span),
+        Blow::RefuseThreads(process, span) => {
+            scheduler::refuse_threads(labels[process], now + span);
+        }
         Blow::Part(process, server, span) => {
             network::part(labels[process], servers[server].place, now + span);
         }

@@ -15,15 +15,17 @@ use crate::run::{expect, violated};
 
 /// A thread with its program.
 pub(crate) struct Worker {
-    place: Place,
+    pub(crate) place: Place,
     thread: Thread,
-    command: Nanos,
+    pub(crate) command: Nanos,
     is_calm: bool,
     /// Whether a hold may end in calm, too.
     may_lose: bool,
     /// Whether threads may wait for connections for most of the time that a node has.
     is_crowded: bool,
     may_be_closed: bool,
+    /// Whether threads of the library may not start.
+    may_lack_threads: bool,
     /// Whether locks have parts in common.
     has_overlaps: bool,
     /// The levels that it counts on, and those locks of which some may have been lost.
@@ -45,6 +47,7 @@ impl Worker {
             may_lose: plan.may_lose(),
             is_crowded: plan.pool < 8,
             may_be_closed: plan.shuts_down(),
+            may_lack_threads: plan.mood == Mood::Threads,
             has_overlaps: plan.topology.has_overlaps(),
             levels: BTreeMap::new(),
             targets: BTreeMap::new(),
@@ -61,6 +64,10 @@ impl Worker {
         }
         if self.thread.leaves {
             scheduler::note(|| "leaves".to_owned());
+            if self.levels.values().any(|levels| *levels > 0) {
+                events::count("thread ended with holds");
+            }
+            assert!(!self.thread.panics, "on purpose");
             return;
         }
         for (name, count) in self.levels.clone() {
@@ -138,6 +145,9 @@ impl Worker {
                 drop(expect(raiser).join());
             }
             Op::Unlock(target) => self.unlock(target),
+            Op::Leak(target) => self.leak(target),
+            Op::Unwind(target, span) => self.unwind(target, *span),
+            Op::Fork(target) => self.fork(target),
             Op::Force(target) => {
                 let (lock, name) = self.lock(target);
                 self.doubt(&name, "force_unlock");
@@ -161,7 +171,7 @@ impl Worker {
         }
     }
 
-    fn lock(&self, target: &Target) -> (Lock, String) {
+    pub(crate) fn lock(&self, target: &Target) -> (Lock, String) {
         let (lock, name) = self.place.lock(target.name, target.is_token);
         let lock = match target.lease {
             Some(lease) => lock.with_lease_time(Duration::from_millis(lease.max(100))),
@@ -175,7 +185,7 @@ impl Worker {
     }
 
     /// From now on what it counts on may be gone.
-    fn doubt(&mut self, name: &str, why: &str) {
+    pub(crate) fn doubt(&mut self, name: &str, why: &str) {
         if self.in_doubt.contains_key(name) {
             return;
         }
@@ -204,25 +214,29 @@ impl Worker {
         drop(waits);
         self.note(what, &name, &outcome);
         match outcome {
-            Ok(true) => {
-                if name.contains(" + ") {
-                    events::count("multi-lock entered");
-                }
-                let target = Target {
-                    lease: None,
-                    ..*target
-                };
-                self.targets.insert(name.clone(), target);
-                let levels = self.levels.entry(name.clone()).or_default();
-                *levels += 1;
-                if *levels == 1
-                    && let Ok(losses) = lock.lost()
-                {
-                    self.losses.insert(name, losses);
-                }
-            }
+            Ok(true) => self.has_entered(target, name),
             Ok(false) => {}
             Err(error) => self.allow(&name, Some(error)),
+        }
+    }
+
+    /// Counts one level more.
+    pub(crate) fn has_entered(&mut self, target: &Target, name: String) {
+        if name.contains(" + ") {
+            events::count("multi-lock entered");
+        }
+        let (lock, _) = self.lock(target);
+        let target = Target {
+            lease: None,
+            ..*target
+        };
+        self.targets.insert(name.clone(), target);
+        let levels = self.levels.entry(name.clone()).or_default();
+        *levels += 1;
+        if *levels == 1
+            && let Ok(losses) = lock.lost()
+        {
+            self.losses.insert(name, losses);
         }
     }
 
@@ -244,7 +258,7 @@ impl Worker {
     }
 
     /// Looks whether an error may be here.
-    fn allow(&mut self, name: &str, error: Option<Error>) {
+    pub(crate) fn allow(&mut self, name: &str, error: Option<Error>) {
         let Some(error) = error else {
             return;
         };
@@ -255,6 +269,7 @@ impl Worker {
                 self.has_overlaps
             }
             Error::Closed { .. } => self.may_be_closed,
+            Error::WatchdogDied { .. } => self.may_lack_threads,
             Error::Exhausted { .. } => true,
             Error::Lost { .. } => true,
             Error::NotHeld { .. } => self.in_doubt.contains_key(name),
@@ -275,6 +290,7 @@ impl Worker {
             Error::Interrupted { .. }
                 | Error::NotReentrant { .. }
                 | Error::Overlap { .. }
+                | Error::WatchdogDied { .. }
                 | Error::Exhausted { .. }
                 | Error::NoQuorum { .. }
                 | Error::Closed { .. }

@@ -34,7 +34,8 @@ pub(super) struct Task {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Process {
     pub(super) name: String,
-    pub(super) is_paused: bool,
+    /// How many pauses go on.
+    pub(super) pauses: u32,
     pub(super) is_killed: bool,
     /// How much faster its clocks run, in millionths.
     pub(super) rate: i64,
@@ -42,6 +43,11 @@ pub(super) struct Process {
     pub(super) booted: Nanos,
     /// How long its threads have been kept from running.
     pub(super) lag: Nanos,
+    /// How long the machine has slept, in which the clock that deadlines are counted on stands; and until when it does.
+    pub(super) slept: Nanos,
+    pub(super) sleeps_until: Nanos,
+    /// No thread can be started before.
+    pub(super) no_threads_until: Nanos,
 }
 
 pub(super) type Event = Box<dyn FnOnce() + Send>;
@@ -63,6 +69,8 @@ pub(super) struct Core {
     pub(super) hash: u64,
     pub(super) trace: Option<String>,
     pub(super) is_closing: bool,
+    /// Whether this is the child of a fork, in which no other thread exists.
+    pub(super) is_forked: bool,
 }
 
 impl Core {
@@ -77,7 +85,7 @@ impl Core {
     pub(super) fn may_run(&self, index: usize) -> bool {
         let task = &self.tasks[index];
         let process = &self.processes[task.process];
-        task.state == State::Ready && !process.is_paused && !process.is_killed
+        task.state == State::Ready && process.pauses == 0 && !process.is_killed
     }
 
     pub(super) fn pick(&mut self) -> Option<usize> {
@@ -149,6 +157,17 @@ impl Core {
             self.tasks[*index].state = State::Ready;
         }
         waiting.len()
+    }
+
+    /// How long a process has been awake, of the time of the world.
+    pub(super) fn awake(&self, process: usize) -> Nanos {
+        let process = &self.processes[process];
+        self.now + process.sleeps_until.saturating_sub(self.now) - process.slept
+    }
+
+    /// The moment at which a process will have been awake for so long.
+    pub(super) fn asleep(&self, process: usize, awake: Nanos) -> Nanos {
+        awake.saturating_add(self.processes[process].slept)
     }
 
     pub(super) fn local(&self, process: usize, at: Nanos) -> Nanos {

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::core::Process;
-use super::{AS, Nanos, at, core, nanos, note};
+use super::core::{Process, State};
+use super::{AS, NEVER, Nanos, at, core, nanos, note};
+use crate::events;
 
 /// Adds a process. `rate` is how much faster its clocks run, in millionths; `booted` is what its clock says at the beginning.
 pub fn add_process(name: &str, rate: i64, booted: Duration) -> usize {
@@ -19,11 +20,53 @@ pub fn add_process(name: &str, rate: i64, booted: Duration) -> usize {
 
 /// Lets no thread of a process run until the world time `until`.
 pub fn pause(process: usize, until: Nanos) {
-    core().processes[process].is_paused = true;
+    core().processes[process].pauses += 1;
     at(until, move || {
         note(|| format!("process {process} goes on"));
-        core().processes[process].is_paused = false;
+        core().processes[process].pauses -= 1;
     });
+}
+
+/// Suspends the machine of a process until the world time `until`: it does nothing, and the clock that deadlines are
+/// counted on stands, while that since boot goes on.
+pub fn suspend(process: usize, until: Nanos) {
+    let mut core = core();
+    let now = core.now;
+    if core.processes[process].sleeps_until > now || until <= now {
+        return;
+    }
+    let span = until - now;
+    let machine = &mut core.processes[process];
+    machine.sleeps_until = until;
+    machine.slept += span;
+    machine.lag += span;
+    let mine = core.tasks.iter_mut().filter(|it| it.process == process);
+    for task in mine.filter(|it| it.state == State::Blocked && it.deadline != NEVER) {
+        task.deadline += span;
+    }
+    drop(core);
+    events::count("process suspended");
+    pause(process, until);
+}
+
+/// Has no thread start in a process until the world time `until`.
+pub fn refuse_threads(process: usize, until: Nanos) {
+    let mut core = core();
+    let ends = &mut core.processes[process].no_threads_until;
+    *ends = (*ends).max(until);
+}
+
+/// Whether the calling process can start a thread now.
+pub fn may_start_thread() -> bool {
+    let may_start = {
+        let core = core();
+        core.processes[core.process_of()].no_threads_until <= core.now
+    };
+    if !may_start {
+        events::count("thread refused");
+        note(|| "cannot start a thread".to_owned());
+    }
+    may_start
 }
 
 /// Ends a process without a word: none of its threads runs again.
@@ -61,7 +104,8 @@ pub fn now() -> Nanos {
 /// The time of the clock of the calling process that deadlines are counted on.
 pub fn local_now() -> Nanos {
     let core = core();
-    core.local(core.process_of(), core.now)
+    let process = core.process_of();
+    core.local(process, core.awake(process))
 }
 
 /// The time since boot, in the calling process.
@@ -74,5 +118,6 @@ pub fn since_boot() -> Nanos {
 /// The moment of the world at which the clock of the calling process says `local`.
 pub fn of_local(local: Nanos) -> Nanos {
     let core = core();
-    core.of_local(core.process_of(), local)
+    let process = core.process_of();
+    core.asleep(process, core.of_local(process, local))
 }

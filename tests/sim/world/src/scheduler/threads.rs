@@ -7,7 +7,7 @@ use std::thread::{self, Thread};
 
 use super::core::{State, Task};
 use super::turns::wait_for_turn;
-use super::{JOINS, LAST, ME, NEVER, Nanos, Wake, block, core, step};
+use super::{JOINS, LAST, ME, NEVER, Nanos, Wake, block, core, may_start_thread, step};
 
 /// A thread of the world.
 #[derive(Debug)]
@@ -116,6 +116,9 @@ pub fn run_at_once<T: Send>(
 ) -> Vec<Option<T>> {
     thread::scope(|scope| {
         let started = jobs.into_iter().map(|job| {
+            if !may_start_thread() {
+                return None;
+            }
             let (index, turn, seed) = register(name, None);
             let run = move || {
                 enter(index, &turn, seed);

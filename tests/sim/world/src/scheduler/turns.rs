@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use super::core::State;
+use super::forks::{self, Breach};
 use super::{EYE, IS_WORLD, Locked, NEVER, Nanos, core, me, now};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +113,13 @@ fn look() {
 pub(super) fn dispatch(mut core: Locked, me: usize) {
     loop {
         if core.is_closing {
+            return;
+        }
+        if core.is_forked {
+            if !core.may_run(me) {
+                drop(core);
+                forks::exit(Breach::Waits);
+            }
             return;
         }
         if let Some(next) = core.pick() {

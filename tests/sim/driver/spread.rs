@@ -1,0 +1,138 @@
+//! What was added to a plan: how the servers belong together, and rarer things that threads do and that befall them.
+
+use fastrand::Rng;
+use redlatch_world::scheduler::{MILLI, SECOND};
+
+use crate::plan::{Blow, Mood, Op, Plan, Target, pick};
+use crate::topology::{Parts, Topology};
+
+/// Draws more of a plan.
+pub(crate) fn spread(plan: &mut Plan, draw: &mut Rng) {
+    plan.topology = Topology::of(draw);
+    match draw.u8(..100) {
+        0..6 => clocks(plan, draw),
+        6..10 => threads(plan, draw),
+        _ => {}
+    }
+    acts(plan, draw);
+    if let Topology::Parts(parts) = plan.topology.clone() {
+        over_parts(plan, &parts, draw);
+    }
+}
+
+fn clocks(plan: &mut Plan, draw: &mut Rng) {
+    plan.mood = Mood::Clocks;
+    plan.faults = plan.calm.clone();
+    plan.blows.clear();
+    for _ in 0..draw.usize(1..=6) {
+        let at = draw.u64(..plan.calm_at);
+        let longest = pick(draw, &[20, 1_000, 20_000]);
+        let span = draw.u64(1..=longest);
+        let micros = i64::try_from(span).unwrap_or_default() * 1_000;
+        let server = draw.usize(..plan.servers.len());
+        let blow = match draw.u8(..4) {
+            0 => Blow::SetClock(server, micros),
+            1 => Blow::SetClock(server, -micros),
+            _ => Blow::Suspend(draw.usize(..plan.processes.len()), span * MILLI),
+        };
+        plan.blows.push((at, blow));
+    }
+}
+
+fn threads(plan: &mut Plan, draw: &mut Rng) {
+    plan.mood = Mood::Threads;
+    // Connections that break have to be made anew, some of them by threads of their own.
+    plan.faults.cut = pick(draw, &[0.0, 0.01]);
+    for process in 0..plan.processes.len() {
+        for _ in 0..draw.usize(..=2) {
+            let at = pick(draw, &[0, 10 * MILLI, SECOND, plan.calm_at]);
+            let at = draw.u64(..=at.min(plan.calm_at - 1));
+            let longest = pick(draw, &[20, 500, 5_000]);
+            let span = draw.u64(1..=longest) * MILLI;
+            plan.blows.push((at, Blow::RefuseThreads(process, span)));
+        }
+    }
+}
+
+fn acts(plan: &mut Plan, draw: &mut Rng) {
+    for thread in plan.processes.iter_mut().flat_map(|it| &mut it.threads) {
+        thread.panics = thread.leaves && draw.bool();
+        if draw.u8(..8) > 0 {
+            continue;
+        }
+        let place = draw.usize(..=thread.program.len());
+        let target = Target {
+            name: 0,
+            lease: None,
+            is_token: false,
+        };
+        let act = match draw.u8(..4) {
+            0 => Op::Leak(target),
+            1 => Op::Unwind(target, draw.u64(..=20)),
+            _ => Op::Fork(target),
+        };
+        thread.program.insert(place, act);
+    }
+}
+
+/// Has programs choose among locks on several servers, and those made of them.
+fn over_parts(plan: &mut Plan, parts: &Parts, draw: &mut Rng) {
+    plan.redlock = (parts.nodes > 0).then(|| 10 + 4 * plan.calm.latency.1 / MILLI);
+    widen(plan, parts.servers, draw);
+    let threads = plan.processes.iter_mut().flat_map(|it| &mut it.threads);
+    for op in threads.flat_map(|thread| &mut thread.program) {
+        if let Some(target) = op.target() {
+            target.name = draw.usize(..parts.locks());
+            target.is_token = false;
+        }
+    }
+}
+
+/// Makes so many servers of those that were drawn, and spreads what befalls them.
+fn widen(plan: &mut Plan, servers: usize, draw: &mut Rng) {
+    let of_before = plan.servers.clone();
+    let clocks = (0..servers).map(|number| of_before[number % of_before.len()]);
+    plan.servers = clocks.collect();
+    for (_, blow) in &mut plan.blows {
+        blow.aim(draw.usize(..servers));
+    }
+}
+
+impl Op {
+    fn target(&mut self) -> Option<&mut Target> {
+        match self {
+            Op::Lock(target)
+            | Op::Try(target)
+            | Op::TryFor(target, _)
+            | Op::Interruptibly(target, _)
+            | Op::Unlock(target)
+            | Op::Force(target)
+            | Op::Guarded(target, ..)
+            | Op::Run(target, ..)
+            | Op::Ask(target)
+            | Op::Leak(target)
+            | Op::Unwind(target, _)
+            | Op::Fork(target) => Some(target),
+            Op::Sleep(_) => None,
+        }
+    }
+}
+
+impl Blow {
+    /// Has it befall this server, if it befalls one.
+    fn aim(&mut self, at: usize) {
+        match self {
+            Blow::PauseServer(server, _)
+            | Blow::Restart(server, _)
+            | Blow::Forget(server, ..)
+            | Blow::Flush(server)
+            | Blow::ForgetScripts(server)
+            | Blow::SetClock(server, _)
+            | Blow::Part(_, server, _) => *server = at,
+            Blow::PauseProcess(..)
+            | Blow::KillProcess(_)
+            | Blow::Suspend(..)
+            | Blow::RefuseThreads(..) => {}
+        }
+    }
+}
