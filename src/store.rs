@@ -251,6 +251,13 @@ pub(crate) struct Refusal {
     pub(crate) leftover: Option<InDoubt>,
 }
 
+/// A request that cannot be refused is refused never.
+impl From<Infallible> for Refusal {
+    fn from(never: Infallible) -> Refusal {
+        match never {}
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Renewal {
     Renewed,
@@ -292,6 +299,45 @@ impl InDoubt {
             not_after: SmallVec::new(),
             ends: BootInstant::now() + lease + LONGEST_WAY,
         }
+    }
+
+    /// The doubt whether a hold of this claim stands at some of `nodes` nodes, at none as yet.
+    pub(crate) fn at_none(claim: &Claim, nodes: usize) -> InDoubt {
+        InDoubt {
+            not_after: smallvec![None; nodes],
+            ..claim.in_doubt(0)
+        }
+    }
+
+    /// Lists each of `nodes` nodes.
+    pub(crate) fn list(&mut self, nodes: usize) {
+        self.not_after = (0..nodes).map(|node| self.not_after(node)).collect();
+    }
+
+    /// The part that concerns a listed node.
+    pub(crate) fn part(&self, node: usize) -> InDoubt {
+        InDoubt {
+            not_after: smallvec![self.not_after(node)],
+            ..self.clone()
+        }
+    }
+
+    /// Notes what is left at a listed node.
+    pub(crate) fn set(&mut self, node: usize, not_after: Option<i64>) {
+        if let Some(place) = self.not_after.get_mut(node) {
+            *place = not_after;
+        }
+    }
+
+    /// Notes that something may come to a listed node until its time `not_after`.
+    pub(crate) fn raise(&mut self, node: usize, not_after: i64) {
+        let latest = self.not_after.get(node).copied().flatten();
+        self.set(node, latest.max(Some(not_after)));
+    }
+
+    /// Whether nothing is left at any listed node.
+    pub(crate) fn is_resolved(&self) -> bool {
+        self.not_after.iter().all(Option::is_none)
     }
 
     /// The server time after which nothing comes any more at node `node`; `None` if nothing is left there.

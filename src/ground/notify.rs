@@ -170,25 +170,18 @@ impl Notifier {
         }
     }
 
-    /// Hands one permit to the first waiter of `channel` that has none: word, if it listens to several sources.
-    pub(crate) fn release(&self, channel: &str) {
+    /// Hands a permit each to the first `most` waiters of `channel` that have none: word, if they listen to several
+    /// sources.
+    pub(crate) fn release(&self, channel: &str, most: usize) {
         let inner = self.inner.lock();
-        if let Some(queue) = inner.queues.get(channel) {
-            queue.iter().any(|waiter| waiter.parker.hear(waiter.source));
-        }
+        let waiters = inner.queues.get(channel).into_iter().flatten();
+        let woken = waiters.filter(|waiter| waiter.parker.hear(waiter.source));
+        woken.take(most).for_each(drop);
     }
 
     /// Whether anybody waits on `channel`.
     pub(crate) fn has_waiters(&self, channel: &str) -> bool {
         self.inner.lock().queues.contains_key(channel)
-    }
-
-    /// Hands a permit to every waiter of `channel`.
-    pub(crate) fn release_all(&self, channel: &str) {
-        let inner = self.inner.lock();
-        for waiter in inner.queues.get(channel).into_iter().flatten() {
-            waiter.parker.hear(waiter.source);
-        }
     }
 
     /// Wakes everybody who sleeps.

@@ -88,7 +88,7 @@ impl Latch {
 
     fn unlock(&self) {
         *self.held.lock() = false;
-        self.notifier.release(&self.name);
+        self.notifier.release(&self.name, 1);
     }
 
     /// Takes the latch; false if the deadline passes or it is interrupted first.
@@ -208,8 +208,8 @@ fn two_messages_for_two() {
             })
         })
         .collect();
-    notifier.release(&name);
-    notifier.release(&name);
+    notifier.release(&name, 1);
+    notifier.release(&name, 1);
     for waiter in waiters {
         waiter.join().unwrap();
     }
@@ -358,7 +358,7 @@ impl Counter {
     fn free(&self) {
         *self.holder.lock() = 0;
         // The message, and the word to the line, in the order of the library.
-        self.notifier.release(&self.name);
+        self.notifier.release(&self.name, 1);
         self.wait_queues.freed(&self.name, None);
     }
 

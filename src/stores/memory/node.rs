@@ -59,7 +59,7 @@ impl Node for Memory {
         restored: bool,
         handle: &'a NodeHandle,
         deadline: Instant,
-    ) -> Pending<'a, Result<Outcome<Granted, Refusal>>> {
+    ) -> Pending<'a, Outcome<Granted, Refusal>> {
         Pending::Ready(self.admit(&claim.name, handle).and_then(|()| {
             if restored {
                 self.put(claim, claim.count)
@@ -75,9 +75,7 @@ impl Node for Memory {
         handle: &NodeHandle,
         deadline: Instant,
     ) -> Pending<'a, Vec<Renewal>> {
-        Pending::Ready(match self.admit(&"".into(), handle) {
-            Ok(()) => self.renew(claims, deadline),
-            Err(error) => vec![Renewal::Unknown(error.to_string()); claims.len()],
-        })
+        let admitted = self.admit(&"".into(), handle);
+        Pending::Ready(admitted.map(|()| self.renew(claims, deadline)))
     }
 }

@@ -182,7 +182,7 @@ impl State {
         // One waiter of each client, as one message wakes one waiter of each process.
         self.clients.retain(|client| client.strong_count() > 0);
         for client in self.clients.iter().filter_map(Weak::upgrade) {
-            client.release(name);
+            client.release(name, 1);
         }
     }
 }

@@ -112,9 +112,8 @@ impl MultiStore {
             (Some(cause), _) => Ok(Outcome::Gone(cause)),
             (None, Some(error)) => Ok(Outcome::unknown(claim.in_doubt(0), error)),
             (None, None) => Ok(Outcome::Done(Released {
-                others_wait: false,
-                turns: None,
                 leftover: late,
+                ..Released::default()
             })),
         }
     }
@@ -126,8 +125,8 @@ impl Store for MultiStore {
         let is_first = claim.count == 0;
         let mut late = None;
         for (index, member) in self.members.iter().enumerate() {
-            let mut in_doubt = self.no_doubt(claim);
-            let place = in_doubt.not_after.get_mut(index);
+            let mut in_doubt = InDoubt::at_none(claim, self.members.len());
+            let latest = |part: &InDoubt| part.not_after.iter().copied().max().unwrap_or(Some(0));
             // One share is kept for giving back what was taken.
             let by = share(deadline, self.members.len() - index + 1);
             let outcome = match member.acquire(claim, by) {
@@ -140,14 +139,12 @@ impl Store for MultiStore {
                     error,
                     ..
                 }) => {
-                    if let Some(place) = place {
-                        *place = part.not_after.iter().copied().max().unwrap_or(Some(0));
-                    }
+                    in_doubt.set(index, latest(&part));
                     Err(error)
                 }
                 Ok(Outcome::Refused(mut refusal)) => {
-                    if let (Some(left), Some(place)) = (refusal.leftover.take(), place) {
-                        *place = left.not_after.iter().copied().max().unwrap_or(Some(0));
+                    if let Some(part) = refusal.leftover.take() {
+                        in_doubt.set(index, latest(&part));
                     }
                     match self.twin_of(member, claim, by) {
                         // It would be refused for ever, by itself.
@@ -167,7 +164,7 @@ impl Store for MultiStore {
             };
             if !is_first && !matches!(outcome, Ok(Outcome::Gone(_))) {
                 self.put_back(claim, index, deadline);
-                let is_touched = index > 0 || in_doubt.not_after.iter().any(Option::is_some);
+                let is_touched = index > 0 || !in_doubt.is_resolved();
                 return match outcome {
                     // Some parts have the new lease or may get it, and the way back sets it once more. Any of that may
                     // run late, behind the next request of the hold, which has to reckon with it.
@@ -189,10 +186,8 @@ impl Store for MultiStore {
         }
         self.note_count(&claim.visitor, claim.count.saturating_add(1));
         Ok(Outcome::Done(Granted {
-            sent,
-            fence: None,
             leftover: late,
-            others_wait: false,
+            ..Granted::at(sent)
         }))
     }
 
@@ -219,19 +214,12 @@ impl Store for MultiStore {
             return self.release_level(claim, keep, deadline);
         }
         self.note_count(&claim.visitor, 0);
-        let mut in_doubt = self.no_doubt(claim);
-        let mut is_open = false;
+        let mut in_doubt = InDoubt::at_none(claim, self.members.len());
         let (mut lost, mut trouble, mut waiting) = (None, None, false);
         for (left, (index, member)) in (1..=self.members.len())
             .rev()
             .zip(self.members.iter().enumerate().rev())
         {
-            let mut open = || {
-                is_open = true;
-                if let Some(place) = in_doubt.not_after.get_mut(index) {
-                    *place = Some(0);
-                }
-            };
             match member
                 .store
                 .release(&member.claim(claim), 0, share(deadline, left))
@@ -242,13 +230,11 @@ impl Store for MultiStore {
                     leftover,
                 })) => {
                     waiting |= others_wait;
-                    if leftover.is_some() {
-                        open();
-                    }
+                    in_doubt.set(index, leftover.map(|_| 0));
                 }
                 Ok(Outcome::Gone(cause)) => lost = Some(cause),
                 Ok(Outcome::Unknown { error, .. }) | Err(error) => {
-                    open();
+                    in_doubt.set(index, Some(0));
                     trouble = Some(error);
                 }
             }
@@ -259,7 +245,7 @@ impl Store for MultiStore {
             (None, None) => Ok(Outcome::Done(Released {
                 others_wait: waiting,
                 turns: None,
-                leftover: is_open.then_some(in_doubt),
+                leftover: (!in_doubt.is_resolved()).then_some(in_doubt),
             })),
         }
     }

@@ -3,21 +3,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use smallvec::smallvec;
-
 use super::{MultiStore, share};
 use crate::ground::claim::Claim;
 use crate::store::InDoubt;
 
 impl MultiStore {
-    /// A doubt about no member yet.
-    pub(super) fn no_doubt(&self, claim: &Claim) -> InDoubt {
-        InDoubt {
-            not_after: smallvec![None; self.members.len()],
-            ..claim.in_doubt(0)
-        }
-    }
-
     /// Frees the first `taken` members again, and what is in `in_doubt`. Returns what is left of that.
     pub(super) fn undo(
         &self,
@@ -25,43 +15,34 @@ impl MultiStore {
         mut in_doubt: InDoubt,
         deadline: Instant,
     ) -> Option<InDoubt> {
-        for place in in_doubt.not_after.iter_mut().take(taken) {
-            *place = Some(0);
+        for index in 0..taken {
+            in_doubt.set(index, Some(0));
         }
         (!self.settle(&mut in_doubt, deadline)).then_some(in_doubt)
     }
 
     /// Withdraws at all members that are in doubt. Returns whether none is any more.
     pub(super) fn settle(&self, in_doubt: &mut InDoubt, deadline: Instant) -> bool {
-        let not_after = (0..self.members.len()).map(|index| in_doubt.not_after(index));
-        in_doubt.not_after = not_after.collect();
-        let members = self.members.len();
-        let mut is_settled = true;
-        for index in (0..members).rev() {
-            let (Some(member), not_after @ Some(_)) =
-                (self.members.get(index), in_doubt.not_after(index))
-            else {
+        in_doubt.list(self.members.len());
+        for (index, member) in self.members.iter().enumerate().rev() {
+            let part = in_doubt.part(index);
+            if part.is_resolved() {
                 continue;
-            };
+            }
             let mut part = InDoubt {
                 kind: member.lock.kind,
                 name: Arc::clone(&member.lock.name),
                 visitor: member.visitor(&in_doubt.visitor),
-                not_after: smallvec![not_after],
-                ..in_doubt.clone()
+                ..part
             };
             // An error is tried again in the background.
             let by = share(deadline, index + 1);
             let resolved = member.store.resolve(&mut [&mut part], by).pop();
             if matches!(resolved, Some(Ok(true))) {
-                if let Some(place) = in_doubt.not_after.get_mut(index) {
-                    *place = None;
-                }
-            } else {
-                is_settled = false;
+                in_doubt.set(index, None);
             }
         }
-        is_settled
+        in_doubt.is_resolved()
     }
 
     /// Puts the count back that a re-entry has raised at the first `raised` members. It does not tell whether all have

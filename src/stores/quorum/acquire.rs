@@ -34,11 +34,10 @@ impl Quorum {
             purpose,
             claim.lease,
             deadline - reserve,
-            |_, node, by| {
+            |node, by| {
                 let handle = &node.handle;
                 node.node.send_acquire(claim, false, handle, by)
             },
-            Err,
         );
         while !tally.is_decided(self.needed, fan_out.len()) {
             let Some((index, answer)) = fan_out.next() else {
@@ -73,10 +72,8 @@ impl Quorum {
                 }
             }
             return Ok(Outcome::Done(Granted {
-                sent: fan_out.first_sent,
-                fence: None,
                 leftover: is_open.then(|| claim.in_doubt(0)),
-                others_wait: false,
+                ..Granted::at(fan_out.first_sent)
             }));
         }
         // Whoever has not answered yet may say who is in the way.
@@ -107,10 +104,13 @@ impl Quorum {
         ))
     }
 
-    pub(super) fn hear(&self, index: usize, answer: Result<Outcome<Granted, Refusal>>) -> Vote {
+    pub(super) fn hear<D, R>(&self, index: usize, answer: Result<Outcome<D, R>>) -> Vote
+    where
+        Refusal: From<R>,
+    {
         let said = match answer {
-            Ok(Outcome::Done(Granted { .. })) => Vote::Granted,
-            Ok(Outcome::Refused(refusal)) => Vote::Refused(refusal),
+            Ok(Outcome::Done(_)) => Vote::Granted,
+            Ok(Outcome::Refused(refusal)) => Vote::Refused(refusal.into()),
             Ok(Outcome::Gone(cause)) => Vote::Lacks(cause),
             Ok(Outcome::Unknown {
                 in_doubt, error, ..
@@ -192,8 +192,7 @@ impl Quorum {
             purpose,
             claim.lease,
             deadline,
-            |_, node, by| node.node.send_release(&raised, claim.count, by),
-            Err,
+            |node, by| node.node.send_release(&raised, claim.count, by),
         );
         fan_out.is_needed = false;
         // A node that does not answer keeps the higher count, which the last release frees all the same.
@@ -214,11 +213,10 @@ impl Quorum {
             purpose,
             claim.lease,
             deadline,
-            |_, node, by| {
+            |node, by| {
                 let handle = &node.handle;
                 node.node.send_acquire(claim, true, handle, by)
             },
-            Err,
         );
         fan_out.is_needed = false;
         let mut tally = Tally::new(self.nodes.len());

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use smallvec::SmallVec;
 
 use crate::ground::clock::BootInstant;
-use crate::ground::error::Error;
+use crate::ground::error::{Error, Result};
 use crate::ground::poll::{self, Source};
 use crate::ground::time;
 
@@ -21,8 +21,7 @@ use crate::stores::quorum::{Member, Quorum, bit};
 /// as a node may take; where too few others answer, for as long as there is time, unless the last attempt failed.
 pub(super) struct FanOut<'a, T> {
     pub(super) quorum: &'a Quorum,
-    pub(super) send: Box<dyn Fn(usize, &'a Member, Instant) -> Pending<'a, T> + 'a>,
-    pub(super) failed: Box<dyn Fn(Error) -> T + 'a>,
+    pub(super) send: Box<dyn Fn(&'a Member, Instant) -> Pending<'a, T> + 'a>,
     pub(super) line: Line,
     pub(super) needs_vote: bool,
     /// How long a node may take for a request.
@@ -38,7 +37,7 @@ pub(super) struct FanOut<'a, T> {
     pub(super) first_sent: BootInstant,
     pub(super) first_sent_at: Instant,
     pub(super) has_sent: bool,
-    pub(super) ready: Vec<(usize, T)>,
+    pub(super) ready: Vec<(usize, Result<T>)>,
     /// Those for which something has arrived.
     pub(super) arrived: Vec<SentRequest<'a, T>>,
     pub(super) in_flight: Vec<SentRequest<'a, T>>,
@@ -82,23 +81,21 @@ impl Quorum {
         purpose: Purpose<'_>,
         lease: Duration,
         deadline: Instant,
-        send: impl Fn(usize, &'a Member, Instant) -> Pending<'a, T> + 'a,
-        failed: impl Fn(Error) -> T + 'a,
+        send: impl Fn(&'a Member, Instant) -> Pending<'a, T> + 'a,
     ) -> FanOut<'a, T> {
         let order = self.in_order(among, &[], purpose);
-        self.send(order, purpose, lease, deadline, send, failed)
+        self.send(order, purpose, lease, deadline, send)
     }
 
     /// Sends a request to the nodes that are connected at once, and to the others as soon as they are, which takes a time
-    /// of its own; see [`FanOut`]. Where a node cannot be connected for good, the answer is what `failed` makes of it.
+    /// of its own; see [`FanOut`]. Where a node cannot be connected for good, the answer is the error.
     pub(super) fn send<'a, T>(
         &'a self,
         order: Order,
         purpose: Purpose<'_>,
         lease: Duration,
         deadline: Instant,
-        send: impl Fn(usize, &'a Member, Instant) -> Pending<'a, T> + 'a,
-        failed: impl Fn(Error) -> T + 'a,
+        send: impl Fn(&'a Member, Instant) -> Pending<'a, T> + 'a,
     ) -> FanOut<'a, T> {
         let begun = time::now();
         let timeout = self.node_timeout(lease);
@@ -106,7 +103,6 @@ impl Quorum {
         let mut fan_out = FanOut {
             quorum: self,
             send: Box::new(send),
-            failed: Box::new(failed),
             line: Line::of(purpose),
             needs_vote: !matches!(purpose, Purpose::Request(_)),
             timeout,
@@ -141,7 +137,7 @@ impl<'a, T> FanOut<'a, T> {
         };
         let (sent, now) = (BootInstant::now(), time::now());
         let by = self.deadline.min(now + self.timeout);
-        match (self.send)(index, node, by) {
+        match (self.send)(node, by) {
             Pending::Ready(answer) => self.ready.push((index, answer)),
             Pending::Sent(in_flight) => self.in_flight.push(SentRequest {
                 index,
@@ -184,8 +180,7 @@ impl<'a, T> FanOut<'a, T> {
                         node: node.name(),
                         reason,
                     };
-                    let answer = (self.failed)(error);
-                    self.ready.push((index, answer));
+                    self.ready.push((index, Err(error)));
                 }
                 Some(Outcome::Ready | Outcome::NoVote(_)) => {
                     self.ask(index, tries + 1);
@@ -193,8 +188,8 @@ impl<'a, T> FanOut<'a, T> {
                 Some(Outcome::Failed(error)) if !error.may_pass() => {
                     // Some requests may be allowed all the same.
                     let was_sent = self.ask(index, MOST_TRIES);
-                    let failed = (!was_sent).then(|| (index, (self.failed)(error)));
-                    self.ready.extend(failed);
+                    self.ready
+                        .extend((!was_sent).then_some((index, Err(error))));
                 }
                 Some(Outcome::Failed(error)) => self.out_of_reach.push((index, error)),
                 None => {}
@@ -278,12 +273,12 @@ impl<'a, T> FanOut<'a, T> {
     }
 
     /// The next answer; when its time is over each says that it had none. `None` after the last.
-    pub(super) fn next(&mut self) -> Option<(usize, T)> {
+    pub(super) fn next(&mut self) -> Option<(usize, Result<T>)> {
         self.next_within(None)
     }
 
     /// The next answer that comes until `patience`.
-    pub(super) fn next_within(&mut self, patience: Option<Instant>) -> Option<(usize, T)> {
+    pub(super) fn next_within(&mut self, patience: Option<Instant>) -> Option<(usize, Result<T>)> {
         loop {
             self.ask_connected();
             if let Some(next) = self.next_arrived(patience.unwrap_or(self.deadline)) {
@@ -325,7 +320,7 @@ impl<'a, T> FanOut<'a, T> {
     }
 
     /// The next answer that is there. One that has come in part has until `deadline` for the rest, but a little in any case.
-    pub(super) fn next_arrived(&mut self, deadline: Instant) -> Option<(usize, T)> {
+    pub(super) fn next_arrived(&mut self, deadline: Instant) -> Option<(usize, Result<T>)> {
         if let Some(next) = self.ready.pop() {
             return Some(next);
         }

@@ -7,7 +7,7 @@ use crate::ground::error::{Error, Result};
 use crate::ground::time;
 use crate::store::{HealthWarning, Holding, Store};
 use crate::stores::quorum::node::Purpose;
-use crate::stores::quorum::tally::Vote;
+use crate::stores::quorum::tally::{Tally, Vote};
 use crate::stores::quorum::{Member, Quorum};
 
 impl Quorum {
@@ -18,14 +18,13 @@ impl Quorum {
         deadline: Instant,
     ) -> Result<Holding> {
         let lease = self.settings.max_lease;
-        let mut said: Vec<Option<Vote>> = self.nodes.iter().map(|_| None).collect();
+        let mut tally = Tally::new(self.nodes.len());
         let mut fan_out = self.send_to(
             self.all(),
             Purpose::Request(visitor),
             lease,
             deadline,
-            |_, node, by| node.node.send_inspect(lock, visitor, by),
-            Err,
+            |node, by| node.node.send_inspect(lock, visitor, by),
         );
         let mut holdings = Vec::with_capacity(self.nodes.len());
         while let Some((index, answer)) = fan_out.next() {
@@ -44,9 +43,7 @@ impl Quorum {
                 },
                 Err(error) => Vote::Failed(error),
             };
-            if let Some(place) = said.get_mut(index) {
-                *place = Some(what);
-            }
+            tally.note(index, what);
             fan_out.is_needed = holdings.len() < self.needed;
             let locked = holdings.iter().filter(|holding| holding.is_locked).count();
             let free = holdings.len() - locked;
@@ -54,9 +51,9 @@ impl Quorum {
                 return Ok(Holding::default());
             }
         }
-        fan_out.note_rest(&mut said);
+        fan_out.note_rest(&mut tally.said);
         if holdings.len() < self.needed {
-            return Err(self.no_quorum(&lock.name, &said));
+            return Err(self.no_quorum(&lock.name, &tally.said));
         }
         // What a majority has at least.
         let last = self.needed - 1;

@@ -197,7 +197,7 @@ impl Quorum {
         })
     }
 
-    /// The nodes of `among` that are not left alone, unless there are too few others, or too few of those that have one
+    /// All nodes, a bit each.
     fn all(&self) -> u64 {
         (0..self.nodes.len()).fold(0, |nodes, index| nodes | bit(index))
     }

@@ -52,7 +52,7 @@ pub(crate) trait Node: Send + Sync {
         restored: bool,
         handle: &'a NodeHandle,
         deadline: Instant,
-    ) -> Pending<'a, Result<Outcome<Granted, Refusal>>>;
+    ) -> Pending<'a, Outcome<Granted, Refusal>>;
 
     /// Sends [`Store::renew`], if `handle` has a vote.
     fn send_renew<'a>(
@@ -68,26 +68,18 @@ pub(crate) trait Node: Send + Sync {
         claim: &'a Claim,
         keep: u32,
         deadline: Instant,
-    ) -> Pending<'a, Result<Outcome<Released>>> {
+    ) -> Pending<'a, Outcome<Released>> {
         Pending::Ready(self.store().release(claim, keep, deadline))
     }
 
     /// Sends [`Store::resolve`]. If it goes behind the request in doubt on the same connection, that settles it.
-    fn send_resolve<'a>(
-        &'a self,
-        mut in_doubt: InDoubt,
-        deadline: Instant,
-    ) -> Pending<'a, Result<bool>> {
+    fn send_resolve<'a>(&'a self, mut in_doubt: InDoubt, deadline: Instant) -> Pending<'a, bool> {
         let outcome = self.store().resolve(&mut [&mut in_doubt], deadline).pop();
         Pending::Ready(outcome.unwrap_or(Ok(false)))
     }
 
     /// Sends [`Store::force_release`].
-    fn send_force_release<'a>(
-        &'a self,
-        lock: &'a LockId,
-        deadline: Instant,
-    ) -> Pending<'a, Result<bool>> {
+    fn send_force_release<'a>(&'a self, lock: &'a LockId, deadline: Instant) -> Pending<'a, bool> {
         Pending::Ready(self.store().force_release(lock, deadline))
     }
 
@@ -97,7 +89,7 @@ pub(crate) trait Node: Send + Sync {
         lock: &'a LockId,
         visitor: Option<&'a VisitorId>,
         deadline: Instant,
-    ) -> Pending<'a, Result<Holding>> {
+    ) -> Pending<'a, Holding> {
         Pending::Ready(self.store().inspect(lock, visitor, deadline))
     }
 }
@@ -116,7 +108,7 @@ pub(crate) enum Purpose<'v> {
 /// The answer to a request, or the way to it.
 pub(crate) enum Pending<'a, T> {
     /// The answer is there.
-    Ready(T),
+    Ready(Result<T>),
     /// The request was sent. Dropping it leaves the answer to the next user of the connection.
     Sent(Box<dyn InFlight<T> + 'a>),
     /// Nothing was sent, because there is no connection for it: [`Node::connect`] makes one.
@@ -134,5 +126,5 @@ pub(crate) trait InFlight<T> {
     }
 
     /// Reads the answer, waiting for it until `deadline`. It comes once.
-    fn receive(self: Box<Self>, deadline: Instant) -> Option<T>;
+    fn receive(self: Box<Self>, deadline: Instant) -> Option<Result<T>>;
 }

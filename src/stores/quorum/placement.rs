@@ -38,12 +38,9 @@ impl Quorum {
     /// Takes out what is known of the hold of this visitor, and notes in `in_doubt` what of it may still arrive.
     pub(super) fn forget(&self, in_doubt: &mut InDoubt) {
         let placement = self.placements.lock().remove(&in_doubt.visitor);
-        let not_after = (0..self.nodes.len()).map(|index| in_doubt.not_after(index));
-        in_doubt.not_after = not_after.collect();
+        in_doubt.list(self.nodes.len());
         for open in placement.iter().flat_map(|placement| &placement.open) {
-            if let Some(place) = in_doubt.not_after.get_mut(open.node) {
-                *place = (*place).max(Some(open.not_after));
-            }
+            in_doubt.raise(open.node, open.not_after);
         }
     }
 

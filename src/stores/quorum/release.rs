@@ -3,14 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use smallvec::smallvec;
-
 use crate::ground::claim::{Claim, LockId};
-use crate::ground::clock::BootInstant;
 use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
 use crate::ground::time;
-use crate::store::{Granted, InDoubt, Outcome, Released};
+use crate::store::{InDoubt, Outcome, Released};
 use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::tally::{Tally, Vote};
 use crate::stores::quorum::{Quorum, bit};
@@ -33,21 +30,14 @@ impl Quorum {
             let mut open = open.filter(|open| open.node == index && !open.is_behind);
             open.next().map(|open| open.not_after)
         };
-        let mut said: Vec<Option<Vote>> = self.nodes.iter().map(|_| None).collect();
-        let mut in_doubt = InDoubt {
-            not_after: smallvec![None; self.nodes.len()],
-            ..claim.in_doubt(0)
-        };
-        for (index, place) in in_doubt.not_after.iter_mut().enumerate() {
-            if placement & bit(index) != 0 {
-                *place = Some(0);
-            }
+        let mut tally = Tally::new(self.nodes.len());
+        let mut in_doubt = InDoubt::at_none(claim, self.nodes.len());
+        for index in (0..self.nodes.len()).filter(|index| placement & bit(*index) != 0) {
+            in_doubt.set(index, Some(0));
         }
         // A node that does not answer this may do an earlier request after it.
         for open in known.iter().flat_map(|placement| &placement.open) {
-            if let Some(place) = in_doubt.not_after.get_mut(open.node) {
-                *place = (*place).max(Some(open.not_after));
-            }
+            in_doubt.raise(open.node, open.not_after);
         }
         let lease = self.settings.max_lease;
         let mut fan_out = self.send_to(
@@ -55,8 +45,7 @@ impl Quorum {
             Purpose::Request(Some(&claim.visitor)),
             lease,
             deadline,
-            |_, node, by| node.node.send_release(claim, 0, by),
-            Err,
+            |node, by| node.node.send_release(claim, 0, by),
         );
         // A node that was never asked for the hold is free of it, and so is one that lacks it.
         let absent = self.nodes.len() - placement.count_ones() as usize;
@@ -107,21 +96,15 @@ impl Quorum {
             match &what {
                 Vote::Unknown(not_after, error) => {
                     node.trip(error);
-                    if let Some(place) = in_doubt.not_after.get_mut(index) {
-                        *place = (*place).max(Some(*not_after));
-                    }
+                    in_doubt.raise(index, *not_after);
                 }
                 Vote::Failed(error) => node.trip(error),
                 _ => {
                     node.reset();
-                    if let Some(place) = in_doubt.not_after.get_mut(index) {
-                        *place = late;
-                    }
+                    in_doubt.set(index, late);
                 }
             }
-            if let Some(place) = said.get_mut(index) {
-                *place = Some(what);
-            }
+            tally.note(index, what);
             if done == self.needed {
                 // The rest mostly comes at once. What does not is looked after in the background.
                 patience = Some(time::now() + fan_out.age() / 2 + SOON);
@@ -129,7 +112,7 @@ impl Quorum {
             fan_out.is_needed = done + lacking + absent < self.needed;
         }
         let took = fan_out.age();
-        fan_out.note_rest(&mut said);
+        fan_out.note_rest(&mut tally.said);
         let left = in_doubt.not_after.iter().flatten().count();
         let open = left - late_at;
         if done >= self.needed {
@@ -145,7 +128,7 @@ impl Quorum {
                 leftover: (left > 0).then_some(in_doubt),
             }));
         }
-        let cause = said.iter().find_map(|said| match said {
+        let cause = tally.said.iter().find_map(|said| match said {
             Some(Vote::Lacks(cause)) => Some(cause.clone()),
             _ => None,
         });
@@ -153,7 +136,7 @@ impl Quorum {
             Some(cause) if kept < self.needed => Ok(Outcome::Gone(cause)),
             _ => Ok(Outcome::unknown(
                 in_doubt,
-                self.no_quorum(&claim.name, &said),
+                self.no_quorum(&claim.name, &tally.said),
             )),
         }
     }
@@ -171,34 +154,19 @@ impl Quorum {
             Purpose::Request(Some(&claim.visitor)),
             claim.lease,
             deadline,
-            |_, node, by| node.node.send_release(claim, keep, by),
-            Err,
+            |node, by| node.node.send_release(claim, keep, by),
         );
         // What a node has not answered may run there behind later requests of the hold. And where no majority can be had
         // any more, the error says of each node what it has done.
         while let Some((index, answer)) = fan_out.next() {
-            let answer = match answer {
-                Ok(Outcome::Done(Released { .. })) => Ok(Outcome::Done(Granted {
-                    sent: BootInstant::now(),
-                    fence: None,
-                    leftover: None,
-                    others_wait: false,
-                })),
-                Ok(Outcome::Gone(cause)) => Ok(Outcome::Gone(cause)),
-                Ok(Outcome::Unknown {
-                    in_doubt, error, ..
-                }) => Ok(Outcome::unknown(in_doubt, error)),
-                Err(error) => Err(error),
-            };
             tally.note(index, self.hear(index, answer));
             fan_out.is_needed = tally.answered() < self.needed;
         }
         fan_out.note_rest(&mut tally.said);
         if tally.granted() >= self.needed {
             return Ok(Outcome::Done(Released {
-                others_wait: false,
-                turns: None,
                 leftover: tally.is_in_doubt().then(|| claim.in_doubt(0)),
+                ..Released::default()
             }));
         }
         match tally.lacking(self.nodes.len() - self.needed) {
@@ -216,14 +184,13 @@ impl Quorum {
         deadline: Instant,
     ) -> Result<bool> {
         let lease = self.settings.max_lease;
-        let mut said: Vec<Option<Vote>> = self.nodes.iter().map(|_| None).collect();
+        let mut tally = Tally::new(self.nodes.len());
         let mut fan_out = self.send_to(
             self.all(),
             Purpose::Request(None),
             lease,
             deadline,
-            |_, node, by| node.node.send_force_release(lock, by),
-            Err,
+            |node, by| node.node.send_force_release(lock, by),
         );
         let (mut answered, mut freed, mut forgot) = (0, 0, 0);
         while let Some((index, answer)) = fan_out.next() {
@@ -237,17 +204,15 @@ impl Quorum {
                 Err(error) => Vote::Failed(error),
             };
             fan_out.is_needed = answered < self.needed;
-            if let Some(place) = said.get_mut(index) {
-                *place = Some(what);
-            }
+            tally.note(index, what);
         }
-        fan_out.note_rest(&mut said);
+        fan_out.note_rest(&mut tally.said);
         if answered >= self.needed {
             // What a minority has is nobody's, unless those that are silent have it, too, or those without a vote had it.
             let may_have = self.nodes.len() - answered + forgot;
             Ok(freed > 0 && freed + may_have >= self.needed)
         } else {
-            Err(self.no_quorum(&lock.name, &said))
+            Err(self.no_quorum(&lock.name, &tally.said))
         }
     }
 }

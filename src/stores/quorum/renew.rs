@@ -5,7 +5,7 @@ use std::time::Instant;
 use smallvec::SmallVec;
 
 use crate::ground::claim::Claim;
-use crate::ground::error::Nodes;
+use crate::ground::error::{Error, Nodes};
 use crate::ground::loss::LossCause;
 use crate::store::Renewal;
 use crate::stores::quorum::Quorum;
@@ -35,17 +35,13 @@ impl Quorum {
         let mut said: Vec<SmallVec<[(usize, Renewal); 5]>> =
             claims.iter().map(|_| SmallVec::new()).collect();
         let order = self.in_order(self.all(), &holds, Purpose::Renewal);
-        let failed = |error| vec![Renewal::Unknown(reason_of(&error)); claims.len()];
-        let mut fan_out = self.send(
-            order,
-            Purpose::Renewal,
-            lease,
-            deadline,
-            |_, node, by| node.node.send_renew(claims, &node.handle, by),
-            failed,
-        );
+        let failed = |error: Error| vec![Renewal::Unknown(reason_of(&error)); claims.len()];
+        let mut fan_out = self.send(order, Purpose::Renewal, lease, deadline, |node, by| {
+            node.node.send_renew(claims, &node.handle, by)
+        });
         let mut answered = 0;
         while let Some((index, answers)) = fan_out.next() {
+            let answers = answers.unwrap_or_else(failed);
             let is_unknown = |answer: &Renewal| matches!(answer, Renewal::Unknown(_));
             answered += usize::from(!answers.iter().all(is_unknown));
             fan_out.is_needed = answered < self.needed;

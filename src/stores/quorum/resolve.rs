@@ -2,8 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use smallvec::smallvec;
-
 use crate::ground::claim::Claim;
 use crate::ground::error::Result;
 use crate::ground::sync;
@@ -25,14 +23,9 @@ impl Quorum {
         if open.is_empty() {
             return None;
         }
-        let mut in_doubt = InDoubt {
-            not_after: smallvec![None; self.nodes.len()],
-            ..claim.in_doubt(0)
-        };
+        let mut in_doubt = InDoubt::at_none(claim, self.nodes.len());
         for (index, not_after) in open {
-            if let Some(place) = in_doubt.not_after.get_mut(*index) {
-                *place = Some(*not_after);
-            }
+            in_doubt.set(*index, Some(*not_after));
         }
         let is_settled = self.settle(&mut in_doubt, claim.lease, deadline);
         (!is_settled).then_some(in_doubt)
@@ -40,8 +33,7 @@ impl Quorum {
 
     /// Withdraws at all nodes that are in doubt. Returns whether none is any more.
     fn settle(&self, in_doubt: &mut InDoubt, lease: Duration, deadline: Instant) -> bool {
-        let not_after = (0..self.nodes.len()).map(|index| in_doubt.not_after(index));
-        in_doubt.not_after = not_after.collect();
+        in_doubt.list(self.nodes.len());
         let purpose = Purpose::Request(Some(&in_doubt.visitor));
         let open = in_doubt.not_after.iter().zip(&self.nodes).enumerate();
         let open = open
@@ -54,14 +46,7 @@ impl Quorum {
             purpose,
             lease,
             deadline,
-            move |index, node, by| {
-                let in_doubt = InDoubt {
-                    not_after: smallvec![asked.not_after(index)],
-                    ..asked.clone()
-                };
-                node.node.send_resolve(in_doubt, by)
-            },
-            Err,
+            move |node, by| node.node.send_resolve(asked.part(node.index), by),
         );
         fan_out.is_needed = false;
         while let Some((index, answer)) = fan_out.next() {
@@ -71,15 +56,13 @@ impl Quorum {
             match answer {
                 Ok(true) => {
                     node.reset();
-                    if let Some(place) = in_doubt.not_after.get_mut(index) {
-                        *place = None;
-                    }
+                    in_doubt.set(index, None);
                 }
                 Ok(false) => node.reset(),
                 Err(error) => node.trip(&error),
             }
         }
-        in_doubt.not_after.iter().all(Option::is_none)
+        in_doubt.is_resolved()
     }
 
     pub(super) fn resolve_everywhere(
@@ -125,36 +108,21 @@ impl Quorum {
                     Err(error) => node.trip(&error),
                     Ok(is_settled) => {
                         node.reset();
-                        let in_doubt = in_doubts.get_mut(place).filter(|_| is_settled);
-                        if let Some(at) =
-                            in_doubt.and_then(|in_doubt| in_doubt.not_after.get_mut(index))
-                        {
-                            *at = None;
+                        if let Some(in_doubt) = in_doubts.get_mut(place).filter(|_| is_settled) {
+                            in_doubt.set(index, None);
                         }
                     }
                 }
             }
         }
-        let is_settled = |in_doubt: &&mut InDoubt| in_doubt.not_after.iter().all(Option::is_none);
-        in_doubts
-            .iter()
-            .map(|in_doubt| Ok(is_settled(in_doubt)))
-            .collect()
+        let is_resolved = in_doubts.iter().map(|in_doubt| Ok(in_doubt.is_resolved()));
+        is_resolved.collect()
     }
 }
 
 /// The parts of these doubts that concern node `index`, each with its place among them.
 fn parts_at(in_doubts: &[&mut InDoubt], index: usize) -> Vec<(usize, InDoubt)> {
-    let open = in_doubts
-        .iter()
-        .enumerate()
-        .filter_map(|(place, in_doubt)| {
-            let not_after = in_doubt.not_after(index);
-            let part = InDoubt {
-                not_after: smallvec![not_after],
-                ..(**in_doubt).clone()
-            };
-            not_after.map(|_| (place, part))
-        });
+    let parts = in_doubts.iter().map(|in_doubt| in_doubt.part(index));
+    let open = parts.enumerate().filter(|(_, part)| !part.is_resolved());
     open.collect()
 }

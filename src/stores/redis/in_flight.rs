@@ -131,7 +131,7 @@ struct SentOperation<'a, O> {
     operation: O,
 }
 
-impl<O: Operation> InFlight<Result<O::Answer>> for SentOperation<'_, O> {
+impl<O: Operation> InFlight<O::Answer> for SentOperation<'_, O> {
     fn source(&self) -> Option<Source<'_>> {
         let connection = &self.request.checked_out.as_ref()?.connection;
         (!connection.has_buffered()).then(|| connection.source())
@@ -182,7 +182,7 @@ impl RedisNode {
         &'a self,
         operation: O,
         deadline: Instant,
-    ) -> Pending<'a, Result<O::Answer>> {
+    ) -> Pending<'a, O::Answer> {
         let transmission = {
             let call = operation.call();
             match self.check_out(&call, deadline) {

@@ -19,6 +19,16 @@ pub(super) enum Key {
 pub(super) const CHANNEL: Key = Key::Prefix("redisson_lock__channel");
 
 impl Key {
+    /// Whether the key `key` of some lock is this one.
+    pub(super) fn begins(self, key: &str) -> bool {
+        match self {
+            Key::Name => true,
+            Key::Prefix(prefix) => key
+                .strip_prefix(prefix)
+                .is_some_and(|it| it.starts_with(':')),
+        }
+    }
+
     /// This key of the lock `name`.
     pub(super) fn of(self, name: &str) -> Cow<'_, str> {
         match self {

@@ -16,8 +16,9 @@ use crate::stores::redis::scripts::Script;
 pub(super) struct Layout {
     /// The channel of the unlock messages of a lock.
     pub(super) channel: Key,
-    /// Whether a release publishes a message. Programs that share a layout without messages leave waiters to poll.
-    pub(super) publishes: bool,
+    /// How many waiters of this client a message with these words is for. `None` where a release publishes none: programs
+    /// that share a layout without messages leave waiters to poll.
+    pub(super) wakes: Option<fn(&str) -> usize>,
     /// Whether a first acquisition that was cut off is sent again: its field cannot be that of another hold of this
     /// client. A copy that got no answer may come after the release then, and has to be cleared up after.
     pub(super) repeats_acquisition: bool,
@@ -40,7 +41,7 @@ pub(super) const KINDS: [Kind; 2] = [Kind::Reentrant, Kind::Token];
 static REENTRANT: LazyLock<Layout> = LazyLock::new(Layout::plain);
 
 static TOKEN: LazyLock<Layout> = LazyLock::new(|| Layout {
-    publishes: false,
+    wakes: None,
     repeats_acquisition: true,
     rights: "token",
     acquire: set_count(include_str!("scripts/token/acquire.lua")),
@@ -64,6 +65,15 @@ pub(super) static RIGHTS_WITHOUT_KEY: LazyLock<Script> = LazyLock::new(|| {
     let text = include_str!("scripts/rights.lua");
     Script::new(text, &[], &[Channel, Rights, Lock])
 });
+
+/// The rule of a lock that one of its waiters gets.
+fn wakes_one(words: &str) -> usize {
+    match words {
+        // Redisson's "read unlock", which is for everybody.
+        "1" => usize::MAX,
+        _ => 1,
+    }
+}
 
 fn set_count(text: &'static str) -> Script {
     Script::new(text, &[Key::Name], &[Visitor, Lease, Known, Wanted]).expiring()
@@ -102,7 +112,7 @@ impl Layout {
     fn plain() -> Layout {
         Layout {
             channel: CHANNEL,
-            publishes: true,
+            wakes: Some(wakes_one),
             repeats_acquisition: false,
             rights: "",
             acquire: set_count(include_str!("scripts/acquire.lua")),
@@ -114,6 +124,15 @@ impl Layout {
             force_release: force_release(include_str!("scripts/force_release.lua")),
             inspect: inspect(include_str!("scripts/inspect.lua")),
         }
+    }
+
+    /// How many waiters of this client a message on this channel is for.
+    pub(super) fn woken_by(channel: &str, words: &str) -> usize {
+        let layouts = KINDS.into_iter().map(Layout::of);
+        let mut of_channel = layouts.filter(|layout| layout.channel.begins(channel));
+        let wakes = of_channel.find_map(|layout| layout.wakes);
+        // A message is no more than a hint.
+        wakes.map_or(1, |wakes| wakes(words))
     }
 
     /// The kind of lock whose script an error message names.

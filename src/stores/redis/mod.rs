@@ -90,7 +90,7 @@ impl Store for Redis {
     fn subscribe(&self, lock: &LockId, source: u32, parker: &Arc<Parker>) -> Subscription {
         let LockId { kind, name } = lock;
         let layout = Layout::of(*kind);
-        if !layout.publishes {
+        if layout.wakes.is_none() {
             return Subscription {
                 registration: self.facts.notifier.join_as(source, name, parker),
                 delivery: Delivery::Polling,
@@ -109,7 +109,7 @@ impl Store for Redis {
                 Delivery::Pending
             },
             jitter: Duration::ZERO,
-            keep: Some(Box::new(keep)),
+            keep: Some(keep),
         }
     }
 

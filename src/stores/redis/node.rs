@@ -157,7 +157,7 @@ impl QuorumNode for RedisNode {
         restored: bool,
         handle: &'a NodeHandle,
         deadline: Instant,
-    ) -> Pending<'a, Result<Outcome<Granted, Refusal>>> {
+    ) -> Pending<'a, Outcome<Granted, Refusal>> {
         self.carry_out(Acquire::voted(claim, restored, handle), deadline)
     }
 
@@ -166,26 +166,18 @@ impl QuorumNode for RedisNode {
         claim: &'a Claim,
         keep: u32,
         deadline: Instant,
-    ) -> Pending<'a, Result<Outcome<Released>>> {
+    ) -> Pending<'a, Outcome<Released>> {
         match keep {
             0 => self.carry_out(Release::new(claim), deadline),
             keep => self.carry_out(ReleaseLevel::new(claim, keep), deadline),
         }
     }
 
-    fn send_resolve<'a>(
-        &'a self,
-        in_doubt: InDoubt,
-        deadline: Instant,
-    ) -> Pending<'a, Result<bool>> {
+    fn send_resolve<'a>(&'a self, in_doubt: InDoubt, deadline: Instant) -> Pending<'a, bool> {
         self.carry_out(Resolve(in_doubt), deadline)
     }
 
-    fn send_force_release<'a>(
-        &'a self,
-        lock: &'a LockId,
-        deadline: Instant,
-    ) -> Pending<'a, Result<bool>> {
+    fn send_force_release<'a>(&'a self, lock: &'a LockId, deadline: Instant) -> Pending<'a, bool> {
         self.carry_out(ForceRelease(lock), deadline)
     }
 
@@ -194,7 +186,7 @@ impl QuorumNode for RedisNode {
         lock: &'a LockId,
         visitor: Option<&'a VisitorId>,
         deadline: Instant,
-    ) -> Pending<'a, Result<Holding>> {
+    ) -> Pending<'a, Holding> {
         self.carry_out(Inspect { lock, visitor }, deadline)
     }
 

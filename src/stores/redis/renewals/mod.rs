@@ -17,6 +17,7 @@ use smallvec::SmallVec;
 
 use crate::ground::claim::Claim;
 use crate::ground::clock::BootInstant;
+use crate::ground::error::Result;
 use crate::ground::poll::Source;
 use crate::ground::time;
 use crate::store::Renewal;
@@ -270,9 +271,9 @@ impl InFlight<Vec<Renewal>> for Renewals<'_> {
         (!connection.has_buffered()).then(|| connection.source())
     }
 
-    fn receive(mut self: Box<Self>, deadline: Instant) -> Option<Vec<Renewal>> {
+    fn receive(mut self: Box<Self>, deadline: Instant) -> Option<Result<Vec<Renewal>>> {
         self.deadline = deadline;
-        Some(self.finish())
+        Some(Ok(self.finish()))
     }
 }
 
@@ -289,7 +290,7 @@ impl RedisNode {
         if !renewals.sent.is_empty() {
             Pending::Sent(Box::new(renewals))
         } else if renewals.open.is_empty() {
-            Pending::Ready(renewals.outcomes)
+            Pending::Ready(Ok(renewals.outcomes))
         } else {
             // Nothing was sent, so another connection will do.
             Pending::NotConnected

@@ -8,6 +8,7 @@ use redis::Value;
 use super::{Channel, LINGER, Shared, State, pack_together};
 use crate::ground::time;
 use crate::stores::redis::keys;
+use crate::stores::redis::layout::Layout;
 
 impl Shared {
     pub(super) fn handle(&self, message: Value) {
@@ -24,11 +25,9 @@ impl Shared {
                 if let Some(entry) = self.state.lock().channels.get(channel.as_str()) {
                     entry.messages.fetch_add(1, Ordering::AcqRel);
                 }
-                match parts.next().as_deref() {
-                    // Redisson's "read unlock", which is for everybody.
-                    Some("1") => self.notifier.release_all(&channel),
-                    _ => self.notifier.release(&channel),
-                }
+                let words = parts.next().unwrap_or_default();
+                self.notifier
+                    .release(&channel, Layout::woken_by(&channel, &words));
             }
             "sunsubscribe" => self.unsubscribed(&channel),
             "subscribe" | "ssubscribe" => {
@@ -43,7 +42,7 @@ impl Shared {
                     }
                 };
                 if is_live {
-                    self.notifier.release_all(&channel);
+                    self.notifier.release(&channel, usize::MAX);
                 }
             }
             _ => {}
@@ -103,7 +102,7 @@ impl Shared {
             (shards.on_move)();
         }
         for channel in channels {
-            self.notifier.release_all(channel);
+            self.notifier.release(channel, usize::MAX);
         }
     }
 

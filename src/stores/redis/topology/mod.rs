@@ -11,19 +11,12 @@ use std::time::Instant;
 
 use crate::stores::redis::keys;
 use crate::stores::redis::server::Node;
-use crate::stores::redis::subscriber::Interest;
-use crate::stores::redis::topology::cluster::{ChannelInterest, Cluster};
+use crate::stores::redis::topology::cluster::Cluster;
 use crate::stores::redis::transport::{CallError, Connection, Hook};
 
 pub(crate) enum Topology {
     One(Arc<Node>),
     Cluster(Cluster),
-}
-
-/// The guard that keeps the messages of one channel coming.
-pub(crate) enum Keep {
-    One { _interest: Interest },
-    Cluster { _interest: ChannelInterest },
 }
 
 impl Topology {
@@ -96,24 +89,16 @@ impl Topology {
         }
     }
 
-    /// Asks for the messages of `channel` while the guard is kept. Returns whether they arrive already.
-    pub(crate) fn listen(&self, channel: &Arc<str>) -> (Keep, bool) {
+    /// Asks for the messages of `channel` until the guard is dropped. Returns whether they arrive already.
+    pub(crate) fn listen(&self, channel: &Arc<str>) -> (Box<dyn Send>, bool) {
         match self {
             Topology::One(node) => {
                 let (interest, is_live) = node.subscriber.listen(channel);
-                (
-                    Keep::One {
-                        _interest: interest,
-                    },
-                    is_live,
-                )
+                (Box::new(interest), is_live)
             }
             Topology::Cluster(cluster) => {
                 let (interest, is_live) = cluster.listen(channel);
-                let keep = Keep::Cluster {
-                    _interest: interest,
-                };
-                (keep, is_live)
+                (Box::new(interest), is_live)
             }
         }
     }

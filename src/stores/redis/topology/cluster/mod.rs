@@ -28,7 +28,6 @@ use crate::stores::redis::keys;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::known_master::Hooks;
 use crate::stores::redis::transport::{Address, CallError, Connection, Hook, name_of, share};
-pub(crate) use channels::ChannelInterest;
 use channels::Channels;
 use seeds::Seed;
 pub(crate) use slot_map::Redirection;
