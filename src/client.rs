@@ -96,19 +96,7 @@ impl Client {
     }
 
     fn lock_of(&self, kind: Kind, name: &str) -> Lock {
-        let full: Arc<str> = if self.inner.key_prefix.is_empty() {
-            name.into()
-        } else {
-            format!("{}{name}", self.inner.key_prefix).into()
-        };
-        let flaw = crate::stores::redis::flaw(name, &full);
-        #[cfg(feature = "mysql")]
-        let flaw = flaw.or_else(|| match self.backend {
-            Backend::Mysql(_) => crate::stores::mysql::invalid_name(kind, &full),
-            _ => None,
-        });
-        let flaw = flaw.map(Box::new);
-        let lock = Lock::new(Arc::clone(&self.inner), kind, full, flaw);
+        let lock = Lock::named(&self.inner, kind, name);
         #[cfg(feature = "mysql")]
         if let Some(store) = self.database() {
             return lock.in_database(store);

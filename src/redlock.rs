@@ -6,7 +6,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::builder::{LEAST_TIMEOUT, MOST_TIMEOUT, new_id};
+use crate::builder::{LEAST_TIMEOUT, check_lease, check_timeout, check_within, new_id};
 use crate::client::Client;
 use crate::engine::client_inner::{ClientInner, Timeouts};
 use crate::engine::watchdog::OnLost;
@@ -17,7 +17,7 @@ use crate::ground::events;
 use crate::ground::loss::Loss;
 use crate::ground::time;
 use crate::lock::Lock;
-use crate::store::{HealthWarning, LONGEST_LEASE, Store};
+use crate::store::{HealthWarning, Store};
 use crate::stores::quorum::{MOST_NODES, Quorum, Settings};
 
 /// Locks on several independent Redis masters, of which a majority decides.
@@ -92,9 +92,7 @@ impl Redlock {
 
     /// Returns the lock of this name, without I/O; see [`Client::lock`] for names.
     pub fn lock(&self, name: &str) -> Lock {
-        let full: Arc<str> = format!("{}{name}", self.inner.key_prefix).into();
-        let flaw = crate::stores::redis::flaw(name, &full).map(Box::new);
-        Lock::new(Arc::clone(&self.inner), self.kind, full, flaw)
+        Lock::named(&self.inner, self.kind, name)
     }
 
     /// Looks at all nodes, and at their number, for what endangers locks, and returns a warning for each finding.
@@ -267,55 +265,29 @@ impl RedlockBuilder {
     /// [`Error::InvalidConfig`] if a setting cannot be used, if there are no nodes or more than 64, if their clients have
     /// different key prefixes, if two of them are the same server, or if one is a database, a cluster or a server of one.
     pub fn build(self) -> Result<Redlock> {
-        let invalid = |setting, reason: String| Err(Error::config(setting, reason));
-        let nodes = self.nodes.len();
-        if !(1..=MOST_NODES).contains(&nodes) {
-            return invalid(
-                "the nodes of a quorum",
-                format!("{nodes} is outside 1 ..= {MOST_NODES}"),
-            );
-        }
-        if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&self.max_lease) {
-            return invalid(
-                "max_lease",
-                format!("{:?} is outside 10 ms ..= 365 days", self.max_lease),
-            );
-        }
+        let (setting, range) = ("the nodes of a quorum", format!("1 ..= {MOST_NODES}"));
+        check_within(setting, self.nodes.len(), 1..=MOST_NODES, &range)?;
+        check_lease("max_lease", self.max_lease)?;
         let watchdog_timeout = self.watchdog_timeout.unwrap_or(self.max_lease);
-        if !(SHORTEST_LEASE..=self.max_lease).contains(&watchdog_timeout) {
-            return invalid(
-                "watchdog_timeout",
-                format!(
-                    "{watchdog_timeout:?} is outside 10 ms ..= {:?}, the max_lease",
-                    self.max_lease
-                ),
-            );
-        }
-        for (setting, timeout) in [
-            ("outage_timeout", Some(self.outage_timeout)),
-            ("node_timeout", self.node_timeout),
-        ] {
-            if timeout.is_some_and(|timeout| !(LEAST_TIMEOUT..=MOST_TIMEOUT).contains(&timeout)) {
-                return invalid(setting, "it is outside 1 ms ..= 1 day".to_owned());
-            }
-        }
+        let range = format!("10 ms ..= {:?}, the max_lease", self.max_lease);
+        let leases = SHORTEST_LEASE..=self.max_lease;
+        check_within("watchdog_timeout", watchdog_timeout, leases, &range)?;
+        check_timeout("outage_timeout", self.outage_timeout)?;
+        check_timeout("node_timeout", self.node_timeout.unwrap_or(LEAST_TIMEOUT))?;
         let cores: Vec<&Arc<ClientInner>> = self.nodes.iter().map(Client::inner).collect();
         let key_prefix = cores.first().map(|inner| inner.key_prefix.clone());
         let key_prefix = key_prefix.unwrap_or_default();
         if cores.iter().any(|inner| inner.key_prefix != key_prefix) {
-            return invalid(
-                "the nodes of a quorum",
-                "their clients have different key prefixes".to_owned(),
-            );
+            return Err(Error::config(
+                setting,
+                "their clients have different key prefixes",
+            ));
         }
+        let command_timeouts = cores.iter().map(|inner| inner.timeouts.command_timeout);
         let timeouts = Timeouts {
             watchdog_timeout,
             // Each node has its own; this bounds one request to all of them.
-            command_timeout: cores
-                .iter()
-                .map(|inner| inner.timeouts.command_timeout)
-                .max()
-                .unwrap_or(LEAST_TIMEOUT),
+            command_timeout: command_timeouts.max().unwrap_or(LEAST_TIMEOUT),
             outage_timeout: self.outage_timeout,
         };
         let nodes = self.nodes.iter().map(|client| {

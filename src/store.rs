@@ -90,6 +90,8 @@ pub(crate) struct Facts {
     pub(crate) longest_lease: Duration,
     /// Whether a hold can be handed off.
     pub(crate) hands_off: bool,
+    /// Says why no lock of this kind and name can be kept here, which is asked when it is made; `None` if one can.
+    pub(crate) refuses: fn(Kind, &Arc<str>) -> Option<Error>,
     /// Whether a hold that is lost may stand on in some part of the store.
     pub(crate) is_composite: bool,
     pub(crate) announcements: Arc<Announcements>,
@@ -104,6 +106,7 @@ impl Facts {
             notifier: Arc::clone(notifier),
             longest_lease: LONGEST_LEASE,
             hands_off: true,
+            refuses: |_, _| None,
             is_composite: false,
             announcements: Arc::default(),
         }

@@ -3,6 +3,7 @@
 mod open;
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -236,43 +237,54 @@ impl Builder {
     }
 
     fn validate(&self) -> Result<()> {
-        let invalid = |setting, reason: String| Err(Error::config(setting, reason));
-        if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&self.watchdog_timeout) {
-            return invalid(
-                "watchdog_timeout",
-                format!("{:?} is outside 10 ms ..= 365 days", self.watchdog_timeout),
-            );
-        }
-        for (setting, timeout) in [
-            ("command_timeout", self.command_timeout),
-            ("connect_timeout", self.connect_timeout),
-            ("outage_timeout", self.outage_timeout),
-        ] {
-            if !(LEAST_TIMEOUT..=MOST_TIMEOUT).contains(&timeout) {
-                return invalid(setting, format!("{timeout:?} is outside 1 ms ..= 1 day"));
-            }
-        }
+        check_lease("watchdog_timeout", self.watchdog_timeout)?;
+        check_timeout("command_timeout", self.command_timeout)?;
+        check_timeout("connect_timeout", self.connect_timeout)?;
+        check_timeout("outage_timeout", self.outage_timeout)?;
         if let Some(Replication { timeout, .. }) = self.wait_replicas
             && !(LEAST_TIMEOUT..self.command_timeout).contains(&timeout)
         {
             let most = self.command_timeout;
-            return invalid(
-                "wait_replicas",
-                format!("{timeout:?} is outside 1 ms .. {most:?}, the command time-out"),
-            );
+            let reason = format!("{timeout:?} is outside 1 ms .. {most:?}, the command time-out");
+            return Err(Error::config("wait_replicas", reason));
         }
-        if !(1..=MOST_CONNECTIONS).contains(&self.pool_size) {
-            return invalid(
-                "pool_size",
-                format!("{} is outside 1 ..= {MOST_CONNECTIONS}", self.pool_size),
-            );
-        }
-        Ok(())
+        let range = format!("1 ..= {MOST_CONNECTIONS}");
+        check_within("pool_size", self.pool_size, 1..=MOST_CONNECTIONS, &range)
     }
 }
 
+/// Refuses a setting outside `range`, which reads as `words`.
+pub(crate) fn check_within<T: PartialOrd + fmt::Debug>(
+    setting: &'static str,
+    value: T,
+    range: RangeInclusive<T>,
+    words: &str,
+) -> Result<()> {
+    match range.contains(&value) {
+        true => Ok(()),
+        false => Err(Error::config(
+            setting,
+            format!("{value:?} is outside {words}"),
+        )),
+    }
+}
+
+pub(crate) fn check_lease(setting: &'static str, lease: Duration) -> Result<()> {
+    let range = SHORTEST_LEASE..=LONGEST_LEASE;
+    check_within(setting, lease, range, "10 ms ..= 365 days")
+}
+
+pub(crate) fn check_timeout(setting: &'static str, timeout: Duration) -> Result<()> {
+    check_within(
+        setting,
+        timeout,
+        LEAST_TIMEOUT..=MOST_TIMEOUT,
+        "1 ms ..= 1 day",
+    )
+}
+
 pub(crate) const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
-pub(crate) const MOST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+const MOST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Half of what a Redis server takes by default (`maxclients` 10000), for all clients together.
 const MOST_CONNECTIONS: u32 = 5000;
 

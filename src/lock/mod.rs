@@ -18,6 +18,7 @@ use crate::ground::interrupt::Interrupt;
 use crate::ground::loss::LossCause;
 #[cfg(feature = "mysql")]
 use crate::stores::mysql::MySql;
+use crate::stores::redis;
 
 /// A reentrant lock that threads of many processes share by its name.
 ///
@@ -63,6 +64,14 @@ pub struct Lock {
 }
 
 impl Lock {
+    /// The lock of this name, which the key prefix of the client comes before.
+    pub(crate) fn named(inner: &Arc<ClientInner>, kind: Kind, name: &str) -> Lock {
+        let full: Arc<str> = [&inner.key_prefix, name].concat().into();
+        let refuses = inner.store.facts().refuses;
+        let flaw = redis::flaw(name, &full).or_else(|| refuses(kind, &full));
+        Lock::new(Arc::clone(inner), kind, full, flaw.map(Box::new))
+    }
+
     pub(crate) fn new(
         inner: Arc<ClientInner>,
         kind: Kind,

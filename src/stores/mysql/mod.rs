@@ -67,8 +67,8 @@ const LATEST_EFFECT: Duration = Duration::from_secs(4);
 /// The longest name of a lock in bytes, prefix included.
 const LONGEST_NAME: usize = 255;
 
-/// Returns the error for a name that only a database refuses.
-pub(crate) fn invalid_name(kind: Kind, name: &Arc<str>) -> Option<Error> {
+/// Returns the error for a lock that only a database refuses.
+fn refuses(kind: Kind, name: &Arc<str>) -> Option<Error> {
     if kind != Kind::Reentrant {
         return Some(Error::Unsupported {
             lock: Arc::clone(name),
@@ -118,7 +118,10 @@ impl MySql {
             statements: Statements::new(&tables.locks.quoted()),
             tables,
             known: schema::SchemaCache::default(),
-            facts: Facts::of(area, &Arc::default()),
+            facts: Facts {
+                refuses,
+                ..Facts::of(area, &Arc::default())
+            },
             pinned: Mutex::default(),
             command_timeout: settings.command_timeout,
         })

@@ -60,21 +60,15 @@ impl Redis {
 
     /// A master and its replicas at fixed addresses.
     pub(crate) fn replicas(urls: &[String], settings: &Settings) -> Result<Redis> {
-        let addresses = addresses(urls, "the addresses of a master and its replicas", settings)?;
-        let database = addresses.first().map(Address::database);
-        if addresses.iter().any(|it| Some(it.database()) != database) {
+        let setting = "the addresses of a master and its replicas";
+        let (first, addresses) = addresses(urls, setting, settings)?;
+        let database = first.database();
+        if addresses.iter().any(|it| it.database() != database) {
             let reason = "they name several databases; locks are in one";
-            return Err(Error::config(
-                "the addresses of a master and its replicas",
-                reason,
-            ));
+            return Err(Error::config(setting, reason));
         }
         let connector = Replicas::new(addresses);
-        Ok(Redis::on(
-            Arc::new(connector),
-            database.unwrap_or_default(),
-            settings,
-        ))
+        Ok(Redis::on(Arc::new(connector), database, settings))
     }
 
     /// The master that sentinels call `name`.
@@ -84,13 +78,10 @@ impl Redis {
             return invalid("the name of the master", "it is empty");
         }
         let setting = "the addresses of the sentinels";
-        let sentinels = addresses(urls, setting, settings)?;
+        let (first, sentinels) = addresses(urls, setting, settings)?;
         if sentinels.iter().any(|it| it.database() != 0) {
             return invalid(setting, "a sentinel has no databases; use database()");
         }
-        let Some(first) = sentinels.first().cloned() else {
-            return invalid(setting, "there is none");
-        };
         let credentials = first.of_data(settings.credentials.as_ref(), settings.database);
         let connector = Sentinels::new(name, sentinels, credentials, settings);
         Ok(Redis::on(Arc::new(connector), settings.database, settings))
@@ -99,7 +90,8 @@ impl Redis {
     fn on(connector: Arc<dyn Connector>, database: i64, settings: &Settings) -> Redis {
         let notifier = Arc::new(Notifier::default());
         let permits = Permits::new(settings.pool_size);
-        let node = Node::new(&connector, permits, settings.command_timeout, &notifier);
+        let timeout = settings.command_timeout;
+        let node = Node::new(connector, permits, timeout, &notifier, None);
         Redis::of(Topology::One(Arc::new(node)), database, &notifier, settings)
     }
 
@@ -123,14 +115,11 @@ impl Redis {
 
     /// The cluster that the servers at `urls` belong to.
     pub(crate) fn cluster(urls: &[String], settings: &Settings) -> Result<Redis> {
-        let invalid = |reason: &str| Err(Error::config("the addresses of the cluster", reason));
-        let seeds = addresses(urls, "the addresses of the cluster", settings)?;
+        let setting = "the addresses of the cluster";
+        let (template, seeds) = addresses(urls, setting, settings)?;
         if seeds.iter().any(|it| it.database() != 0) {
-            return invalid("a cluster has no databases but 0");
+            return Err(Error::config(setting, "a cluster has no databases but 0"));
         }
-        let Some(template) = seeds.first().cloned() else {
-            return invalid("there is none");
-        };
         let notifier = Arc::new(Notifier::default());
         let cluster = Cluster::new(template, seeds, settings, &notifier);
         let topology = Topology::Cluster(cluster);
@@ -138,12 +127,12 @@ impl Redis {
     }
 }
 
-/// The addresses of several servers that belong together.
-pub(super) fn addresses(
+/// The first address of several servers that belong together, and all of them.
+fn addresses(
     urls: &[String],
     setting: &'static str,
     settings: &Settings,
-) -> Result<Vec<Address>> {
+) -> Result<(Address, Vec<Address>)> {
     let mut addresses: Vec<Address> = Vec::with_capacity(urls.len());
     for url in urls {
         let address = Address::parse(url, settings.connect_timeout, &settings.tls_config)?;
@@ -152,7 +141,7 @@ pub(super) fn addresses(
         }
     }
     let invalid = |reason: &str| Err(Error::config(setting, reason));
-    let Some(first) = addresses.first() else {
+    let Some(first) = addresses.first().cloned() else {
         return invalid("there is none");
     };
     if addresses
@@ -164,5 +153,5 @@ pub(super) fn addresses(
              all, or for none",
         );
     }
-    Ok(addresses)
+    Ok((first, addresses))
 }

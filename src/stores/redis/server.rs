@@ -24,24 +24,15 @@ pub(super) struct Node {
 }
 
 impl Node {
+    /// A node whose unlock messages are sharded if there are `shards`.
     pub(super) fn new(
-        connector: &Arc<dyn Connector>,
-        permits: Permits,
-        command_timeout: Duration,
-        notifier: &Arc<Notifier>,
-    ) -> Node {
-        Node::with_shards(connector, permits, command_timeout, notifier, None)
-    }
-
-    /// A node whose unlock messages may be sharded.
-    pub(super) fn with_shards(
-        connector: &Arc<dyn Connector>,
+        connector: Arc<dyn Connector>,
         permits: Permits,
         command_timeout: Duration,
         notifier: &Arc<Notifier>,
         shards: Option<Shards>,
     ) -> Node {
-        let (connector, notifier) = (Arc::clone(connector), Arc::clone(notifier));
+        let notifier = Arc::clone(notifier);
         Node {
             pool: Pool::new(Arc::clone(&connector), permits, shards.is_some()),
             renewals: Mutex::default(),

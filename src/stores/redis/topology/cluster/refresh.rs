@@ -48,7 +48,7 @@ impl Shared {
         }
         let timeout = self.settings.command_timeout;
         let shard = Arc::new(Shard {
-            node: Node::with_shards(&connector, permits, timeout, &self.notifier, shards),
+            node: Node::new(connector, permits, timeout, &self.notifier, shards),
             address,
             is_doubtful: AtomicBool::new(false),
         });
