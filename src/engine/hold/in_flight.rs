@@ -17,7 +17,7 @@ use crate::ground::clock::BootInstant;
 /// | answered, while an earlier copy of it or a part of the store may still have it before it | sent later | as without an answer |
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InFlight {
-    pub(super) id: u32,
+    pub(super) id: InFlightId,
     pub(super) by: By,
     pub(super) sent: BootInstant,
     pub(super) lease: Duration,
@@ -47,7 +47,5 @@ pub(super) enum By {
 }
 
 /// Identifies a request of a hold that sets the lease.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct InFlightId {
-    pub(super) id: u32,
-}
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct InFlightId(pub(super) u32);

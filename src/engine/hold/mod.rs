@@ -295,9 +295,7 @@ impl Hold {
     /// Notes that a request was not sent, or changed nothing.
     pub(crate) fn not_done(&self, in_flight_id: InFlightId) {
         let mut state = self.state.lock();
-        state
-            .in_flight
-            .retain(|request| request.id != in_flight_id.id);
+        state.in_flight.retain(|it| it.id != in_flight_id);
     }
 
     /// Notes that a request had no outcome. It extends nothing, and what it shortens was noted when it was sent.

@@ -56,6 +56,16 @@ pub(crate) struct NextCheck {
     pub(crate) replaces_another: bool,
 }
 
+impl State {
+    fn note_due(&mut self, due: Instant, is_end: bool) -> NextCheck {
+        NextCheck {
+            due,
+            is_end,
+            replaces_another: self.due.replace(due).is_some(),
+        }
+    }
+}
+
 impl Hold {
     /// Looks what is to be done about a hold that has come out of the timer.
     pub(crate) fn duty(&self, now: ClockPair) -> Duty {
@@ -125,7 +135,7 @@ impl Hold {
     ) {
         let mut state = self.state.lock();
         state.last_trouble = None;
-        let request = state.in_flight.iter().find(|it| it.id == in_flight_id.id);
+        let request = state.in_flight.iter().find(|it| it.id == in_flight_id);
         if let Some(InFlight { sent, lease, .. }) = request.copied() {
             let counts = matches!(state.phase, Phase::Held) && now < state.valid_until;
             if counts {
@@ -146,12 +156,8 @@ impl Hold {
     /// Says that the watchdog should look at this hold when its validity ends, which is noted as due.
     pub(crate) fn plan_end(&self, now: ClockPair) -> NextCheck {
         let mut state = self.state.lock();
-        let due = now.instant_of(state.valid_until);
-        NextCheck {
-            due,
-            is_end: true,
-            replaces_another: state.due.replace(due).is_some(),
-        }
+        let end = state.valid_until;
+        state.note_due(now.instant_of(end), true)
     }
 
     /// Says when the watchdog should look at this hold again, which is noted as due; `None` once it is over.
@@ -161,12 +167,7 @@ impl Hold {
             return None;
         }
         let (at, is_end) = self.next_look(&state, now.moment, again_in);
-        let due = now.instant_of(at);
-        Some(NextCheck {
-            due,
-            is_end,
-            replaces_another: state.due.replace(due).is_some(),
-        })
+        Some(state.note_due(now.instant_of(at), is_end))
     }
 
     /// Whether it should be looked at before what is noted as due.

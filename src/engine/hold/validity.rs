@@ -36,8 +36,8 @@ impl State {
             let behind = end_of_validity(sent, other.lease);
             most = Some(most.map_or(behind, |most: BootInstant| most.min(behind)));
         }
-        let id = self.next_in_flight_id;
-        self.next_in_flight_id = id.wrapping_add(1);
+        let id = InFlightId(self.next_in_flight_id);
+        self.next_in_flight_id = self.next_in_flight_id.wrapping_add(1);
         self.in_flight.push(InFlight {
             id,
             by,
@@ -47,7 +47,7 @@ impl State {
             expires: expires + EXPIRY_SLACK,
             state: Flying::Awaited,
         });
-        InFlightId { id }
+        id
     }
 
     /// Makes one of many requests that nobody waits for any more, which promises no more than any of them.
@@ -71,20 +71,18 @@ impl State {
 
     /// Notes that nobody waits for the answer any more.
     pub(super) fn unanswered(&mut self, in_flight_id: InFlightId) {
-        let request = self
-            .in_flight
-            .iter_mut()
-            .find(|it| it.id == in_flight_id.id);
-        if let Some(request) = request {
-            request.state = Flying::Unanswered;
-        }
+        self.mark(in_flight_id, Flying::Unanswered);
     }
 
     /// Notes that it has its answer, and may run once more.
     pub(super) fn answered(&mut self, in_flight_id: InFlightId) {
+        self.mark(in_flight_id, Flying::Answered);
+    }
+
+    fn mark(&mut self, in_flight_id: InFlightId, state: Flying) {
         let mut requests = self.in_flight.iter_mut();
-        if let Some(request) = requests.find(|it| it.id == in_flight_id.id) {
-            request.state = Flying::Answered;
+        if let Some(request) = requests.find(|it| it.id == in_flight_id) {
+            request.state = state;
         }
     }
 
@@ -96,11 +94,8 @@ impl State {
         lease: Duration,
         may_run_again: bool,
     ) {
-        let Some(at) = self
-            .in_flight
-            .iter()
-            .position(|it| it.id == in_flight_id.id)
-        else {
+        let mut requests = self.in_flight.iter();
+        let Some(at) = requests.position(|it| it.id == in_flight_id) else {
             return;
         };
         let mut end = end_of_validity(sent, lease);

@@ -251,12 +251,7 @@ impl<'a> LockVisit<'a> {
 }
 
 fn late(claim: &Claim) -> Error {
-    Error::Unknown {
-        lock: Arc::clone(&claim.name),
-        node: "the store".into(),
-        operation: "acquire",
-        visitor: Some(claim.visitor.clone()),
-        reason: "it answered after the lease it granted had ended".to_owned(),
-        source: None,
-    }
+    let reason = "it answered after the lease it granted had ended";
+    let visitor = Some(&claim.visitor);
+    Error::unknown(&claim.name, "the store", "acquire", visitor, reason)
 }

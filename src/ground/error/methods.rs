@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::Error;
 #[cfg(feature = "mysql")]
 use super::database::DatabaseError;
+use super::{Error, Reason};
+use crate::ground::claim::VisitorId;
 
 impl Error {
     /// Makes the error of a call on a lock in its own transaction.
@@ -22,6 +23,25 @@ impl Error {
         Error::InvalidConfig {
             setting,
             reason: reason.into(),
+        }
+    }
+
+    /// Makes the error of a request whose outcome is not known.
+    pub(crate) fn unknown(
+        lock: &Arc<str>,
+        node: impl Into<Arc<str>>,
+        operation: &'static str,
+        visitor: Option<&VisitorId>,
+        reason: impl Into<Reason>,
+    ) -> Error {
+        let (reason, source) = reason.into().into_parts();
+        Error::Unknown {
+            lock: Arc::clone(lock),
+            node: node.into(),
+            operation,
+            visitor: visitor.cloned(),
+            reason,
+            source,
         }
     }
 

@@ -51,7 +51,7 @@ impl Memory {
         self.world.ask(
             claim.kind,
             &claim.name,
-            || self.attempt_unknown(claim),
+            || not_known(claim, "acquire"),
             |state| match state.holds.get(&claim.name) {
                 Some(entry) => Outcome::Refused(Refusal {
                     retry_after: Some(sent.until(entry.ends)),
@@ -77,7 +77,7 @@ impl Memory {
         let sent = self.world.timeline.now();
         self.ask_held(
             claim,
-            || self.attempt_unknown(claim),
+            || not_known(claim, "acquire"),
             Outcome::Gone,
             |state| match state.hold_of(&claim.name, &claim.visitor) {
                 Ok(entry) => {
@@ -88,13 +88,6 @@ impl Memory {
                 Err(cause) => Outcome::Gone(cause),
             },
         )
-    }
-
-    fn attempt_unknown(&self, claim: &Claim) -> Result<Outcome<Granted, Refusal>> {
-        Ok(Outcome::unknown(
-            claim.in_doubt(0),
-            no_answer(&claim.name, Some(&claim.visitor), "acquire"),
-        ))
     }
 
     /// As [`World::ask`] of a visitor that had a hold: where another kind of lock is now, that hold is gone.
@@ -115,7 +108,7 @@ impl Memory {
         let sent = self.world.timeline.now();
         self.ask_held(
             claim,
-            || self.release_unknown(claim),
+            || not_known(claim, "release"),
             Outcome::Gone,
             |state| match state.hold_of(&claim.name, &claim.visitor) {
                 Ok(entry) => {
@@ -126,13 +119,6 @@ impl Memory {
                 Err(cause) => Outcome::Gone(cause),
             },
         )
-    }
-
-    fn release_unknown(&self, claim: &Claim) -> Result<Outcome<Released>> {
-        Ok(Outcome::unknown(
-            claim.in_doubt(0),
-            no_answer(&claim.name, Some(&claim.visitor), "release"),
-        ))
     }
 
     fn others_wait(&self, state: &State, name: &str) -> bool {
@@ -185,7 +171,7 @@ impl Store for Memory {
         }
         self.ask_held(
             claim,
-            || self.release_unknown(claim),
+            || not_known(claim, "release"),
             Outcome::Gone,
             |state| match state.hold_of(&claim.name, &claim.visitor) {
                 Ok(_) => {
@@ -193,8 +179,7 @@ impl Store for Memory {
                     let others_wait = self.others_wait(state, &claim.name);
                     Outcome::Done(Released {
                         others_wait,
-                        turns: None,
-                        leftover: None,
+                        ..Released::default()
                     })
                 }
                 Err(cause) => Outcome::Gone(cause),
@@ -306,6 +291,12 @@ impl Store for Memory {
     }
 }
 
+/// The outcome of a request on the hold of `claim` whose answer a test lost.
+fn not_known<D, R>(claim: &Claim, operation: &'static str) -> Result<Outcome<D, R>> {
+    let error = no_answer(&claim.name, Some(&claim.visitor), operation);
+    Ok(Outcome::unknown(claim.in_doubt(0), error))
+}
+
 fn unreachable(lock: &Arc<str>, reason: &str) -> Error {
     Error::Unreachable {
         lock: Arc::clone(lock),
@@ -316,14 +307,7 @@ fn unreachable(lock: &Arc<str>, reason: &str) -> Error {
 }
 
 fn no_answer(lock: &Arc<str>, visitor: Option<&VisitorId>, operation: &'static str) -> Error {
-    Error::Unknown {
-        lock: Arc::clone(lock),
-        node: NODE.into(),
-        operation,
-        visitor: visitor.cloned(),
-        reason: "a test lost its answer".to_owned(),
-        source: None,
-    }
+    Error::unknown(lock, NODE, operation, visitor, "a test lost its answer")
 }
 
 impl fmt::Debug for Memory {

@@ -63,10 +63,7 @@ impl Part {
                 ..Granted::at(sent)
             })),
             Renewal::Lost(cause) => Ok(Outcome::Gone(cause)),
-            Renewal::Unknown(reason) => Ok(Outcome::unknown(
-                claim.in_doubt(0),
-                self.unknown(&claim, "acquire", reason),
-            )),
+            Renewal::Unknown(reason) => Ok(self.unknown(&claim, "acquire", reason)),
         }
     }
 
@@ -87,10 +84,7 @@ impl Part {
                 ..Released::default()
             })),
             Renewal::Lost(cause) => Ok(Outcome::Gone(cause)),
-            Renewal::Unknown(reason) => Ok(Outcome::unknown(
-                claim.in_doubt(0),
-                self.unknown(&claim, "release", reason),
-            )),
+            Renewal::Unknown(reason) => Ok(self.unknown(&claim, "release", reason)),
         }
     }
 
@@ -109,15 +103,15 @@ impl Part {
         is_composite.then(|| claim.in_doubt(0))
     }
 
-    fn unknown(&self, claim: &Claim, operation: &'static str, reason: String) -> Error {
-        Error::Unknown {
-            lock: Arc::clone(&self.lock.name),
-            node: self.store.node(None),
-            operation,
-            visitor: Some(claim.visitor.clone()),
-            reason,
-            source: None,
-        }
+    fn unknown<D, R>(
+        &self,
+        claim: &Claim,
+        operation: &'static str,
+        reason: String,
+    ) -> Outcome<D, R> {
+        let (node, visitor) = (self.store.node(None), Some(&claim.visitor));
+        let error = Error::unknown(&claim.name, node, operation, visitor, reason);
+        Outcome::unknown(claim.in_doubt(0), error)
     }
 }
 

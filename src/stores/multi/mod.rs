@@ -277,14 +277,12 @@ impl Store for MultiStore {
         }
         match trouble {
             // A part is free: no error that says that nothing was done.
-            Some(error) if was_held && error.is_retryable() => Err(Error::Unknown {
-                lock: Arc::clone(&lock.name),
-                node: error.node().map_or_else(|| self.node(None), Arc::from),
-                operation: "forced release",
-                visitor: None,
-                reason: format!("other parts are freed, and of this one it is said: {error}"),
-                source: None,
-            }),
+            Some(error) if was_held && error.is_retryable() => {
+                let node = error.node().map_or_else(|| self.node(None), Arc::from);
+                let reason = format!("other parts are freed, and of this one it is said: {error}");
+                let operation = "forced release";
+                Err(Error::unknown(&lock.name, node, operation, None, reason))
+            }
             Some(error) => Err(error),
             None => Ok(was_held),
         }

@@ -86,15 +86,7 @@ impl Redis {
         operation: &'static str,
         reason: Reason,
     ) -> Error {
-        let (reason, source) = reason.into_parts();
-        Error::Unknown {
-            lock: Arc::clone(lock),
-            node: self.topology.name(lock),
-            operation,
-            visitor: visitor.cloned(),
-            reason,
-            source,
-        }
+        Error::unknown(lock, self.topology.name(lock), operation, visitor, reason)
     }
 
     pub(super) fn corrupt(&self, claim: &Claim) -> Error {

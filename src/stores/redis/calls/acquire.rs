@@ -148,6 +148,6 @@ impl Operation for Acquire<'_> {
         fault: CallError,
         copies: &SentCopies,
     ) -> Result<Outcome<Granted, Refusal>> {
-        Ok(redis.not_known(self.count.claim, "acquire", fault, copies))
+        Ok(redis.not_known(self.count.claim, "acquire", fault.into_reason(), copies))
     }
 }

@@ -19,7 +19,7 @@ use std::time::Instant;
 use redis::Value;
 
 use crate::ground::claim::Claim;
-use crate::ground::error::{Error, Result};
+use crate::ground::error::{Error, Reason, Result};
 use crate::ground::time;
 use crate::store::Outcome;
 use crate::stores::redis::Redis;
@@ -180,13 +180,10 @@ impl Redis {
         &self,
         claim: &Claim,
         operation: &'static str,
-        fault: CallError,
+        reason: Reason,
         copies: &SentCopies,
     ) -> Outcome<D, R> {
-        let visitor = Some(&claim.visitor);
-        Outcome::unknown(
-            claim.in_doubt(copies.not_after),
-            self.unknown(&claim.name, visitor, operation, fault.into_reason()),
-        )
+        let error = self.unknown(&claim.name, Some(&claim.visitor), operation, reason);
+        Outcome::unknown(claim.in_doubt(copies.not_after), error)
     }
 }

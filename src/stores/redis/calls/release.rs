@@ -113,7 +113,7 @@ impl Operation for Release<'_> {
         fault: CallError,
         copies: &SentCopies,
     ) -> Result<Outcome<Released>> {
-        Ok(redis.not_known(self.claim, "release", fault, copies))
+        Ok(redis.not_known(self.claim, "release", fault.into_reason(), copies))
     }
 }
 

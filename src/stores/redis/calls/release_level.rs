@@ -59,19 +59,12 @@ impl Operation for ReleaseLevel<'_> {
         let claim = self.count.claim;
         Ok(match copies.replicas_missing() {
             // The level is given back, so this must not read as if nothing was done.
-            Some(replica_ack) => Outcome::unknown(
-                claim.in_doubt(copies.not_after),
-                redis.unknown(
-                    &claim.name,
-                    Some(&claim.visitor),
-                    "release",
-                    redis.half_done(&replica_ack),
-                ),
-            ),
+            Some(replica_ack) => {
+                redis.not_known(claim, "release", redis.half_done(&replica_ack), copies)
+            }
             None => Outcome::Done(Released {
-                others_wait: false,
-                turns: None,
                 leftover: copies.unanswered.map(|_| claim.in_doubt(copies.not_after)),
+                ..Released::default()
             }),
         })
     }
@@ -82,6 +75,6 @@ impl Operation for ReleaseLevel<'_> {
         fault: CallError,
         copies: &SentCopies,
     ) -> Result<Outcome<Released>> {
-        Ok(redis.not_known(self.count.claim, "release", fault, copies))
+        Ok(redis.not_known(self.count.claim, "release", fault.into_reason(), copies))
     }
 }

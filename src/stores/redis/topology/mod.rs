@@ -16,7 +16,7 @@ use crate::stores::redis::transport::{CallError, Connection, Hook};
 
 pub(crate) enum Topology {
     One(Arc<Node>),
-    Cluster(Cluster),
+    Cluster(Arc<Cluster>),
 }
 
 impl Topology {

@@ -90,6 +90,13 @@ impl CallError {
         }
     }
 
+    /// Keeps the first fault, or what a server says, such as that the password is wrong: somebody has to hear of that.
+    pub(crate) fn keep_in(self, kept: &mut Option<CallError>) {
+        if kept.is_none() || matches!(self, CallError::Server(_) | CallError::Untrusted(_)) {
+            *kept = Some(self);
+        }
+    }
+
     /// The same fault, saying where it was met.
     pub(crate) fn at(self, node: &str) -> CallError {
         let is_passing = self.is_passing();

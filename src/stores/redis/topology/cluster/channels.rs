@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use super::{Cluster, Shard, Shared};
+use super::{Cluster, Shard};
 use crate::stores::redis::keys;
 use crate::stores::redis::subscriber::Interest;
 
@@ -22,13 +22,13 @@ struct Channel {
 
 /// The interest of one waiter in the messages of one channel, wherever its slot goes.
 pub(crate) struct ChannelInterest {
-    shared: Arc<Shared>,
+    cluster: Arc<Cluster>,
     channel: Arc<str>,
 }
 
 impl Drop for ChannelInterest {
     fn drop(&mut self) {
-        let mut channels = self.shared.channels.lock();
+        let mut channels = self.cluster.channels.lock();
         if let Some(entry) = channels.wanted.get_mut(&self.channel) {
             entry.waiters -= 1;
             if entry.waiters == 0 {
@@ -41,15 +41,14 @@ impl Drop for ChannelInterest {
 impl Cluster {
     /// The number of messages of `channel`, as it goes on, if they arrive.
     pub(crate) fn messages(&self, channel: &str) -> Option<Arc<AtomicU64>> {
-        let channels = self.shared.channels.lock();
+        let channels = self.channels.lock();
         let (shard, _) = channels.wanted.get(channel)?.at.as_ref()?;
         shard.node.subscriber.messages(channel)
     }
 
-    pub(crate) fn listen(&self, channel: &Arc<str>) -> (ChannelInterest, bool) {
-        let shared = &self.shared;
+    pub(crate) fn listen(self: &Arc<Self>, channel: &Arc<str>) -> (ChannelInterest, bool) {
         let is_live = {
-            let mut channels = shared.channels.lock();
+            let mut channels = self.channels.lock();
             let is_closed = channels.is_closed;
             let entry = channels
                 .wanted
@@ -60,7 +59,7 @@ impl Cluster {
                 });
             entry.waiters += 1;
             if !is_closed {
-                shared.subscribe(channel, entry);
+                self.subscribe(channel, entry);
             }
             match &entry.at {
                 Some((shard, _)) => shard.node.subscriber.messages(channel).is_some(),
@@ -68,14 +67,12 @@ impl Cluster {
             }
         };
         let interest = ChannelInterest {
-            shared: Arc::clone(shared),
+            cluster: Arc::clone(self),
             channel: Arc::clone(channel),
         };
         (interest, is_live)
     }
-}
 
-impl Shared {
     /// Moves every interest to where the slot of its channel is now.
     pub(super) fn resubscribe(&self) {
         let mut channels = self.channels.lock();

@@ -36,10 +36,6 @@ pub(crate) use slot_map::Redirection;
 const REDIRECTIONS: u32 = 5;
 
 pub(crate) struct Cluster {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
     seeds: Vec<Address>,
     /// How nodes are talked to that are no seeds.
     template: Address,
@@ -52,7 +48,7 @@ struct Shared {
     channels: Mutex<Channels>,
     /// Called when another server has become a master, or one is none any more.
     on_takeover: Hooks,
-    myself: Weak<Shared>,
+    myself: Weak<Cluster>,
 }
 
 #[derive(Default)]
@@ -109,7 +105,7 @@ impl Cluster {
         seeds: Vec<Address>,
         settings: &Settings,
         notifier: &Arc<Notifier>,
-    ) -> Cluster {
+    ) -> Arc<Cluster> {
         let names: Vec<&str> = seeds.iter().map(|seed| &*seed.node).collect();
         let whole_name = format!("the cluster of {}", names.join(", ")).into();
         let sources = seeds.iter().cloned().map(Seed::new).collect();
@@ -118,20 +114,18 @@ impl Cluster {
             is_sharded: settings.sharded,
             ..Map::default()
         };
-        Cluster {
-            shared: Arc::new_cyclic(|myself| Shared {
-                whole_name,
-                seeds,
-                template,
-                settings: settings.clone(),
-                notifier: Arc::clone(notifier),
-                map: Mutex::new(map),
-                refreshed: Condvar::default(),
-                channels: Mutex::default(),
-                on_takeover: Hooks::default(),
-                myself: Weak::clone(myself),
-            }),
-        }
+        Arc::new_cyclic(|myself| Cluster {
+            whole_name,
+            seeds,
+            template,
+            settings: settings.clone(),
+            notifier: Arc::clone(notifier),
+            map: Mutex::new(map),
+            refreshed: Condvar::default(),
+            channels: Mutex::default(),
+            on_takeover: Hooks::default(),
+            myself: Weak::clone(myself),
+        })
     }
 
     /// Runs `talk` on a connection to the master of the slot of `lock`, wherever that is.
@@ -183,7 +177,7 @@ impl Cluster {
                 }
                 Err(fault) => fault,
             };
-            if !fault.is_passing() || !backoff.pause(deadline, &self.shared.notifier) {
+            if !fault.is_passing() || !backoff.pause(deadline, &self.notifier) {
                 return Err(fault);
             }
         }
@@ -195,10 +189,10 @@ impl Cluster {
         deadline: Instant,
         talk: &mut impl FnMut(&Node, &mut Connection, Instant) -> Result<T, CallError>,
     ) -> Vec<(Arc<str>, Result<T, CallError>)> {
-        if let Err(fault) = self.shared.refresh(deadline) {
+        if let Err(fault) = self.refresh(deadline) {
             return vec![(self.whole_name(), Err(fault))];
         }
-        let mut shards: Vec<Arc<Shard>> = self.shared.map.lock().shards.values().cloned().collect();
+        let mut shards: Vec<Arc<Shard>> = self.map.lock().shards.values().cloned().collect();
         shards.sort_by(|a, b| a.address.node.cmp(&b.address.node));
         let count = shards.len();
         let told = shards.iter().enumerate().map(|(index, shard)| {
@@ -216,36 +210,26 @@ impl Cluster {
 
     /// The master of a slot. Asks for a new map first if that one is in doubt.
     fn master(&self, slot: u16, deadline: Instant) -> Result<Arc<Shard>, CallError> {
-        let known = self.shared.present(slot);
+        let known = self.present(slot);
         if let Some(shard) = &known
             && !shard.is_doubtful.load(Ordering::Relaxed)
         {
             return Ok(Arc::clone(shard));
         }
-        let refreshed = self.shared.refresh(deadline);
-        match (self.shared.present(slot).or(known), refreshed) {
+        let refreshed = self.refresh(deadline);
+        match (self.present(slot).or(known), refreshed) {
             (Some(shard), _) => Ok(shard),
             (None, Err(fault)) => Err(fault),
             // The server knows best how to say it.
-            (None, Ok(())) => self.shared.any().ok_or_else(|| {
+            (None, Ok(())) => self.any().ok_or_else(|| {
                 CallError::NotSent(format!("no node of the cluster serves slot {slot}").into())
             }),
         }
     }
 
-    /// The master of a slot as far as known, without asking.
-    pub(crate) fn present(&self, slot: u16) -> Option<Arc<Shard>> {
-        self.shared.present(slot)
-    }
-
-    /// Asks for a new map, if that was not done a moment ago.
-    pub(crate) fn refresh(&self, deadline: Instant) -> Result<(), CallError> {
-        self.shared.refresh(deadline)
-    }
-
     /// Calls `hook` whenever another server has become a master, or one is none any more.
     pub(crate) fn on_takeover(&self, hook: Hook) {
-        self.shared.on_takeover.add(hook);
+        self.on_takeover.add(hook);
     }
 
     /// Notes what a redirection of `from` says, and returns the node it points to.
@@ -254,39 +238,39 @@ impl Cluster {
             host if host.is_empty() => from.address.host().unwrap_or("localhost"),
             host => host,
         };
-        let mut map = self.shared.map.lock();
+        let mut map = self.map.lock();
         let is_new = !map.shards.contains_key(&*name_of(host, redirection.port));
-        let target = self.shared.shard(&mut map, host, redirection.port);
+        let target = self.shard(&mut map, host, redirection.port);
         if !redirection.is_ask {
             map.moved.insert(redirection.slot, Arc::clone(&target));
             drop(map);
             if is_new {
                 // A slot on the move goes to a master that is known.
-                self.shared.on_takeover.call();
+                self.on_takeover.call();
             }
             // It may have lost more than this slot.
             from.suspect();
             events::slot_moved(&redirection.slot, &target.address.node);
-            self.shared.resubscribe();
+            self.resubscribe();
         }
         target
     }
 
     pub(crate) fn name(&self, lock: &str) -> Arc<str> {
-        match self.shared.present(keys::slot(lock)) {
+        match self.present(keys::slot(lock)) {
             Some(shard) => Arc::clone(&shard.address.node),
             None => self.whole_name(),
         }
     }
 
     pub(crate) fn whole_name(&self) -> Arc<str> {
-        Arc::clone(&self.shared.whole_name)
+        Arc::clone(&self.whole_name)
     }
 
     pub(crate) fn close(&self) {
-        self.shared.channels.lock().is_closed = true;
+        self.channels.lock().is_closed = true;
         let shards: Vec<Arc<Shard>> = {
-            let mut map = self.shared.map.lock();
+            let mut map = self.map.lock();
             map.is_closed = true;
             let retired = std::mem::take(&mut map.retired);
             map.shards.values().cloned().chain(retired).collect()
@@ -299,11 +283,9 @@ impl Cluster {
             shard.node.close();
         }
     }
-}
 
-impl Shared {
-    /// The master of a slot as far as known.
-    fn present(&self, slot: u16) -> Option<Arc<Shard>> {
+    /// The master of a slot as far as known, without asking.
+    pub(crate) fn present(&self, slot: u16) -> Option<Arc<Shard>> {
         let map = self.map.lock();
         if let Some(shard) = map.moved.get(&slot) {
             return Some(Arc::clone(shard));

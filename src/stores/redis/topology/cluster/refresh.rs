@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::seeds::{in_order, seeds_of};
 use super::slot_map::{SlotMap, ask_one};
-use super::{Map, Range, Shard, Shared};
+use super::{Cluster, Map, Range, Shard};
 use crate::ground::time;
 use crate::stores::permits::Permits;
 use crate::stores::redis::server::Node;
@@ -22,7 +22,7 @@ const SOON: Duration = Duration::from_secs(5);
 /// No node gets less than this part of the time that is left, however many are to be asked behind it.
 const LEAST_SHARE: usize = 4;
 
-impl Shared {
+impl Cluster {
     /// The master at this address, which may be a new one.
     pub(super) fn shard(&self, map: &mut Map, host: &str, port: u16) -> Arc<Shard> {
         let name = name_of(host, port);
@@ -35,8 +35,8 @@ impl Shared {
         let watched = Arc::clone(&address.node);
         let shards = map.is_sharded.unwrap_or(false).then(|| Shards {
             on_move: Box::new(move || {
-                if let Some(shared) = myself.upgrade()
-                    && let Some(shard) = shared.map.lock().shards.get(&watched)
+                if let Some(cluster) = myself.upgrade()
+                    && let Some(shard) = cluster.map.lock().shards.get(&watched)
                 {
                     shard.suspect();
                 }
@@ -67,7 +67,7 @@ impl Shared {
     }
 
     /// Sees to it that the map is not older than this call, or than a moment ago. Nobody asks twice at the same time.
-    pub(super) fn refresh(&self, deadline: Instant) -> Result<(), CallError> {
+    pub(crate) fn refresh(&self, deadline: Instant) -> Result<(), CallError> {
         let mut map = self.map.lock();
         let version = map.version;
         while map.is_being_refreshed {
@@ -140,15 +140,7 @@ impl Shared {
             drop(map);
             match answer {
                 Ok(answer) => return Ok(answer),
-                Err(fault) => {
-                    let fault = fault.at(&seed.node);
-                    // The words of a server, such as that the password is wrong, are those that somebody has to hear.
-                    if trouble.is_none()
-                        || matches!(fault, CallError::Server(_) | CallError::Untrusted(_))
-                    {
-                        trouble = Some(fault);
-                    }
-                }
+                Err(fault) => fault.at(&seed.node).keep_in(&mut trouble),
             }
         }
         Err(trouble.unwrap_or_else(|| CallError::NotSent("no node to ask".into())))

@@ -181,13 +181,6 @@ impl Connector for Sentinels {
     }
 }
 
-/// Keeps the first fault, or what a server says, such as that the password is wrong: somebody has to hear of that.
-fn note(kept: &mut Option<CallError>, fault: CallError) {
-    if kept.is_none() || matches!(fault, CallError::Server(_) | CallError::Untrusted(_)) {
-        *kept = Some(fault);
-    }
-}
-
 impl Shared {
     /// Notes that somebody needs the master. Returns false if the client is closed.
     fn wake(&self) -> bool {
@@ -262,7 +255,7 @@ impl Shared {
             let named = match outcome {
                 Ok(named) => named,
                 Err(fault) => {
-                    note(&mut last_fault, fault);
+                    fault.keep_in(&mut last_fault);
                     continue;
                 }
             };
@@ -292,7 +285,7 @@ impl Shared {
             match self.reach(named, None, began, share(deadline, rest)) {
                 Ok(connection) => return Ok(connection),
                 Err(miss) if Some(named) == before.as_ref() => missed = Some(miss),
-                Err(miss) => note(&mut last_fault, miss.fault),
+                Err(miss) => miss.fault.keep_in(&mut last_fault),
             }
         }
         let Some(missed) = missed.filter(|_| !answers.is_empty()) else {

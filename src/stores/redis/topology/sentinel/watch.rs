@@ -10,7 +10,6 @@ use super::answer::{Named, Sentinel};
 use super::belief::told_by_one;
 use super::{CHECKS, Shared};
 use crate::ground::backoff::Backoff;
-use crate::ground::error::Reason;
 use crate::ground::events;
 use crate::ground::time;
 use crate::stores::redis::replies::text_of;
@@ -113,12 +112,10 @@ impl Shared {
     fn listen(&self, sentinel: &Sentinel, unused: &mut u32) -> Result<(), CallError> {
         let deadline = time::now() + self.command_timeout;
         let mut connection = Connection::connect(&sentinel.address, deadline)?;
-        let mut writer = connection
-            .writer()
-            .map_err(|error| CallError::NotSent(Reason::of_io(error.to_string(), error)))?;
+        let mut writer = connection.writer().map_err(CallError::not_sent)?;
         let send = |writer: &mut Writer, command: redis::Cmd| {
             let sent = writer.send(&command.get_packed_command());
-            sent.map_err(|error| CallError::NotSent(Reason::of_io(error.to_string(), error)))
+            sent.map_err(CallError::not_sent)
         };
         let mut subscribe = redis::cmd("SUBSCRIBE");
         subscribe.arg(CHANNEL);
