@@ -239,11 +239,11 @@ impl Builder {
         Ok(self.in_memory_unchecked())
     }
 
-    pub(crate) fn in_memory_unchecked(self) -> Client {
+    fn in_memory_unchecked(self) -> Client {
         self.of_world(Arc::default())
     }
 
-    pub(crate) fn of_world(self, world: Arc<World>) -> Client {
+    fn of_world(self, world: Arc<World>) -> Client {
         let store = Arc::new(Memory::new(world));
         let backend = Backend::Memory(Arc::clone(&store));
         self.of_store(new_id(), store, backend)

@@ -85,11 +85,7 @@ impl Kind {
     /// The rules of the engine for locks of this kind.
     pub(crate) fn rules(self) -> &'static Rules {
         match self {
-            Kind::Reentrant => &Rules {
-                visitor: VisitorId::new,
-                is_reentrant: true,
-                ..Rules::PLAIN
-            },
+            Kind::Reentrant => &Rules::PLAIN,
             Kind::Token => &Rules {
                 visitor: |_, _, _| VisitorId::token(),
                 visitor_of_part: VisitorId::token_of_part,

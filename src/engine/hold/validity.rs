@@ -51,7 +51,7 @@ impl State {
     }
 
     /// Makes one of many requests that nobody waits for any more, which promises no more than any of them.
-    pub(super) fn merge(&mut self) {
+    fn merge(&mut self) {
         if self.in_flight.len() < MOST_IN_FLIGHT {
             return;
         }

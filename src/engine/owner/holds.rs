@@ -122,15 +122,10 @@ impl OwnerHolds {
     pub(crate) fn settle(&self, key: &LockKey, hold: &Arc<Hold>) {
         let stacks = &mut self.stacks.lock().stacks;
         if let Some(stack) = stacks.get_mut(key) {
-            if stack
-                .current
-                .as_ref()
-                .is_some_and(|current| Arc::ptr_eq(current, hold))
-                && hold.count() == 0
-            {
+            if stack.is_of(hold) && hold.count() == 0 {
                 stack.current = None;
             }
-            if stack.current.is_none() && stack.lapsed == 0 {
+            if stack.is_empty() {
                 stacks.remove(key);
             }
         }
@@ -139,14 +134,9 @@ impl OwnerHolds {
     /// Takes a level out of those that lapsed, because the guard of a hold that was lost has given it back.
     pub(crate) fn leave_lapsed(&self, key: &LockKey, hold: &Arc<Hold>) {
         let stacks = &mut self.stacks.lock().stacks;
-        if let Some(stack) = stacks.get_mut(key)
-            && !stack
-                .current
-                .as_ref()
-                .is_some_and(|current| Arc::ptr_eq(current, hold))
-        {
+        if let Some(stack) = stacks.get_mut(key).filter(|stack| !stack.is_of(hold)) {
             stack.lapsed = stack.lapsed.saturating_sub(1);
-            if stack.current.is_none() && stack.lapsed == 0 {
+            if stack.is_empty() {
                 stacks.remove(key);
             }
         }
@@ -161,7 +151,7 @@ impl OwnerHolds {
         if let Some(lost) = &lost {
             lost.forget_level();
         }
-        if stack.current.is_none() && stack.lapsed == 0 {
+        if stack.is_empty() {
             stacks.remove(key);
         }
         lost
@@ -202,6 +192,16 @@ impl ByName {
 }
 
 impl Stack {
+    /// Whether `hold` is the one that counts.
+    fn is_of(&self, hold: &Arc<Hold>) -> bool {
+        let current = self.current.as_ref();
+        current.is_some_and(|current| Arc::ptr_eq(current, hold))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.current.is_none() && self.lapsed == 0
+    }
+
     fn has_no_client(&self) -> bool {
         let latest = self.current.as_ref().or(self.last_lost.as_ref());
         latest.is_some_and(|hold| hold.has_no_client())

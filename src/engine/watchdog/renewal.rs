@@ -149,7 +149,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn watch_for_the_end(&self, hold: &Arc<Hold>, now: ClockPair) {
+    fn watch_for_the_end(&self, hold: &Arc<Hold>, now: ClockPair) {
         let look = hold.plan_end(now);
         self.plan(hold, &look);
         self.follow(hold, now);

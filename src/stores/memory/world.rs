@@ -58,7 +58,7 @@ pub(super) struct Faults {
 
 impl Faults {
     /// Whether the answer to a request that was executed is lost.
-    pub(super) fn loses_the_answer(&mut self) -> bool {
+    fn loses_the_answer(&mut self) -> bool {
         let is_lost = self.answers_to_lose > 0;
         self.answers_to_lose -= u32::from(is_lost);
         is_lost

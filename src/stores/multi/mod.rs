@@ -69,6 +69,13 @@ impl MultiStore {
         }
     }
 
+    /// The members in their order, each with the end of its share of the time, by the clock when its turn comes.
+    fn in_turn(&self, deadline: Instant) -> impl Iterator<Item = (&Part, Instant)> {
+        let left = (1..=self.members.len()).rev();
+        let members = left.zip(&self.members);
+        members.map(move |(left, member)| (member, share(deadline, left)))
+    }
+
     /// Notes how often a hold is entered, if nobody else does.
     fn note_count(&self, visitor: &VisitorId, count: u32) {
         if let Some(counts) = &self.counts {
@@ -101,8 +108,8 @@ impl MultiStore {
     ) -> Result<Outcome<Released>> {
         self.note_count(&claim.visitor, keep);
         let (mut lost, mut trouble, mut late) = (None, None, None);
-        for (left, member) in (1..=self.members.len()).rev().zip(&self.members) {
-            match member.release_level(claim, keep, share(deadline, left)) {
+        for (member, by) in self.in_turn(deadline) {
+            match member.release_level(claim, keep, by) {
                 Ok(Outcome::Done(Released { leftover, .. })) => late = late.or(leftover),
                 Ok(Outcome::Gone(cause)) => lost = Some(cause),
                 Ok(Outcome::Unknown { error, .. }) | Err(error) => trouble = Some(error),
@@ -193,11 +200,9 @@ impl Store for MultiStore {
 
     fn renew(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal> {
         let mut outcomes = vec![Renewal::Renewed; claims.len()];
-        for (index, member) in self.members.iter().enumerate() {
+        for (member, by) in self.in_turn(deadline) {
             let parts: Vec<Claim> = claims.iter().map(|claim| member.claim(claim)).collect();
-            let answers = member
-                .store
-                .renew(&parts, share(deadline, self.members.len() - index));
+            let answers = member.store.renew(&parts, by);
             for (outcome, answer) in outcomes.iter_mut().zip(answers) {
                 match (&*outcome, answer) {
                     // What is lost is lost, whatever is said of the others.
@@ -216,25 +221,16 @@ impl Store for MultiStore {
         self.note_count(&claim.visitor, 0);
         let mut in_doubt = InDoubt::at_none(claim, self.members.len());
         let (mut lost, mut trouble, mut waiting) = (None, None, false);
-        for (left, (index, member)) in (1..=self.members.len())
-            .rev()
-            .zip(self.members.iter().enumerate().rev())
-        {
-            match member
-                .store
-                .release(&member.claim(claim), 0, share(deadline, left))
-            {
-                Ok(Outcome::Done(Released {
-                    others_wait,
-                    turns: _,
-                    leftover,
-                })) => {
-                    waiting |= others_wait;
-                    in_doubt.set(index, leftover.map(|_| 0));
+        for member in self.members.iter().rev() {
+            let by = share(deadline, member.place + 1);
+            match member.store.release(&member.claim(claim), 0, by) {
+                Ok(Outcome::Done(released)) => {
+                    waiting |= released.others_wait;
+                    in_doubt.set(member.place, released.leftover.map(|_| 0));
                 }
                 Ok(Outcome::Gone(cause)) => lost = Some(cause),
                 Ok(Outcome::Unknown { error, .. }) | Err(error) => {
-                    in_doubt.set(index, Some(0));
+                    in_doubt.set(member.place, Some(0));
                     trouble = Some(error);
                 }
             }
@@ -267,8 +263,7 @@ impl Store for MultiStore {
 
     fn force_release(&self, lock: &LockId, deadline: Instant) -> Result<bool> {
         let (mut was_held, mut trouble) = (false, None::<Error>);
-        for (left, member) in (1..=self.members.len()).rev().zip(&self.members) {
-            let by = share(deadline, left);
+        for (member, by) in self.in_turn(deadline) {
             match member.store.force_release(&member.lock, by) {
                 Ok(freed) => was_held |= freed,
                 // Of several errors the one stands that says that a part may be free.
@@ -299,8 +294,7 @@ impl Store for MultiStore {
             ..Holding::default()
         };
         let mut has_end = true;
-        for (left, member) in (1..=self.members.len()).rev().zip(&self.members) {
-            let by = share(deadline, left);
+        for (member, by) in self.in_turn(deadline) {
             let holder = visitor.map(|visitor| member.visitor(visitor));
             let part = member.store.inspect(&member.lock, holder.as_ref(), by)?;
             // A token is there or not, however often the whole was entered.

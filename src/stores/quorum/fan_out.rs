@@ -20,50 +20,50 @@ use crate::stores::quorum::{Member, Quorum, bit};
 /// Each request has the time-out of a node from when it is sent. A connection that is being made is waited for as long
 /// as a node may take; where too few others answer, for as long as there is time, unless the last attempt failed.
 pub(super) struct FanOut<'a, T> {
-    pub(super) quorum: &'a Quorum,
-    pub(super) send: Box<dyn Fn(&'a Member, Instant) -> Pending<'a, T> + 'a>,
-    pub(super) line: Line,
-    pub(super) needs_vote: bool,
+    quorum: &'a Quorum,
+    send: Box<dyn Fn(&'a Member, Instant) -> Pending<'a, T> + 'a>,
+    line: Line,
+    needs_vote: bool,
     /// How long a node may take for a request.
-    pub(super) timeout: Duration,
+    timeout: Duration,
     /// When all is over.
-    pub(super) deadline: Instant,
+    deadline: Instant,
     /// Until when connections are waited for, and until when if they are needed.
-    pub(super) soon: Instant,
-    pub(super) connected_by: Instant,
+    soon: Instant,
+    connected_by: Instant,
     /// Whether there are too few answers without the nodes that are being connected.
     pub(super) is_needed: bool,
     /// Just before the first request was sent.
     pub(super) first_sent: BootInstant,
-    pub(super) first_sent_at: Instant,
-    pub(super) has_sent: bool,
-    pub(super) ready: Vec<(usize, Result<T>)>,
+    first_sent_at: Instant,
+    has_sent: bool,
+    ready: Vec<(usize, Result<T>)>,
     /// Those for which something has arrived.
     pub(super) arrived: Vec<SentRequest<'a, T>>,
     pub(super) in_flight: Vec<SentRequest<'a, T>>,
-    pub(super) connecting: Vec<Connecting<'a>>,
+    connecting: Vec<Connecting<'a>>,
     /// The nodes that were asked, a bit each.
-    pub(super) asked: u64,
+    asked: u64,
     /// Those that could not be asked.
-    pub(super) out_of_reach: Vec<(usize, Error)>,
+    out_of_reach: Vec<(usize, Error)>,
     /// Those that are left alone as long as the others do.
-    pub(super) aside: Vec<usize>,
+    aside: Vec<usize>,
 }
 
 /// A request that was sent.
 pub(super) struct SentRequest<'a, T> {
     pub(super) index: usize,
     /// When it is given up.
-    pub(super) by: Instant,
+    by: Instant,
     pub(super) in_flight: Box<dyn InFlight<T> + 'a>,
 }
 
 /// A request that waits for its connection.
-pub(super) struct Connecting<'a> {
+struct Connecting<'a> {
     pub(super) index: usize,
-    pub(super) want: Want<'a>,
+    want: Want<'a>,
     /// How often a connection that was made was of no use.
-    pub(super) tries: u32,
+    tries: u32,
 }
 
 /// As often a connection that was made may be of no use, because another call took it or the server closed it. Of many
@@ -164,7 +164,7 @@ impl<'a, T> FanOut<'a, T> {
     }
 
     /// Sends the requests whose connections are there.
-    pub(super) fn ask_connected(&mut self) {
+    fn ask_connected(&mut self) {
         for at in (0..self.connecting.len()).rev() {
             let outcome = self.connecting.get(at).and_then(|it| it.want.outcome());
             let Some(outcome) = outcome else {
@@ -198,7 +198,7 @@ impl<'a, T> FanOut<'a, T> {
     }
 
     /// Asks the nodes that were left alone, because the others do not do: one may have come back.
-    pub(super) fn ask_aside(&mut self) {
+    fn ask_aside(&mut self) {
         self.soon = self.deadline.min(time::now() + self.timeout);
         self.connected_by = self.connected_by.max(self.soon);
         for index in std::mem::take(&mut self.aside) {
@@ -237,7 +237,7 @@ impl<'a, T> FanOut<'a, T> {
     }
 
     /// Waits no longer for connections, which go on being made.
-    pub(super) fn give_up_connecting(&mut self) {
+    fn give_up_connecting(&mut self) {
         for Connecting { index, want, .. } in self.connecting.drain(..) {
             if time::now() >= self.soon {
                 want.note_slow();
@@ -248,7 +248,7 @@ impl<'a, T> FanOut<'a, T> {
         }
     }
 
-    pub(super) fn wait_for_connections(&self, deadline: Instant) {
+    fn wait_for_connections(&self, deadline: Instant) {
         let wants = self.connecting.iter().map(|it| &it.want);
         self.quorum.links.wait(wants, deadline);
     }

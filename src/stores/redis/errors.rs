@@ -70,7 +70,7 @@ impl Redis {
     }
 
     /// The rights that the user lacks for this lock, as ACL rules; empty if that cannot be found out.
-    pub(super) fn missing_rights(&self, kind: Kind, lock: &Arc<str>) -> Vec<String> {
+    fn missing_rights(&self, kind: Kind, lock: &Arc<str>) -> Vec<String> {
         let deadline = time::now() + Duration::from_millis(500);
         let call = Call::new(kind, |_| &RIGHTS, lock, None);
         missing_in(

@@ -14,14 +14,13 @@ use crate::ground::poll::Source;
 use crate::ground::time;
 use crate::stores::quorum::node::{InFlight, Pending};
 use crate::stores::quorum::quarantine::Identity;
-use crate::stores::redis::calls::{Call, Limit, Operation, SentCopies};
+use crate::stores::redis::calls::{Call, Limit, Operation, SentCopies, note_in};
 use crate::stores::redis::node::RedisNode;
-use crate::stores::redis::replies::is_another_history;
 use crate::stores::redis::transport::{CallError, CheckedOut, lacks_eval, lacks_script};
 use crate::stores::redis::wait_replicas::{ReplicaAck, Replication};
 
 /// A late answer may come this much after the request has expired, because our idea of the server's clock may be off.
-pub(super) const LATENESS: Duration = Duration::from_millis(20);
+const LATENESS: Duration = Duration::from_millis(20);
 
 /// One request under way on a connection of the pool.
 struct SentRequest<'a> {
@@ -78,10 +77,7 @@ impl SentRequest<'_> {
             copies.replica_ack = Some(replica_ack);
         }
         if let (Ok(reply), Some(sent)) = (&reply, copies.first_sent) {
-            connection.note_time_in(reply, copies.not_after, sent);
-            if is_another_history(reply) {
-                connection.forget_identity();
-            }
+            note_in(&mut connection, reply, copies.not_after, sent);
         }
         match &reply {
             Err(CallError::Server(text)) if lacks_script(text) => {

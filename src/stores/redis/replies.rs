@@ -34,11 +34,6 @@ pub(super) fn text_of(value: &Value) -> String {
     }
 }
 
-/// Whether it was refused because the keys may have become those of another server.
-pub(super) fn is_another_history(reply: &Value) -> bool {
-    integer_at(reply, 0) == Some(6)
-}
-
 /// Returns a server's words without the hashes and lines of scripts, which only their authors can use.
 pub(in crate::stores::redis) fn plain(text: &str) -> String {
     // Redis 7: `WRONGTYPE … script: 6b1b…, on @user_script:12.`

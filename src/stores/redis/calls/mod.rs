@@ -33,7 +33,7 @@ pub(super) use hand_off::HandOff;
 pub(super) use inspect::Inspect;
 pub(super) use release::Release;
 pub(super) use release_level::ReleaseLevel;
-pub(super) use requests::SentCopies;
+pub(super) use requests::{SentCopies, note_in};
 pub(super) use resolve::Resolve;
 
 /// How often a request is sent anew because its clock or its count turned out to be wrong.

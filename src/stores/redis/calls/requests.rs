@@ -7,8 +7,8 @@ use redis::Value;
 use crate::ground::clock::BootInstant;
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Call, Limit};
-use crate::stores::redis::replies::is_another_history;
-use crate::stores::redis::transport::CallError;
+use crate::stores::redis::replies::integer_at;
+use crate::stores::redis::transport::{CallError, Connection};
 use crate::stores::redis::votes::vote_on;
 use crate::stores::redis::wait_replicas::ReplicaAck;
 
@@ -52,12 +52,23 @@ impl Redis {
                 copies.last_did_not_run();
             }
             let reply = reply?;
-            connection.note_time_in(&reply, expiry, sent);
-            if is_another_history(&reply) {
-                connection.forget_identity();
-            }
+            note_in(connection, &reply, expiry, sent);
             Ok(reply)
         })
+    }
+}
+
+/// Notes what the answer to a request that expires says besides: the time, and that its server is another one.
+pub(in crate::stores::redis) fn note_in(
+    connection: &mut Connection,
+    reply: &Value,
+    expiry: i64,
+    sent: BootInstant,
+) {
+    connection.note_time_in(reply, expiry, sent);
+    // Its keys may have become those of another server.
+    if integer_at(reply, 0) == Some(6) {
+        connection.forget_identity();
     }
 }
 
