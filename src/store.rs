@@ -1,11 +1,11 @@
 //! The seam: where the truth about who holds what is kept.
 
+mod in_doubt;
+
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-use smallvec::{SmallVec, smallvec};
 
 use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
 use crate::ground::clock::{BootInstant, PROCESS, Timeline};
@@ -15,6 +15,7 @@ use crate::ground::notify::{Notifier, Parker, Registration};
 use crate::ground::sync::Mutex;
 use crate::ground::time;
 use crate::ground::turns::Turns;
+pub(crate) use in_doubt::InDoubt;
 
 /// Longer leases are refused, so that sums of times cannot overflow.
 pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -34,7 +35,13 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Gives the whole hold `from` back by making the hold `to` of it, which begins with a count of 1: the waiter of
     /// the same process that it is handed to need not ask, and nobody else is woken. Asked only of stores whose facts say
     /// that they hand off.
-    fn hand_off(&self, from: &Claim, to: &Claim, deadline: Instant) -> Result<Outcome<Granted>>;
+    fn hand_off(&self, from: &Claim, _: &Claim, _deadline: Instant) -> Result<Outcome<Granted>> {
+        // Some parts might have the one hold and some the other.
+        Err(Error::Unsupported {
+            lock: Arc::clone(&from.name),
+            reason: "a lock of several parts is not handed over".to_owned(),
+        })
+    }
 
     /// Sets the lease of each hold to that of its claim, one outcome per claim in order.
     fn renew(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal>;
@@ -73,8 +80,8 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// secret in it.
     fn node(&self, lock: Option<&str>) -> Arc<str>;
 
-    /// Ends the threads of the store. Requests go on working.
-    fn close(&self);
+    /// Ends the threads of the store, if they do not belong to other clients. Requests go on working.
+    fn close(&self) {}
 }
 
 /// The properties of a store that never change.
@@ -269,87 +276,6 @@ pub(crate) enum Renewal {
     Unknown(String),
 }
 
-/// A field that a request without an answer may have left in the store, or may yet put there.
-#[derive(Debug, Clone)]
-pub(crate) struct InDoubt {
-    pub(crate) kind: Kind,
-    pub(crate) name: Arc<str>,
-    pub(crate) visitor: VisitorId,
-    /// For each node: the request is refused there after this time of the node's own clock, in ms, so that a release
-    /// answered later settles it. `None` where nothing is left; a node that is not listed is as the last one.
-    pub(crate) not_after: SmallVec<[Option<i64>; 1]>,
-    /// When the lease that the request may have set has run out in any case.
-    pub(crate) ends: BootInstant,
-}
-
-impl Claim {
-    /// The doubt whether a hold of this claim stands, or comes to stand until the server's time `not_after`.
-    pub(crate) fn in_doubt(&self, not_after: i64) -> InDoubt {
-        InDoubt {
-            not_after: smallvec![Some(not_after)],
-            ..InDoubt::of(self.kind, &self.name, &self.visitor, self.lease)
-        }
-    }
-}
-
-impl InDoubt {
-    /// The doubt whether the visitor still has a hold, with this lease at most.
-    pub(crate) fn of(kind: Kind, name: &Arc<str>, visitor: &VisitorId, lease: Duration) -> InDoubt {
-        InDoubt {
-            kind,
-            name: Arc::clone(name),
-            visitor: visitor.clone(),
-            not_after: SmallVec::new(),
-            ends: BootInstant::now() + lease + LONGEST_WAY,
-        }
-    }
-
-    /// The doubt whether a hold of this claim stands at some of `nodes` nodes, at none as yet.
-    pub(crate) fn at_none(claim: &Claim, nodes: usize) -> InDoubt {
-        InDoubt {
-            not_after: smallvec![None; nodes],
-            ..claim.in_doubt(0)
-        }
-    }
-
-    /// Lists each of `nodes` nodes.
-    pub(crate) fn list(&mut self, nodes: usize) {
-        self.not_after = (0..nodes).map(|node| self.not_after(node)).collect();
-    }
-
-    /// The part that concerns a listed node.
-    pub(crate) fn part(&self, node: usize) -> InDoubt {
-        InDoubt {
-            not_after: smallvec![self.not_after(node)],
-            ..self.clone()
-        }
-    }
-
-    /// Notes what is left at a listed node.
-    pub(crate) fn set(&mut self, node: usize, not_after: Option<i64>) {
-        if let Some(place) = self.not_after.get_mut(node) {
-            *place = not_after;
-        }
-    }
-
-    /// Notes that something may come to a listed node until its time `not_after`.
-    pub(crate) fn raise(&mut self, node: usize, not_after: i64) {
-        let latest = self.not_after.get(node).copied().flatten();
-        self.set(node, latest.max(Some(not_after)));
-    }
-
-    /// Whether nothing is left at any listed node.
-    pub(crate) fn is_resolved(&self) -> bool {
-        self.not_after.iter().all(Option::is_none)
-    }
-
-    /// The server time after which nothing comes any more at node `node`; `None` if nothing is left there.
-    pub(crate) fn not_after(&self, node: usize) -> Option<i64> {
-        let listed = self.not_after.get(node).or(self.not_after.last());
-        listed.copied().unwrap_or(Some(0))
-    }
-}
-
 /// A request that is to arrive by an instant changes nothing any more from this long after it on, by our clock. So long
 /// a hold reckons with what it has sent.
 ///
@@ -359,9 +285,6 @@ pub(crate) const EXPIRY_SLACK: Duration = Duration::from_secs(5);
 
 /// Clocks may part by this much from the expiry of a request to the end of its slack.
 pub(crate) const EXPIRY_DRIFT: Duration = Duration::from_millis(100);
-
-/// A request without an answer may take this long to arrive, and its lease counts from then.
-const LONGEST_WAY: Duration = Duration::from_secs(30);
 
 /// The state of one lock.
 #[derive(Debug, Default)]

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use crate::client::Client;
 use crate::lock::Lock;
+use crate::stores::memory::Faults;
 
 /// Control over the in-memory world of a client.
 ///
@@ -106,16 +107,12 @@ impl Controls<'_> {
 
     /// Drops the next `count` renewals: they are not made and get no answer.
     pub fn drop_renewals(&self, count: u32) {
-        if let Some(world) = self.client.world() {
-            world.drop_renewals(count);
-        }
+        self.fail(|faults| faults.renewals_to_drop = count);
     }
 
     /// Loses the next `count` unlock messages, so that waiters have to look for themselves.
     pub fn lose_messages(&self, count: u32) {
-        if let Some(world) = self.client.world() {
-            world.lose_messages(count);
-        }
+        self.fail(|faults| faults.messages_to_lose = count);
     }
 
     /// Executes the next `count` requests, and loses the answers to them.
@@ -140,21 +137,23 @@ impl Controls<'_> {
     /// # Ok::<(), redlatch::Error>(())
     /// ```
     pub fn lose_answers(&self, count: u32) {
-        if let Some(world) = self.client.world() {
-            world.lose_answers(count);
-        }
+        self.fail(|faults| faults.answers_to_lose = count);
     }
 
     /// Makes the store unreachable for every request, or lets it answer again.
     pub fn set_silent(&self, is_silent: bool) {
-        if let Some(world) = self.client.world() {
-            world.set_silent(is_silent);
-        }
+        self.fail(|faults| faults.is_silent = is_silent);
     }
 
     /// Kills the renewal thread of the client by a panic, also of a client of a server.
     pub fn kill_watchdog(&self) {
         self.client.inner().watchdog.die();
+    }
+
+    fn fail(&self, change: impl FnOnce(&mut Faults)) {
+        if let Some(world) = self.client.world() {
+            world.fail(change);
+        }
     }
 }
 

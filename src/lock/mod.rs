@@ -18,7 +18,7 @@ use crate::ground::interrupt::Interrupt;
 use crate::ground::loss::LossCause;
 #[cfg(feature = "mysql")]
 use crate::stores::mysql::MySql;
-use crate::stores::redis;
+use crate::stores::redis::flaw;
 
 /// A reentrant lock that threads of many processes share by its name.
 ///
@@ -68,8 +68,8 @@ impl Lock {
     pub(crate) fn named(inner: &Arc<ClientInner>, kind: Kind, name: &str) -> Lock {
         let full: Arc<str> = [&inner.key_prefix, name].concat().into();
         let refuses = inner.store.facts().refuses;
-        let flaw = redis::flaw(name, &full).or_else(|| refuses(kind, &full));
-        Lock::new(Arc::clone(inner), kind, full, flaw.map(Box::new))
+        let invalid = flaw(name, &full).or_else(|| refuses(kind, &full));
+        Lock::new(Arc::clone(inner), kind, full, invalid.map(Box::new))
     }
 
     pub(crate) fn new(

@@ -150,11 +150,6 @@ impl Hold {
         }
     }
 
-    pub(crate) fn with_fence(mut self, fence: Option<u64>) -> Hold {
-        self.fence = fence;
-        self
-    }
-
     /// Notes that an earlier copy of the request that began it, sent until `deadline`, may yet set its first lease again.
     pub(crate) fn with_late_copy(self, lease: Duration, deadline: Instant) -> Hold {
         let now = self.timeline.read();
@@ -167,9 +162,10 @@ impl Hold {
         self
     }
 
-    /// Says by which clock it is counted, in place of that of the process.
-    pub(crate) fn counted_by(mut self, timeline: &Timeline) -> Hold {
+    /// Says by which clock it is counted, in place of that of the process, and which fencing number it has.
+    pub(crate) fn kept_by(mut self, timeline: &Timeline, fence: Option<u64>) -> Hold {
         self.timeline = timeline.clone();
+        self.fence = fence;
         self
     }
 

@@ -92,8 +92,7 @@ impl RawLock {
     ) -> Arc<Hold> {
         let client = Arc::clone(self.inner.watchdog.client());
         let hold = Hold::new(claim, thread, liveness, client, lease, granted.sent);
-        let hold = hold.counted_by(&self.inner.store.facts().timeline);
-        let hold = hold.with_fence(granted.fence);
+        let hold = hold.kept_by(&self.inner.store.facts().timeline, granted.fence);
         Arc::new(match granted.leftover {
             Some(_) => hold.with_late_copy(claim.lease, deadline),
             None => hold,

@@ -16,6 +16,8 @@ use crate::store::{
     Store, Subscription, resolve_each,
 };
 
+#[cfg(feature = "test-util")]
+pub(crate) use world::Faults;
 pub(crate) use world::World;
 use world::{Entry, State};
 
@@ -283,8 +285,6 @@ impl Store for Memory {
     fn facts(&self) -> &Facts {
         &self.facts
     }
-
-    fn close(&self) {}
 
     fn node(&self, _lock: Option<&str>) -> Arc<str> {
         NODE.into()

@@ -49,11 +49,11 @@ pub(super) struct Entry {
 
 /// The faults that a test has asked for.
 #[derive(Default)]
-pub(super) struct Faults {
-    pub(super) renewals_to_drop: u32,
-    pub(super) messages_to_lose: u32,
-    pub(super) answers_to_lose: u32,
-    pub(super) is_silent: bool,
+pub(crate) struct Faults {
+    pub(crate) renewals_to_drop: u32,
+    pub(crate) messages_to_lose: u32,
+    pub(crate) answers_to_lose: u32,
+    pub(crate) is_silent: bool,
 }
 
 impl Faults {
@@ -128,24 +128,10 @@ impl World {
         self.timeline.advance(by);
     }
 
+    /// Has something fail.
     #[cfg(feature = "test-util")]
-    pub(crate) fn lose_answers(&self, count: u32) {
-        self.state.lock().faults.answers_to_lose = count;
-    }
-
-    #[cfg(feature = "test-util")]
-    pub(crate) fn drop_renewals(&self, count: u32) {
-        self.state.lock().faults.renewals_to_drop = count;
-    }
-
-    #[cfg(feature = "test-util")]
-    pub(crate) fn lose_messages(&self, count: u32) {
-        self.state.lock().faults.messages_to_lose = count;
-    }
-
-    #[cfg(feature = "test-util")]
-    pub(crate) fn set_silent(&self, is_silent: bool) {
-        self.state.lock().faults.is_silent = is_silent;
+    pub(crate) fn fail(&self, change: impl FnOnce(&mut Faults)) {
+        change(&mut self.state.lock().faults);
     }
 }
 

@@ -246,14 +246,6 @@ impl Store for MultiStore {
         }
     }
 
-    fn hand_off(&self, from: &Claim, _: &Claim, _: Instant) -> Result<Outcome<Granted>> {
-        // Some of the locks might have the one and some the other.
-        Err(Error::Unsupported {
-            lock: Arc::clone(&from.name),
-            reason: "a lock made of others is not handed over".to_owned(),
-        })
-    }
-
     fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {
         resolve_each(in_doubts, deadline, |in_doubt| {
             self.note_count(&in_doubt.visitor, 0);
@@ -358,10 +350,6 @@ impl Store for MultiStore {
 
     fn facts(&self) -> &Facts {
         &self.facts
-    }
-
-    fn close(&self) {
-        // The members belong to their own clients.
     }
 }
 

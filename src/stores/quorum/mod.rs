@@ -215,14 +215,6 @@ impl Store for Quorum {
         }
     }
 
-    fn hand_off(&self, from: &Claim, _: &Claim, _: Instant) -> Result<Outcome<Granted>> {
-        // Half of the nodes might have the one and half the other.
-        Err(Error::Unsupported {
-            lock: Arc::clone(&from.name),
-            reason: "a quorum hands no hold over".to_owned(),
-        })
-    }
-
     fn renew(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal> {
         self.renew_by_majority(claims, deadline)
     }
@@ -290,10 +282,6 @@ impl Store for Quorum {
     fn node(&self, _lock: Option<&str>) -> Arc<str> {
         let names: Vec<_> = self.nodes.iter().map(|node| node.name()).collect();
         names.join(", ").into()
-    }
-
-    fn close(&self) {
-        // The nodes belong to their own clients.
     }
 }
 

@@ -145,26 +145,15 @@ impl Layout {
     }
 
     fn scripts(&self) -> [&Script; 8] {
-        let Layout {
-            acquire,
-            release,
-            release_level,
-            renew,
-            transfer,
-            resolve,
-            force_release,
-            inspect,
-            ..
-        } = self;
         [
-            acquire,
-            release,
-            release_level,
-            renew,
-            transfer,
-            resolve,
-            force_release,
-            inspect,
+            &self.acquire,
+            &self.release,
+            &self.release_level,
+            &self.renew,
+            &self.transfer,
+            &self.resolve,
+            &self.force_release,
+            &self.inspect,
         ]
     }
 }
