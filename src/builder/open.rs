@@ -58,15 +58,12 @@ impl Builder {
     ///
     /// [`Error::InvalidConfig`] if a setting or the URL cannot be used, or needs a feature that is not built in.
     pub fn open(self, url: &str) -> Result<Client> {
-        self.validate()?;
-        let id = new_id();
         if url.starts_with("mysql:") || url.starts_with("mariadb:") {
+            self.validate()?;
             self.refuse_replication()?;
-            return self.open_database(id, url);
+            return self.open_database(url);
         }
-        self.refuse_settings_of(None)?;
-        let store = Redis::open(url, &self.settings())?;
-        Ok(self.of_redis(id, store))
+        self.on_redis(None, |settings| Redis::open(url, settings))
     }
 
     /// Makes a client of a Redis master with replicas, at fixed addresses in any order.
@@ -87,10 +84,7 @@ impl Builder {
         self,
         urls: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Result<Client> {
-        self.validate()?;
-        self.refuse_settings_of(None)?;
-        let store = Redis::replicas(&owned(urls), &self.settings())?;
-        Ok(self.of_redis(new_id(), store))
+        self.on_redis(None, |settings| Redis::replicas(&owned(urls), settings))
     }
 
     /// Makes a client of the Redis master that the sentinels at `urls` call `master_name`.
@@ -128,10 +122,9 @@ impl Builder {
         master_name: &str,
         urls: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Result<Client> {
-        self.validate()?;
-        self.refuse_settings_of(Some("sentinel"))?;
-        let store = Redis::sentinel(master_name, &owned(urls), &self.settings())?;
-        Ok(self.of_redis(new_id(), store))
+        self.on_redis(Some("sentinel"), |settings| {
+            Redis::sentinel(master_name, &owned(urls), settings)
+        })
     }
 
     /// Makes a client of the Redis Cluster that the servers at `urls` belong to; one that answers is enough.
@@ -161,14 +154,20 @@ impl Builder {
     /// # Ok::<(), redlatch::Error>(())
     /// ```
     pub fn cluster(self, urls: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Client> {
-        self.validate()?;
-        self.refuse_settings_of(Some("cluster"))?;
-        let store = Redis::cluster(&owned(urls), &self.settings())?;
-        Ok(self.of_redis(new_id(), store))
+        self.on_redis(Some("cluster"), |settings| {
+            Redis::cluster(&owned(urls), settings)
+        })
     }
 
-    fn settings(&self) -> Settings {
-        Settings {
+    /// Makes a client of the store that `open` opens, at a place with settings of its own.
+    fn on_redis(
+        self,
+        place: Option<&str>,
+        open: impl FnOnce(&Settings) -> Result<Redis>,
+    ) -> Result<Client> {
+        self.validate()?;
+        self.refuse_settings_of(place)?;
+        let settings = Settings {
             command_timeout: self.command_timeout,
             connect_timeout: self.connect_timeout,
             pool_size: self.pool_size,
@@ -178,7 +177,10 @@ impl Builder {
             database: self.database.unwrap_or_default(),
             sharded: self.sharded_pubsub,
             replication: self.wait_replicas,
-        }
+        };
+        let store = Arc::new(open(&settings)?);
+        let backend = Backend::Redis(Arc::clone(&store));
+        Ok(self.of_store(store, backend))
     }
 
     /// Refuses settings that only another kind of place has a use for, rather than to leave them unused.
@@ -207,7 +209,7 @@ impl Builder {
     }
 
     #[cfg(feature = "mysql")]
-    fn open_database(self, id: Arc<str>, url: &str) -> Result<Client> {
+    fn open_database(self, url: &str) -> Result<Client> {
         self.tls_config.check_is_unused()?;
         let settings = crate::stores::mysql::Settings {
             command_timeout: self.command_timeout,
@@ -217,11 +219,11 @@ impl Builder {
         };
         let store = Arc::new(MySql::open(url, settings)?);
         let backend = Backend::Mysql(Arc::clone(&store));
-        Ok(self.of_store(id, store, backend))
+        Ok(self.of_store(store, backend))
     }
 
     #[cfg(not(feature = "mysql"))]
-    fn open_database(self, _: Arc<str>, _: &str) -> Result<Client> {
+    fn open_database(self, _: &str) -> Result<Client> {
         Err(Error::config(
             "the URL",
             "locks in a database need the feature `mysql`: redlatch = { features = [\"mysql\"], … }",
@@ -246,29 +248,20 @@ impl Builder {
     fn of_world(self, world: Arc<World>) -> Client {
         let store = Arc::new(Memory::new(world));
         let backend = Backend::Memory(Arc::clone(&store));
-        self.of_store(new_id(), store, backend)
+        self.of_store(store, backend)
     }
 
-    fn of_redis(self, id: Arc<str>, store: Redis) -> Client {
-        let store = Arc::new(store);
-        let backend = Backend::Redis(Arc::clone(&store));
-        self.of_store(id, store, backend)
-    }
-
-    fn of_store(self, id: Arc<str>, store: Arc<dyn Store>, backend: Backend) -> Client {
-        Client {
-            inner: Arc::new(self.inner(id, store)),
-            backend,
-        }
-    }
-
-    fn inner(self, id: Arc<str>, store: Arc<dyn Store>) -> ClientInner {
+    fn of_store(self, store: Arc<dyn Store>, backend: Backend) -> Client {
         let timeouts = Timeouts {
             watchdog_timeout: self.watchdog_timeout,
             command_timeout: self.command_timeout,
             outage_timeout: self.outage_timeout,
         };
-        ClientInner::new(id, store, timeouts, self.key_prefix, self.on_lost)
+        let inner = ClientInner::new(new_id(), store, timeouts, self.key_prefix, self.on_lost);
+        Client {
+            inner: Arc::new(inner),
+            backend,
+        }
     }
 }
 

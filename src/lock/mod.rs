@@ -270,11 +270,7 @@ impl Lock {
             Some((level, hold)) => self.raw_lock.release(&hold, level),
             None => match me.held.take_lapsed(&self.raw_lock.key) {
                 Some(lost) => Err(lost.lost_error(lost.loss_cause().unwrap_or(LossCause::Gone))),
-                None => Err(Error::NotHeld {
-                    lock: Arc::clone(&self.raw_lock.key.lock.name),
-                    client: Arc::clone(&self.raw_lock.inner.id),
-                    thread: me.id,
-                }),
+                None => Err(self.raw_lock.not_held()),
             },
         }
     }

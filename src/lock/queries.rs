@@ -102,11 +102,7 @@ impl Lock {
         let me = self.raw_lock.inner.thread(&self.raw_lock.key.lock.name)?;
         match me.held.current(&self.raw_lock.key) {
             Some(hold) => Ok(Losses::of(hold, self.raw_lock.inner.pid())),
-            None => Err(Error::NotHeld {
-                lock: Arc::clone(&self.raw_lock.key.lock.name),
-                client: Arc::clone(&self.raw_lock.inner.id),
-                thread: me.id,
-            }),
+            None => Err(self.raw_lock.not_held()),
         }
     }
 

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use crate::engine::client_inner::ClientInner;
 use crate::engine::hold::{Hold, Lease, LevelId};
-use crate::engine::owner::LockKey;
+use crate::engine::owner::{LockKey, current_thread_id};
 use crate::engine::raw_lock::visit::LockVisit;
 use crate::engine::wait_loop::{self, WaitLimit};
 use crate::ground::claim::Claim;
@@ -72,6 +72,15 @@ impl RawLock {
         }
         let _span = WaitSpan::enter(&key.lock.name, me.id);
         wait_loop::wait(inner, &key.lock, limit, &mut LockVisit::new(self, me))
+    }
+
+    /// The error of the calling thread, which does not hold it.
+    pub(crate) fn not_held(&self) -> Error {
+        Error::NotHeld {
+            lock: Arc::clone(&self.key.lock.name),
+            client: Arc::clone(&self.inner.id),
+            thread: current_thread_id(),
+        }
     }
 
     fn overlap(&self, held: Arc<str>) -> Error {

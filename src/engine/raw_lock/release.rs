@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::engine::hold::{Hold, InFlightId, LevelId, ReleasePlan};
-use crate::engine::owner::current_thread_id;
 use crate::engine::raw_lock::RawLock;
 use crate::engine::wait_queue::Yield;
 use crate::ground::claim::Claim;
-use crate::ground::error::{Error, Result};
+use crate::ground::error::Result;
 use crate::ground::events;
 use crate::ground::loss::LossCause;
 use crate::ground::time;
@@ -30,11 +29,7 @@ impl RawLock {
                 }
                 Err(hold.lost_error(cause))
             }
-            ReleasePlan::Before => Err(Error::NotHeld {
-                lock: Arc::clone(&self.key.lock.name),
-                client: Arc::clone(&self.inner.id),
-                thread: current_thread_id(),
-            }),
+            ReleasePlan::Before => Err(self.not_held()),
             ReleasePlan::Whole(claim) => self.release_whole(hold, &claim, deadline),
             ReleasePlan::Part(claim, in_flight_id) => {
                 // Its validity may end while the answer is waited for.

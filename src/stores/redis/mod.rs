@@ -103,10 +103,9 @@ impl Store for Redis {
         let (keep, is_live) = self.topology.listen(&channel);
         Subscription {
             registration,
-            delivery: if is_live {
-                Delivery::Live
-            } else {
-                Delivery::Pending
+            delivery: match is_live {
+                true => Delivery::Live,
+                false => Delivery::Pending,
             },
             jitter: Duration::ZERO,
             keep: Some(keep),
