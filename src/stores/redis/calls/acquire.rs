@@ -12,7 +12,7 @@ use crate::stores::quorum::quarantine::NodeHandle;
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::counts::SetCount;
 use crate::stores::redis::calls::{
-    Call, Operation, Release, ReleaseLevel, Repeat, SentCopies, Unread,
+    Answered, Call, Operation, Read, Release, ReleaseLevel, Repeat, SentCopies,
 };
 use crate::stores::redis::layout::Layout;
 use crate::stores::redis::replies::{integer_at, item_at, text_of};
@@ -103,12 +103,7 @@ impl Operation for Acquire<'_> {
         }
     }
 
-    fn read(
-        &mut self,
-        redis: &Redis,
-        reply: &Value,
-        copies: &mut SentCopies,
-    ) -> Result<Outcome<Granted, Refusal>, Unread> {
+    fn read(&mut self, redis: &Redis, reply: &Value, copies: &mut SentCopies) -> Read<Self> {
         let claim = self.count.claim;
         if let (Value::Int(_), Some(sent)) = (reply, copies.first_sent) {
             // It finds its own count until that has changed and come back, and sets its own lease then.
@@ -142,12 +137,7 @@ impl Operation for Acquire<'_> {
         }))
     }
 
-    fn unknown(
-        &self,
-        redis: &Redis,
-        fault: CallError,
-        copies: &SentCopies,
-    ) -> Result<Outcome<Granted, Refusal>> {
+    fn unknown(&self, redis: &Redis, fault: CallError, copies: &SentCopies) -> Answered<Self> {
         Ok(redis.not_known(self.count.claim, "acquire", fault.into_reason(), copies))
     }
 }

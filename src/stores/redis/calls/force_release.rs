@@ -3,9 +3,8 @@
 use redis::Value;
 
 use crate::ground::claim::LockId;
-use crate::ground::error::Result;
 use crate::stores::redis::Redis;
-use crate::stores::redis::calls::{Call, Operation, SentCopies, Unread};
+use crate::stores::redis::calls::{Answered, Call, Operation, Read, SentCopies, Unread};
 use crate::stores::redis::replies::integer_at;
 use crate::stores::redis::transport::CallError;
 
@@ -20,7 +19,7 @@ impl Operation for ForceRelease<'_> {
         Call::new(*kind, |layout| &layout.force_release, name, None)
     }
 
-    fn read(&mut self, _: &Redis, reply: &Value, _: &mut SentCopies) -> Result<bool, Unread> {
+    fn read(&mut self, _: &Redis, reply: &Value, _: &mut SentCopies) -> Read<Self> {
         match integer_at(reply, 0) {
             Some(3) => Err(Unread::Outdated),
             Some(freed) => Ok(freed == 1),
@@ -28,7 +27,7 @@ impl Operation for ForceRelease<'_> {
         }
     }
 
-    fn unknown(&self, redis: &Redis, fault: CallError, _: &SentCopies) -> Result<bool> {
+    fn unknown(&self, redis: &Redis, fault: CallError, _: &SentCopies) -> Answered<Self> {
         Err(redis.unknown(&self.0.name, None, "forced release", fault.into_reason()))
     }
 }

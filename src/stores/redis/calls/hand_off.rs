@@ -6,7 +6,7 @@ use crate::ground::claim::Claim;
 use crate::ground::error::Result;
 use crate::store::{Granted, Outcome};
 use crate::stores::redis::Redis;
-use crate::stores::redis::calls::{Call, Operation, Repeat, SentCopies, Unread};
+use crate::stores::redis::calls::{Answered, Call, Operation, Read, Repeat, SentCopies, Unread};
 use crate::stores::redis::layout::Layout;
 use crate::stores::redis::replies::{cause_of, integer_at, item_at};
 use crate::stores::redis::transport::CallError;
@@ -78,12 +78,7 @@ impl Operation for HandOff<'_> {
         }
     }
 
-    fn read(
-        &mut self,
-        redis: &Redis,
-        reply: &Value,
-        copies: &mut SentCopies,
-    ) -> Result<Outcome<Granted>, Unread> {
+    fn read(&mut self, redis: &Redis, reply: &Value, copies: &mut SentCopies) -> Read<Self> {
         let (from, to) = (self.from, self.to);
         match (integer_at(reply, 0), item_at(reply, 2), copies.first_sent) {
             (Some(1), Some(Value::Int(listeners)), Some(sent)) => {
@@ -109,12 +104,7 @@ impl Operation for HandOff<'_> {
     }
 
     /// Either of the two holds may stand.
-    fn unknown(
-        &self,
-        redis: &Redis,
-        fault: CallError,
-        copies: &SentCopies,
-    ) -> Result<Outcome<Granted>> {
+    fn unknown(&self, redis: &Redis, fault: CallError, copies: &SentCopies) -> Answered<Self> {
         let (lock, visitor) = (&self.from.name, Some(&self.from.visitor));
         Ok(Outcome::Unknown {
             in_doubt: self.from.in_doubt(0),

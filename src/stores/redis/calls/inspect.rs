@@ -9,7 +9,7 @@ use crate::ground::claim::{LockId, VisitorId};
 use crate::ground::error::Error;
 use crate::store::Holding;
 use crate::stores::redis::Redis;
-use crate::stores::redis::calls::{Call, Operation, SentCopies, Unread};
+use crate::stores::redis::calls::{Call, Operation, Read, SentCopies, Unread};
 use crate::stores::redis::replies::{integer_at, item_at, text_of};
 
 /// Tells who holds the lock, and how often `visitor` does.
@@ -26,12 +26,7 @@ impl Operation for Inspect<'_> {
         Call::new(*kind, |layout| &layout.inspect, name, self.visitor)
     }
 
-    fn read(
-        &mut self,
-        redis: &Redis,
-        reply: &Value,
-        _: &mut SentCopies,
-    ) -> Result<Holding, Unread> {
+    fn read(&mut self, redis: &Redis, reply: &Value, _: &mut SentCopies) -> Read<Self> {
         let name = &self.lock.name;
         let (Some(exists), Some(count), Some(ttl)) = (
             integer_at(reply, 0),

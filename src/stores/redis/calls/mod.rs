@@ -61,27 +61,21 @@ impl From<Error> for Unread {
     }
 }
 
+/// The answer to an operation, and the same as it is read from a reply.
+type Answered<O> = Result<<O as Operation>::Answer>;
+type Read<O> = Result<<O as Operation>::Answer, Unread>;
+
 /// One operation on one lock.
-pub(super) trait Operation {
+pub(super) trait Operation: Sized {
     type Answer;
 
     fn call(&self) -> Call<'_>;
 
     /// Reads the reply to the last one of `copies`.
-    fn read(
-        &mut self,
-        redis: &Redis,
-        reply: &Value,
-        copies: &mut SentCopies,
-    ) -> Result<Self::Answer, Unread>;
+    fn read(&mut self, redis: &Redis, reply: &Value, copies: &mut SentCopies) -> Read<Self>;
 
     /// The answer if a copy may have run, or may yet run, and `fault` hides whether it did.
-    fn unknown(
-        &self,
-        redis: &Redis,
-        fault: CallError,
-        _copies: &SentCopies,
-    ) -> Result<Self::Answer> {
+    fn unknown(&self, redis: &Redis, fault: CallError, _copies: &SentCopies) -> Answered<Self> {
         Err(redis.error(self.call().lock, fault))
     }
 
@@ -91,7 +85,7 @@ pub(super) trait Operation {
         redis: &Redis,
         reply: Result<Value, CallError>,
         copies: &mut SentCopies,
-    ) -> Option<Result<Self::Answer>> {
+    ) -> Option<Answered<Self>> {
         let fault = match reply {
             Ok(reply) => match self.read(redis, &reply, copies) {
                 Ok(answer) => return Some(Ok(answer)),
@@ -108,12 +102,7 @@ pub(super) trait Operation {
     }
 
     /// The answer after `fault`, which is unknown if a copy may have run.
-    fn fail(
-        &self,
-        redis: &Redis,
-        fault: CallError,
-        copies: &mut SentCopies,
-    ) -> Result<Self::Answer> {
+    fn fail(&self, redis: &Redis, fault: CallError, copies: &mut SentCopies) -> Answered<Self> {
         let is_unanswered = matches!(fault, CallError::NoReply { .. });
         if !is_unanswered {
             // That says nothing of the copies before.
@@ -126,12 +115,12 @@ pub(super) trait Operation {
     }
 
     /// Asks the server that has the lock.
-    fn run(&mut self, redis: &Redis, deadline: Instant) -> Result<Self::Answer> {
+    fn run(&mut self, redis: &Redis, deadline: Instant) -> Answered<Self> {
         self.run_as(redis, SentCopies::new(deadline))
     }
 
     /// Asks the server that has the lock, from the place among other requests that `copies` has.
-    fn run_as(&mut self, redis: &Redis, mut copies: SentCopies) -> Result<Self::Answer> {
+    fn run_as(&mut self, redis: &Redis, mut copies: SentCopies) -> Answered<Self> {
         let deadline = copies.deadline;
         let (mut repeats, mut corrections) = (0, 0);
         loop {

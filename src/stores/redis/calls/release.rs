@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use redis::Value;
 
 use crate::ground::claim::{Claim, VisitorId};
-use crate::ground::error::{Error, Result};
+use crate::ground::error::Error;
 use crate::ground::events;
 use crate::ground::turns::Turns;
 use crate::store::{InDoubt, Outcome, Released};
 use crate::stores::redis::Redis;
-use crate::stores::redis::calls::{Call, Operation, Repeat, SentCopies, Unread};
+use crate::stores::redis::calls::{Answered, Call, Operation, Read, Repeat, SentCopies, Unread};
 use crate::stores::redis::layout::Layout;
 use crate::stores::redis::replies::{cause_of, integer_at, item_at, text_of};
 use crate::stores::redis::transport::CallError;
@@ -69,12 +69,7 @@ impl Operation for Release<'_> {
         }
     }
 
-    fn read(
-        &mut self,
-        redis: &Redis,
-        reply: &Value,
-        copies: &mut SentCopies,
-    ) -> Result<Outcome<Released>, Unread> {
+    fn read(&mut self, redis: &Redis, reply: &Value, copies: &mut SentCopies) -> Read<Self> {
         let claim = self.claim;
         Ok(match (reply, integer_at(reply, 0), item_at(reply, 1)) {
             (Value::Int(heard), ..) => {
@@ -107,12 +102,7 @@ impl Operation for Release<'_> {
     }
 
     /// Any later answer settles it: the request itself can only free.
-    fn unknown(
-        &self,
-        redis: &Redis,
-        fault: CallError,
-        copies: &SentCopies,
-    ) -> Result<Outcome<Released>> {
+    fn unknown(&self, redis: &Redis, fault: CallError, copies: &SentCopies) -> Answered<Self> {
         Ok(redis.not_known(self.claim, "release", fault.into_reason(), copies))
     }
 }

@@ -3,11 +3,10 @@
 use redis::Value;
 
 use crate::ground::claim::Claim;
-use crate::ground::error::Result;
 use crate::store::{Outcome, Released};
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::counts::SetCount;
-use crate::stores::redis::calls::{Call, Operation, SentCopies, Unread};
+use crate::stores::redis::calls::{Answered, Call, Operation, Read, SentCopies};
 use crate::stores::redis::transport::CallError;
 
 /// Gives levels back, so that some stay.
@@ -47,12 +46,7 @@ impl Operation for ReleaseLevel<'_> {
         }
     }
 
-    fn read(
-        &mut self,
-        redis: &Redis,
-        reply: &Value,
-        copies: &mut SentCopies,
-    ) -> Result<Outcome<Released>, Unread> {
+    fn read(&mut self, redis: &Redis, reply: &Value, copies: &mut SentCopies) -> Read<Self> {
         if !matches!(reply, Value::Int(_)) {
             return self.count.read_failure(redis, reply);
         }
@@ -69,12 +63,7 @@ impl Operation for ReleaseLevel<'_> {
         })
     }
 
-    fn unknown(
-        &self,
-        redis: &Redis,
-        fault: CallError,
-        copies: &SentCopies,
-    ) -> Result<Outcome<Released>> {
+    fn unknown(&self, redis: &Redis, fault: CallError, copies: &SentCopies) -> Answered<Self> {
         Ok(redis.not_known(self.count.claim, "release", fault.into_reason(), copies))
     }
 }

@@ -9,7 +9,7 @@ use crate::ground::error::Result;
 use crate::ground::time;
 use crate::store::InDoubt;
 use crate::stores::redis::Redis;
-use crate::stores::redis::calls::{Call, Limit, Operation, SentCopies, Unread};
+use crate::stores::redis::calls::{Call, Limit, Operation, Read, SentCopies, Unread};
 use crate::stores::redis::transport::CallError;
 
 /// How many calls that withdraw something are written before the first reply is read.
@@ -31,12 +31,7 @@ impl<I: Borrow<InDoubt>> Operation for Resolve<I> {
         Call::new(*kind, |layout| &layout.resolve, name, Some(visitor))
     }
 
-    fn read(
-        &mut self,
-        redis: &Redis,
-        reply: &Value,
-        copies: &mut SentCopies,
-    ) -> Result<bool, Unread> {
+    fn read(&mut self, redis: &Redis, reply: &Value, copies: &mut SentCopies) -> Read<Self> {
         let Value::Int(now) = reply else {
             return Err(Unread::Unexpected);
         };
