@@ -279,7 +279,7 @@ pub(super) fn must_set(current: Option<Duration>, left: Duration) -> bool {
 mod tests {
     use super::*;
 
-    /// What a decoder makes of `bytes`, which come in two pieces.
+    /// The outcome of a decoder for `bytes`, which come in two pieces.
     fn decoded(bytes: &[u8], cut_at: usize) -> (io::Result<bool>, Option<Value>) {
         let mut decoder = Decoder {
             block: bytes.to_vec(),
