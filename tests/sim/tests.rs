@@ -59,6 +59,38 @@ fn locks_made_of_parts_are_taken() {
 }
 
 #[test]
+fn replicas_take_over() {
+    let takeovers = [
+        "takeover as planned",
+        "takeover from a dead master",
+        "takeover from a master that goes on",
+        "takeover in which nothing acknowledged may be lost",
+        "holds lost in a takeover",
+    ];
+    happens(("TOPOLOGY", "Replicas"), &takeovers);
+}
+
+#[test]
+fn sentinels_lie_and_die() {
+    let events = [
+        "sentinel lies",
+        "sentinel dies",
+        "takeover from a dead master",
+    ];
+    happens(("TOPOLOGY", "Sentinel"), &events);
+}
+
+#[test]
+fn slots_move() {
+    let events = [
+        "slot begins to move",
+        "key moved to another shard",
+        "takeover from a dead master",
+    ];
+    happens(("TOPOLOGY", "Cluster"), &events);
+}
+
+#[test]
 fn clocks_are_set_and_machines_sleep() {
     let clocks = ["clock set ahead", "clock set back", "process suspended"];
     happens(("MOOD", "Clocks"), &clocks);

@@ -6,8 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use redlatch_spec::{Config, Persistence, Server, Value};
 use redlatch_world::events;
 use redlatch_world::network::{self, Machine};
+use redlatch_world::scheduler;
 
 use crate::plan::Plan;
+use crate::shards;
+use crate::topology::Topology;
 
 /// The visitors whose hold the server was made to forget, as the README allows: they may be valid beside others.
 static EXCUSED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
@@ -36,8 +39,15 @@ pub(crate) struct Redis {
     is_one_of_many: bool,
 }
 
-struct Simulated {
-    server: Server,
+pub(crate) struct Simulated {
+    pub(crate) server: Server,
+    number: usize,
+    /// Whether what it does has to be carried on to other servers.
+    has_others: bool,
+    /// Whether another server is the master of what it takes for its own.
+    pub(crate) is_stale: bool,
+    /// When it will be asked next whether somebody has waited long enough.
+    pub(crate) ticks_at: Option<i64>,
     /// The hashes of the scripts that free a lock whoever has it, if the programs do so.
     force: Vec<String>,
     /// The bytes that came last on each connection: a request may come in pieces.
@@ -60,6 +70,20 @@ impl Machine for Simulated {
     }
 
     fn feed(&mut self, now: i64, connection: u64, bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
+        let answers = self.run(now, connection, bytes);
+        if self.is_stale {
+            excuse(self.visitors(now).into_iter().map(|(_, visitor)| visitor));
+        }
+        if self.has_others {
+            let number = self.number;
+            scheduler::at(scheduler::now(), move || shards::fed(number));
+        }
+        answers
+    }
+}
+
+impl Simulated {
+    fn run(&mut self, now: i64, connection: u64, bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
         if self.force.is_empty() {
             return self.answer(now, connection, bytes);
         }
@@ -75,9 +99,7 @@ impl Machine for Simulated {
         }
         self.answer(now, connection, bytes)
     }
-}
 
-impl Simulated {
     fn answer(&mut self, now: i64, connection: u64, bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
         let deliveries = self.server.feed(now, connection, bytes).into_iter();
         let deliveries = deliveries.map(|delivery| (delivery.connection, delivery.bytes));
@@ -116,13 +138,26 @@ impl Redis {
             ..Config::default()
         };
         // It was started an hour before.
-        let server = Server::new(config, 1_790_000_000_000_000 + clock.0 - 3_600_000_000);
+        let started = 1_790_000_000_000_000 + clock.0 - 3_600_000_000;
+        let shape = match &plan.topology {
+            Topology::Replicated(shape) => Some(shape),
+            _ => None,
+        };
+        let server = match shape {
+            Some(shape) if shape.is_sentinel(number) => Server::sentinel(config, started),
+            _ => Server::new(config, started),
+        };
         let machine = Arc::new(Mutex::new(Simulated {
             server,
+            number,
+            has_others: shape.is_some(),
+            is_stale: false,
+            ticks_at: None,
             force: if plan.forces() {
                 ["force_release", "token/force_release"]
-                    .map(crate::names::hash_of)
-                    .into()
+                    .into_iter()
+                    .flat_map(crate::names::hashes_of)
+                    .collect()
             } else {
                 Vec::new()
             },
@@ -138,7 +173,7 @@ impl Redis {
         }
     }
 
-    fn machine(&self) -> MutexGuard<'_, Simulated> {
+    pub(crate) fn machine(&self) -> MutexGuard<'_, Simulated> {
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

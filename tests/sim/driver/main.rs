@@ -12,12 +12,16 @@
 #![allow(clippy::print_stdout, reason = "it is a program")]
 
 mod acts;
+mod clusters;
 mod machine;
 mod names;
 mod plan;
 mod process;
+mod replication;
 mod rules;
 mod run;
+mod sentinels;
+mod shards;
 mod spread;
 mod topology;
 mod worker;

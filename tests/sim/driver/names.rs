@@ -71,16 +71,19 @@ fn hash(text: &str) -> String {
     redis::Script::new(text).get_hash().to_owned()
 }
 
-pub(crate) fn hash_of(script: &str) -> String {
-    let found = SCRIPTS.iter().find(|(name, _)| *name == script);
-    found.map(|(_, text)| hash(text)).unwrap_or_default()
+/// The hashes of a script: of the one as it is, and of the one whose messages are sharded.
+pub(crate) fn hashes_of(script: &str) -> Vec<String> {
+    let script = redlatch_spec::scripts::named(script);
+    let texts = script.map(|it| [it.text.to_owned(), it.sharded_text()]);
+    let texts = texts.into_iter().flatten();
+    texts.map(|text| hash(&text)).collect()
 }
 
 /// Has traces call scripts by their names.
 pub(crate) fn introduce() {
     let hashes: Vec<_> = SCRIPTS
         .iter()
-        .map(|(name, text)| (*name, hash(text)))
+        .flat_map(|(name, _)| hashes_of(name).into_iter().map(|hash| (*name, hash)))
         .collect();
     redlatch_world::network::name_arguments(move |argument| {
         let by_hash = hashes.iter().find(|(_, hash)| hash.as_bytes() == argument);

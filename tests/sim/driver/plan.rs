@@ -93,6 +93,8 @@ pub(crate) enum Mood {
     Clocks,
     /// Threads cannot be started.
     Threads,
+    /// Masters are replaced, sentinels lie, slots move, and nothing else happens.
+    Failing,
 }
 
 const MOODS: [Mood; 8] = [
@@ -190,6 +192,7 @@ impl Plan {
         match &self.topology {
             Topology::Plain => self.redlock.is_some(),
             Topology::Parts(parts) => server < parts.nodes,
+            Topology::Replicated(_) => false,
         }
     }
 

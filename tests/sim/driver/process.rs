@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use redlatch_sim::{Client, Lock, MultiLock, Redlock};
+use redlatch_sim::{Builder, Client, Lock, MultiLock, Redlock};
 use redlatch_world::scheduler::{self, MILLI, Nanos};
 
 use crate::machine::host;
 use crate::plan::{Plan, Process};
 use crate::run::{expect, violated};
-use crate::topology::{Home, Parts, Topology};
+use crate::sentinels::MASTER;
+use crate::topology::{Home, Kind, Parts, Replicated, Topology};
 use crate::worker::Worker;
 
 /// The place of the locks: one server, or a majority of several.
@@ -89,15 +90,48 @@ impl Locks {
     }
 }
 
+/// The settings of a client.
+fn builder(plan: &Plan) -> Builder {
+    Client::builder()
+        .watchdog_timeout(Duration::from_millis(plan.lease))
+        .command_timeout(Duration::from_millis(plan.command))
+        .connect_timeout(Duration::from_millis(plan.command / 2))
+        .outage_timeout(Duration::from_millis(plan.outage))
+        .pool_size(plan.pool)
+}
+
+/// The client of masters with replicas.
+fn client_of(shape: &Replicated, plan: &Plan) -> Client {
+    let mut builder = builder(plan);
+    if let Some((replicas, millis)) = shape.wait {
+        builder = builder.wait_replicas(replicas, Duration::from_millis(millis));
+    }
+    let servers = 0..shape.servers();
+    let (sentinels, data): (Vec<usize>, Vec<usize>) =
+        servers.partition(|it| shape.is_sentinel(*it));
+    let urls = |of: &[usize]| -> Vec<String> {
+        of.iter()
+            .map(|it| format!("redis://{}:6379", host(*it)))
+            .collect()
+    };
+    let client = match shape.kind {
+        Kind::Fixed => builder.master_replicas(urls(&data)),
+        Kind::Sentinels => builder.sentinel(MASTER, urls(&sentinels)),
+        Kind::Cluster if shape.has_sharded_messages => builder.cluster(urls(&data)),
+        Kind::Cluster => builder.sharded_pubsub(false).cluster(urls(&data)),
+    };
+    match client {
+        Ok(client) => client,
+        Err(error) => violated(&format!("the client cannot be made: {error}")),
+    }
+}
+
 fn clients(plan: &Plan) -> Vec<Client> {
+    if let Topology::Replicated(shape) = &plan.topology {
+        return vec![client_of(shape, plan)];
+    }
     let clients = (0..plan.servers.len()).map(|number| {
-        let builder = Client::builder()
-            .watchdog_timeout(Duration::from_millis(plan.lease))
-            .command_timeout(Duration::from_millis(plan.command))
-            .connect_timeout(Duration::from_millis(plan.command / 2))
-            .outage_timeout(Duration::from_millis(plan.outage))
-            .pool_size(plan.pool);
-        match builder.open(&format!("redis://{}:6379", host(number))) {
+        match builder(plan).open(&format!("redis://{}:6379", host(number))) {
             Ok(client) => client,
             Err(error) => violated(&format!("the client cannot be made: {error}")),
         }
@@ -127,7 +161,7 @@ impl Several {
             (Home::Quorum, Some(redlock)) => redlock.lock(&part.name),
             (Home::Server(server), _) if part.is_token => clients[server].token_lock(&part.name),
             (Home::Server(server), _) => clients[server].lock(&part.name),
-            (Home::Quorum, None) => violated("a part of a Redlock that is not there"),
+            _ => violated("a part that is nowhere"),
         });
         let mut locks: Vec<Lock> = single.collect();
         for multi in &parts.multis {
@@ -175,8 +209,8 @@ pub(crate) fn live(process: &Process, plan: &Plan) {
     if place.has_leak.load(Ordering::Relaxed) {
         place.shut_down();
         place.clients.iter().for_each(Client::shutdown);
-        // A connection that a Redlock was making meanwhile ends with the Redlock.
-        if plan.redlock.is_some() {
+        // A connection that was made meanwhile, or by a question afterwards, ends with what was forgotten.
+        if plan.redlock.is_some() || plan.shuts_down() {
             KEEPERS.fetch_or(1 << scheduler::process(), Ordering::Relaxed);
         }
     }

@@ -8,6 +8,7 @@ use redlatch_sim::eye;
 use redlatch_world::scheduler::{self, MILLI, Nanos, SECOND};
 
 use crate::machine::{Redis, is_excused};
+use crate::shards;
 use crate::topology::{Home, Part, Topology};
 
 /// A thread that may hold locks.
@@ -165,6 +166,15 @@ impl Rules {
         None
     }
 
+    fn masters(&self) -> Vec<&Redis> {
+        let of_all = |all: &mut shards::Shards| {
+            let all = all.shards.iter().map(|shard| shard.master);
+            all.collect::<Vec<_>>()
+        };
+        let masters = shards::with(of_all).unwrap_or_default();
+        masters.into_iter().map(|it| &self.servers[it]).collect()
+    }
+
     fn parts_of(&self, name: &str) -> Vec<Part> {
         let topology = self.topology.as_ref();
         topology.map_or_else(Vec::new, |it| it.parts_of(name, self.servers.len()))
@@ -172,10 +182,14 @@ impl Rules {
 
     /// Whether a server has what a hold believes that it has of this lock. A quorum is judged by I2 alone.
     fn stands(&self, part: &Part, hold: &eye::Seen) -> bool {
-        let Home::Server(server) = part.home else {
-            return true;
+        let server = match part.home {
+            Home::Server(server) => &self.servers[server],
+            Home::Quorum => return true,
+            Home::Master => {
+                let has = |server: &&Redis| server.look(&part.name, &hold.visitor).is_some();
+                return self.masters().iter().any(has);
+            }
         };
-        let server = &self.servers[server];
         server.look(&part.name, &hold.visitor).is_some()
             || part.is_token && server.has_token_of(&part.name, &hold.visitor)
     }
@@ -184,6 +198,10 @@ impl Rules {
     fn left(&self, part: &Part) -> Option<i64> {
         match part.home {
             Home::Server(server) => self.servers[server].left(&part.name),
+            Home::Master => {
+                let masters = self.masters().into_iter();
+                masters.filter_map(|it| it.left(&part.name)).max()
+            }
             Home::Quorum => {
                 let servers = self.servers.iter();
                 servers.filter_map(|server| server.left(&part.name)).max()

@@ -12,6 +12,7 @@ use redlatch_world::scheduler::{self, JoinHandle, MILLI, Nanos, SECOND};
 use crate::machine::Redis;
 use crate::plan::{Blow, Mood, Op, Plan};
 use crate::process::{live, may_keep_connections};
+use crate::shards;
 use crate::topology::Topology;
 use crate::{names, rules};
 
@@ -66,6 +67,9 @@ pub(crate) fn run(seed: u64, plan: &Plan, is_traced: bool) -> ! {
     let is_prompt =
         is_plain && plan.mood == Mood::Calm && plan.redlock.is_none() && !plan.may_lose();
     rules::begin(&plan.topology, &servers, patience, is_prompt);
+    if let Topology::Replicated(shape) = &plan.topology {
+        shards::begin(shape, &servers);
+    }
     for server in &servers {
         network::set_faults(server.place, plan.faults.clone());
     }

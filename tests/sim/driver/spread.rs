@@ -4,7 +4,7 @@ use fastrand::Rng;
 use redlatch_world::scheduler::{MILLI, SECOND};
 
 use crate::plan::{Blow, Mood, Op, Plan, Target, pick};
-use crate::topology::{Parts, Topology};
+use crate::topology::{Kind, Parts, Replicated, Topology};
 
 /// Draws more of a plan.
 pub(crate) fn spread(plan: &mut Plan, draw: &mut Rng) {
@@ -15,8 +15,10 @@ pub(crate) fn spread(plan: &mut Plan, draw: &mut Rng) {
         _ => {}
     }
     acts(plan, draw);
-    if let Topology::Parts(parts) = plan.topology.clone() {
-        over_parts(plan, &parts, draw);
+    match plan.topology.clone() {
+        Topology::Plain => {}
+        Topology::Parts(parts) => over_parts(plan, &parts, draw),
+        Topology::Replicated(shape) => over_shards(plan, shape, draw),
     }
 }
 
@@ -86,6 +88,39 @@ fn over_parts(plan: &mut Plan, parts: &Parts, draw: &mut Rng) {
             target.is_token = false;
         }
     }
+}
+
+/// Has masters with replicas in place of what was drawn, and has them replaced.
+fn over_shards(plan: &mut Plan, mut shape: Replicated, draw: &mut Rng) {
+    if plan.mood != Mood::Calm || draw.u8(..4) > 0 {
+        shape.befall(3, plan.calm_at, draw);
+    }
+    if plan.mood == Mood::Calm {
+        if shape.is_calm() {
+            // All of them acknowledge in time.
+            shape.lag = shape.lag.min(MILLI);
+        } else {
+            plan.mood = Mood::Failing;
+        }
+    }
+    // An error reply has no number, so that of a `WAIT` too many would be taken for that of the next request.
+    if shape.wait.is_some() {
+        plan.faults.surplus = 0.0;
+    }
+    // To find a master takes several round trips.
+    plan.command = plan.command.max(500);
+    // A hold survives a takeover only among servers whose clocks agree.
+    let ahead = plan.servers[0].0;
+    plan.redlock = None;
+    widen(plan, shape.servers(), draw);
+    plan.servers = vec![(ahead, 0); shape.servers()];
+    let may_restart = shape.takeovers.is_empty() && shape.kind != Kind::Cluster;
+    plan.blows.retain(|(_, blow)| match blow {
+        Blow::Forget(..) | Blow::Flush(_) | Blow::SetClock(..) => false,
+        Blow::Restart(..) => may_restart,
+        _ => true,
+    });
+    plan.topology = Topology::Replicated(shape);
 }
 
 /// Makes so many servers of those that were drawn, and spreads what befalls them.

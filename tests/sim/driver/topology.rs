@@ -2,7 +2,10 @@
 
 use fastrand::Rng;
 
+use redlatch_world::scheduler::{MILLI, Nanos};
+
 use crate::plan::pick;
+use crate::sentinels::SENTINELS;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Topology {
@@ -10,6 +13,8 @@ pub(crate) enum Topology {
     Plain,
     /// Servers of their own, and locks that are made of parts on them.
     Parts(Parts),
+    /// Masters with replicas.
+    Replicated(Replicated),
 }
 
 /// Locks on several servers, and those that are made of them.
@@ -37,12 +42,15 @@ pub(crate) enum Home {
     Server(usize),
     /// The majority of all nodes.
     Quorum,
+    /// The present master, in a cluster that of its slot.
+    Master,
 }
 
 impl Topology {
     pub(crate) fn of(draw: &mut Rng) -> Topology {
         match draw.u8(..100) {
             0..15 => Topology::Parts(Parts::of(draw)),
+            15..40 => Topology::Replicated(Replicated::of(draw)),
             _ => Topology::Plain,
         }
     }
@@ -52,6 +60,11 @@ impl Topology {
         match self {
             Topology::Plain => "Plain",
             Topology::Parts(_) => "Parts",
+            Topology::Replicated(replicated) => match replicated.kind {
+                Kind::Fixed => "Replicas",
+                Kind::Sentinels => "Sentinel",
+                Kind::Cluster => "Cluster",
+            },
         }
     }
 
@@ -61,6 +74,7 @@ impl Topology {
             // A Redlock has a client of its own beside those of its nodes.
             Topology::Plain => servers + usize::from(is_redlock),
             Topology::Parts(parts) => servers + usize::from(is_redlock) + parts.multis.len(),
+            Topology::Replicated(_) => 1,
         }
     }
 
@@ -76,6 +90,7 @@ impl Topology {
             return name.split(" + ").filter_map(of).collect();
         }
         let home = match servers {
+            _ if matches!(self, Topology::Replicated(_)) => Home::Master,
             1 => Home::Server(0),
             _ => Home::Quorum,
         };
@@ -125,5 +140,137 @@ impl Parts {
     /// How many locks programs have to choose from.
     pub(crate) fn locks(&self) -> usize {
         self.parts.len() + self.multis.len()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The addresses of a master and its replicas.
+    Fixed,
+    /// Three sentinels name the master.
+    Sentinels,
+    Cluster,
+}
+
+/// Masters with replicas, and what befalls them.
+#[derive(Clone, Debug)]
+pub(crate) struct Replicated {
+    pub(crate) kind: Kind,
+    pub(crate) shards: usize,
+    /// Of each master.
+    pub(crate) replicas: usize,
+    /// So many replicas have to acknowledge a hold, within so many ms.
+    pub(crate) wait: Option<(u32, u64)>,
+    pub(crate) has_sharded_messages: bool,
+    /// How late a replica is at most; how late others hear of a master, or of a slot; how long a slot takes to move.
+    pub(crate) lag: Nanos,
+    pub(crate) longest_news: Nanos,
+    pub(crate) longest_move: Nanos,
+    pub(crate) takeovers: Vec<(Nanos, usize, Takeover)>,
+    pub(crate) troubles: Vec<(Nanos, usize, Trouble, Nanos)>,
+    /// Locks whose slots move.
+    pub(crate) moves: Vec<(Nanos, String)>,
+}
+
+/// A replica takes over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Takeover {
+    /// It has all when it takes over, and nothing is lost.
+    pub(crate) is_planned: bool,
+    /// The master before is dead; else it goes on.
+    pub(crate) dies: bool,
+    /// After which time it takes over, and after which time from then the other one is a replica.
+    pub(crate) takes: Nanos,
+    pub(crate) returns: Nanos,
+}
+
+/// What befalls a sentinel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    Lies,
+    Dies,
+}
+
+impl Replicated {
+    fn of(draw: &mut Rng) -> Replicated {
+        let kind = pick(draw, &[Kind::Fixed, Kind::Sentinels, Kind::Cluster]);
+        let replicas = draw.usize(1..=2);
+        let waits = draw.bool();
+        let wait = (draw.usize(1..=replicas) as u32, draw.u64(20..=100));
+        Replicated {
+            kind,
+            shards: if kind == Kind::Cluster { 3 } else { 1 },
+            replicas,
+            wait: waits.then_some(wait),
+            has_sharded_messages: draw.bool(),
+            lag: pick(draw, &[1, 5, 200]) * MILLI,
+            longest_news: pick(draw, &[1, 20, 1_000]) * MILLI,
+            longest_move: pick(draw, &[5, 100, 1_000]) * MILLI,
+            takeovers: Vec::new(),
+            troubles: Vec::new(),
+            moves: Vec::new(),
+        }
+    }
+
+    /// Draws what happens until `end`.
+    pub(crate) fn befall(&mut self, names: usize, end: Nanos, draw: &mut Rng) {
+        // Most programs are over early.
+        let ends = [end, end, end.min(2_000 * MILLI), end.min(200 * MILLI)];
+        let at = |draw: &mut Rng| {
+            let end = pick(draw, &ends);
+            draw.u64(..end)
+        };
+        for _ in 0..pick(draw, &[0, 1, 1, 2, 4]) {
+            let is_planned = draw.u8(..3) == 0;
+            let longest = pick(draw, &[MILLI, 50 * MILLI, 2_000 * MILLI]);
+            let takeover = Takeover {
+                is_planned,
+                dies: !is_planned && draw.bool(),
+                takes: draw.u64(1..=longest),
+                returns: draw.u64(MILLI..=5_000 * MILLI),
+            };
+            let shard = draw.usize(..self.shards);
+            self.takeovers.push((at(draw), shard, takeover));
+        }
+        if self.kind == Kind::Sentinels {
+            for _ in 0..draw.usize(..=3) {
+                let trouble = pick(draw, &[Trouble::Lies, Trouble::Dies]);
+                let span = draw.u64(MILLI..=5_000 * MILLI);
+                let sentinel = draw.usize(..SENTINELS);
+                self.troubles.push((at(draw), sentinel, trouble, span));
+            }
+        }
+        if self.kind == Kind::Cluster {
+            for _ in 0..draw.usize(..=4) {
+                let lock = format!("lock{}", draw.usize(..names));
+                self.moves.push((at(draw), lock));
+            }
+        }
+    }
+
+    /// Whether nothing can happen to it.
+    pub(crate) fn is_calm(&self) -> bool {
+        self.takeovers.is_empty() && self.troubles.is_empty() && self.moves.is_empty()
+    }
+
+    /// Whether a hold that counts is on all servers that may ever be master.
+    pub(crate) fn is_safe(&self) -> bool {
+        self.wait
+            .is_some_and(|(count, _)| count as usize == self.replicas)
+            && self.moves.is_empty()
+    }
+
+    pub(crate) fn servers(&self) -> usize {
+        let sentinels = if self.kind == Kind::Sentinels {
+            SENTINELS
+        } else {
+            0
+        };
+        self.shards * (1 + self.replicas) + sentinels
+    }
+
+    /// Whether this server is a sentinel.
+    pub(crate) fn is_sentinel(&self, number: usize) -> bool {
+        number >= self.shards * (1 + self.replicas)
     }
 }

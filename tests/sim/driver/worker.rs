@@ -277,9 +277,10 @@ impl Worker {
                 // Its nodes say why: the pool may be too small, or this process too slow.
                 !self.is_calm || self.may_lose || self.is_crowded
             }
-            Error::Unreachable { .. } | Error::Unknown { .. } | Error::Unavailable { .. } => {
-                !self.is_calm
-            }
+            Error::Unreachable { .. }
+            | Error::Unknown { .. }
+            | Error::Unavailable { .. }
+            | Error::NotReplicated { .. } => !self.is_calm,
             _ => false,
         };
         if !is_allowed {

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{NOW, acquire, script, send, texts};
-use redlatch_spec::{Address, Config, Server, SlotRange, scripts, slot};
+use redlatch_spec::{Address, Config, Entry, Server, SlotRange, Value, scripts, slot};
 
 fn address(number: u16) -> Address {
     ("10.0.0.1".to_owned(), 7000 + number)
@@ -108,6 +108,29 @@ fn a_slot_moves_with_its_keys_and_its_listeners() {
     );
     to.set_slots(address(if is_first { 2 } else { 1 }), parts);
     assert!(acquire(to, NOW, "b:1:1").starts_with("*2 :7 *4 :0"));
+}
+
+#[test]
+fn a_key_that_has_expired_does_not_move() {
+    let (mut one, mut two) = pair();
+    let wanted = slot(b"orders");
+    let is_first = wanted < 8192;
+    let (from, to) = if is_first {
+        (&mut one, &mut two)
+    } else {
+        (&mut two, &mut one)
+    };
+    acquire(from, NOW, "a:1:1");
+    to.begin_to_come(wanted);
+    from.begin_to_leave(wanted, address(if is_first { 2 } else { 1 }));
+    let later = NOW + 31_000_000;
+    let taken = Entry {
+        value: Value::Other,
+        expires: None,
+    };
+    to.keys().put((0, b"orders".to_vec()), Some(taken), later);
+    assert_eq!(from.hand_keys(later, wanted, 9, to), 0);
+    assert!(to.look(later, "orders").is_some());
 }
 
 #[test]

@@ -102,8 +102,10 @@ impl Server {
     /// Hands the keys of a slot to another server, at most so many of them. Returns how many.
     pub fn hand_keys(&mut self, now: i64, wanted: u16, most: usize, to: &mut Server) -> usize {
         let now = now.div_euclid(1000);
+        // One that has expired is no key any more, and takes nothing from the other server.
         let keys = self.keys.iter().map(|(key, _)| key);
-        let keys = keys.filter(|(_, name)| slot(name) == wanted).take(most);
+        let keys = keys.filter(|key| slot(&key.1) == wanted && self.keys.get(key, now).is_some());
+        let keys = keys.take(most);
         let keys: Vec<Key> = keys.cloned().collect();
         let (mut gone, mut come) = (Vec::new(), Vec::new());
         for key in &keys {

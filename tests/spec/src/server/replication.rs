@@ -194,6 +194,11 @@ impl Server {
         }
     }
 
+    /// The number of steps in the history of its keys.
+    pub fn offset(&self) -> i64 {
+        self.replication.offset
+    }
+
     /// Whether it is a master.
     pub fn is_master(&self) -> bool {
         !self.replication.is_replica()

@@ -61,6 +61,18 @@ pub(super) fn arrive_stray(server: usize, bytes: Vec<u8>) {
     }
 }
 
+/// Sends what servers say without being asked by the bytes of a client.
+pub fn deliver(bytes: Vec<(u64, Vec<u8>)>) {
+    let mut net = net();
+    for (to, bytes) in bytes {
+        if let Ok(to) = usize::try_from(to)
+            && to < net.connections.len()
+        {
+            reply(&mut net, to, bytes);
+        }
+    }
+}
+
 /// Sends bytes of a server to a client.
 fn reply(net: &mut Net, id: usize, mut bytes: Vec<u8>) {
     let connection = &net.connections[id];

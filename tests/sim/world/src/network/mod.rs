@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::events;
 use crate::scheduler::{self, MILLI, Nanos};
+pub use delivery::deliver;
 pub use shown::name_arguments;
 pub use socket::{Socket, connect, wait_readable};
 
@@ -147,6 +148,11 @@ pub fn time_of(server: usize) -> i64 {
 /// Sets the clock of a server ahead, or back.
 pub fn step_clock(server: usize, micros: i64) {
     net().servers[server].ahead += micros;
+}
+
+/// Whether a server does nothing at the moment.
+pub fn is_paused(server: usize) -> bool {
+    net().servers[server].paused_until > scheduler::now()
 }
 
 pub fn is_up(server: usize) -> bool {

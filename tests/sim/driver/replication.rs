@@ -1,0 +1,141 @@
+//! What replication, sentinels and clusters do with one server.
+
+use redlatch_spec::{Address, Delivery, Persistence, SlotRange};
+use redlatch_world::network;
+use redlatch_world::scheduler::Nanos;
+
+use crate::machine::{Redis, host};
+
+const PORT: u16 = 6379;
+
+/// Messages: channel and text.
+pub(crate) type Messages = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Bytes for connections.
+pub(crate) type Bytes = Vec<(u64, Vec<u8>)>;
+
+pub(crate) fn bytes(deliveries: Vec<Delivery>) -> Bytes {
+    let deliveries = deliveries.into_iter();
+    deliveries.map(|it| (it.connection, it.bytes)).collect()
+}
+
+impl Redis {
+    fn now(&self) -> i64 {
+        network::time_of(self.place)
+    }
+
+    /// Replicates the master at this host from now on, with all that it has.
+    pub(crate) fn follow(&self, host: &str, master: &Redis) {
+        let snapshot = master.machine().server.snapshot();
+        self.machine().server.follow(host, PORT, Some(snapshot));
+    }
+
+    /// Gives a replica what it lacks. Returns whether that could be done.
+    pub(crate) fn carry_to(&self, replica: &Redis) -> bool {
+        let mut replica = replica.machine();
+        let changes = self
+            .machine()
+            .server
+            .changes_for(&replica.server, usize::MAX);
+        changes
+            .inspect(|it| _ = replica.server.replay(it))
+            .is_some()
+    }
+
+    /// Hears what the replica of this number has.
+    pub(crate) fn hear_from(&self, number: usize, replica: &Redis) -> Bytes {
+        let now = self.now();
+        let has = replica.machine().server.offset();
+        let address = host(number);
+        let mut machine = self.machine();
+        bytes(
+            machine
+                .server
+                .acknowledge(now, number as u64, (&address, PORT), has),
+        )
+    }
+
+    pub(crate) fn lose_replica(&self, number: usize) {
+        self.machine().server.lose_replica(number as u64);
+    }
+
+    /// The visitors whose holds another server does not have as this one has them, or not for as long.
+    pub(crate) fn lacking_in(&self, other: &Redis) -> Vec<String> {
+        let lacks = |(name, visitor): &(String, String)| {
+            let (here, there) = (self.look(name, visitor), other.look(name, visitor));
+            match (here, there) {
+                (Some((count, left)), Some((other, stays))) => other != count || stays < left,
+                _ => true,
+            }
+        };
+        let standing = self.standing().into_iter();
+        standing.filter(lacks).map(|(_, visitor)| visitor).collect()
+    }
+
+    pub(crate) fn promote(&self) {
+        self.machine().server.promote();
+    }
+
+    /// Notes whether it may believe that it has locks which others grant.
+    pub(crate) fn set_stale(&self, is_stale: bool) {
+        self.machine().is_stale = is_stale;
+    }
+
+    pub(crate) fn is_stale(&self) -> bool {
+        self.machine().is_stale
+    }
+
+    /// Comes back with all that it had.
+    pub(crate) fn restart(&self) {
+        self.come_back(Persistence::All);
+    }
+
+    /// Answers those who have waited for replicas for long enough. Returns also after which time that is due again, if it
+    /// is not planned.
+    pub(crate) fn tick(&self) -> (Bytes, Option<Nanos>) {
+        let now = self.now();
+        let mut machine = self.machine();
+        let deliveries = bytes(machine.server.tick(now));
+        let due = machine.server.due();
+        let is_planned = machine.ticks_at.is_some_and(|at| at > now);
+        let due = due.filter(|_| !is_planned);
+        machine.ticks_at = due.or(machine.ticks_at.filter(|_| is_planned));
+        let left = due.and_then(|due| u64::try_from(due - now).ok());
+        (deliveries, left.map(|micros| (micros + 1) * 1_000))
+    }
+
+    pub(crate) fn name_master(&self, name: &str, host: &str, epoch: i64) -> Bytes {
+        bytes(self.machine().server.name_master(name, host, PORT, epoch))
+    }
+
+    pub(crate) fn set_slots(&self, me: Address, ranges: Vec<SlotRange>) -> Bytes {
+        bytes(self.machine().server.set_slots(me, ranges))
+    }
+
+    pub(crate) fn begin_to_leave(&self, slot: u16, to: Address) {
+        self.machine().server.begin_to_leave(slot, to);
+    }
+
+    pub(crate) fn begin_to_come(&self, slot: u16) {
+        self.machine().server.begin_to_come(slot);
+    }
+
+    pub(crate) fn hand_keys(&self, slot: u16, to: &Redis) -> usize {
+        let now = self.now();
+        let mut to = to.machine();
+        self.machine()
+            .server
+            .hand_keys(now, slot, usize::MAX, &mut to.server)
+    }
+
+    pub(crate) fn take_broadcasts(&self) -> Messages {
+        self.machine().server.take_broadcasts()
+    }
+
+    pub(crate) fn hear(&self, messages: &Messages) -> Bytes {
+        let mut machine = self.machine();
+        let heard = messages.iter();
+        let heard = heard.flat_map(|(channel, text)| machine.server.hear(channel, text));
+        bytes(heard.collect())
+    }
+}

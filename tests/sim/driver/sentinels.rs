@@ -1,0 +1,86 @@
+//! Sentinels that name the master: late, falsely, or not at all.
+
+use redlatch_world::scheduler::{self, Nanos};
+use redlatch_world::{events, network};
+
+use crate::machine::host;
+use crate::shards;
+use crate::topology::{Kind, Replicated, Trouble};
+
+/// The name of the master among the sentinels.
+pub(crate) const MASTER: &str = "locks";
+
+/// So many sentinels there are, the last servers.
+pub(crate) const SENTINELS: usize = 3;
+
+/// Has them name the first master, and plans what befalls them.
+pub(crate) fn begin(shape: &Replicated) {
+    for number in 0..SENTINELS {
+        name(number, None);
+    }
+    for (at, sentinel, trouble, span) in shape.troubles.clone() {
+        scheduler::at(at, move || strike(sentinel, trouble, span));
+    }
+}
+
+/// Has each sentinel hear of the present master, as late as it likes.
+pub(crate) fn tell_of_master() {
+    let lags = shards::with(|all| {
+        let is_here = all.shape.kind == Kind::Sentinels;
+        let count = if is_here { SENTINELS } else { 0 };
+        let longest = all.shape.longest_news;
+        let lag = |_| scheduler::draw(|draw| draw.u64(0..=longest));
+        (0..count).map(lag).collect::<Vec<Nanos>>()
+    });
+    for (number, lag) in lags.into_iter().flatten().enumerate() {
+        scheduler::at(scheduler::now() + lag, move || name(number, None));
+    }
+}
+
+/// Has a sentinel name the master, or another server as that of a later failover.
+fn name(sentinel: usize, falsely: Option<usize>) {
+    let told = shards::with(|all| {
+        let server = all.redis.len() - SENTINELS + sentinel;
+        let redis = &all.redis[server];
+        if !network::is_up(redis.place) {
+            return Vec::new();
+        }
+        let (named, epoch) = match falsely {
+            Some(other) => (other, all.epoch + 1),
+            None => (all.shards[0].master, all.epoch),
+        };
+        redis.name_master(MASTER, &host(named), epoch)
+    });
+    network::deliver(told.unwrap_or_default());
+}
+
+fn strike(sentinel: usize, trouble: Trouble, span: Nanos) {
+    scheduler::note(|| format!("sentinel {sentinel}: {trouble:?}"));
+    let ends = scheduler::now() + span;
+    match trouble {
+        Trouble::Lies => {
+            let other = shards::with(|all| {
+                let shard = &all.shards[0];
+                let others = shard.members.iter().copied();
+                let others = others.filter(|member| *member != shard.master);
+                scheduler::draw(|draw| draw.choice(others.collect::<Vec<_>>()))
+            });
+            events::count("sentinel lies");
+            name(sentinel, other.flatten());
+            scheduler::at(ends, move || name(sentinel, None));
+        }
+        Trouble::Dies => {
+            let redis =
+                shards::with(|all| all.redis[all.redis.len() - SENTINELS + sentinel].clone());
+            let Some(redis) = redis.filter(|redis| network::is_up(redis.place)) else {
+                return;
+            };
+            events::count("sentinel dies");
+            redis.go_down();
+            scheduler::at(ends, move || {
+                redis.restart();
+                name(sentinel, None);
+            });
+        }
+    }
+}
