@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use crate::ground::sync::{Clock, Condvar, Mutex, mutant};
+use crate::ground::sync::{Clock, Condvar, Mutex, MutexGuard, mutant};
 
 /// Why a parked thread goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl Parker {
         if state.heard.count_ones() >= state.needed {
             state.heard = 0;
             state.permit = true;
-            self.changed.notify_one();
+            self.wake(state);
         }
         true
     }
@@ -86,8 +86,14 @@ impl Parker {
         let mut state = self.state.lock();
         let given = !state.permit || mutant("a second permit for one waiter");
         state.permit = true;
-        self.changed.notify_one();
+        self.wake(state);
         given
+    }
+
+    /// Wakes the sleeper when the mutex is free: it would wait for that, and have to be woken once more.
+    fn wake(&self, state: MutexGuard<'_, Parked>) {
+        drop(state);
+        self.changed.notify_one();
     }
 
     fn take_permit(&self) -> bool {
@@ -95,13 +101,15 @@ impl Parker {
     }
 
     pub(crate) fn interrupt(&self) {
-        self.state.lock().interrupted = true;
-        self.changed.notify_one();
+        let mut state = self.state.lock();
+        state.interrupted = true;
+        self.wake(state);
     }
 
     fn close(&self) {
-        self.state.lock().closed = true;
-        self.changed.notify_one();
+        let mut state = self.state.lock();
+        state.closed = true;
+        self.wake(state);
     }
 }
 

@@ -221,6 +221,7 @@ impl<O, G> WaitQueues<O, G> {
     /// Notes that the lock is free, or at least no longer held by a thread of this client. The head of the queue goes to
     /// ask for it, after `yields` if others have heard that it is free: they get their turns.
     pub(crate) fn freed(&self, lock: &LockId, yields: Option<Yield>) {
+        let mut first = None;
         if self.waiting.load(Ordering::SeqCst) > 0
             && let Some(queue) = self.wait_queues.lock().get_mut(lock)
         {
@@ -228,11 +229,13 @@ impl<O, G> WaitQueues<O, G> {
             queue.handed = 0;
             queue.hand_offs_since = None;
             queue.yields = yields.map(|yields| yields.after(queue.yields.as_ref()));
-            if let Some(first) = queue.nodes.front() {
-                first.parker.give_permit();
-            }
+            first = queue.nodes.front().map(Arc::clone);
         } else if let Some(yields) = yields {
             self.rest(lock, yields);
+        }
+        // It looks at the queue at once. Should it leave before it is woken, it wakes the next one.
+        if let Some(first) = first {
+            first.parker.give_permit();
         }
     }
 }
@@ -343,6 +346,7 @@ impl<O, G> QueueNode<O, G> {
 impl<O, G> Drop for QueueNode<O, G> {
     fn drop(&mut self) {
         let mut wait_queues = self.wait_queues.wait_queues.lock();
+        let mut takes_over = None;
         if let Some(queue) = wait_queues.get_mut(&self.lock) {
             let was_first = self.is_first(queue);
             queue
@@ -361,10 +365,15 @@ impl<O, G> Drop for QueueNode<O, G> {
                 Some(next)
                     if was_first && !queue.is_held_locally && !mutant("nobody takes over") =>
                 {
-                    next.parker.give_permit();
+                    takes_over = Some(Arc::clone(next));
                 }
                 Some(_) => {}
             }
+        }
+        // It looks at the queue at once.
+        drop(wait_queues);
+        if let Some(next) = takes_over {
+            next.parker.give_permit();
         }
         self.wait_queues.waiting.fetch_sub(1, Ordering::SeqCst);
     }
