@@ -3,6 +3,7 @@
 pub(crate) mod backoff;
 pub(crate) mod claim;
 pub(crate) mod clock;
+pub(crate) mod digits;
 pub(crate) mod error;
 pub(crate) mod events;
 pub(crate) mod interrupt;

@@ -33,8 +33,16 @@ impl Key {
     pub(super) fn of(self, name: &str) -> Cow<'_, str> {
         match self {
             Key::Name => name.into(),
-            Key::Prefix(prefix) if name.contains('{') => format!("{prefix}:{name}").into(),
-            Key::Prefix(prefix) => format!("{prefix}:{{{name}}}").into(),
+            Key::Prefix(_) => self.pieces(name).concat().into(),
+        }
+    }
+
+    /// The pieces that make it.
+    pub(super) fn pieces(self, name: &str) -> [&str; 4] {
+        match self {
+            Key::Name => ["", "", name, ""],
+            Key::Prefix(prefix) if name.contains('{') => [prefix, ":", name, ""],
+            Key::Prefix(prefix) => [prefix, ":{", name, "}"],
         }
     }
 }

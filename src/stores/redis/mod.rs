@@ -8,6 +8,7 @@ mod keys;
 mod layout;
 mod node;
 mod open;
+mod packed;
 mod preflight;
 mod renewals;
 mod replies;

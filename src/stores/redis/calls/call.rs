@@ -4,11 +4,10 @@ use std::iter::once;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Cmd;
-
 use crate::ground::claim::{Claim, Kind, VisitorId};
 use crate::stores::quorum::quarantine::{Identity, NodeHandle};
 use crate::stores::redis::layout::Layout;
+use crate::stores::redis::packed::Packed;
 use crate::stores::redis::scripts::{Arg, Script};
 
 /// The request of an operation: a script, and what its keys and arguments are made of.
@@ -110,18 +109,20 @@ impl<'c> Call<'c> {
         pack(self.script, once(self), by_text, limit, number, into);
     }
 
-    fn add(&self, arg: Arg, command: &mut Cmd) {
+    fn add(&self, arg: Arg, packed: &mut Packed<'_>) {
         let field = |visitor: Option<&'c VisitorId>| visitor.map_or("", VisitorId::as_str);
         match arg {
-            Arg::Visitor => command.arg(field(self.visitor)),
-            Arg::Successor => command.arg(field(self.successor)),
-            Arg::Lease => command.arg(u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX)),
-            Arg::Known => command.arg(self.known),
-            Arg::Wanted => command.arg(self.wanted),
-            Arg::Channel => command.arg(&*self.layout.channel.of(self.lock)),
-            Arg::Rights => command.arg(self.layout.rights),
-            Arg::Lock => command.arg(&**self.lock),
-        };
+            Arg::Visitor => packed.text(&[field(self.visitor)]),
+            Arg::Successor => packed.text(&[field(self.successor)]),
+            Arg::Lease => {
+                packed.number(i64::try_from(self.lease.as_millis()).unwrap_or(i64::MAX));
+            }
+            Arg::Known => packed.number(self.known.into()),
+            Arg::Wanted => packed.number(self.wanted.into()),
+            Arg::Channel => packed.text(&self.layout.channel.pieces(self.lock)),
+            Arg::Rights => packed.text(&[self.layout.rights]),
+            Arg::Lock => packed.text(&[self.lock]),
+        }
     }
 }
 
@@ -136,30 +137,33 @@ pub(in crate::stores::redis) fn pack<'c>(
     into: &mut Vec<u8>,
 ) {
     let count = calls.clone().count();
-    let (keys, args) = (count * script.keys.len(), count * script.args.len() + 3);
-    let mut command = Cmd::with_capacity(3 + keys + args, 64 * (2 + keys + args));
-    match by_text {
-        true => command.arg("EVAL").arg(&*script.text),
-        false => command.arg("EVALSHA").arg(&script.hash),
+    let (keys, args) = (count * script.keys.len(), count * script.args.len());
+    let history = limit.voting.map(|identity| &*identity.history);
+    let history = history.filter(|history| script.expires && !history.is_empty());
+    let limits = usize::from(script.expires) + usize::from(history.is_some());
+    let mut packed = Packed::begin(into, 3 + keys + args + limits + 1);
+    let (command, text): (_, &str) = match by_text {
+        true => ("EVAL", &script.text),
+        false => ("EVALSHA", &script.hash),
     };
-    command.arg(keys);
+    packed.text(&[command]);
+    packed.text(&[text]);
+    packed.number(keys as i64);
     for call in calls.clone() {
         for key in script.keys {
-            command.arg(&*key.of(call.lock));
+            packed.text(&key.pieces(call.lock));
         }
     }
     for call in calls {
         for arg in script.args {
-            call.add(*arg, &mut command);
+            call.add(*arg, &mut packed);
         }
     }
     if script.expires {
-        command.arg(limit.expiry);
-        let history = limit.voting.map(|identity| &identity.history);
-        if let Some(history) = history.filter(|history| !history.is_empty()) {
-            command.arg(&**history);
-        }
+        packed.number(limit.expiry);
     }
-    command.arg(number);
-    command.write_packed_command(into);
+    if let Some(history) = history {
+        packed.text(&[history]);
+    }
+    packed.number(number);
 }

@@ -1,0 +1,60 @@
+//! A request in the form in which a server reads it.
+
+use crate::ground::digits::digits;
+
+/// A request that is being packed.
+pub(super) struct Packed<'a>(&'a mut Vec<u8>);
+
+impl Packed<'_> {
+    /// Begins a request of so many parts behind what is there.
+    pub(super) fn begin(into: &mut Vec<u8>, parts: usize) -> Packed<'_> {
+        // A part is mostly a number, a name or a visitor.
+        into.reserve(parts * 48);
+        let mut packed = Packed(into);
+        packed.head(b'*', parts);
+        packed
+    }
+
+    /// Adds a part that these pieces make.
+    pub(super) fn text(&mut self, pieces: &[&str]) {
+        self.bytes(pieces.iter().map(|piece| piece.as_bytes()));
+    }
+
+    pub(super) fn number(&mut self, number: i64) {
+        let sign: &[u8] = if number < 0 { b"-" } else { b"" };
+        self.bytes([sign, &digits(number.unsigned_abs())].into_iter());
+    }
+
+    fn bytes<'b>(&mut self, pieces: impl Iterator<Item = &'b [u8]> + Clone) {
+        self.head(b'$', pieces.clone().map(<[u8]>::len).sum());
+        pieces.for_each(|piece| self.0.extend_from_slice(piece));
+        self.0.extend_from_slice(b"\r\n");
+    }
+
+    fn head(&mut self, kind: u8, length: usize) {
+        self.0.push(kind);
+        self.0.extend_from_slice(&digits(length as u64));
+        self.0.extend_from_slice(b"\r\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_packed_as_the_redis_crate_packs_it() {
+        let mut ours = b"before".to_vec();
+        let mut packed = Packed::begin(&mut ours, 5);
+        packed.text(&["EVALSHA"]);
+        packed.text(&["a:", "{ü}", ""]);
+        packed.text(&[]);
+        packed.number(i64::MIN);
+        packed.number(1_700_000_000_123);
+        let mut theirs = redis::cmd("EVALSHA");
+        theirs.arg("a:{ü}").arg("").arg(i64::MIN);
+        theirs.arg(1_700_000_000_123_i64);
+        let theirs = [&b"before"[..], &theirs.get_packed_command()].concat();
+        assert_eq!(ours, theirs);
+    }
+}
