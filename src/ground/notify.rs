@@ -34,6 +34,8 @@ struct Parked {
     /// From which sources there was word since the last permit, a bit each; so many of them make a permit.
     heard: u64,
     needed: u32,
+    /// So many messages are not to wake it.
+    lets_by: u64,
     interrupted: bool,
     closed: bool,
 }
@@ -65,12 +67,16 @@ impl Parker {
         self.state.lock().needed = sources;
     }
 
-    /// Notes word from a source. Returns whether it was news.
-    fn hear(&self, source: u32) -> bool {
+    /// Notes word from a source, which may be let by. Returns whether it was news.
+    fn hear(&self, source: u32, may_be_let_by: bool) -> bool {
         let mut state = self.state.lock();
         let bit = 1 << source;
         if (state.permit || state.heard & bit != 0) && !mutant("a second permit for one waiter") {
             return false;
+        }
+        if may_be_let_by && state.lets_by > 0 {
+            state.lets_by -= 1;
+            return true;
         }
         state.heard |= bit;
         if state.heard.count_ones() >= state.needed {
@@ -94,6 +100,11 @@ impl Parker {
     fn wake(&self, state: MutexGuard<'_, Parked>) {
         drop(state);
         self.changed.notify_one();
+    }
+
+    /// Lets so many messages by from now on. Returns how many it still would have.
+    fn let_by(&self, messages: u64) -> u64 {
+        std::mem::replace(&mut self.state.lock().lets_by, messages)
     }
 
     fn take_permit(&self) -> bool {
@@ -179,11 +190,12 @@ impl Notifier {
     }
 
     /// Hands a permit each to the first `most` waiters of `channel` that have none: word, if they listen to several
-    /// sources.
+    /// sources. For all of them it is word that messages may have been lost, which nobody lets by.
     pub(crate) fn release(&self, channel: &str, most: usize) {
         let inner = self.inner.lock();
         let waiters = inner.queues.get(channel).into_iter().flatten();
-        let woken = waiters.filter(|waiter| waiter.parker.hear(waiter.source));
+        let is_one_turn = most < usize::MAX;
+        let woken = waiters.filter(|waiter| waiter.parker.hear(waiter.source, is_one_turn));
         woken.take(most).for_each(drop);
     }
 
@@ -229,6 +241,18 @@ impl Registration {
         wake
     }
 
+    /// Sleeps as [`Parker::park`] does, past so many messages.
+    pub(crate) fn park_past(&mut self, messages: u64, deadline: Option<Instant>) -> Wake {
+        if messages == 0 {
+            return self.park(deadline);
+        }
+        self.parker.let_by(messages);
+        let wake = self.park(deadline);
+        // Like a permit: if this waiter leaves, the next one is to hear of it.
+        self.owes |= self.parker.let_by(0) < messages;
+        wake
+    }
+
     /// Notes that the store has answered an attempt, so the permit that led to it is spent.
     pub(crate) fn spend(&mut self) {
         self.owes = false;
@@ -249,5 +273,65 @@ impl Drop for Registration {
                 inner.queues.remove(&self.channel);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn messages_that_are_let_by_wake_nobody_and_are_not_lost() {
+        let notifier = Arc::new(Notifier::default());
+        let name: Arc<str> = "orders".into();
+        let parkers = [notifier.parker(), notifier.parker()];
+        let [mut first, mut second] = [0, 1].map(|at| notifier.join(&name, &parkers[at]));
+        let now = Some(Instant::now());
+        let late = Some(Instant::now() + Duration::from_secs(20));
+        // The last one of three wakes it, and does not go to the one behind.
+        let woken = std::thread::scope(|scope| {
+            let woken = scope.spawn(|| first.park_past(2, late));
+            while parkers[0].state.lock().lets_by < 2 {
+                std::thread::yield_now();
+            }
+            for left in [1, 0] {
+                notifier.release(&name, 1);
+                assert_eq!(parkers[0].state.lock().lets_by, left);
+                assert!(!parkers[0].state.lock().permit);
+            }
+            notifier.release(&name, 1);
+            woken.join()
+        });
+        assert_eq!(woken.ok(), Some(Wake::Permit));
+        assert_eq!(second.park(now), Wake::TimedOut);
+        // Word that messages were lost wakes it, and with it gone the next one has to look.
+        let woken = std::thread::scope(|scope| {
+            let woken = scope.spawn(|| first.park_past(2, late));
+            while parkers[0].state.lock().lets_by < 2 {
+                std::thread::yield_now();
+            }
+            notifier.release(&name, usize::MAX);
+            woken.join()
+        });
+        assert_eq!(woken.ok(), Some(Wake::Permit));
+        assert_eq!(second.park(now), Wake::Permit);
+        first.spend();
+        second.spend();
+        // Time was over before the turns were: who comes next hears of those that were let by.
+        let woken = std::thread::scope(|scope| {
+            let woken = scope.spawn(|| {
+                let soon = Instant::now() + Duration::from_millis(300);
+                first.park_past(9, Some(soon))
+            });
+            while parkers[0].state.lock().lets_by < 9 {
+                std::thread::yield_now();
+            }
+            notifier.release(&name, 1);
+            woken.join()
+        });
+        assert_eq!(woken.ok(), Some(Wake::TimedOut));
+        drop(first);
+        assert_eq!(second.park(now), Wake::Permit);
     }
 }

@@ -24,6 +24,12 @@ impl Turns {
         }
     }
 
+    /// How many messages are to come until there were so many turns.
+    pub(crate) fn to_come(&self, turns: u64) -> u64 {
+        let messages = self.messages.load(Ordering::Acquire);
+        (self.own + turns).saturating_sub(messages)
+    }
+
     /// The number of turns so far.
     pub(crate) fn so_far(&self) -> u64 {
         let messages = self.messages.load(Ordering::Acquire);

@@ -106,7 +106,10 @@ impl<V: Visit> Wait<'_, V> {
                 },
                 Next::Join { is_refused } => self.join(is_refused),
                 Next::Listen => self.sleeper.listen(),
-                Next::Sleep(until) => waiting.slept(self.sleeper.sleep(until)?),
+                Next::Sleep(until) => {
+                    let lets_by = seen.queue.map_or(0, |queue| queue.lets_by);
+                    waiting.slept(self.sleeper.sleep(until, lets_by)?);
+                }
                 Next::Rest(until) => self.sleeper.rest(until)?,
             }
             time = limit.time();

@@ -59,10 +59,14 @@ impl<'a> Sleeper<'a> {
         }
     }
 
-    /// Sleeps until it is woken, which is true, or until `deadline`. An interrupt and the client's end are errors.
-    pub(super) fn sleep(&mut self, deadline: Instant) -> Result<bool> {
+    /// Sleeps until it is woken, which is true, or until `deadline`. So many messages do not wake it. An interrupt and the
+    /// client's end are errors.
+    pub(super) fn sleep(&mut self, deadline: Instant, lets_by: u64) -> Result<bool> {
         let wake = match &mut self.subscription {
-            Some(subscription) => subscription.registration.park(Some(deadline)),
+            Some(subscription) => {
+                let registration = &mut subscription.registration;
+                registration.park_past(lets_by, Some(deadline))
+            }
             None => self.parker().park(Some(deadline)),
         };
         self.was_woken(wake)

@@ -277,6 +277,7 @@ impl Bench<'_> {
                 turn,
                 last_usable,
                 is_in_doubt,
+                ..View::default()
             })
         };
         let refused = |retry_after: Option<u64>, split: Option<u64>| Refusal {

@@ -93,6 +93,8 @@ pub(crate) enum Turn {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct View {
     pub(crate) turn: Turn,
+    /// How many messages are no reason to wake up, while the lock is left to others.
+    pub(crate) lets_by: u64,
     /// When the store gave a usable answer to anybody in this queue last: it refused the lock, or gave it to one of them.
     pub(crate) last_usable: Option<Instant>,
     /// The last answer was of no use.
@@ -263,14 +265,16 @@ impl<O, G> QueueNode<O, G> {
             return View::default();
         };
         let is_first = self.is_first(queue);
-        let rest = queue.yields.as_mut();
+        let ends = |rest: &mut Yield| Some((rest.ends(time::now())?, rest.lets_by()));
+        let (turn, lets_by) = match queue.yields.as_mut().and_then(ends) {
+            _ if !is_first => (Turn::NotFirst, 0),
+            _ if queue.is_held_locally => (Turn::HeldLocally, 0),
+            Some((deadline, lets_by)) => (Turn::Yield(deadline), lets_by),
+            None => (Turn::Attempt, 0),
+        };
         View {
-            turn: match rest.and_then(|rest| rest.ends(time::now())) {
-                _ if !is_first => Turn::NotFirst,
-                _ if queue.is_held_locally => Turn::HeldLocally,
-                Some(deadline) => Turn::Yield(deadline),
-                None => Turn::Attempt,
-            },
+            turn,
+            lets_by,
             last_usable: queue.last_usable,
             is_in_doubt: queue.is_in_doubt,
         }

@@ -64,19 +64,26 @@ impl Yield {
     pub(super) fn ends(&mut self, now: Instant) -> Option<Instant> {
         if let Some(turns) = &self.turns {
             let so_far = turns.so_far();
-            if so_far >= self.left {
-                return None;
-            }
             if so_far > self.seen {
-                // The next turn takes about as long as the last one.
-                let took = now.saturating_duration_since(self.since);
+                // The next turn takes about as long as the last ones.
+                let seen = u32::try_from(so_far - self.seen).unwrap_or(u32::MAX);
+                let took = now.saturating_duration_since(self.since) / seen;
                 self.span = self.span.max(took * 2).min(LONGEST_SPAN);
                 self.seen = so_far;
                 self.since = now;
                 self.until = (now + self.span).min(self.at_last);
             }
+            if so_far >= self.left {
+                return None;
+            }
         }
         (now < self.until).then_some(self.until)
+    }
+
+    /// How many messages are no reason to look: the one behind them ends the last turn.
+    pub(super) fn lets_by(&self) -> u64 {
+        let to_come = |turns: &Turns| turns.to_come(self.left).saturating_sub(1);
+        self.turns.as_ref().map_or(0, to_come)
     }
 
     /// Notes that the lock was granted here: others that have had no turn did not want it.
@@ -131,6 +138,7 @@ mod tests {
         let now = yields.since;
         for turn in 0..3 {
             assert!(yields.ends(now).is_some(), "before turn {turn}");
+            assert_eq!(yields.lets_by(), 2 - turn);
             messages.fetch_add(1, Ordering::Relaxed);
         }
         assert_eq!(yields.ends(now), None);

@@ -120,7 +120,10 @@ impl Subscriber {
         entry.idle_since = None;
         self.shared.ask_for(channel, entry, state.writer.as_mut());
         let is_live = entry.is_live();
-        self.shared.wanted.notify_one();
+        if state.writer.is_none() {
+            // The thread sleeps until somebody wants something, or until it connects again.
+            self.shared.wanted.notify_one();
+        }
         let interest = Interest {
             shared: Arc::clone(&self.shared),
             channel: Arc::clone(channel),
