@@ -79,6 +79,7 @@ impl Shared {
         state.writer = Some(writer);
         // A thread that found another master meanwhile has found no writer to hang up.
         if connection.generation != self.connector.generation() {
+            state.writer = None;
             return Err("the master changed".to_owned());
         }
         Ok(connection)
