@@ -42,7 +42,8 @@ impl<'a> Tx<'a> {
 
     /// Sets the time limit of each following statement; `Duration::MAX` is no limit.
     ///
-    /// Defaults to [`command_timeout`](crate::Builder::command_timeout).
+    /// Defaults to [`command_timeout`](crate::Builder::command_timeout), which is always the limit of the commit and of the
+    /// rollback.
     pub fn statement_timeout(&mut self, timeout: Duration) {
         self.session.statement_timeout = timeout;
     }
@@ -264,6 +265,7 @@ impl<'a> Pinned<'a> {
         let claim = hold.extension();
         // A fixed lease that has ended is not extended: the writes are committed, but the hold is over.
         let is_extended = !claim.lease.is_zero();
+        session.statement_timeout = release.store.command_timeout;
         if is_extended && !release.store.extend_pinned(&mut session, &claim)? {
             return Err(Error::Database(DatabaseError::TransactionLost {
                 lock: Arc::clone(&hold.name),

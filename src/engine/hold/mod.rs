@@ -143,7 +143,7 @@ impl Hold {
                 news: None,
                 may_outlast: false,
                 is_abandoned: false,
-                is_pinned: false,
+                pinned_since: None,
                 put_off: SmallVec::new(),
                 span: Some(HoldSpan::open(&claim.name, &claim.visitor)),
             }),
@@ -199,7 +199,7 @@ impl Hold {
     pub(crate) fn stands(&self) -> bool {
         let state = self.state.lock();
         matches!(state.phase, Phase::Held)
-            && (state.is_pinned || self.timeline.now() < state.valid_until)
+            && (state.pinned_since.is_some() || self.timeline.now() < state.valid_until)
             && self.client.has_watchdog()
             && !self.has_no_client()
     }

@@ -22,8 +22,10 @@ impl Hold {
     #[cfg(feature = "mysql")]
     pub(crate) fn pin(&self) -> bool {
         let mut state = self.state.lock();
-        let is_free = matches!(state.phase, Phase::Held) && !state.is_pinned;
-        state.is_pinned |= is_free;
+        let is_free = matches!(state.phase, Phase::Held) && state.pinned_since.is_none();
+        if is_free {
+            state.pinned_since = Some(self.timeline.now());
+        }
         is_free
     }
 
@@ -38,26 +40,36 @@ impl Hold {
     #[cfg(feature = "mysql")]
     pub(crate) fn unpin(&self, committed: Option<(BootInstant, Duration)>) {
         let mut state = self.state.lock();
-        state.is_pinned = false;
+        let Some(since) = state.pinned_since.take() else {
+            return;
+        };
         if let (Phase::Held, Some((sent, lease))) = (&state.phase, committed) {
             // A renewal that was sent before may have waited for the row.
             let in_flight_id = state.note_in_flight(By::Holder, sent, lease, sent);
             state.confirm(in_flight_id, sent, lease, false);
         }
+        let now = self.timeline.now();
+        if committed.is_none() && state.counted_from + state.pace() / 3 < now {
+            state.last_trouble = Some(format!(
+                "a transaction kept it from being renewed for {} ms",
+                since.until(now).as_millis()
+            ));
+        }
     }
 
     /// Whether a transaction has it.
     pub(crate) fn is_pinned(&self) -> bool {
-        self.state.lock().is_pinned
+        self.state.lock().pinned_since.is_some()
     }
 
     /// Leaves level `id` to be given back behind the transaction that has the hold. Returns whether one has.
     pub(crate) fn put_off(&self, id: LevelId) -> bool {
         let mut state = self.state.lock();
-        if state.is_pinned {
+        let is_pinned = state.pinned_since.is_some();
+        if is_pinned {
             state.put_off.push(id);
         }
-        state.is_pinned
+        is_pinned
     }
 
     /// The claim that extends this hold; its lease is zero if no level counts on it any more.

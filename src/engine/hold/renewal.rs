@@ -73,7 +73,7 @@ impl Hold {
         if !matches!(state.phase, Phase::Held) {
             return Duty::Over;
         }
-        if state.is_pinned {
+        if state.pinned_since.is_some() {
             state.due = None;
             return Duty::Idle;
         }
@@ -102,7 +102,7 @@ impl Hold {
             return RenewalStart::Over;
         }
         let waits_since = state.waits_since.take();
-        if state.is_pinned {
+        if state.pinned_since.is_some() {
             return RenewalStart::Unowned;
         }
         // What a loss says is said with what it waited for.
@@ -187,7 +187,7 @@ impl Hold {
         now: BootInstant,
         again_in: Option<Duration>,
     ) -> (BootInstant, bool) {
-        if state.is_pinned {
+        if state.pinned_since.is_some() {
             return (now + PINNED_LOOK, false);
         }
         // While a renewal is under way, or waits for the one before it, there is but the end to look for.

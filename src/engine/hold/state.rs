@@ -68,8 +68,8 @@ pub(super) struct State {
     pub(super) may_outlast: bool,
     /// Nobody renews it any more, because the client was shut down.
     pub(super) is_abandoned: bool,
-    /// A transaction has locked its row: nobody can take it, nor can it be renewed, until that ends.
-    pub(super) is_pinned: bool,
+    /// Since when a transaction has its row locked: nobody can take it, nor can it be renewed, until that ends.
+    pub(super) pinned_since: Option<BootInstant>,
     /// Levels whose guards went meanwhile.
     pub(super) put_off: SmallVec<[LevelId; 1]>,
     /// Open while the hold is neither released nor lost.
@@ -93,7 +93,7 @@ impl Level {
 impl State {
     pub(super) fn lapse(&self, now: ClockPair, owner_lives: bool) -> Option<LossCause> {
         let is_held = matches!(self.phase, Phase::Held);
-        if now.moment < self.valid_until || self.is_pinned || !is_held {
+        if now.moment < self.valid_until || self.pinned_since.is_some() || !is_held {
             return None;
         }
         Some(if !owner_lives {

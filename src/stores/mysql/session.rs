@@ -27,6 +27,8 @@ pub(crate) struct Session {
     subject: Arc<str>,
     node: Arc<str>,
     pub(crate) statement_timeout: Duration,
+    /// The limit of the statements that end the transaction.
+    command_timeout: Duration,
 }
 
 /// The time-out where the end of the one asked for cannot be expressed.
@@ -88,6 +90,7 @@ impl Session {
             subject: Arc::clone(subject),
             node: Arc::clone(store.node()),
             statement_timeout: store.command_timeout,
+            command_timeout: store.command_timeout,
         })
     }
 
@@ -254,7 +257,7 @@ impl Session {
                     .to_owned(),
             ));
         }
-        let deadline = self.deadline();
+        let deadline = time::now() + self.command_timeout;
         match connection.execute_text(&format!("RELEASE SAVEPOINT {MARKER}"), deadline) {
             Ok(()) => {}
             Err(error @ CallError::Server { .. }) => {
@@ -294,7 +297,7 @@ impl Session {
         let Some(mut connection) = self.checked_out.connection.take() else {
             return self.ended_by.take().map_or(Ok(()), Err);
         };
-        match connection.execute_text("ROLLBACK", self.deadline()) {
+        match connection.execute_text("ROLLBACK", time::now() + self.command_timeout) {
             Ok(()) => {
                 self.check_in(connection);
                 Ok(())

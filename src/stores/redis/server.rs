@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use crate::ground::backoff::Backoff;
 use crate::ground::notify::Notifier;
 use crate::ground::sync::Mutex;
+use crate::ground::time;
 use crate::stores::permits::Permits;
 use crate::stores::redis::subscriber::{Shards, Subscriber};
 use crate::stores::redis::transport::{CallError, Connection, Connector, Pool, share};
@@ -53,7 +54,7 @@ impl Node {
                 && !connection.is_stale()
         })?;
         connection
-            .has_read_reply_due(share(deadline, 2))
+            .has_read_replies_due(share(deadline, 2))
             .then_some(connection)
     }
 
@@ -77,6 +78,7 @@ impl Node {
             && prepare(&mut connection)
             && self.pool.keeps()
         {
+            connection.is_new = false;
             self.renewals.lock().get_or_insert(connection);
         }
         self.is_getting_ready.store(false, Ordering::Release);
@@ -103,7 +105,8 @@ impl Node {
         };
         self.pool.connector().connect(connecting).or_else(|fault| {
             let mut lent = self.pool.lend().ok_or(fault)?;
-            lent.is_lent = true;
+            // The next renewal had no more time to connect to a distant server, so this one stays with them.
+            lent.is_lent = time::now() < connecting;
             Ok(lent)
         })
     }
@@ -142,6 +145,7 @@ impl Node {
         if std::mem::take(&mut connection.is_lent) {
             return self.pool.keep(connection);
         }
+        connection.is_new &= !connection.replies_due.is_empty();
         *self.renewals.lock() = Some(connection).filter(|connection| !connection.is_spent);
     }
 

@@ -295,7 +295,11 @@ fn one_thread_of_a_process_asks_for_all_that_wait() {
 }
 
 /// A client whose connections can be cut, and the proxy that cuts them.
-fn behind_a_proxy(database: &Database<'_>, server: &MariaDb, builder: Builder) -> (Client, Proxy) {
+pub(super) fn behind_a_proxy(
+    database: &Database<'_>,
+    server: &MariaDb,
+    builder: Builder,
+) -> (Client, Proxy) {
     let proxy = Proxy::to(server.addr());
     let url = database
         .url()

@@ -7,8 +7,9 @@ use redlatch::mysql::DatabaseError;
 use redlatch::mysql::{Check, DateTime, Params, Row, Span, Value};
 use redlatch::{Client, Error, LossCause};
 
+use super::table_lock::behind_a_proxy;
 use super::{client, client_with, database};
-use crate::support::{Database, ms};
+use crate::support::{Database, MariaDb, ms};
 
 fn with_stock() -> Database<'static> {
     let database = database();
@@ -115,6 +116,55 @@ fn a_rollback_after_the_lease_loses_the_lock_and_writes_nothing() {
     assert_eq!(qty(&database), 100);
     let loss = guard.lost().recv_timeout(ms(2000)).unwrap();
     assert_eq!(loss.cause, LossCause::LeaseEnded);
+}
+
+#[test]
+fn a_loss_names_the_transaction_that_kept_the_lock_from_being_renewed() {
+    let database = with_stock();
+    let client = client_with(&database, Client::builder().watchdog_timeout(ms(1500)));
+    let guard = client.lock("stock:1").guard().unwrap();
+    let result = guard.transaction(|tx| {
+        tx.exec("UPDATE stock SET qty = 0", ())?;
+        thread::sleep(ms(2200));
+        tx.exec("ROLLBACK", ())
+    });
+    result.unwrap_err();
+    let loss = guard.lost().recv_timeout(ms(2000)).unwrap();
+    assert!(loss.to_string().contains("transaction"), "{loss}");
+    let error = guard.unlock().unwrap_err();
+    assert!(error.is_lost(), "{error}");
+    assert!(error.to_string().contains("transaction"), "{error}");
+}
+
+#[test]
+fn statements_without_limit_leave_one_to_the_end_of_the_transaction() {
+    let database = with_stock();
+    let builder = Client::builder().command_timeout(ms(1000));
+    let (client, proxy) = behind_a_proxy(&database, MariaDb::shared(), builder);
+    for commits in [true, false] {
+        let guard = client.lock("stock:1").guard().unwrap();
+        thread::scope(|scope| {
+            let mut ending = Instant::now();
+            let result = guard.transaction(|tx| {
+                tx.exec("UPDATE stock SET qty = 0", ())?;
+                tx.statement_timeout(Duration::MAX);
+                proxy.black_hole();
+                scope.spawn(|| {
+                    thread::sleep(ms(5000));
+                    proxy.heal();
+                });
+                ending = Instant::now();
+                if commits {
+                    Ok(())
+                } else {
+                    Err(Box::<dyn std::error::Error>::from("undo it"))
+                }
+            });
+            result.unwrap_err();
+            assert!(ending.elapsed() < ms(3500), "{:?}", ending.elapsed());
+        });
+    }
+    assert_eq!(qty(&database), 100);
 }
 
 #[test]

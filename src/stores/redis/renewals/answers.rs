@@ -165,14 +165,30 @@ impl Renewals<'_> {
         }
     }
 
-    /// Ends a batch. After a fault claims without a reply have no outcome, and the connection is of no use any more.
-    fn end(&mut self, one: SentBatch<'_>, read: Result<(), CallError>) {
+    /// Ends a batch. After a fault claims without a reply have no outcome, and the connection is of no use any more, unless
+    /// it was made for this renewal and there was no time left for the answers.
+    fn end(&mut self, mut one: SentBatch<'_>, read: Result<(), CallError>) {
         let (batch, server) = (&one.batch, &one.batch.server);
+        let is_late = one.fault.is_none()
+            && matches!(
+                read,
+                Err(CallError::NoReply {
+                    timed_out: true,
+                    ..
+                })
+            );
         let Some(fault) = read.err().or(one.fault) else {
             return server.put_renewing(one.connection);
         };
         server.suspect();
-        server.pool.give_back(one.connection, &Err(fault.clone()));
+        // Nodes of a quorum are connected aside.
+        if is_late && one.connection.is_new && self.handle.is_none() {
+            let numbers = one.expected.iter().map(Expected::number);
+            one.connection.replies_due = numbers.collect();
+            server.put_renewing(one.connection);
+        } else {
+            server.pool.give_back(one.connection, &Err(fault.clone()));
+        }
         let reason = fault.into_reason().into_words();
         for expected in &one.expected {
             match *expected {

@@ -145,6 +145,16 @@ pub(super) enum Expected {
     Replicas(Replication),
 }
 
+impl Expected {
+    /// The number that the reply repeats, if it does.
+    pub(super) fn number(&self) -> Option<i64> {
+        match *self {
+            Expected::Part(_, number) => Some(number),
+            Expected::Nothing | Expected::Replicas(_) => None,
+        }
+    }
+}
+
 /// Makes the server know the script that renews, by the renewal of nothing, of which the connection owes the answer from
 /// then on. Returns whether it could be sent.
 pub(in crate::stores::redis) fn makes_known(
@@ -156,6 +166,6 @@ pub(in crate::stores::redis) fn makes_known(
     let (script, mut packed) = (&Layout::of(kind).renew, Vec::new());
     let limit = Limit::default();
     pack(script, empty(), true, limit, number, &mut packed);
-    connection.reply_due = Some(number);
+    connection.replies_due.push(Some(number));
     connection.ask(&packed, deadline).is_ok()
 }

@@ -234,6 +234,7 @@ impl<'a> Renewals<'a> {
             voting: None,
         };
         let uses_text = batch.server.pool.uses_text();
+        let needs_text = std::mem::take(&mut connection.needs_text) || batch.needs_text;
         let mut packed = Vec::new();
         let mut told = SmallVec::<[usize; 2]>::new();
         let mut expected = VecDeque::with_capacity(batch.parts.len() + 1);
@@ -252,7 +253,7 @@ impl<'a> Renewals<'a> {
             if is_first {
                 told.push(script.id());
             }
-            let by_text = uses_text || (batch.needs_text && is_first);
+            let by_text = uses_text || (needs_text && is_first);
             let number = connection.number();
             pack(script, calls, by_text, limit, number, &mut packed);
             expected.push_back(Expected::Part(part, number));

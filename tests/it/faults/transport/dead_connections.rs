@@ -29,6 +29,67 @@ fn a_hold_needs_no_new_connection_to_be_kept() {
     }
 }
 
+/// What one reply of a distant server takes; to connect takes two of them.
+const WAY: Duration = ms(500);
+
+fn at_a_distance(lease: Duration) -> Scene {
+    let builder = Client::builder().command_timeout(Duration::from_secs(5));
+    let builder = builder.connect_timeout(Duration::from_secs(5));
+    Scene::with(builder.watchdog_timeout(lease))
+}
+
+/// Whether a hold at a distant server outlives a cut of all connections, where the server may have forgotten the scripts.
+fn outlives_a_cut(lease: Duration, forgets: bool) {
+    let scene = at_a_distance(lease);
+    let delay = Fault::DelayReply(WAY - ms(10));
+    scene.proxy.next(FOR_EVER, None, delay);
+    let lock = scene.warm();
+    let guard = lock.guard().unwrap();
+    thread::sleep(lease);
+    assert!(guard.is_valid());
+    if forgets {
+        scene.server.cmd(&["SCRIPT", "FLUSH"]);
+    }
+    scene.proxy.cut();
+    let start = Instant::now();
+    while start.elapsed() < lease * 3 / 2 {
+        assert!(guard.is_valid(), "lost after {:?}", start.elapsed());
+        thread::sleep(ms(5));
+    }
+    guard.unlock().unwrap();
+    is_empty(&scene.server);
+}
+
+#[test]
+fn a_hold_at_a_distance_outlives_a_cut() {
+    outlives_a_cut(WAY * 11, false);
+}
+
+#[test]
+fn a_hold_at_a_distance_outlives_a_cut_and_forgotten_scripts() {
+    outlives_a_cut(WAY * 14, true);
+}
+
+#[test]
+fn renewals_at_a_distance_connect_once_for_what_was_lost() {
+    let lease = WAY * 14;
+    let scene = at_a_distance(lease);
+    let lock = scene.warm();
+    let guard = lock.guard().unwrap();
+    let rule = scene.next(1, RENEW, Fault::SwallowReply(End::Reset));
+    let delay = Fault::DelayReply(WAY - ms(10));
+    scene.proxy.next(FOR_EVER, None, delay);
+    eventually(lease, "a renewal", || rule.hits() == 1);
+    thread::sleep(lease / 2);
+    let before = scene.proxy.counters().accepted;
+    thread::sleep(lease * 3 / 2);
+    assert!(guard.is_valid());
+    let made = scene.proxy.counters().accepted - before;
+    assert!(made <= 1, "{made} connections for four renewals");
+    guard.unlock().unwrap();
+    is_empty(&scene.server);
+}
+
 #[test]
 fn a_dead_connection_costs_one_command_timeout() {
     let scene = Scene::with(quick().pool_size(1));

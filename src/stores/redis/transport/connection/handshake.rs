@@ -60,7 +60,9 @@ impl Connection {
             ahead: Offset::told(0, BootInstant::now(), BootInstant::now()),
             is_asking: false,
             is_spent: false,
-            reply_due: None,
+            replies_due: Vec::new(),
+            needs_text: false,
+            is_new: true,
             is_lent: false,
             resets_seen: 0,
         };

@@ -70,8 +70,13 @@ pub(crate) struct Connection {
     pub(crate) is_asking: bool,
     /// Whether it cannot be used again: a reply is still to come that nobody will read, or one came that nobody asked for.
     pub(crate) is_spent: bool,
-    /// The number of a request whose answer nobody has waited for: it is to be read before anything else is asked.
-    pub(crate) reply_due: Option<i64>,
+    /// The numbers of the requests whose answers nobody has waited for, which are to be read before anything else is
+    /// asked. A request without a script has none.
+    pub(crate) replies_due: Vec<Option<i64>>,
+    /// Whether one of those answers was that the server does not know the script.
+    pub(crate) needs_text: bool,
+    /// Whether it was not given back since it was made: a late answer is that of a distant server, not of a dead one.
+    pub(crate) is_new: bool,
     /// Whether it is one for requests that is lent for renewals.
     pub(crate) is_lent: bool,
     /// How many connections of its pool the server had cut when this one was used last.
@@ -175,15 +180,24 @@ impl Connection {
     }
 
     /// Whether it is good after it was read what it owes, whatever that says.
-    pub(crate) fn has_read_reply_due(&mut self, deadline: Instant) -> bool {
-        let reply_due = self.reply_due.take();
-        let answer = reply_due.map(|number| self.answer(number, deadline));
-        matches!(answer, None | Some(Ok(_) | Err(CallError::Server(_)))) && !self.is_spent
+    pub(crate) fn has_read_replies_due(&mut self, deadline: Instant) -> bool {
+        for number in std::mem::take(&mut self.replies_due) {
+            let reply = match number {
+                Some(number) => self.answer(number, deadline),
+                None => self.receive(deadline),
+            };
+            match reply {
+                Ok(_) => {}
+                Err(CallError::Server(text)) => self.needs_text |= text.starts_with("NOSCRIPT"),
+                Err(_) => return false,
+            }
+        }
+        !self.is_spent
     }
 
     /// Whether the server has closed the connection, or sent something nobody asked for, since it was used last.
     pub(crate) fn is_stale(&self) -> bool {
-        self.reply_due.is_none() && time::since(self.last_used) >= STALE_AFTER && self.is_reset()
+        self.replies_due.is_empty() && time::since(self.last_used) >= STALE_AFTER && self.is_reset()
     }
 
     /// As [`Connection::is_stale`], however short ago it was used.

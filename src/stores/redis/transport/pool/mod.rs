@@ -114,9 +114,11 @@ impl Pool {
         }
     }
 
-    /// Whether there is a connection to lend.
+    /// Closes the connections that the server has cut. Returns whether there is another one to lend.
     pub(crate) fn has_idle(&self) -> bool {
-        !self.idle.lock().is_empty()
+        let mut idle = self.idle.lock();
+        idle.retain(|connection| !connection.is_reset());
+        !idle.is_empty()
     }
 
     /// Takes out a connection that lies idle, to be kept again after renewals.
@@ -135,6 +137,7 @@ impl Pool {
             return;
         }
         connection.resets_seen = self.resets_seen.load(Ordering::Relaxed);
+        connection.is_new = false;
         let mut idle = self.idle.lock();
         if self.keeps() {
             idle.push(connection);
