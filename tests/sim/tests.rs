@@ -111,3 +111,16 @@ fn guards_are_forgotten_and_children_fail() {
     ];
     happens(("MOOD", "Calm"), &acts);
 }
+
+/// Four processes wait for three locks together, one of which another thread has. When each attempt took the first of
+/// them and gave it back, it woke all the others, who did the same: two thousand attempts in a second.
+#[test]
+fn waiters_for_several_locks_leave_each_other_in_peace() {
+    let (is_good, text) = simulate(&[("SEED", "150"), ("QUIET", "1")]);
+    let figures = text.lines().find_map(|line| line.strip_prefix("150 "));
+    let steps = figures.and_then(|figures| figures.split(' ').next()?.parse::<u64>().ok());
+    assert!(
+        is_good && steps.is_some_and(|steps| (10_000..300_000).contains(&steps)),
+        "{text}"
+    );
+}

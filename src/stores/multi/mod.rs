@@ -3,6 +3,7 @@
 //! It never waits while it holds something: what an attempt has taken is given back before the refusal is passed on.
 
 mod member;
+mod obstacle;
 mod undo;
 
 use std::collections::HashMap;
@@ -23,6 +24,7 @@ use crate::store::{
 
 pub(crate) use member::Member;
 use member::Part;
+use obstacle::Obstacle;
 
 /// Several that take the same locks in another order should not meet again and again.
 const JITTER: Duration = Duration::from_millis(2);
@@ -33,6 +35,7 @@ pub(crate) struct MultiStore {
     members: Vec<Part>,
     /// How often each hold was entered, where no member can count: a token is not entered twice.
     counts: Option<Mutex<HashMap<VisitorId, u32>>>,
+    obstacle: Obstacle,
     facts: Facts,
 }
 
@@ -65,6 +68,7 @@ impl MultiStore {
                 .map(|(place, member)| Part { member, place })
                 .collect(),
             counts: counts.then(Mutex::default),
+            obstacle: Obstacle::default(),
             facts,
         }
     }
@@ -130,6 +134,9 @@ impl Store for MultiStore {
     fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Granted, Refusal>> {
         let sent = self.facts.timeline.now();
         let is_first = claim.count == 0;
+        if is_first && let Some(refusal) = self.still_in_the_way(deadline) {
+            return Ok(Outcome::Refused(refusal));
+        }
         let mut late = None;
         for (index, member) in self.members.iter().enumerate() {
             let mut in_doubt = InDoubt::at_none(claim, self.members.len());
@@ -150,6 +157,7 @@ impl Store for MultiStore {
                     Err(error)
                 }
                 Ok(Outcome::Refused(mut refusal)) => {
+                    self.obstacle.note(index);
                     if let Some(part) = refusal.leftover.take() {
                         in_doubt.set(index, latest(&part));
                     }
@@ -191,6 +199,7 @@ impl Store for MultiStore {
                 (outcome, _) => outcome,
             };
         }
+        self.obstacle.note(0);
         self.note_count(&claim.visitor, claim.count.saturating_add(1));
         Ok(Outcome::Done(Granted {
             leftover: late,
