@@ -88,7 +88,8 @@ impl Builder {
     /// Sets the lease time of locks without a fixed one; they are renewed at a third of it.
     ///
     /// It is also how long a lock stays taken after its holder died. A renewal has to be answered within a quarter of it,
-    /// so it should be at least ten round trips to the server. 10 ms ..= 365 days. Defaults to 30 s, as in Redisson.
+    /// so it should be at least ten round trips to the server, and more where connecting takes longer: about twenty with TLS,
+    /// fifty behind sentinels or in a cluster. 10 ms ..= 365 days. Defaults to 30 s, as in Redisson.
     pub fn watchdog_timeout(mut self, timeout: Duration) -> Builder {
         self.watchdog_timeout = timeout;
         self
