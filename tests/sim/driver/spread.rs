@@ -81,6 +81,8 @@ fn acts(plan: &mut Plan, draw: &mut Rng) {
 fn over_parts(plan: &mut Plan, parts: &Parts, draw: &mut Rng) {
     plan.redlock = (parts.nodes > 0).then(|| 10 + 4 * plan.calm.latency.1 / MILLI);
     widen(plan, parts.servers, draw);
+    // Each part has its share of the time, and may have to be connected to in it.
+    plan.command = plan.command.max(500);
     let threads = plan.processes.iter_mut().flat_map(|it| &mut it.threads);
     for op in threads.flat_map(|thread| &mut thread.program) {
         if let Some(target) = op.target() {
