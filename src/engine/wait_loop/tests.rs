@@ -229,6 +229,9 @@ fn rows() -> Vec<Row> {
             (0, Nothing, Attempts(680..=680)), (500, Fails(exhausted), Joins),
             (500, InDoubt(400), Does::Fails("Exhausted"))]),
         // Messages.
+        ("nobody asks again and again at a quorum that cannot be had, as each attempt that is undone is told", Forever, vec![
+            (0, Hears(Live, 0), Attempts(750..=750)), (9, Fails(|lock| Error::NoQuorum { lock, granted: 1, refused: 0,
+            unreachable: 2, needed: 2, nodes: vec![] }), Joins), (9, Nothing, Rests(14..=24))]),
         ("so that not all ask at once, it waits a little after a message", Forever, vec![
             (0, First(0), Listens), (0, Hears(Live, 40), Attempts(750..=750)), (9, Refused(5000), Sleeps(1009..=1109)),
             (100, Woken, Rests(100..=140)), (140, Nothing, Attempts(890..=890))]),
@@ -373,10 +376,7 @@ fn each_rule_of_a_wait_is_kept() {
         broken.is_empty(),
         "
 {}",
-        broken.join(
-            "
-"
-        )
+        broken.join("\n")
     );
 }
 

@@ -8,6 +8,7 @@ use crate::engine::client_inner::Timeouts;
 use crate::engine::wait_queue::{Turn, View};
 use crate::ground::backoff::{Backoff, jitter};
 use crate::ground::error::{Error, Result};
+use crate::ground::sync::mutant;
 use crate::store::{Delivery, Refusal};
 
 /// An attempt may take this much longer than the wait time, so that a wait of zero still allows one round trip.
@@ -168,9 +169,13 @@ impl<'a> Waiting<'a> {
                 if error.is_ambiguous() {
                     self.in_doubt = Some(error.clone());
                 }
-                let length = self.backoff.next();
-                let listens = false;
-                (Then::Pause { length, listens }, Some(error))
+                let (length, listens) = (self.backoff.next(), false);
+                let then = match error {
+                    // Each attempt that is undone there is told, to others and to itself.
+                    Error::NoQuorum { .. } => Then::Rest(length),
+                    _ => Then::Pause { length, listens },
+                };
+                (then, Some(error))
             }
             Err(error) => return self.ends(Err(error), false),
         };
@@ -309,7 +314,9 @@ impl<'a> Waiting<'a> {
         }
         // A holder of this client may have died with the lock, and the lock may be gone unheard.
         let is_held = queue.turn == Turn::HeldLocally;
-        let is_overdue = is_held && heard.is_none_or(|heard| time.now >= heard + LONGEST_SLEEP);
+        let is_overdue = is_held
+            && heard.is_none_or(|heard| time.now >= heard + LONGEST_SLEEP)
+            && !mutant("a waiter relies on a holder here for ever");
         if queue.turn == Turn::Attempt || is_overdue || self.asks_anyway {
             return None;
         }
