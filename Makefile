@@ -20,7 +20,7 @@ help:
 	@echo "make bench       shows what the lock costs"
 	@echo "make interop     tests against Redisson in a JVM and libraries of Python and Go"
 	@echo "make topologies  tests with Sentinel, Cluster, replicas and TLS"
-	@echo "make sim         runs the client in a simulated world for a minute; SEED=n shows one run"
+	@echo "make sim         runs the client in a simulated world for a minute; SEED=n shows one run, with SHRUNK=1 the needed part"
 	@echo "make nightly     runs the tests for longer, and the two above"
 	@echo "make ci          checks all that a release needs"
 
@@ -45,7 +45,7 @@ topologies: tools
 # In release, as it is a matter of how many seeds are run.
 sim:
 	@command -v $(CARGO) >/dev/null || { echo "Rust is missing, see https://rustup.rs" >&2; exit 1; }
-	@SECONDS=$(if $(LONG),3600,60) $(CARGO) run --quiet --release --package redlatch-sim --bin sim
+	@SECONDS=$(if $(LONG),3600,45) $(CARGO) run --quiet --release --package redlatch-sim --bin sim
 
 nightly: tools
 	REDLATCH_LONG=1 $(CARGO) test --all-features

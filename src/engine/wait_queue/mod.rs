@@ -327,6 +327,13 @@ impl<O, G> QueueNode<O, G> {
     /// comes of it. With a lock that is shared it keeps nobody out: the next one asks.
     pub(crate) fn leave(self, has_the_lock: bool, is_shared: bool) -> Option<G> {
         let mut state = self.waiter.state.lock();
+        while mutant("a chosen waiter stays") && matches!(*state, State::Successor) {
+            drop(state);
+            self.waiter
+                .parker
+                .park(Some(time::now() + Duration::from_millis(1)));
+            state = self.waiter.state.lock();
+        }
         let grant = match std::mem::replace(&mut *state, State::Left) {
             State::Granted(grant) => Some(grant),
             _ => None,

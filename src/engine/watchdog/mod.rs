@@ -34,7 +34,7 @@ use crate::ground::clock::Timeline;
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::ground::loss::{Loss, LossCause};
-use crate::ground::sync::{self, JoinHandle, Mutex};
+use crate::ground::sync::{self, JoinHandle, Mutex, mutant};
 use crate::ground::time;
 use crate::store::{Announcement, InDoubt, Store};
 
@@ -293,8 +293,12 @@ pub(crate) fn join(handle: JoinHandle<()>, deadline: Instant) {
 }
 
 impl Shared {
-    fn settle(&self, in_doubt: InDoubt) {
+    fn settle(&self, mut in_doubt: InDoubt) {
         events::outcome_unknown(&in_doubt.name, &in_doubt.visitor);
+        if mutant("what is in doubt is released before all else") {
+            let deadline = time::now() + self.command_timeout;
+            drop(self.store.resolve(&mut [&mut in_doubt], deadline));
+        }
         if !self.clearing.settle(in_doubt) {
             self.timer.schedule(time::now() + ROOM_AGAIN, Job::Staff);
         }

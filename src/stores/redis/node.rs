@@ -12,6 +12,7 @@ use redis::Value;
 
 use crate::ground::claim::{Claim, LockId, VisitorId};
 use crate::ground::error::{Error, Result};
+use crate::ground::sync::mutant;
 use crate::store::{
     Granted, HealthWarning, Holding, InDoubt, Outcome, Refusal, Released, Renewal, Store,
 };
@@ -71,7 +72,8 @@ impl RedisNode {
         deadline: Instant,
     ) -> Result<Option<Voting>, CallError> {
         let pool = &self.server.pool;
-        let Some(handle) = call.handle else {
+        let checked = |_: &_| !mutant("a request goes where no vote was checked");
+        let Some(handle) = call.handle.filter(checked) else {
             let checked_out = pool.check_out(call.visitor, |_| true, deadline)?;
             return Ok(checked_out.map(|checked_out| (checked_out, None)));
         };

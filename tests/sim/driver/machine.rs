@@ -237,6 +237,25 @@ impl Redis {
         network::bring_up(self.place);
     }
 
+    /// Another server that had followed this one takes its place, without what was not passed on.
+    pub(crate) fn is_replaced(&self) {
+        let now = network::time_of(self.place);
+        let mut machine = self.machine();
+        let hour = 3_600_000_000;
+        let mut follower = Server::new(
+            Config {
+                seed: 77,
+                ..Config::default()
+            },
+            now - hour,
+        );
+        follower.follow("10.0.0.9", 6379, None);
+        follower.promote();
+        machine.server = follower;
+        drop(machine);
+        network::bring_up(self.place);
+    }
+
     pub(crate) fn flush(&self) {
         let now = network::time_of(self.place);
         let mut machine = self.machine();

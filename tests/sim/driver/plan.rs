@@ -4,6 +4,7 @@ use fastrand::Rng;
 use redlatch_world::network::Faults;
 use redlatch_world::scheduler::{MILLI, Nanos, Pace, SECOND};
 
+use crate::shapes::Shape;
 use crate::spread;
 use crate::topology::Topology;
 
@@ -52,6 +53,7 @@ pub(crate) struct Thread {
 #[derive(Clone, Debug)]
 pub(crate) struct Process {
     pub(crate) threads: Vec<Thread>,
+    pub(crate) begins_at: Nanos,
     /// How much faster its clocks run, in millionths.
     pub(crate) rate: i64,
     pub(crate) booted: u64,
@@ -70,6 +72,8 @@ pub(crate) enum Blow {
     Forget(usize, Nanos, Option<i64>),
     Flush(usize),
     ForgetScripts(usize),
+    /// Another server, which has followed it and knows nothing of the last holds, is in its place after so long.
+    Replace(usize, Nanos),
     Part(usize, usize, Nanos),
     /// The clock of a server is set, by so many microseconds.
     SetClock(usize, i64),
@@ -110,6 +114,7 @@ const MOODS: [Mood; 8] = [
 
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
+    pub(crate) shape: Shape,
     pub(crate) mood: Mood,
     pub(crate) topology: Topology,
     pub(crate) pace: Pace,
@@ -124,8 +129,11 @@ pub(crate) struct Plan {
     pub(crate) pool: u32,
     pub(crate) blows: Vec<(Nanos, Blow)>,
     pub(crate) faults: Faults,
+    pub(crate) trouble_at: Nanos,
     pub(crate) calm: Faults,
     pub(crate) calm_at: Nanos,
+    /// How long after that what had befallen connections before may be noticed.
+    pub(crate) settle: Nanos,
 }
 
 impl Plan {
@@ -148,6 +156,7 @@ impl Plan {
                     panics: false,
                 })
                 .collect(),
+            begins_at: 0,
             rate: if is_off { draw.i64(-4_000..=4_000) } else { 0 },
             booted: draw.u64(..10_000_000),
             shut_down_at: (shuts_down && draw.bool()).then(|| draw.u64(..calm_at)),
@@ -166,6 +175,7 @@ impl Plan {
             ..Faults::default()
         };
         let mut plan = Plan {
+            shape: Shape::of(seed),
             mood,
             topology: Topology::Plain,
             pace: pace(draw),
@@ -178,12 +188,20 @@ impl Plan {
             pool: pick(draw, &[1, 2, 8, 32]),
             blows: Vec::new(),
             faults: calm.clone(),
+            trouble_at: 0,
             calm,
             calm_at,
+            settle: 0,
         };
         plan.trouble(draw);
-        // Drawn apart, so that a seed without more has stayed what it was.
-        spread::spread(&mut plan, &mut Rng::with_seed(seed ^ 0x7090_1097));
+        plan.settle = 60 * SECOND + plan.longest_lease() * MILLI;
+        if plan.shape == Shape::Free {
+            // Drawn apart, so that a seed without more has stayed what it was.
+            spread::spread(&mut plan, &mut Rng::with_seed(seed ^ 0x7090_1097));
+            plan.settle = 60 * SECOND + plan.longest_lease() * MILLI;
+        }
+        plan.shape
+            .form(&mut plan, &mut Rng::with_seed(seed ^ 0x5ba9e));
         plan
     }
 
@@ -204,6 +222,11 @@ impl Plan {
     /// Whether a client is shut down while its threads are at work.
     pub(crate) fn shuts_down(&self) -> bool {
         self.processes.iter().any(|it| it.shut_down_at.is_some())
+    }
+
+    /// Whether clients stay until what is in doubt at the end of their programs is settled.
+    pub(crate) fn lingers(&self) -> bool {
+        self.shape != Shape::Free && !self.shuts_down()
     }
 
     /// Whether a hold may be lost though nothing befalls the network.

@@ -9,6 +9,7 @@ use redlatch_world::scheduler::{self, MILLI, Nanos};
 
 use crate::machine::host;
 use crate::plan::{Plan, Process};
+use crate::rules;
 use crate::run::{expect, violated};
 use crate::sentinels::MASTER;
 use crate::topology::{Home, Kind, Parts, Replicated, Topology};
@@ -183,9 +184,10 @@ pub(crate) fn may_keep_connections(process: usize) -> bool {
 
 /// What one process does from its beginning to its end.
 pub(crate) fn live(process: &Process, plan: &Plan) {
+    scheduler::sleep_until(process.begins_at);
     let place = Place::open(plan);
     let threads = process.threads.iter().enumerate().map(|(number, thread)| {
-        let worker = Worker::new(&place, thread.clone(), plan);
+        let worker = Worker::new(&place, thread.clone(), process.shut_down_at, plan);
         expect(scheduler::spawn(&format!("t{number}"), None, move || {
             worker.run()
         }))
@@ -204,6 +206,11 @@ pub(crate) fn live(process: &Process, plan: &Plan) {
         if message.is_some_and(|message| *message != "on purpose") {
             violated("a thread has panicked");
         }
+    }
+    if plan.lingers() {
+        let patience = rules::patience(command);
+        scheduler::sleep_until(plan.calm_at + plan.settle + patience);
+        scheduler::sleep_until(scheduler::now() + patience);
     }
     // What was forgotten has no end, so the client has to be told.
     if place.has_leak.load(Ordering::Relaxed) {

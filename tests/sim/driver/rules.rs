@@ -3,18 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use redlatch_sim::eye;
 use redlatch_world::scheduler::{self, MILLI, Nanos, SECOND};
 
 use crate::machine::{Redis, is_excused};
+use crate::promptness::{Promptness, Sight};
 use crate::shards;
 use crate::topology::{Home, Part, Topology};
 
 /// A thread that may hold locks.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Watched {
-    thread: u64,
+    thread: eye::Watched,
     process: usize,
 }
 
@@ -40,10 +42,26 @@ struct Rules {
     /// How long each lock would have stood yet when it was seen last, ms.
     left: BTreeMap<String, i64>,
     looked_at: Nanos,
+    expects: Expects,
+    promptness: Promptness,
+}
+
+/// The rules of time that a plan is judged by.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Expects {
     /// How long a waiter may not notice that a lock is free, in calm.
-    patience: Nanos,
-    /// Whether a message of a free lock arrives in any case, and so wakes a waiter soon.
-    is_prompt: bool,
+    pub(crate) patience: Nanos,
+    /// A message of a free lock arrives in any case, and so wakes a waiter soon.
+    pub(crate) messages: bool,
+    /// Nothing keeps a renewal from its server.
+    pub(crate) renewals: bool,
+    /// No clock is set: a validity is no longer than its key.
+    pub(crate) validities: bool,
+    /// Each loss is told by a client that lives.
+    pub(crate) losses: bool,
+    /// What nobody counts on is freed in calm.
+    pub(crate) owners: bool,
+    pub(crate) processes: usize,
 }
 
 static RULES: Mutex<Option<Rules>> = Mutex::new(None);
@@ -55,25 +73,33 @@ fn rules() -> MutexGuard<'static, Option<Rules>> {
     RULES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Begins to look, with so much patience for those who wait; less where messages arrive promptly.
-pub(crate) fn begin(topology: &Topology, servers: &[Redis], patience: Nanos, is_prompt: bool) {
+/// Begins to look.
+pub(crate) fn begin(topology: &Topology, servers: &[Redis], expects: Expects) {
     *rules() = Some(Rules {
         topology: Some(topology.clone()),
         servers: servers.to_vec(),
-        patience,
-        is_prompt,
+        expects,
         ..Rules::default()
     });
     scheduler::watch(look);
 }
 
-/// Watches the holds of the calling thread from now on. Returns its number.
-pub(crate) fn watch_me() -> u64 {
-    let (thread, process) = (redlatch_sim::current_thread_id(), scheduler::process());
+/// Watches the holds of the calling thread from now on.
+pub(crate) fn watch_me() -> eye::Watched {
+    let (thread, process) = (eye::watch(), scheduler::process());
     if let Some(rules) = &mut *rules() {
+        let thread = thread.clone();
         rules.threads.push(Watched { thread, process });
     }
     thread
+}
+
+/// Notes that a thread leaves its holds to their leases.
+pub(crate) fn leaves(me: &eye::Watched) {
+    let seen = eye::holds_of(me).into_iter().flatten();
+    if let Some(rules) = &mut *rules() {
+        rules.promptness.leave(seen.map(|hold| hold.visitor));
+    }
 }
 
 /// Notes that no fault happens any more.
@@ -126,7 +152,11 @@ fn look() {
     LOOKS.fetch_add(1, Ordering::Relaxed);
     let now = scheduler::now();
     let passed = now - std::mem::replace(&mut rules.looked_at, now);
-    let broken = rules.holds(passed).or_else(|| rules.waits(now));
+    let sights = rules.sights();
+    let broken = rules
+        .holds(&sights, passed)
+        .or_else(|| rules.times(&sights))
+        .or_else(|| rules.waits(now));
     if let Some(broken) = broken {
         drop(place);
         crate::run::violated(&broken);
@@ -134,32 +164,64 @@ fn look() {
 }
 
 impl Rules {
-    /// Whether two holds are valid at once, or one without the server.
-    fn holds(&self, passed: Nanos) -> Option<String> {
-        let mut valid: BTreeMap<String, String> = BTreeMap::new();
+    /// All holds of threads that live.
+    fn sights(&self) -> Vec<Sight> {
+        let mut sights = Vec::new();
         for Watched { thread, process } in &self.threads {
             if scheduler::is_killed(*process) {
                 continue;
             }
-            let seen = scheduler::on_clock_of(*process, || eye::holds_of(*thread));
-            for hold in seen.into_iter().flatten().filter(|hold| hold.is_valid) {
-                HELD.fetch_add(passed, Ordering::Relaxed);
-                let is_excused = is_excused(&hold.visitor);
-                if is_excused {
-                    continue;
+            let seen = scheduler::on_clock_of(*process, || eye::holds_of(thread));
+            let seen = seen.into_iter().flatten();
+            sights.extend(seen.map(|hold| Sight {
+                process: *process,
+                hold,
+            }));
+        }
+        sights
+    }
+
+    /// Whether all happens in time.
+    fn times(&mut self, sights: &[Sight]) -> Option<String> {
+        let Expects {
+            patience,
+            renewals,
+            losses,
+            owners,
+            processes,
+            ..
+        } = self.expects;
+        let promptness = &mut self.promptness;
+        let told = losses.then(|| promptness.told(sights)).flatten();
+        if told.is_some() || !IS_CALM.load(Ordering::Relaxed) {
+            return told;
+        }
+        let renewed = renewals.then(|| promptness.renewed(sights)).flatten();
+        renewed.or_else(|| {
+            let owned = || promptness.owned(sights, &self.servers, processes, patience);
+            owners.then(owned).flatten()
+        })
+    }
+
+    /// Whether two holds are valid at once, or one without the server.
+    fn holds(&self, sights: &[Sight], passed: Nanos) -> Option<String> {
+        let mut valid: BTreeMap<String, &str> = BTreeMap::new();
+        let seen = sights.iter().map(|sight| &sight.hold);
+        for hold in seen.filter(|hold| hold.is_valid) {
+            HELD.fetch_add(passed, Ordering::Relaxed);
+            if is_excused(&hold.visitor) {
+                continue;
+            }
+            for part in self.parts_of(&hold.name) {
+                let (one, sure) = (&hold.visitor, hold.remaining);
+                if let Some(other) = valid.insert(part.name.clone(), one) {
+                    return Some(format!("I2: both {other} and {one} hold {}", part.name));
                 }
-                for part in self.parts_of(&hold.name) {
-                    let (name, one) = (&part.name, &hold.visitor);
-                    if let Some(other) = valid.get(name) {
-                        return Some(format!("I2: both {other} and {one} hold {name}"));
-                    }
-                    if !self.stands(&part, &hold) {
-                        let remaining = hold.remaining;
-                        return Some(format!(
-                            "I1: {one} is sure of {name} for {remaining:?}, and the server has nothing of it"
-                        ));
-                    }
-                    valid.insert(part.name, hold.visitor.clone());
+                if let Some(has) = self.lacks(&part, hold) {
+                    let name = &part.name;
+                    return Some(format!(
+                        "I1: {one} is sure of {name} for {sure:?}, and the server {has}"
+                    ));
                 }
             }
         }
@@ -180,18 +242,25 @@ impl Rules {
         topology.map_or_else(Vec::new, |it| it.parts_of(name, self.servers.len()))
     }
 
-    /// Whether a server has what a hold believes that it has of this lock. A quorum is judged by I2 alone.
-    fn stands(&self, part: &Part, hold: &eye::Seen) -> bool {
+    /// Why the server of a lock has not what a hold believes that it has. A quorum is judged by I2 alone.
+    fn lacks(&self, part: &Part, hold: &eye::Seen) -> Option<String> {
         let server = match part.home {
             Home::Server(server) => &self.servers[server],
-            Home::Quorum => return true,
+            Home::Quorum => return None,
             Home::Master => {
                 let has = |server: &&Redis| server.look(&part.name, &hold.visitor).is_some();
-                return self.masters().iter().any(has);
+                let is_there = self.masters().iter().any(has);
+                return (!is_there).then(|| "has nothing of it".to_owned());
             }
         };
-        server.look(&part.name, &hold.visitor).is_some()
-            || part.is_token && server.has_token_of(&part.name, &hold.visitor)
+        let Some((_, left)) = server.look(&part.name, &hold.visitor) else {
+            let has_token = part.is_token && server.has_token_of(&part.name, &hold.visitor);
+            return (!has_token).then(|| "has nothing of it".to_owned());
+        };
+        // A key without an end lasts; and the server counts in whole milliseconds.
+        let lasts = u64::try_from(left).map_or(u64::MAX, |left| left + 2);
+        let is_over = self.expects.validities && hold.remaining > Duration::from_millis(lasts);
+        is_over.then(|| format!("has it for {left} ms"))
     }
 
     /// How long the lock stands yet, ms; `None` if it is free.
@@ -228,13 +297,13 @@ impl Rules {
             }
             // Nobody tells of a lease that has ended, nor of a token; and it takes a time until messages arrive.
             let was_released = self.left.get(name).is_some_and(|left| *left > 20);
-            let is_heard = self.is_prompt && was_released && name.starts_with("lock");
+            let is_heard = self.expects.messages && was_released && name.starts_with("lock");
             let free_since = *self.free_since.entry(name.clone()).or_insert(now);
             let kept = scheduler::lag(waiting.process) - waiting.lag;
             let ends = if is_heard {
-                free_since.max(waiting.since + 2 * SECOND) + PROMPTLY + kept
+                free_since.max(waiting.since + LISTENING) + PROMPTLY + kept
             } else {
-                free_since.max(waiting.since) + self.patience + kept
+                free_since.max(waiting.since) + self.expects.patience + kept
             };
             if now > ends {
                 let seconds = (now - free_since.max(waiting.since)) / MILLI;
@@ -247,6 +316,9 @@ impl Rules {
         None
     }
 }
+
+/// A waiter listens after this time: it has asked, connected and subscribed.
+const LISTENING: Nanos = 200 * MILLI;
 
 /// A message, some requests in a row through a crowded pool, and a rest that lets another process in.
 const PROMPTLY: Nanos = 300 * MILLI;

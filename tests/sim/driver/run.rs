@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use redlatch_spec::Persistence;
 use redlatch_world::events;
-use redlatch_world::network;
+use redlatch_world::network::{self, Faults};
 use redlatch_world::scheduler::{self, JoinHandle, MILLI, Nanos, SECOND};
 
 use crate::machine::Redis;
 use crate::plan::{Blow, Mood, Op, Plan};
 use crate::process::{live, may_keep_connections};
+use crate::rules::Expects;
 use crate::shards;
 use crate::topology::Topology;
 use crate::{names, rules};
@@ -64,15 +65,32 @@ pub(crate) fn run(seed: u64, plan: &Plan, is_traced: bool) -> ! {
     let servers: Vec<Redis> = servers.collect();
     let patience = rules::patience(plan.command * MILLI);
     let is_plain = matches!(plan.topology, Topology::Plain);
-    let is_prompt =
-        is_plain && plan.mood == Mood::Calm && plan.redlock.is_none() && !plan.may_lose();
-    rules::begin(&plan.topology, &servers, patience, is_prompt);
+    let is_calm = is_plain && plan.mood == Mood::Calm && plan.redlock.is_none();
+    // Clocks are set, or threads of the library cannot start.
+    let is_off = matches!(plan.mood, Mood::Clocks | Mood::Threads);
+    let kills = plan
+        .blows
+        .iter()
+        .any(|(_, blow)| matches!(blow, Blow::KillProcess(_)));
+    rules::begin(
+        &plan.topology,
+        &servers,
+        Expects {
+            patience,
+            messages: is_calm && !plan.may_lose(),
+            renewals: is_calm && plan.pace.jump == 0.0 && !plan.shuts_down(),
+            losses: !plan.shuts_down() && !is_off,
+            validities: !is_off,
+            owners: plan.lingers() && !kills,
+            processes: plan.processes.len(),
+        },
+    );
     if let Topology::Replicated(shape) = &plan.topology {
         shards::begin(shape, &servers);
     }
-    for server in &servers {
-        network::set_faults(server.place, plan.faults.clone());
-    }
+    set_faults_at(0, &servers, &plan.calm);
+    set_faults_at(plan.trouble_at, &servers, &plan.faults);
+    set_faults_at(plan.calm_at, &servers, &plan.calm);
     let labels = plan.processes.iter().enumerate().map(|(number, process)| {
         let booted = Duration::from_millis(process.booted);
         scheduler::add_process(&format!("p{}", number + 1), process.rate, booted)
@@ -82,17 +100,13 @@ pub(crate) fn run(seed: u64, plan: &Plan, is_traced: bool) -> ! {
         let (blow, labels, servers) = (*blow, labels.clone(), servers.clone());
         scheduler::at(*at, move || strike(blow, &labels, &servers));
     }
-    let (calm, all) = (plan.calm.clone(), servers.clone());
-    scheduler::at(plan.calm_at, move || {
-        scheduler::note(|| "no more faults".to_owned());
-        for server in &all {
-            network::set_faults(server.place, calm.clone());
-        }
+    scheduler::at(plan.calm_at, || {
+        scheduler::note(|| "no more faults".to_owned())
     });
     // What had befallen connections before may be noticed as late as this.
     let settled_at = match plan.mood {
         Mood::Calm => 0,
-        _ => plan.calm_at + 60 * SECOND + plan.longest_lease() * MILLI,
+        _ => plan.calm_at + plan.settle,
     };
     scheduler::at(settled_at, rules::calm);
     let mains = plan.processes.iter().zip(&labels).map(|(process, label)| {
@@ -101,7 +115,7 @@ pub(crate) fn run(seed: u64, plan: &Plan, is_traced: bool) -> ! {
         (*label, expect(main))
     });
     let mains: Vec<(usize, JoinHandle<()>)> = mains.collect();
-    let limit = plan.calm_at + longest(plan);
+    let limit = plan.calm_at + plan.settle + longest(plan);
     for (label, main) in &mains {
         while !main.is_finished() && !scheduler::is_killed(*label) {
             if main.wait_until((scheduler::now() + SECOND).min(limit)) || scheduler::now() < limit {
@@ -113,6 +127,19 @@ pub(crate) fn run(seed: u64, plan: &Plan, is_traced: bool) -> ! {
         }
     }
     rest(plan, &labels, &servers)
+}
+
+fn set_faults_at(moment: Nanos, servers: &[Redis], faults: &Faults) {
+    let (servers, faults) = (servers.to_vec(), faults.clone());
+    let set = move || {
+        for server in servers {
+            network::set_faults(server.place, faults.clone());
+        }
+    };
+    match moment {
+        0 => set(),
+        _ => scheduler::at(moment, set),
+    }
 }
 
 pub(crate) fn expect<T>(thread: std::io::Result<T>) -> T {
@@ -181,6 +208,7 @@ fn strike(blow: Blow, labels: &[usize], servers: &[Redis]) {
             restart(&servers[server], span, persistence);
         }
         Blow::Flush(server) => servers[server].flush(),
+        Blow::Replace(server, span) => replace(&servers[server], span),
         Blow::ForgetScripts(server) => servers[server].forget_scripts(),
         Blow::SetClock(server, micros) => servers[server].set_clock(micros),
         Blow::Suspend(process, span) => scheduler::suspend(labels[process], now + span),
@@ -190,6 +218,14 @@ fn strike(blow: Blow, labels: &[usize], servers: &[Redis]) {
         Blow::Part(process, server, span) => {
             network::part(labels[process], servers[server].place, now + span);
         }
+    }
+}
+
+fn replace(server: &Redis, span: Nanos) {
+    if network::is_up(server.place) {
+        server.go_down();
+        let server = server.clone();
+        scheduler::at(scheduler::now() + span, move || server.is_replaced());
     }
 }
 

@@ -136,7 +136,7 @@ fn widen(plan: &mut Plan, servers: usize, draw: &mut Rng) {
 }
 
 impl Op {
-    fn target(&mut self) -> Option<&mut Target> {
+    pub(crate) fn target(&mut self) -> Option<&mut Target> {
         match self {
             Op::Lock(target)
             | Op::Try(target)
@@ -164,6 +164,7 @@ impl Blow {
             | Blow::Forget(server, ..)
             | Blow::Flush(server)
             | Blow::ForgetScripts(server)
+            | Blow::Replace(server, _)
             | Blow::SetClock(server, _)
             | Blow::Part(_, server, _) => *server = at,
             Blow::PauseProcess(..)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use redlatch_sim::{Error, Interrupt, Lock, Losses, Result, eye};
+use redlatch_sim::{Error, Interrupt, Lock, Losses, NoLoss, Result, eye};
 use redlatch_world::events;
 use redlatch_world::scheduler::{self, MILLI, Nanos};
 
@@ -28,6 +28,8 @@ pub(crate) struct Worker {
     may_lack_threads: bool,
     /// Whether locks have parts in common.
     has_overlaps: bool,
+    /// When the losses of all holds have been told, as the client was shut down.
+    told_at: Option<Nanos>,
     /// The levels that it counts on, and those locks of which some may have been lost.
     levels: BTreeMap<String, u32>,
     /// How each lock that it has entered is reached.
@@ -38,7 +40,12 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    pub(crate) fn new(place: &Place, thread: Thread, plan: &Plan) -> Worker {
+    pub(crate) fn new(
+        place: &Place,
+        thread: Thread,
+        closes_at: Option<Nanos>,
+        plan: &Plan,
+    ) -> Worker {
         Worker {
             place: place.clone(),
             thread,
@@ -49,6 +56,7 @@ impl Worker {
             may_be_closed: plan.shuts_down(),
             may_lack_threads: plan.mood == Mood::Threads,
             has_overlaps: plan.topology.has_overlaps(),
+            told_at: told_at(closes_at, plan),
             levels: BTreeMap::new(),
             targets: BTreeMap::new(),
             in_doubt: BTreeMap::new(),
@@ -60,9 +68,10 @@ impl Worker {
         let me = rules::watch_me();
         for op in std::mem::take(&mut self.thread.program) {
             self.execute(&op);
-            self.compare(me);
+            self.compare(&me);
         }
         if self.thread.leaves {
+            rules::leaves(&me);
             scheduler::note(|| "leaves".to_owned());
             if self.levels.values().any(|levels| *levels > 0) {
                 events::count("thread ended with holds");
@@ -81,7 +90,8 @@ impl Worker {
     }
 
     /// Compares what the library counts with what the program does.
-    fn compare(&mut self, me: u64) {
+    fn compare(&mut self, me: &eye::Watched) {
+        self.listen();
         let Some(seen) = eye::holds_of(me) else {
             return;
         };
@@ -100,6 +110,23 @@ impl Worker {
                         "I7: {name} is held {count} times, not {levels}, and was told {told:?}"
                     )),
                 }
+            }
+        }
+    }
+
+    /// Looks whether each hold that a client had, or got, when it was shut down is told.
+    fn listen(&self) {
+        if self.told_at.is_none_or(|at| scheduler::now() < at) {
+            return;
+        }
+        for (name, losses) in &self.losses {
+            let is_held = self.levels.get(name).is_some_and(|levels| *levels > 0);
+            // One that is made of others goes on by itself until its validity ends.
+            let is_whole = name.contains(" + ");
+            if is_held && !is_whole && matches!(losses.try_recv(), Err(NoLoss::NotYet)) {
+                violated(&format!(
+                    "I6: the client of the hold of {name} was shut down, and its loss is not told"
+                ));
             }
         }
     }
@@ -352,4 +379,11 @@ impl Worker {
             Err(_) => self.doubt(&name, "a panic"),
         }
     }
+}
+
+/// When all losses have been told of a client that is shut down then, where nothing keeps it from running.
+fn told_at(closes_at: Option<Nanos>, plan: &Plan) -> Option<Nanos> {
+    let is_kept = plan.mood != Mood::Calm || plan.pace.jump > 0.0;
+    let closes_at = closes_at.filter(|_| !is_kept)?;
+    Some(closes_at + (plan.command + 1_000) * MILLI)
 }

@@ -1,7 +1,7 @@
 //! What the eye of the world sees of the library: the holds of a thread, as that believes in them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::Owner;
@@ -24,23 +24,29 @@ pub struct Seen {
     pub remaining: Duration,
     /// How many levels it has.
     pub count: u32,
+    /// The lease that is renewed, if one is.
+    pub renewed: Option<Duration>,
+}
+
+/// A thread whose holds are looked at.
+#[derive(Clone, Debug)]
+pub struct Watched(Weak<Owner>);
+
+/// Looks at the holds of the calling thread from now on.
+pub fn watch() -> Watched {
+    let me = Owner::current(std::process::id());
+    Watched(me.map_or_else(Weak::new, |me| Arc::downgrade(&me)))
 }
 
 /// The present holds of a thread of this library; `None` as long as it is busy with them.
-pub fn holds_of(thread: u64) -> Option<Vec<Seen>> {
-    // A world is one process of the system, and its number costs a call of that.
-    static PID: OnceLock<u32> = OnceLock::new();
-    let Some(owner) = Owner::find(*PID.get_or_init(std::process::id), thread) else {
+pub fn holds_of(thread: &Watched) -> Option<Vec<Seen>> {
+    let Some(owner) = thread.0.upgrade() else {
         return Some(Vec::new());
     };
-    let keys: Vec<_> = owner
-        .held
-        .stacks
-        .try_lock()?
-        .stacks
-        .keys()
-        .cloned()
-        .collect();
+    let keys: Vec<_> = {
+        let stacks = owner.held.stacks.try_lock()?;
+        stacks.stacks.keys().cloned().collect()
+    };
     if keys.is_empty() {
         return Some(Vec::new());
     }
@@ -55,6 +61,7 @@ pub fn holds_of(thread: u64) -> Option<Vec<Seen>> {
             is_valid: hold.is_valid(),
             remaining: hold.remaining_validity(),
             count: hold.count(),
+            renewed: hold.renewed_lease(),
         });
         seen.collect()
     };

@@ -34,6 +34,9 @@ pub type Nanos = u64;
 /// So many steps in a row take no time, or somebody spins.
 const MOST_STEPS: u64 = 200_000;
 
+/// A run takes no more steps than these, or it goes on for ever.
+const MOST_IN_ALL: u64 = 2_000_000;
+
 const NEVER: Nanos = Nanos::MAX;
 
 pub const MILLI: Nanos = 1_000_000;

@@ -21,7 +21,9 @@ pub fn step() {
         return;
     };
     let mut core = core();
-    core.count_step();
+    if core.count_step() {
+        spins(core);
+    }
     let jump = core.pace.jump;
     if core.chance(jump) {
         let longest = core.pace.longest_jump;
@@ -40,11 +42,19 @@ pub fn step() {
     }
 }
 
+fn spins(core: Locked) -> ! {
+    // Before the panic, whose hook looks at the world.
+    drop(core);
+    panic!("I5: so many steps, and no end: somebody spins")
+}
+
 /// Waits at `key` until it is woken, at most until the world time `deadline`.
 pub fn block(key: usize, deadline: Option<Nanos>) -> Wake {
     let me = me().expect("the world does not wait");
     let mut core = core();
-    core.count_step();
+    if core.count_step() {
+        spins(core);
+    }
     let now = core.now;
     let deadline = deadline.unwrap_or(NEVER);
     let task = core.task(me);

@@ -1,0 +1,130 @@
+//! The bugs that are planted, each by its name in the source, and the shape of seeds in which it is looked for first.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use crate::report::{repetitions, verdict_of};
+use crate::shapes::Shape;
+use crate::{cores, variable};
+
+/// A bug of the library.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mutant {
+    /// What `mutant` is asked in the source.
+    pub(crate) name: &'static str,
+    /// Seeds of other shapes are counted, and not run: it may be found in them, too, and seldom is.
+    pub(crate) shape: Shape,
+}
+
+const fn in_shape(shape: Shape, name: &'static str) -> Mutant {
+    Mutant { name, shape }
+}
+
+pub(crate) const MUTANTS: [Mutant; 16] = [
+    in_shape(Shape::Free, "a request in flight shortens nothing"),
+    in_shape(
+        Shape::Orders,
+        "an answer counts in full whatever else is in flight",
+    ),
+    in_shape(Shape::Pauses, "a chosen waiter stays"),
+    in_shape(Shape::Pauses, "one who left is handed a hold"),
+    in_shape(Shape::Outage, "a doubt is given up after half a minute"),
+    in_shape(
+        Shape::Silence,
+        "what is in doubt is released before all else",
+    ),
+    in_shape(
+        Shape::Cuts,
+        "the copy of a token is refused by the first one",
+    ),
+    in_shape(Shape::Cuts, "the last copy speaks for all"),
+    in_shape(Shape::Closing, "a hold of a closed client is not told"),
+    in_shape(Shape::Forced, "a waiter relies on a holder here for ever"),
+    in_shape(
+        Shape::Newcomers,
+        "a quarantine counts from before the question",
+    ),
+    in_shape(Shape::Newcomers, "a promoted replica votes"),
+    in_shape(Shape::Newcomers, "a request goes where no vote was checked"),
+    in_shape(Shape::Split, "what was not undone is dropped"),
+    in_shape(Shape::Forced, "an earlier entry wakes nobody"),
+    in_shape(Shape::Waiters, "nobody takes over"),
+];
+
+/// So many seeds of a sequence are tried for one bug.
+const MOST: u64 = 20_000;
+
+/// Where the sequences begin in which a bug is looked for again.
+const APART: u64 = 1_000_000;
+
+/// The outcome for all of them.
+#[derive(Debug, Default)]
+pub(crate) struct Hunt {
+    pub(crate) planted: usize,
+    pub(crate) found: usize,
+    /// The most seeds that one of them took, as the median of its sequences.
+    pub(crate) worst: u64,
+}
+
+/// Plants each bug by itself, looks for it, and says after how many seeds it was found.
+pub(crate) fn hunt() -> Hunt {
+    let mut hunt = Hunt {
+        planted: MUTANTS.len(),
+        ..Hunt::default()
+    };
+    let next = AtomicUsize::new(0);
+    let found = Mutex::new(vec![None; MUTANTS.len()]);
+    thread::scope(|scope| {
+        for core in 0..cores() {
+            let (next, found) = (&next, &found);
+            scope.spawn(move || {
+                while let Some(mutant) = MUTANTS.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let seeds = (0..repetitions()).map(|time| find(mutant, time, core));
+                    let mut seeds: Vec<_> = seeds.collect();
+                    seeds.sort_by_key(|found| found.as_ref().map_or(u64::MAX, |(seeds, _)| *seeds));
+                    let median = seeds.swap_remove(seeds.len() / 2);
+                    let place = MUTANTS.iter().position(|it| it.name == mutant.name);
+                    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                    found[place.unwrap_or_default()] = median;
+                }
+            });
+        }
+    });
+    let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    for (mutant, found) in MUTANTS.iter().zip(found) {
+        match found {
+            Some((seeds, verdict)) => {
+                hunt.found += 1;
+                hunt.worst = hunt.worst.max(seeds);
+                println!(
+                    "{seeds:>6} seeds until \"{}\" was found: {verdict}",
+                    mutant.name
+                );
+            }
+            None => println!("\"{}\" was not found", mutant.name),
+        }
+    }
+    hunt
+}
+
+/// Looks for a bug in one sequence of seeds. Returns after how many it was found, and by what.
+fn find(mutant: &Mutant, time: u64, core: u64) -> Option<(u64, String)> {
+    let first = variable("FIRST").unwrap_or(1) + time * APART;
+    let mut worker = Command::new(std::env::current_exe().ok()?);
+    worker
+        .env("MUTANT", mutant.name)
+        .env("SHAPE", format!("{:?}", mutant.shape))
+        .env("FIND", "1")
+        .env("WORKER", core.to_string())
+        .env("FIRST", first.to_string())
+        .env("SEEDS", MOST.to_string())
+        .env("SECONDS", "60");
+    let output = worker.output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut verdicts = text.lines().filter_map(verdict_of);
+    let (seed, verdict) = verdicts.find(|(_, verdict)| *verdict != "ok")?;
+    let verdict: String = verdict.chars().take(90).collect();
+    Some((seed - first + 1, verdict))
+}

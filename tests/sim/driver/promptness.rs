@@ -1,0 +1,166 @@
+//! Rules of time for holds: the end of one is told at once, a renewal is not late, and what nobody has is freed soon.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use redlatch_sim::eye::Seen;
+use redlatch_world::scheduler::{self, MILLI, Nanos};
+
+use crate::machine::{Redis, is_excused};
+
+/// A hold that the eye sees, and the process that believes in it.
+pub(crate) struct Sight {
+    pub(crate) process: usize,
+    pub(crate) hold: Seen,
+}
+
+/// Since when something is so, and how long a process had been kept from running by then.
+#[derive(Clone, Copy, Debug)]
+struct Since {
+    at: Nanos,
+    lag: Nanos,
+}
+
+/// The validity of a hold when it was set last.
+#[derive(Clone, Copy, Debug)]
+struct Validity {
+    ends: Nanos,
+    set: Since,
+    /// Whether it has had one level all the time.
+    is_plain: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct Promptness {
+    /// By visitor, holds whose validity has ended without a word.
+    ended: BTreeMap<String, Since>,
+    validities: BTreeMap<String, Validity>,
+    /// By server, name and visitor, keys that nobody counts on.
+    ownerless: BTreeMap<(usize, String, String), Since>,
+    looked_at: Nanos,
+    /// Visitors whose threads left their holds to their leases.
+    left: BTreeSet<String>,
+}
+
+/// The end of a validity is told within this time.
+const TOLD: Nanos = 100 * MILLI;
+
+/// The keys are looked at so often.
+const LOOK: Nanos = 50 * MILLI;
+
+impl Since {
+    fn now(process: usize) -> Since {
+        Since {
+            at: scheduler::now(),
+            lag: scheduler::lag(process),
+        }
+    }
+
+    /// How long that was, apart from the time for which the process was kept from running.
+    fn passed(self, process: usize) -> Nanos {
+        let kept = scheduler::lag(process) - self.lag;
+        (scheduler::now() - self.at).saturating_sub(kept)
+    }
+}
+
+impl Promptness {
+    /// Leaves the holds of a thread to their leases.
+    pub(crate) fn leave(&mut self, visitors: impl IntoIterator<Item = String>) {
+        self.left.extend(visitors);
+    }
+
+    /// Whether the end of each hold is told soon.
+    pub(crate) fn told(&mut self, sights: &[Sight]) -> Option<String> {
+        for Sight { process, hold } in sights {
+            if !hold.is_held || hold.is_valid || self.left.contains(&hold.visitor) {
+                self.ended.remove(&hold.visitor);
+                continue;
+            }
+            let now = || Since::now(*process);
+            let since = *self.ended.entry(hold.visitor.clone()).or_insert_with(now);
+            if since.passed(*process) > TOLD {
+                let (name, visitor) = (&hold.name, &hold.visitor);
+                return Some(format!(
+                    "I6: the hold {visitor} of {name} has ended, and its loss is not told"
+                ));
+            }
+        }
+        None
+    }
+
+    /// Whether each hold is renewed in time, where nothing keeps renewals from their server.
+    pub(crate) fn renewed(&mut self, sights: &[Sight]) -> Option<String> {
+        for Sight { process, hold } in sights {
+            let Some(lease) = hold.renewed.filter(|_| hold.is_held && hold.is_valid) else {
+                continue;
+            };
+            let ends = scheduler::now() + scheduler::nanos(hold.remaining);
+            let now = Since::now(*process);
+            let validity = self
+                .validities
+                .entry(hold.visitor.clone())
+                .or_insert(Validity {
+                    ends,
+                    set: now,
+                    is_plain: true,
+                });
+            validity.is_plain &= hold.count == 1;
+            // The clocks of processes run at other rates.
+            if ends.abs_diff(validity.ends) > 5 * MILLI {
+                (validity.ends, validity.set) = (ends, now);
+            }
+            let is_kept = scheduler::lag(*process) != validity.set.lag;
+            if validity.is_plain && !is_kept && hold.remaining < lease / 4 {
+                let (name, visitor, left) = (&hold.name, &hold.visitor, hold.remaining);
+                return Some(format!(
+                    "I9: the hold {visitor} of {name} ends in {left:?} and is not renewed"
+                ));
+            }
+        }
+        None
+    }
+
+    /// Whether a key stands for long that no hold and no call counts on.
+    pub(crate) fn owned(
+        &mut self,
+        sights: &[Sight],
+        servers: &[Redis],
+        processes: usize,
+        patience: Nanos,
+    ) -> Option<String> {
+        let now = scheduler::now();
+        if now < self.looked_at + LOOK {
+            return None;
+        }
+        self.looked_at = now;
+        let held: BTreeSet<&str> = sights
+            .iter()
+            .filter(|sight| sight.hold.is_held)
+            .map(|sight| &*sight.hold.visitor)
+            .collect();
+        // It is not known whose it is, so it may be anybody who is kept from running.
+        let lag = (1..=processes).map(scheduler::lag).sum();
+        let mut ownerless = BTreeMap::new();
+        for (number, server) in servers.iter().enumerate() {
+            for (name, visitor) in server.standing() {
+                let is_left = self.left.contains(&visitor) || is_excused(&visitor);
+                if is_left || held.contains(&*visitor) {
+                    continue;
+                }
+                let key = (number, name, visitor);
+                let since = self.ownerless.get(&key).copied();
+                let since = since.unwrap_or(Since { at: now, lag });
+                let passed = (now - since.at).saturating_sub(lag - since.lag);
+                if passed > patience {
+                    let (_, name, visitor) = key;
+                    return Some(format!(
+                        "I8: nobody counts on {name} of {visitor} for {} ms, and it stands at s{number}",
+                        passed / MILLI
+                    ));
+                }
+                ownerless.insert(key, since);
+            }
+        }
+        self.ownerless = ownerless;
+        None
+    }
+}

@@ -1,0 +1,157 @@
+//! The lead of the workers, and what all of their seeds and all planted bugs come to.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Instant;
+
+use crate::{cores, mutants, variable};
+
+#[derive(Default)]
+struct Totals {
+    seeds: u64,
+    steps: u64,
+    switches: u64,
+    time: u64,
+    held: u64,
+    /// How often each event was, and in how many seeds.
+    events: BTreeMap<String, (u64, u64)>,
+    violations: Vec<(u64, String)>,
+}
+
+/// Has all cores work, and adds up.
+pub(crate) fn lead() -> ExitCode {
+    let is_stable = (1..=4).all(has_one_trace);
+    let chooses = |name: &&str| std::env::var_os(name).is_some();
+    let is_chosen = ["MUTANT", "MOOD", "SHAPE", "TOPOLOGY", "SEEDS"]
+        .iter()
+        .any(chooses);
+    let hunt = (!is_chosen).then(mutants::hunt);
+    let began = Instant::now();
+    let workers: Vec<Child> = (0..cores()).filter_map(start).collect();
+    let mut totals = Totals::default();
+    let readers = workers.into_iter().map(|mut worker| {
+        std::thread::spawn(move || {
+            let mut lines = Vec::new();
+            if let Some(output) = worker.stdout.take() {
+                lines.extend(BufReader::new(output).lines().map_while(Result::ok));
+            }
+            let is_good = worker.wait().is_ok_and(|status| status.success());
+            (lines, is_good)
+        })
+    });
+    let readers: Vec<_> = readers.collect();
+    for reader in readers {
+        match reader.join() {
+            Ok((lines, true)) => lines.iter().for_each(|line| totals.add(line)),
+            _ => totals
+                .violations
+                .push((0, "a worker has failed".to_owned())),
+        }
+    }
+    totals.print(began.elapsed().as_secs_f64(), is_stable, hunt.as_ref());
+    let is_good = is_stable && totals.violations.is_empty();
+    let is_toothless = hunt.is_some_and(|hunt| hunt.found < hunt.planted);
+    ExitCode::from(u8::from(!is_good || is_toothless))
+}
+
+/// Whether a seed has the same trace on each core.
+fn has_one_trace(seed: u64) -> bool {
+    let trace = |core: u64| {
+        let mut run = Command::new(std::env::current_exe().ok()?);
+        run.env("SEED", seed.to_string())
+            .env("CORE", core.to_string());
+        run.output().ok().map(|output| output.stdout)
+    };
+    let first = trace(0);
+    first.is_some() && (1..cores()).all(|core| trace(core) == first)
+}
+
+fn start(core: u64) -> Option<Child> {
+    let mut worker = Command::new(std::env::current_exe().ok()?);
+    worker
+        .env("WORKER", core.to_string())
+        .stdout(Stdio::piped());
+    worker.spawn().ok()
+}
+
+/// The number of a seed and what it came to, from its line.
+pub(crate) fn verdict_of(line: &str) -> Option<(u64, &str)> {
+    let (seed, rest) = line.split_once(' ')?;
+    Some((seed.parse().ok()?, rest.splitn(7, ' ').nth(6)?))
+}
+
+/// The rule that a verdict names, or what an error begins with.
+pub(crate) fn kind_of(verdict: &str) -> &str {
+    verdict.split([':', '{']).next().unwrap_or(verdict)
+}
+
+impl Totals {
+    fn add(&mut self, line: &str) {
+        if let Some(events) = line.strip_prefix("events ") {
+            for (what, count) in events.split("; ").filter_map(|event| event.split_once('=')) {
+                let entry = self.events.entry(what.to_owned()).or_default();
+                entry.0 += count.parse::<u64>().unwrap_or_default();
+                entry.1 += 1;
+            }
+            return;
+        }
+        let mut words = line.split(' ').skip(1);
+        let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
+        let numbers = [number(), number(), number(), number(), number()];
+        let [steps, switches, _, time, held] = numbers.map(Option::unwrap_or_default);
+        self.seeds += 1;
+        self.steps += steps;
+        self.switches += switches;
+        self.time += time;
+        self.held += held;
+        match verdict_of(line) {
+            Some((_, "ok")) => {}
+            Some((seed, verdict)) => self.violations.push((seed, verdict.to_owned())),
+            None => self.violations.push((0, line.to_owned())),
+        }
+    }
+
+    fn print(&mut self, seconds: f64, is_stable: bool, hunt: Option<&mutants::Hunt>) {
+        self.violations.sort();
+        let mut kinds: BTreeMap<&str, (u64, u64, &str)> = BTreeMap::new();
+        for (seed, verdict) in &self.violations {
+            let kind = kinds.entry(kind_of(verdict));
+            kind.or_insert((0, *seed, verdict)).0 += 1;
+        }
+        for (count, seed, verdict) in kinds.values() {
+            println!("{count} times, first SEED={seed}: {verdict}");
+        }
+        for (what, (count, seeds)) in &self.events {
+            println!("{what}: {count} times in {seeds} seeds");
+        }
+        let per_minute = |what: u64| what as f64 / seconds * 60.0;
+        let hours = |nanos: u64| nanos as f64 / 3.6e12;
+        let teeth = hunt.map_or_else(String::new, |hunt| {
+            format!(
+                "\"mutants\": {}, \"mutants_found\": {}, \"worst_mutant_seeds\": {}, ",
+                hunt.planted, hunt.found, hunt.worst
+            )
+        });
+        println!(
+            "{{\"seeds\": {}, \"violations\": {}, \"seeds_per_min\": {:.0}, \"lock_hours_per_min\": {:.1}, \
+             \"hours_per_min\": {:.1}, \"steps_per_s\": {:.0}, \"switches_per_s\": {:.0}, {teeth}\
+             \"trace_is_stable\": {is_stable}}}",
+            self.seeds,
+            self.violations.len(),
+            per_minute(self.seeds),
+            hours(self.held) / seconds * 60.0,
+            hours(self.time) / seconds * 60.0,
+            self.steps as f64 / seconds,
+            self.switches as f64 / seconds,
+        );
+    }
+}
+
+/// How often each planted bug is looked for.
+pub(crate) fn repetitions() -> u64 {
+    match variable("LONG") {
+        Some(_) => 5,
+        None => 1,
+    }
+}

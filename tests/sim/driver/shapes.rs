@@ -1,0 +1,340 @@
+//! Directed seeds: worlds and programs in which a few things happen often that free programs meet seldom.
+//!
+//! Half of all seeds are free. A shape changes what a free plan has drawn, so it has the paces and clocks of one.
+
+use fastrand::Rng;
+use redlatch_world::scheduler::{MILLI, Nanos, SECOND};
+
+use crate::plan::{Blow, Mood, Op, Plan, Process, Target, Thread, pick};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// As it is drawn.
+    Free,
+    /// Many wait for one lock in calm, some of them not for long.
+    Waiters,
+    /// Many wait for one lock at a server that stands still now and then.
+    Pauses,
+    /// A process is cut off for longer than half a minute, with long leases.
+    Outage,
+    /// Nodes of a quorum forget a hold, and somebody comes who has not seen them before.
+    Newcomers,
+    /// Connections are cut under requests, and not all can be made anew at once.
+    Cuts,
+    /// Holds are taken away by force.
+    Forced,
+    /// Clients are shut down among short holds.
+    Closing,
+    /// Many try one lock at a quorum whose nodes answer late.
+    Split,
+    /// Connections fall silent under short leases.
+    Silence,
+    /// Levels with longer leases come and go while answers are late.
+    Orders,
+}
+
+const SHAPES: [Shape; 10] = [
+    Shape::Waiters,
+    Shape::Pauses,
+    Shape::Outage,
+    Shape::Newcomers,
+    Shape::Cuts,
+    Shape::Forced,
+    Shape::Closing,
+    Shape::Split,
+    Shape::Silence,
+    Shape::Orders,
+];
+
+/// What had befallen connections before the calm is noticed within this time, where none is silent or hangs.
+const SOON: Nanos = 5 * SECOND;
+
+impl Shape {
+    pub(crate) fn of(seed: u64) -> Shape {
+        let draw = &mut Rng::with_seed(seed ^ 0x0005_4a9e);
+        match draw.bool() {
+            true => Shape::Free,
+            false => pick(draw, &SHAPES),
+        }
+    }
+
+    /// Gives a plan this shape.
+    pub(crate) fn form(self, plan: &mut Plan, draw: &mut Rng) {
+        if self == Shape::Free {
+            return;
+        }
+        plan.blows.clear();
+        plan.servers.truncate(1);
+        plan.redlock = None;
+        plan.pace.jump = 0.0;
+        plan.pool = 32;
+        plan.mood = Mood::Calm;
+        plan.faults = plan.calm.clone();
+        plan.calm_at = SECOND;
+        match self {
+            Shape::Free => {}
+            Shape::Waiters => {
+                plan.lease = pick(draw, &[10_000, 30_000]);
+                let threads = draw.usize(2..=6);
+                people(plan, draw, threads, &|draw| waiter(draw, 30, 60));
+            }
+            Shape::Pauses => {
+                plan.mood = Mood::Processes;
+                plan.lease = pick(draw, &[3_000, 10_000]);
+                plan.command = 2_000;
+                plan.calm_at = 6 * SECOND;
+                let threads = draw.usize(3..=6);
+                people(plan, draw, threads, &|draw| waiter(draw, 200, 800));
+                for _ in 0..12 {
+                    let at = draw.u64(..6_000) * MILLI;
+                    let span = draw.u64(100..1_800) * MILLI;
+                    plan.blows.push((at, Blow::PauseServer(0, span)));
+                }
+            }
+            Shape::Outage => outage(plan, draw),
+            Shape::Newcomers => newcomers(plan, draw),
+            Shape::Cuts => {
+                plan.mood = Mood::Lossy;
+                plan.lease = pick(draw, &[10_000, 30_000]);
+                plan.calm_at = draw.u64(1..4) * SECOND;
+                plan.settle = SOON;
+                plan.faults.cut = pick(draw, &[0.05, 0.15]);
+                plan.faults.refuse = pick(draw, &[0.0, 0.3]);
+                plan.faults.late = pick(draw, &[0.0, 0.1]);
+                plan.faults.longest = 300 * MILLI;
+                let has_tokens = draw.bool();
+                people(plan, draw, 3, &|draw| {
+                    let mut ops = waiter(draw, 100, 300);
+                    for op in &mut ops {
+                        if let Some(target) = op.target() {
+                            target.is_token = has_tokens;
+                        }
+                    }
+                    ops
+                });
+            }
+            Shape::Forced => {
+                plan.lease = pick(draw, &[10_000, 30_000]);
+                people(plan, draw, 3, &|draw| {
+                    (0..draw.usize(2..6))
+                        .map(|_| {
+                            let target = Target {
+                                name: draw.usize(..2),
+                                ..one(pick(draw, &[None, None, Some(60_000)]))
+                            };
+                            match draw.u8(..4) {
+                                0 => Op::Force(target),
+                                1 => Op::Sleep(draw.u64(..4_000)),
+                                2 => Op::TryFor(target, 6_000),
+                                _ => Op::Guarded(target, draw.u64(500..6_000), false),
+                            }
+                        })
+                        .collect()
+                });
+            }
+            Shape::Closing => {
+                plan.lease = pick(draw, &[1_000, 3_000]);
+                people(plan, draw, 4, &|draw| {
+                    let target = Target {
+                        name: draw.usize(..3),
+                        ..one(None)
+                    };
+                    let mut ops = vec![Op::Sleep(draw.u64(..20))];
+                    for _ in 0..draw.usize(1..20) {
+                        ops.extend([Op::Lock(target), Op::Unlock(target)]);
+                    }
+                    ops.extend([Op::Lock(target), Op::Sleep(12_000)]);
+                    ops
+                });
+                for process in &mut plan.processes {
+                    process.shut_down_at = Some(draw.u64(1_000..60_000) * 1_000);
+                }
+            }
+            Shape::Split => {
+                plan.mood = Mood::Slow;
+                plan.lease = pick(draw, &[10_000, 30_000]);
+                quorum(plan, draw);
+                plan.calm_at = 3 * SECOND;
+                plan.settle = SOON;
+                plan.faults.late = pick(draw, &[0.1, 0.3]);
+                plan.faults.longest = pick(draw, &[100, 400]) * MILLI;
+                people(plan, draw, 3, &|draw| waiter(draw, 100, 300));
+            }
+            Shape::Orders => {
+                plan.mood = Mood::Slow;
+                plan.lease = pick(draw, &[1_000, 3_000]);
+                plan.command = 2_000;
+                plan.calm_at = 10 * SECOND;
+                plan.settle = 60 * SECOND + plan.longest_lease() * MILLI;
+                plan.faults.late = pick(draw, &[0.1, 0.3]);
+                plan.faults.longest = plan.lease / 5 * MILLI;
+                let lease = plan.lease;
+                people(plan, draw, 2, &|draw| levels(draw, lease));
+            }
+            Shape::Silence => {
+                plan.mood = Mood::Lossy;
+                plan.lease = pick(draw, &[300, 1_000]);
+                plan.command = 2_000;
+                plan.calm_at = 5 * SECOND;
+                plan.settle = 60 * SECOND + plan.longest_lease() * MILLI;
+                plan.faults.silent = pick(draw, &[0.01, 0.05]);
+                people(plan, draw, 4, &|draw| {
+                    (0..draw.usize(3..8))
+                        .map(|_| {
+                            let target = Target {
+                                name: draw.usize(..3),
+                                ..one(None)
+                            };
+                            Op::Guarded(target, draw.u64(..2_000), false)
+                        })
+                        .collect()
+                });
+            }
+        }
+    }
+}
+
+fn one(lease: Option<u64>) -> Target {
+    Target {
+        name: 0,
+        lease,
+        is_token: false,
+    }
+}
+
+fn quorum(plan: &mut Plan, draw: &mut Rng) {
+    let nodes = pick(draw, &[3, 3, 5]);
+    let clock = plan.servers[0];
+    plan.servers = vec![clock; nodes];
+    plan.redlock = Some(10 + 4 * plan.calm.latency.1 / MILLI);
+}
+
+/// One to three processes of up to so many threads, each with a program that `write` draws.
+fn people(plan: &mut Plan, draw: &mut Rng, threads: usize, write: &dyn Fn(&mut Rng) -> Vec<Op>) {
+    let processes = (0..draw.usize(1..=3)).map(|_| {
+        let threads = (0..draw.usize(1..=threads)).map(|_| Thread {
+            program: write(draw),
+            leaves: false,
+            panics: false,
+        });
+        Process {
+            threads: threads.collect(),
+            begins_at: 0,
+            rate: 0,
+            booted: 0,
+            shut_down_at: None,
+        }
+    });
+    plan.processes = processes.collect();
+}
+
+/// Holds of up to `span` ms, and waits that mostly end within `wait` ms.
+fn waiter(draw: &mut Rng, span: u64, wait: u64) -> Vec<Op> {
+    let target = one(None);
+    let ops = (0..draw.usize(3..10)).flat_map(|_| {
+        let held = Op::Sleep(draw.u64(..=span));
+        match draw.u8(..8) {
+            0..=2 => vec![Op::Guarded(target, draw.u64(..=span), false)],
+            3 => vec![Op::Lock(target), held, Op::Unlock(target)],
+            4 | 5 => vec![
+                Op::TryFor(target, draw.u64(..=wait)),
+                held,
+                Op::Unlock(target),
+            ],
+            6 => vec![
+                Op::Interruptibly(target, draw.u64(..=wait)),
+                held,
+                Op::Unlock(target),
+            ],
+            _ => vec![held],
+        }
+    });
+    ops.collect()
+}
+
+/// A lock that is entered twice, with a longer lease the second time.
+fn levels(draw: &mut Rng, lease: u64) -> Vec<Op> {
+    let (outer, inner) = (one(None), one(Some(lease * 3)));
+    let ops = (0..draw.usize(1..6)).flat_map(|_| {
+        let mut pause = || Op::Sleep(draw.u64(..lease));
+        [
+            Op::TryFor(outer, lease),
+            pause(),
+            Op::TryFor(inner, lease),
+            pause(),
+            Op::Unlock(outer),
+            pause(),
+            Op::Unlock(outer),
+        ]
+    });
+    ops.collect()
+}
+
+fn outage(plan: &mut Plan, draw: &mut Rng) {
+    plan.mood = Mood::Partitioned;
+    plan.lease = 30_000;
+    plan.command = 500;
+    plan.settle = SOON;
+    let span = draw.u64(25_000..60_000) * MILLI;
+    let at = draw.u64(100..1_000) * MILLI;
+    plan.blows.push((at, Blow::Part(0, 0, span)));
+    plan.calm_at = at + span + SECOND;
+    people(plan, draw, 2, &|draw| {
+        let target = Target {
+            name: draw.usize(..2),
+            ..one(Some(90_000))
+        };
+        vec![
+            Op::TryFor(target, 100),
+            Op::Sleep(draw.u64(..3_000)),
+            Op::Unlock(target),
+        ]
+    });
+}
+
+/// The first process holds a lock at a bare majority; one node of that forgets it, and the second process comes.
+fn newcomers(plan: &mut Plan, draw: &mut Rng) {
+    plan.mood = Mood::Restarting;
+    plan.lease = 3_000;
+    plan.command = 20_000;
+    plan.outage = 30_000;
+    let clock = plan.servers[0];
+    plan.servers = vec![clock; 3];
+    plan.redlock = Some(10 + 4 * plan.calm.latency.1 / MILLI);
+    plan.calm_at = 12 * SECOND;
+    plan.faults.late = pick(draw, &[0.0, 0.3, 0.3]);
+    plan.faults.longest = pick(draw, &[4, 8]) * SECOND;
+    let lease = plan.longest_lease();
+    let (bare, forgetful) = pick(draw, &[(0, 1), (1, 2), (2, 0)]);
+    let at = draw.u64(600..1_400) * MILLI;
+    plan.trouble_at = at;
+    // It has connected to all of them by then.
+    let cut_off = Blow::Part(0, bare, 12 * SECOND);
+    plan.blows.push((300 * MILLI, cut_off));
+    let span = draw.u64(1..20) * MILLI;
+    plan.blows.push((
+        at,
+        match draw.bool() {
+            true => Blow::Forget(forgetful, span, None),
+            false => Blow::Replace(forgetful, span),
+        },
+    ));
+    let process = |program: Vec<Op>, begins_at| Process {
+        threads: vec![Thread {
+            program,
+            leaves: false,
+            panics: false,
+        }],
+        begins_at,
+        rate: 0,
+        booted: 0,
+        shut_down_at: None,
+    };
+    let target = one(Some(lease));
+    let first = vec![Op::Sleep(400), Op::TryFor(target, 900), Op::Sleep(lease)];
+    let second = vec![Op::TryFor(one(None), 9_000), Op::Sleep(500)];
+    plan.processes = vec![
+        process(first, 0),
+        process(second, at + span + draw.u64(..500) * MILLI),
+    ];
+}
