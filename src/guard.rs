@@ -183,6 +183,9 @@ impl fmt::Debug for Guard {
 impl Lock {
     /// Takes the lock as [`Lock::lock`] does, and returns a guard that unlocks it when dropped.
     ///
+    /// The guard needs a name: `let guard = lock.guard()?;` or `let _guard = …`. With `let _ = lock.guard()?;` it is dropped,
+    /// and the lock unlocked, on that very line.
+    ///
     /// # Errors
     ///
     /// Those of [`Lock::lock`].
@@ -215,6 +218,8 @@ impl Lock {
     }
 
     /// Takes the lock if it is free now, and returns a guard; `None` if it is not free.
+    ///
+    /// `lock.try_guard()?;` as a statement, or bound to `_`, unlocks at once and does not say whether the lock was free.
     ///
     /// # Errors
     ///

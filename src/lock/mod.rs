@@ -196,11 +196,24 @@ impl Lock {
     /// Takes the lock if it is free now, and returns whether it did.
     ///
     /// It sends one attempt, which ends within [`command_timeout`](crate::Builder::command_timeout), and bypasses the queue
-    /// of this client's waiters.
+    /// of this client's waiters. The result decides: `lock.try_lock()?;` as a statement goes on without the lock.
     ///
     /// # Errors
     ///
     /// Those of [`Lock::lock`], each after one attempt.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let lock = redlatch::Client::in_memory().lock("lock:orders:42");
+    /// if lock.try_lock()? {
+    ///     println!("alone with the order");
+    ///     lock.unlock()?;
+    /// } else {
+    ///     println!("somebody else has it");
+    /// }
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
     pub fn try_lock(&self) -> Result<bool> {
         Ok(self.acquire(WaitLimit::once())?.is_some())
     }

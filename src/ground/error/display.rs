@@ -123,7 +123,7 @@ impl fmt::Display for Error {
                 thread,
             } => write!(
                 f,
-                "lock {lock:?} is not held by the current thread ({client}:{thread})"
+                "lock {lock:?} is not held by the current thread ({client}:{thread}): a try may have returned false, another thread may have taken it, or an unlock or a guard has given it back before"
             ),
             Error::NotReentrant { lock } => write!(
                 f,
