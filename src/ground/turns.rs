@@ -2,12 +2,49 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::ground::time;
+
+/// The unlock messages of a lock that have arrived.
+#[derive(Debug)]
+pub(crate) struct Messages {
+    count: AtomicU64,
+    /// When the last one came, in nanoseconds after `begin`.
+    last: AtomicU64,
+    begin: Instant,
+}
+
+impl Default for Messages {
+    fn default() -> Messages {
+        Messages {
+            count: AtomicU64::new(0),
+            last: AtomicU64::new(0),
+            begin: time::now(),
+        }
+    }
+}
+
+impl Messages {
+    /// Notes that one has come.
+    pub(crate) fn note_arrival(&self, at: Instant) {
+        let last = at.saturating_duration_since(self.begin).as_nanos();
+        let last = u64::try_from(last).unwrap_or(u64::MAX);
+        // Before the count, so that nobody takes it for older than it is.
+        self.last.store(last, Ordering::Relaxed);
+        self.count.fetch_add(1, Ordering::Release);
+    }
+
+    /// The number of those that have come.
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::Acquire)
+    }
+}
 
 /// The turns that others have had at a lock since it was set free here. Each ends with a message to all who listen.
 #[derive(Clone, Debug)]
 pub(crate) struct Turns {
-    /// The messages that have arrived so far.
-    messages: Arc<AtomicU64>,
+    messages: Arc<Messages>,
     /// The number of messages by which our own has arrived.
     own: u64,
     /// The number of those who listened elsewhere.
@@ -16,7 +53,7 @@ pub(crate) struct Turns {
 
 impl Turns {
     /// Counts from the message that is sent after `messages` had come to `before`.
-    pub(crate) fn after(messages: Arc<AtomicU64>, before: u64, listeners: u64) -> Turns {
+    pub(crate) fn after(messages: Arc<Messages>, before: u64, listeners: u64) -> Turns {
         Turns {
             messages,
             own: before + 1,
@@ -26,13 +63,17 @@ impl Turns {
 
     /// How many messages are to come until there were so many turns.
     pub(crate) fn to_come(&self, turns: u64) -> u64 {
-        let messages = self.messages.load(Ordering::Acquire);
-        (self.own + turns).saturating_sub(messages)
+        (self.own + turns).saturating_sub(self.messages.count())
     }
 
     /// The number of turns so far.
     pub(crate) fn so_far(&self) -> u64 {
-        let messages = self.messages.load(Ordering::Acquire);
-        messages.saturating_sub(self.own)
+        self.messages.count().saturating_sub(self.own)
+    }
+
+    /// When the last of them ended.
+    pub(crate) fn last_end(&self) -> Instant {
+        let last = self.messages.last.load(Ordering::Relaxed);
+        self.messages.begin + Duration::from_nanos(last)
     }
 }

@@ -8,29 +8,31 @@ use std::time::{Duration, Instant};
 use crate::ground::time;
 use crate::ground::turns::Turns;
 
-/// The longest time without the end of a turn. A holder may well have it for longer, so it is asked after that.
+/// The longest time without the end of a turn. A holder may well have it for longer, so the lock is asked for after that:
+/// nobody sleeps on a free lock for longer than this, however many turns there are to leave.
 const LONGEST_SPAN: Duration = Duration::from_millis(10);
-
-/// However many turns there are to leave, they are left for at most this long.
-const LONGEST: Duration = Duration::from_secs(1);
 
 /// So long it is remembered how many others want the lock.
 const REMEMBERED: Duration = Duration::from_secs(2);
 
+/// Each so many times a turn is left to one more than are known to want the lock.
+const TRIED_EACH: u32 = 4;
+
 /// A lock that is left to others: until each of them has had a turn, or nobody has taken the lock for a while.
 #[derive(Clone, Debug)]
 pub(crate) struct Yield {
-    /// How long a turn of another process may take before the lock is asked for, the end of that, and its begin.
+    /// How long a turn of another process may take before the lock is asked for, the end of that, and its begin, which is
+    /// the end of the turn before.
     span: Duration,
     until: Instant,
     since: Instant,
-    /// The end in any case.
-    at_last: Instant,
     /// `None` if turns cannot be counted, so that one `span` has to do.
     turns: Option<Turns>,
     /// The turns that were seen, and the number of them to leave: not all who listen want the lock.
     seen: u64,
     left: u64,
+    /// So often the number was learned from the time before.
+    learned: u32,
 }
 
 impl Yield {
@@ -43,17 +45,20 @@ impl Yield {
             span,
             until: now + span,
             since: now,
-            at_last: now + LONGEST,
             turns,
             seen: 0,
             left,
+            learned: 0,
         }
     }
 
     /// Goes on with what was learned of the others.
     pub(super) fn after(mut self, former: Option<&Yield>) -> Yield {
         if let Some(former) = former {
-            self.left = self.left.min(former.left.max(1));
+            self.learned = former.learned + 1;
+            // One more now and then: a process that was late for its turn would be passed over for ever.
+            let more = u64::from(self.learned.is_multiple_of(TRIED_EACH));
+            self.left = self.left.min(former.left.max(1) + more);
             self.span = self.span.max(former.span);
             self.until = self.since + self.span;
         }
@@ -67,11 +72,12 @@ impl Yield {
             if so_far > self.seen {
                 // The next turn takes about as long as the last ones.
                 let seen = u32::try_from(so_far - self.seen).unwrap_or(u32::MAX);
-                let took = now.saturating_duration_since(self.since) / seen;
+                let ended = turns.last_end();
+                let took = ended.saturating_duration_since(self.since) / seen;
                 self.span = self.span.max(took * 2).min(LONGEST_SPAN);
                 self.seen = so_far;
-                self.since = now;
-                self.until = (now + self.span).min(self.at_last);
+                self.since = ended;
+                self.until = ended + self.span;
             }
             if so_far >= self.left {
                 return None;
@@ -86,11 +92,12 @@ impl Yield {
         self.turns.as_ref().map_or(0, to_come)
     }
 
-    /// Notes that the lock was granted here: others that have had no turn did not want it.
+    /// Notes that the lock was granted here: others that have had no turn did not want it, or were late. So half of them
+    /// are left a turn next time.
     pub(super) fn granted(&mut self) {
         let so_far = self.turns.as_ref().map(Turns::so_far);
         if let Some(so_far) = so_far.filter(|so_far| *so_far < self.left) {
-            self.left = so_far.max(1);
+            self.left = (so_far + (self.left - so_far) / 2).max(1);
             self.span = Duration::ZERO;
         }
     }
@@ -118,17 +125,17 @@ impl Yield {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
+    use crate::ground::turns::Messages;
 
     const SPAN: Duration = Duration::from_millis(2);
 
-    /// A lock that `listeners` have heard of, and the counter of its messages, our own among them.
-    fn left_to(listeners: u64) -> (Yield, Arc<AtomicU64>) {
-        let messages = Arc::new(AtomicU64::new(7));
-        let turns = Turns::after(Arc::clone(&messages), 7, listeners);
-        messages.fetch_add(1, Ordering::Relaxed);
+    /// A lock that `listeners` have heard of, and its messages, our own among them.
+    fn left_to(listeners: u64) -> (Yield, Arc<Messages>) {
+        let messages = Arc::new(Messages::default());
+        let turns = Turns::after(Arc::clone(&messages), messages.count(), listeners);
+        messages.note_arrival(time::now());
         (Yield::new(SPAN, Some(turns)), messages)
     }
 
@@ -139,7 +146,7 @@ mod tests {
         for turn in 0..3 {
             assert!(yields.ends(now).is_some(), "before turn {turn}");
             assert_eq!(yields.lets_by(), 2 - turn);
-            messages.fetch_add(1, Ordering::Relaxed);
+            messages.note_arrival(time::now());
         }
         assert_eq!(yields.ends(now), None);
     }
@@ -150,28 +157,52 @@ mod tests {
         let end = yields.ends(yields.since).unwrap_or(yields.since);
         assert_eq!(end, yields.since + SPAN);
         assert_eq!(yields.ends(end), None);
-        // A turn makes it longer, as long as two of them, and never longer than a second in all.
-        messages.fetch_add(1, Ordering::Relaxed);
-        let later = yields.since + SPAN * 2;
-        assert_eq!(yields.ends(later), Some(later + SPAN * 4));
-        messages.fetch_add(1, Ordering::Relaxed);
-        assert_eq!(yields.ends(yields.at_last), None);
+        // From the end of a turn on it is as long as two of them.
+        let ended = yields.since + SPAN * 2;
+        messages.note_arrival(ended);
+        assert_eq!(yields.ends(ended), Some(ended + SPAN * 4));
+        assert_eq!(yields.ends(ended + SPAN * 4), None);
+    }
+
+    #[test]
+    fn turns_may_be_long() {
+        let (mut yields, messages) = left_to(5);
+        let mut now = yields.since;
+        for _ in 0..4 {
+            now += Duration::from_secs(30);
+            assert_eq!(yields.ends(now), None, "nobody may have taken it");
+            messages.note_arrival(now);
+            assert_eq!(yields.ends(now), Some(now + LONGEST_SPAN));
+        }
+    }
+
+    #[test]
+    fn a_turn_that_ended_long_ago_makes_nobody_wait() {
+        let (mut yields, messages) = left_to(3);
+        let ended = yields.since;
+        messages.note_arrival(ended);
+        assert_eq!(yields.ends(ended + LONGEST_SPAN), None);
     }
 
     #[test]
     fn the_number_of_the_others_is_learned() {
         let (mut yields, messages) = left_to(5);
-        messages.fetch_add(2, Ordering::Relaxed);
+        messages.note_arrival(time::now());
+        messages.note_arrival(time::now());
+        yields.granted();
+        assert_eq!(yields.left, 3, "the third may have been late");
         yields.granted();
         let (next, messages) = left_to(5);
         let mut next = next.after(Some(&yields));
-        messages.fetch_add(2, Ordering::Relaxed);
+        messages.note_arrival(time::now());
+        messages.note_arrival(time::now());
         assert_eq!(next.ends(next.since), None, "two others want it");
         next.refused(next.since);
         assert_eq!(next.ends(next.since), None, "it was its turn");
         let (third, messages) = left_to(5);
         let mut third = third.after(Some(&next));
-        messages.fetch_add(2, Ordering::Relaxed);
+        messages.note_arrival(time::now());
+        messages.note_arrival(time::now());
         assert!(third.ends(third.since).is_some(), "there is one more");
     }
 

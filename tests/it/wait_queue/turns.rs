@@ -55,6 +55,50 @@ fn each_process_has_its_turn() {
     );
 }
 
+/// A foreign turn that ended long ago is no reason to wait for the next one.
+#[test]
+fn a_lock_that_is_free_for_long_is_taken_at_once() {
+    let server = RedisServer::start();
+    let connect = || redis::Client::open(server.url()).unwrap().get_connection();
+    let mut listeners: Vec<_> = (0..5).map(|_| connect().unwrap()).collect();
+    let _listening: Vec<_> = listeners
+        .iter_mut()
+        .map(|listener| {
+            let mut listener = listener.as_pubsub();
+            let subscribed = listener.subscribe("redisson_lock__channel:{orders}");
+            subscribed.unwrap();
+            listener
+        })
+        .collect();
+    let (lock, other) = (
+        Client::open(&server.url()).unwrap().lock("orders"),
+        Client::open(&server.url()).unwrap().lock("orders"),
+    );
+    let mut waits = Vec::new();
+    for _ in 0..9 {
+        // It is waited for, so that its messages arrive.
+        other.lock().unwrap();
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                lock.lock().unwrap();
+                lock.unlock().unwrap();
+            });
+            thread::sleep(ms(20));
+            other.unlock().unwrap();
+            waiter.join().unwrap();
+        });
+        other.lock().unwrap();
+        other.unlock().unwrap();
+        thread::sleep(ms(200));
+        let start = Instant::now();
+        lock.lock().unwrap();
+        waits.push(start.elapsed());
+        lock.unlock().unwrap();
+    }
+    waits.sort_unstable();
+    assert!(waits[4] < ms(8), "{waits:?}");
+}
+
 #[test]
 fn a_listener_that_does_not_want_the_lock_costs_little() {
     let server = RedisServer::start();

@@ -1,14 +1,13 @@
 //! The release of a whole hold.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis::Value;
 
 use crate::ground::claim::{Claim, VisitorId};
 use crate::ground::error::Error;
 use crate::ground::events;
-use crate::ground::turns::Turns;
+use crate::ground::turns::{Messages, Turns};
 use crate::store::{InDoubt, Outcome, Released};
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Answered, Call, Operation, Read, Repeat, SentCopies, Unread};
@@ -34,7 +33,7 @@ impl<'a> Release<'a> {
     /// Has it count the turns of others behind it.
     pub(crate) fn counting_turns(mut self, redis: &Redis) -> Release<'a> {
         let messages = redis.messages(self.claim);
-        self.messages = messages.map(|messages| messages.load(Ordering::Acquire));
+        self.messages = messages.map(|messages| messages.count());
         self
     }
 
@@ -108,8 +107,8 @@ impl Operation for Release<'_> {
 }
 
 impl Redis {
-    /// The number of messages of this lock that have arrived, if there is a subscription.
-    pub(super) fn messages(&self, claim: &Claim) -> Option<Arc<AtomicU64>> {
+    /// The messages of this lock that have arrived, if there is a subscription.
+    pub(super) fn messages(&self, claim: &Claim) -> Option<Arc<Messages>> {
         let channel = Layout::of(claim.kind).channel;
         self.topology.messages(&channel.of(&claim.name))
     }

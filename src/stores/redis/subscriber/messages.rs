@@ -1,7 +1,6 @@
 //! The messages of a server to a subscriber, and the channels that are given up.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use redis::Value;
 
@@ -23,7 +22,7 @@ impl Shared {
         match kind.as_str() {
             "message" | "smessage" => {
                 if let Some(entry) = self.state.lock().channels.get(channel.as_str()) {
-                    entry.messages.fetch_add(1, Ordering::AcqRel);
+                    entry.messages.note_arrival(time::now());
                 }
                 let words = parts.next().unwrap_or_default();
                 self.notifier

@@ -14,12 +14,12 @@ mod run;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use crate::ground::notify::Notifier;
 use crate::ground::sync::{Condvar, Mutex};
 use crate::ground::time;
+use crate::ground::turns::Messages;
 use crate::stores::redis::transport::{Connector, Hook, Writer};
 pub(super) use listener_thread::ListenerThread;
 
@@ -72,8 +72,7 @@ struct Channel {
     asked: u32,
     confirmed: u32,
     idle_since: Option<Instant>,
-    /// The number of messages that have arrived.
-    messages: Arc<AtomicU64>,
+    messages: Arc<Messages>,
 }
 
 impl Channel {
@@ -140,8 +139,8 @@ impl Subscriber {
         }
     }
 
-    /// The number of messages of `channel`, as it goes on, if the present connection listens to it.
-    pub(super) fn messages(&self, channel: &str) -> Option<Arc<AtomicU64>> {
+    /// The messages of `channel`, as they go on, if the present connection listens to it.
+    pub(super) fn messages(&self, channel: &str) -> Option<Arc<Messages>> {
         let state = self.shared.state.lock();
         let channel = state.channels.get(channel)?;
         channel.is_live().then(|| Arc::clone(&channel.messages))

@@ -6,9 +6,9 @@ pub(crate) mod replicas;
 pub(crate) mod sentinel;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
+use crate::ground::turns::Messages;
 use crate::stores::redis::keys;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::cluster::Cluster;
@@ -81,8 +81,8 @@ impl Topology {
         }
     }
 
-    /// Whether the messages of this channel arrive.
-    pub(crate) fn messages(&self, channel: &str) -> Option<Arc<AtomicU64>> {
+    /// The messages of `channel`, as they go on, if they arrive.
+    pub(crate) fn messages(&self, channel: &str) -> Option<Arc<Messages>> {
         match self {
             Topology::One(node) => node.subscriber.messages(channel),
             Topology::Cluster(cluster) => cluster.messages(channel),

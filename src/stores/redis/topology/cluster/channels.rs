@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use super::{Cluster, Shard};
+use crate::ground::turns::Messages;
 use crate::stores::redis::keys;
 use crate::stores::redis::subscriber::Interest;
 
@@ -39,8 +39,8 @@ impl Drop for ChannelInterest {
 }
 
 impl Cluster {
-    /// The number of messages of `channel`, as it goes on, if they arrive.
-    pub(crate) fn messages(&self, channel: &str) -> Option<Arc<AtomicU64>> {
+    /// The messages of `channel`, as they go on, if they arrive.
+    pub(crate) fn messages(&self, channel: &str) -> Option<Arc<Messages>> {
         let channels = self.channels.lock();
         let (shard, _) = channels.wanted.get(channel)?.at.as_ref()?;
         shard.node.subscriber.messages(channel)
