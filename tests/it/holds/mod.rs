@@ -141,7 +141,7 @@ mod subscribers {
     #[test]
     fn a_subscriber_that_panics_ends_nothing() {
         let client = Client::builder()
-            .watchdog_timeout(ms(600))
+            .watchdog_timeout(SLACK * 2)
             .in_memory()
             .unwrap();
         let lock = client.lock("orders");
@@ -158,8 +158,9 @@ mod subscribers {
                 ready.wait();
                 crate::laws::until_queued(&lock, 1);
                 // Handed over to the waiter, with an event in the middle.
-                lock.unlock().unwrap();
+                let unlocked = lock.unlock();
                 go.wait();
+                unlocked.unwrap();
                 assert!(waiter.join().unwrap());
             });
         });
