@@ -67,7 +67,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 
     /// Puts a refused visitor where it hears that another try is worth it.
     ///
-    /// `source` tells it from other stores that wake the same visitor.
+    /// Its sources, from `source` on, tell it from other stores that wake the same visitor.
     fn subscribe(&self, lock: &LockId, source: u32, parker: &Arc<Parker>) -> Subscription;
 
     /// Looks for settings of the server that endanger locks.
@@ -311,6 +311,8 @@ pub(crate) enum Delivery {
 pub(crate) struct Subscription {
     pub(crate) registration: Registration,
     pub(crate) delivery: Delivery,
+    /// How many sources of the sleeper's it takes.
+    pub(crate) sources: u32,
     /// How long it waits at most, by chance, between being woken and asking, so that not all ask at once.
     pub(crate) jitter: Duration,
     pub(crate) keep: Option<Box<dyn Send>>,

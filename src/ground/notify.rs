@@ -7,6 +7,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use smallvec::SmallVec;
+
 use crate::ground::sync::{Clock, Condvar, Mutex, MutexGuard, mutant};
 
 /// Why a parked thread goes on.
@@ -21,6 +23,9 @@ pub(crate) enum Wake {
     Closed,
 }
 
+/// All sources from this one on count as one.
+const LAST_SOURCE: u32 = 63;
+
 /// The place where one waiting thread sleeps.
 #[derive(Debug, Default)]
 pub(crate) struct Parker {
@@ -31,13 +36,21 @@ pub(crate) struct Parker {
 #[derive(Debug, Default)]
 struct Parked {
     permit: bool,
-    /// From which sources there was word since the last permit, a bit each; so many of them make a permit.
+    /// From which sources there was word since the last permit, a bit each.
     heard: u64,
-    needed: u32,
+    /// The sources of which several make a permit. Word from any other one does.
+    quorums: SmallVec<[Quorum; 1]>,
     /// So many messages are not to wake it.
     lets_by: u64,
     interrupted: bool,
     closed: bool,
+}
+
+/// Sources of which so many make a permit together.
+#[derive(Debug)]
+struct Quorum {
+    sources: u64,
+    needed: u32,
 }
 
 impl Parker {
@@ -62,15 +75,22 @@ impl Parker {
         }
     }
 
-    /// From now on word from so many sources makes a permit.
-    pub(crate) fn need(&self, sources: u32) {
-        self.state.lock().needed = sources;
+    /// From now on word from `needed` of the `count` sources from `first` on makes a permit. Where there are more sources
+    /// than can be told apart, word from any of them does.
+    pub(crate) fn need(&self, first: u32, count: u32, needed: u32) {
+        if first + count > LAST_SOURCE {
+            return;
+        }
+        let sources = ((1 << count) - 1) << first;
+        let mut state = self.state.lock();
+        state.quorums.retain(|quorum| quorum.sources != sources);
+        state.quorums.push(Quorum { sources, needed });
     }
 
     /// Notes word from a source, which may be let by. Returns whether it was news.
     fn hear(&self, source: u32, may_be_let_by: bool) -> bool {
         let mut state = self.state.lock();
-        let bit = 1 << source;
+        let bit = 1 << source.min(LAST_SOURCE);
         if (state.permit || state.heard & bit != 0) && !mutant("a second permit for one waiter") {
             return false;
         }
@@ -79,7 +99,11 @@ impl Parker {
             return true;
         }
         state.heard |= bit;
-        if state.heard.count_ones() >= state.needed {
+        let mut quorums = state.quorums.iter();
+        let is_enough = quorums
+            .find(|quorum| quorum.sources & bit != 0)
+            .is_none_or(|quorum| (state.heard & quorum.sources).count_ones() >= quorum.needed);
+        if is_enough {
             state.heard = 0;
             state.permit = true;
             self.wake(state);
@@ -162,13 +186,9 @@ impl Notifier {
         parker
     }
 
-    /// Puts `parker` at the end of the queue of `channel` until the ticket is dropped.
-    pub(crate) fn join(self: &Arc<Self>, channel: &Arc<str>, parker: &Arc<Parker>) -> Registration {
-        self.join_as(0, channel, parker)
-    }
-
-    /// As [`Notifier::join`], as one of several sources (at most 64) that the parker listens to.
-    pub(crate) fn join_as(
+    /// Puts `parker` at the end of the queue of `channel` until the ticket is dropped, as one of the sources that the parker
+    /// listens to.
+    pub(crate) fn join(
         self: &Arc<Self>,
         source: u32,
         channel: &Arc<str>,
@@ -282,11 +302,29 @@ mod tests {
     use std::time::Duration;
 
     #[test]
+    fn one_node_of_a_quorum_among_others_wakes_nobody() {
+        let parker = Parker::default();
+        let has_word_of = |source| {
+            parker.hear(source, false);
+            parker.take_permit()
+        };
+        // A lock, and a quorum of three nodes.
+        parker.need(2, 3, 2);
+        assert!(has_word_of(1), "a lock of one server");
+        for _ in 0..3 {
+            assert!(!has_word_of(3), "the same node again");
+        }
+        assert!(has_word_of(4), "a second node");
+        assert!(!has_word_of(2), "it begins anew");
+        assert!(has_word_of(LAST_SOURCE + 7), "one of too many");
+    }
+
+    #[test]
     fn messages_that_are_let_by_wake_nobody_and_are_not_lost() {
         let notifier = Arc::new(Notifier::default());
         let name: Arc<str> = "orders".into();
         let parkers = [notifier.parker(), notifier.parker()];
-        let [mut first, mut second] = [0, 1].map(|at| notifier.join(&name, &parkers[at]));
+        let [mut first, mut second] = [0, 1].map(|at| notifier.join(0, &name, &parkers[at]));
         let now = Some(Instant::now());
         let late = Some(Instant::now() + Duration::from_secs(20));
         // The last one of three wakes it, and does not go to the one behind.

@@ -104,7 +104,7 @@ impl Latch {
         if let Some(node) = interrupter {
             *node.lock() = Some(Arc::clone(&parker));
         }
-        let mut registration = self.notifier.join(&self.name, &parker);
+        let mut registration = self.notifier.join(0, &self.name, &parker);
         if !sync::mutant("no attempt after joining") {
             if self.attempt() {
                 return true;
@@ -196,7 +196,7 @@ fn two_messages_for_two() {
     let parkers: Vec<_> = (0..2).map(|_| notifier.parker()).collect();
     let tickets: Vec<_> = parkers
         .iter()
-        .map(|parker| notifier.join(&name, parker))
+        .map(|parker| notifier.join(0, &name, parker))
         .collect();
     let waiters: Vec<_> = tickets
         .into_iter()
@@ -224,7 +224,7 @@ fn everybody_ends() {
             let (notifier, name) = (Arc::clone(&notifier), Arc::clone(&name));
             thread::spawn(move || {
                 let parker = notifier.parker();
-                let mut registration = notifier.join(&name, &parker);
+                let mut registration = notifier.join(0, &name, &parker);
                 assert_eq!(registration.park(None), Wake::Closed);
             })
         })
@@ -403,7 +403,7 @@ impl Counter {
             }
             if node.view().turn == Turn::Attempt {
                 if registration.is_none() {
-                    registration = Some(self.notifier.join(&self.name, &parker));
+                    registration = Some(self.notifier.join(0, &self.name, &parker));
                 }
                 if self.attempt(me) {
                     break true;

@@ -271,8 +271,9 @@ impl Store for Memory {
 
     fn subscribe(&self, lock: &LockId, source: u32, parker: &Arc<Parker>) -> Subscription {
         Subscription {
-            registration: self.facts.notifier.join_as(source, &lock.name, parker),
+            registration: self.facts.notifier.join(source, &lock.name, parker),
             delivery: Delivery::Live,
+            sources: 1,
             jitter: Duration::ZERO,
             keep: None,
         }

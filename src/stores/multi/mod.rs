@@ -319,12 +319,17 @@ impl Store for MultiStore {
     }
 
     fn subscribe(&self, lock: &LockId, source: u32, parker: &Arc<Parker>) -> Subscription {
-        let registration = self.facts.notifier.join_as(source, &lock.name, parker);
-        // Whichever is freed: it may have been the last one that was in the way.
-        let subscribe = |member: &Part| member.store.subscribe(&member.lock, source, parker);
+        let registration = self.facts.notifier.join(source, &lock.name, parker);
+        // Whichever is freed: it may have been the last one that was in the way. A quorum among them needs word from several
+        // nodes, for an attempt that is undone at one of them would wake all who wait.
+        let mut sources = 1;
+        let subscribe = |member: &Part| {
+            let source = source + sources;
+            let part = member.store.subscribe(&member.lock, source, parker);
+            sources += part.sources;
+            part
+        };
         let parts: Vec<Subscription> = self.members.iter().map(subscribe).collect();
-        // A quorum among them needs word from several nodes, the whole from any.
-        parker.need(1);
         let delivery = if parts.iter().any(|part| part.delivery == Delivery::Polling) {
             Delivery::Polling
         } else if parts.iter().all(|part| part.delivery == Delivery::Live) {
@@ -335,6 +340,7 @@ impl Store for MultiStore {
         Subscription {
             registration,
             delivery,
+            sources,
             jitter: JITTER,
             keep: Some(Box::new(parts)),
         }

@@ -363,8 +363,9 @@ impl Store for MySql {
 
     fn subscribe(&self, lock: &LockId, source: u32, parker: &Arc<Parker>) -> Subscription {
         Subscription {
-            registration: self.facts.notifier.join_as(source, &lock.name, parker),
+            registration: self.facts.notifier.join(source, &lock.name, parker),
             delivery: Delivery::Polling,
+            sources: 1,
             jitter: Duration::ZERO,
             keep: None,
         }

@@ -248,10 +248,12 @@ impl Store for Quorum {
         self.inspect_by_majority(lock, visitor, deadline)
     }
 
-    fn subscribe(&self, lock: &LockId, _: u32, parker: &Arc<Parker>) -> Subscription {
-        parker.need(u32::try_from(self.needed).unwrap_or(u32::MAX));
-        let registration = self.facts.notifier.join(&lock.name, parker);
-        let parts: Vec<Subscription> = (0..)
+    fn subscribe(&self, lock: &LockId, source: u32, parker: &Arc<Parker>) -> Subscription {
+        let number = |of: usize| u32::try_from(of).unwrap_or(u32::MAX);
+        let sources = number(self.nodes.len());
+        parker.need(source, sources, number(self.needed));
+        let registration = self.facts.notifier.join(source, &lock.name, parker);
+        let parts: Vec<Subscription> = (source..)
             .zip(&self.nodes)
             .map(|(source, node)| node.node.store().subscribe(lock, source, parker))
             .collect();
@@ -266,6 +268,7 @@ impl Store for Quorum {
         Subscription {
             registration,
             delivery,
+            sources,
             jitter: self.round_trip(),
             keep: Some(Box::new(parts)),
         }

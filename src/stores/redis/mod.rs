@@ -93,16 +93,18 @@ impl Store for Redis {
         let layout = Layout::of(*kind);
         if layout.wakes.is_none() {
             return Subscription {
-                registration: self.facts.notifier.join_as(source, name, parker),
+                registration: self.facts.notifier.join(source, name, parker),
                 delivery: Delivery::Polling,
+                sources: 1,
                 jitter: Duration::ZERO,
                 keep: None,
             };
         }
         let channel = layout.channel.of(name).into();
-        let registration = self.facts.notifier.join_as(source, &channel, parker);
+        let registration = self.facts.notifier.join(source, &channel, parker);
         let (keep, is_live) = self.topology.listen(&channel);
         Subscription {
+            sources: 1,
             registration,
             delivery: match is_live {
                 true => Delivery::Live,
