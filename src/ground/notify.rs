@@ -296,7 +296,8 @@ impl Drop for Registration {
     }
 }
 
-#[cfg(test)]
+// Its threads are not those of shuttle.
+#[cfg(all(test, not(redlatch_shuttle)))]
 mod tests {
     use super::*;
     use std::time::Duration;

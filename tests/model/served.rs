@@ -76,7 +76,7 @@ fn specified(key: Option<Key>, request: Request, client: usize, is_old: bool) ->
     let visitor = visitor_of(client, is_old);
     let (script, args) = match request {
         Request::Acquire => ("acquire", vec![&*visitor, &lease, "0", "1", "0", "1"]),
-        Request::Extend => ("renew", vec!["0", &*visitor, &lease, "1"]),
+        Request::Extend => ("renew", vec![&*visitor, &lease, "0", "1"]),
         Request::Release => ("release", vec![&*visitor, "channel", "1"]),
     };
     let args: Vec<&[u8]> = args.into_iter().map(str::as_bytes).collect();
