@@ -55,7 +55,7 @@ impl Yield {
     /// Goes on with what was learned of the others.
     pub(super) fn after(mut self, former: Option<&Yield>) -> Yield {
         if let Some(former) = former {
-            self.learned = former.learned + 1;
+            self.learned = former.learned.wrapping_add(1);
             // One more now and then: a process that was late for its turn would be passed over for ever.
             let more = u64::from(self.learned.is_multiple_of(TRIED_EACH));
             self.left = self.left.min(former.left.max(1) + more);
