@@ -12,6 +12,9 @@ use crate::ground::turns::Turns;
 /// nobody sleeps on a free lock for longer than this, however many turns there are to leave.
 const LONGEST_SPAN: Duration = Duration::from_millis(10);
 
+/// One that had a turn the last time is waited for at least so long: its machine may be busy.
+const FOR_THE_KNOWN: Duration = Duration::from_millis(4);
+
 /// So long it is remembered how many others want the lock.
 const REMEMBERED: Duration = Duration::from_secs(2);
 
@@ -31,6 +34,8 @@ pub(crate) struct Yield {
     /// The turns that were seen, and the number of them to leave: not all who listen want the lock.
     seen: u64,
     left: u64,
+    /// So many of them had a turn the last time, and are waited for longer.
+    known: u64,
     /// So often the number was learned from the time before.
     learned: u32,
 }
@@ -48,6 +53,7 @@ impl Yield {
             turns,
             seen: 0,
             left,
+            known: 0,
             learned: 0,
         }
     }
@@ -58,11 +64,20 @@ impl Yield {
             self.learned = former.learned.wrapping_add(1);
             // One more now and then: a process that was late for its turn would be passed over for ever.
             let more = u64::from(self.learned.is_multiple_of(TRIED_EACH));
+            self.known = self.left.min(former.known);
             self.left = self.left.min(former.left.max(1) + more);
             self.span = self.span.max(former.span);
-            self.until = self.since + self.span;
+            self.until = self.since + self.patience(0);
         }
         self
+    }
+
+    /// How long the next turn may take to begin and to end.
+    fn patience(&self, so_far: u64) -> Duration {
+        match so_far < self.known {
+            true => self.span.max(FOR_THE_KNOWN),
+            false => self.span,
+        }
     }
 
     /// Until when the lock is left to others, if it is.
@@ -77,7 +92,7 @@ impl Yield {
                 self.span = self.span.max(took * 2).min(LONGEST_SPAN);
                 self.seen = so_far;
                 self.since = ended;
-                self.until = ended + self.span;
+                self.until = ended + self.patience(so_far);
             }
             if so_far >= self.left {
                 return None;
@@ -96,6 +111,7 @@ impl Yield {
     /// are left a turn next time.
     pub(super) fn granted(&mut self) {
         let so_far = self.turns.as_ref().map(Turns::so_far);
+        self.known = so_far.unwrap_or(0).min(self.left);
         if let Some(so_far) = so_far.filter(|so_far| *so_far < self.left) {
             self.left = (so_far + (self.left - so_far) / 2).max(1);
             self.span = Duration::ZERO;
@@ -204,6 +220,33 @@ mod tests {
         messages.note_arrival(time::now());
         messages.note_arrival(time::now());
         assert!(third.ends(third.since).is_some(), "there is one more");
+    }
+
+    #[test]
+    fn the_known_are_waited_for_longer_than_one_more_is() {
+        let (mut yields, messages) = left_to(5);
+        messages.note_arrival(yields.since);
+        yields.granted();
+        yields.granted();
+        yields.granted();
+        assert_eq!(yields.left, 1);
+        for round in 1..=TRIED_EACH {
+            let (next, messages) = left_to(5);
+            let mut next = next.after(Some(&yields));
+            let begun = next.since;
+            assert_eq!(next.ends(begun), Some(begun + FOR_THE_KNOWN));
+            messages.note_arrival(begun);
+            let tried = (round == TRIED_EACH).then_some(begun + SPAN);
+            assert_eq!(next.ends(begun), tried, "round {round}");
+            next.granted();
+            yields = next;
+        }
+        let (nobody, _) = left_to(5);
+        let mut nobody = nobody.after(Some(&yields));
+        nobody.granted();
+        let (next, _) = left_to(5);
+        let mut next = next.after(Some(&nobody));
+        assert_eq!(next.ends(next.since), Some(next.since + SPAN));
     }
 
     #[test]
