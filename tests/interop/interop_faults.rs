@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redlatch::{Client, Error};
+use redlatch_spec::scripts;
 
 use crate::both_sides::{BothSides, LEASE, LONG, PATIENCE, SLACK, Turn, report, timed};
 use crate::jvm::{Jvm, Redisson, is_illegal_monitor_state};
@@ -36,7 +37,8 @@ impl Scene {
     fn with(lease: Duration) -> Scene {
         let sides = BothSides::with(Turn::together(), lease);
         for script in [ACQUIRE, RELEASE, RELEASE_LEVEL] {
-            sides.server.cmd(&["SCRIPT", "LOAD", script]);
+            let text = scripts::spliced(script);
+            sides.server.cmd(&["SCRIPT", "LOAD", &text]);
         }
         let proxy = Proxy::to(sides.server.addr());
         let client = Client::builder()
@@ -59,7 +61,7 @@ impl Scene {
     }
 
     fn each(&self, times: usize, script: &str, fault: Fault) -> Rule {
-        let hash = redis::Script::new(script).get_hash().to_owned();
+        let hash = scripts::hash(scripts::spliced(script).as_bytes());
         self.proxy.next(times, Some(hash.as_bytes()), fault)
     }
 }

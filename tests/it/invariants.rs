@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redlatch::{Builder, Client, Error, Loss, Losses};
+use redlatch_spec::scripts;
 
 use crate::support::{Monitor, RedisServer, eventually, ms};
 
@@ -55,18 +56,19 @@ scripts! {
 /// By what the calls of a script can be told from all other requests, once [`teach`] has made sure that they are
 /// called by their hash.
 pub(crate) fn sha(script: &str) -> String {
-    redis::Script::new(script).get_hash().to_owned()
+    scripts::hash(scripts::spliced(script).as_bytes())
 }
 
 /// Makes all scripts known to the server.
 pub(crate) fn teach(server: &RedisServer) {
     for (_, script) in SCRIPTS {
-        assert_eq!(
-            server.text(&["SCRIPT", "LOAD", script]),
-            Some(sha(script)),
-            "the hash of a script"
-        );
+        teach_one(server, script);
     }
+}
+
+pub(crate) fn teach_one(server: &RedisServer, script: &str) {
+    let told = server.text(&["SCRIPT", "LOAD", &scripts::spliced(script)]);
+    assert_eq!(told, Some(sha(script)), "the hash of a script");
 }
 
 /// Settings with short time-outs.

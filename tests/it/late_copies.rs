@@ -64,7 +64,7 @@ fn a_hand_off_whose_first_answer_was_lost_is_no_loss() {
         .open(&proxy.url())
         .unwrap();
     let lock = client.lock("orders");
-    server.text(&["SCRIPT", "LOAD", invariants::TRANSFER]);
+    invariants::teach_one(&server, invariants::TRANSFER);
     let guard = lock.guard().unwrap();
     let visitor = guard.visitor().to_string();
     thread::scope(|scope| {

@@ -1,13 +1,15 @@
 //! The Lua scripts: their texts, and what they take.
 
-use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use crate::stores::redis::keys::Key;
 
+/// The line in place of which a script has the function that tells who has a lock.
+const HOLDER_OF: &str = "-- include holder_of.lua\n";
+
 /// One script, with its hash.
 pub(super) struct Script {
-    pub(super) text: Cow<'static, str>,
+    pub(super) text: String,
     pub(super) hash: String,
     pub(super) keys: &'static [Key],
     /// Its arguments but the expiry and the number of the request, which come behind them.
@@ -38,12 +40,8 @@ pub(super) enum Arg {
 }
 
 impl Script {
-    pub(super) fn new(
-        text: impl Into<Cow<'static, str>>,
-        keys: &'static [Key],
-        args: &'static [Arg],
-    ) -> Script {
-        let text = text.into();
+    pub(super) fn new(text: &str, keys: &'static [Key], args: &'static [Arg]) -> Script {
+        let text = text.replace(HOLDER_OF, include_str!("scripts/holder_of.lua"));
         Script {
             hash: redis::Script::new(&text).get_hash().to_owned(),
             text,
@@ -74,7 +72,7 @@ impl Script {
             let text = text.replace("'NUMSUB'", "'SHARDNUMSUB'");
             Box::new(Script {
                 expires: self.expires,
-                ..Script::new(text, self.keys, self.args)
+                ..Script::new(&text, self.keys, self.args)
             })
         })
     }

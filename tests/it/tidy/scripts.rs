@@ -11,6 +11,8 @@ fn the_tests_know_every_script() {
     let found: BTreeSet<_> = files_of(&folder, "lua")
         .into_iter()
         .map(|path| below(&folder, &path))
+        // The function that scripts share.
+        .filter(|path| path != "holder_of.lua")
         .collect();
     let known = SCRIPTS.iter().map(|(path, _)| (*path).to_owned());
     assert_eq!(found, known.collect());

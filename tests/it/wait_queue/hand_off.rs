@@ -332,10 +332,7 @@ fn nobody_is_woken_for_a_hand_over_that_cannot_be() {
 fn a_hand_over_that_was_refused_after_one_without_an_answer_is_asked_for_again() {
     let shim = ClockShim::build();
     let server = RedisServer::with_clock(&shim);
-    assert_eq!(
-        server.text(&["SCRIPT", "LOAD", TRANSFER]),
-        Some(sha(TRANSFER))
-    );
+    teach_one(&server, TRANSFER);
     let proxy = Proxy::to(server.addr());
     let client = Client::builder()
         .command_timeout(ms(6000))

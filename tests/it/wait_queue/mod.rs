@@ -11,7 +11,7 @@ use std::{slice, thread};
 
 use redlatch::{Client, Error, Interrupt, Lock, LossCause};
 
-use crate::invariants::{TRANSFER, sha, somebody_waits};
+use crate::invariants::{TRANSFER, sha, somebody_waits, teach_one};
 use crate::laws::until_queued;
 #[cfg(target_os = "linux")]
 use crate::support::ClockShim;

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use redlatch::{Client, Error, Guard, Lock, LossCause};
 
 use crate::invariants::{
-    ACQUIRE, CANARY, Class, INSPECT, Log, RELEASE, SCRIPTS, SLACK, TIMEOUT, connections, counts,
+    ACQUIRE, CANARY, Class, INSPECT, Log, RELEASE, SLACK, TIMEOUT, connections, counts,
     ends_within, every_key_expires, fails, is_empty, keys, leaves_nothing, no_connection_is_left,
     no_secret, not_heard_of, quick, sha, somebody_waits, teach, told, written,
 };

@@ -1,13 +1,15 @@
 //! Rights and passwords: F25 and F26.
 
+use redlatch_spec::scripts;
+
 use super::*;
 
 /// The commands that scripts call, but for those that are only the last resort of one, or for another kind of lock.
 fn needed() -> Vec<String> {
-    let mut commands: Vec<_> = SCRIPTS
+    let mut commands: Vec<_> = scripts::ALL
         .iter()
-        .filter(|(path, _)| !path.starts_with("token/") && *path != "rights.lua")
-        .flat_map(|(_, script)| script.split("call('").skip(1))
+        .filter(|script| !script.name.starts_with("token/") && script.name != "rights")
+        .flat_map(|script| script.text.split("call('").skip(1))
         .filter_map(|rest| rest.split_once('\''))
         .map(|(command, _)| command.to_lowercase())
         // Of these the first undoes, the second is for the nodes of a quorum, and a hand-off does without the third.

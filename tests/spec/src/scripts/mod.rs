@@ -10,6 +10,7 @@ pub mod reentrant;
 pub mod token;
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use crate::commands::{Answer, Redis};
 use crate::reply::{Reply, array};
@@ -39,11 +40,11 @@ pub struct Script {
 macro_rules! scripts {
     ($($name:literal => $spec:path),* $(,)?) => {
         /// All scripts.
-        pub const ALL: &[Script] = &[$(Script {
+        pub static ALL: LazyLock<Vec<Script>> = LazyLock::new(|| vec![$(Script {
             name: $name,
-            text: include_str!(concat!("../../../../src/stores/redis/scripts/", $name, ".lua")),
+            text: spliced(include_str!(concat!("../../../../src/stores/redis/scripts/", $name, ".lua"))).leak(),
             spec: $spec,
-        }),*];
+        }),*]);
     };
 }
 
@@ -77,6 +78,12 @@ impl Script {
         let text = self.text.replace("'PUBLISH'", "'SPUBLISH'");
         text.replace("'NUMSUB'", "'SHARDNUMSUB'")
     }
+}
+
+/// The text that is sent: the one of the file, with the function that scripts share where it belongs.
+pub fn spliced(text: &str) -> String {
+    let holder_of = include_str!("../../../../src/stores/redis/scripts/holder_of.lua");
+    text.replace("-- include holder_of.lua\n", holder_of)
 }
 
 /// The hash by which a text is called.
