@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::builder::{LEAST_TIMEOUT, check_lease, check_timeout, check_within, new_id};
 use crate::client::Client;
 use crate::engine::client_inner::{ClientInner, Timeouts};
-use crate::engine::watchdog::OnLost;
+use crate::engine::loss_notice::OnLost;
 use crate::ground::claim::Kind;
 use crate::ground::clock::SHORTEST_LEASE;
 use crate::ground::error::{Error, Result};

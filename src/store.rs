@@ -14,7 +14,7 @@ use crate::ground::loss::LossCause;
 use crate::ground::notify::{Notifier, Parker, Registration};
 use crate::ground::sync::Mutex;
 use crate::ground::time;
-use crate::ground::turns::Turns;
+use crate::ground::turn_count::Turns;
 pub(crate) use in_doubt::InDoubt;
 
 /// Longer leases are refused, so that sums of times cannot overflow.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::client_inner::ClientInner;
-use crate::engine::watchdog::OnLost;
+use crate::engine::loss_notice::OnLost;
 use crate::ground::clock::SHORTEST_LEASE;
 use crate::ground::error::{Error, Result};
 use crate::ground::loss::Loss;

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::engine::hold::{HandOffOffer, Hold};
+use crate::engine::loss_notice::OnLost;
 use crate::engine::owner::Owner;
 use crate::engine::wait_queue::WaitQueues;
-use crate::engine::watchdog::{OnLost, Watchdog, join};
+use crate::engine::watchdog::{Watchdog, join};
 use crate::ground::error::{Error, Result};
 use crate::ground::sync;
 use crate::ground::time;

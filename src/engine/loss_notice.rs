@@ -1,12 +1,15 @@
-//! The end of one hold, for everybody who waits to hear of a loss.
+//! How the loss of a hold is told: to those who listen to that hold, and to the hook of its client.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
+use crate::ground::events;
 use crate::ground::loss::{Loss, NoLoss};
 use crate::ground::sync::{Clock, Condvar, Mutex};
+use crate::ground::time;
 
 #[derive(Debug)]
 pub(crate) struct Channel {
@@ -103,5 +106,62 @@ impl LossNotice {
             // One that is full has a loss to tell, and nobody else may want to hear.
             let _ = channel.try_send(unheard);
         }
+    }
+}
+
+/// The hook that is called when a hold is lost.
+pub(crate) type OnLost = Arc<dyn Fn(&Loss) + Send + Sync>;
+
+/// The way from the holds of a client to the user's hook.
+#[derive(Default)]
+pub(crate) struct LossHook {
+    state: Mutex<HookState>,
+}
+
+#[derive(Default)]
+struct HookState {
+    sender: Option<Sender<Loss>>,
+    /// After the client's end the hook is called until then.
+    deadline: Option<Instant>,
+}
+
+impl LossHook {
+    /// Opens the way, for the thread that calls the hook.
+    pub(crate) fn open(&self) -> Receiver<Loss> {
+        let (sender, receiver) = unbounded();
+        self.state.lock().sender = Some(sender);
+        receiver
+    }
+
+    /// Tells of a loss, in the log, too.
+    pub(crate) fn tell(&self, loss: Loss) {
+        events::lost(&loss.lock, &loss.visitor, &loss.cause);
+        if let Some(sender) = &self.state.lock().sender {
+            // Fails only if the hook's thread is gone, which ends with the client.
+            let _ = sender.send(loss);
+        }
+    }
+
+    /// Calls the hook for each loss, after the client's end for as long as that waits for it.
+    pub(crate) fn call(&self, on_lost: &OnLost, losses: &Receiver<Loss>) {
+        for loss in losses {
+            let deadline = self.state.lock().deadline;
+            if deadline.is_some_and(|deadline| time::now() >= deadline) {
+                return;
+            }
+            // What the user's hook does wrong stays its own affair.
+            let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| on_lost(&loss)));
+            if told.is_err() {
+                events::hook_panicked(&loss.lock);
+            }
+        }
+    }
+
+    /// Closes the way. The hook still hears until `deadline` of what was told before.
+    pub(crate) fn close(&self, deadline: Instant) {
+        *self.state.lock() = HookState {
+            sender: None,
+            deadline: Some(deadline),
+        };
     }
 }

@@ -17,4 +17,4 @@ pub(crate) mod random;
 pub(crate) mod sync;
 #[cfg_attr(redlatch_sim, path = "../../tests/sim/swapped/time.rs")]
 pub(crate) mod time;
-pub(crate) mod turns;
+pub(crate) mod turn_count;

@@ -1,10 +1,10 @@
 //! Where locks can be kept. Stores know nothing of waiting.
 
+mod connection_limit;
 pub(crate) mod memory;
 pub(crate) mod multi;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
-mod permits;
 pub(crate) mod quorum;
 pub(crate) mod redis;
 

@@ -17,8 +17,8 @@ mod ground {
     pub(crate) mod notify;
     #[path = "sync.rs"]
     pub(crate) mod sync;
-    #[path = "../../src/ground/turns.rs"]
-    pub(crate) mod turns;
+    #[path = "../../src/ground/turn_count.rs"]
+    pub(crate) mod turn_count;
     pub(crate) mod time {
         use std::time::{Duration, Instant};
 

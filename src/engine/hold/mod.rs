@@ -2,10 +2,10 @@
 //!
 //! The store is the truth; what stands here is what was confirmed last, and says until when it may be believed.
 
+mod end;
 mod in_flight;
-mod loss;
 mod pin;
-mod renewal;
+mod renewal_schedule;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -19,8 +19,9 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::engine::hold::in_flight::By;
 pub(crate) use crate::engine::hold::in_flight::InFlightId;
-pub(crate) use crate::engine::hold::renewal::{Duty, NextCheck, RenewalStart};
-use crate::engine::hold::state::{Level, Phase, State, count, end_of_validity};
+pub(crate) use crate::engine::hold::renewal_schedule::{Duty, NextCheck, RenewalStart};
+use crate::engine::hold::state::{Level, Phase, State, count};
+use crate::engine::hold::validity::end_of_validity;
 use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
 use crate::ground::clock::{BootInstant, PROCESS, Timeline};
 use crate::ground::events::HoldSpan;

@@ -213,7 +213,3 @@ impl State {
 pub(super) fn count(levels: &[Level]) -> u32 {
     u32::try_from(levels.len()).unwrap_or(u32::MAX)
 }
-
-pub(super) fn end_of_validity(sent: BootInstant, lease: Duration) -> BootInstant {
-    sent + lease.saturating_sub(drift(lease))
-}

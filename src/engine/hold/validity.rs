@@ -5,13 +5,18 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::engine::hold::in_flight::{By, Flying, InFlight, InFlightId};
-use crate::engine::hold::state::{State, end_of_validity};
-use crate::ground::clock::BootInstant;
+use crate::engine::hold::state::State;
+use crate::ground::clock::{BootInstant, drift};
 use crate::ground::sync::mutant;
 use crate::store::EXPIRY_SLACK;
 
 /// More requests without an answer than these count as one.
 pub(super) const MOST_IN_FLIGHT: usize = 8;
+
+/// The end of the validity that a lease gives whose request was sent then.
+pub(super) fn end_of_validity(sent: BootInstant, lease: Duration) -> BootInstant {
+    sent + lease.saturating_sub(drift(lease))
+}
 
 impl State {
     /// Notes a request that is about to be sent and is refused from `expires` on.

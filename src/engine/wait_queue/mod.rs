@@ -3,8 +3,8 @@
 //! A thread that unlocks hands its hold off to the head of the queue, in one request (see `raw_lock/hand_off.rs`). A new waiter
 //! goes to the end; a re-entry and a try without a wait barge.
 
+mod process_turns;
 mod successor;
-mod yields;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::ground::claim::LockId;
 use crate::ground::notify::Parker;
 use crate::ground::sync::{Mutex, mutant};
 use crate::ground::time;
+pub(crate) use process_turns::Yield;
 pub(crate) use successor::Successor;
-pub(crate) use yields::Yield;
 
 /// So many hand-overs in a row are allowed while others wait in other processes.
 const HAND_OFFS_IN_A_ROW: u32 = 4;

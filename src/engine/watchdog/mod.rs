@@ -14,17 +14,18 @@
 mod jobs;
 #[cfg(feature = "test-util")]
 mod moved;
-mod renewal;
+mod threads;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::unbounded;
 
 use crate::engine::hold::{ClientState, HandOffOffer, Hold};
 use crate::engine::in_doubt::Clearing;
+use crate::engine::loss_notice::{LossHook, OnLost};
 use crate::engine::timer::Timer;
 use crate::engine::wait_queue::WaitQueues;
 use crate::engine::watchdog::jobs::Job;
@@ -33,13 +34,10 @@ use crate::ground::backoff::WaitScope;
 use crate::ground::clock::Timeline;
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
-use crate::ground::loss::{Loss, LossCause};
+use crate::ground::loss::LossCause;
 use crate::ground::sync::{self, JoinHandle, Mutex, mutant};
 use crate::ground::time;
 use crate::store::{Announcement, InDoubt, Store};
-
-/// The hook that is called when a hold is lost.
-pub(crate) type OnLost = Arc<dyn Fn(&Loss) + Send + Sync>;
 
 /// After this time it is tried again to start a thread for which there was no room.
 const ROOM_AGAIN: Duration = Duration::from_millis(200);
@@ -66,17 +64,9 @@ struct Shared {
     running: AtomicBool,
     clearing: Arc<Clearing>,
     client: Arc<ClientState>,
-    news: Mutex<Hook>,
+    hook: LossHook,
     #[cfg(feature = "test-util")]
     die: AtomicBool,
-}
-
-/// The way to the user's hook.
-#[derive(Default)]
-struct Hook {
-    sender: Option<Sender<Loss>>,
-    /// After the client's end the hook is called until then.
-    deadline: Option<Instant>,
 }
 
 impl Watchdog {
@@ -94,7 +84,7 @@ impl Watchdog {
             timer: Timer::default(),
             running: AtomicBool::new(false),
             client: Arc::default(),
-            news: Mutex::default(),
+            hook: LossHook::default(),
             #[cfg(feature = "test-util")]
             die: AtomicBool::new(false),
         });
@@ -148,13 +138,12 @@ impl Watchdog {
         // If there is no room for one, those before it end at once, because what they wait at is closed.
         if let Some(on_lost) = &self.on_lost {
             let (on_lost, shared) = (Arc::clone(on_lost), Arc::clone(&self.shared));
-            let (sender, receiver) = unbounded::<Loss>();
+            let losses = self.shared.hook.open();
             // A thread of its own, so that a slow hook delays no renewal.
             spawn(
                 "redlatch-on-lost",
-                Box::new(move || shared.tell(&on_lost, &receiver)),
+                Box::new(move || shared.hook.call(&on_lost, &losses)),
             )?;
-            self.shared.news.lock().sender = Some(sender);
         }
         let (sender, receiver) = unbounded();
         let shared = Arc::clone(&self.shared);
@@ -223,7 +212,7 @@ impl Watchdog {
     /// Tells of the loss that a release has found.
     pub(crate) fn lost_in_release(&self, hold: &Hold, cause: LossCause) {
         if let Some(loss) = hold.lose_in_release(cause) {
-            self.shared.publish(loss);
+            self.shared.hook.tell(loss);
         }
         if hold.may_outlast() {
             self.shared.settle(hold.in_doubt());
@@ -258,10 +247,7 @@ impl Watchdog {
                 hold.abandon();
             }
         });
-        *self.shared.news.lock() = Hook {
-            sender: None,
-            deadline: Some(hook_until),
-        };
+        self.shared.hook.close(hook_until);
         for handle in handles {
             join(handle, deadline);
         }
@@ -310,21 +296,6 @@ impl Shared {
         }
     }
 
-    /// Calls the hook for each loss, after the client's end for as long as that waits for it.
-    fn tell(&self, on_lost: &OnLost, losses: &Receiver<Loss>) {
-        for loss in losses {
-            let deadline = self.news.lock().deadline;
-            if deadline.is_some_and(|deadline| time::now() >= deadline) {
-                return;
-            }
-            // What the user's hook does wrong stays its own affair.
-            let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| on_lost(&loss)));
-            if told.is_err() {
-                events::hook_panicked(&loss.lock);
-            }
-        }
-    }
-
     /// Turns a hold lost. If the store may still have it, others need not wait until its lease ends there.
     fn end(&self, hold: &Hold, cause: LossCause) {
         let may_still_stand =
@@ -343,20 +314,12 @@ impl Shared {
         let is_lost_now = loss.is_some();
         if let Some(loss) = loss {
             self.wait_queues.freed(&hold.lock(), None);
-            self.publish(loss);
+            self.hook.tell(loss);
             if hold.may_outlast() {
                 self.settle(hold.in_doubt());
             }
         }
         is_lost_now
-    }
-
-    fn publish(&self, loss: Loss) {
-        events::lost(&loss.lock, &loss.visitor, &loss.cause);
-        if let Some(news) = &self.news.lock().sender {
-            // Fails only if the hook's thread is gone, which ends with the client.
-            let _ = news.send(loss);
-        }
     }
 
     /// Says once what endangers locks on this server. It is only worth asking if somebody hears the answer.

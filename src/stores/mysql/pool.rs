@@ -13,7 +13,7 @@ use super::connection::{Connection, has_second_handles};
 use crate::ground::error::Result;
 use crate::ground::sync::Mutex;
 use crate::ground::time;
-use crate::stores::permits::{Permit, Permits};
+use crate::stores::connection_limit::{Permit, Permits};
 
 /// The longest time that the server takes to answer a statement that waits for a row, with a margin.
 const LONGEST_ANSWER: Duration = Duration::from_secs(15);

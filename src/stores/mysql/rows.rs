@@ -18,7 +18,7 @@ use crate::ground::error::{Error, Result};
 use crate::ground::interrupt::Interrupt;
 use crate::ground::notify::{Parker, Wake};
 use crate::ground::time;
-use crate::stores::permits::Permit;
+use crate::stores::connection_limit::Permit;
 
 pub(super) const NOWAIT_PAUSE: Duration = Duration::from_millis(20);
 

@@ -12,7 +12,7 @@ use super::pool::CheckedOut;
 use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Reason, Result};
 use crate::ground::time;
-use crate::stores::permits::Permit;
+use crate::stores::connection_limit::Permit;
 
 /// An open transaction. Drop rolls it back.
 pub(crate) struct Session {

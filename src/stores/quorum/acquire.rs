@@ -1,16 +1,15 @@
 //! The acquisition at a majority of the nodes, and the way back from one that failed.
 
-use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::ground::claim::Claim;
 use crate::ground::error::Result;
 use crate::ground::sync::mutant;
 use crate::ground::time;
-use crate::store::{Announcement, Granted, InDoubt, Outcome, Refusal};
+use crate::store::{Announcement, Granted, Outcome, Refusal};
 use crate::stores::quorum::breaker::Order;
 use crate::stores::quorum::node::Purpose;
-use crate::stores::quorum::tally::{Tally, Vote};
+use crate::stores::quorum::tally::Tally;
 use crate::stores::quorum::{Quorum, bit};
 
 impl Quorum {
@@ -104,81 +103,6 @@ impl Quorum {
             claim.in_doubt(0),
             self.no_quorum(&claim.name, &tally.said),
         ))
-    }
-
-    pub(super) fn hear<D, R>(&self, index: usize, answer: Result<Outcome<D, R>>) -> Vote
-    where
-        Refusal: From<R>,
-    {
-        let said = match answer {
-            Ok(Outcome::Done(_)) => Vote::Granted,
-            Ok(Outcome::Refused(refusal)) => Vote::Refused(refusal.into()),
-            Ok(Outcome::Gone(cause)) => Vote::Lacks(cause),
-            Ok(Outcome::Unknown {
-                in_doubt, error, ..
-            }) => Vote::Unknown(in_doubt.not_after(0).unwrap_or_default(), error),
-            Err(error) => Vote::Failed(error),
-        };
-        if let Some(node) = self.nodes.get(index) {
-            match &said {
-                Vote::Unknown(_, error) | Vote::Failed(error) => node.trip(error),
-                _ => node.reset(),
-            }
-        }
-        said
-    }
-
-    /// Understands why too few nodes granted a first acquisition, all of which have answered or had their time.
-    fn refuse(
-        &self,
-        claim: &Claim,
-        said: &[Option<Vote>],
-        leftover: Option<InDoubt>,
-    ) -> Result<Outcome<Granted, Refusal>> {
-        let granted = said
-            .iter()
-            .filter(|said| matches!(said, Some(Vote::Granted)))
-            .count();
-        let refusals: Vec<&Refusal> = said
-            .iter()
-            .filter_map(|said| match said {
-                Some(Vote::Refused(refusal)) => Some(refusal),
-                _ => None,
-            })
-            .collect();
-        if granted + refusals.len() < self.needed {
-            let error = self.no_quorum(&claim.name, said);
-            return match leftover {
-                Some(in_doubt) => Ok(Outcome::unknown(in_doubt, error)),
-                None => Err(error),
-            };
-        }
-        // When so many of the holds that are in the way have ended that the rest is no majority any more.
-        let mut ends: Vec<Duration> = refusals
-            .iter()
-            .map(|refusal| refusal.retry_after.unwrap_or(Duration::MAX))
-            .collect();
-        ends.sort_unstable();
-        let retry_after = self
-            .needed
-            .checked_sub(granted + 1)
-            .and_then(|last| ends.get(last))
-            .filter(|end| **end != Duration::MAX)
-            .copied();
-        let mut holders: HashMap<&str, usize> = HashMap::new();
-        for refusal in &refusals {
-            *holders
-                .entry(refusal.holder.as_deref().unwrap_or_default())
-                .or_default() += 1;
-        }
-        let most = holders.values().copied().max().unwrap_or_default();
-        let silent = self.nodes.len() - granted - refusals.len();
-        Ok(Outcome::Refused(Refusal {
-            retry_after,
-            holder: None,
-            split: (most + silent < self.needed).then(|| self.round_trip()),
-            leftover,
-        }))
     }
 
     /// Puts the count back that a re-entry has raised at these nodes.

@@ -1,10 +1,13 @@
-//! The votes of the nodes on one request.
+//! The votes of the nodes on one request: how they are counted, and what they decide.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::ground::error::{Error, NodeAnswer};
+use crate::ground::claim::Claim;
+use crate::ground::error::{Error, NodeAnswer, Result};
 use crate::ground::loss::LossCause;
-use crate::store::Refusal;
+use crate::store::{Granted, InDoubt, Outcome, Refusal};
 use crate::stores::quorum::Quorum;
 
 /// A node's answer to a request for the lock.
@@ -93,6 +96,82 @@ impl Tally {
 }
 
 impl Quorum {
+    /// Reads the answer of a node as its vote, and notes whether it can be relied on.
+    pub(super) fn hear<D, R>(&self, index: usize, answer: Result<Outcome<D, R>>) -> Vote
+    where
+        Refusal: From<R>,
+    {
+        let said = match answer {
+            Ok(Outcome::Done(_)) => Vote::Granted,
+            Ok(Outcome::Refused(refusal)) => Vote::Refused(refusal.into()),
+            Ok(Outcome::Gone(cause)) => Vote::Lacks(cause),
+            Ok(Outcome::Unknown {
+                in_doubt, error, ..
+            }) => Vote::Unknown(in_doubt.not_after(0).unwrap_or_default(), error),
+            Err(error) => Vote::Failed(error),
+        };
+        if let Some(node) = self.nodes.get(index) {
+            match &said {
+                Vote::Unknown(_, error) | Vote::Failed(error) => node.trip(error),
+                _ => node.reset(),
+            }
+        }
+        said
+    }
+
+    /// Understands why too few nodes granted a first acquisition, all of which have answered or had their time.
+    pub(super) fn refuse(
+        &self,
+        claim: &Claim,
+        said: &[Option<Vote>],
+        leftover: Option<InDoubt>,
+    ) -> Result<Outcome<Granted, Refusal>> {
+        let granted = said
+            .iter()
+            .filter(|said| matches!(said, Some(Vote::Granted)))
+            .count();
+        let refusals: Vec<&Refusal> = said
+            .iter()
+            .filter_map(|said| match said {
+                Some(Vote::Refused(refusal)) => Some(refusal),
+                _ => None,
+            })
+            .collect();
+        if granted + refusals.len() < self.needed {
+            let error = self.no_quorum(&claim.name, said);
+            return match leftover {
+                Some(in_doubt) => Ok(Outcome::unknown(in_doubt, error)),
+                None => Err(error),
+            };
+        }
+        // When so many of the holds that are in the way have ended that the rest is no majority any more.
+        let mut ends: Vec<Duration> = refusals
+            .iter()
+            .map(|refusal| refusal.retry_after.unwrap_or(Duration::MAX))
+            .collect();
+        ends.sort_unstable();
+        let retry_after = self
+            .needed
+            .checked_sub(granted + 1)
+            .and_then(|last| ends.get(last))
+            .filter(|end| **end != Duration::MAX)
+            .copied();
+        let mut holders: HashMap<&str, usize> = HashMap::new();
+        for refusal in &refusals {
+            *holders
+                .entry(refusal.holder.as_deref().unwrap_or_default())
+                .or_default() += 1;
+        }
+        let most = holders.values().copied().max().unwrap_or_default();
+        let silent = self.nodes.len() - granted - refusals.len();
+        Ok(Outcome::Refused(Refusal {
+            retry_after,
+            holder: None,
+            split: (most + silent < self.needed).then(|| self.round_trip()),
+            leftover,
+        }))
+    }
+
     /// Says why no majority did what it was asked.
     pub(super) fn no_quorum(&self, lock: &Arc<str>, said: &[Option<Vote>]) -> Error {
         let hopeless = |said: &Vote| match said {

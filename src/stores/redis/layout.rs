@@ -126,15 +126,6 @@ impl Layout {
         }
     }
 
-    /// How many waiters of this client a message on this channel is for.
-    pub(super) fn woken_by(channel: &str, words: &str) -> usize {
-        let layouts = KINDS.into_iter().map(Layout::of);
-        let mut of_channel = layouts.filter(|layout| layout.channel.begins(channel));
-        let wakes = of_channel.find_map(|layout| layout.wakes);
-        // A message is no more than a hint.
-        wakes.map_or(1, |wakes| wakes(words))
-    }
-
     /// The kind of lock whose script an error message names.
     pub(super) fn kind_named_in(text: &str) -> Kind {
         let is_named = |kind: &Kind| {

@@ -1,5 +1,6 @@
 //! Locks on Redis, in Redisson's format: on one server, or behind the topologies of `topology`.
 
+mod admission;
 mod calls;
 mod errors;
 mod eval;
@@ -17,7 +18,6 @@ mod server;
 mod subscriber;
 mod topology;
 mod transport;
-mod votes;
 mod wait_replicas;
 
 use std::fmt;

@@ -18,12 +18,12 @@ use crate::store::{
 };
 use crate::stores::quorum::node::{Node as QuorumNode, Pending, Purpose};
 use crate::stores::quorum::quarantine::{Identity, NodeHandle, Quarantined};
+use crate::stores::redis::admission::{is_known, vote_of, vote_on};
 use crate::stores::redis::calls::{
     Acquire, Call, ForceRelease, Inspect, Release, ReleaseLevel, Resolve,
 };
 use crate::stores::redis::topology::Topology;
 use crate::stores::redis::transport::{CallError, CheckedOut, Connection};
-use crate::stores::redis::votes::{is_known, vote_of, vote_on};
 use crate::stores::redis::{Redis, preflight, server};
 
 /// A store on one server, as a node of a quorum.

@@ -8,7 +8,7 @@ use crate::ground::error::{Error, Result};
 use crate::ground::notify::Notifier;
 use crate::ground::sync::Mutex;
 use crate::store::{Announcement, Facts};
-use crate::stores::permits::Permits;
+use crate::stores::connection_limit::Permits;
 use crate::stores::redis::Redis;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::Topology;

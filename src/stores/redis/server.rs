@@ -8,7 +8,7 @@ use crate::ground::backoff::Backoff;
 use crate::ground::notify::Notifier;
 use crate::ground::sync::Mutex;
 use crate::ground::time;
-use crate::stores::permits::Permits;
+use crate::stores::connection_limit::Permits;
 use crate::stores::redis::subscriber::{Shards, Subscriber};
 use crate::stores::redis::transport::{CallError, Connection, Connector, Pool, share};
 

@@ -11,7 +11,7 @@ use crate::ground::sync::mutant;
 use crate::store::{Granted, Outcome, Refusal, Released};
 use crate::stores::quorum::quarantine::NodeHandle;
 use crate::stores::redis::Redis;
-use crate::stores::redis::calls::counts::SetCount;
+use crate::stores::redis::calls::reentry::SetCount;
 use crate::stores::redis::calls::{
     Answered, Call, Operation, Read, Release, ReleaseLevel, Repeat, SentCopies,
 };

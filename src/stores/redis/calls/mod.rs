@@ -5,10 +5,10 @@
 
 mod acquire;
 mod call;
-mod counts;
 mod force_release;
 mod hand_off;
 mod inspect;
+mod reentry;
 mod release;
 mod release_level;
 mod requests;

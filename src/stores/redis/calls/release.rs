@@ -7,7 +7,7 @@ use redis::Value;
 use crate::ground::claim::{Claim, VisitorId};
 use crate::ground::error::Error;
 use crate::ground::events;
-use crate::ground::turns::{Messages, Turns};
+use crate::ground::turn_count::{Messages, Turns};
 use crate::store::{InDoubt, Outcome, Released};
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Answered, Call, Operation, Read, Repeat, SentCopies, Unread};

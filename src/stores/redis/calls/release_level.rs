@@ -5,7 +5,7 @@ use redis::Value;
 use crate::ground::claim::Claim;
 use crate::store::{Outcome, Released};
 use crate::stores::redis::Redis;
-use crate::stores::redis::calls::counts::SetCount;
+use crate::stores::redis::calls::reentry::SetCount;
 use crate::stores::redis::calls::{Answered, Call, Operation, Read, SentCopies};
 use crate::stores::redis::transport::CallError;
 

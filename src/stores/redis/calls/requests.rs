@@ -6,10 +6,10 @@ use redis::Value;
 
 use crate::ground::clock::BootInstant;
 use crate::stores::redis::Redis;
+use crate::stores::redis::admission::vote_on;
 use crate::stores::redis::calls::{Call, Limit};
 use crate::stores::redis::replies::integer_at;
 use crate::stores::redis::transport::{CallError, Connection};
-use crate::stores::redis::votes::vote_on;
 use crate::stores::redis::wait_replicas::ReplicaAck;
 
 impl Redis {

@@ -24,12 +24,12 @@ use crate::store::Renewal;
 use crate::stores::quorum::node::{InFlight, Pending};
 use crate::stores::quorum::quarantine::NodeHandle;
 use crate::stores::redis::Redis;
+use crate::stores::redis::admission::vote_on;
 use crate::stores::redis::calls::{Call, Limit, pack};
 use crate::stores::redis::node::RedisNode;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::Topology;
 use crate::stores::redis::transport::{CallError, Connection, asking, share};
-use crate::stores::redis::votes::vote_on;
 pub(super) use batch::makes_known;
 use batch::{Batch, Expected, Open, SentBatch, Server};
 

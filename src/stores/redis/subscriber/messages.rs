@@ -1,4 +1,4 @@
-//! The messages of a server to a subscriber, and the channels that are given up.
+//! The messages of a server to a subscriber, how many waiters an unlock message wakes, and the channels that are given up.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use redis::Value;
 use super::{Channel, LINGER, Shared, State, pack_together};
 use crate::ground::time;
 use crate::stores::redis::keys;
-use crate::stores::redis::layout::Layout;
+use crate::stores::redis::layout::{KINDS, Layout};
 
 impl Shared {
     pub(super) fn handle(&self, message: Value) {
@@ -25,8 +25,7 @@ impl Shared {
                     entry.messages.note_arrival(time::now());
                 }
                 let words = parts.next().unwrap_or_default();
-                self.notifier
-                    .release(&channel, Layout::woken_by(&channel, &words));
+                self.notifier.release(&channel, woken_by(&channel, &words));
             }
             "sunsubscribe" => self.unsubscribed(&channel),
             "subscribe" | "ssubscribe" => {
@@ -145,6 +144,15 @@ impl Shared {
         }
         !state.channels.is_empty()
     }
+}
+
+/// How many waiters of this client an unlock message on this channel is for, in the order in which they came.
+fn woken_by(channel: &str, words: &str) -> usize {
+    let layouts = KINDS.into_iter().map(Layout::of);
+    let mut of_channel = layouts.filter(|layout| layout.channel.begins(channel));
+    let wakes = of_channel.find_map(|layout| layout.wakes);
+    // A message is no more than a hint.
+    wakes.map_or(1, |wakes| wakes(words))
 }
 
 /// Notes that a channel is not listened to. Returns whether it was, or was about to be.

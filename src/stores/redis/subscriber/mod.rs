@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use crate::ground::notify::Notifier;
 use crate::ground::sync::{Condvar, Mutex};
 use crate::ground::time;
-use crate::ground::turns::Messages;
+use crate::ground::turn_count::Messages;
 use crate::stores::redis::transport::{Connector, Hook, Writer};
 pub(super) use listener_thread::ListenerThread;
 

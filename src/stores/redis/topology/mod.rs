@@ -8,7 +8,7 @@ pub(crate) mod sentinel;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::ground::turns::Messages;
+use crate::ground::turn_count::Messages;
 use crate::stores::redis::keys;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::cluster::Cluster;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Cluster, Shard};
-use crate::ground::turns::Messages;
+use crate::ground::turn_count::Messages;
 use crate::stores::redis::keys;
 use crate::stores::redis::subscriber::Interest;
 

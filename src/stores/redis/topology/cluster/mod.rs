@@ -8,29 +8,30 @@
 //! it repeats a request whose connection broke before the answer; and no two threads can use it at a time.
 
 mod channels;
+mod redirection;
 mod refresh;
 mod seeds;
 mod slot_map;
+mod slots_reply;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use crate::ground::backoff::Backoff;
-use crate::ground::events;
 use crate::ground::notify::Notifier;
 use crate::ground::sync::{Condvar, Mutex};
 use crate::stores::redis::Settings;
 use crate::stores::redis::keys;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::known_master::Hooks;
-use crate::stores::redis::transport::{Address, CallError, Connection, Hook, name_of, share};
+use crate::stores::redis::transport::{Address, CallError, Connection, Hook, share};
 use channels::Channels;
+pub(crate) use redirection::Redirection;
 use seeds::Seed;
-pub(crate) use slot_map::Redirection;
+pub(crate) use slot_map::Shard;
+use slot_map::SlotMap;
 
 /// So many redirections in a row are followed at once; then it is waited for the nodes to agree.
 const REDIRECTIONS: u32 = 5;
@@ -42,61 +43,13 @@ pub(crate) struct Cluster {
     whole_name: Arc<str>,
     settings: Settings,
     notifier: Arc<Notifier>,
-    map: Mutex<Map>,
+    map: Mutex<SlotMap>,
     refreshed: Condvar,
     /// The channels that somebody waits on.
     channels: Mutex<Channels>,
     /// Called when another server has become a master, or one is none any more.
     on_takeover: Hooks,
     myself: Weak<Cluster>,
-}
-
-#[derive(Default)]
-struct Map {
-    /// In order, and without overlaps.
-    ranges: Vec<Range>,
-    /// The masters that redirections have named since.
-    moved: HashMap<u16, Arc<Shard>>,
-    /// All masters, by name.
-    shards: HashMap<Arc<str>, Arc<Shard>>,
-    /// Former ones, whose threads have still to end.
-    retired: Vec<Arc<Shard>>,
-    /// The nodes to ask for the next map: those of the settings, and those of this map.
-    sources: Vec<Seed>,
-    told_at: Option<Instant>,
-    /// Whether unlock messages are sharded, once that is known.
-    is_sharded: Option<bool>,
-    is_being_refreshed: bool,
-    /// Whether the connections of nodes found from now on are not counted.
-    is_closed: bool,
-    version: u64,
-    asked_at: Option<Instant>,
-    /// Why there is no map.
-    trouble: Option<CallError>,
-}
-
-struct Range {
-    first: u16,
-    last: u16,
-    master: Arc<Shard>,
-}
-
-/// One master.
-pub(crate) struct Shard {
-    pub(crate) node: Node,
-    pub(crate) address: Address,
-    /// Whether something has gone wrong with it since the map was read.
-    is_doubtful: AtomicBool,
-}
-
-impl Shard {
-    pub(crate) fn suspect(&self) {
-        self.is_doubtful.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_doubtful(&self) -> bool {
-        self.is_doubtful.load(Ordering::Relaxed)
-    }
 }
 
 impl Cluster {
@@ -109,10 +62,10 @@ impl Cluster {
         let names: Vec<&str> = seeds.iter().map(|seed| &*seed.node).collect();
         let whole_name = format!("the cluster of {}", names.join(", ")).into();
         let sources = seeds.iter().cloned().map(Seed::new).collect();
-        let map = Map {
+        let map = SlotMap {
             sources,
             is_sharded: settings.sharded,
-            ..Map::default()
+            ..SlotMap::default()
         };
         Arc::new_cyclic(|myself| Cluster {
             whole_name,
@@ -208,52 +161,9 @@ impl Cluster {
         told.collect()
     }
 
-    /// The master of a slot. Asks for a new map first if that one is in doubt.
-    fn master(&self, slot: u16, deadline: Instant) -> Result<Arc<Shard>, CallError> {
-        let known = self.present(slot);
-        if let Some(shard) = &known
-            && !shard.is_doubtful.load(Ordering::Relaxed)
-        {
-            return Ok(Arc::clone(shard));
-        }
-        let refreshed = self.refresh(deadline);
-        match (self.present(slot).or(known), refreshed) {
-            (Some(shard), _) => Ok(shard),
-            (None, Err(fault)) => Err(fault),
-            // The server knows best how to say it.
-            (None, Ok(())) => self.any().ok_or_else(|| {
-                CallError::NotSent(format!("no node of the cluster serves slot {slot}").into())
-            }),
-        }
-    }
-
     /// Calls `hook` whenever another server has become a master, or one is none any more.
     pub(crate) fn on_takeover(&self, hook: Hook) {
         self.on_takeover.add(hook);
-    }
-
-    /// Notes what a redirection of `from` says, and returns the node it points to.
-    pub(crate) fn follow(&self, redirection: &Redirection, from: &Shard) -> Arc<Shard> {
-        let host = match &redirection.host {
-            host if host.is_empty() => from.address.host().unwrap_or("localhost"),
-            host => host,
-        };
-        let mut map = self.map.lock();
-        let is_new = !map.shards.contains_key(&*name_of(host, redirection.port));
-        let target = self.shard(&mut map, host, redirection.port);
-        if !redirection.is_ask {
-            map.moved.insert(redirection.slot, Arc::clone(&target));
-            drop(map);
-            if is_new {
-                // A slot on the move goes to a master that is known.
-                self.on_takeover.call();
-            }
-            // It may have lost more than this slot.
-            from.suspect();
-            events::slot_moved(&redirection.slot, &target.address.node);
-            self.resubscribe();
-        }
-        target
     }
 
     pub(crate) fn name(&self, lock: &str) -> Arc<str> {
@@ -282,20 +192,5 @@ impl Cluster {
         for shard in &shards {
             shard.node.close();
         }
-    }
-
-    /// The master of a slot as far as known, without asking.
-    pub(crate) fn present(&self, slot: u16) -> Option<Arc<Shard>> {
-        let map = self.map.lock();
-        if let Some(shard) = map.moved.get(&slot) {
-            return Some(Arc::clone(shard));
-        }
-        let index = map.ranges.partition_point(|range| range.last < slot);
-        let range = map.ranges.get(index).filter(|range| range.first <= slot);
-        range.map(|range| Arc::clone(&range.master))
-    }
-
-    fn any(&self) -> Option<Arc<Shard>> {
-        self.map.lock().shards.values().next().cloned()
     }
 }

@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use super::Cluster;
 use super::seeds::{in_order, seeds_of};
-use super::slot_map::{SlotMap, ask_one};
-use super::{Cluster, Map, Range, Shard};
+use super::slot_map::{Range, Shard, SlotMap};
+use super::slots_reply::{SlotsReply, ask_one};
 use crate::ground::time;
-use crate::stores::permits::Permits;
+use crate::stores::connection_limit::Permits;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::subscriber::Shards;
 use crate::stores::redis::transport::{Address, CallError, Connector, name_of, share};
@@ -24,7 +25,7 @@ const LEAST_SHARE: usize = 4;
 
 impl Cluster {
     /// The master at this address, which may be a new one.
-    pub(super) fn shard(&self, map: &mut Map, host: &str, port: u16) -> Arc<Shard> {
+    pub(super) fn shard(&self, map: &mut SlotMap, host: &str, port: u16) -> Arc<Shard> {
         let name = name_of(host, port);
         if let Some(shard) = map.shards.get(&*name) {
             return Arc::clone(shard);
@@ -123,7 +124,7 @@ impl Cluster {
         sources: &[Address],
         is_sharded: Option<bool>,
         deadline: Instant,
-    ) -> Result<(SlotMap, bool), CallError> {
+    ) -> Result<(SlotsReply, bool), CallError> {
         let mut trouble = None;
         for (tried, seed) in sources.iter().enumerate() {
             let rest = (sources.len() - tried).min(LEAST_SHARE);
@@ -147,7 +148,7 @@ impl Cluster {
     }
 
     /// Puts a new map in the place of the old one. Returns whether a master of the old one is none any more.
-    fn adopt(&self, map: &mut Map, told: SlotMap) -> bool {
+    fn adopt(&self, map: &mut SlotMap, told: SlotsReply) -> bool {
         let mut ranges: Vec<Range> = told
             .ranges
             .iter()

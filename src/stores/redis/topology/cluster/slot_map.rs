@@ -1,125 +1,97 @@
-//! The map of the slots as a node tells it, and the redirections that correct it.
+//! The map of the slots: which master has which.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use redis::Value;
+use super::Cluster;
+use super::seeds::Seed;
+use crate::stores::redis::server::Node;
+use crate::stores::redis::transport::{Address, CallError};
 
-use crate::stores::redis::replies::text_of;
-use crate::stores::redis::transport::{Address, CallError, Connection};
-
-/// A map as a node tells it.
-#[derive(Debug, PartialEq, Eq)]
+/// The map of the slots, and the nodes that can tell another one.
+#[derive(Default)]
 pub(super) struct SlotMap {
-    /// The first slot, the last one and the master of it.
-    pub(super) ranges: Vec<(u16, u16, (String, u16))>,
-    pub(super) replicas: Vec<(String, u16)>,
+    /// In order, and without overlaps.
+    pub(super) ranges: Vec<Range>,
+    /// The masters that redirections have named since.
+    pub(super) moved: HashMap<u16, Arc<Shard>>,
+    /// All masters, by name.
+    pub(super) shards: HashMap<Arc<str>, Arc<Shard>>,
+    /// Former ones, whose threads have still to end.
+    pub(super) retired: Vec<Arc<Shard>>,
+    /// The nodes to ask for the next map: those of the settings, and those of this map.
+    pub(super) sources: Vec<Seed>,
+    pub(super) told_at: Option<Instant>,
+    /// Whether unlock messages are sharded, once that is known.
+    pub(super) is_sharded: Option<bool>,
+    pub(super) is_being_refreshed: bool,
+    /// Whether the connections of nodes found from now on are not counted.
+    pub(super) is_closed: bool,
+    pub(super) version: u64,
+    pub(super) asked_at: Option<Instant>,
+    /// Why there is no map.
+    pub(super) trouble: Option<CallError>,
 }
 
-/// Asks a node for the map and, if that is not known, whether it knows sharded messages.
-pub(super) fn ask_one(
-    seed: &Address,
-    is_sharded: Option<bool>,
-    deadline: Instant,
-) -> Result<(SlotMap, bool), CallError> {
-    let mut connection = Connection::connect(seed, deadline)?;
-    let mut packed = Vec::new();
-    let mut slots = redis::cmd("CLUSTER");
-    slots.arg("SLOTS").write_packed_command(&mut packed);
-    if is_sharded.is_none() {
-        let mut probe = redis::cmd("PUBSUB");
-        probe.arg("SHARDNUMSUB").write_packed_command(&mut packed);
+/// Slots with one master.
+pub(super) struct Range {
+    pub(super) first: u16,
+    pub(super) last: u16,
+    pub(super) master: Arc<Shard>,
+}
+
+/// One master.
+pub(crate) struct Shard {
+    pub(crate) node: Node,
+    pub(crate) address: Address,
+    /// Whether something has gone wrong with it since the map was read.
+    pub(super) is_doubtful: AtomicBool,
+}
+
+impl Shard {
+    pub(crate) fn suspect(&self) {
+        self.is_doubtful.store(true, Ordering::Relaxed);
     }
-    connection.send(&packed, deadline)?;
-    let slots = connection
-        .receive(deadline)
-        .map_err(CallError::of_a_search)?;
-    let is_sharded = match is_sharded {
-        Some(is_sharded) => is_sharded,
-        None => match connection.receive(deadline).map_err(CallError::of_a_search) {
-            Ok(_) => true,
-            Err(CallError::Server(_)) => false,
-            Err(fault) => return Err(fault),
-        },
-    };
-    let told = slot_map_in(&slots, seed.host().unwrap_or("localhost"));
-    if told.ranges.is_empty() {
-        return Err(CallError::NotSent("it knows of no slots".into()));
+
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.is_doubtful.load(Ordering::Relaxed)
     }
-    Ok((told, is_sharded))
 }
 
-/// The host that a node tells, empty for its own: it does not know it, or is not to tell it.
-fn known_host(told: &str) -> &str {
-    if told == "?" { "" } else { told }
-}
-
-/// Reads the answer to CLUSTER SLOTS; a node that does not know its own host is at `asked`.
-pub(super) fn slot_map_in(slots: &Value, asked: &str) -> SlotMap {
-    let mut told = SlotMap {
-        ranges: Vec::new(),
-        replicas: Vec::new(),
-    };
-    let place = |node: &Value| match node {
-        Value::Array(parts) => match parts.as_slice() {
-            [host, Value::Int(port), ..] => {
-                let host = text_of(host);
-                let host = match known_host(&host) {
-                    "" => asked.to_owned(),
-                    host => host.to_owned(),
-                };
-                Some((host, u16::try_from(*port).ok()?))
-            }
-            _ => None,
-        },
-        _ => None,
-    };
-    let Value::Array(ranges) = slots else {
-        return told;
-    };
-    for range in ranges {
-        let Value::Array(parts) = range else { continue };
-        let [Value::Int(first), Value::Int(last), master, replicas @ ..] = parts.as_slice() else {
-            continue;
-        };
-        if let (Ok(first), Ok(last), Some(master)) =
-            (u16::try_from(*first), u16::try_from(*last), place(master))
+impl Cluster {
+    /// The master of a slot. Asks for a new map first if that one is in doubt.
+    pub(super) fn master(&self, slot: u16, deadline: Instant) -> Result<Arc<Shard>, CallError> {
+        let known = self.present(slot);
+        if let Some(shard) = &known
+            && !shard.is_doubtful.load(Ordering::Relaxed)
         {
-            told.ranges.push((first, last, master));
+            return Ok(Arc::clone(shard));
         }
-        told.replicas.extend(replicas.iter().filter_map(place));
+        let refreshed = self.refresh(deadline);
+        match (self.present(slot).or(known), refreshed) {
+            (Some(shard), _) => Ok(shard),
+            (None, Err(fault)) => Err(fault),
+            // The server knows best how to say it.
+            (None, Ok(())) => self.any().ok_or_else(|| {
+                CallError::NotSent(format!("no node of the cluster serves slot {slot}").into())
+            }),
+        }
     }
-    told
-}
 
-/// Where a server sends a request that it does not serve.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Redirection {
-    /// Only this one request, because the slot is on the move.
-    pub(crate) is_ask: bool,
-    pub(super) slot: u16,
-    /// Empty for the host of the one that says so.
-    pub(super) host: String,
-    pub(super) port: u16,
-}
+    /// The master of a slot as far as known, without asking.
+    pub(crate) fn present(&self, slot: u16) -> Option<Arc<Shard>> {
+        let map = self.map.lock();
+        if let Some(shard) = map.moved.get(&slot) {
+            return Some(Arc::clone(shard));
+        }
+        let index = map.ranges.partition_point(|range| range.last < slot);
+        let range = map.ranges.get(index).filter(|range| range.first <= slot);
+        range.map(|range| Arc::clone(&range.master))
+    }
 
-impl Redirection {
-    pub(crate) fn of(fault: &CallError) -> Option<Redirection> {
-        let CallError::Server(text) = fault else {
-            return None;
-        };
-        let mut words = text.split(' ');
-        let is_ask = match words.next()? {
-            "MOVED" => false,
-            "ASK" => true,
-            _ => return None,
-        };
-        let slot = words.next()?.parse().ok()?;
-        let (host, port) = words.next()?.rsplit_once(':')?;
-        Some(Redirection {
-            is_ask,
-            slot,
-            host: known_host(host.trim_matches(['[', ']'])).to_owned(),
-            port: port.parse().ok()?,
-        })
+    fn any(&self) -> Option<Arc<Shard>> {
+        self.map.lock().shards.values().next().cloned()
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::seeds::{in_order, seeds_of};
-use super::slot_map::slot_map_in;
+use super::slots_reply::slots_in;
 use super::*;
 
 #[test]
@@ -52,7 +52,7 @@ fn the_map_is_read() {
             node(text(""), 5),
         ]),
     ]);
-    let told = slot_map_in(&slots, "here");
+    let told = slots_in(&slots, "here");
     assert_eq!(
         told.ranges,
         [

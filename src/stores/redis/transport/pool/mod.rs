@@ -12,7 +12,7 @@ use redis::Value;
 
 use crate::ground::claim::VisitorId;
 use crate::ground::sync::Mutex;
-use crate::stores::permits::{Permit, Permits};
+use crate::stores::connection_limit::{Permit, Permits};
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::connection::Connection;
 use crate::stores::redis::transport::connector::Connector;

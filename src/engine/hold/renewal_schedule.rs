@@ -1,4 +1,4 @@
-//! A hold as the watchdog sees it: when it is to be looked at, renewed, or lost.
+//! When the watchdog looks at a hold: to renew it at a third of its lease, and to notice the end of its validity.
 
 use std::time::{Duration, Instant};
 

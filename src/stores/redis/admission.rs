@@ -1,4 +1,4 @@
-//! The vote of a server, asked for on the connection that the request takes.
+//! The right of a server to vote in a quorum, asked for on the connection that the request takes.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use crate::ground::time;
-use crate::ground::turns::Turns;
+use crate::ground::turn_count::Turns;
 
 /// The longest time without the end of a turn. A holder may well have it for longer, so the lock is asked for after that:
 /// nobody sleeps on a free lock for longer than this, however many turns there are to leave.
@@ -143,7 +143,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::ground::turns::Messages;
+    use crate::ground::turn_count::Messages;
 
     const SPAN: Duration = Duration::from_millis(2);
 

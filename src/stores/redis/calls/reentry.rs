@@ -1,4 +1,4 @@
-//! A request that sets the count of a hold from one number to another.
+//! Re-entry: a request that sets the count of a hold from one number to another. A release of levels does the same.
 
 use redis::Value;
 

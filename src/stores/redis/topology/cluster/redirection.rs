@@ -1,0 +1,68 @@
+//! Redirections: the answers of a server that does not have a slot, or not any more.
+
+use std::sync::Arc;
+
+use super::Cluster;
+use super::slot_map::Shard;
+use super::slots_reply::known_host;
+use crate::ground::events;
+use crate::stores::redis::transport::{CallError, name_of};
+
+/// Where a server sends a request that it does not serve.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Redirection {
+    /// Only this one request, because the slot is on the move.
+    pub(crate) is_ask: bool,
+    pub(super) slot: u16,
+    /// Empty for the host of the one that says so.
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+impl Redirection {
+    pub(crate) fn of(fault: &CallError) -> Option<Redirection> {
+        let CallError::Server(text) = fault else {
+            return None;
+        };
+        let mut words = text.split(' ');
+        let is_ask = match words.next()? {
+            "MOVED" => false,
+            "ASK" => true,
+            _ => return None,
+        };
+        let slot = words.next()?.parse().ok()?;
+        let (host, port) = words.next()?.rsplit_once(':')?;
+        Some(Redirection {
+            is_ask,
+            slot,
+            host: known_host(host.trim_matches(['[', ']'])).to_owned(),
+            port: port.parse().ok()?,
+        })
+    }
+}
+
+impl Cluster {
+    /// Notes what a redirection of `from` says, and returns the node it points to.
+    pub(crate) fn follow(&self, redirection: &Redirection, from: &Shard) -> Arc<Shard> {
+        let host = match &redirection.host {
+            host if host.is_empty() => from.address.host().unwrap_or("localhost"),
+            host => host,
+        };
+        let mut map = self.map.lock();
+        let is_new = !map.shards.contains_key(&*name_of(host, redirection.port));
+        let target = self.shard(&mut map, host, redirection.port);
+        if !redirection.is_ask {
+            map.moved.insert(redirection.slot, Arc::clone(&target));
+            drop(map);
+            if is_new {
+                // A slot on the move goes to a master that is known.
+                self.on_takeover.call();
+            }
+            // It may have lost more than this slot.
+            from.suspect();
+            events::slot_moved(&redirection.slot, &target.address.node);
+            self.resubscribe();
+        }
+        target
+    }
+}
