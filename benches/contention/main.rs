@@ -22,7 +22,7 @@
 //! **Placement.** The server is pinned to one core, all clients to another one.
 //!
 //! **Turns.** Machines are noisy and get faster and slower as they please, so no rate is compared with one of another
-//! run. All take turns, 3 s each, five times (rslock and redis-lock three times), and before and after each turn one bare
+//! run. All take turns, 3 s each, five times, and before and after each turn one bare
 //! thread locks and unlocks alone for half a second. The pairs per second of that, the mean of before and after, are what a rate is divided by: the
 //! hot pollers' own rate follows the load of the machine too closely. All numbers are medians of the turns; a table of their
 //! own has the ranges.

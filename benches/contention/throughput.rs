@@ -260,11 +260,8 @@ fn measure(
     pairs_per_s(&mut bare);
     let mut before = pairs_per_s(&mut bare);
     let mut pairs = vec![before];
-    for index in 0..plan.turns {
+    for _ in 0..plan.turns {
         for course in &mut courses {
-            if course.crew.who.is_peer() && index >= plan.turns.div_ceil(2) {
-                continue;
-            }
             let mut turn = course.crew.rush(plan.turn, Duration::ZERO, &mut desk);
             let after = pairs_per_s(&mut bare);
             turn.ratio = turn.per_s / f64::midpoint(before, after);
@@ -327,6 +324,13 @@ fn measure(
                 report.values("w5_staircase", course.sorted(|turn| turn.staircase));
             }
             report.two_holders(course.overlaps);
+        } else {
+            let who = course.crew.who.name();
+            let mut range = |of, figures| report.range(&format!("{name} of {who}: {of}"), figures);
+            range("fewest / most", course.sorted(|turn| turn.fairness));
+            range("requests", course.sorted(|turn| turn.requests));
+            range("acquisitions / bare pairs", ratios);
+            range("longest wait, ms", longest);
         }
     }
     report.table(table);
