@@ -95,6 +95,57 @@ impl Client {
         self.lock_of(Kind::Token, name)
     }
 
+    /// Returns the fenced lock of this name, without I/O: a [`lock`](Client::lock) whose holds have a
+    /// [fencing token](crate::Guard::fencing_token), a number that is larger than that of every earlier hold of the name.
+    ///
+    /// Write the token with the data and refuse a smaller one, as in `UPDATE t SET …, fence = :f WHERE id = :id AND
+    /// fence <= :f`: then a holder that was paused for longer than its lease changes nothing behind the back of the next.
+    ///
+    /// The token is the server's time in microseconds, or one more than the last token where that is larger, so a token is
+    /// not the number of tokens so far. Tokens also rise over a server that has lost its data, or was replaced by one that
+    /// lacks them, as long as its clock is not behind; the tokens that one client gets rise in any case (it remembers the
+    /// last token of the 5,000 to 10,000 names that it used last). The last token stays in `redisson_lock_token:{name}`,
+    /// which has no time to live.
+    ///
+    /// It is Redisson's `RFencedLock`: each side sees the tokens of the other rise. Beside a [`lock`](Client::lock) of the
+    /// same name they exclude each other, but a thread that holds the one waits for the other like any other. In a database
+    /// this is [`lock`](Client::lock), which has tokens there; a [`Redlock`](crate::Redlock) has none, because the tokens of
+    /// several servers have no order, and a [`MultiLock`](crate::MultiLock) has a token of none of its parts.
+    ///
+    /// Beyond those of [`Lock`], every call that takes the lock may return [`Error::WrongType`](crate::Error::WrongType) if
+    /// something else is kept under the key of the token, and
+    /// [`Error::FenceRegressed`](crate::Error::FenceRegressed) if the server draws a token that it was told not to.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use redlatch::Client;
+    ///
+    /// let client = Client::in_memory();
+    /// let lock = client.fenced_lock("lock:orders:42");
+    /// let (mut stock, mut newest) = (10, 0); // kept together, in a database in real life
+    /// let mut sell = |token| {
+    ///     // A holder that comes late is refused.
+    ///     if token < newest {
+    ///         return false;
+    ///     }
+    ///     (stock, newest) = (stock - 1, token);
+    ///     true
+    /// };
+    /// let late = lock.guard()?.fencing_token().expect("it is fenced");
+    /// let token = lock.guard()?.fencing_token().expect("it is fenced");
+    /// assert!(sell(token));
+    /// assert!(!sell(late));
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
+    pub fn fenced_lock(&self, name: &str) -> Lock {
+        #[cfg(feature = "mysql")]
+        if self.database().is_some() {
+            return self.lock(name);
+        }
+        self.lock_of(Kind::Fenced, name)
+    }
+
     fn lock_of(&self, kind: Kind, name: &str) -> Lock {
         let lock = Lock::named(&self.inner, kind, name);
         #[cfg(feature = "mysql")]

@@ -116,7 +116,8 @@ impl Guard {
     /// Returns the fencing token of this hold, a number larger than that of every earlier hold of this lock.
     ///
     /// A resource that keeps the largest number it has seen can refuse a holder that has lost its lock and has not noticed
-    /// yet. `None` where the store draws none: in this version only databases do.
+    /// yet. Re-entries keep the number of the hold. Holds of a [`fenced_lock`](crate::Client::fenced_lock) have one, and
+    /// those of every lock in a database; `None` for all others.
     pub fn fencing_token(&self) -> Option<u64> {
         self.hold.fence
     }

@@ -80,6 +80,8 @@ pub(crate) enum Kind {
     Reentrant,
     /// Entered once; in Redis a string that holds the token of its holder.
     Token,
+    /// As `Reentrant`, and each hold has a number that is larger than that of every earlier one.
+    Fenced,
 }
 
 impl Kind {
@@ -96,10 +98,24 @@ impl Kind {
                 visitor: |_, _, _| VisitorId::token(),
                 visitor_of_part: VisitorId::token_of_part,
                 is_reentrant: false,
+                form: Form::Text,
+                ..Rules::PLAIN
+            },
+            Kind::Fenced => &Rules {
+                is_fenced: true,
                 ..Rules::PLAIN
             },
         }
     }
+}
+
+/// The form in which a lock stands in a store. Locks of one form and name exclude each other, whatever their kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// A visitor and its count.
+    Hash,
+    /// The text of a visitor.
+    Text,
 }
 
 /// The row of one kind of lock: all that the engine has to know of it.
@@ -124,6 +140,9 @@ pub(crate) struct Rules {
     pub(crate) hands_off: bool,
     /// Others may shorten what keeps the hold in the store, so one with a fixed lease is looked after, too.
     pub(crate) restores_lifetime: bool,
+    /// A fencing token is drawn for each hold.
+    pub(crate) is_fenced: bool,
+    pub(crate) form: Form,
 }
 
 impl Rules {
@@ -138,6 +157,8 @@ impl Rules {
         queues_locally: true,
         hands_off: true,
         restores_lifetime: false,
+        is_fenced: false,
+        form: Form::Hash,
     };
 }
 

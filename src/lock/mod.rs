@@ -172,6 +172,7 @@ impl Lock {
     ///   [`MultiLock`](crate::MultiLock));
     /// - [`Error::InvalidConfig`]: two parts of a [`MultiLock`](crate::MultiLock) turned out to be one lock;
     /// - [`Error::WrongType`], [`Error::CorruptCount`]: something else is kept under the name, or has written to the hold;
+    /// - [`Error::FenceRegressed`]: the server drew too small a token (only of a [`fenced_lock`](crate::Client::fenced_lock));
     /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or TLS does not trust the other side;
     /// - [`Error::Unsupported`]: the server or the place of the call does not allow it, as its text says;
     /// - [`Error::Unexpected`], `Error::Database`: the server answered something unexpected; the latter only from a database,
@@ -270,6 +271,7 @@ impl Lock {
     /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or TLS does not trust the other side;
     /// - [`Error::WrongType`], [`Error::CorruptCount`], [`Error::Unexpected`]: something else has written to the key, or the
     ///   server answered something unexpected;
+    /// - [`Error::FenceRegressed`]: the hold went to a waiter of this client, for whom the server drew too small a token;
     /// - `Error::Database`: the lock table is not as it was, or the database has another error;
     /// - [`Error::Unsupported`]: inside a transaction of this lock in a database, or while the thread is ending;
     /// - [`Error::InvalidName`]: the name cannot be used, so nobody holds it;

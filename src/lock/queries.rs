@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::engine::hold::Hold;
 use crate::engine::owner::Owner;
 use crate::engine::raw_lock::RawLock;
 use crate::ground::claim::VisitorId;
@@ -98,12 +99,38 @@ impl Lock {
     /// [`Error::NotHeld`] if the current thread does not hold the lock; [`Error::InvalidName`], [`Error::Unsupported`] or
     /// [`Error::Forked`] if it cannot.
     pub fn lost(&self) -> Result<Losses> {
+        let hold = self.current_hold()?;
+        Ok(Losses::of(hold, self.raw_lock.inner.pid()))
+    }
+
+    /// Returns the fencing token of the current thread's hold, without I/O; see
+    /// [`Guard::fencing_token`](crate::Guard::fencing_token).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Lock::lost`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = redlatch::Client::in_memory();
+    /// let lock = client.fenced_lock("lock:orders:42");
+    /// lock.lock()?;
+    /// let token = lock.fencing_token()?.expect("a fenced lock has one");
+    /// lock.unlock()?;
+    /// lock.lock()?;
+    /// assert!(lock.fencing_token()? > Some(token));
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
+    pub fn fencing_token(&self) -> Result<Option<u64>> {
+        Ok(self.current_hold()?.fence)
+    }
+
+    fn current_hold(&self) -> Result<Arc<Hold>> {
         self.raw_lock.ready()?;
         let me = self.raw_lock.inner.thread(&self.raw_lock.key.lock.name)?;
-        match me.held.current(&self.raw_lock.key) {
-            Some(hold) => Ok(Losses::of(hold, self.raw_lock.inner.pid())),
-            None => Err(self.raw_lock.not_held()),
-        }
+        let current = me.held.current(&self.raw_lock.key);
+        current.ok_or_else(|| self.raw_lock.not_held())
     }
 
     fn inspect(&self, visitor: Option<&VisitorId>) -> Result<Holding> {

@@ -396,7 +396,7 @@ fn our_force_unlock_tells_redisson_s_holder() {
 }
 
 /// Refusal and wake-up, each way.
-fn is_one_lock(
+pub(crate) fn is_one_lock(
     sides: &BothSides,
     rust: &redlatch::Lock,
     java: &crate::jvm::JavaLock,

@@ -274,6 +274,18 @@ impl JavaLock {
         self.start("unlock", &[]).value();
     }
 
+    /// Takes a fenced lock, and returns the token of the hold.
+    #[track_caller]
+    pub(crate) fn lock_and_get_token(&self) -> u64 {
+        self.ask("lockAndGetToken")
+    }
+
+    /// The last token of a fenced lock.
+    #[track_caller]
+    pub(crate) fn token(&self) -> u64 {
+        self.ask("getToken")
+    }
+
     #[track_caller]
     pub(crate) fn force_unlock(&self) -> bool {
         self.ask("forceUnlock")

@@ -8,6 +8,7 @@ mod both_sides;
 mod child_roles;
 mod driver;
 mod exclusion;
+mod fenced;
 mod interop_faults;
 mod jvm;
 mod other_languages;

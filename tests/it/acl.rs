@@ -87,6 +87,11 @@ fn for_tokens() -> BTreeSet<String> {
     row(&["every lock", "Client::token_lock"])
 }
 
+/// What a client needs for `Client::fenced_lock` beside that.
+fn for_fences() -> BTreeSet<String> {
+    row(&["Client::fenced_lock"])
+}
+
 fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect(path)
 }
@@ -183,12 +188,15 @@ fn the_tables_are_what_the_scripts_and_the_source_say() {
         "for Client::lock"
     );
     assert_eq!(for_tokens(), union(&[&tokens, &calls]), "for token_lock");
+    let fenced = called_in(&format!("{scripts}/fenced"), not_rights);
+    let beside: BTreeSet<_> = fenced.difference(&locks).cloned().collect();
+    assert_eq!(for_fences(), beside, "for fenced_lock");
     let all: BTreeSet<_> = table().into_values().flatten().collect();
     // The scripts have it in place of PUBLISH where messages are sharded.
     let sharded = set(&["spublish"]);
     assert_eq!(
         all,
-        union(&[&locks, &tokens, &sent, &sharded]),
+        union(&[&locks, &tokens, &fenced, &sent, &sharded]),
         "all tables"
     );
 }
@@ -340,6 +348,54 @@ fn the_rights_for_token_locks_are_enough() {
     thread::sleep(LEASE * 2);
     assert!(guard.is_valid(), "it is renewed");
     guard.unlock().unwrap();
+}
+
+/// A user who may have fenced locks and nothing else, without this right if it is named.
+fn fenced_user(server: &RedisServer, lacking: &str) -> String {
+    let mut rules = union(&[&for_locks(), &for_fences()]);
+    rules.remove(lacking);
+    let url = user(server, &rules);
+    let counters = format!("~redisson_lock_token:{{{PREFIX}*");
+    if lacking != counters {
+        server.cmd(&["ACL", "SETUSER", "locks", &counters]);
+    }
+    url
+}
+
+#[test]
+fn the_rights_for_fenced_locks_are_enough() {
+    assert!(read("docs/rights.md").contains("| `~redisson_lock_token:*` |"));
+    let server = RedisServer::start();
+    let lock = open(&fenced_user(&server, "")).fenced_lock("a");
+    let errors = errors_of(&server, &lock);
+    assert!(errors.is_empty(), "{errors:?}");
+    let guard = lock.guard().unwrap();
+    thread::sleep(LEASE * 2);
+    assert!(guard.is_valid(), "it is renewed");
+    guard.unlock().unwrap();
+}
+
+#[test]
+fn each_right_for_fenced_locks_is_needed_and_named() {
+    let server = RedisServer::start();
+    let counters = format!("~redisson_lock_token:{{{PREFIX}*");
+    let lackings = for_fences()
+        .into_iter()
+        .map(|right| (right.clone(), format!("+{right}")));
+    let key = format!("~redisson_lock_token:{{{PREFIX}a}}");
+    for (lacking, named) in lackings.chain([(counters, key)]) {
+        let client = open(&fenced_user(&server, &lacking));
+        let lock = client.fenced_lock("a");
+        for error in [lock.try_lock().unwrap_err(), lock.lock().unwrap_err()] {
+            let Error::Permission { missing, .. } = &error else {
+                panic!("without {lacking}: {error}");
+            };
+            assert_eq!(*missing, [&*named], "{error}");
+        }
+        assert_eq!(server.int(&["DBSIZE"]), 0, "without {lacking}");
+        // A lock without tokens needs none of it.
+        client.lock("b").run(|_| ()).unwrap();
+    }
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! The stores on which the laws run: in memory, on the simulated server, on a Redis server, there with TLS and with no more
-//! rights than are needed, as token locks, on a quorum of servers in both layouts, in a database.
+//! rights than are needed, as token locks and as fenced ones, on a quorum of servers in both layouts, in a database.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,30 +21,32 @@ pub(crate) struct Backend {
     server: Option<Arc<RedisServer>>,
     /// The servers of a quorum.
     quorum: Vec<RedisServer>,
-    has_token_locks: bool,
+    /// The kind of its locks.
+    kind: Kind,
     /// Whether the quorum has the layout of the Redis documentation.
     is_canonical: bool,
 }
 
+/// The way to a lock of one kind.
+type Kind = fn(&Client, &str) -> Lock;
+
 /// Where the locks of one process come from.
 pub(crate) enum Source {
-    Client(Client),
-    Token(Client),
+    Client(Client, Kind),
     Redlock(Redlock),
 }
 
 impl Source {
     pub(crate) fn lock(&self, name: &str) -> Lock {
         match self {
-            Source::Client(client) => client.lock(name),
-            Source::Token(client) => client.token_lock(name),
+            Source::Client(client, kind) => kind(client, name),
             Source::Redlock(redlock) => redlock.lock(name),
         }
     }
 
     pub(crate) fn shutdown(&self) {
         match self {
-            Source::Client(client) | Source::Token(client) => client.shutdown(),
+            Source::Client(client, _) => client.shutdown(),
             Source::Redlock(redlock) => redlock.shutdown(),
         }
     }
@@ -57,7 +59,7 @@ impl Backend {
             first: Mutex::default(),
             server: None,
             quorum: Vec::new(),
-            has_token_locks: false,
+            kind: Client::lock,
             is_canonical: false,
         }
     }
@@ -133,18 +135,34 @@ impl Backend {
         }
     }
 
+    /// The same store with locks of another kind.
+    fn of_kind(self, kind: Kind) -> Backend {
+        Backend { kind, ..self }
+    }
+
     pub(crate) fn token_in_memory() -> Backend {
-        Backend {
-            has_token_locks: true,
-            ..Backend::memory()
-        }
+        Backend::memory().of_kind(Client::token_lock)
     }
 
     pub(crate) fn token() -> Backend {
-        Backend {
-            has_token_locks: true,
-            ..Backend::redis()
-        }
+        Backend::redis().of_kind(Client::token_lock)
+    }
+
+    pub(crate) fn fenced_in_memory() -> Backend {
+        Backend::memory().of_kind(Client::fenced_lock)
+    }
+
+    pub(crate) fn fenced() -> Backend {
+        Backend::redis().of_kind(Client::fenced_lock)
+    }
+
+    pub(crate) fn fenced_simulated() -> Backend {
+        Backend::simulated().of_kind(Client::fenced_lock)
+    }
+
+    #[cfg(feature = "mysql")]
+    pub(crate) fn fenced_in_a_database() -> Backend {
+        Backend::mysql().of_kind(Client::fenced_lock)
     }
 
     /// A client of this backend; each call stands for another process.
@@ -157,12 +175,7 @@ impl Backend {
         if !self.quorum.is_empty() {
             return Source::Redlock(self.redlock_with(settings));
         }
-        let client = self.plain_client_with(settings.builder());
-        if self.has_token_locks {
-            Source::Token(client)
-        } else {
-            Source::Client(client)
-        }
+        Source::Client(self.plain_client_with(settings.builder()), self.kind)
     }
 
     fn plain_client_with(&self, builder: Builder) -> Client {
@@ -230,10 +243,20 @@ macro_rules! laws {
         laws! { @canonical $($law)* }
         laws! { @token_in_memory $($law)* }
         laws! { @token $($law)* }
+        laws! { @fenced_in_memory $($law)* $($more)* }
+        laws! { @fenced $($law)* $($more)* }
+        laws! { @fenced_simulated $($law)* $($more)* }
         #[cfg(feature = "tls")]
         laws! { @tls $($law)* $($more)* }
         #[cfg(feature = "mysql")]
         laws! { @mysql $($law)* $($more)* }
+    };
+    (fenced { $($law:ident)* }) => {
+        laws! { @fenced_in_memory $($law)* }
+        laws! { @fenced $($law)* }
+        laws! { @fenced_simulated $($law)* }
+        #[cfg(feature = "mysql")]
+        laws! { @fenced_in_a_database $($law)* }
     };
     (@$backend:ident $($law:ident)*) => {
         mod $backend {

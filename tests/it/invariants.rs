@@ -44,6 +44,8 @@ scripts! {
     RIGHTS "rights.lua"
     TRANSFER "transfer.lua"
     WITHDRAW "withdraw.lua"
+    FENCED_ACQUIRE "fenced/acquire.lua"
+    FENCED_TRANSFER "fenced/transfer.lua"
     TOKEN_ACQUIRE "token/acquire.lua"
     TOKEN_FORCE_RELEASE "token/force_release.lua"
     TOKEN_INSPECT "token/inspect.lua"

@@ -18,6 +18,7 @@ mod documents;
 mod errors;
 mod examples;
 mod faults;
+mod fenced;
 mod holds;
 mod invariants;
 mod late_copies;

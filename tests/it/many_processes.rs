@@ -18,7 +18,11 @@ const LEASE: Duration = ms(300);
 /// In a contender: takes the lock for some milliseconds at a time.
 pub(crate) fn take_it() {
     let client = Client::builder().watchdog_timeout(LEASE);
-    let lock = client.open(&arg("URL")).unwrap().lock("crowd");
+    let client = client.open(&arg("URL")).unwrap();
+    let lock = match &*arg("KIND") {
+        "fenced" => client.fenced_lock("crowd"),
+        _ => client.lock("crowd"),
+    };
     contend(
         vec![lock; THREADS],
         None,
@@ -31,11 +35,20 @@ pub(crate) fn take_it() {
 
 #[test]
 fn a_crowd_under_faults_never_overlaps_and_loses_no_waiter() {
+    is_a_crowd_at_one_lock("plain");
+}
+
+#[test]
+fn a_crowd_at_a_fenced_lock_never_overlaps_and_loses_no_waiter() {
+    is_a_crowd_at_one_lock("fenced");
+}
+
+fn is_a_crowd_at_one_lock(kind: &str) {
     let time = Duration::from_secs(if is_long() { 120 } else { 8 });
     let server = RedisServer::start();
     let mut crowd = Contenders::none();
     for _ in 0..PROCESSES {
-        crowd.start(ROLE, &[("URL", &server.url())]);
+        crowd.start(ROLE, &[("URL", &server.url()), ("KIND", kind)]);
     }
     let start = Instant::now();
     for fault in (0..4).cycle() {

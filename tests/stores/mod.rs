@@ -183,7 +183,7 @@ fn compare(place: &Place, sequences: u64) -> Result<u64, String> {
     Ok(compared)
 }
 
-const KINDS: &[Kind] = &[Kind::Reentrant, Kind::Token];
+const KINDS: &[Kind] = &[Kind::Reentrant, Kind::Token, Kind::Fenced];
 
 fn names_of(ops: &[Op]) -> Vec<Arc<str>> {
     let mut names: Vec<Arc<str>> = ops

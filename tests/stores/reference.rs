@@ -45,7 +45,8 @@ impl Reference {
             Op::Release(claim, keep) => self.count(claim, "release_level", claim.count, *keep),
             Op::HandOff(from, to) => {
                 let lease = to.lease.as_millis().to_string();
-                let args = [from.visitor.as_str(), to.visitor.as_str(), &lease, "", FAR];
+                let mut args = vec![from.visitor.as_str(), to.visitor.as_str(), &lease, "", FAR];
+                add_floor(from.kind, &mut args);
                 let reply = self.call(from.kind, "transfer", &from.name, &args);
                 match parts(&reply) {
                     Some([Reply::Int(2), _, holder]) => gone(holder),
@@ -112,7 +113,10 @@ impl Reference {
     fn count(&mut self, claim: &Claim, script: &str, known: u32, wanted: u32) -> Answer {
         let lease = claim.lease.as_millis().to_string();
         let (known, wanted) = (known.to_string(), wanted.to_string());
-        let args = [claim.visitor.as_str(), &lease, &known, &wanted, FAR];
+        let mut args = vec![claim.visitor.as_str(), &lease, &known, &wanted, FAR];
+        if script == "acquire" {
+            add_floor(claim.kind, &mut args);
+        }
         let reply = self.call(claim.kind, script, &claim.name, &args);
         match parts(&reply) {
             Some([Reply::Int(0), _, Reply::Int(left), Reply::Bulk(holder)]) => Answer::Refused {
@@ -143,7 +147,10 @@ impl Reference {
         let script = match (kind, script) {
             (Kind::Token, "release_level") | (Kind::Reentrant, _) => script.to_owned(),
             (Kind::Token, script) => format!("token/{script}"),
+            (Kind::Fenced, "acquire" | "transfer") => format!("fenced/{script}"),
+            (Kind::Fenced, _) => script.to_owned(),
         };
+        let counter = format!("redisson_lock_token:{{{lock}}}");
         let mut given: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
         given.push(b"1");
         let (nobody, nothing) = Default::default();
@@ -158,9 +165,20 @@ impl Reference {
             is_leaving: false,
         };
         let mut redis = Redis::new(&mut self.keys, around);
+        let mut keys = vec![lock.as_bytes()];
+        if script.starts_with("fenced/") {
+            keys.push(counter.as_bytes());
+        }
         let spec = scripts::named(&script).unwrap().spec;
-        let reply = spec(&mut redis, Args(&[lock.as_bytes()]), Args(&given));
+        let reply = spec(&mut redis, Args(&keys), Args(&given));
         reply.unwrap_or_else(Reply::from)
+    }
+}
+
+/// Puts the smallest token that may be drawn before the server time, where a kind has tokens.
+fn add_floor(kind: Kind, args: &mut Vec<&str>) {
+    if kind.rules().is_fenced {
+        args.insert(args.len() - 1, "0");
     }
 }
 

@@ -25,6 +25,23 @@ pub(crate) const SLACK: Duration = ms(2500);
 pub(crate) struct Backend {
     open: Box<dyn Fn(Builder) -> Client + Send + Sync>,
     prefix: String,
+    kind: Kind,
+}
+
+/// The way to a lock of one kind.
+type Kind = fn(&Client, &str) -> Lock;
+
+/// Where the locks of one process come from.
+pub(crate) struct Source(Client, Kind);
+
+impl Source {
+    pub(crate) fn lock(&self, name: &str) -> Lock {
+        self.1(&self.0, name)
+    }
+
+    pub(crate) fn shutdown(&self) {
+        self.0.shutdown();
+    }
 }
 
 impl Backend {
@@ -32,7 +49,13 @@ impl Backend {
         Backend {
             open: Box::new(open),
             prefix: format!("{:016x}:", fastrand::u64(..)),
+            kind: Client::lock,
         }
+    }
+
+    /// The same set with locks of another kind.
+    fn of_kind(self, kind: Kind) -> Backend {
+        Backend { kind, ..self }
     }
 
     pub(crate) fn sentinel() -> Backend {
@@ -57,14 +80,27 @@ impl Backend {
         })
     }
 
+    pub(crate) fn fenced_behind_sentinels() -> Backend {
+        Backend::sentinel().of_kind(Client::fenced_lock)
+    }
+
+    pub(crate) fn fenced_in_a_cluster() -> Backend {
+        Backend::cluster().of_kind(Client::fenced_lock)
+    }
+
+    pub(crate) fn fenced_on_replicas() -> Backend {
+        Backend::replicas().of_kind(Client::fenced_lock)
+    }
+
     /// A client of this backend; each call stands for another process.
-    pub(crate) fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Source {
         self.client_with(Settings::default().watchdog_timeout(LEASE))
     }
 
     /// A client with these settings.
-    pub(crate) fn client_with(&self, settings: Settings) -> Client {
-        (self.open)(settings.builder().key_prefix(&self.prefix))
+    pub(crate) fn client_with(&self, settings: Settings) -> Source {
+        let client = (self.open)(settings.builder().key_prefix(&self.prefix));
+        Source(client, self.kind)
     }
 
     /// Whether a grant takes several servers.
@@ -100,6 +136,11 @@ macro_rules! laws {
     };
     (every { $($law:ident)* } reentrant { $($more:ident)* }) => {
         laws! { $($law)* $($more)* }
+    };
+    (fenced { $($law:ident)* }) => {
+        laws! { @fenced_behind_sentinels $($law)* }
+        laws! { @fenced_in_a_cluster $($law)* }
+        laws! { @fenced_on_replicas $($law)* }
     };
     (@$backend:ident $($law:ident)*) => {
         mod $backend {

@@ -110,6 +110,15 @@ impl fmt::Display for Error {
                 f,
                 "lock {lock:?}: the hold count of {visitor} on {node} is not a number, something else writes to this key"
             ),
+            Error::FenceRegressed {
+                lock,
+                node,
+                seen,
+                drawn,
+            } => write!(
+                f,
+                "lock {lock:?}: {node} drew the fencing token {drawn} after {seen}, below what it was asked for, so the lock was not taken; look at what stands between the client and the server, or runs its scripts"
+            ),
             Error::NoTtl { lock } => write!(
                 f,
                 "lock {lock:?} is held by a key without a time to live, which no lock of ours leaves; look at what wrote it, and delete it if it is a lock whose holder is gone"

@@ -72,6 +72,7 @@ impl Error {
             | Error::Untrusted { lock, node, .. }
             | Error::WrongType { lock, node, .. }
             | Error::CorruptCount { lock, node, .. }
+            | Error::FenceRegressed { lock, node, .. }
             | Error::Unexpected { lock, node, .. } => (Some(lock), Some(node)),
             #[cfg(feature = "mysql")]
             Error::Database(error) => (Some(error.subject()), Some(error.node())),

@@ -207,6 +207,20 @@ pub enum Error {
         /// The visitor whose count it is.
         visitor: VisitorId,
     },
+    /// The server drew a fencing token that is not above those that this client has seen of the lock, so nothing was taken.
+    ///
+    /// Each request names the token above which it wants one, so this server does not do what it is told.
+    #[non_exhaustive]
+    FenceRegressed {
+        /// The lock.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// The largest fencing token that this client has seen.
+        seen: u64,
+        /// The one that was drawn.
+        drawn: u64,
+    },
     /// The lock is held by a key that never expires, so waiting for it may never end.
     #[non_exhaustive]
     NoTtl {

@@ -68,7 +68,10 @@ impl Memory {
                         ends: sent + claim.lease,
                     };
                     state.put(&claim.name, entry, sent);
-                    Outcome::Done(Granted::at(sent))
+                    Outcome::Done(Granted {
+                        fence: state.draw_fence(claim.kind),
+                        ..Granted::at(sent)
+                    })
                 }
             },
         )
@@ -213,6 +216,7 @@ impl Store for Memory {
                 Err(cause) => return Outcome::Gone(cause),
             }
             Outcome::Done(Granted {
+                fence: state.draw_fence(to.kind),
                 others_wait: self.others_wait(state, &from.name),
                 ..Granted::at(sent)
             })

@@ -37,6 +37,8 @@ pub(super) struct State {
     /// With so many holds it is time to look for those that have ended.
     pub(super) sweep_at: usize,
     pub(super) clients: Vec<Weak<Notifier>>,
+    /// The last fencing token of any lock.
+    last_fence: u64,
     pub(super) faults: Faults,
 }
 
@@ -87,7 +89,7 @@ impl World {
         if state
             .holds
             .get(lock)
-            .is_some_and(|entry| entry.kind != kind)
+            .is_some_and(|entry| entry.kind.rules().form != kind.rules().form)
         {
             return Err(Error::WrongType {
                 lock: Arc::clone(lock),
@@ -147,6 +149,14 @@ impl State {
             Some(entry) => Err(LossCause::HeldBy(entry.visitor.to_string())),
             None => Err(LossCause::Gone),
         }
+    }
+
+    /// Draws the fencing token of a hold of this kind, if it has one.
+    pub(super) fn draw_fence(&mut self, kind: Kind) -> Option<u64> {
+        kind.rules().is_fenced.then(|| {
+            self.last_fence += 1;
+            self.last_fence
+        })
     }
 
     pub(super) fn put(&mut self, name: &Arc<str>, entry: Entry, now: BootInstant) {

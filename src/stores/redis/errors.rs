@@ -17,8 +17,17 @@ use crate::stores::redis::transport::{CallError, STRANGER};
 use crate::stores::redis::wait_replicas::ReplicaAck;
 
 impl Redis {
-    /// Puts a fault into words. An unknown outcome of a request that changes something is `unknown` instead.
+    /// Puts the fault of a call into words. An unknown outcome of a request that changes something is `unknown` instead.
+    pub(super) fn error_of(&self, call: &Call<'_>, fault: CallError) -> Error {
+        self.error_in(call.layout, call.lock, fault)
+    }
+
+    /// The same of a request that is no call of a script.
     pub(super) fn error(&self, lock: &Arc<str>, fault: CallError) -> Error {
+        self.error_in(Layout::of(Kind::default()), lock, fault)
+    }
+
+    fn error_in(&self, layout: &'static Layout, lock: &Arc<str>, fault: CallError) -> Error {
         let lock = Arc::clone(lock);
         let node = self.topology.name(&lock);
         match fault {
@@ -50,7 +59,7 @@ impl Redis {
                 let reason = plain(&text);
                 match class_of(&text) {
                     Class::Permission => {
-                        let mut missing = self.missing_rights(Layout::kind_named_in(&text), &lock);
+                        let mut missing = self.missing_rights(layout, &lock);
                         if missing.is_empty() {
                             missing.extend(named_in(&text, &lock));
                         }
@@ -70,9 +79,9 @@ impl Redis {
     }
 
     /// The rights that the user lacks for this lock, as ACL rules; empty if that cannot be found out.
-    fn missing_rights(&self, kind: Kind, lock: &Arc<str>) -> Vec<String> {
+    fn missing_rights(&self, layout: &'static Layout, lock: &Arc<str>) -> Vec<String> {
         let deadline = time::now() + Duration::from_millis(500);
-        let call = Call::new(kind, |_| &RIGHTS, lock, None);
+        let call = Call::in_layout(layout, &RIGHTS, lock, None);
         missing_in(
             self.ask(&call, deadline, &mut SentCopies::new(deadline)),
             lock,
@@ -201,7 +210,7 @@ pub(super) fn missing_in(reply: Result<Value, CallError>, lock: &str) -> Vec<Str
     let mut missing: Vec<String> = refused
         .iter()
         .map(|refused| match text_of(refused).as_str() {
-            "~" => format!("~{lock}"),
+            key if key.starts_with('~') => key.to_owned(),
             "&" => format!("&{}", CHANNEL.of(lock)),
             command => format!("+{command}"),
         })

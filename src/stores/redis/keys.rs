@@ -18,6 +18,9 @@ pub(super) enum Key {
 /// The channel of a lock's unlock messages.
 pub(super) const CHANNEL: Key = Key::Prefix("redisson_lock__channel");
 
+/// The key of the last fencing token of a lock.
+pub(super) const COUNTER: Key = Key::Prefix("redisson_lock_token");
+
 impl Key {
     /// Whether the key `key` of some lock is this one.
     pub(super) fn begins(self, key: &str) -> bool {

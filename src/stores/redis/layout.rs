@@ -3,9 +3,9 @@
 use std::sync::LazyLock;
 
 use crate::ground::claim::Kind;
-use crate::stores::redis::keys::{CHANNEL, Key};
+use crate::stores::redis::keys::{CHANNEL, COUNTER, Key};
 use crate::stores::redis::scripts::Arg::{
-    Channel, Known, Lease, Lock, Rights, Successor, Visitor, Wanted,
+    Channel, Counter, Floor, Known, Lease, Lock, Rights, Successor, Visitor, Wanted,
 };
 use crate::stores::redis::scripts::Script;
 
@@ -36,7 +36,7 @@ pub(super) struct Layout {
 }
 
 /// All kinds, in the order in which a script is looked for by its hash.
-pub(super) const KINDS: [Kind; 2] = [Kind::Reentrant, Kind::Token];
+pub(super) const KINDS: [Kind; 3] = [Kind::Reentrant, Kind::Token, Kind::Fenced];
 
 static REENTRANT: LazyLock<Layout> = LazyLock::new(Layout::plain);
 
@@ -54,16 +54,30 @@ static TOKEN: LazyLock<Layout> = LazyLock::new(|| Layout {
     ..Layout::plain()
 });
 
+static FENCED: LazyLock<Layout> = LazyLock::new(|| {
+    let acquire = include_str!("scripts/fenced/acquire.lua");
+    let transfer = include_str!("scripts/fenced/transfer.lua");
+    let keys = &[Key::Name, COUNTER];
+    let entered = &[Visitor, Lease, Known, Wanted, Floor];
+    let handed_off = &[Visitor, Successor, Lease, Channel, Floor];
+    Layout {
+        rights: "fenced",
+        acquire: Script::new(acquire, keys, entered).expiring(),
+        transfer: Script::new(transfer, keys, handed_off).expiring(),
+        ..Layout::plain()
+    }
+});
+
 /// Finds out which rights the user lacks for a lock.
 pub(super) static RIGHTS: LazyLock<Script> = LazyLock::new(|| {
     let text = include_str!("scripts/rights.lua");
-    Script::new(text, &[Key::Name], &[Channel, Rights])
+    Script::new(text, &[Key::Name], &[Channel, Rights, Counter])
 });
 
 /// The same for a name that may be of no lock of this user: a key that it may not use would keep it from the call.
 pub(super) static RIGHTS_WITHOUT_KEY: LazyLock<Script> = LazyLock::new(|| {
     let text = include_str!("scripts/rights.lua");
-    Script::new(text, &[], &[Channel, Rights, Lock])
+    Script::new(text, &[], &[Channel, Rights, Counter, Lock])
 });
 
 /// The rule of a lock that one of its waiters gets.
@@ -105,6 +119,7 @@ impl Layout {
         match kind {
             Kind::Reentrant => &REENTRANT,
             Kind::Token => &TOKEN,
+            Kind::Fenced => &FENCED,
         }
     }
 
@@ -126,15 +141,7 @@ impl Layout {
         }
     }
 
-    /// The kind of lock whose script an error message names.
-    pub(super) fn kind_named_in(text: &str) -> Kind {
-        let is_named = |kind: &Kind| {
-            let mut scripts = Layout::of(*kind).scripts().into_iter();
-            scripts.any(|script| text.contains(&script.hash))
-        };
-        KINDS.into_iter().find(is_named).unwrap_or_default()
-    }
-
+    #[cfg(test)]
     fn scripts(&self) -> [&Script; 8] {
         [
             &self.acquire,
@@ -165,6 +172,8 @@ mod tests {
             Wanted => ["count wanted", "count wanted"],
             Channel => ["the channel of", "the channel of"],
             Rights => ["'token' for a token lock", "'token' for a token lock"],
+            Floor => ["the smallest fencing token", "the smallest fencing token"],
+            Counter => ["the counter", "the counter"],
             Lock => ["the lock", "the lock"],
         }
     }
@@ -251,12 +260,14 @@ mod tests {
 
     #[test]
     fn all_scripts_tell_a_lock_from_another_hash() {
-        for script in Layout::of(Kind::Reentrant).scripts() {
-            // The withdrawal says nothing of a holder.
-            let is_withdrawal = script.text.contains("may have left");
-            let functions = script.text.matches("local function holder_of(key)").count();
-            assert_eq!(functions, usize::from(!is_withdrawal), "{}", script.text);
-            assert!(!script.text.contains("include"), "{}", script.text);
+        for kind in [Kind::Reentrant, Kind::Fenced] {
+            for script in Layout::of(kind).scripts() {
+                // The withdrawal says nothing of a holder.
+                let is_withdrawal = script.text.contains("may have left");
+                let functions = script.text.matches("local function holder_of(key)").count();
+                assert_eq!(functions, usize::from(!is_withdrawal), "{}", script.text);
+                assert!(!script.text.contains("include"), "{}", script.text);
+            }
         }
     }
 }

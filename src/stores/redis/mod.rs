@@ -4,6 +4,7 @@ mod admission;
 mod calls;
 mod errors;
 mod eval;
+mod fences;
 mod in_flight;
 mod keys;
 mod layout;
@@ -34,6 +35,7 @@ use crate::store::{
 };
 
 use calls::{Acquire, ForceRelease, HandOff, Inspect, Operation, Release, ReleaseLevel};
+use fences::Fences;
 pub(crate) use keys::flaw;
 use layout::Layout;
 pub(crate) use open::{Credentials, Settings};
@@ -49,11 +51,13 @@ pub(crate) struct Redis {
     replication: Option<Replication>,
     /// Copies of granted requests for tokens that may still come, with the holder. Before the hold ends they are harmless.
     late_copies: Mutex<Vec<(VisitorId, InDoubt)>>,
+    fences: Mutex<Fences>,
 }
 
 impl Store for Redis {
     fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Granted, Refusal>> {
-        Acquire::new(claim).run(self, deadline)
+        let floor = self.fence_floor(claim);
+        Acquire::new(claim).drawing_from(floor).run(self, deadline)
     }
 
     fn release(&self, claim: &Claim, keep: u32, deadline: Instant) -> Result<Outcome<Released>> {
@@ -64,7 +68,10 @@ impl Store for Redis {
     }
 
     fn hand_off(&self, from: &Claim, to: &Claim, deadline: Instant) -> Result<Outcome<Granted>> {
-        HandOff::new(from, to).run(self, deadline)
+        let floor = self.fence_floor(to);
+        HandOff::new(from, to)
+            .drawing_from(floor)
+            .run(self, deadline)
     }
 
     fn renew(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal> {

@@ -110,6 +110,7 @@ impl Redis {
             facts,
             replication: settings.replication,
             late_copies: Mutex::default(),
+            fences: Mutex::default(),
         }
     }
 

@@ -37,6 +37,10 @@ pub(super) enum Arg {
     Rights,
     /// The name of the lock, where it is to be no key.
     Lock,
+    /// The smallest fencing token that may be drawn.
+    Floor,
+    /// The key of the last fencing token, where it is to be no key of the script.
+    Counter,
 }
 
 impl Script {

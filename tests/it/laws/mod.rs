@@ -5,6 +5,7 @@
 
 mod clients;
 mod exclusion;
+mod fences;
 mod holding;
 mod leases;
 mod losses;

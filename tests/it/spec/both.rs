@@ -8,8 +8,8 @@ use std::fmt;
 use redis::Value;
 use redlatch_spec::{Config, Entry, Server, scripts};
 
-use super::alike::{content, described, error_of, is_alike};
-use super::operations::{Arg, Call, NAMES, Op, Trouble};
+use super::alike::{content, described, error_of, is_alike, token_near};
+use super::operations::{Arg, Call, KEYS, Op, Trouble};
 use super::wire::{Wire, request};
 use crate::support::RedisServer;
 
@@ -240,7 +240,7 @@ impl Both {
             // The user may not be allowed to look.
             let before = self.now();
             let real = self.user.ask(&[sent.request(words, &there)]).remove(0);
-            let look = [&["EVALSHA", &*self.look, "3"], &NAMES[..]].concat();
+            let look = [&["EVALSHA", &*self.look, "6"], &KEYS[..]].concat();
             let mut told = self.admin.ask(&[request(&look), request(&["TIME"])]);
             let after = micros(&told.remove(1));
             let keys = told.remove(0);
@@ -284,15 +284,20 @@ impl Both {
         Ok(())
     }
 
-    /// The keys there and here as text. An end that differs by less than the step took is alike, and set to that there.
+    /// The keys there and here as text. An end, and a token that is the time, that differs by less than the step took is
+    /// alike, and set to that there.
     fn compare_keys(&mut self, found: &Value, before: i64, took: i64) -> (String, String) {
         let Value::Array(found) = found else {
             panic!("{found:?}");
         };
         let mut texts = (String::new(), String::new());
-        for (name, found) in NAMES.iter().zip(found) {
+        for (name, found) in KEYS.iter().zip(found) {
             let (real, end) = content(found);
-            let entry = self.spec.keys().get(&key(name), before / 1000).cloned();
+            let mut entry = self.spec.keys().get(&key(name), before / 1000).cloned();
+            if let Some(token) = token_near(&real, entry.as_ref(), took) {
+                entry = Some(token);
+                self.set(name, entry.clone());
+            }
             let spec = described(entry.as_ref());
             let spec_end = entry.as_ref().map_or(-2, |it| it.expires.unwrap_or(-1));
             let is_alike = end == spec_end || end > 0 && (end - spec_end).abs() <= took;

@@ -5,6 +5,31 @@ use fastrand::Rng;
 /// The locks; one has its hash tag in its name.
 pub(super) const NAMES: [&str; 3] = ["orders", "{shop}:orders", "stock"];
 
+/// The keys that are looked at: the locks, and their last fencing tokens.
+pub(super) const KEYS: [&str; 6] = [
+    NAMES[0],
+    NAMES[1],
+    NAMES[2],
+    "redisson_lock_token:{orders}",
+    "redisson_lock_token:{shop}:orders",
+    "redisson_lock_token:{stock}",
+];
+
+/// The key of the last fencing token of a lock.
+fn counter_of(name: &str) -> &'static str {
+    let place = NAMES.iter().position(|it| *it == name);
+    KEYS[NAMES.len() + place.expect("a lock")]
+}
+
+/// Fencing tokens: none, some before this time, some after it, and the last ones.
+const TOKENS: [&str; 5] = [
+    "0",
+    "41",
+    "1795296225925757",
+    "4000000000000000",
+    "9007199254740990",
+];
+
 /// The visitors, the tokens at the end.
 const VISITORS: [&str; 6] = [
     "4b0b8e3c-0000-4000-8000-000000000001:1:1",
@@ -117,8 +142,9 @@ impl Few {
         match rng.u8(0..100) {
             0..68 => Op::Call(self.call(rng, name), self.trouble(rng)),
             68..78 => Op::Again(rng.usize(1..6)),
-            78..84 => Op::Put(name, self.thing(rng)),
-            84 => Op::Delete(name),
+            78..83 => Op::Put(name, self.thing(rng)),
+            83 => Op::Put(counter_of(name), token(rng)),
+            84 => Op::Delete(one(rng, &[name, counter_of(name)])),
             85 => Op::Persist(name),
             86..92 => Op::Pass(one(rng, &[700, 2000, 20_000, 90_000])),
             92..98 => Op::Listen(name, rng.u8(0..3) > 0),
@@ -167,18 +193,35 @@ impl Few {
             ),
             14 => return self.renewal(rng, expiry),
             _ => {
-                let kind = if is_token { "token" } else { "" };
-                ("rights", vec![channel, text(kind)])
+                let kind = if is_token {
+                    "token"
+                } else {
+                    one(rng, &["", "fenced"])
+                };
+                let args = vec![channel, text(kind), text(counter_of(name))];
+                ("rights", args)
             }
         };
+        let (mut names, mut args) = (vec![name], args);
         let script = match script {
             script @ ("release_level" | "rights") => script,
-            script if is_token => token_script(script),
+            script if is_token => script_in("token", script),
+            script @ ("acquire" | "transfer") if rng.u8(0..3) == 0 => {
+                names.push(counter_of(name));
+                let floor = match rng.u8(0..4) {
+                    0 => one(rng, &TOKENS),
+                    _ => TOKENS[0],
+                };
+                // A fenced lock casts no votes.
+                args.retain(|arg| !matches!(arg, Arg::History(_)));
+                args.insert(args.len() - 1, text(floor));
+                script_in("fenced", script)
+            }
             script => script,
         };
         Call {
             script,
-            names: vec![name],
+            names,
             args,
         }
     }
@@ -247,7 +290,17 @@ impl Few {
     }
 }
 
-fn token_script(script: &str) -> &'static str {
-    let path = format!("token/{script}");
+/// What stands in the place of the last fencing token.
+fn token(rng: &mut Rng) -> Thing {
+    const NO_TOKENS: [&str; 6] = ["", "-1", "x", " 7", "7.5", "12345678901234567890"];
+    match rng.u8(0..8) {
+        0 => Thing::List,
+        1 | 2 => Thing::Text(one(rng, &NO_TOKENS).to_owned()),
+        _ => Thing::Text(one(rng, &TOKENS).to_owned()),
+    }
+}
+
+fn script_in(folder: &str, script: &str) -> &'static str {
+    let path = format!("{folder}/{script}");
     redlatch_spec::scripts::named(&path).expect("a script").name
 }

@@ -152,6 +152,15 @@ impl<'a> Redis<'a> {
         }
     }
 
+    /// SET key text.
+    pub fn set(&mut self, key: &[u8], text: &[u8]) -> Answer<()> {
+        self.may_change("set", Does::Grow, key)?;
+        let value = Value::String(text.to_vec());
+        let expires = None;
+        self.put(key, Some(Entry { value, expires }));
+        Ok(())
+    }
+
     /// SET key text PX lease.
     pub fn set_px(&mut self, key: &[u8], text: &[u8], lease: &[u8]) -> Answer<()> {
         self.may_change("set", Does::Grow, key)?;

@@ -25,12 +25,19 @@ pub(crate) struct Acquire<'a> {
     count: SetCount<'a>,
     /// The count that was known at first.
     known: u32,
+    /// The smallest fencing token that it may draw.
+    floor: u64,
     handle: Option<&'a NodeHandle>,
 }
 
 impl<'a> Acquire<'a> {
     pub(crate) fn new(claim: &'a Claim) -> Acquire<'a> {
         Acquire::of(claim, claim.count, claim.count.saturating_add(1), None)
+    }
+
+    /// Has it draw no fencing token below `floor`.
+    pub(crate) fn drawing_from(self, floor: u64) -> Acquire<'a> {
+        Acquire { floor, ..self }
     }
 
     /// An acquisition where `handle` has a vote. With `restored` it puts as many levels as `claim` counts where the lock
@@ -58,6 +65,7 @@ impl<'a> Acquire<'a> {
                 wanted,
             },
             known,
+            floor: 0,
             handle,
         }
     }
@@ -93,6 +101,7 @@ impl Operation for Acquire<'_> {
     fn call(&self) -> Call<'_> {
         let call = self.count.call(|layout| &layout.acquire);
         Call {
+            floor: self.floor,
             replicates: true,
             handle: self.handle,
             // A hash that stands there already may be of a copy or of anybody else of this client, a token cannot.
@@ -107,7 +116,15 @@ impl Operation for Acquire<'_> {
 
     fn read(&mut self, redis: &Redis, reply: &Value, copies: &mut SentCopies) -> Read<Self> {
         let claim = self.count.claim;
-        if let (Value::Int(_), Some(sent)) = (reply, copies.first_sent) {
+        let token = integer_at(reply, 2).filter(|_| integer_at(reply, 0) == Some(1));
+        let is_granted = token.is_some() || matches!(reply, Value::Int(_));
+        if let (true, Some(sent)) = (is_granted, copies.first_sent) {
+            let fence = match token.map(|token| redis.drawn(claim, token, self.floor)) {
+                Some(Err(error)) => {
+                    return Ok(Outcome::unknown(claim.in_doubt(copies.not_after), error));
+                }
+                fence => fence.and_then(Result::ok),
+            };
             // It finds its own count until that has changed and come back, and sets its own lease then.
             let leftover = copies.unanswered.map(|_| claim.in_doubt(copies.not_after));
             if let Some(late) = &leftover
@@ -120,6 +137,7 @@ impl Operation for Acquire<'_> {
                 return Ok(self.put_back(redis, replica_ack, copies)?);
             }
             return Ok(Outcome::Done(Granted {
+                fence,
                 leftover,
                 ..Granted::at(sent)
             }));

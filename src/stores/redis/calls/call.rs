@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::ground::claim::{Claim, Kind, VisitorId};
 use crate::stores::quorum::quarantine::{Identity, NodeHandle};
+use crate::stores::redis::keys::COUNTER;
 use crate::stores::redis::layout::Layout;
 use crate::stores::redis::packed::Packed;
 use crate::stores::redis::scripts::{Arg, Script};
@@ -14,7 +15,7 @@ use crate::stores::redis::scripts::{Arg, Script};
 #[derive(Clone, Copy)]
 pub(in crate::stores::redis) struct Call<'c> {
     pub(in crate::stores::redis) script: &'static Script,
-    pub(super) layout: &'static Layout,
+    pub(in crate::stores::redis) layout: &'static Layout,
     pub(in crate::stores::redis) lock: &'c Arc<str>,
     /// The visitor that it is about, whose unanswered requests it may go behind.
     pub(in crate::stores::redis) visitor: Option<&'c VisitorId>,
@@ -23,6 +24,8 @@ pub(in crate::stores::redis) struct Call<'c> {
     pub(super) lease: Duration,
     pub(super) known: u32,
     pub(super) wanted: u32,
+    /// The smallest fencing token that may be drawn.
+    pub(super) floor: u64,
     /// Whether as many replicas have to have what it did as the client wants.
     pub(in crate::stores::redis) replicates: bool,
     /// The node that has to have a vote at the server that gets it.
@@ -61,8 +64,18 @@ impl<'c> Call<'c> {
         visitor: Option<&'c VisitorId>,
     ) -> Call<'c> {
         let layout = Layout::of(kind);
+        Call::in_layout(layout, script(layout), lock, visitor)
+    }
+
+    /// A call of a script for locks of this layout, which is sent once.
+    pub(in crate::stores::redis) fn in_layout(
+        layout: &'static Layout,
+        script: &'static Script,
+        lock: &'c Arc<str>,
+        visitor: Option<&'c VisitorId>,
+    ) -> Call<'c> {
         Call {
-            script: script(layout),
+            script,
             layout,
             lock,
             visitor,
@@ -70,6 +83,7 @@ impl<'c> Call<'c> {
             lease: Duration::ZERO,
             known: 0,
             wanted: 0,
+            floor: 0,
             replicates: false,
             handle: None,
             repeat: Repeat::Never,
@@ -122,6 +136,8 @@ impl<'c> Call<'c> {
             Arg::Channel => packed.text(&self.layout.channel.pieces(self.lock)),
             Arg::Rights => packed.text(&[self.layout.rights]),
             Arg::Lock => packed.text(&[self.lock]),
+            Arg::Floor => packed.number(i64::try_from(self.floor).unwrap_or(i64::MAX)),
+            Arg::Counter => packed.text(&COUNTER.pieces(self.lock)),
         }
     }
 }

@@ -3,7 +3,7 @@
 use redis::Value;
 
 use crate::ground::claim::Claim;
-use crate::ground::error::Result;
+use crate::ground::error::{Error, Result};
 use crate::store::{Granted, Outcome};
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Answered, Call, Operation, Read, Repeat, SentCopies, Unread};
@@ -16,6 +16,8 @@ use crate::stores::redis::wait_replicas::ReplicaAck;
 pub(crate) struct HandOff<'a> {
     from: &'a Claim,
     to: &'a Claim,
+    /// The smallest fencing token that it may draw.
+    floor: u64,
     replicates: bool,
 }
 
@@ -24,7 +26,22 @@ impl<'a> HandOff<'a> {
         HandOff {
             from,
             to,
+            floor: 0,
             replicates: true,
+        }
+    }
+
+    /// Has it draw no fencing token below `floor`.
+    pub(crate) fn drawing_from(self, floor: u64) -> HandOff<'a> {
+        HandOff { floor, ..self }
+    }
+
+    /// Neither of the two holds is to be relied on.
+    fn in_doubt(&self, error: Error, copies: &SentCopies) -> Outcome<Granted> {
+        Outcome::Unknown {
+            in_doubt: self.from.in_doubt(0),
+            successor: Some(Box::new(self.to.in_doubt(copies.not_after))),
+            error,
         }
     }
 
@@ -71,6 +88,7 @@ impl Operation for HandOff<'_> {
         Call {
             successor: Some(&self.to.visitor),
             lease: self.to.lease,
+            floor: self.floor,
             replicates: self.replicates,
             // A copy finds what the first one did. What could not be sent is left to the release that comes next.
             repeat: Repeat::Halfway { unsent: false },
@@ -82,11 +100,17 @@ impl Operation for HandOff<'_> {
         let (from, to) = (self.from, self.to);
         match (integer_at(reply, 0), item_at(reply, 2), copies.first_sent) {
             (Some(1), Some(Value::Int(listeners)), Some(sent)) => {
+                let token = integer_at(reply, 3);
+                let fence = match token.map(|token| redis.drawn(to, token, self.floor)) {
+                    Some(Err(error)) => return Ok(self.in_doubt(error, copies)),
+                    fence => fence.and_then(Result::ok),
+                };
                 if let Some(replica_ack) = copies.replicas_missing() {
                     return Ok(self.put_back(redis, replica_ack, copies)?);
                 }
                 redis.pass_late_copies_on(from, to);
                 Ok(Outcome::Done(Granted {
+                    fence,
                     others_wait: *listeners < 0
                         || *listeners > i64::from(redis.messages(from).is_some()),
                     ..Granted::at(sent)
@@ -106,11 +130,8 @@ impl Operation for HandOff<'_> {
     /// Either of the two holds may stand.
     fn unknown(&self, redis: &Redis, fault: CallError, copies: &SentCopies) -> Answered<Self> {
         let (lock, visitor) = (&self.from.name, Some(&self.from.visitor));
-        Ok(Outcome::Unknown {
-            in_doubt: self.from.in_doubt(0),
-            successor: Some(Box::new(self.to.in_doubt(copies.not_after))),
-            error: redis.unknown(lock, visitor, "hand-over", fault.into_reason()),
-        })
+        let error = redis.unknown(lock, visitor, "hand-over", fault.into_reason());
+        Ok(self.in_doubt(error, copies))
     }
 }
 

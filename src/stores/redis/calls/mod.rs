@@ -77,7 +77,7 @@ pub(super) trait Operation: Sized {
 
     /// The answer if a copy may have run, or may yet run, and `fault` hides whether it did.
     fn unknown(&self, redis: &Redis, fault: CallError, _copies: &SentCopies) -> Answered<Self> {
-        Err(redis.error(self.call().lock, fault))
+        Err(redis.error_of(&self.call(), fault))
     }
 
     /// Understands what came back; `None` if the request is to be sent again.
@@ -113,7 +113,7 @@ pub(super) trait Operation: Sized {
         if is_unanswered || is_in_doubt {
             return self.unknown(redis, fault, copies);
         }
-        Err(redis.error(self.call().lock, fault))
+        Err(redis.error_of(&self.call(), fault))
     }
 
     /// Asks the server that has the lock.

@@ -1,18 +1,19 @@
 -- Finds out which of the commands and channels that locks need this user may not use.
 --
--- KEYS[1]  any key of a lock, or ARGV[3] in place of it; it is not changed
+-- KEYS[1]  any key of a lock, or ARGV[4] in place of it; it is not changed
 -- ARGV[1]  the channel of its unlock messages
--- ARGV[2]  'token' for a token lock
+-- ARGV[2]  'token' for a token lock, 'fenced' for a fenced one
+-- ARGV[3]  the counter of a fenced lock; as a key of the script it could keep the user from the call
 -- ARGV[#ARGV]  the number of the request, which comes before the answer: {number, …}
 --
--- Returns what is refused: a command in lower case, '~' for the key, '&' for the channel
+-- Returns what is refused: a command in lower case, '~' and a key, '&' for the channel
 --
 -- Keeps: nothing is changed, and nobody woken. HSET and PEXPIRE are refused by their own arguments after the rights were
 -- looked at, so are SET and its time; HDEL, DEL and PUBLISH are called for a key and a channel that no lock can have.
 local number = ARGV[#ARGV] + 0
-local refused, key = {}, KEYS[1] or ARGV[3]
+local refused, key = {}, KEYS[1] or ARGV[4]
 local function try(command, ...)
-    local result = redis.pcall(command, ...)
+    local name, result = ..., redis.pcall(command, ...)
     if type(result) ~= 'table' or not result.err then
         return
     end
@@ -23,7 +24,7 @@ local function try(command, ...)
     if says('channel') then
         refused[#refused + 1] = '&'
     elseif says("can't access") or says('the keys') or says('to access the') then
-        refused[#refused + 1] = '~'
+        refused[#refused + 1] = '~' .. name
     elseif says("can't run this command") or says('to run the') or says('noperm') or says('unknown redis command') then
         refused[#refused + 1] = string.lower(command)
     end
@@ -32,7 +33,7 @@ end
 local function try_apart(command, ...)
     local before = #refused
     try(command, key .. '\n', ...)
-    if #refused > before and refused[#refused] == '~' then
+    if #refused > before and string.sub(refused[#refused], 1, 1) == '~' then
         refused[#refused] = nil
     end
 end
@@ -55,4 +56,8 @@ try_apart('HDEL', '')
 try('HSET', key, '', '', '')
 try('PEXPIRE', key, 'x')
 try('PUBLISH', ARGV[1] .. '\n', '0')
+if ARGV[2] == 'fenced' then
+    try('GET', ARGV[3])
+    try('SET', ARGV[3], '', 'PX', 'x')
+end
 return {number, refused}

@@ -4,7 +4,7 @@ use redis::Value;
 use redlatch_spec::{Entry, Keyspace, Value as Content};
 
 use super::{Both, Given, MARGIN, PASS, channel};
-use crate::spec::operations::{NAMES, Thing, Trouble};
+use crate::spec::operations::{KEYS, Thing, Trouble};
 use crate::spec::wire::request;
 
 impl Both {
@@ -89,7 +89,7 @@ impl Both {
             return;
         }
         let text = ms.to_string();
-        let words = [&["EVAL", PASS, "3"], &NAMES[..], &[&*text]].concat();
+        let words = [&["EVAL", PASS, "6"], &KEYS[..], &[&*text]].concat();
         assert_eq!(self.admin.say(&words), Value::Int(1));
         self.spec.keys().shift(-ms);
         for given in self.sent.iter_mut().flat_map(|sent| &mut sent.args) {

@@ -34,11 +34,11 @@ pub(super) fn renew(
 /// The rights to keys and channels are not simulated, so only commands are ever named.
 pub fn rights(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Reply> {
     let number = args.request()?;
-    let key = keys.find(1).unwrap_or(args.text(3));
+    let key = keys.find(1).unwrap_or(args.text(4));
     let apart = [key, b"\n"].concat();
     let channel = [args.text(1), b"\n"].concat();
     let nothing = |_| ();
-    let tried: Vec<(&str, Answer<()>)> = if args.text(2) == b"token" {
+    let mut tried: Vec<(&str, Answer<()>)> = if args.text(2) == b"token" {
         vec![
             ("time", redis.time().map(|_| ())),
             ("get", redis.get(key).map(|_| ())),
@@ -63,6 +63,10 @@ pub fn rights(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<R
             ("publish", redis.publish(&channel, b"0").map(|_| ())),
         ]
     };
+    if args.text(2) == b"fenced" {
+        tried.push(("get", redis.get(args.text(3)).map(|_| ())));
+        tried.push(("set", redis.set_px(args.text(3), b"", b"x")));
+    }
     let is_denied = |refused: &Refused| refused.0.contains("can't run this command");
     let refused = tried.into_iter().filter_map(|(command, answer)| {
         answer

@@ -4,6 +4,7 @@
 //! looked into for `redis.pcall`.
 
 mod arguments;
+pub mod fenced;
 mod holder;
 pub mod many;
 pub mod reentrant;
@@ -64,6 +65,8 @@ scripts! {
     "token/force_release" => token::force_release,
     "token/inspect" => token::inspect,
     "token/renew" => token::renew,
+    "fenced/acquire" => fenced::acquire,
+    "fenced/transfer" => fenced::transfer,
     "rights" => many::rights,
 }
 

@@ -17,22 +17,13 @@ pub fn acquire(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
         return answered(number, array![6, now]);
     }
     if known == b"0" && !redis.exists(key)? {
-        redis.hset(key, visitor, wanted)?;
-        return match redis.pexpire(key, lease) {
-            Ok(true) => small(number, expiry - now),
-            refused => {
-                if !redis.hdel(key, visitor).unwrap_or_default() {
-                    let _ = redis.del(key);
-                }
-                refused.map(|_| Reply::Int(0)).or_else(returned)
-            }
+        return match begin_hold(redis, key, visitor, wanted, lease)? {
+            Ok(()) => small(number, expiry - now),
+            Err(refused) => Ok(refused),
         };
     }
     if known == b"0" {
-        return match holder_of(redis, key)? {
-            Holder::NoLock => returned(Holder::no_lock()),
-            holder => answered(number, array![0, now, redis.pttl(key)?, holder.told()]),
-        };
+        return refuse(redis, key, number, now);
     }
     if let Err(answer) = counts(redis, key, visitor, [known, wanted], number, now)? {
         return Ok(answer);
@@ -40,6 +31,34 @@ pub fn acquire(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
     redis.pexpire(key, lease)?;
     redis.hset(key, visitor, wanted)?;
     small(number, expiry - now)
+}
+
+/// Begins a hold, which is undone if it cannot have an end; the answer in that case.
+pub(super) fn begin_hold(
+    redis: &mut Redis<'_>,
+    key: &[u8],
+    visitor: &[u8],
+    wanted: &[u8],
+    lease: &[u8],
+) -> Answer<Result<(), Reply>> {
+    redis.hset(key, visitor, wanted)?;
+    match redis.pexpire(key, lease) {
+        Ok(true) => Ok(Ok(())),
+        refused => {
+            if !redis.hdel(key, visitor).unwrap_or_default() {
+                let _ = redis.del(key);
+            }
+            Ok(Err(refused.map_or_else(Reply::from, |_| Reply::Int(0))))
+        }
+    }
+}
+
+/// Says who has the lock.
+pub(super) fn refuse(redis: &Redis<'_>, key: &[u8], number: i64, now: i64) -> Answer<Reply> {
+    match holder_of(redis, key)? {
+        Holder::NoLock => returned(Holder::no_lock()),
+        holder => answered(number, array![0, now, redis.pttl(key)?, holder.told()]),
+    }
 }
 
 /// Gives one level of a hold back; the hold goes on.
@@ -85,26 +104,55 @@ pub fn transfer(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer
     if now > expiry {
         return answered(number, array![3, now]);
     }
-    match redis.hexists(key, from) {
-        Ok(true) => {
-            if let Err(refused) = redis.hset(key, to, b"1") {
-                return returned(refused);
-            }
-            if let Err(refused) = redis.pexpire(key, lease) {
-                let _ = redis.hdel(key, to);
-                return returned(refused);
-            }
-            redis.hdel(key, from)?;
-        }
-        // A copy of this request may have done it.
-        Ok(false) if redis.hexists(key, to)? => {}
-        Ok(false) => return answered(number, array![2, now, holder_of(redis, key)?.told()]),
-        Err(refused) if refused.is_wrong_type() => {
-            return answered(number, array![2, now, ANOTHER_TYPE]);
-        }
-        Err(refused) => return returned(refused),
+    let has = match has_either(redis, key, [from, to], number, now)? {
+        Ok(has) => has,
+        Err(answer) => return Ok(answer),
+    };
+    if let Err(refused) = pass_on(redis, key, [from, to], lease, has)? {
+        return Ok(refused);
     }
     answered(number, array![1, now, redis.numsub(channel).unwrap_or(-1)])
+}
+
+/// Whether the first visitor has the lock, or the second one, as a copy of the request may have made it; the answer if
+/// neither has.
+pub(super) fn has_either(
+    redis: &Redis<'_>,
+    key: &[u8],
+    [from, to]: [&[u8]; 2],
+    number: i64,
+    now: i64,
+) -> Answer<Result<bool, Reply>> {
+    let answer = match redis.hexists(key, from) {
+        Ok(true) => return Ok(Ok(true)),
+        Ok(false) if redis.hexists(key, to)? => return Ok(Ok(false)),
+        Ok(false) => array![2, now, holder_of(redis, key)?.told()],
+        Err(refused) if refused.is_wrong_type() => array![2, now, ANOTHER_TYPE],
+        Err(refused) => return Ok(Err(refused.into())),
+    };
+    Ok(Err(array![number, answer]))
+}
+
+/// Makes the hold of the first visitor that of the second one, if the first one has it; the answer if that is refused.
+pub(super) fn pass_on(
+    redis: &mut Redis<'_>,
+    key: &[u8],
+    [from, to]: [&[u8]; 2],
+    lease: &[u8],
+    has: bool,
+) -> Answer<Result<(), Reply>> {
+    if !has {
+        return Ok(Ok(()));
+    }
+    if let Err(refused) = redis.hset(key, to, b"1") {
+        return Ok(Err(refused.into()));
+    }
+    if let Err(refused) = redis.pexpire(key, lease) {
+        let _ = redis.hdel(key, to);
+        return Ok(Err(refused.into()));
+    }
+    redis.hdel(key, from)?;
+    Ok(Ok(()))
 }
 
 /// Frees what a request without an answer may have left.
@@ -162,7 +210,7 @@ pub(super) fn is_the_one(redis: &Redis<'_>, args: Args<'_>) -> Answer<bool> {
 }
 
 /// Looks whether the visitor has one of these counts; the answer if it has none of them.
-fn counts(
+pub(super) fn counts(
     redis: &Redis<'_>,
     key: &[u8],
     visitor: &[u8],

@@ -120,6 +120,10 @@ public final class Driver {
                 return lock.getHoldCount();
             case "remainTimeToLive":
                 return lock.remainTimeToLive();
+            // Of fenced locks, which are not there in every generation.
+            case "lockAndGetToken":
+            case "getToken":
+                return Class.forName("org.redisson.api.RFencedLock").getMethod(operation).invoke(lock);
             default:
                 throw new IllegalArgumentException("no operation " + operation);
         }

@@ -1,0 +1,92 @@
+//! The fencing tokens that this client has seen: it never takes a smaller one, whatever the server has lost.
+
+use std::collections::HashMap;
+use std::mem::take;
+use std::sync::Arc;
+
+use crate::ground::claim::Claim;
+use crate::ground::error::{Error, Result};
+use crate::stores::redis::Redis;
+
+/// The last token is remembered of at least so many names, those used last, and of at most twice as many.
+const REMEMBERED: usize = 5_000;
+
+/// The largest token that was seen of each name.
+#[derive(Debug, Default)]
+pub(super) struct Fences {
+    recent: HashMap<Arc<str>, u64>,
+    /// Those of the names that were used before these.
+    before: HashMap<Arc<str>, u64>,
+}
+
+impl Fences {
+    /// The smallest token that may be drawn next.
+    fn floor(&self, name: &str) -> u64 {
+        let seen = self.recent.get(name).or_else(|| self.before.get(name));
+        seen.map_or(0, |seen| seen.saturating_add(1))
+    }
+
+    fn note(&mut self, name: &Arc<str>, token: u64) {
+        if let Some(seen) = self.recent.get_mut(name) {
+            *seen = token.max(*seen);
+            return;
+        }
+        if self.recent.len() >= REMEMBERED {
+            self.before = take(&mut self.recent);
+        }
+        let seen = self.before.get(name).copied().unwrap_or_default();
+        self.recent.insert(Arc::clone(name), token.max(seen));
+    }
+}
+
+impl Redis {
+    /// The smallest token that a request of `claim` may draw; 0 if it draws none.
+    pub(super) fn fence_floor(&self, claim: &Claim) -> u64 {
+        match claim.kind.rules().is_fenced {
+            true => self.fences.lock().floor(&claim.name),
+            false => 0,
+        }
+    }
+
+    /// Notes the token that a request drew which named this floor.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::FenceRegressed`] if it is below the floor: the hold is of no use.
+    pub(super) fn drawn(&self, claim: &Claim, token: i64, floor: u64) -> Result<u64> {
+        let drawn = u64::try_from(token).unwrap_or_default();
+        if drawn < floor {
+            return Err(Error::FenceRegressed {
+                lock: Arc::clone(&claim.name),
+                node: self.topology.name(&claim.name),
+                seen: floor.saturating_sub(1),
+                drawn,
+            });
+        }
+        self.fences.lock().note(&claim.name, drawn);
+        Ok(drawn)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_used_last_are_remembered_and_not_more() {
+        let names: Vec<Arc<str>> = (0..30_000).map(|it| it.to_string().into()).collect();
+        let mut fences = Fences::default();
+        for name in &names {
+            fences.note(name, 7);
+            // One that is used again and again is never forgotten, and its token never falls.
+            fences.note(&"often".into(), 9);
+            fences.note(&"often".into(), 5);
+            assert_eq!(fences.floor("often"), 10);
+            assert!(fences.recent.len() + fences.before.len() <= 2 * REMEMBERED);
+        }
+        let known = names.iter().map(|name| fences.floor(name) == 8);
+        let known: Vec<bool> = known.collect();
+        assert!(known.iter().rev().take(REMEMBERED - 1).all(|known| *known));
+        assert_eq!(fences.floor("0"), 0);
+    }
+}

@@ -1,0 +1,53 @@
+-- Makes the hold of one visitor that of another one of the same process, with a fencing token of its own.
+--
+-- KEYS[1]  the lock
+-- KEYS[2]  the fencing token that was drawn last
+-- ARGV[1]  the visitor that gives its hold back, whatever its count
+-- ARGV[2]  the visitor that is to have it, with a count of 1
+-- ARGV[3]  the lease of the latter, ms
+-- ARGV[4]  the channel of unlock messages
+-- ARGV[5]  the smallest fencing token that may be drawn
+-- ARGV[6]  the server time after which the request is refused, ms since 1970
+-- ARGV[7]  the number of the request, which comes before the answer: {number, …}
+--
+-- Returns as transfer.lua, with the token: {1, now, listeners, token}, {2, now, holder}, {3, now}
+--
+-- Keeps: the lock is free at no moment; after an error the first visitor still has it; the token only rises. A copy of the
+-- request draws a token of its own.
+
+-- include holder_of.lua
+
+local number = ARGV[7] + 0
+local call, key = redis.call, KEYS[1]
+local time = call('TIME')
+local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+if now > ARGV[6] + 0 then
+    return {number, {3, now}}
+end
+local has = redis.pcall('HEXISTS', key, ARGV[1])
+if type(has) == 'table' then
+    return string.find(has.err, 'WRONGTYPE', 1, true) and {number, {2, now, 'a key of another type'}} or has
+elseif has == 0 and call('HEXISTS', key, ARGV[2]) == 0 then
+    return {number, {2, now, holder_of(key) or 'a key of another type'}}
+end
+-- The time in µs goes on where the last token was lost. Above the limit Lua has no number for each token.
+local last = call('GET', KEYS[2]) or '0'
+local token = string.find(last, '^%d+$') and math.max(last + 1, time[1] * 1000000 + time[2], ARGV[5] + 0)
+if not token or token > 9007199254740991 then
+    return redis.error_reply('WRONGTYPE ' .. KEYS[2] .. ' is no fencing token above which there are others')
+end
+call('SET', KEYS[2], string.format('%.0f', token))
+if has == 1 then
+    local set = redis.pcall('HSET', key, ARGV[2], 1)
+    if type(set) == 'table' then
+        return set
+    end
+    local expires = redis.pcall('PEXPIRE', key, ARGV[3])
+    if expires ~= 1 then
+        redis.pcall('HDEL', key, ARGV[2])
+        return expires
+    end
+    call('HDEL', key, ARGV[1])
+end
+local heard = redis.pcall('PUBSUB', 'NUMSUB', ARGV[4])
+return {number, {1, now, heard[2] and heard[2] + 0 or -1, token}}

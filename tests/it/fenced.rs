@@ -1,0 +1,526 @@
+//! The fenced lock on a Redis server: how it stands there, what becomes of its tokens when something fails, and that the
+//! checks of its scripts find bugs.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use redis::{RedisResult, Value};
+use redlatch::{Client, Error, Lock, MultiLock};
+use redlatch_spec::scripts::spliced;
+
+use crate::invariants::{Class, FENCED_ACQUIRE, FENCED_TRANSFER, fails, quick, sha, teach};
+use crate::laws::until_queued;
+use crate::support::{ClockShim, End, Fault, Proxy, RedisServer, eventually, ms};
+
+const COUNTER: &str = "redisson_lock_token:{orders}";
+const LEASE: Duration = ms(900);
+
+/// A token that the clock reaches in the year 2096.
+const FAR: u64 = 4_000_000_000_000_000;
+
+fn open(url: &str) -> Client {
+    quick().watchdog_timeout(LEASE).open(url).unwrap()
+}
+
+fn counter(server: &RedisServer) -> u64 {
+    server.text(&["GET", COUNTER]).unwrap().parse().unwrap()
+}
+
+/// Takes the lock for a moment, and returns the token of that hold.
+fn token_of(lock: &Lock) -> u64 {
+    lock.guard().unwrap().fencing_token().unwrap()
+}
+
+/// As [`token_of`], with a server that may be away for a moment.
+fn token_after_all(lock: &Lock) -> u64 {
+    let mut token = None;
+    eventually(ms(5000), "it is had again", || {
+        token = lock.guard().ok().and_then(|guard| guard.fencing_token());
+        token.is_some()
+    });
+    token.unwrap()
+}
+
+#[test]
+fn it_stands_as_redisson_has_it() {
+    let server = RedisServer::start();
+    let client = open(&server.url());
+    for (name, key) in [
+        ("orders", COUNTER),
+        ("{shop}:orders", "redisson_lock_token:{shop}:orders"),
+    ] {
+        let lock = client.fenced_lock(name);
+        let guard = lock.guard().unwrap();
+        let token = guard.fencing_token().unwrap();
+        assert_eq!(server.text(&["GET", key]), Some(token.to_string()));
+        assert_eq!(server.int(&["PTTL", key]), -1, "it has no end");
+        let field = guard.visitor().as_str();
+        assert_eq!(server.text(&["HGET", name, field]).as_deref(), Some("1"));
+        assert!(server.int(&["PTTL", name]) > 0);
+        // A plain lock of this name is kept out, also from the same thread.
+        assert!(!client.lock(name).try_lock().unwrap());
+        let inner = lock.guard().unwrap();
+        assert_eq!(server.text(&["GET", key]), Some(token.to_string()));
+        drop(inner);
+        guard.unlock().unwrap();
+        assert_eq!(server.int(&["EXISTS", name]), 0);
+        assert_eq!(server.text(&["GET", key]), Some(token.to_string()));
+    }
+}
+
+#[test]
+fn one_follows_another_where_the_clock_is_behind() {
+    let server = RedisServer::start();
+    server.cmd(&["SET", COUNTER, &FAR.to_string()]);
+    let locks =
+        [open(&server.url()), open(&server.url())].map(|client| client.fenced_lock("orders"));
+    for (step, lock) in (1..).zip(locks.iter().cycle().take(5)) {
+        assert_eq!(token_of(lock), FAR + step);
+    }
+    // A refused attempt and a re-entry draw none.
+    let [lock, other] = &locks;
+    let guard = lock.guard().unwrap();
+    assert!(!other.try_lock().unwrap());
+    assert!(lock.try_lock().unwrap());
+    assert_eq!(counter(&server), FAR + 6);
+    lock.unlock().unwrap();
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| token_of(lock));
+        until_queued(lock, 1);
+        guard.unlock().unwrap();
+        assert_eq!(waits.join().unwrap(), FAR + 7);
+    });
+}
+
+#[test]
+fn numbers_rise_over_an_empty_restart() {
+    let server = RedisServer::start();
+    let (lock, other) = (
+        open(&server.url()).fenced_lock("orders"),
+        open(&server.url()).fenced_lock("orders"),
+    );
+    let mut last = token_of(&lock);
+    for (round, lock) in [&other, &lock, &other].into_iter().enumerate() {
+        match round {
+            0 => server.restart(),
+            1 => drop(server.cmd(&["FLUSHALL"])),
+            // As after the restore of an old dump.
+            _ => drop(server.cmd(&["SET", COUNTER, "41"])),
+        }
+        let next = token_after_all(lock);
+        assert!(next > last, "{next} after {last}");
+        last = next;
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn numbers_rise_for_a_client_with_the_clock_back() {
+    let clock = ClockShim::build();
+    let server = RedisServer::with_clock(&clock);
+    let (lock, other) = (
+        open(&server.url()).fenced_lock("orders"),
+        open(&server.url()).fenced_lock("orders"),
+    );
+    let first = token_of(&lock);
+    clock.set(-10_000);
+    // The data is there: they rise for everybody.
+    let second = token_after_all(&other);
+    assert_eq!(second, first + 1);
+    assert_eq!(token_after_all(&lock), second + 1);
+    // Without it they rise for each client that has seen one.
+    server.cmd(&["DEL", COUNTER]);
+    assert_eq!(token_after_all(&lock), second + 2);
+    server.cmd(&["DEL", COUNTER]);
+    assert_eq!(token_after_all(&other), second + 1);
+    // Data loss and clock together are seen by one that has seen none.
+    server.cmd(&["DEL", COUNTER]);
+    let newcomer = open(&server.url()).fenced_lock("orders");
+    assert!(token_after_all(&newcomer) < second);
+}
+
+#[test]
+fn a_full_server_grants_nothing_and_leaves_nothing() {
+    let server = RedisServer::start();
+    teach(&server);
+    let client = open(&server.url());
+    let lock = client.fenced_lock("orders");
+    lock.lock().unwrap();
+    let token = lock.fencing_token().unwrap().unwrap();
+    server.cmd(&["CONFIG", "SET", "maxmemory", "1"]);
+    let error = fails(client.fenced_lock("other").try_lock(), Class::Unavailable);
+    assert!(error.to_string().contains("OOM"), "{error}");
+    assert_eq!(server.int(&["DBSIZE"]), 2, "the hold and its token");
+    assert!(lock.try_lock().unwrap(), "it has its place already");
+    lock.unlock().unwrap();
+    thread::sleep(LEASE + ms(300));
+    assert!(lock.is_valid(), "it is renewed");
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| lock.try_lock_for(ms(600)));
+        until_queued(&lock, 1);
+        // The hand-over is refused, so the hold is given back as if nobody waited.
+        lock.unlock().unwrap();
+        fails(waits.join().unwrap(), Class::Unavailable);
+    });
+    assert_eq!(server.int(&["EXISTS", "orders"]), 0);
+    assert_eq!(counter(&server), token);
+    server.cmd(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert!(token_of(&lock) > token);
+}
+
+#[test]
+fn a_token_that_cannot_rise_is_told_and_left_alone() {
+    let server = RedisServer::start();
+    let lock = open(&server.url()).fenced_lock("orders");
+    let put = |words: &[&str]| {
+        server.cmd(&["DEL", COUNTER]);
+        server.cmd(words);
+    };
+    let wrong: [&[&str]; 5] = [
+        &["RPUSH", COUNTER, "1"],
+        &["SET", COUNTER, "many"],
+        &["SET", COUNTER, "-7"],
+        &["SET", COUNTER, "9007199254740991"],
+        &["SET", COUNTER, "12345678901234567890123"],
+    ];
+    for words in wrong {
+        put(words);
+        let before = server.cmd(&["DUMP", COUNTER]);
+        let error = fails(lock.try_lock(), Class::WrongType);
+        assert!(
+            words[0] == "RPUSH" || error.to_string().contains(COUNTER),
+            "{error}"
+        );
+        assert_eq!(server.int(&["EXISTS", "orders"]), 0, "{words:?}");
+        assert_eq!(server.cmd(&["DUMP", COUNTER]), before);
+    }
+    // The last one that there is.
+    put(&["SET", COUNTER, "9007199254740990"]);
+    lock.lock().unwrap();
+    assert_eq!(lock.fencing_token().unwrap(), Some(9_007_199_254_740_991));
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| lock.try_lock_for(ms(2000)));
+        until_queued(&lock, 1);
+        lock.unlock().unwrap();
+        fails(waits.join().unwrap(), Class::WrongType);
+    });
+    assert_eq!(server.int(&["EXISTS", "orders"]), 0);
+}
+
+#[test]
+fn a_lost_reply_costs_a_token_and_never_gives_one_twice() {
+    let server = RedisServer::start();
+    teach(&server);
+    server.cmd(&["SET", COUNTER, &FAR.to_string()]);
+    let proxy = Proxy::to(server.addr());
+    let lock = open(&proxy.url()).fenced_lock("orders");
+    assert_eq!(token_of(&lock), FAR + 1);
+    // An acquisition is not sent twice: what it took is given back, and the next one has its own.
+    let needle = sha(FENCED_ACQUIRE);
+    let fault = Fault::SwallowReply(End::Reset);
+    let lost = proxy.next(1, Some(needle.as_bytes()), fault);
+    assert!(lock.try_lock_for(Duration::from_secs(5)).unwrap());
+    assert_eq!(lost.hits(), 1);
+    assert_eq!(lock.fencing_token().unwrap(), Some(FAR + 3));
+    // A hand-over is, and the second copy draws once more.
+    let needle = sha(FENCED_TRANSFER);
+    let lost = proxy.next(1, Some(needle.as_bytes()), fault);
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| token_of(&lock));
+        until_queued(&lock, 1);
+        lock.unlock().unwrap();
+        assert_eq!(waits.join().unwrap(), FAR + 5);
+    });
+    assert_eq!(lost.hits(), 1);
+    assert_eq!(counter(&server), FAR + 5);
+}
+
+/// Sends on to a server, with other bytes of the same length in the place of some in the requests.
+struct Relay {
+    addr: SocketAddr,
+    swap: Arc<Mutex<Swap>>,
+}
+
+/// A text, and the one that is sent in its place; both empty for nothing.
+type Swap = (Vec<u8>, Vec<u8>);
+
+impl Relay {
+    fn to(target: SocketAddr) -> Relay {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let addr = listener.local_addr().unwrap();
+        let swap = Arc::<Mutex<Swap>>::default();
+        let own = Arc::clone(&swap);
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                let (client, server) = (client.unwrap(), TcpStream::connect(target).unwrap());
+                let (mut replies, mut back) =
+                    (server.try_clone().unwrap(), client.try_clone().unwrap());
+                thread::spawn(move || std::io::copy(&mut replies, &mut back));
+                let own = Arc::clone(&own);
+                thread::spawn(move || send_on(client, server, &own));
+            }
+        });
+        Relay { addr, swap }
+    }
+
+    /// Swaps these texts from now on.
+    fn swap(&self, from: &str, to: &str) {
+        assert_eq!(from.len(), to.len());
+        *self.swap.lock().unwrap() = (from.into(), to.into());
+    }
+}
+
+fn send_on(mut client: TcpStream, mut server: TcpStream, swap: &Mutex<Swap>) {
+    let mut block = [0; 16 * 1024];
+    // A request of this test comes in one piece.
+    while let Ok(read @ 1..) = client.read(&mut block) {
+        let bytes = &mut block[..read];
+        let (from, to) = &*swap.lock().unwrap();
+        if !from.is_empty() {
+            let places = bytes.windows(from.len()).enumerate();
+            let places: Vec<_> = places
+                .filter(|(_, it)| it == from)
+                .map(|(at, _)| at)
+                .collect();
+            for at in places {
+                bytes[at..at + to.len()].copy_from_slice(to);
+            }
+        }
+        if server.write_all(bytes).is_err() {
+            return;
+        }
+    }
+    // The server sees its end, too.
+    let _ = server.shutdown(std::net::Shutdown::Write);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_token_below_those_seen_is_an_error_and_its_hold_is_given_back() {
+    let clock = ClockShim::build();
+    let server = RedisServer::with_clock(&clock);
+    let relay = Relay::to(server.addr());
+    let lock = open(&format!("redis://{}", relay.addr)).fenced_lock("orders");
+    let seen = token_of(&lock);
+    // The server does not hear of it any more, has lost its own, and its clock is set back.
+    relay.swap(&(seen + 1).to_string(), &"0".repeat(16));
+    server.cmd(&["DEL", COUNTER]);
+    clock.set(-10_000);
+    let is_regress = |error: Error| {
+        assert!(!error.is_retryable() && !error.is_ambiguous() && !error.is_lost());
+        assert_eq!(
+            (error.lock_name(), error.node().is_some()),
+            (Some("orders"), true)
+        );
+        let text = error.to_string();
+        match error {
+            Error::FenceRegressed {
+                seen: it, drawn, ..
+            } => {
+                assert!(it == seen && drawn < seen, "{text}");
+                assert!(text.contains(&drawn.to_string()), "{text}");
+            }
+            error => panic!("{error}"),
+        }
+    };
+    let mut error = lock.try_lock();
+    if error.as_ref().is_err_and(Error::is_retryable) {
+        // It has been too late by the old clock.
+        error = lock.try_lock();
+    }
+    is_regress(error.unwrap_err());
+    let is_free = || server.int(&["EXISTS", "orders"]) == 0;
+    eventually(ms(3000), "it is given back", is_free);
+    assert!(matches!(lock.unlock(), Err(Error::NotHeld { .. })));
+    is_regress(lock.lock().unwrap_err());
+    eventually(ms(3000), "it is given back", is_free);
+}
+
+#[test]
+fn a_multi_lock_has_no_token_and_its_parts_draw_theirs() {
+    let server = RedisServer::start();
+    server.cmd(&["SET", COUNTER, &FAR.to_string()]);
+    let client = open(&server.url());
+    let (fenced, plain) = (client.fenced_lock("orders"), client.lock("stock"));
+    let both = MultiLock::of([&fenced, &plain]).unwrap();
+    let guard = both.guard().unwrap();
+    assert_eq!(guard.fencing_token(), None);
+    assert_eq!(both.fencing_token().unwrap(), None);
+    assert!(both.try_lock().unwrap());
+    both.unlock().unwrap();
+    assert_eq!(counter(&server), FAR + 1);
+    guard.unlock().unwrap();
+    assert_eq!(token_of(&fenced), FAR + 2);
+    assert!(plain.guard().unwrap().fencing_token().is_none());
+}
+
+/// A server that scripts are tried on.
+struct Scripts {
+    server: RedisServer,
+}
+
+impl Scripts {
+    /// Calls a script with both keys.
+    fn call(&self, script: &str, args: &[&str]) -> RedisResult<Value> {
+        let head = ["EVAL", script, "2", "orders", COUNTER];
+        self.server.try_cmd(&[&head, args].concat())
+    }
+
+    /// The token in the answer to an acquisition by this visitor.
+    fn acquired(&self, script: &str, visitor: &str, floor: &str) -> i64 {
+        let args = [visitor, "60000", "0", "1", floor, "9999999999999", "1"];
+        let (_, (_, _, token)): (i64, (i64, i64, i64)) =
+            redis::from_redis_value(self.call(script, &args).unwrap()).unwrap();
+        token
+    }
+
+    /// The token in the answer to a hand-over.
+    fn handed_over(&self, script: &str, from: &str, to: &str, floor: &str) -> i64 {
+        let args = [from, to, "60000", "channel", floor, "9999999999999", "1"];
+        let (_, (_, _, _, token)): (i64, (i64, i64, i64, i64)) =
+            redis::from_redis_value(self.call(script, &args).unwrap()).unwrap();
+        token
+    }
+
+    /// What is wrong with these scripts.
+    fn flaw(&self, acquire: &str, transfer: &str) -> Option<&'static str> {
+        let far = FAR.to_string();
+        let free = || self.server.cmd(&["DEL", "orders"]);
+        self.server.cmd(&["FLUSHALL"]);
+        self.server.cmd(&["SET", COUNTER, &far]);
+        let mut tokens = vec![self.acquired(acquire, "a:1:1", "0")];
+        tokens.push(self.handed_over(transfer, "a:1:1", "a:2:2", "0"));
+        // A copy finds what the first one did.
+        tokens.push(self.handed_over(transfer, "a:1:1", "a:2:2", "0"));
+        free();
+        tokens.push(self.acquired(acquire, "a:1:3", "0"));
+        if !tokens.is_sorted_by(|one, next| one < next) || tokens[0] <= FAR as i64 {
+            return Some("a number comes twice");
+        }
+        free();
+        let floor = (FAR + 1000).to_string();
+        let above = self.acquired(acquire, "a:1:4", &floor);
+        let floor = (FAR + 2000).to_string();
+        let next = self.handed_over(transfer, "a:1:4", "a:1:5", &floor);
+        if [above, next] != [FAR as i64 + 1000, FAR as i64 + 2000] {
+            return Some("it draws what the client has seen");
+        }
+        self.server.cmd(&["FLUSHALL"]);
+        let restarted = [self.acquired(acquire, "a:1:6", "0"), {
+            self.server.cmd(&["DEL", COUNTER]);
+            self.handed_over(transfer, "a:1:6", "a:1:7", "0")
+        }];
+        if restarted.iter().any(|token| *token < 1_700_000_000_000_000) {
+            return Some("it begins anew after the data is lost");
+        }
+        let args = ["a:1:1", "60000", "0", "1", "0", "9999999999999", "1"];
+        self.server.cmd(&["FLUSHALL"]);
+        self.server.cmd(&["RPUSH", COUNTER, "1"]);
+        let wrong = self.call(acquire, &args);
+        if wrong.is_ok() || self.server.int(&["EXISTS", "orders"]) == 1 {
+            return Some("a hold stands without its number");
+        }
+        self.server.cmd(&["FLUSHALL"]);
+        self.acquired(acquire, "a:1:8", "0");
+        self.server.cmd(&["DEL", COUNTER]);
+        self.server.cmd(&["RPUSH", COUNTER, "1"]);
+        let args = [
+            "a:1:8",
+            "a:1:9",
+            "60000",
+            "channel",
+            "0",
+            "9999999999999",
+            "1",
+        ];
+        let wrong = self.call(transfer, &args);
+        if wrong.is_ok() || self.server.int(&["HEXISTS", "orders", "a:1:8"]) == 0 {
+            return Some("a hold goes on without its number");
+        }
+        None
+    }
+}
+
+/// The script with another text in the place of one that stands in it.
+fn planted(script: &str, from: &str, to: &str) -> String {
+    assert!(script.contains(from), "{from}");
+    script.replacen(from, to, 1)
+}
+
+#[test]
+fn bugs_of_the_scripts_are_found() {
+    const DRAW: &str = "math.max(last + 1, time[1] * 1000000 + time[2], ARGV[5] + 0)";
+    const SET: &str = "call('SET', KEYS[2], string.format('%.0f', token))";
+    let scripts = Scripts {
+        server: RedisServer::start(),
+    };
+    let [acquire, transfer] = [FENCED_ACQUIRE, FENCED_TRANSFER].map(spliced);
+    let (acquire, transfer) = (&*acquire, &*transfer);
+    assert_eq!(scripts.flaw(acquire, transfer), None);
+    let draws = [
+        (
+            "fence from GET",
+            DRAW.replace("last + 1", "last + 0"),
+            "a number comes twice",
+        ),
+        (
+            "fence from the clock",
+            DRAW.replace("last + 1", "0"),
+            "a number comes twice",
+        ),
+        (
+            "fence from the counter",
+            "last + 1".to_owned(),
+            "it draws what the client has seen",
+        ),
+        (
+            "no floor",
+            DRAW.replace(", ARGV[5] + 0", ""),
+            "it draws what the client has seen",
+        ),
+        (
+            "no clock",
+            DRAW.replace("time[1] * 1000000 + time[2], ", ""),
+            "it begins anew after the data is lost",
+        ),
+    ];
+    for (bug, draw, flaw) in draws {
+        assert_eq!(
+            scripts.flaw(&planted(acquire, DRAW, &draw), transfer),
+            Some(flaw),
+            "{bug}"
+        );
+        assert_eq!(
+            scripts.flaw(acquire, &planted(transfer, DRAW, &draw)),
+            Some(flaw),
+            "{bug}"
+        );
+    }
+    let unkept = planted(acquire, SET, "");
+    assert_eq!(
+        scripts.flaw(&unkept, transfer),
+        Some("a number comes twice"),
+        "not kept"
+    );
+    // Drawn after the hold.
+    let hold = "call('HSET', key, visitor, ARGV[4])";
+    let late = planted(
+        &planted(acquire, hold, ""),
+        "    local last =",
+        &format!("    {hold}\n    local last ="),
+    );
+    assert_eq!(
+        scripts.flaw(&late, transfer),
+        Some("a hold stands without its number")
+    );
+    let hold = "redis.pcall('HSET', key, ARGV[2], 1)";
+    let late = format!("redis.call('HDEL', key, ARGV[1])\n{hold}\nlocal last =");
+    let late = planted(transfer, "local last =", &late);
+    assert_eq!(
+        scripts.flaw(acquire, &late),
+        Some("a hold goes on without its number")
+    );
+}
