@@ -220,7 +220,8 @@ pub(crate) struct Granted {
     pub(crate) fence: Option<u64>,
     /// Whether somebody may be waiting in another process; known of a hand-off.
     pub(crate) others_wait: bool,
-    /// The effect that an earlier copy of the request may yet have, which got no answer.
+    /// The effect that an earlier copy of the request may yet have, which got no answer. Of a hand-off: the part of the
+    /// hold given back that may come once more.
     pub(crate) leftover: Option<InDoubt>,
 }
 

@@ -321,3 +321,43 @@ fn a_copy_behind_a_release_at_a_node_leaves_nothing() {
     thread::sleep(ms(50));
     nothing_is_left(&servers[0]);
 }
+
+/// A token that was cut off, granted by the second copy, and handed off: the first copy comes when nobody has it any more.
+#[test]
+fn a_copy_behind_a_token_that_was_handed_off_leaves_nothing() {
+    for is_lost in [false, true] {
+        let (server, inner, outer) = two_proxies();
+        invariants::teach(&server);
+        let client = open(&outer, ms(3000));
+        let lock = client.token_lock("a");
+        lock.lock().unwrap();
+        lock.unlock().unwrap();
+        let lock = lock.with_lease_time(Duration::from_secs(60));
+        let copy = kept_copy(&inner, &outer, || {
+            let guard = lock.guard().unwrap();
+            let first = guard.visitor().to_string();
+            thread::scope(|scope| {
+                let waiter = scope.spawn(|| {
+                    let guard = lock.guard().unwrap();
+                    assert_eq!(
+                        server.text(&["GET", "a"]).unwrap(),
+                        guard.visitor().as_str()
+                    );
+                    assert_ne!(guard.visitor().as_str(), first);
+                    if is_lost {
+                        server.cmd(&["DEL", "a"]);
+                    } else {
+                        let sha = invariants::sha(invariants::TOKEN_RELEASE);
+                        inner.next(2, Some(sha.as_bytes()), Fault::SwallowReply(End::Reset));
+                    }
+                    guard.unlock().unwrap_err();
+                });
+                until_queued(&lock, 1);
+                guard.unlock().unwrap();
+                waiter.join().unwrap();
+            });
+        });
+        nothing_is_left(&server);
+        comes_late(copy, &server);
+    }
+}

@@ -37,7 +37,10 @@ impl RawLock {
             lease: lease.duration(),
         };
         let outcome = match self.inner.store.hand_off(claim, &next, deadline) {
-            Ok(Outcome::Done(granted)) => {
+            Ok(Outcome::Done(mut granted)) => {
+                if let Some(leftover) = granted.leftover.take() {
+                    self.inner.watchdog.settle(leftover);
+                }
                 let owner = (*thread, liveness.clone());
                 let successor_hold = self.hold_of(&next, owner, *lease, &granted, deadline);
                 self.inner.watchdog.watch(&successor_hold);

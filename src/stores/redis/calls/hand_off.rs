@@ -7,7 +7,6 @@ use crate::ground::error::{Error, Result};
 use crate::store::{Granted, Outcome};
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Answered, Call, Operation, Read, Repeat, SentCopies, Unread};
-use crate::stores::redis::layout::Layout;
 use crate::stores::redis::replies::{cause_of, integer_at, item_at};
 use crate::stores::redis::transport::CallError;
 use crate::stores::redis::wait_replicas::ReplicaAck;
@@ -108,11 +107,11 @@ impl Operation for HandOff<'_> {
                 if let Some(replica_ack) = copies.replicas_missing() {
                     return Ok(self.put_back(redis, replica_ack, copies)?);
                 }
-                redis.pass_late_copies_on(from, to);
                 Ok(Outcome::Done(Granted {
                     fence,
                     others_wait: *listeners < 0
                         || *listeners > i64::from(redis.messages(from).is_some()),
+                    leftover: redis.late_copy_of(from),
                     ..Granted::at(sent)
                 }))
             }
@@ -132,18 +131,5 @@ impl Operation for HandOff<'_> {
         let (lock, visitor) = (&self.from.name, Some(&self.from.visitor));
         let error = redis.unknown(lock, visitor, "hand-over", fault.into_reason());
         Ok(self.in_doubt(error, copies))
-    }
-}
-
-impl Redis {
-    /// Notes that a hold goes on as another one.
-    fn pass_late_copies_on(&self, from: &Claim, to: &Claim) {
-        if Layout::of(from.kind).repeats_acquisition {
-            for (holder, _) in &mut *self.late_copies.lock() {
-                if *holder == from.visitor {
-                    *holder = to.visitor.clone();
-                }
-            }
-        }
     }
 }

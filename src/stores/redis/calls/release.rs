@@ -114,7 +114,7 @@ impl Redis {
     }
 
     /// The copy that may still come of a hold that was given back. It is kept until nothing of it can come any more.
-    fn late_copy_of(&self, claim: &Claim) -> Option<InDoubt> {
+    pub(super) fn late_copy_of(&self, claim: &Claim) -> Option<InDoubt> {
         if !Layout::of(claim.kind).repeats_acquisition {
             return None;
         }
