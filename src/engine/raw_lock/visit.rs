@@ -82,6 +82,9 @@ impl Visit for LockVisit<'_> {
     fn accept(&self, hold: Arc<Hold>) -> Option<Entry> {
         if !hold.is_valid() {
             self.discard(&hold);
+            // Nobody of this client has the lock any more, and the watchdog finds nothing to tell of.
+            let RawLock { inner, key, .. } = self.raw_lock;
+            inner.wait_queues.freed(&key.lock, None);
             return None;
         }
         Some(self.enter(hold))

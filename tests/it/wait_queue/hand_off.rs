@@ -359,3 +359,33 @@ fn a_hand_over_that_was_refused_after_one_without_an_answer_is_asked_for_again()
         waiter.join().unwrap();
     });
 }
+
+#[test]
+fn a_hand_off_that_comes_too_late_leaves_nobody_asleep() {
+    let server = RedisServer::start();
+    teach_one(&server, TRANSFER);
+    let proxy = Proxy::to(server.addr());
+    let client = Client::open(&proxy.url()).unwrap();
+    let lock = client.lock("orders");
+    let sha = sha(TRANSFER);
+    for _ in 0..25 {
+        let guard = lock.guard().unwrap();
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                let short = lock.with_lease_time(ms(60));
+                short.lock().unwrap();
+                let got = Instant::now();
+                // Its lease may be over by now.
+                let _ = short.unlock();
+                got
+            });
+            until_queued(&lock, 1);
+            // It is over when it is granted.
+            proxy.next(1, Some(sha.as_bytes()), Fault::DelayReply(ms(90)));
+            guard.unlock().unwrap();
+            let free = Instant::now();
+            let waited = waiter.join().unwrap().saturating_duration_since(free);
+            assert!(waited < ms(600), "{waited:?} asleep on a free lock");
+        });
+    }
+}
