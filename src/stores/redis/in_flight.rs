@@ -249,10 +249,9 @@ impl RedisNode {
                     && checked_out.replies_due == 0
                     && time::now() < deadline;
                 let reply = Err(fault);
-                if checked_out.replies_due == 0 {
-                    self.server.pool.give_back(checked_out.connection, &reply);
-                }
-                drop(checked_out.permit);
+                let late = deadline + LATENESS;
+                let pool = &self.server.pool;
+                pool.check_in(checked_out, &reply, call.visitor, late);
                 match reply {
                     Err(fault) if !may_go_elsewhere => Transmission::Failed(fault, copies),
                     _ => Transmission::NotConnected,

@@ -17,6 +17,8 @@ mod replies;
 mod scripts;
 mod server;
 mod subscriber;
+#[cfg(all(test, feature = "test-util"))]
+mod tests;
 mod topology;
 mod transport;
 mod wait_replicas;

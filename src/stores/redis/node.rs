@@ -86,19 +86,22 @@ impl RedisNode {
             pool.give_back(checked_out.connection, &Ok(Value::Nil));
             return Ok(None);
         }
-        while checked_out.replies_due > 0 && !is_known(&mut checked_out.connection, handle) {
+        let voting = loop {
+            let connection = &mut checked_out.connection;
+            if checked_out.replies_due == 0 || is_known(connection, handle) {
+                break vote_on(connection, handle, deadline);
+            }
             // The answer to the question who it is would come behind these.
-            match checked_out.connection.receive(deadline) {
-                Err(fault @ CallError::NoReply { .. }) => return Err(fault),
+            match connection.receive(deadline) {
+                Err(fault @ CallError::NoReply { .. }) => break Err(fault),
                 _ => checked_out.replies_due -= 1,
             }
-        }
-        match vote_on(&mut checked_out.connection, handle, deadline) {
+        };
+        match voting {
             Ok(identity) => Ok(Some((checked_out, Some(identity)))),
             Err(fault) => {
-                if checked_out.replies_due == 0 && matches!(fault, CallError::NoVote(_)) {
-                    pool.give_back(checked_out.connection, &Ok(Value::Nil));
-                }
+                let reply = Err(fault.clone());
+                pool.check_in(checked_out, &reply, call.visitor, deadline);
                 Err(fault)
             }
         }

@@ -159,7 +159,9 @@ impl Pool {
         self.permits.close();
         // A quorum that is still at work says so again.
         self.serves_a_quorum.store(false, Ordering::Relaxed);
-        self.unread.lock().clear();
+        for unread in self.unread.lock().drain(..) {
+            self.note_lost(unread.visitor, unread.not_after, unread.deadline);
+        }
         self.idle.lock().clear();
     }
 

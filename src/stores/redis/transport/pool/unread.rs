@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Pool, lacks_script};
+use redis::Value;
+
+use super::{CheckedOut, Pool, lacks_script};
 use crate::ground::claim::VisitorId;
 use crate::ground::time;
 use crate::store::EXPIRY_SLACK;
@@ -54,6 +56,22 @@ impl Pool {
         }
     }
 
+    /// Takes a connection back on which nothing more was sent, because of `reply`. If it owes answers to requests of
+    /// `visitor`, which were to arrive by `deadline`, it is closed, and they may still arrive.
+    pub(crate) fn check_in(
+        &self,
+        checked_out: CheckedOut,
+        reply: &Result<Value, CallError>,
+        visitor: Option<&VisitorId>,
+        deadline: Instant,
+    ) {
+        if checked_out.replies_due == 0 {
+            self.give_back(checked_out.connection, reply);
+        } else {
+            self.note_lost(visitor.cloned(), checked_out.due_until, deadline);
+        }
+    }
+
     /// Reads the late answers that have come, and closes what has had its time.
     pub(super) fn collect(&self) {
         let mut unread = self.unread.lock();
@@ -96,7 +114,8 @@ impl Pool {
     pub(crate) fn lost_until(&self, visitor: Option<&VisitorId>) -> Option<i64> {
         let lost = self.lost.lock();
         let mine = lost.iter().filter(|lost| Some(&lost.visitor) == visitor);
-        mine.map(|lost| lost.not_after).max()
+        let open = mine.filter(|lost| time::now() < lost.deadline);
+        open.map(|lost| lost.not_after).max()
     }
 
     /// Notes that nobody will read the answer to a request, which may still arrive at the server.
