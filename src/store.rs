@@ -46,8 +46,8 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Sets the lease of each hold to that of its claim, one outcome per claim in order.
     fn renew(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal>;
 
-    /// Makes ready what the renewals of this hold need, so that its hold is not lost because that cannot be had later.
-    fn prepare_renewal(&self, _claim: &Claim, _deadline: Instant) {}
+    /// Makes ready what the renewals of this lock need, so that no hold is lost because that cannot be had later.
+    fn prepare_renewal(&self, _lock: &LockId, _deadline: Instant) {}
 
     /// Frees what requests without an answer may have left, all at the same [`Store::node`]. Returns for each in order
     /// whether nothing is left of it for good; of the last ones nothing, if one before them had no answer or there was no

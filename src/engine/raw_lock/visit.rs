@@ -87,7 +87,9 @@ impl Visit for LockVisit<'_> {
             inner.wait_queues.freed(&key.lock, None);
             return None;
         }
-        Some(self.enter(hold))
+        let entry = self.enter(hold);
+        self.prepare_renewal(self.raw_lock.inner.deadline());
+        Some(entry)
     }
 
     fn discard(&self, hold: &Hold) {
@@ -148,9 +150,7 @@ impl<'a> LockVisit<'a> {
                 events::acquired(&claim.name, &claim.visitor);
                 let entry = self.enter(hold);
                 inner.watchdog.watch(&entry.hold);
-                if let Lease::Watchdog(_) = lease {
-                    inner.store.prepare_renewal(&claim, deadline);
-                }
+                self.prepare_renewal(deadline);
                 Ok(ControlFlow::Break(entry))
             }
             Outcome::Refused(mut refusal) => {
@@ -177,6 +177,16 @@ impl<'a> LockVisit<'a> {
                 self.settle(in_doubt);
                 Err(error)
             }
+        }
+    }
+
+    /// Makes ready what the renewals of a level need that counts on them.
+    fn prepare_renewal(&self, deadline: Instant) {
+        let RawLock {
+            inner, key, lease, ..
+        } = self.raw_lock;
+        if let Lease::Watchdog(_) = lease {
+            inner.store.prepare_renewal(&key.lock, deadline);
         }
     }
 
@@ -231,6 +241,7 @@ impl<'a> LockVisit<'a> {
                     return Ok(None);
                 };
                 self.raw_lock.inner.watchdog.rewatch(hold);
+                self.prepare_renewal(deadline);
                 Ok(Some(Entry {
                     hold: Arc::clone(hold),
                     level,

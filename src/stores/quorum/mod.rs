@@ -220,7 +220,7 @@ impl Store for Quorum {
     }
 
     /// Connects aside, once: nobody waits for it.
-    fn prepare_renewal(&self, _claim: &Claim, _deadline: Instant) {
+    fn prepare_renewal(&self, _lock: &LockId, _deadline: Instant) {
         for node in &self.nodes {
             if !node.got_ready.load(Ordering::Relaxed)
                 && !node.got_ready.swap(true, Ordering::Relaxed)

@@ -132,11 +132,11 @@ impl Store for Redis {
         &self.facts
     }
 
-    fn prepare_renewal(&self, claim: &Claim, deadline: Instant) {
+    fn prepare_renewal(&self, lock: &LockId, deadline: Instant) {
         let prepare =
-            |connection: &mut Connection| renewals::makes_known(claim.kind, connection, deadline);
+            |connection: &mut Connection| renewals::makes_known(lock.kind, connection, deadline);
         self.topology
-            .get_ready_to_renew(&claim.name, deadline, &prepare);
+            .get_ready_to_renew(&lock.name, deadline, &prepare);
     }
 
     fn close(&self) {

@@ -16,6 +16,7 @@ use redlatch::{Builder, Client, Error, Guard, Lock, LossCause, MultiLock, Redloc
 use crate::invariants::{
     ACQUIRE, RELEASE, RELEASE_LEVEL, RENEW, SLACK, WITHDRAW, connections, quick, sha, teach,
 };
+use crate::laws::until_queued;
 #[cfg(all(feature = "test-util", target_os = "linux"))]
 use crate::support::ClockShim;
 #[cfg(any(feature = "test-util", target_os = "linux"))]

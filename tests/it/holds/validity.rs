@@ -249,3 +249,40 @@ fn a_look_at_the_settings_delays_no_renewal() {
     assert!(guard.is_valid());
     guard.unlock().unwrap();
 }
+
+#[test]
+fn a_hold_that_comes_to_be_renewed_has_the_connection_for_that_at_once() {
+    for is_handed_off in [false, true] {
+        let server = RedisServer::start();
+        let client = Client::open(&server.url()).unwrap();
+        let lock = client.lock("orders");
+        let fixed = lock.with_lease_time(LONG);
+        fixed.lock().unwrap();
+        thread::scope(|scope| {
+            let waiter = is_handed_off.then(|| {
+                let waiter = scope.spawn(|| {
+                    lock.lock().unwrap();
+                    let connections = connections(&server).len();
+                    lock.unlock().unwrap();
+                    connections
+                });
+                until_queued(&lock, 1);
+                waiter
+            });
+            // What looks at the settings of the server has its connection by now.
+            thread::sleep(ms(200));
+            let before = connections(&server).len();
+            let after = match waiter {
+                Some(waiter) => {
+                    fixed.unlock().unwrap();
+                    waiter.join().unwrap()
+                }
+                None => {
+                    lock.lock().unwrap();
+                    connections(&server).len()
+                }
+            };
+            assert_eq!(after, before + 1, "handed off: {is_handed_off}");
+        });
+    }
+}
