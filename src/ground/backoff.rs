@@ -79,14 +79,18 @@ thread_local! {
 }
 
 /// The time during which the calling thread works at what its client's end ends, and perhaps an interrupt: for the stores
-/// below, which know nothing of waits.
-pub(crate) struct WaitScope;
+/// below, which know nothing of waits. A wait within a wait, such as that of a subscriber to events, has its own.
+pub(crate) struct WaitScope {
+    outer: Option<Option<Interrupt>>,
+}
 
 impl WaitScope {
     pub(crate) fn begin(interrupt: Option<&Interrupt>) -> WaitScope {
         // A thread whose thread-local values are gone has been refused before.
-        let _ = WAITING.try_with(|waiting| waiting.replace(Some(interrupt.cloned())));
-        WaitScope
+        let outer = WAITING.try_with(|waiting| waiting.replace(Some(interrupt.cloned())));
+        WaitScope {
+            outer: outer.ok().flatten(),
+        }
     }
 
     fn interrupt() -> Option<Option<Interrupt>> {
@@ -96,6 +100,23 @@ impl WaitScope {
 
 impl Drop for WaitScope {
     fn drop(&mut self) {
-        let _ = WAITING.try_with(|waiting| waiting.replace(None));
+        let _ = WAITING.try_with(|waiting| waiting.replace(self.outer.take()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_within_a_wait_leaves_the_outer_one_as_it_was() {
+        let interrupt = Interrupt::new();
+        let outer = WaitScope::begin(Some(&interrupt));
+        drop(WaitScope::begin(None));
+        interrupt.raise();
+        let heard = WaitScope::interrupt().flatten();
+        assert!(heard.is_some_and(|interrupt| interrupt.is_raised()));
+        drop(outer);
+        assert!(WaitScope::interrupt().is_none());
     }
 }
