@@ -8,7 +8,7 @@ use super::*;
 use crate::ground::claim::Kind;
 use crate::store::EXPIRY_SLACK;
 use crate::stores::quorum::node::{Node as _, Pending};
-use crate::support::{RedisServer, ms};
+use crate::support::{End, Fault, Proxy, RedisServer, ms};
 
 fn store(url: &str) -> Arc<Redis> {
     let settings = Settings {
@@ -93,4 +93,22 @@ fn a_lost_request_is_of_no_account_once_it_cannot_come_any_more() {
     assert_eq!(pool.lost_until(visitor), None);
     pool.note_lost(visitor.cloned(), Some(8), Instant::now());
     assert_eq!(pool.lost_until(visitor), Some(8));
+}
+
+#[test]
+fn the_error_of_a_withdrawal_names_its_own_lock() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.addr());
+    let store = store(&proxy.url());
+    proxy.next(1, Some(b"lock-c"), Fault::SwallowReply(End::Reset));
+    let mut in_doubts = ["lock-a", "lock-b", "lock-c"].map(|name| claim(name, 0).in_doubt(0));
+    let mut in_doubts: Vec<&mut InDoubt> = in_doubts.iter_mut().collect();
+    let outcomes = store.resolve(&mut in_doubts, soon());
+    let Some(Err(error)) = outcomes.last() else {
+        panic!("{outcomes:?}");
+    };
+    assert!(
+        outcomes.len() > 1 && !error.to_string().contains("lock-a"),
+        "{error}"
+    );
 }

@@ -1,6 +1,7 @@
 //! The withdrawal of requests without an answer, one or many at once.
 
 use std::borrow::Borrow;
+use std::sync::Arc;
 use std::time::Instant;
 
 use redis::Value;
@@ -64,6 +65,7 @@ impl Redis {
         for batch in rest.chunks_mut(RESOLVED_AT_ONCE) {
             let mut replies = Vec::with_capacity(batch.len());
             let talked = self.withdraw_at_once(batch, deadline, &mut replies);
+            let unanswered = batch.get(replies.len()).map(|it| Arc::clone(&it.name));
             for (in_doubt, reply) in batch.iter_mut().zip(replies) {
                 outcomes.push(match reply {
                     Some(now) => Ok(Some(now) > in_doubt.not_after(0)
@@ -73,7 +75,8 @@ impl Redis {
                 });
             }
             if let Err(fault) = talked {
-                outcomes.push(Err(self.error(&first.name, fault)));
+                let lock = unanswered.unwrap_or_default();
+                outcomes.push(Err(self.error(&lock, fault)));
                 break;
             }
             if time::now() >= deadline {
