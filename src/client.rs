@@ -9,6 +9,7 @@ use crate::ground::claim::Kind;
 #[cfg(feature = "mysql")]
 use crate::ground::error::Error;
 use crate::ground::error::Result;
+use crate::latch::Latch;
 use crate::lock::Lock;
 use crate::store::HealthWarning;
 use crate::stores::memory::Memory;
@@ -144,6 +145,30 @@ impl Client {
             return self.lock(name);
         }
         self.lock_of(Kind::Fenced, name)
+    }
+
+    /// Returns the count-down latch of this name, without I/O: Redisson's `RCountDownLatch`.
+    ///
+    /// The name is as for [`Client::lock`], but without braces. In Redis the string key `name` has the count. **A latch that
+    /// nobody has set is open**: see [`Latch`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let client = redlatch::Client::in_memory(); // or Client::open("redis://127.0.0.1:6379")?
+    /// let latch = client.latch("latch:import");
+    /// assert!(latch.try_set(2)?);
+    /// std::thread::scope(|scope| {
+    ///     for _ in 0..2 {
+    ///         scope.spawn(|| latch.count_down());
+    ///     }
+    ///     latch.wait()
+    /// })?;
+    /// assert_eq!(latch.count()?, 0);
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
+    pub fn latch(&self, name: &str) -> Latch {
+        Latch::new(self.lock_of(Kind::Latch, name).raw_lock().clone())
     }
 
     fn lock_of(&self, kind: Kind, name: &str) -> Lock {

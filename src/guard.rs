@@ -235,7 +235,7 @@ impl Lock {
     ///
     /// Those of [`Lock::try_lock_for`].
     pub fn try_guard_for(&self, wait: Duration) -> Result<Option<Guard>> {
-        self.guarded(self.limit(wait, None)?)
+        self.guarded(self.raw_lock().limit(wait, None)?)
     }
 
     /// Takes the lock, waits for it at most `wait` or until `interrupt` is raised, and returns a guard; `None` if the wait
@@ -249,7 +249,7 @@ impl Lock {
         wait: Duration,
         interrupt: &Interrupt,
     ) -> Result<Option<Guard>> {
-        self.guarded(self.limit(wait, Some(interrupt))?)
+        self.guarded(self.raw_lock().limit(wait, Some(interrupt))?)
     }
 
     /// Runs `work` under the lock, and unlocks when `work` returns or panics.

@@ -26,6 +26,7 @@
 //! | [`Redlock::lock`] | the same on several independent masters, of which a majority decides |
 //! | [`Client::token_lock`] | the plain lock of the Redis documentation, shared with other languages |
 //! | [`MultiLock::of`] | several locks taken as one |
+//! | [`Client::latch`] | a gate that opens when a count has come down to 0, shared with Redisson |
 //!
 //! The README has the promises, and the pages in `docs/` of the repository answer one question each: guarantees,
 //! failures, configuration, rights, Redisson, Redlock, databases, benchmarks, testing, and how to move from Redisson, from
@@ -57,6 +58,7 @@ mod client;
 mod engine;
 mod ground;
 mod guard;
+mod latch;
 mod lock;
 mod losses;
 mod multi_lock;
@@ -78,6 +80,7 @@ pub use ground::error::{Error, IoSource, NodeAnswer, Result, RunError};
 pub use ground::interrupt::Interrupt;
 pub use ground::loss::{Loss, LossCause, NoLoss};
 pub use guard::Guard;
+pub use latch::Latch;
 pub use lock::Lock;
 pub use losses::Losses;
 pub use multi_lock::MultiLock;

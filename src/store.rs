@@ -1,5 +1,6 @@
 //! The seam: where the truth about who holds what is kept.
 
+mod count;
 mod in_doubt;
 
 use std::convert::Infallible;
@@ -15,6 +16,7 @@ use crate::ground::notify::{Notifier, Parker, Registration};
 use crate::ground::sync::Mutex;
 use crate::ground::time;
 use crate::ground::turn_count::Turns;
+pub(crate) use count::{CountOp, CountStep};
 pub(crate) use in_doubt::InDoubt;
 
 /// Longer leases are refused, so that sums of times cannot overflow.
@@ -64,6 +66,14 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         visitor: Option<&VisitorId>,
         deadline: Instant,
     ) -> Result<Holding>;
+
+    /// Changes a counter, or asks for it, at most once whatever copies of the request are sent.
+    fn count(&self, op: &CountOp<'_>, _deadline: Instant) -> Result<i64> {
+        Err(Error::Unsupported {
+            lock: Arc::clone(&op.counter.name),
+            reason: "a count is kept by one Redis server, or in memory: several stores would count apart".to_owned(),
+        })
+    }
 
     /// Puts a refused visitor where it hears that another try is worth it.
     ///

@@ -82,6 +82,8 @@ pub(crate) enum Kind {
     Token,
     /// As `Reentrant`, and each hold has a number that is larger than that of every earlier one.
     Fenced,
+    /// A count that opens at 0 for all who wait; nobody holds it.
+    Latch,
 }
 
 impl Kind {
@@ -105,6 +107,11 @@ impl Kind {
                 is_fenced: true,
                 ..Rules::PLAIN
             },
+            Kind::Latch => &Rules {
+                has_thread_owner: false,
+                queues_locally: false,
+                ..Rules::COUNTER
+            },
         }
     }
 }
@@ -116,6 +123,8 @@ pub(crate) enum Form {
     Hash,
     /// The text of a visitor.
     Text,
+    /// A number that several share, which [`Store::count`](crate::store::Store::count) changes.
+    Number,
 }
 
 /// The row of one kind of lock: all that the engine has to know of it.
@@ -160,7 +169,19 @@ impl Rules {
         is_fenced: false,
         form: Form::Hash,
     };
+
+    /// The rules of a count that several share.
+    const COUNTER: Rules = Rules {
+        is_reentrant: false,
+        is_shared: true,
+        hands_off: false,
+        form: Form::Number,
+        ..Rules::PLAIN
+    };
 }
+
+/// The largest number that a counter may have: that of Redisson, which reads it as an `int`.
+pub(crate) const LARGEST_COUNT: u32 = i32::MAX.unsigned_abs();
 
 /// One lock: two kinds of the same name are two.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -68,7 +68,7 @@ impl Lock {
     pub(crate) fn named(inner: &Arc<ClientInner>, kind: Kind, name: &str) -> Lock {
         let full: Arc<str> = [&inner.key_prefix, name].concat().into();
         let refuses = inner.store.facts().refuses;
-        let invalid = flaw(name, &full).or_else(|| refuses(kind, &full));
+        let invalid = flaw(kind, name, &full).or_else(|| refuses(kind, &full));
         Lock::new(Arc::clone(inner), kind, full, invalid.map(Box::new))
     }
 
@@ -229,7 +229,7 @@ impl Lock {
     /// [`Error::InvalidWait`] if the end of the wait cannot be expressed as an instant, and those of [`Lock::lock`], with
     /// the end of the wait in place of the outage timeout.
     pub fn try_lock_for(&self, wait: Duration) -> Result<bool> {
-        Ok(self.acquire(self.limit(wait, None)?)?.is_some())
+        Ok(self.acquire(self.raw_lock.limit(wait, None)?)?.is_some())
     }
 
     /// Takes the lock, waits for it at most `wait` or until `interrupt` is raised, and returns whether it did.
@@ -242,7 +242,8 @@ impl Lock {
         wait: Duration,
         interrupt: &Interrupt,
     ) -> Result<bool> {
-        Ok(self.acquire(self.limit(wait, Some(interrupt))?)?.is_some())
+        let limit = self.raw_lock.limit(wait, Some(interrupt))?;
+        Ok(self.acquire(limit)?.is_some())
     }
 
     /// Unlocks: the last of as many calls as there were acquisitions frees the lock.
@@ -307,18 +308,6 @@ impl Lock {
         inner.watchdog.check_now(&key.lock.name);
         inner.wait_queues.freed(&key.lock, None);
         Ok(freed)
-    }
-
-    pub(crate) fn limit<'a>(
-        &'a self,
-        wait: Duration,
-        interrupt: Option<&'a Interrupt>,
-    ) -> Result<WaitLimit<'a>> {
-        let timeline = &self.raw_lock.inner.store.facts().timeline;
-        WaitLimit::lasting(wait, timeline, interrupt).ok_or_else(|| Error::InvalidWait {
-            lock: Arc::clone(&self.raw_lock.key.lock.name),
-            wait,
-        })
     }
 
     pub(crate) fn acquire(&self, limit: WaitLimit<'_>) -> Result<Option<Entry>> {

@@ -166,6 +166,17 @@ impl Redisson {
         self.thread().lock("plain", name)
     }
 
+    /// An operation of the latch `name`, by a thread of the JVM that does nothing else.
+    pub(crate) fn latch(&self, name: &str, operation: &str, words: &[&str]) -> Pending {
+        self.count("latch", name, operation, words)
+    }
+
+    fn count(&self, kind: &str, name: &str, operation: &str, words: &[&str]) -> Pending {
+        let thread = format!("thread{}", unique());
+        let place = [&thread, kind, &self.name, name, operation];
+        self.jvm.ask(&[&place[..], words].concat())
+    }
+
     /// A new thread of the JVM.
     pub(crate) fn thread(&self) -> JavaThread {
         JavaThread {

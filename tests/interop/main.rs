@@ -6,6 +6,7 @@
 
 mod both_sides;
 mod child_roles;
+mod counters;
 mod driver;
 mod exclusion;
 mod fenced;

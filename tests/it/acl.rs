@@ -92,6 +92,11 @@ fn for_fences() -> BTreeSet<String> {
     row(&["Client::fenced_lock"])
 }
 
+/// What a client needs for `Client::latch` alone.
+pub(crate) fn for_latches() -> BTreeSet<String> {
+    row(&["`Client::latch`, alone"])
+}
+
 fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect(path)
 }
@@ -191,12 +196,18 @@ fn the_tables_are_what_the_scripts_and_the_source_say() {
     let fenced = called_in(&format!("{scripts}/fenced"), not_rights);
     let beside: BTreeSet<_> = fenced.difference(&locks).cloned().collect();
     assert_eq!(for_fences(), beside, "for fenced_lock");
+    let latches = called_in(&format!("{scripts}/latch"), not_rights);
+    assert_eq!(
+        for_latches(),
+        union(&[&latches, &calls, &listens]),
+        "for latch"
+    );
     let all: BTreeSet<_> = table().into_values().flatten().collect();
     // The scripts have it in place of PUBLISH where messages are sharded.
     let sharded = set(&["spublish"]);
     assert_eq!(
         all,
-        union(&[&locks, &tokens, &fenced, &sent, &sharded]),
+        union(&[&locks, &tokens, &fenced, &latches, &sent, &sharded]),
         "all tables"
     );
 }
@@ -221,13 +232,15 @@ fn server_for(rules: &BTreeSet<String>) -> (RedisServer, String) {
 
 pub(crate) const PREFIX: &str = "orders:";
 
-fn user(server: &RedisServer, rules: &BTreeSet<String>) -> String {
+pub(crate) fn user(server: &RedisServer, rules: &BTreeSet<String>) -> String {
     let password = format!(">{PASSWORD}");
     let mut words: Vec<String> = ["ACL", "SETUSER", "locks", "reset", "on", &password]
         .map(str::to_owned)
         .into();
     words.push(format!("~{PREFIX}*"));
+    words.push(format!("~redlatch_once:{{{PREFIX}*"));
     words.push("&redisson_lock__channel:*".to_owned());
+    words.push("&redisson_countdownlatch__channel__*".to_owned());
     words.extend(rules.iter().map(|rule| format!("+{rule}")));
     let words: Vec<_> = words.iter().map(String::as_str).collect();
     server.cmd(&words);

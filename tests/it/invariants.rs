@@ -46,6 +46,7 @@ scripts! {
     WITHDRAW "withdraw.lua"
     FENCED_ACQUIRE "fenced/acquire.lua"
     FENCED_TRANSFER "fenced/transfer.lua"
+    LATCH_COUNT "latch/count.lua"
     TOKEN_ACQUIRE "token/acquire.lua"
     TOKEN_FORCE_RELEASE "token/force_release.lua"
     TOKEN_INSPECT "token/inspect.lua"

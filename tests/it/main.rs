@@ -21,6 +21,7 @@ mod faults;
 mod fenced;
 mod holds;
 mod invariants;
+mod latch;
 mod late_copies;
 mod laws;
 mod many_processes;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::Op;
 use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
-use crate::store::{InDoubt, Outcome, Renewal, Store};
+use crate::store::{CountOp, InDoubt, Outcome, Renewal, Store};
 use crate::support::ms;
 
 /// The answer of a store, as far as all stores tell it.
@@ -25,6 +25,7 @@ pub(super) enum Answer {
         count: u32,
         left: u64,
     },
+    Count(i64),
     /// The lock is of another kind.
     WrongType,
     Fault(String),
@@ -66,6 +67,14 @@ pub(super) fn ask(store: &dyn Store, op: &Op) -> Answer {
                     left: millis(holding.remaining),
                 }
             })
+        }
+        Op::Count(counter, request, step) => {
+            let op = CountOp {
+                counter,
+                request: request.clone(),
+                step: *step,
+            };
+            told(store.count(&op, deadline), Answer::Count)
         }
         Op::Pass(_) => Answer::Done,
     }

@@ -11,7 +11,7 @@ use fastrand::Rng;
 
 use crate::client::Client;
 use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
-use crate::store::Store;
+use crate::store::{CountStep, Store};
 use crate::support::{RedisServer, is_long, ms};
 use answers::{Answer, ask, is_alike};
 use reference::Reference;
@@ -29,6 +29,7 @@ enum Op {
     Resolve(Claim),
     ForceRelease(LockId),
     Inspect(LockId, Option<VisitorId>),
+    Count(LockId, VisitorId, CountStep),
     /// So many ms pass.
     Pass(u64),
 }
@@ -61,13 +62,18 @@ fn draw(seed: u64, run: u64, place: &Place) -> Vec<Op> {
             lease: ms(leases[rng.usize(..leases.len())]),
         }
     };
-    let op = |rng: &mut Rng| {
+    let counter = LockId {
+        kind: Kind::Latch,
+        name: format!("{run}-count").into(),
+    };
+    let mut requests = 0;
+    let mut op = |rng: &mut Rng| {
         let one = claim(rng);
         let id = LockId {
             kind: one.kind,
             name: Arc::clone(&one.name),
         };
-        match rng.u8(0..20) {
+        match rng.u8(0..22) {
             0..7 => Op::Acquire(one),
             7..11 => {
                 let keep = if one.count > 1 && rng.bool() {
@@ -93,10 +99,24 @@ fn draw(seed: u64, run: u64, place: &Place) -> Vec<Op> {
             14 => Op::Resolve(one),
             15 => Op::ForceRelease(id),
             16 | 17 => Op::Inspect(id, rng.bool().then_some(one.visitor)),
+            18 | 19 if place.counts => {
+                requests += 1;
+                let request = VisitorId::new("client", 0, requests);
+                Op::Count(counter.clone(), request, step(rng))
+            }
             _ => Op::Pass([2000, 20_000, 40_000][rng.usize(..3)]),
         }
     };
     (0..rng.usize(2..30)).map(|_| op(&mut rng)).collect()
+}
+
+fn step(rng: &mut Rng) -> CountStep {
+    match rng.u8(0..6) {
+        0 => CountStep::Get,
+        1 => CountStep::Delete,
+        2 | 3 => CountStep::SetIfMissing(rng.u32(1..4), None),
+        _ => CountStep::CountDown,
+    }
 }
 
 type Pass = dyn Fn(&[Op], u64);
@@ -111,6 +131,8 @@ struct Place {
     leases: &'static [u64],
     /// Whether it gives back a hold whose lease is over, if nobody had the lock since.
     frees_what_is_over: bool,
+    /// Whether it keeps counts.
+    counts: bool,
 }
 
 /// The first answer that differs, after which operations; `None` if the machine was too slow to tell.
@@ -192,7 +214,9 @@ fn names_of(ops: &[Op]) -> Vec<Arc<str>> {
             Op::Acquire(claim) | Op::Release(claim, _) | Op::Resolve(claim) => vec![&claim.name],
             Op::HandOff(from, to) => vec![&from.name, &to.name],
             Op::Renew(claims) => claims.iter().map(|claim| &claim.name).collect(),
-            Op::ForceRelease(lock) | Op::Inspect(lock, _) => vec![&lock.name],
+            Op::ForceRelease(lock) | Op::Inspect(lock, _) | Op::Count(lock, ..) => {
+                vec![&lock.name]
+            }
             Op::Pass(_) => Vec::new(),
         })
         .cloned()
@@ -210,6 +234,7 @@ fn memory() -> Place {
         kinds: KINDS,
         leases: &[5000, 30_000, 60_000],
         frees_what_is_over: false,
+        counts: true,
     }
 }
 
@@ -263,6 +288,7 @@ fn a_database_does_as_the_scripts() {
         kinds: &[Kind::Reentrant],
         leases: &[30_000],
         frees_what_is_over: true,
+        counts: false,
     };
     let compared = compare(&place, if is_long() { 5000 } else { 200 });
     assert!(compared.unwrap_or_else(|report| panic!("{report}")) > 1000);

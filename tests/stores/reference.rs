@@ -5,7 +5,8 @@ use redlatch_spec::{Keyspace, Redis, Reply, Surroundings, Value};
 
 use super::Op;
 use super::answers::{ANOTHER_KIND, Answer};
-use crate::ground::claim::{Claim, Kind, VisitorId};
+use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
+use crate::store::CountStep;
 
 /// A server whose time passes only when it is told to.
 pub(super) struct Reference {
@@ -81,6 +82,7 @@ impl Reference {
                     other => Answer::Fault(format!("{other:?}")),
                 })
             }
+            Op::Count(counter, request, step) => self.count_step(counter, request, *step),
             Op::Pass(_) => Answer::Done,
         }
     }
@@ -108,6 +110,22 @@ impl Reference {
             Some(Value::String(token)) => token == visitor,
             _ => false,
         }
+    }
+
+    fn count_step(&mut self, counter: &LockId, request: &VisitorId, step: CountStep) -> Answer {
+        let word = match step {
+            CountStep::Get => "get",
+            CountStep::SetIfMissing(..) => "set",
+            CountStep::CountDown => "down",
+            CountStep::Delete => "delete",
+        };
+        let (amount, once) = (step.amount().to_string(), format!("once:{request}"));
+        let args = [word, &amount, "", "1000", FAR];
+        let reply = self.run("latch/count", &[&counter.name, &once], &args);
+        told(&reply, |parts| match parts {
+            [Reply::Int(1), _, Reply::Int(answer)] => Answer::Count(*answer),
+            other => Answer::Fault(format!("{other:?}")),
+        })
     }
 
     fn count(&mut self, claim: &Claim, script: &str, known: u32, wanted: u32) -> Answer {
@@ -149,8 +167,17 @@ impl Reference {
             (Kind::Token, script) => format!("token/{script}"),
             (Kind::Fenced, "acquire" | "transfer") => format!("fenced/{script}"),
             (Kind::Fenced, _) => script.to_owned(),
+            (Kind::Latch, _) => panic!("a latch has no holds"),
         };
         let counter = format!("redisson_lock_token:{{{lock}}}");
+        let mut keys = vec![lock];
+        if script.starts_with("fenced/") {
+            keys.push(&counter);
+        }
+        self.run(&script, &keys, args)
+    }
+
+    fn run(&mut self, script: &str, keys: &[&str], args: &[&str]) -> Reply {
         let mut given: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
         given.push(b"1");
         let (nobody, nothing) = Default::default();
@@ -165,11 +192,8 @@ impl Reference {
             is_leaving: false,
         };
         let mut redis = Redis::new(&mut self.keys, around);
-        let mut keys = vec![lock.as_bytes()];
-        if script.starts_with("fenced/") {
-            keys.push(counter.as_bytes());
-        }
-        let spec = scripts::named(&script).unwrap().spec;
+        let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
+        let spec = scripts::named(script).unwrap().spec;
         let reply = spec(&mut redis, Args(&keys), Args(&given));
         reply.unwrap_or_else(Reply::from)
     }

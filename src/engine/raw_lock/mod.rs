@@ -1,5 +1,6 @@
 //! How a thread enters a lock, enters it again, and leaves it.
 
+mod count;
 mod hand_off;
 mod release;
 #[cfg(test)]
@@ -7,7 +8,7 @@ mod tests;
 mod visit;
 
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::engine::client_inner::ClientInner;
 use crate::engine::hold::{Hold, Lease, LevelId};
@@ -18,6 +19,7 @@ use crate::ground::claim::Claim;
 use crate::ground::clock::SHORTEST_LEASE;
 use crate::ground::error::{Error, Result};
 use crate::ground::events::WaitSpan;
+use crate::ground::interrupt::Interrupt;
 use crate::store::Granted;
 
 /// The way into one lock, with one lease.
@@ -72,6 +74,19 @@ impl RawLock {
         }
         let _span = WaitSpan::enter(&key.lock.name, me.id);
         wait_loop::wait(inner, &key.lock, limit, &mut LockVisit::new(self, me))
+    }
+
+    /// The limit of a wait of this length.
+    pub(crate) fn limit<'a>(
+        &'a self,
+        wait: Duration,
+        interrupt: Option<&'a Interrupt>,
+    ) -> Result<WaitLimit<'a>> {
+        let timeline = &self.inner.store.facts().timeline;
+        WaitLimit::lasting(wait, timeline, interrupt).ok_or_else(|| Error::InvalidWait {
+            lock: Arc::clone(&self.key.lock.name),
+            wait,
+        })
     }
 
     /// The error of the calling thread, which does not hold it.

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::Error;
+use crate::ground::claim::LARGEST_COUNT;
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -10,6 +11,10 @@ impl fmt::Display for Error {
             Error::InvalidName { name, reason } => {
                 write!(f, "lock name {name:?} cannot be used: {reason}")
             }
+            Error::InvalidPermits { name, permits } => write!(
+                f,
+                "lock {name:?}: a count of {permits} cannot be used, it has to be 1 ..= {LARGEST_COUNT}"
+            ),
             Error::InvalidLease {
                 lock,
                 lease,

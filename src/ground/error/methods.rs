@@ -76,7 +76,8 @@ impl Error {
             | Error::Unexpected { lock, node, .. } => (Some(lock), Some(node)),
             #[cfg(feature = "mysql")]
             Error::Database(error) => (Some(error.subject()), Some(error.node())),
-            Error::InvalidLease { lock, .. }
+            Error::InvalidPermits { name: lock, .. }
+            | Error::InvalidLease { lock, .. }
             | Error::InvalidWait { lock, .. }
             | Error::NoQuorum { lock, .. }
             | Error::NoTtl { lock }

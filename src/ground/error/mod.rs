@@ -53,6 +53,14 @@ pub enum Error {
         /// The rule that it breaks.
         reason: &'static str,
     },
+    /// The count of a latch cannot be used: it has to be 1 ..= 2147483647. Nothing was changed.
+    #[non_exhaustive]
+    InvalidPermits {
+        /// The latch.
+        name: Arc<str>,
+        /// The number asked for.
+        permits: i64,
+    },
     /// The lease time is shorter than 10 ms or longer than is allowed: 365 days, in a quorum its `max_lease`.
     #[non_exhaustive]
     InvalidLease {

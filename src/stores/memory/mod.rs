@@ -1,5 +1,6 @@
 //! Locks that live in this process alone, under the same laws as those in Redis.
 
+mod counters;
 mod node;
 mod world;
 
@@ -12,8 +13,8 @@ use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
 use crate::ground::notify::{Notifier, Parker};
 use crate::store::{
-    Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, Outcome, Refusal, Released, Renewal,
-    Store, Subscription, resolve_each,
+    CountOp, Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, Outcome, Refusal, Released,
+    Renewal, Store, Subscription, resolve_each,
 };
 
 #[cfg(feature = "test-util")]
@@ -271,6 +272,10 @@ impl Store for Memory {
                 },
                 None => Holding::default(),
             })
+    }
+
+    fn count(&self, op: &CountOp<'_>, _deadline: Instant) -> Result<i64> {
+        self.change(op)
     }
 
     fn subscribe(&self, lock: &LockId, source: u32, parker: &Arc<Parker>) -> Subscription {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::{NODE, unreachable};
-use crate::ground::claim::{Kind, VisitorId};
+use crate::ground::claim::{Form, Kind, VisitorId};
 use crate::ground::clock::{BootInstant, Timeline};
 use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
@@ -34,6 +34,7 @@ impl Default for World {
 #[derive(Default)]
 pub(super) struct State {
     pub(super) holds: HashMap<Arc<str>, Entry>,
+    pub(super) counters: HashMap<Arc<str>, Counter>,
     /// With so many holds it is time to look for those that have ended.
     pub(super) sweep_at: usize,
     pub(super) clients: Vec<Weak<Notifier>>,
@@ -47,6 +48,12 @@ pub(super) struct Entry {
     pub(super) visitor: VisitorId,
     pub(super) count: u32,
     pub(super) ends: BootInstant,
+}
+
+/// A number that several share, and when it ends, if it does.
+pub(super) struct Counter {
+    pub(super) count: i64,
+    pub(super) ends: Option<BootInstant>,
 }
 
 /// The faults that a test has asked for.
@@ -86,11 +93,16 @@ impl World {
         {
             state.holds.remove(lock);
         }
-        if state
+        let has_ended = |it: &Counter| it.ends.is_some_and(|ends| ends <= self.timeline.now());
+        if state.counters.get(lock).is_some_and(has_ended) {
+            state.counters.remove(lock);
+        }
+        let is_another = state
             .holds
             .get(lock)
-            .is_some_and(|entry| entry.kind.rules().form != kind.rules().form)
-        {
+            .is_some_and(|entry| entry.kind.rules().form != kind.rules().form);
+        let is_number = kind.rules().form == Form::Number;
+        if is_another || state.counters.contains_key(lock) && !is_number {
             return Err(Error::WrongType {
                 lock: Arc::clone(lock),
                 node: NODE.into(),
@@ -171,14 +183,19 @@ impl State {
 
     pub(super) fn free(&mut self, name: &str) {
         self.holds.remove(name);
+        // One waiter of each client, as one message wakes one waiter of each process.
+        self.wake(name, 1);
+    }
+
+    /// Wakes so many waiters of each client.
+    pub(super) fn wake(&mut self, name: &str, most: usize) {
         if self.faults.messages_to_lose > 0 {
             self.faults.messages_to_lose -= 1;
             return;
         }
-        // One waiter of each client, as one message wakes one waiter of each process.
         self.clients.retain(|client| client.strong_count() > 0);
         for client in self.clients.iter().filter_map(Weak::upgrade) {
-            client.release(name, 1);
+            client.release(name, most);
         }
     }
 }

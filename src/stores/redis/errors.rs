@@ -10,7 +10,7 @@ use crate::ground::error::{Error, Reason, Result};
 use crate::ground::time;
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Call, SentCopies};
-use crate::stores::redis::keys::CHANNEL;
+use crate::stores::redis::keys::Key;
 use crate::stores::redis::layout::{Layout, RIGHTS};
 use crate::stores::redis::replies::{plain, text_of};
 use crate::stores::redis::transport::{CallError, STRANGER};
@@ -61,7 +61,7 @@ impl Redis {
                     Class::Permission => {
                         let mut missing = self.missing_rights(layout, &lock);
                         if missing.is_empty() {
-                            missing.extend(named_in(&text, &lock));
+                            missing = named_in(&text, layout.keys_beside(&lock));
                         }
                         Error::Permission {
                             lock,
@@ -82,10 +82,8 @@ impl Redis {
     fn missing_rights(&self, layout: &'static Layout, lock: &Arc<str>) -> Vec<String> {
         let deadline = time::now() + Duration::from_millis(500);
         let call = Call::in_layout(layout, &RIGHTS, lock, None);
-        missing_in(
-            self.ask(&call, deadline, &mut SentCopies::new(deadline)),
-            lock,
-        )
+        let reply = self.ask(&call, deadline, &mut SentCopies::new(deadline));
+        missing_in(reply, lock, layout.channel)
     }
 
     pub(super) fn unknown(
@@ -200,18 +198,18 @@ pub(super) fn class_of(text: &str) -> Class {
 }
 
 /// The rights that are missing by the reply of the script that tries them.
-pub(super) fn missing_in(reply: Result<Value, CallError>, lock: &str) -> Vec<String> {
+pub(super) fn missing_in(reply: Result<Value, CallError>, lock: &str, channel: Key) -> Vec<String> {
     let refused = match reply {
         Ok(Value::Array(refused)) => refused,
         // Without TIME, EVAL or the key there is no way to try.
-        Err(CallError::Server(text)) => return named_in(&text, lock).into_iter().collect(),
+        Err(CallError::Server(text)) => return named_in(&text, vec![lock.to_owned()]),
         _ => return Vec::new(),
     };
     let mut missing: Vec<String> = refused
         .iter()
         .map(|refused| match text_of(refused).as_str() {
             key if key.starts_with('~') => key.to_owned(),
-            "&" => format!("&{}", CHANNEL.of(lock)),
+            "&" => format!("&{}", channel.of(lock)),
             command => format!("+{command}"),
         })
         .collect();
@@ -219,13 +217,16 @@ pub(super) fn missing_in(reply: Result<Value, CallError>, lock: &str) -> Vec<Str
     missing
 }
 
-/// Returns the right that a refusal names, as an ACL rule.
-pub(super) fn named_in(text: &str, lock: &str) -> Option<String> {
-    if let Some((_, rest)) = text.split_once("to run the '") {
-        let (command, _) = rest.split_once('\'')?;
-        return Some(format!("+{command}"));
+/// Returns the rights that a refusal names, as ACL rules; where it is about some key, it is one of `keys`.
+fn named_in(text: &str, keys: Vec<String>) -> Vec<String> {
+    let command = text.split_once("to run the '");
+    if let Some((command, _)) = command.and_then(|(_, rest)| rest.split_once('\'')) {
+        return vec![format!("+{command}")];
     }
-    (text.starts_with("NOPERM") && text.contains("key")).then(|| format!("~{lock}"))
+    match text.starts_with("NOPERM") && text.contains("key") {
+        true => keys.iter().map(|key| format!("~{key}")).collect(),
+        false => Vec::new(),
+    }
 }
 
 /// Whether a refusal of several keys together may be for one of them.

@@ -13,6 +13,10 @@ pub(super) enum Key {
     Name,
     /// `prefix:{name}`, without the braces if the name has a `{`.
     Prefix(&'static str),
+    /// The same with `:visitor` behind it.
+    OfVisitor(&'static str),
+    /// `prefix{name}`, whatever the name has in it.
+    Braced(&'static str),
 }
 
 /// The channel of a lock's unlock messages.
@@ -24,43 +28,51 @@ pub(super) const COUNTER: Key = Key::Prefix("redisson_lock_token");
 impl Key {
     /// Whether the key `key` of some lock is this one.
     pub(super) fn begins(self, key: &str) -> bool {
-        match self {
-            Key::Name => true,
-            Key::Prefix(prefix) => key
-                .strip_prefix(prefix)
-                .is_some_and(|it| it.starts_with(':')),
-        }
+        let (prefix, next) = match self {
+            Key::Name => return true,
+            Key::Prefix(prefix) | Key::OfVisitor(prefix) => (prefix, ':'),
+            Key::Braced(prefix) => (prefix, '{'),
+        };
+        key.strip_prefix(prefix)
+            .is_some_and(|it| it.starts_with(next))
     }
 
     /// This key of the lock `name`.
     pub(super) fn of(self, name: &str) -> Cow<'_, str> {
         match self {
             Key::Name => name.into(),
-            Key::Prefix(_) => self.pieces(name).concat().into(),
+            _ => self.pieces(name, "").concat().into(),
         }
     }
 
     /// The pieces that make it.
-    pub(super) fn pieces(self, name: &str) -> [&str; 4] {
+    pub(super) fn pieces<'a>(self, name: &'a str, visitor: &'a str) -> [&'a str; 6] {
         match self {
-            Key::Name => ["", "", name, ""],
-            Key::Prefix(prefix) if name.contains('{') => [prefix, ":", name, ""],
-            Key::Prefix(prefix) => [prefix, ":{", name, "}"],
+            Key::Name => ["", "", name, "", "", ""],
+            Key::Prefix(prefix) if name.contains('{') => [prefix, ":", name, "", "", ""],
+            Key::Prefix(prefix) => [prefix, ":{", name, "}", "", ""],
+            Key::OfVisitor(prefix) => {
+                let [prefix, before, name, after, ..] = Key::Prefix(prefix).pieces(name, "");
+                [prefix, before, name, after, ":", visitor]
+            }
+            Key::Braced(prefix) => [prefix, "{", name, "}", "", ""],
         }
     }
 }
 
-/// Returns the flaw of the name `given`, which becomes `full` with the prefix of the client.
+/// Returns the flaw of the name `given`, which becomes `full` with the prefix of the client, of a lock with this channel.
 ///
 /// Names are refused whose channel would fall into another slot of a Redis Cluster than their key, on every server, so
 /// that moving to a cluster never breaks a program.
-pub(crate) fn flaw(given: &str, full: &str) -> Option<Error> {
+pub(super) fn flaw(given: &str, full: &str, channel: Key) -> Option<Error> {
     let reason = if given.is_empty() {
         "it is empty"
     } else if full.len() > LONGEST_NAME {
         "it is longer than 512 bytes, prefix included"
     } else if full.chars().any(char::is_control) {
         "it contains control characters"
+    } else if matches!(channel, Key::Braced(_)) && full.contains(['{', '}']) {
+        "it contains a brace, and Redisson puts its own around the name of a latch"
     } else if slot(full) != slot(&CHANNEL.of(full)) {
         "its braces would put the lock and its channel into two slots of a Redis Cluster"
     } else {
@@ -124,10 +136,28 @@ mod tests {
     #[test]
     fn names_that_would_be_split_are_refused() {
         for good in ["plain", "a{b}c", "a}b{c}", "{a}", "ünïcode", " "] {
-            assert!(flaw(good, good).is_none(), "{good}");
+            assert!(flaw(good, good, CHANNEL).is_none(), "{good}");
         }
         for bad in ["", "x{y", "x{}y", "p}q", "a\nb", "a\0b", &"x".repeat(513)] {
-            assert!(flaw(bad, bad).is_some(), "{bad}");
+            assert!(flaw(bad, bad, CHANNEL).is_some(), "{bad}");
         }
+        let latch = Key::Braced("redisson_countdownlatch__channel__");
+        assert!(flaw("plain", "plain", latch).is_none());
+        for bad in ["", "a{b}c", "{a}", "a}b"] {
+            assert!(flaw(bad, bad, latch).is_some(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn keys_of_a_request_stand_beside_their_counter() {
+        let once = Key::OfVisitor("redlatch_once");
+        assert_eq!(
+            once.pieces("orders", "c:1").concat(),
+            "redlatch_once:{orders}:c:1"
+        );
+        assert_eq!(
+            once.pieces("{shop}:orders", "c:1").concat(),
+            "redlatch_once:{shop}:orders:c:1"
+        );
     }
 }

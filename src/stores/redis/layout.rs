@@ -3,9 +3,10 @@
 use std::sync::LazyLock;
 
 use crate::ground::claim::Kind;
-use crate::stores::redis::keys::{CHANNEL, COUNTER, Key};
+use crate::ground::error::Error;
+use crate::stores::redis::keys::{self, CHANNEL, COUNTER, Key};
 use crate::stores::redis::scripts::Arg::{
-    Channel, Counter, Floor, Known, Lease, Lock, Rights, Successor, Visitor, Wanted,
+    Amount, Channel, Counter, Floor, Known, Lease, Lock, Rights, Step, Successor, Visitor, Wanted,
 };
 use crate::stores::redis::scripts::Script;
 
@@ -33,10 +34,12 @@ pub(super) struct Layout {
     pub(super) resolve: Script,
     pub(super) force_release: Script,
     pub(super) inspect: Script,
+    /// The operations on the count of this kind, if it is one.
+    pub(super) count: Option<Script>,
 }
 
 /// All kinds, in the order in which a script is looked for by its hash.
-pub(super) const KINDS: [Kind; 3] = [Kind::Reentrant, Kind::Token, Kind::Fenced];
+pub(super) const KINDS: [Kind; 4] = [Kind::Reentrant, Kind::Token, Kind::Fenced, Kind::Latch];
 
 static REENTRANT: LazyLock<Layout> = LazyLock::new(Layout::plain);
 
@@ -68,6 +71,18 @@ static FENCED: LazyLock<Layout> = LazyLock::new(|| {
     }
 });
 
+/// A latch has no holds: the scripts of holds are those of the plain lock, which find no lock there.
+static LATCH: LazyLock<Layout> = LazyLock::new(|| Layout {
+    channel: Key::Braced("redisson_countdownlatch__channel__"),
+    wakes: Some(wakes_all),
+    rights: "latch",
+    count: Some(count(include_str!("scripts/latch/count.lua"))),
+    ..Layout::plain()
+});
+
+/// The answer to a request that is carried out once.
+const ONCE: Key = Key::OfVisitor("redlatch_once");
+
 /// Finds out which rights the user lacks for a lock.
 pub(super) static RIGHTS: LazyLock<Script> = LazyLock::new(|| {
     let text = include_str!("scripts/rights.lua");
@@ -85,6 +100,15 @@ fn wakes_one(words: &str) -> usize {
     match words {
         // Redisson's "read unlock", which is for everybody.
         "1" => usize::MAX,
+        _ => 1,
+    }
+}
+
+/// The rule of a latch: its opening is for everybody, and that it was set is for nobody.
+fn wakes_all(words: &str) -> usize {
+    match words {
+        "0" => usize::MAX,
+        "1" => 0,
         _ => 1,
     }
 }
@@ -110,6 +134,10 @@ fn force_release(text: &'static str) -> Script {
     Script::new(text, &[Key::Name], &[Channel]).expiring()
 }
 
+fn count(text: &'static str) -> Script {
+    Script::new(text, &[Key::Name, ONCE], &[Step, Amount, Channel, Lease]).expiring()
+}
+
 fn inspect(text: &'static str) -> Script {
     Script::new(text, &[Key::Name], &[Visitor])
 }
@@ -120,6 +148,7 @@ impl Layout {
             Kind::Reentrant => &REENTRANT,
             Kind::Token => &TOKEN,
             Kind::Fenced => &FENCED,
+            Kind::Latch => &LATCH,
         }
     }
 
@@ -138,12 +167,24 @@ impl Layout {
             resolve: free(include_str!("scripts/withdraw.lua")),
             force_release: force_release(include_str!("scripts/force_release.lua")),
             inspect: inspect(include_str!("scripts/inspect.lua")),
+            count: None,
         }
     }
 
-    #[cfg(test)]
-    fn scripts(&self) -> [&Script; 8] {
-        [
+    /// Patterns of the keys that stand beside that of the lock itself.
+    pub(super) fn keys_beside(&self, lock: &str) -> Vec<String> {
+        let keys = self.scripts().flat_map(|script| script.keys);
+        let mut beside: Vec<String> = keys
+            .filter(|key| **key != Key::Name)
+            .map(|key| key.pieces(lock, "*").concat())
+            .collect();
+        beside.sort();
+        beside.dedup();
+        beside
+    }
+
+    fn scripts(&self) -> impl Iterator<Item = &Script> {
+        let of_holds = [
             &self.acquire,
             &self.release,
             &self.release_level,
@@ -152,15 +193,20 @@ impl Layout {
             &self.resolve,
             &self.force_release,
             &self.inspect,
-        ]
+        ];
+        of_holds.into_iter().chain(&self.count)
     }
+}
+
+/// Returns the flaw of the name `given` for a lock of this kind, which becomes `full` with the prefix of the client.
+pub(crate) fn flaw(kind: Kind, given: &str, full: &str) -> Option<Error> {
+    keys::flaw(given, full, Layout::of(kind).channel)
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 mod tests {
     use super::*;
-    use crate::stores::redis::keys;
     use crate::stores::redis::scripts::Arg;
 
     /// The words of which the line of such an argument in the head of a script has one.
@@ -175,6 +221,8 @@ mod tests {
             Floor => ["the smallest fencing token", "the smallest fencing token"],
             Counter => ["the counter", "the counter"],
             Lock => ["the lock", "the lock"],
+            Step => ["the operation", "the operation"],
+            Amount => ["the amount", "the amount"],
         }
     }
 
@@ -230,9 +278,10 @@ mod tests {
     #[test]
     fn no_key_of_a_lock_is_in_another_slot_than_its_name() {
         for name in ["orders", "{shop}:orders", "a{b}c"] {
-            for kind in KINDS {
+            let may_have = |kind: &Kind| flaw(*kind, name, name).is_none();
+            for kind in KINDS.into_iter().filter(may_have) {
                 let layout = Layout::of(kind);
-                let keys = layout.scripts().into_iter().flat_map(|script| script.keys);
+                let keys = layout.scripts().flat_map(|script| script.keys);
                 for key in keys.chain([&layout.channel]) {
                     assert_eq!(keys::slot(&key.of(name)), keys::slot(name), "{key:?}");
                 }

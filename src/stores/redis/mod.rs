@@ -32,14 +32,14 @@ use crate::ground::error::Result;
 use crate::ground::notify::Parker;
 use crate::ground::sync::Mutex;
 use crate::store::{
-    Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, Outcome, Refusal, Released, Renewal,
-    Store, Subscription,
+    CountOp, Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, Outcome, Refusal, Released,
+    Renewal, Store, Subscription,
 };
 
-use calls::{Acquire, ForceRelease, HandOff, Inspect, Operation, Release, ReleaseLevel};
+use calls::{Acquire, Count, ForceRelease, HandOff, Inspect, Operation, Release, ReleaseLevel};
 use fences::Fences;
-pub(crate) use keys::flaw;
 use layout::Layout;
+pub(crate) use layout::flaw;
 pub(crate) use open::{Credentials, Settings};
 use topology::Topology;
 use transport::Connection;
@@ -95,6 +95,10 @@ impl Store for Redis {
         deadline: Instant,
     ) -> Result<Holding> {
         Inspect { lock, visitor }.run(self, deadline)
+    }
+
+    fn count(&self, op: &CountOp<'_>, deadline: Instant) -> Result<i64> {
+        Count::new(op, deadline)?.run(self, deadline)
     }
 
     fn subscribe(&self, lock: &LockId, source: u32, parker: &Arc<Parker>) -> Subscription {

@@ -89,7 +89,7 @@ fn look(
         Err(fault) if !matches!(fault, CallError::Server(_)) => return Err(fault),
         tried => tried,
     };
-    let mut missing = missing_in(tried, lock);
+    let mut missing = missing_in(tried, lock, CHANNEL);
     missing.extend(missing_outside_scripts(node, &CHANNEL.of(lock), deadline)?);
     // Which keys and channels the user may use, only the names of its locks can tell.
     missing.retain(|right| right.starts_with('+'));

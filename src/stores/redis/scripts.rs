@@ -41,6 +41,10 @@ pub(super) enum Arg {
     Floor,
     /// The key of the last fencing token, where it is to be no key of the script.
     Counter,
+    /// The operation on a counter.
+    Step,
+    /// The number that it is about.
+    Amount,
 }
 
 impl Script {

@@ -34,7 +34,8 @@ pub(super) struct Both {
     has_trouble: bool,
     /// Changes what the specification is asked, so that it answers otherwise.
     pub(super) planted: fn(&mut Vec<Vec<u8>>),
-    hashes: HashMap<&'static str, String>,
+    /// The texts of the scripts there, and their hashes.
+    texts: HashMap<&'static str, (String, String)>,
     look: String,
     /// The time there in ms, a moment ago.
     now: i64,
@@ -105,8 +106,6 @@ impl Both {
         ]);
         let mut user = Wire::to(server.addr());
         user.say(&["AUTH", "visitor", "x"]);
-        let hashes = scripts::ALL.iter();
-        let hashes = hashes.map(|it| (it.name, scripts::hash(it.text.as_bytes())));
         Both {
             user,
             admin,
@@ -118,10 +117,27 @@ impl Both {
             paused: 0,
             has_trouble: false,
             planted: |_| (),
-            hashes: hashes.collect(),
+            texts: scripts::ALL
+                .iter()
+                .map(|it| (it.name, with_hash(it.text)))
+                .collect(),
             now: 0,
             look: redis::from_redis_value(loaded).unwrap(),
         }
+    }
+
+    /// Plants a bug in the text of a script there.
+    pub(super) fn plant(&mut self, script: &'static str, right: &str, wrong: &str) {
+        let text = scripts::named(script).expect("a script").text;
+        assert_eq!(text.matches(right).count(), 1, "{script}: {right}");
+        let text = with_hash(&text.replace(right, wrong));
+        self.texts.insert(script, text);
+    }
+
+    /// Takes the bug out.
+    pub(super) fn mend(&mut self, script: &'static str) {
+        let text = scripts::named(script).expect("a script").text;
+        self.texts.insert(script, with_hash(text));
     }
 
     /// Runs the operations on both; the number of answers that were compared.
@@ -228,19 +244,22 @@ impl Both {
         }
         self.trouble(trouble);
         let script = scripts::named(sent.script).expect("a script");
-        let hash = self.hashes[sent.script].clone();
+        let (text, hash) = self.texts[sent.script].clone();
+        let spec_hash = scripts::hash(script.text.as_bytes());
         let there = match sent.args.last() {
             Some(Given::History(true)) => self.replication_id(),
             _ => String::new(),
         };
         let here = self.spec.replication_id().to_owned();
-        let by_hash = ["EVALSHA", &hash];
-        let by_text = ["EVAL", script.text];
-        for words in [by_hash, by_text] {
+        let by_hash = ("EVALSHA", &*hash, &*spec_hash);
+        let by_text = ("EVAL", &*text, script.text);
+        for (word, there_is, here_is) in [by_hash, by_text] {
             // The user may not be allowed to look.
             let before = self.now();
-            let real = self.user.ask(&[sent.request(words, &there)]).remove(0);
-            let look = [&["EVALSHA", &*self.look, "6"], &KEYS[..]].concat();
+            let real = sent.request([word, there_is], &there);
+            let real = self.user.ask(&[real]).remove(0);
+            let count = KEYS.len().to_string();
+            let look = [&["EVALSHA", &*self.look, &count], &KEYS[..]].concat();
             let mut told = self.admin.ask(&[request(&look), request(&["TIME"])]);
             let after = micros(&told.remove(1));
             let keys = told.remove(0);
@@ -250,7 +269,7 @@ impl Both {
                 self.trouble(&Trouble::Nothing);
                 return Err(Ended::Paused);
             }
-            let mut request = sent.request(words, &here);
+            let mut request = sent.request([word, here_is], &here);
             (self.planted)(&mut request);
             let mut spec = Vec::new();
             for delivery in self.spec.command(before, 1, &request) {
@@ -264,7 +283,7 @@ impl Both {
             let spec = redis::parse_redis_value(&spec).unwrap();
             let [real_text, spec_text] = [&real, &spec].map(error_of);
             let differs = |real: String, spec: String| {
-                let step = format!("{} {}", words[0], sent.describe(trouble));
+                let step = format!("{word} {}", sent.describe(trouble));
                 Err(Ended::Differs(Difference { step, real, spec }))
             };
             if real_text != spec_text || !is_alike(&real, &spec, sent.number, took) {
@@ -368,6 +387,10 @@ impl Sent {
             .collect();
         format!("{} {} ({trouble:?})", self.script, words.join(" "))
     }
+}
+
+fn with_hash(text: &str) -> (String, String) {
+    (text.to_owned(), scripts::hash(text.as_bytes()))
 }
 
 fn key(name: &str) -> (u32, Vec<u8>) {

@@ -88,3 +88,31 @@ fn a_specification_that_differs_is_found() {
     let (report, length) = compare(0..500, &mut both).unwrap_err();
     assert!(length == 1 && report.contains("History(false)"), "{report}");
 }
+
+/// Bugs in scripts of counters: what is right, and what is wrong.
+const PLANTED: &[(&str, &str, &str)] = &[
+    // Copies of a request count once more.
+    ("latch/count", "if before then", "if false then"),
+    ("latch/count", "'PX', ARGV[4])", "'PX', 1)"),
+    // Its waiters are told that it was set.
+    (
+        "latch/count",
+        "pcall('DEL', latch), '0'",
+        "pcall('DEL', latch), '1'",
+    ),
+    // It stays, open, for nobody to set again.
+    ("latch/count", "op == 'down' and left > 0", "op == 'down'"),
+    // A request that was refused has run.
+    ("latch/count", "    pcall('DEL', once)\n", ""),
+];
+
+#[test]
+fn a_bug_in_a_script_of_a_counter_is_found() {
+    let mut both = Both::start();
+    for (script, right, wrong) in PLANTED {
+        both.plant(script, right, wrong);
+        let found = compare(0..4000, &mut both);
+        assert!(found.is_err(), "{script}: {wrong}");
+        both.mend(script);
+    }
+}

@@ -5,14 +5,20 @@ use fastrand::Rng;
 /// The locks; one has its hash tag in its name.
 pub(super) const NAMES: [&str; 3] = ["orders", "{shop}:orders", "stock"];
 
-/// The keys that are looked at: the locks, and their last fencing tokens.
-pub(super) const KEYS: [&str; 6] = [
+/// The keys that are looked at: the locks, their last fencing tokens, and the answers to two requests of each counter.
+pub(super) const KEYS: [&str; 12] = [
     NAMES[0],
     NAMES[1],
     NAMES[2],
     "redisson_lock_token:{orders}",
     "redisson_lock_token:{shop}:orders",
     "redisson_lock_token:{stock}",
+    "redlatch_once:{orders}:c:1:1",
+    "redlatch_once:{orders}:c:1:2",
+    "redlatch_once:{shop}:orders:c:1:1",
+    "redlatch_once:{shop}:orders:c:1:2",
+    "redlatch_once:{stock}:c:1:1",
+    "redlatch_once:{stock}:c:1:2",
 ];
 
 /// The key of the last fencing token of a lock.
@@ -104,9 +110,9 @@ pub(super) enum Thing {
 }
 
 /// The commands that scripts call.
-const COMMANDS: [&str; 16] = [
-    "del", "exists", "get", "hdel", "hexists", "hget", "hkeys", "hlen", "hset", "info", "pexpire",
-    "pttl", "publish", "pubsub", "set", "time",
+const COMMANDS: [&str; 17] = [
+    "decrby", "del", "exists", "get", "hdel", "hexists", "hget", "hkeys", "hlen", "hset", "info",
+    "pexpire", "pttl", "publish", "pubsub", "set", "time",
 ];
 
 /// The sequence of this seed.
@@ -192,11 +198,11 @@ impl Few {
                 vec![text(visitor), text(lease), wanted, known, expiry],
             ),
             14 => return self.renewal(rng, expiry),
+            15 if rng.bool() => return self.count(rng, name, expiry),
             _ => {
-                let kind = if is_token {
-                    "token"
-                } else {
-                    one(rng, &["", "fenced"])
+                let kind = match is_token {
+                    true => "token",
+                    false => one(rng, &["", "fenced", "latch"]),
                 };
                 let args = vec![channel, text(kind), text(counter_of(name))];
                 ("rights", args)
@@ -241,6 +247,23 @@ impl Few {
         call
     }
 
+    fn count(&self, rng: &mut Rng, name: &'static str, expiry: Arg) -> Call {
+        let place = NAMES.iter().position(|it| *it == name).expect("a lock");
+        let once = KEYS[2 * (NAMES.len() + place) + rng.usize(..2)];
+        let text = |text: &str| Arg::Text(text.to_owned());
+        Call {
+            script: "latch/count",
+            names: vec![name, once],
+            args: vec![
+                text(one(rng, &["down", "down", "set", "get", "delete"])),
+                text(one(rng, &["1", "2", "7"])),
+                Arg::Channel(name),
+                text(one(rng, &["3000", "30000"])),
+                expiry,
+            ],
+        }
+    }
+
     fn trouble(&self, rng: &mut Rng) -> Trouble {
         match rng.u8(0..12) {
             _ if !self.has_trouble => Trouble::Nothing,
@@ -260,8 +283,9 @@ impl Few {
             Thing::Hash(fields.collect(), end)
         };
         let long = "x".repeat(300);
-        match rng.u8(0..18) {
+        match rng.u8(0..20) {
             0 => Thing::List,
+            18 | 19 => Thing::Text(one(rng, &["0", "1", "2", "-3", "1x"]).to_owned()),
             1 => Thing::Text(visitor.to_owned()),
             2 => Thing::Text(one(rng, &["", &"t".repeat(200)]).to_owned()),
             // As Redisson leaves a lock, entered up to five times.

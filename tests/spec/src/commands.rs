@@ -173,6 +173,30 @@ impl<'a> Redis<'a> {
         Ok(())
     }
 
+    /// DECRBY. Returns the number then; one that is missing counts as 0.
+    pub fn decrby(&mut self, key: &[u8], by: i64) -> Answer<i64> {
+        self.add("decrby", key, -by)
+    }
+
+    fn add(&mut self, command: &str, key: &[u8], by: i64) -> Answer<i64> {
+        self.may_change(command, Does::Grow, key)?;
+        let entry = self.entry(key).cloned();
+        let (before, expires) = match &entry {
+            None => (0, None),
+            Some(Entry {
+                value: Value::String(text),
+                expires,
+            }) => (integer(text)?, *expires),
+            Some(_) => return Err(Refused::new(WRONG_TYPE)),
+        };
+        let sum = before
+            .checked_add(by)
+            .ok_or_else(|| Refused::new("ERR increment or decrement would overflow"))?;
+        let value = Value::String(sum.to_string().into_bytes());
+        self.put(key, Some(Entry { value, expires }));
+        Ok(sum)
+    }
+
     /// HLEN.
     pub fn hlen(&self, key: &[u8]) -> Answer<usize> {
         self.may_reach("hlen", Does::Read, key)?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ground::claim::{Claim, Kind, VisitorId};
+use crate::store::CountStep;
 use crate::stores::quorum::quarantine::{Identity, NodeHandle};
 use crate::stores::redis::keys::COUNTER;
 use crate::stores::redis::layout::Layout;
@@ -26,6 +27,8 @@ pub(in crate::stores::redis) struct Call<'c> {
     pub(super) wanted: u32,
     /// The smallest fencing token that may be drawn.
     pub(super) floor: u64,
+    /// The operation on a counter.
+    pub(super) step: CountStep,
     /// Whether as many replicas have to have what it did as the client wants.
     pub(in crate::stores::redis) replicates: bool,
     /// The node that has to have a vote at the server that gets it.
@@ -84,6 +87,7 @@ impl<'c> Call<'c> {
             known: 0,
             wanted: 0,
             floor: 0,
+            step: CountStep::Get,
             replicates: false,
             handle: None,
             repeat: Repeat::Never,
@@ -133,12 +137,24 @@ impl<'c> Call<'c> {
             }
             Arg::Known => packed.number(self.known.into()),
             Arg::Wanted => packed.number(self.wanted.into()),
-            Arg::Channel => packed.text(&self.layout.channel.pieces(self.lock)),
+            Arg::Channel => packed.text(&self.layout.channel.pieces(self.lock, "")),
             Arg::Rights => packed.text(&[self.layout.rights]),
             Arg::Lock => packed.text(&[self.lock]),
             Arg::Floor => packed.number(i64::try_from(self.floor).unwrap_or(i64::MAX)),
-            Arg::Counter => packed.text(&COUNTER.pieces(self.lock)),
+            Arg::Counter => packed.text(&COUNTER.pieces(self.lock, "")),
+            Arg::Step => packed.text(&[word_of(self.step)]),
+            Arg::Amount => packed.number(self.step.amount()),
         }
+    }
+}
+
+/// The word of an operation on a counter.
+fn word_of(step: CountStep) -> &'static str {
+    match step {
+        CountStep::Get => "get",
+        CountStep::SetIfMissing(..) => "set",
+        CountStep::CountDown => "down",
+        CountStep::Delete => "delete",
     }
 }
 
@@ -167,7 +183,8 @@ pub(in crate::stores::redis) fn pack<'c>(
     packed.number(keys as i64);
     for call in calls.clone() {
         for key in script.keys {
-            packed.text(&key.pieces(call.lock));
+            let visitor = call.visitor.map_or("", VisitorId::as_str);
+            packed.text(&key.pieces(call.lock, visitor));
         }
     }
     for call in calls {

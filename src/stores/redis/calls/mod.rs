@@ -5,6 +5,7 @@
 
 mod acquire;
 mod call;
+mod count;
 mod force_release;
 mod hand_off;
 mod inspect;
@@ -29,6 +30,7 @@ use crate::stores::redis::transport::{CallError, brief};
 pub(super) use acquire::Acquire;
 use call::Repeat;
 pub(super) use call::{Call, Limit, pack};
+pub(super) use count::Count;
 pub(super) use force_release::ForceRelease;
 pub(super) use hand_off::HandOff;
 pub(super) use inspect::Inspect;

@@ -88,8 +88,8 @@ impl Both {
         if ms == 0 {
             return;
         }
-        let text = ms.to_string();
-        let words = [&["EVAL", PASS, "6"], &KEYS[..], &[&*text]].concat();
+        let (text, count) = (ms.to_string(), KEYS.len().to_string());
+        let words = [&["EVAL", PASS, &*count], &KEYS[..], &[&*text]].concat();
         assert_eq!(self.admin.say(&words), Value::Int(1));
         self.spec.keys().shift(-ms);
         for given in self.sent.iter_mut().flat_map(|sent| &mut sent.args) {

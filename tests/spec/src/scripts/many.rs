@@ -38,7 +38,16 @@ pub fn rights(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<R
     let apart = [key, b"\n"].concat();
     let channel = [args.text(1), b"\n"].concat();
     let nothing = |_| ();
-    let mut tried: Vec<(&str, Answer<()>)> = if args.text(2) == b"token" {
+    let mut tried: Vec<(&str, Answer<()>)> = if args.text(2) == b"latch" {
+        vec![
+            ("time", redis.time().map(|_| ())),
+            ("get", redis.get(key).map(|_| ())),
+            ("set", redis.set_px(key, b"", b"x")),
+            ("decrby", redis.may_write("decrby")),
+            ("del", redis.del(&apart).map(nothing)),
+            ("publish", redis.publish(&channel, b"0").map(|_| ())),
+        ]
+    } else if args.text(2) == b"token" {
         vec![
             ("time", redis.time().map(|_| ())),
             ("get", redis.get(key).map(|_| ())),

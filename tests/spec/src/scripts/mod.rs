@@ -6,6 +6,7 @@
 mod arguments;
 pub mod fenced;
 mod holder;
+pub mod latch;
 pub mod many;
 pub mod reentrant;
 pub mod token;
@@ -67,6 +68,7 @@ scripts! {
     "token/renew" => token::renew,
     "fenced/acquire" => fenced::acquire,
     "fenced/transfer" => fenced::transfer,
+    "latch/count" => latch::count,
     "rights" => many::rights,
 }
 

@@ -17,7 +17,9 @@ import java.util.concurrent.TimeUnit;
 
 import org.redisson.Redisson;
 import org.redisson.api.RBucket;
+import org.redisson.api.RCountDownLatch;
 import org.redisson.api.RLock;
+import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
 import org.redisson.config.BaseConfig;
@@ -40,6 +42,8 @@ import org.redisson.config.SingleServerConfig;
  * count  client lock other counter times      adds to a counter at another client that only the lock protects, by GET
  *                                             and SET
  * owner  client                               the field under which this thread stands in the hash of a lock
+ * latch  client name operation words        an operation of a count-down latch
+ * semaphore  client name operation words    an operation of a semaphore
  * lock, unlock, ...   client kind name ...    see {@link #operate}; kind is plain, read, write, fair, spin or fenced
  * </pre>
  *
@@ -88,6 +92,12 @@ public final class Driver {
                 return count(protecting, client(words.get(2)), words.get(3), Integer.parseInt(words.get(4)));
             case "owner":
                 return id(client(words.get(0))) + ":" + Thread.currentThread().getId();
+            case "latch":
+                RCountDownLatch latch = client(words.get(0)).getCountDownLatch(words.get(1));
+                return operate(latch, words.get(2), words.subList(3, words.size()));
+            case "semaphore":
+                RSemaphore semaphore = client(words.get(0)).getSemaphore(words.get(1));
+                return operate(semaphore, words.get(2), words.subList(3, words.size()));
             default:
                 RLock lock = lock(client(words.get(0)), words.get(1), words.get(2));
                 return operate(lock, command, words.subList(3, words.size()));
@@ -124,6 +134,53 @@ public final class Driver {
             case "lockAndGetToken":
             case "getToken":
                 return Class.forName("org.redisson.api.RFencedLock").getMethod(operation).invoke(lock);
+            default:
+                throw new IllegalArgumentException("no operation " + operation);
+        }
+    }
+
+    /** The operations of a latch. */
+    private static Object operate(RCountDownLatch latch, String operation, List<String> words) throws Exception {
+        switch (operation) {
+            case "trySetCount":
+                return latch.trySetCount(Long.parseLong(words.get(0)));
+            case "countDown":
+                latch.countDown();
+                return "counted";
+            case "getCount":
+                return latch.getCount();
+            case "await":
+                return latch.await(Long.parseLong(words.get(0)), TimeUnit.MILLISECONDS);
+            case "delete":
+                return latch.delete();
+            default:
+                throw new IllegalArgumentException("no operation " + operation);
+        }
+    }
+
+    /** The operations of a semaphore. */
+    private static Object operate(RSemaphore semaphore, String operation, List<String> words) throws Exception {
+        int permits = words.isEmpty() ? 0 : Integer.parseInt(words.get(0));
+        switch (operation) {
+            case "trySetPermits":
+                return semaphore.trySetPermits(permits);
+            case "acquire":
+                semaphore.acquire(permits);
+                return "acquired";
+            case "tryAcquire":
+                return semaphore.tryAcquire(permits, Long.parseLong(words.get(1)), TimeUnit.MILLISECONDS);
+            case "release":
+                semaphore.release(permits);
+                return "released";
+            case "availablePermits":
+                return semaphore.availablePermits();
+            case "drainPermits":
+                return semaphore.drainPermits();
+            case "addPermits":
+                semaphore.addPermits(permits);
+                return "added";
+            case "delete":
+                return semaphore.delete();
             default:
                 throw new IllegalArgumentException("no operation " + operation);
         }

@@ -1,0 +1,81 @@
+//! How a count is changed, and how a thread waits until it is 0.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::engine::hold::{HandOffOffer, Hold};
+use crate::engine::owner::current_thread_id;
+use crate::engine::raw_lock::RawLock;
+use crate::engine::wait_loop::{self, Visit, WaitLimit};
+use crate::ground::claim::VisitorId;
+use crate::ground::error::Result;
+use crate::ground::events::{self, WaitSpan};
+use crate::store::{CountOp, CountStep, Refusal};
+
+/// A waiter looks again after this time, whatever messages come.
+const LOOKS_AGAIN: Duration = Duration::from_secs(1);
+
+impl RawLock {
+    /// Carries out one operation on the count that is kept under this name.
+    pub(crate) fn count(&self, step: CountStep) -> Result<i64> {
+        self.ready()?;
+        self.count_until(step, self.inner.deadline())
+    }
+
+    fn count_until(&self, step: CountStep, deadline: Instant) -> Result<i64> {
+        let op = CountOp {
+            counter: &self.key.lock,
+            request: VisitorId::new(&self.inner.id, current_thread_id(), self.inner.next_hold()),
+            step,
+        };
+        self.inner.store.count(&op, deadline)
+    }
+
+    /// Waits until the count is 0, or gone. Returns whether it was by the limit.
+    pub(crate) fn wait_for_zero(&self, limit: WaitLimit<'_>) -> Result<bool> {
+        self.ready()?;
+        let RawLock { inner, key, .. } = self;
+        let _span = WaitSpan::enter(&key.lock.name, current_thread_id());
+        let mut visit = CountVisit {
+            raw_lock: self,
+            was_refused: false,
+        };
+        Ok(wait_loop::wait(inner, &key.lock, limit, &mut visit)?.is_some())
+    }
+}
+
+/// One wait of one thread for a count of 0.
+struct CountVisit<'a> {
+    raw_lock: &'a RawLock,
+    /// Its first refusal was told.
+    was_refused: bool,
+}
+
+impl Visit for CountVisit<'_> {
+    type Entry = ();
+
+    fn attempt(&mut self, deadline: Instant) -> Result<ControlFlow<(), Refusal>> {
+        if self.raw_lock.count_until(CountStep::Get, deadline)? <= 0 {
+            return Ok(ControlFlow::Break(()));
+        }
+        if !std::mem::replace(&mut self.was_refused, true) {
+            events::contended(&self.raw_lock.key.lock.name);
+        }
+        Ok(ControlFlow::Continue(Refusal {
+            retry_after: Some(LOOKS_AGAIN),
+            ..Refusal::default()
+        }))
+    }
+
+    /// All are let in at once, so nobody queues.
+    fn offer(&self) -> Option<HandOffOffer> {
+        None
+    }
+
+    fn accept(&self, _: Arc<Hold>) -> Option<()> {
+        None
+    }
+
+    fn discard(&self, _: &Hold) {}
+}

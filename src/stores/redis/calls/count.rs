@@ -1,0 +1,81 @@
+//! An operation on a counter, which copies of its request do not repeat.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redis::Value;
+
+use crate::ground::error::{Error, Result};
+use crate::ground::time;
+use crate::store::{CountOp, CountStep, EXPIRY_SLACK};
+use crate::stores::redis::Redis;
+use crate::stores::redis::calls::{Answered, Call, Operation, Read, Repeat, SentCopies, Unread};
+use crate::stores::redis::layout::Layout;
+use crate::stores::redis::replies::integer_at;
+use crate::stores::redis::scripts::Script;
+use crate::stores::redis::transport::CallError;
+
+/// Changes a counter, or asks for it.
+pub(crate) struct Count<'a> {
+    op: &'a CountOp<'a>,
+    layout: &'static Layout,
+    script: &'static Script,
+    /// How long the server remembers that it was done.
+    remembered: Duration,
+}
+
+impl<'a> Count<'a> {
+    /// An operation whose copies are refused from a while after `deadline` on. The server remembers it for longer.
+    pub(crate) fn new(op: &'a CountOp<'a>, deadline: Instant) -> Result<Count<'a>> {
+        let layout = Layout::of(op.counter.kind);
+        let Some(script) = &layout.count else {
+            return Err(Error::Unsupported {
+                lock: Arc::clone(&op.counter.name),
+                reason: "a lock of this kind is no count".to_owned(),
+            });
+        };
+        let left = deadline.saturating_duration_since(time::now());
+        Ok(Count {
+            op,
+            layout,
+            script,
+            remembered: left + EXPIRY_SLACK * 2,
+        })
+    }
+}
+
+impl Operation for Count<'_> {
+    type Answer = i64;
+
+    fn call(&self) -> Call<'_> {
+        let CountOp {
+            counter,
+            request,
+            step,
+        } = self.op;
+        Call {
+            lease: self.remembered,
+            step: *step,
+            // The second copy is told what the first one did.
+            repeat: Repeat::Halfway { unsent: true },
+            ..Call::in_layout(self.layout, self.script, &counter.name, Some(request))
+        }
+    }
+
+    fn read(&mut self, _: &Redis, reply: &Value, _: &mut SentCopies) -> Read<Self> {
+        match (integer_at(reply, 0), integer_at(reply, 2)) {
+            (Some(1), Some(answer)) => Ok(answer),
+            (Some(3), _) => Err(Unread::Outdated),
+            _ => Err(Unread::Unexpected),
+        }
+    }
+
+    fn unknown(&self, redis: &Redis, fault: CallError, _: &SentCopies) -> Answered<Self> {
+        let (lock, step) = (&self.op.counter.name, self.op.step);
+        Err(match step {
+            // A question changes nothing, so nothing is unknown.
+            CountStep::Get => redis.error_of(&self.call(), fault),
+            step => redis.unknown(lock, None, step.name(), fault.into_reason()),
+        })
+    }
+}
