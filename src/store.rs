@@ -24,8 +24,8 @@ pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 6
 
 /// A place where locks are kept.
 ///
-/// Every operation ends by `deadline` and, on one server, is one atomic step. An error that may pass and is
-/// not ambiguous means that nothing was changed.
+/// Every operation ends by `deadline` and, on one server, is one atomic step. An error of one that changes a hold means
+/// that nothing was changed; what is not known is an [`Outcome::Unknown`].
 pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Takes the lock, or enters it once more if `claim.count` is above 0.
     fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Granted, Refusal>>;
@@ -35,8 +35,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     fn release(&self, claim: &Claim, keep: u32, deadline: Instant) -> Result<Outcome<Released>>;
 
     /// Gives the whole hold `from` back by making the hold `to` of it, which begins with a count of 1: the waiter of
-    /// the same process that it is handed to need not ask, and nobody else is woken. Asked only of stores whose facts say
-    /// that they hand off.
+    /// the same process that it is handed to need not ask, and nobody else is woken. Not asked of a composite store.
     fn hand_off(&self, from: &Claim, _: &Claim, _deadline: Instant) -> Result<Outcome<Granted>> {
         // Some parts might have the one hold and some the other.
         Err(Error::Unsupported {
@@ -105,11 +104,9 @@ pub(crate) struct Facts {
     pub(crate) notifier: Arc<Notifier>,
     /// The longest lease that may be asked for.
     pub(crate) longest_lease: Duration,
-    /// Whether a hold can be handed off.
-    pub(crate) hands_off: bool,
     /// Says why no lock of this kind and name can be kept here, which is asked when it is made; `None` if one can.
     pub(crate) refuses: fn(Kind, &Arc<str>) -> Option<Error>,
-    /// Whether a hold that is lost may stand on in some part of the store.
+    /// Whether it is made of other stores: a hold that is lost may stand on in some of them, and none is handed off.
     pub(crate) is_composite: bool,
     pub(crate) announcements: Arc<Announcements>,
 }
@@ -122,19 +119,16 @@ impl Facts {
             timeline: PROCESS.clone(),
             notifier: Arc::clone(notifier),
             longest_lease: LONGEST_LEASE,
-            hands_off: true,
             refuses: |_, _| None,
             is_composite: false,
             announcements: Arc::default(),
         }
     }
 
-    /// The properties of a store whose parts have clients of their own. Some of them might have the one hold and some the
-    /// other, so nothing is handed off.
+    /// The properties of a store whose parts have clients of their own.
     pub(crate) fn of_composite(area: String, longest_lease: Duration) -> Facts {
         Facts {
             longest_lease,
-            hands_off: false,
             is_composite: true,
             ..Facts::of(area, &Arc::default())
         }
@@ -327,6 +321,19 @@ pub(crate) struct Subscription {
     /// How long it waits at most, by chance, between being woken and asking, so that not all ask at once.
     pub(crate) jitter: Duration,
     pub(crate) keep: Option<Box<dyn Send>>,
+}
+
+impl Subscription {
+    /// A place that takes one source, and is told at once.
+    pub(crate) fn of(registration: Registration, delivery: Delivery) -> Subscription {
+        Subscription {
+            registration,
+            delivery,
+            sources: 1,
+            jitter: Duration::ZERO,
+            keep: None,
+        }
+    }
 }
 
 impl fmt::Debug for Subscription {

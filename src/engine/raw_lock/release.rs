@@ -56,7 +56,7 @@ impl RawLock {
         in_flight_id: InFlightId,
         deadline: Instant,
     ) -> Result<()> {
-        let keep = claim.count.saturating_sub(1).max(1);
+        let keep = claim.count.saturating_sub(1);
         match self.inner.store.release(claim, keep, deadline) {
             Ok(Outcome::Done(Released { leftover, .. })) => {
                 hold.confirmed(

@@ -132,11 +132,7 @@ impl<'a> LockVisit<'a> {
             count: 0,
             lease: lease.duration(),
         };
-        let answer = inner.store.acquire(&claim, deadline);
-        if answer.as_ref().is_err_and(Error::is_ambiguous) {
-            self.visitor.retire();
-        }
-        match answer? {
+        match inner.store.acquire(&claim, deadline)? {
             Outcome::Done(granted) => {
                 let me = (self.me.id, self.me.liveness());
                 let hold = self
@@ -218,14 +214,7 @@ impl<'a> LockVisit<'a> {
         }
         let (claim, in_flight_id) = hold.reentry(self.raw_lock.lease, deadline);
         let attempt = self.raw_lock.inner.store.acquire(&claim, deadline);
-        let attempt = attempt.inspect_err(|error| {
-            if error.is_ambiguous() {
-                hold.unanswered(in_flight_id);
-            } else {
-                hold.not_done(in_flight_id);
-            }
-        });
-        match attempt? {
+        match attempt.inspect_err(|_| hold.not_done(in_flight_id))? {
             Outcome::Done(Granted { sent, leftover, .. }) => {
                 let may_run_again = leftover.is_some();
                 let entered = hold.entered(

@@ -279,13 +279,8 @@ impl Store for Memory {
     }
 
     fn subscribe(&self, lock: &LockId, source: u32, parker: &Arc<Parker>) -> Subscription {
-        Subscription {
-            registration: self.facts.notifier.join(source, &lock.name, parker),
-            delivery: Delivery::Live,
-            sources: 1,
-            jitter: Duration::ZERO,
-            keep: None,
-        }
+        let registration = self.facts.notifier.join(source, &lock.name, parker);
+        Subscription::of(registration, Delivery::Live)
     }
 
     fn check(&self, _deadline: Instant) -> Result<Vec<HealthWarning>> {

@@ -363,13 +363,8 @@ impl Store for MySql {
     }
 
     fn subscribe(&self, lock: &LockId, source: u32, parker: &Arc<Parker>) -> Subscription {
-        Subscription {
-            registration: self.facts.notifier.join(source, &lock.name, parker),
-            delivery: Delivery::Polling,
-            sources: 1,
-            jitter: Duration::ZERO,
-            keep: None,
-        }
+        let registration = self.facts.notifier.join(source, &lock.name, parker);
+        Subscription::of(registration, Delivery::Polling)
     }
 
     fn check(&self, deadline: Instant) -> Result<Vec<HealthWarning>> {

@@ -25,7 +25,7 @@ mod wait_replicas;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::ground::claim::{Claim, LockId, VisitorId};
 use crate::ground::error::Result;
@@ -105,26 +105,19 @@ impl Store for Redis {
         let LockId { kind, name } = lock;
         let layout = Layout::of(*kind);
         if layout.wakes.is_none() {
-            return Subscription {
-                registration: self.facts.notifier.join(source, name, parker),
-                delivery: Delivery::Polling,
-                sources: 1,
-                jitter: Duration::ZERO,
-                keep: None,
-            };
+            let registration = self.facts.notifier.join(source, name, parker);
+            return Subscription::of(registration, Delivery::Polling);
         }
         let channel = layout.channel.of(name).into();
         let registration = self.facts.notifier.join(source, &channel, parker);
         let (keep, is_live) = self.topology.listen(&channel);
+        let delivery = match is_live {
+            true => Delivery::Live,
+            false => Delivery::Pending,
+        };
         Subscription {
-            sources: 1,
-            registration,
-            delivery: match is_live {
-                true => Delivery::Live,
-                false => Delivery::Pending,
-            },
-            jitter: Duration::ZERO,
             keep: Some(keep),
+            ..Subscription::of(registration, delivery)
         }
     }
 

@@ -92,7 +92,7 @@ impl Node {
         }
         // To begin with another one would not be quicker.
         if self.is_getting_ready.load(Ordering::Acquire)
-            && let Some(mut lent) = self.pool.lend()
+            && let Some(mut lent) = self.pool.take()
         {
             lent.is_lent = true;
             return Ok(lent);
@@ -104,7 +104,7 @@ impl Node {
             deadline
         };
         self.pool.connector().connect(connecting).or_else(|fault| {
-            let mut lent = self.pool.lend().ok_or(fault)?;
+            let mut lent = self.pool.take().ok_or(fault)?;
             // The next renewal had no more time to connect to a distant server, so this one stays with them.
             lent.is_lent = time::now() < connecting;
             Ok(lent)
@@ -120,7 +120,7 @@ impl Node {
             }
             self.put_renewing(connection);
         }
-        let mut lent = self.pool.lend_rather(Connection::is_identified)?;
+        let mut lent = self.pool.take_rather(Connection::is_identified)?;
         if !lent.is_identified() {
             self.pool.keep(lent);
             return None;

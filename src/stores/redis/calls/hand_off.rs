@@ -3,8 +3,8 @@
 use redis::Value;
 
 use crate::ground::claim::Claim;
-use crate::ground::error::{Error, Result};
-use crate::store::{Granted, Outcome};
+use crate::ground::error::{Error, Reason, Result};
+use crate::store::{Granted, InDoubt, Outcome};
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Answered, Call, Operation, Read, Repeat, SentCopies, Unread};
 use crate::stores::redis::replies::{cause_of, integer_at, item_at};
@@ -36,9 +36,9 @@ impl<'a> HandOff<'a> {
     }
 
     /// Neither of the two holds is to be relied on.
-    fn in_doubt(&self, error: Error, copies: &SentCopies) -> Outcome<Granted> {
+    fn in_doubt(&self, from: InDoubt, error: Error, copies: &SentCopies) -> Outcome<Granted> {
         Outcome::Unknown {
-            in_doubt: self.from.in_doubt(0),
+            in_doubt: from,
             successor: Some(Box::new(self.to.in_doubt(copies.not_after))),
             error,
         }
@@ -71,12 +71,13 @@ impl<'a> HandOff<'a> {
             _ => from.in_doubt(0),
         };
         let reason = "too few replicas have it, and it is not sure that it was undone";
-        let (lock, visitor) = (&from.name, Some(&from.visitor));
-        Ok(Outcome::Unknown {
-            in_doubt,
-            successor: Some(Box::new(to.in_doubt(copies.not_after))),
-            error: redis.unknown(lock, visitor, "hand-over", reason.into()),
-        })
+        let error = self.unknown_error(redis, reason.into());
+        Ok(self.in_doubt(in_doubt, error, copies))
+    }
+
+    fn unknown_error(&self, redis: &Redis, reason: Reason) -> Error {
+        let Claim { name, visitor, .. } = self.from;
+        redis.unknown(name, Some(visitor), "hand-over", reason)
     }
 }
 
@@ -101,7 +102,9 @@ impl Operation for HandOff<'_> {
             (Some(1), Some(Value::Int(listeners)), Some(sent)) => {
                 let token = integer_at(reply, 3);
                 let fence = match token.map(|token| redis.drawn(to, token, self.floor)) {
-                    Some(Err(error)) => return Ok(self.in_doubt(error, copies)),
+                    Some(Err(error)) => {
+                        return Ok(self.in_doubt(from.in_doubt(0), error, copies));
+                    }
                     fence => fence.and_then(Result::ok),
                 };
                 if let Some(replica_ack) = copies.replicas_missing() {
@@ -128,8 +131,7 @@ impl Operation for HandOff<'_> {
 
     /// Either of the two holds may stand.
     fn unknown(&self, redis: &Redis, fault: CallError, copies: &SentCopies) -> Answered<Self> {
-        let (lock, visitor) = (&self.from.name, Some(&self.from.visitor));
-        let error = redis.unknown(lock, visitor, "hand-over", fault.into_reason());
-        Ok(self.in_doubt(error, copies))
+        let error = self.unknown_error(redis, fault.into_reason());
+        Ok(self.in_doubt(self.from.in_doubt(0), error, copies))
     }
 }

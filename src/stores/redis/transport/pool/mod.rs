@@ -87,13 +87,13 @@ impl Pool {
             .map_err(|none| CallError::Exhausted(none.of))
     }
 
-    /// The connection used last, if there is one that is still good.
-    fn pop(&self) -> Option<Connection> {
-        self.pop_rather(|_| true)
+    /// Takes out the idle connection used last, if there is one that is still good.
+    pub(crate) fn take(&self) -> Option<Connection> {
+        self.take_rather(|_| true)
     }
 
-    /// The connection used last of those that `are_right`, else the one used last.
-    fn pop_rather(&self, are_right: fn(&Connection) -> bool) -> Option<Connection> {
+    /// Takes out the idle connection used last of those that `are_right`, else the one used last.
+    pub(crate) fn take_rather(&self, are_right: fn(&Connection) -> bool) -> Option<Connection> {
         let generation = self.connector.generation();
         let resets_seen = self.resets_seen.load(Ordering::Relaxed);
         loop {
@@ -119,16 +119,6 @@ impl Pool {
         let mut idle = self.idle.lock();
         idle.retain(|connection| !connection.is_reset());
         !idle.is_empty()
-    }
-
-    /// Takes out a connection that lies idle, to be kept again after renewals.
-    pub(crate) fn lend(&self) -> Option<Connection> {
-        self.pop()
-    }
-
-    /// As [`Pool::lend`], rather one of those that `are_right`.
-    pub(crate) fn lend_rather(&self, are_right: fn(&Connection) -> bool) -> Option<Connection> {
-        self.pop_rather(are_right)
     }
 
     /// Keeps a sound connection for the next one who needs one.
@@ -197,7 +187,7 @@ impl Pool {
         let not_after = self.lost_until(visitor);
         let (connection, replies_due, due_until) = match unread {
             Some(unread) => (unread.connection, unread.replies_due, unread.not_after),
-            None => match self.pop_rather(are_right) {
+            None => match self.take_rather(are_right) {
                 Some(connection) => (connection, 0, None),
                 None => return Ok(None),
             },
@@ -245,7 +235,7 @@ impl Pool {
         mut talk: impl FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
         let _permit = self.permit(deadline)?;
-        let mut place = self.pop();
+        let mut place = self.take();
         let is_fresh = place.is_none();
         let mut outcome = on_connection(&mut place, self.connector(), deadline, &mut talk);
         self.note_reset(&outcome);
