@@ -281,8 +281,8 @@ pub(crate) enum Renewal {
     Unknown(String),
 }
 
-/// A request that is to arrive by an instant changes nothing any more from this long after it on, by our clock. So long
-/// a hold reckons with what it has sent.
+/// Until its deadline and this time after it, on our clock, a request may still run; after that every store refuses it. So
+/// long a hold reckons with what it has sent.
 ///
 /// A store sees to it by the expiry that it sends along: `clock::Offset::expiry` keeps within a slack of its own, which
 /// has to be less than this by all that the request may take effect later than it arrives, and by [`EXPIRY_DRIFT`].

@@ -15,7 +15,7 @@ use crate::ground::time;
 use crate::store::{HealthWarning, Store};
 
 /// The end of a client may take this much longer than one command.
-const GRACE: Duration = Duration::from_millis(250);
+const SHUTDOWN_GRACE: Duration = Duration::from_millis(250);
 
 /// One client. It ends with the last of its handles.
 pub(crate) struct ClientInner {
@@ -136,7 +136,7 @@ impl ClientInner {
             return;
         }
         let deadline = self.deadline();
-        let at_last = deadline + GRACE;
+        let at_last = deadline + SHUTDOWN_GRACE;
         self.store.facts().notifier.close();
         self.watchdog.stop(deadline, at_last);
         if self.store.facts().is_composite {
@@ -155,7 +155,7 @@ impl ClientInner {
 
 impl Drop for ClientInner {
     fn drop(&mut self) {
-        self.watchdog.client().is_gone();
+        self.watchdog.client().note_gone();
         self.shut_down();
     }
 }

@@ -1,8 +1,8 @@
 //! The rules of holding and waiting, over any store.
 
+mod clearing;
 pub(crate) mod client_inner;
 pub(crate) mod hold;
-mod in_doubt;
 pub(crate) mod loss_notice;
 pub(crate) mod owner;
 pub(crate) mod raw_lock;

@@ -156,14 +156,14 @@ pub(crate) struct Notifier {
 
 #[derive(Debug, Default)]
 struct Inner {
-    queues: HashMap<Arc<str>, VecDeque<Waiter>>,
+    queues: HashMap<Arc<str>, VecDeque<Listener>>,
     /// Everybody who may be asleep, to be told of the end.
     parked: Vec<Weak<Parker>>,
     closed: bool,
 }
 
 #[derive(Debug)]
-struct Waiter {
+struct Listener {
     parker: Arc<Parker>,
     /// Which of the sources that the parker listens to this queue is.
     source: u32,
@@ -195,7 +195,7 @@ impl Notifier {
         parker: &Arc<Parker>,
     ) -> Registration {
         let mut inner = self.inner.lock();
-        let waiter = Waiter {
+        let waiter = Listener {
             parker: Arc::clone(parker),
             source,
         };

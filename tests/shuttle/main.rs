@@ -408,7 +408,7 @@ impl Counter {
                 if self.attempt(me) {
                     break true;
                 }
-                node.note_usable();
+                node.note_refused();
                 if let Some(registration) = &mut registration {
                     registration.spend();
                 }

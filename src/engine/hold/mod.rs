@@ -75,7 +75,7 @@ impl ClientState {
     }
 
     /// Notes that the last handle of the client is gone: what it holds nobody can unlock any more.
-    pub(crate) fn is_gone(&self) {
+    pub(crate) fn note_gone(&self) {
         self.is_gone.store(true, Ordering::Release);
     }
 }
@@ -101,8 +101,8 @@ pub(crate) struct Hold {
 pub(crate) enum ReleasePlan {
     /// The hold was lost before; nothing is to be sent. The level may have been given back before, too.
     Lost { cause: LossCause, had_level: bool },
-    /// The level was given back before; nothing is to be sent.
-    Before,
+    /// Nothing is to be sent.
+    AlreadyGivenBack,
     /// It was the last level: the whole hold is to be released.
     Whole(Claim),
     /// The claim's lease is what the remaining levels count on.
@@ -320,7 +320,7 @@ impl Hold {
             };
         }
         if state.levels.len() == before {
-            return ReleasePlan::Before;
+            return ReleasePlan::AlreadyGivenBack;
         }
         if state.levels.is_empty() {
             // From here on nobody renews it: the last release ends the hold here, whatever becomes of the request.

@@ -29,7 +29,7 @@ impl RawLock {
                 }
                 Err(hold.lost_error(cause))
             }
-            ReleasePlan::Before => Err(self.not_held()),
+            ReleasePlan::AlreadyGivenBack => Err(self.not_held()),
             ReleasePlan::Whole(claim) => self.release_whole(hold, &claim, deadline),
             ReleasePlan::Part(claim, in_flight_id) => {
                 // Its validity may end while the answer is waited for.

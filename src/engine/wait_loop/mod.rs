@@ -133,7 +133,7 @@ impl<V: Visit> Wait<'_, V> {
             wait_queues.join(self.lock, self.sleeper.parker(), offer)
         });
         if let Some(node) = self.node.as_ref().filter(|_| is_refused) {
-            node.note_news();
+            node.note_refused_before_joining();
         }
     }
 
@@ -142,7 +142,7 @@ impl<V: Visit> Wait<'_, V> {
         let answer = self.visit.attempt(deadline);
         match (&answer, &self.node) {
             (Ok(ControlFlow::Continue(refusal)), Some(node)) if refusal.retry_after.is_some() => {
-                node.note_usable();
+                node.note_refused();
             }
             // What keeps this client from asking says nothing of the lock.
             (Err(error), Some(node)) if error.may_pass() && !is_exhausted(error) => {

@@ -116,9 +116,9 @@ pub(super) struct Waiting<'a> {
     joins: bool,
     sleep: Option<Sleep>,
     was_woken: bool,
-    /// It asks although it is not its turn: a waiter that has not asked itself neither reports an outage nor, without a
-    /// fresh refusal, gives up.
-    asks_anyway: bool,
+    /// Its time is over, and it tries once more although it is not its turn: a waiter that has not asked itself neither
+    /// reports an outage nor, without a fresh refusal, gives up.
+    last_try_out_of_turn: bool,
     backoff: Backoff,
     poll_backoff: Backoff,
     split_backoff: Option<Backoff>,
@@ -150,7 +150,7 @@ impl<'a> Waiting<'a> {
             joins: joins && !is_single,
             sleep: None,
             was_woken: false,
-            asks_anyway: false,
+            last_try_out_of_turn: false,
             backoff: Backoff::default(),
             poll_backoff: Backoff::of_polls(),
             split_backoff: None,
@@ -270,7 +270,7 @@ impl<'a> Waiting<'a> {
             }
             Then::Pause { length, .. } => self.sleeps(length, seen),
             // It is contended, so the first question is not the last: who listens before it need not ask twice.
-            _ if seen.queue.is_some() && seen.messages.is_none() && !self.asks_anyway => {
+            _ if seen.queue.is_some() && seen.messages.is_none() && !self.last_try_out_of_turn => {
                 Next::Listen
             }
             _ => self.attempts(time),
@@ -307,7 +307,7 @@ impl<'a> Waiting<'a> {
             && !self.was_woken
             && ends <= time.now
         {
-            self.asks_anyway = true;
+            self.last_try_out_of_turn = true;
             if is_behind && self.has_waited(time) && has_fresh_news(queue, time.now) {
                 return Some(Next::Return(Ok(())));
             }
@@ -317,7 +317,7 @@ impl<'a> Waiting<'a> {
         let is_overdue = is_held
             && heard.is_none_or(|heard| time.now >= heard + LONGEST_SLEEP)
             && !mutant("a waiter relies on a holder here for ever");
-        if queue.turn == Turn::Attempt || is_overdue || self.asks_anyway {
+        if queue.turn == Turn::Attempt || is_overdue || self.last_try_out_of_turn {
             return None;
         }
         // The turns of others end with messages.
@@ -352,7 +352,7 @@ impl<'a> Waiting<'a> {
     }
 
     fn attempts(&mut self, time: Time) -> Next {
-        self.asks_anyway = false;
+        self.last_try_out_of_turn = false;
         let request = self.request;
         let budget = self.ends_at(time).map_or(request, |end| {
             request.min(end.saturating_duration_since(time.now) + GRACE - MARGIN)

@@ -21,7 +21,8 @@ pub(crate) use successor::Successor;
 /// So many hand-overs in a row are allowed while others wait in other processes.
 const HAND_OFFS_IN_A_ROW: u32 = 4;
 
-/// Without anybody known to wait elsewhere the lock is still set free after this time: who polls is known to nobody.
+/// Without anybody known to wait elsewhere the lock is still set free after this time: a process that polls does not
+/// subscribe, so it cannot be counted.
 const HAND_OFFS_FOR: Duration = Duration::from_millis(100);
 
 /// The wait queues of a client, by lock. `O` is the data a releaser needs to create a hold for a waiter, `G` that hold.
@@ -298,7 +299,7 @@ impl<O, G> QueueNode<O, G> {
     }
 
     /// Notes that the store has refused the lock.
-    pub(crate) fn note_usable(&self) {
+    pub(crate) fn note_refused(&self) {
         if let Some(queue) = self.wait_queues.wait_queues.lock().get_mut(&self.lock) {
             queue.heard();
             if let Some(yields) = &mut queue.yields {
@@ -309,8 +310,8 @@ impl<O, G> QueueNode<O, G> {
         }
     }
 
-    /// Notes what this waiter heard before it came: whether the store has refused the lock.
-    pub(crate) fn note_news(&self) {
+    /// Notes that the store had refused the lock before this waiter joined, which says nothing of later holders here.
+    pub(crate) fn note_refused_before_joining(&self) {
         if let Some(queue) = self.wait_queues.wait_queues.lock().get_mut(&self.lock) {
             queue.heard();
         }

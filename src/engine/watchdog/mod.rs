@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `redlatch-watch` | notices when a validity ends and tells it, says what is to be renewed | the timer alone |
 //! | `redlatch-renew` | renews, at a third of the lease | the store |
-//! | `redlatch-release` | releases what requests without an answer may have left, see `in_doubt.rs` | the store |
+//! | `redlatch-release` | releases what requests without an answer may have left, see `clearing.rs` | the store |
 //! | `redlatch-check` | looks once at the server's settings, with the feature `tracing` | the store |
 //! | `redlatch-on-lost` | runs the user's hook | the hook |
 //!
@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::unbounded;
 
+use crate::engine::clearing::Clearing;
 use crate::engine::hold::{ClientState, HandOffOffer, Hold};
-use crate::engine::in_doubt::Clearing;
 use crate::engine::loss_notice::{LossHook, OnLost};
 use crate::engine::timer::Timer;
 use crate::engine::wait_queue::WaitQueues;

@@ -124,7 +124,8 @@ impl Error {
         }
     }
 
-    /// Whether a wait goes on in spite of it: the server may be well in a moment. A waiter may ask again even if the
+    /// Whether a wait goes on in spite of it: the server may be well in a moment. Unlike `is_retryable`, which tells users
+    /// that nothing was done, and `CallError::is_passing`, which tells a topology to try another server. A waiter may ask again even if the
     /// outcome of its last attempt is unknown, because what that may have left is settled in the background.
     pub(crate) fn may_pass(&self) -> bool {
         matches!(

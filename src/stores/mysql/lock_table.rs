@@ -50,7 +50,7 @@ impl Change<'_> {
 
 /// The copies of one request that were sent.
 #[derive(Default)]
-pub(super) struct SentCopies {
+pub(super) struct SentStatements {
     /// The server time in ms after which the server refuses all of them.
     pub(super) not_after: i64,
     /// The time at which the first one without an answer was sent; that copy may run after the later ones.
@@ -71,7 +71,7 @@ impl MySql {
         statement: &str,
         params: impl Fn(i64) -> Params,
         deadline: Instant,
-        copies: &mut SentCopies,
+        copies: &mut SentStatements,
     ) -> Result<(u64, BootInstant), CallError> {
         let mut corrections = 0;
         loop {
@@ -143,7 +143,7 @@ impl MySql {
         claim: &Claim,
         change: Change<'_>,
         deadline: Instant,
-        copies: &mut SentCopies,
+        copies: &mut SentStatements,
     ) -> Result<RowChange, CallError> {
         let lease = lease_of(claim);
         let mut corrections = 0;
@@ -218,7 +218,7 @@ impl MySql {
         change: Change<'_>,
         deadline: Instant,
     ) -> (Result<RowChange, CallError>, i64) {
-        let mut copies = SentCopies::default();
+        let mut copies = SentStatements::default();
         let call = |connection: &mut Connection| {
             self.change_row(connection, claim, change, deadline, &mut copies)
         };
@@ -249,7 +249,7 @@ impl MySql {
         self.check_not_pinned_here(&claim.name)?;
         self.check_lock_table(&claim.name, deadline)?;
         let lease = lease_of(claim);
-        let mut copies = SentCopies::default();
+        let mut copies = SentStatements::default();
         let is_short = deadline.saturating_duration_since(time::now()) < ROW_WAIT * 6 / 5;
         // One copy: a late second one could acquire the lock again for a visitor that has released it.
         let outcome = self.pools.once(deadline, |connection| {

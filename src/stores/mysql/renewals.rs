@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::MySql;
 use super::call_error::CallError;
 use super::connection::Connection;
-use super::lock_table::{Change, RowChange, SentCopies, row_locked_reason};
+use super::lock_table::{Change, RowChange, SentStatements, row_locked_reason};
 use super::pool::on_connection;
 use crate::ground::claim::Claim;
 use crate::store::Renewal;
@@ -68,7 +68,7 @@ impl MySql {
             // The renewal itself could wait a second for the row, so NOWAIT asks first.
             self.probe_row(connection, &claim.name, deadline)?;
         }
-        let mut copies = SentCopies::default();
+        let mut copies = SentStatements::default();
         self.change_row(connection, claim, Change::Lease, deadline, &mut copies)
     }
 }

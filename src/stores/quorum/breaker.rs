@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use crate::ground::error::Error;
 use crate::ground::time;
 
-use crate::stores::quorum::links::{Line, Outcome};
+use crate::stores::quorum::links::{Line, Linked};
 use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::tally::reason_of;
-use crate::stores::quorum::{Member, Quorum, bit, bits};
+use crate::stores::quorum::{Quorum, QuorumNode, bit, bits};
 
 /// A node that does not answer is left alone for this long, then for twice as long, at most for the latter.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
@@ -66,9 +66,9 @@ impl Quorum {
     }
 }
 
-impl Member {
+impl QuorumNode {
     /// Whether it is to be left alone.
-    pub(super) fn is_tripped(self: &Arc<Member>, purpose: Purpose<'_>) -> bool {
+    pub(super) fn is_tripped(self: &Arc<QuorumNode>, purpose: Purpose<'_>) -> bool {
         let line = Line::of(purpose);
         {
             let mut breaker = self.breaker.lock();
@@ -94,15 +94,15 @@ impl Member {
     }
 
     /// Whether a request can be sent by this time, which is waited for.
-    pub(super) fn is_connected_by(self: &Arc<Member>, by: Instant) -> bool {
+    pub(super) fn is_connected_by(self: &Arc<QuorumNode>, by: Instant) -> bool {
         if self.node.is_ready(Purpose::Request(None)) {
             return true;
         }
         let want = self.want(Line::Requests, by);
         self.links.wait(std::iter::once(&want), by);
         match want.outcome() {
-            Some(Some(Outcome::Ready | Outcome::NoVote(_))) => true,
-            Some(Some(Outcome::Failed(error))) => !error.may_pass(),
+            Some(Some(Linked::Ready | Linked::NoVote(_))) => true,
+            Some(Some(Linked::Failed(error))) => !error.may_pass(),
             Some(None) | None => false,
         }
     }

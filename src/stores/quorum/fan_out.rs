@@ -10,10 +10,10 @@ use crate::ground::poll::{self, Source};
 use crate::ground::time;
 
 use crate::stores::quorum::breaker::Order;
-use crate::stores::quorum::links::{Line, Outcome, Want};
-use crate::stores::quorum::node::{InFlight, Pending, Purpose};
+use crate::stores::quorum::links::{Line, Linked, Want};
+use crate::stores::quorum::node::{Pending, PendingAnswer, Purpose};
 use crate::stores::quorum::tally::Vote;
-use crate::stores::quorum::{Member, Quorum, bit};
+use crate::stores::quorum::{Quorum, QuorumNode, bit};
 
 /// Requests that are under way, each to another node, and those that wait for a connection.
 ///
@@ -21,7 +21,7 @@ use crate::stores::quorum::{Member, Quorum, bit};
 /// as a node may take; where too few others answer, for as long as there is time, unless the last attempt failed.
 pub(super) struct FanOut<'a, T> {
     quorum: &'a Quorum,
-    send: Box<dyn Fn(&'a Member, Instant) -> Pending<'a, T> + 'a>,
+    send: Box<dyn Fn(&'a QuorumNode, Instant) -> Pending<'a, T> + 'a>,
     line: Line,
     needs_vote: bool,
     /// How long a node may take for a request.
@@ -55,7 +55,7 @@ pub(super) struct SentRequest<'a, T> {
     pub(super) index: usize,
     /// When it is given up.
     by: Instant,
-    pub(super) in_flight: Box<dyn InFlight<T> + 'a>,
+    pub(super) in_flight: Box<dyn PendingAnswer<T> + 'a>,
 }
 
 /// A request that waits for its connection.
@@ -81,7 +81,7 @@ impl Quorum {
         purpose: Purpose<'_>,
         lease: Duration,
         deadline: Instant,
-        send: impl Fn(&'a Member, Instant) -> Pending<'a, T> + 'a,
+        send: impl Fn(&'a QuorumNode, Instant) -> Pending<'a, T> + 'a,
     ) -> FanOut<'a, T> {
         let order = self.in_order(among, &[], purpose);
         self.send(order, purpose, lease, deadline, send)
@@ -95,7 +95,7 @@ impl Quorum {
         purpose: Purpose<'_>,
         lease: Duration,
         deadline: Instant,
-        send: impl Fn(&'a Member, Instant) -> Pending<'a, T> + 'a,
+        send: impl Fn(&'a QuorumNode, Instant) -> Pending<'a, T> + 'a,
     ) -> FanOut<'a, T> {
         let begun = time::now();
         let timeout = self.node_timeout(lease);
@@ -174,7 +174,7 @@ impl<'a, T> FanOut<'a, T> {
             let node = want.node;
             drop(want);
             match outcome {
-                Some(Outcome::NoVote(reason)) if self.needs_vote => {
+                Some(Linked::NoVote(reason)) if self.needs_vote => {
                     let error = Error::Unavailable {
                         lock: "".into(),
                         node: node.name(),
@@ -182,16 +182,16 @@ impl<'a, T> FanOut<'a, T> {
                     };
                     self.ready.push((index, Err(error)));
                 }
-                Some(Outcome::Ready | Outcome::NoVote(_)) => {
+                Some(Linked::Ready | Linked::NoVote(_)) => {
                     self.ask(index, tries + 1);
                 }
-                Some(Outcome::Failed(error)) if !error.may_pass() => {
+                Some(Linked::Failed(error)) if !error.may_pass() => {
                     // Some requests may be allowed all the same.
                     let was_sent = self.ask(index, MOST_TRIES);
                     self.ready
                         .extend((!was_sent).then_some((index, Err(error))));
                 }
-                Some(Outcome::Failed(error)) => self.out_of_reach.push((index, error)),
+                Some(Linked::Failed(error)) => self.out_of_reach.push((index, error)),
                 None => {}
             }
         }

@@ -8,7 +8,7 @@ use crate::ground::time;
 use crate::store::{HealthWarning, Holding, Store};
 use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::tally::{Tally, Vote};
-use crate::stores::quorum::{Member, Quorum};
+use crate::stores::quorum::{Quorum, QuorumNode};
 
 impl Quorum {
     pub(super) fn inspect_by_majority(
@@ -127,7 +127,7 @@ impl Quorum {
     }
 }
 
-impl Member {
+impl QuorumNode {
     /// Looks for what endangers locks on this node, and its vote.
     fn check(&self, deadline: Instant) -> Result<Vec<HealthWarning>> {
         let mut warnings = self.node.store().check(deadline)?;

@@ -11,7 +11,7 @@ use crate::ground::error::Error;
 use crate::ground::sync::{self, Condvar, Mutex};
 use crate::ground::time;
 
-use crate::stores::quorum::Member;
+use crate::stores::quorum::QuorumNode;
 use crate::stores::quorum::node::Purpose;
 
 /// The connections in the making, of all nodes.
@@ -39,7 +39,7 @@ struct Link {
     underway: usize,
     /// How many attempts have ended, and the end of the last one; `None` after a panic.
     ended: u64,
-    outcome: Option<Outcome>,
+    outcome: Option<Linked>,
     /// Whether a call has waited for it for the whole time-out of a node, so that those that can do without it do.
     is_slow: bool,
     /// Whether the last attempt failed, so that the node is rather dead than distant.
@@ -48,7 +48,7 @@ struct Link {
 
 /// The outcome of an attempt to connect.
 #[derive(Clone, Debug)]
-pub(super) enum Outcome {
+pub(super) enum Linked {
     Ready,
     /// The connection is there, but the node has no vote, for this reason.
     NoVote(String),
@@ -57,7 +57,7 @@ pub(super) enum Outcome {
 
 /// A call that waits for a connection.
 pub(super) struct Want<'a> {
-    pub(super) node: &'a Arc<Member>,
+    pub(super) node: &'a Arc<QuorumNode>,
     line: Line,
     /// How many attempts had ended when it began to wait.
     seen: u64,
@@ -65,9 +65,9 @@ pub(super) struct Want<'a> {
 
 /// Notes the end of an attempt.
 struct Ending<'a> {
-    node: &'a Member,
+    node: &'a QuorumNode,
     line: Line,
-    outcome: Option<Outcome>,
+    outcome: Option<Linked>,
 }
 
 impl Line {
@@ -112,11 +112,11 @@ impl Links {
     }
 }
 
-fn link<'l>(nodes: &'l [[Link; 2]], node: &Member, line: Line) -> Option<&'l Link> {
+fn link<'l>(nodes: &'l [[Link; 2]], node: &QuorumNode, line: Line) -> Option<&'l Link> {
     nodes.get(node.index)?.get(line as usize)
 }
 
-impl Member {
+impl QuorumNode {
     fn with_link<T>(&self, line: Line, what: impl FnOnce(&mut Link) -> T) -> Option<T> {
         let mut nodes = self.links.nodes.lock();
         let link = nodes.get_mut(self.index)?.get_mut(line as usize)?;
@@ -124,7 +124,7 @@ impl Member {
     }
 
     /// Connects to it aside, unless that is under way already.
-    pub(super) fn connect_aside(self: &Arc<Member>, line: Line) {
+    pub(super) fn connect_aside(self: &Arc<QuorumNode>, line: Line) {
         let is_missing = self.with_link(line, |link| {
             // A call that waits for one has begun it, and finds it when it has ended.
             let is_missing = link.underway == 0 && link.wanted == 0;
@@ -139,7 +139,7 @@ impl Member {
 
     /// Waits from now on for a connection, which is made aside; where there is no room for a thread it is made at once,
     /// by `by`.
-    pub(super) fn want(self: &Arc<Member>, line: Line, by: Instant) -> Want<'_> {
+    pub(super) fn want(self: &Arc<QuorumNode>, line: Line, by: Instant) -> Want<'_> {
         let begun = self.with_link(line, |link| {
             link.wanted += 1;
             let is_missing = link.underway < link.wanted;
@@ -162,7 +162,7 @@ impl Member {
         self.with_link(line, |link| link.is_slow && link.underway > 0) == Some(true)
     }
 
-    fn start(self: &Arc<Member>, line: Line) -> bool {
+    fn start(self: &Arc<QuorumNode>, line: Line) -> bool {
         let node = Arc::clone(self);
         let deadline = time::now() + self.links.timeout;
         sync::spawn("redlatch-connect", move || node.connect(line, deadline)).is_ok()
@@ -177,15 +177,15 @@ impl Member {
         ending.outcome = Some(match self.node.connect(&self.handle, purpose, deadline) {
             Ok(Ok(())) => {
                 self.revive();
-                Outcome::Ready
+                Linked::Ready
             }
             Ok(Err(abstention)) => {
                 self.revive();
-                Outcome::NoVote(abstention.to_string())
+                Linked::NoVote(abstention.to_string())
             }
             Err(error) => {
                 self.trip(&error);
-                Outcome::Failed(error)
+                Linked::Failed(error)
             }
         });
     }
@@ -193,7 +193,7 @@ impl Member {
 
 impl Want<'_> {
     /// Returns the outcome of the attempt, `None` if it is still under way; `Some(None)` if it ended without a word.
-    pub(super) fn outcome(&self) -> Option<Option<Outcome>> {
+    pub(super) fn outcome(&self) -> Option<Option<Linked>> {
         let seen = self.seen;
         let outcome = self.node.with_link(self.line, |link| {
             (link.ended != seen).then(|| link.outcome.clone())
@@ -220,7 +220,7 @@ impl Drop for Want<'_> {
 }
 
 impl<'a> Ending<'a> {
-    fn new(node: &'a Member, line: Line) -> Ending<'a> {
+    fn new(node: &'a QuorumNode, line: Line) -> Ending<'a> {
         Ending {
             node,
             line,
@@ -236,7 +236,7 @@ impl Drop for Ending<'_> {
             link.underway = link.underway.saturating_sub(1);
             link.ended += 1;
             if let Some(outcome) = &outcome {
-                link.has_failed = matches!(outcome, Outcome::Failed(_));
+                link.has_failed = matches!(outcome, Linked::Failed(_));
             }
             link.outcome = outcome;
             link.is_slow = false;

@@ -64,7 +64,7 @@ pub(crate) struct Settings {
 }
 
 /// One of the servers.
-struct Member {
+struct QuorumNode {
     index: usize,
     node: Arc<dyn Node>,
     handle: NodeHandle,
@@ -78,7 +78,7 @@ struct Member {
 
 /// The store that is made of others.
 pub(crate) struct Quorum {
-    nodes: Vec<Arc<Member>>,
+    nodes: Vec<Arc<QuorumNode>>,
     links: Arc<Links>,
     needed: usize,
     settings: Settings,
@@ -99,11 +99,11 @@ impl Quorum {
             Membership::new(nodes.len(), settings.max_lease, settings.trusts_new_nodes);
         let membership = Arc::new(membership);
         let links = Arc::new(Links::new(nodes.len(), settings.connect_timeout));
-        let nodes: Vec<Arc<Member>> = nodes
+        let nodes: Vec<Arc<QuorumNode>> = nodes
             .into_iter()
             .enumerate()
             .map(|(index, (node, keep))| {
-                Arc::new(Member {
+                Arc::new(QuorumNode {
                     index,
                     links: Arc::clone(&links),
                     got_ready: AtomicBool::new(false),
@@ -159,7 +159,7 @@ impl Quorum {
     /// Connects to the nodes `cold`, all at the same time, and asks them who they are.
     fn enlist(&self, cold: &[usize], deadline: Instant) -> Vec<Result<Result<(), Quarantined>>> {
         let nodes = cold.iter().filter_map(|index| self.nodes.get(*index));
-        let enlist = |node: &Arc<Member>| {
+        let enlist = |node: &Arc<QuorumNode>| {
             let purpose = Purpose::Request(None);
             node.node.connect(&node.handle, purpose, deadline)
         };
@@ -288,7 +288,7 @@ impl Store for Quorum {
     }
 }
 
-impl Member {
+impl QuorumNode {
     fn name(&self) -> Arc<str> {
         self.node.store().node(None)
     }

@@ -110,13 +110,13 @@ pub(crate) enum Pending<'a, T> {
     /// The answer is there.
     Ready(Result<T>),
     /// The request was sent. Dropping it leaves the answer to the next user of the connection.
-    Sent(Box<dyn InFlight<T> + 'a>),
+    Sent(Box<dyn PendingAnswer<T> + 'a>),
     /// Nothing was sent, because there is no connection for it: [`Node::connect`] makes one.
     NotConnected,
 }
 
 /// A request whose answer is still to be read.
-pub(crate) trait InFlight<T> {
+pub(crate) trait PendingAnswer<T> {
     /// The connection, to wait at until something arrives there; `None` if waiting is of no use.
     fn source(&self) -> Option<Source<'_>>;
 

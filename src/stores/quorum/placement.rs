@@ -13,12 +13,12 @@ pub(super) struct Placement {
     pub(super) nodes: u64,
     pub(super) extensions: u32,
     /// The nodes where a request for it may still arrive.
-    pub(super) open: SmallVec<[Open; 2]>,
+    pub(super) open: SmallVec<[OpenRequest; 2]>,
 }
 
 /// A request for a hold without an answer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Open {
+pub(super) struct OpenRequest {
     pub(super) node: usize,
     /// The node refuses it after this time of its own clock, in ms.
     pub(super) not_after: i64,
@@ -67,7 +67,7 @@ impl Placement {
         let mut open = self.open.iter_mut();
         match open.find(|open| open.node == node && open.is_behind == is_behind) {
             Some(open) => open.not_after = open.not_after.max(not_after),
-            None => self.open.push(Open {
+            None => self.open.push(OpenRequest {
                 node,
                 not_after,
                 is_behind,

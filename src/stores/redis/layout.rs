@@ -12,7 +12,7 @@ use crate::stores::redis::scripts::Script;
 
 /// The properties of locks of one kind in Redis, and the scripts that they have.
 ///
-/// The scripts of one column answer alike. Each has keys and arguments of its own, so that kinds share those that do not
+/// The same field of each kind answers in one format. Each has keys and arguments of its own, so that kinds share those that do not
 /// differ.
 pub(super) struct Layout {
     /// The channel of the unlock messages of a lock.

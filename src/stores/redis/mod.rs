@@ -5,7 +5,6 @@ mod calls;
 mod errors;
 mod eval;
 mod fences;
-mod in_flight;
 mod keys;
 mod layout;
 mod node;
@@ -15,6 +14,7 @@ mod preflight;
 mod renewals;
 mod replies;
 mod scripts;
+mod sent_operations;
 mod server;
 mod subscriber;
 #[cfg(all(test, feature = "test-util"))]

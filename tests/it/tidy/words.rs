@@ -66,7 +66,7 @@ const RULES: &[Rule] = &[
         only_in: &[
             "ground/sync.rs",
             "engine/watchdog/mod.rs",
-            "engine/in_doubt.rs",
+            "engine/clearing.rs",
             "engine/client_inner.rs",
             "stores/redis/subscriber/listener_thread.rs",
             "stores/quorum",

@@ -118,15 +118,18 @@ impl Operation for Acquire<'_> {
         let claim = self.count.claim;
         let token = integer_at(reply, 2).filter(|_| integer_at(reply, 0) == Some(1));
         let is_granted = token.is_some() || matches!(reply, Value::Int(_));
-        if let (true, Some(sent)) = (is_granted, copies.first_sent) {
+        if let (true, Some(sent)) = (is_granted, copies.sent_since) {
             let fence = match token.map(|token| redis.drawn(claim, token, self.floor)) {
                 Some(Err(error)) => {
                     return Ok(Outcome::unknown(claim.in_doubt(copies.not_after), error));
                 }
                 fence => fence.and_then(Result::ok),
             };
-            // It finds its own count until that has changed and come back, and sets its own lease then.
-            let leftover = copies.unanswered.map(|_| claim.in_doubt(copies.not_after));
+            // An unanswered copy may still run: its precondition is true again whenever a later release brings the count
+            // back, and it then overwrites the lease.
+            let leftover = copies
+                .earlier_sent_since
+                .map(|_| claim.in_doubt(copies.not_after));
             if let Some(late) = &leftover
                 && Layout::of(claim.kind).repeats_acquisition
             {

@@ -62,7 +62,7 @@ impl<'a> HandOff<'a> {
         };
         let in_doubt = match put_back.run(redis, copies.deadline) {
             // A copy that got no answer may hand it off once more.
-            Ok(Outcome::Done(_)) if copies.unanswered.is_some() => from.in_doubt(0),
+            Ok(Outcome::Done(_)) if copies.earlier_sent_since.is_some() => from.in_doubt(0),
             Ok(Outcome::Done(_)) => return Err(redis.unreplicated(&from.name, replica_ack)),
             Ok(Outcome::Unknown {
                 successor: Some(from),
@@ -98,7 +98,7 @@ impl Operation for HandOff<'_> {
 
     fn read(&mut self, redis: &Redis, reply: &Value, copies: &mut SentCopies) -> Read<Self> {
         let (from, to) = (self.from, self.to);
-        match (integer_at(reply, 0), item_at(reply, 2), copies.first_sent) {
+        match (integer_at(reply, 0), item_at(reply, 2), copies.sent_since) {
             (Some(1), Some(Value::Int(listeners)), Some(sent)) => {
                 let token = integer_at(reply, 3);
                 let fence = match token.map(|token| redis.drawn(to, token, self.floor)) {
@@ -119,7 +119,7 @@ impl Operation for HandOff<'_> {
                 }))
             }
             // The copy before it may have handed it off, and the other hold be over by now.
-            (Some(2), Some(_), _) if copies.unanswered.is_some() => {
+            (Some(2), Some(_), _) if copies.earlier_sent_since.is_some() => {
                 let reason = "a copy got no answer, and neither hold is there";
                 Ok(self.unknown(redis, CallError::NotSent(reason.to_owned().into()), copies)?)
             }

@@ -79,7 +79,7 @@ impl Operation for Release<'_> {
                 Outcome::Done(Released::default())
             }
             (_, Some(0), Some(holder)) => match copies.earlier_until {
-                // It is not there yet.
+                // Not held YET: an earlier acquire of this visitor may still arrive.
                 Some(not_after) => Outcome::unknown(
                     claim.in_doubt(not_after),
                     Error::Unavailable {
@@ -90,7 +90,7 @@ impl Operation for Release<'_> {
                     },
                 ),
                 // The first copy did it: nobody else can have freed this visitor's hold and nothing proves a loss.
-                None if copies.unanswered.is_some() => Outcome::Done(Released {
+                None if copies.earlier_sent_since.is_some() => Outcome::Done(Released {
                     leftover: redis.late_copy_of(claim),
                     ..Released::default()
                 }),

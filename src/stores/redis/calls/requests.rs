@@ -32,8 +32,8 @@ impl Redis {
                 None => None,
             };
             let sent = BootInstant::now();
-            copies.unanswered = copies.first_sent;
-            copies.first_sent = Some(copies.unanswered.unwrap_or(sent));
+            copies.earlier_sent_since = copies.sent_since;
+            copies.sent_since = Some(copies.earlier_sent_since.unwrap_or(sent));
             let expiry = connection.expiry(deadline, sent);
             copies.not_after = copies.not_after.max(expiry);
             let voting = voting.as_deref();
@@ -76,10 +76,10 @@ pub(in crate::stores::redis) fn note_in(
 pub(crate) struct SentCopies {
     /// The end of the operation.
     pub(crate) deadline: Instant,
-    /// Before the first one that may have run.
-    pub(crate) first_sent: Option<BootInstant>,
-    /// The same of those before the last one: they got no answer.
-    pub(crate) unanswered: Option<BootInstant>,
+    /// When the oldest copy that may have run was sent; `None`: surely none ran.
+    pub(crate) sent_since: Option<BootInstant>,
+    /// The same without the last copy: those before it got no answer.
+    pub(crate) earlier_sent_since: Option<BootInstant>,
     /// The server refuses all of them after this time of its clock.
     pub(crate) not_after: i64,
     /// The answer of the replicas to the last one, if they were asked.
@@ -94,8 +94,8 @@ impl SentCopies {
     pub(crate) fn new(deadline: Instant) -> SentCopies {
         SentCopies {
             deadline,
-            first_sent: None,
-            unanswered: None,
+            sent_since: None,
+            earlier_sent_since: None,
             not_after: 0,
             replica_ack: None,
             is_behind: false,
@@ -105,17 +105,17 @@ impl SentCopies {
 
     /// Notes that the last copy has not run, which says nothing of those before it.
     pub(crate) fn last_did_not_run(&mut self) {
-        self.first_sent = self.unanswered;
+        self.sent_since = self.earlier_sent_since;
     }
 
     /// Notes that the last copy has no answer, and that another one comes behind it.
     pub(crate) fn last_is_unanswered(&mut self) {
-        self.unanswered = Some(*self.first_sent.get_or_insert_with(BootInstant::now));
+        self.earlier_sent_since = Some(*self.sent_since.get_or_insert_with(BootInstant::now));
     }
 
     /// Whether a copy may have run, or may yet run.
     pub(crate) fn are_in_doubt(&self) -> bool {
-        self.first_sent.is_some()
+        self.sent_since.is_some()
     }
 
     /// The answer of the replicas, if too few of them have it.

@@ -7,7 +7,7 @@ use redis::Value;
 use smallvec::smallvec;
 
 use super::Renewals;
-use super::batch::{Batch, Expected, Open, SentBatch};
+use super::batch::{Batch, Expected, OpenClaim, SentBatch};
 use crate::ground::loss::LossCause;
 use crate::ground::{poll, time};
 use crate::store::Renewal;
@@ -93,9 +93,9 @@ impl Renewals<'_> {
             Value::Array(items) if integer_at(reply, 1) == Some(1) => items.as_slice(),
             _ => {
                 // The answer has put our idea of the server's clock right.
-                let again = Open {
+                let again = OpenClaim {
                     asked: one.batch.asked(),
-                    ..Open::default()
+                    ..OpenClaim::default()
                 };
                 return self.unknown(indices, "it reached the server too late", Some(&again));
             }
@@ -142,11 +142,11 @@ impl Renewals<'_> {
         let is_again = is_redirected || is_off || needs_text;
         // Some are at another node, or what is refused is one of them.
         let is_split = !is_again && may_be_for_one && indices.len() > 1;
-        let again = Open {
+        let again = OpenClaim {
             asked: asked.filter(|_| is_again),
             needs_text,
             is_single: is_split,
-            ..Open::default()
+            ..OpenClaim::default()
         };
         self.unknown(indices, &words, (is_again || is_split).then_some(&again));
         if fault.reason().contains("READONLY") {

@@ -22,7 +22,7 @@ const RENEWED_AT_ONCE: usize = 100;
 
 /// A claim that has no outcome yet.
 #[derive(Clone, Default)]
-pub(super) struct Open {
+pub(super) struct OpenClaim {
     /// Its place among all claims.
     pub(super) index: usize,
     /// The node to ask, instead of the one that has the slot.
@@ -100,7 +100,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    pub(super) fn add(&mut self, open: &Open, claim: &Claim) {
+    pub(super) fn add(&mut self, open: &OpenClaim, claim: &Claim) {
         let slot = self.server.shard().map_or(0, |_| keys::slot(&claim.name));
         self.needs_text |= open.needs_text;
         let at = (slot, Layout::of(claim.kind).renew.id());

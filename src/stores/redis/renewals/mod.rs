@@ -21,7 +21,7 @@ use crate::ground::error::Result;
 use crate::ground::poll::Source;
 use crate::ground::time;
 use crate::store::Renewal;
-use crate::stores::quorum::node::{InFlight, Pending};
+use crate::stores::quorum::node::{Pending, PendingAnswer};
 use crate::stores::quorum::quarantine::NodeHandle;
 use crate::stores::redis::Redis;
 use crate::stores::redis::admission::vote_on;
@@ -31,7 +31,7 @@ use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::Topology;
 use crate::stores::redis::transport::{CallError, Connection, asking, share};
 pub(super) use batch::makes_known;
-use batch::{Batch, Expected, Open, SentBatch, Server};
+use batch::{Batch, Expected, OpenClaim, SentBatch, Server};
 
 /// A claim is asked for at most this often in one call.
 const ROUNDS: u32 = 6;
@@ -44,7 +44,7 @@ struct Renewals<'a> {
     claims: &'a [Claim],
     deadline: Instant,
     outcomes: Vec<Renewal>,
-    open: Vec<Open>,
+    open: Vec<OpenClaim>,
     sent: Vec<SentBatch<'a>>,
 }
 
@@ -70,9 +70,9 @@ impl<'a> Renewals<'a> {
             deadline,
             outcomes: vec![Renewal::Unknown(String::new()); claims.len()],
             open: (0..claims.len())
-                .map(|index| Open {
+                .map(|index| OpenClaim {
                     index,
-                    ..Open::default()
+                    ..OpenClaim::default()
                 })
                 .collect(),
             sent: Vec::new(),
@@ -99,10 +99,10 @@ impl<'a> Renewals<'a> {
     }
 
     /// Notes that nothing is known of some claims that were asked for together. With `again` they are asked for again so.
-    fn unknown(&mut self, indices: &[usize], reason: &str, again: Option<&Open>) {
+    fn unknown(&mut self, indices: &[usize], reason: &str, again: Option<&OpenClaim>) {
         for index in indices {
             self.note(*index, Renewal::Unknown(reason.to_owned()));
-            self.open.extend(again.map(|open| Open {
+            self.open.extend(again.map(|open| OpenClaim {
                 index: *index,
                 asked: open.asked.clone(),
                 is_single: open.is_single || indices.len() == 1,
@@ -152,7 +152,7 @@ impl<'a> Renewals<'a> {
     fn was_not_sent(&mut self, batch: &Batch<'_>, fault: CallError, is_open: bool) {
         batch.server.suspect();
         let reason = fault.into_reason().into_words();
-        let again = is_open.then(Open::default);
+        let again = is_open.then(OpenClaim::default);
         for part in &batch.parts {
             self.unknown(part, &reason, again.as_ref());
         }
@@ -180,11 +180,12 @@ impl<'a> Renewals<'a> {
     fn batches(&mut self, is_first: bool) -> Vec<Batch<'a>> {
         let (topology, claims) = (&self.redis.topology, self.claims);
         let open = std::mem::take(&mut self.open);
-        let server_of = |open: &Open| match &open.asked {
+        let server_of = |open: &OpenClaim| match &open.asked {
             Some(shard) => Some(Server::Shard(Arc::clone(shard))),
             None => Server::of(topology, &claims.get(open.index)?.name),
         };
-        let is_doubtful = |open: &Open| server_of(open).is_none_or(|server| server.is_doubtful());
+        let is_doubtful =
+            |open: &OpenClaim| server_of(open).is_none_or(|server| server.is_doubtful());
         if let Topology::Cluster(cluster) = topology
             && !is_first
             && open.iter().any(is_doubtful)
@@ -266,7 +267,7 @@ impl<'a> Renewals<'a> {
     }
 }
 
-impl InFlight<Vec<Renewal>> for Renewals<'_> {
+impl PendingAnswer<Vec<Renewal>> for Renewals<'_> {
     fn source(&self) -> Option<Source<'_>> {
         let connection = &self.sent.first()?.connection;
         (!connection.has_buffered()).then(|| connection.source())

@@ -39,7 +39,8 @@ impl CallError {
         }
     }
 
-    /// Whether nothing was executed, and another server may do it in a moment.
+    /// Whether nothing was executed, and another server may do it in a moment: a topology looks for that one within the
+    /// request. Whether a wait goes on after the request, says `Error::may_pass`.
     pub(crate) fn is_passing(&self) -> bool {
         const SIGNS: [&str; 5] = [
             "READONLY",

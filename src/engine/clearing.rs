@@ -36,7 +36,7 @@ struct State {
 /// The releases that are due at one place.
 #[derive(Default)]
 struct Desk {
-    open: Vec<Open>,
+    open: Vec<OpenDoubt>,
     /// Whether a thread looks after it.
     is_staffed: bool,
     /// After a call without an answer: nothing is asked before this.
@@ -45,7 +45,7 @@ struct Desk {
 }
 
 /// A doubt, and when it is worth asking about.
-struct Open {
+struct OpenDoubt {
     in_doubt: InDoubt,
     due: Instant,
     backoff: Backoff,
@@ -68,7 +68,7 @@ impl Clearing {
             let given_up = BootInstant::now() + Duration::from_secs(30);
             in_doubt.ends = in_doubt.ends.min(given_up);
         }
-        let open = Open {
+        let open = OpenDoubt {
             in_doubt,
             due: time::now(),
             backoff: Backoff::default(),
@@ -87,7 +87,7 @@ impl Clearing {
     }
 
     /// Returns whether nothing is asked there at present.
-    fn file(&self, state: &mut State, open: Open) -> bool {
+    fn file(&self, state: &mut State, open: OpenDoubt) -> bool {
         let keeper = self.store.node(Some(&open.in_doubt.name));
         let desk = state.desks.entry(keeper).or_default();
         desk.open.push(open);
@@ -176,7 +176,7 @@ impl Clearing {
             }
             // Some may belong elsewhere by now.
             if !self.staff_all(&mut state) {
-                let mut homeless: Vec<Open> = Vec::new();
+                let mut homeless: Vec<OpenDoubt> = Vec::new();
                 state.desks.retain(|_, desk| {
                     if !desk.is_staffed {
                         homeless.append(&mut desk.open);
@@ -193,14 +193,14 @@ impl Clearing {
     }
 
     /// Waits for what is due at this place next; `None` if there is nothing left to do.
-    fn next(&self, keeper: &Arc<str>) -> Option<Vec<Open>> {
+    fn next(&self, keeper: &Arc<str>) -> Option<Vec<OpenDoubt>> {
         let mut state = self.state.lock();
         loop {
             let desk = state.desks.get_mut(keeper)?;
             let (moment, now) = (BootInstant::now(), time::now());
             desk.open.retain(|it| moment < it.in_doubt.ends);
             let rests_until = desk.rests_until.filter(|deadline| now < *deadline);
-            let due = |it: &Open| rests_until.unwrap_or(it.due).max(it.due);
+            let due = |it: &OpenDoubt| rests_until.unwrap_or(it.due).max(it.due);
             let Some(next) = desk.open.iter().map(due).min() else {
                 state.desks.remove(keeper);
                 return None;

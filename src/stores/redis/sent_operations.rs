@@ -12,7 +12,7 @@ use crate::ground::clock::BootInstant;
 use crate::ground::error::Result;
 use crate::ground::poll::Source;
 use crate::ground::time;
-use crate::stores::quorum::node::{InFlight, Pending};
+use crate::stores::quorum::node::{Pending, PendingAnswer};
 use crate::stores::quorum::quarantine::Identity;
 use crate::stores::redis::calls::{Call, Limit, Operation, SentCopies, note_in};
 use crate::stores::redis::node::RedisNode;
@@ -76,7 +76,7 @@ impl SentRequest<'_> {
             connection.is_spent |= replica_ack == ReplicaAck::NoAnswer;
             copies.replica_ack = Some(replica_ack);
         }
-        if let (Ok(reply), Some(sent)) = (&reply, copies.first_sent) {
+        if let (Ok(reply), Some(sent)) = (&reply, copies.sent_since) {
             note_in(&mut connection, reply, copies.not_after, sent);
         }
         match &reply {
@@ -127,7 +127,7 @@ struct SentOperation<'a, O> {
     operation: O,
 }
 
-impl<O: Operation> InFlight<O::Answer> for SentOperation<'_, O> {
+impl<O: Operation> PendingAnswer<O::Answer> for SentOperation<'_, O> {
     fn source(&self) -> Option<Source<'_>> {
         let connection = &self.request.checked_out.as_ref()?.connection;
         (!connection.has_buffered()).then(|| connection.source())
@@ -215,7 +215,7 @@ impl RedisNode {
         copies.earlier_until = checked_out.not_after;
         if call.script.expires {
             let sent = BootInstant::now();
-            copies.first_sent = Some(sent);
+            copies.sent_since = Some(sent);
             copies.not_after = connection.expiry(deadline, sent);
         }
         let limit = Limit {
