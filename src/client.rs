@@ -11,6 +11,7 @@ use crate::ground::error::Error;
 use crate::ground::error::Result;
 use crate::latch::Latch;
 use crate::lock::Lock;
+use crate::semaphore::Semaphore;
 use crate::store::HealthWarning;
 use crate::stores::memory::Memory;
 #[cfg(feature = "test-util")]
@@ -145,6 +146,27 @@ impl Client {
             return self.lock(name);
         }
         self.lock_of(Kind::Fenced, name)
+    }
+
+    /// Returns the semaphore of this name, without I/O: Redisson's `RSemaphore`.
+    ///
+    /// The name is as for [`Client::lock`]. In Redis the string key `name` has the number of free permits, and the sorted set
+    /// `redlatch_sc:{name}` the owners of those that this library has taken. **A semaphore that nobody has set is waited
+    /// for**: see [`Semaphore`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let client = redlatch::Client::in_memory(); // or Client::open("redis://127.0.0.1:6379")?
+    /// let semaphore = client.semaphore("semaphore:mail");
+    /// semaphore.try_set(10)?; // once
+    /// let permits = semaphore.acquire(2)?;
+    /// // … at most ten at a time, in all processes …
+    /// permits.release()?;
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
+    pub fn semaphore(&self, name: &str) -> Semaphore {
+        Semaphore::new(self.lock_of(Kind::Permits, name).raw_lock().clone())
     }
 
     /// Returns the count-down latch of this name, without I/O: Redisson's `RCountDownLatch`.

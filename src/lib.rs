@@ -26,6 +26,7 @@
 //! | [`Redlock::lock`] | the same on several independent masters, of which a majority decides |
 //! | [`Client::token_lock`] | the plain lock of the Redis documentation, shared with other languages |
 //! | [`MultiLock::of`] | several locks taken as one |
+//! | [`Client::semaphore`] | permits that come back when their holder dies, shared with Redisson |
 //! | [`Client::latch`] | a gate that opens when a count has come down to 0, shared with Redisson |
 //!
 //! The README has the promises, and the pages in `docs/` of the repository answer one question each: guarantees,
@@ -65,6 +66,7 @@ mod multi_lock;
 #[cfg(feature = "mysql")]
 pub mod mysql;
 mod redlock;
+mod semaphore;
 mod store;
 mod stores;
 #[cfg(feature = "test-util")]
@@ -85,6 +87,7 @@ pub use lock::Lock;
 pub use losses::Losses;
 pub use multi_lock::MultiLock;
 pub use redlock::{Redlock, RedlockBuilder};
+pub use semaphore::{Permits, Semaphore};
 pub use store::HealthWarning;
 
 /// The code in the README and in the pages of `docs/`, which runs as doctests.

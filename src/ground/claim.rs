@@ -9,7 +9,8 @@ use smallvec::SmallVec;
 use crate::ground::digits::digits;
 use crate::ground::random;
 
-/// The id of one hold in the store: `client uuid:thread number:hold number`; for a token lock its random token.
+/// The id of one hold in the store: `client uuid:thread number:hold number`; for a token lock its random token, for permits
+/// of a semaphore with their number before it, `permits*…`.
 ///
 /// An id belongs to one hold and never to a second one, so that a request that arrives late can only touch the hold it
 /// was sent for. Redisson uses the same field for `uuid:thread id` and compares it as text.
@@ -54,6 +55,19 @@ impl VisitorId {
         }
     }
 
+    /// The same for so many permits, which stand at its beginning: whatever frees them knows how many they are.
+    pub(crate) fn of_permits(&self, permits: u32) -> VisitorId {
+        VisitorId {
+            field: format!("{permits}*{}", self.field).into(),
+        }
+    }
+
+    /// How many permits it stands for; 0 if for none.
+    pub(crate) fn permits(&self) -> u32 {
+        let permits = self.field.split_once('*');
+        permits.map_or(0, |(permits, _)| permits.parse().unwrap_or_default())
+    }
+
     /// Returns the id in the form that it has in the store.
     pub fn as_str(&self) -> &str {
         &self.field
@@ -84,6 +98,8 @@ pub(crate) enum Kind {
     Fenced,
     /// A count that opens at 0 for all who wait; nobody holds it.
     Latch,
+    /// Permits of a semaphore, owned by a handle that any thread may have.
+    Permits,
 }
 
 impl Kind {
@@ -108,10 +124,10 @@ impl Kind {
                 ..Rules::PLAIN
             },
             Kind::Latch => &Rules {
-                has_thread_owner: false,
                 queues_locally: false,
                 ..Rules::COUNTER
             },
+            Kind::Permits => &Rules::COUNTER,
         }
     }
 }
@@ -170,9 +186,15 @@ impl Rules {
         form: Form::Hash,
     };
 
+    /// Whether it is a number that several share.
+    pub(crate) fn is_counter(&self) -> bool {
+        self.form == Form::Number
+    }
+
     /// The rules of a count that several share.
     const COUNTER: Rules = Rules {
         is_reentrant: false,
+        has_thread_owner: false,
         is_shared: true,
         hands_off: false,
         form: Form::Number,

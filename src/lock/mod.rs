@@ -88,6 +88,7 @@ impl Lock {
                 inner,
                 flaw,
                 parts: None,
+                permits: None,
             },
             #[cfg(feature = "mysql")]
             database: None,

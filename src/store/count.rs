@@ -1,8 +1,10 @@
 //! Operations on a number that several share: the count of a latch, the free permits of a semaphore.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ground::claim::{LockId, VisitorId};
+use crate::ground::error::Error;
 
 /// One operation on a counter.
 #[derive(Clone, Debug)]
@@ -11,6 +13,16 @@ pub(crate) struct CountOp<'a> {
     /// The name of the request, which no other one has: copies of it change nothing.
     pub(crate) request: VisitorId,
     pub(crate) step: CountStep,
+}
+
+impl CountOp<'_> {
+    /// The error of a count that would be too large, or too far below 0.
+    pub(crate) fn out_of_range(&self) -> Error {
+        Error::InvalidPermits {
+            name: Arc::clone(&self.counter.name),
+            permits: self.step.amount(),
+        }
+    }
 }
 
 /// The change that an operation makes, and how its answer reads.
@@ -22,6 +34,14 @@ pub(crate) enum CountStep {
     SetIfMissing(u32, Option<Duration>),
     /// Takes 1 from the count, which goes when none is left: the count that is left.
     CountDown,
+    /// Adds a number, which makes a count if there is none: the count then.
+    Add(i64),
+    /// The same if there is a count: 1, or 0 if there is none.
+    AddIfThere(i64),
+    /// Takes all that the count has: how much that was.
+    Drain,
+    /// Forgets that the visitor, which is the request, owns what it took: 1, or 0 if it owned nothing.
+    Forget,
     /// Takes the count away: 1, or 0 if there is none.
     Delete,
 }
@@ -33,6 +53,9 @@ impl CountStep {
             CountStep::Get => "question",
             CountStep::SetIfMissing(..) => "set",
             CountStep::CountDown => "count-down",
+            CountStep::Add(_) | CountStep::AddIfThere(_) => "addition",
+            CountStep::Drain => "drain",
+            CountStep::Forget => "hand-over",
             CountStep::Delete => "deletion",
         }
     }
@@ -41,7 +64,16 @@ impl CountStep {
     pub(crate) fn amount(self) -> i64 {
         match self {
             CountStep::SetIfMissing(count, _) => count.into(),
+            CountStep::Add(by) | CountStep::AddIfThere(by) => by,
             _ => 0,
+        }
+    }
+
+    /// How long the count is to last; zero for ever.
+    pub(crate) fn life(self) -> Duration {
+        match self {
+            CountStep::SetIfMissing(_, Some(life)) => life,
+            _ => Duration::ZERO,
         }
     }
 }

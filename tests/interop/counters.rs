@@ -1,4 +1,4 @@
-//! Counts of both sides: latches.
+//! Counts of both sides: latches and semaphores.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::thread;
@@ -76,4 +76,113 @@ fn a_latch_that_is_deleted_here_opens_there() {
         })
     });
     assert!(is_open && took < ms(1100) + SLACK, "{took:?}");
+}
+
+#[test]
+#[ignore = "needs Java: make interop"]
+fn permits_exclude_and_wake_both_sides() {
+    let sides = BothSides::with(Turn::alone(), LONG);
+    let semaphore = sides.rust.semaphore("mail");
+    let java = |operation: &str, words: &[&str]| {
+        let started = sides.java.semaphore("mail", operation, words);
+        started.value()
+    };
+    assert_eq!(java("trySetPermits", &["3"]), "true");
+    assert!(!semaphore.try_set(5).unwrap());
+    // Each side sees what the other has.
+    let taken = semaphore.acquire(2).unwrap();
+    assert_eq!(java("availablePermits", &[]), "1");
+    assert_eq!(java("tryAcquire", &["2", "100"]), "false");
+    assert_eq!(java("tryAcquire", &["1", "0"]), "true");
+    assert_eq!(semaphore.available().unwrap(), 0);
+    assert!(semaphore.try_acquire(1).unwrap().is_none());
+    // Ours wakes theirs.
+    let waits = sides.java.semaphore("mail", "acquire", &["2"]);
+    assert!(waits.still_runs_after(ms(600)));
+    let (took, ()) = timed(|| {
+        taken.release().unwrap();
+        waits.value();
+    });
+    assert!(took < WAKE_UP, "{took:?}");
+    // Theirs wakes ours, several at once.
+    thread::scope(|scope| {
+        let waiting: Vec<_> = (0..3)
+            .map(|_| scope.spawn(|| semaphore.acquire(1).unwrap()))
+            .collect();
+        sides.until_somebody_waits("redisson_sc:{mail}");
+        let (took, taken) = timed(|| {
+            java("release", &["3"]);
+            let taken = waiting.into_iter().map(|waits| waits.join().unwrap());
+            taken.collect::<Vec<_>>()
+        });
+        assert!(took < WAKE_UP, "{took:?}");
+        drop(taken);
+    });
+    assert_eq!(java("availablePermits", &[]), "3");
+    // Without owners, on either side.
+    assert_eq!(java("drainPermits", &[]), "3");
+    assert_eq!(semaphore.available().unwrap(), 0);
+    semaphore.add_permits(4).unwrap();
+    assert_eq!(java("availablePermits", &[]), "4");
+    java("addPermits", &["-3"]);
+    assert_eq!(semaphore.drain().unwrap(), 1);
+    java("release", &["2"]);
+    semaphore.acquire(2).unwrap().forget().unwrap();
+    java("release", &["2"]);
+    assert_eq!(semaphore.available().unwrap(), 2);
+    assert_eq!(sides.server.int(&["EXISTS", "redlatch_sc:{mail}"]), 0);
+}
+
+#[test]
+#[ignore = "needs Java: make interop"]
+fn permits_of_ours_that_died_come_back_to_both_sides() {
+    let sides = BothSides::with(Turn::alone(), LONG);
+    let semaphore = sides.rust.semaphore("mail");
+    assert!(semaphore.try_set(2).unwrap());
+    // Nobody renews these, nor gives them back.
+    let short = semaphore.with_lease_time(ms(800));
+    std::mem::forget(short.acquire(2).unwrap());
+    let waits = sides.java.semaphore("mail", "acquire", &["1"]);
+    assert!(waits.still_runs_after(ms(1500)), "it does not look");
+    let (took, taken) = timed(|| semaphore.acquire(1).unwrap());
+    assert!(took < SLACK, "{took:?}");
+    waits.value();
+    taken.release().unwrap();
+    // One that it deletes is lost here.
+    let taken = semaphore.acquire(1).unwrap();
+    assert_eq!(sides.java.semaphore("mail", "delete", &[]).value(), "true");
+    assert!(taken.release().unwrap_err().is_lost());
+    assert_eq!(semaphore.available().unwrap(), 0);
+}
+
+#[test]
+#[ignore = "needs Java: make interop"]
+fn never_more_than_the_limit_on_both_sides() {
+    let sides = BothSides::with(Turn::alone(), LONG);
+    let semaphore = sides.rust.semaphore("mail");
+    assert!(semaphore.try_set(3).unwrap());
+    let least = std::sync::atomic::AtomicI64::new(3);
+    thread::scope(|scope| {
+        for permits in 1..4 {
+            let (semaphore, least, sides) = (&semaphore, &least, &sides);
+            scope.spawn(move || {
+                for _ in 0..30 {
+                    let taken = semaphore.acquire(permits).unwrap();
+                    let free = semaphore.available().unwrap();
+                    least.fetch_min(free, std::sync::atomic::Ordering::SeqCst);
+                    taken.release().unwrap();
+                }
+            });
+            let words = permits.to_string();
+            scope.spawn(move || {
+                for _ in 0..15 {
+                    let java = |operation| sides.java.semaphore("mail", operation, &[&words]);
+                    java("acquire").value();
+                    java("release").value();
+                }
+            });
+        }
+    });
+    assert!(least.into_inner() >= 0, "more were taken than there are");
+    assert_eq!(semaphore.available().unwrap(), 3);
 }

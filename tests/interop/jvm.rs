@@ -171,6 +171,11 @@ impl Redisson {
         self.count("latch", name, operation, words)
     }
 
+    /// An operation of the semaphore `name`, by a thread of the JVM that does nothing else.
+    pub(crate) fn semaphore(&self, name: &str, operation: &str, words: &[&str]) -> Pending {
+        self.count("semaphore", name, operation, words)
+    }
+
     fn count(&self, kind: &str, name: &str, operation: &str, words: &[&str]) -> Pending {
         let thread = format!("thread{}", unique());
         let place = [&thread, kind, &self.name, name, operation];

@@ -97,6 +97,11 @@ pub(crate) fn for_latches() -> BTreeSet<String> {
     row(&["`Client::latch`, alone"])
 }
 
+/// What a client needs for `Client::semaphore` alone.
+pub(crate) fn for_semaphores() -> BTreeSet<String> {
+    row(&["`Client::semaphore`, alone"])
+}
+
 fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect(path)
 }
@@ -202,12 +207,26 @@ fn the_tables_are_what_the_scripts_and_the_source_say() {
         union(&[&latches, &calls, &listens]),
         "for latch"
     );
+    let semaphores = called_in(&format!("{scripts}/permits"), not_rights);
+    assert_eq!(
+        for_semaphores(),
+        union(&[&semaphores, &calls, &listens]),
+        "for semaphore"
+    );
     let all: BTreeSet<_> = table().into_values().flatten().collect();
     // The scripts have it in place of PUBLISH where messages are sharded.
     let sharded = set(&["spublish"]);
     assert_eq!(
         all,
-        union(&[&locks, &tokens, &fenced, &latches, &sent, &sharded]),
+        union(&[
+            &locks,
+            &tokens,
+            &fenced,
+            &latches,
+            &semaphores,
+            &sent,
+            &sharded
+        ]),
         "all tables"
     );
 }
@@ -239,7 +258,9 @@ pub(crate) fn user(server: &RedisServer, rules: &BTreeSet<String>) -> String {
         .into();
     words.push(format!("~{PREFIX}*"));
     words.push(format!("~redlatch_once:{{{PREFIX}*"));
+    words.push(format!("~redlatch_sc:{{{PREFIX}*"));
     words.push("&redisson_lock__channel:*".to_owned());
+    words.push("&redisson_sc:*".to_owned());
     words.push("&redisson_countdownlatch__channel__*".to_owned());
     words.extend(rules.iter().map(|rule| format!("+{rule}")));
     let words: Vec<_> = words.iter().map(String::as_str).collect();

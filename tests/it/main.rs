@@ -29,6 +29,7 @@ mod multi_lock;
 #[cfg(feature = "mysql")]
 mod mysql;
 mod redlock;
+mod semaphore;
 mod spec;
 #[path = "../support/mod.rs"]
 mod support;

@@ -25,7 +25,8 @@ pub(super) enum Answer {
         count: u32,
         left: u64,
     },
-    Count(i64),
+    /// `None` if it would be out of range.
+    Count(Option<i64>),
     /// The lock is of another kind.
     WrongType,
     Fault(String),
@@ -74,7 +75,10 @@ pub(super) fn ask(store: &dyn Store, op: &Op) -> Answer {
                 request: request.clone(),
                 step: *step,
             };
-            told(store.count(&op, deadline), Answer::Count)
+            match store.count(&op, deadline) {
+                Err(Error::InvalidPermits { .. }) => Answer::Count(None),
+                answer => told(answer, |count| Answer::Count(Some(count))),
+            }
         }
         Op::Pass(_) => Answer::Done,
     }

@@ -14,7 +14,7 @@ use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
 use crate::store::{CountStep, Store};
 use crate::support::{RedisServer, is_long, ms};
 use answers::{Answer, ask, is_alike};
-use reference::Reference;
+use reference::{Reference, owners_of};
 
 /// No hold ends within so long of a step; a sequence that takes longer proves nothing, and is run again.
 const MARGIN: u64 = 1500;
@@ -66,6 +66,10 @@ fn draw(seed: u64, run: u64, place: &Place) -> Vec<Op> {
         kind: Kind::Latch,
         name: format!("{run}-count").into(),
     };
+    let semaphore = LockId {
+        kind: Kind::Permits,
+        name: format!("{run}-permits").into(),
+    };
     let mut requests = 0;
     let mut op = |rng: &mut Rng| {
         let one = claim(rng);
@@ -73,7 +77,7 @@ fn draw(seed: u64, run: u64, place: &Place) -> Vec<Op> {
             kind: one.kind,
             name: Arc::clone(&one.name),
         };
-        match rng.u8(0..22) {
+        match rng.u8(0..25) {
             0..7 => Op::Acquire(one),
             7..11 => {
                 let keep = if one.count > 1 && rng.bool() {
@@ -102,7 +106,27 @@ fn draw(seed: u64, run: u64, place: &Place) -> Vec<Op> {
             18 | 19 if place.counts => {
                 requests += 1;
                 let request = VisitorId::new("client", 0, requests);
-                Op::Count(counter.clone(), request, step(rng))
+                match rng.bool() {
+                    true => Op::Count(counter.clone(), request, step(rng)),
+                    false => Op::Count(semaphore.clone(), request, step_of_permits(rng)),
+                }
+            }
+            20..23 if place.counts => {
+                let permits = rng.u32(1..4);
+                let visitor = VisitorId::new("client", 9, rng.u64(1..3)).of_permits(permits);
+                let claim = Claim {
+                    kind: semaphore.kind,
+                    name: Arc::clone(&semaphore.name),
+                    visitor,
+                    count: 0,
+                    lease: one.lease,
+                };
+                match rng.u8(0..6) {
+                    0..3 => Op::Acquire(claim),
+                    3 => Op::Release(claim, 0),
+                    4 => Op::Resolve(claim),
+                    _ => Op::Renew(vec![claim]),
+                }
             }
             _ => Op::Pass([2000, 20_000, 40_000][rng.usize(..3)]),
         }
@@ -116,6 +140,19 @@ fn step(rng: &mut Rng) -> CountStep {
         1 => CountStep::Delete,
         2 | 3 => CountStep::SetIfMissing(rng.u32(1..4), None),
         _ => CountStep::CountDown,
+    }
+}
+
+fn step_of_permits(rng: &mut Rng) -> CountStep {
+    let by = [1, 3, -2, i64::from(i32::MAX)][rng.usize(..4)];
+    match rng.u8(0..12) {
+        0 => CountStep::Get,
+        1 => CountStep::Delete,
+        2 => CountStep::Drain,
+        3 => CountStep::AddIfThere(by),
+        4 | 5 => CountStep::Add(by),
+        6 => CountStep::SetIfMissing(2, Some(ms(30_000))),
+        _ => CountStep::SetIfMissing(rng.u32(1..6), None),
     }
 }
 
@@ -247,13 +284,18 @@ fn memory_does_as_the_scripts() {
 #[test]
 fn redis_does_as_the_scripts() {
     const PASS: &str = "for _, key in ipairs(KEYS) do local ends = redis.call('PEXPIRETIME', key) \
-                        if ends >= 0 then redis.call('PEXPIREAT', key, ends - ARGV[1]) end end";
+                        if ends >= 0 then redis.call('PEXPIREAT', key, ends - ARGV[1]) end \
+                        if redis.call('TYPE', key).ok == 'zset' then \
+                        for _, owner in ipairs(redis.call('ZRANGE', key, 0, -1)) do \
+                        redis.call('ZINCRBY', key, -ARGV[1], owner) end end end";
     let server = RedisServer::start();
     let client = Client::open(&server.url()).unwrap();
     let place = Place {
         store: Arc::clone(&client.inner().store),
         pass: Box::new(move |ops, span| {
-            let (names, span) = (names_of(ops), span.to_string());
+            let (mut names, span) = (names_of(ops), span.to_string());
+            let owners: Vec<_> = names.iter().map(|it| owners_of(it).into()).collect();
+            names.extend(owners);
             let count = names.len().to_string();
             let mut words = vec!["EVAL", PASS, &count];
             words.extend(names.iter().map(|name| &**name));

@@ -27,6 +27,18 @@ impl Default for Reference {
 impl Reference {
     pub(super) fn ask(&mut self, op: &Op) -> Answer {
         match op {
+            Op::Acquire(claim) if claim.kind == Kind::Permits => {
+                let lease = claim.lease.as_millis().to_string();
+                let args = [claim.visitor.as_str(), &lease, "", FAR];
+                let reply = self.call(claim.kind, "acquire", &claim.name, &args);
+                match parts(&reply) {
+                    Some([Reply::Int(0), _, Reply::Int(left), _]) => Answer::Refused {
+                        holder: Some(String::new()),
+                        left: u64::try_from(*left).unwrap_or_default(),
+                    },
+                    _ => done(&reply),
+                }
+            }
             Op::Acquire(claim) => {
                 let wanted = claim.count + 1;
                 self.count(claim, "acquire", claim.count, wanted)
@@ -92,8 +104,7 @@ impl Reference {
         let mut span = i64::try_from(span).unwrap();
         let margin = i64::try_from(margin).unwrap();
         let is_near = |end: i64, span: i64| (end - self.now - span).abs() < margin;
-        let mut ends = self.keys.iter().filter_map(|(_, entry)| entry.expires);
-        let ends: Vec<i64> = ends.by_ref().collect();
+        let ends: Vec<i64> = self.keys.ends().collect();
         while ends.iter().any(|end| is_near(*end, span)) {
             span += 2 * margin;
         }
@@ -103,11 +114,16 @@ impl Reference {
 
     /// Whether the visitor has the lock.
     pub(super) fn has(&self, claim: &Claim) -> bool {
-        let key = (0, claim.name.as_bytes().to_vec());
+        let key = match claim.kind {
+            Kind::Permits => owners_of(&claim.name),
+            _ => claim.name.to_string(),
+        };
+        let key = (0, key.into_bytes());
         let visitor = claim.visitor.as_str().as_bytes();
         match self.keys.get(&key, self.now).map(|entry| &entry.value) {
             Some(Value::Hash(fields)) => fields.iter().any(|(field, _)| field == visitor),
             Some(Value::String(token)) => token == visitor,
+            Some(Value::Sorted(owners)) => owners.iter().any(|(owner, _)| owner == visitor),
             _ => false,
         }
     }
@@ -118,12 +134,27 @@ impl Reference {
             CountStep::SetIfMissing(..) => "set",
             CountStep::CountDown => "down",
             CountStep::Delete => "delete",
+            CountStep::Add(_) => "add",
+            CountStep::AddIfThere(_) => "add_if_there",
+            CountStep::Drain => "drain",
+            CountStep::Forget => "forget",
         };
         let (amount, once) = (step.amount().to_string(), format!("once:{request}"));
-        let args = [word, &amount, "", "1000", FAR];
-        let reply = self.run("latch/count", &[&counter.name, &once], &args);
+        let life = step.life().as_millis().to_string();
+        let reply = match counter.kind {
+            Kind::Latch => {
+                let args = [word, &amount, "", "1000", FAR];
+                self.run("latch/count", &[&counter.name, &once], &args)
+            }
+            _ => {
+                let args = [word, &amount, "", "1000", &life, "", FAR];
+                let keys = [&counter.name, &*once, &owners_of(&counter.name)];
+                self.run("permits/count", &keys, &args)
+            }
+        };
         told(&reply, |parts| match parts {
-            [Reply::Int(1), _, Reply::Int(answer)] => Answer::Count(*answer),
+            [Reply::Int(1), _, Reply::Int(answer)] => Answer::Count(Some(*answer)),
+            [Reply::Int(4), _] => Answer::Count(None),
             other => Answer::Fault(format!("{other:?}")),
         })
     }
@@ -162,12 +193,16 @@ impl Reference {
     }
 
     fn call(&mut self, kind: Kind, script: &str, lock: &str, args: &[&str]) -> Reply {
+        if kind == Kind::Permits {
+            let script = format!("permits/{script}");
+            return self.run(&script, &[lock, &owners_of(lock)], args);
+        }
         let script = match (kind, script) {
             (Kind::Token, "release_level") | (Kind::Reentrant, _) => script.to_owned(),
             (Kind::Token, script) => format!("token/{script}"),
             (Kind::Fenced, "acquire" | "transfer") => format!("fenced/{script}"),
             (Kind::Fenced, _) => script.to_owned(),
-            (Kind::Latch, _) => panic!("a latch has no holds"),
+            (Kind::Latch | Kind::Permits, _) => panic!("it has no such script"),
         };
         let counter = format!("redisson_lock_token:{{{lock}}}");
         let mut keys = vec![lock];
@@ -204,6 +239,11 @@ fn add_floor(kind: Kind, args: &mut Vec<&str>) {
     if kind.rules().is_fenced {
         args.insert(args.len() - 1, "0");
     }
+}
+
+/// The key of the owners of a semaphore.
+pub(super) fn owners_of(name: &str) -> String {
+    format!("redlatch_sc:{{{name}}}")
 }
 
 /// A server time that does not come.

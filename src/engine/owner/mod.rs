@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 pub(crate) use crate::engine::owner::holds::LockKey;
 use crate::engine::owner::holds::OwnerHolds;
 
-/// One thread of this process: its number and what it holds.
+/// The owner of holds: one thread of this process, its number and what it holds; or a handle that threads pass on.
 ///
 /// Its holds keep a `Weak` to its life, so that those of a thread that ended stop being renewed. Numbers come from a counter
 /// and are never used twice, unlike the operating system's thread ids.
@@ -27,6 +27,8 @@ pub(crate) struct Owner {
     pid: u32,
     alive: Arc<()>,
     pub(crate) held: OwnerHolds,
+    /// Whether it is a thread, which is found by its number.
+    is_thread: bool,
 }
 
 thread_local! {
@@ -60,9 +62,21 @@ impl Owner {
             pid,
             alive: Arc::default(),
             held: OwnerHolds::default(),
+            is_thread: true,
         });
         registry::insert(&token);
         token
+    }
+
+    /// Returns an owner that is no thread, made by the calling one: it lives as long as somebody keeps it.
+    pub(crate) fn of_handle(pid: u32) -> Arc<Owner> {
+        Arc::new(Owner {
+            id: current_thread_id(),
+            pid,
+            alive: Arc::default(),
+            held: OwnerHolds::default(),
+            is_thread: false,
+        })
     }
 
     /// Returns a token that lives as long as this thread.
@@ -79,6 +93,9 @@ impl Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         if self.pid == std::process::id() {
+            if !self.is_thread {
+                return;
+            }
             registry::remove(self.pid, self.id);
         } else {
             // In a forked child: other threads may have been busy with it at the fork.

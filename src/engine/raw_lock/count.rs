@@ -4,13 +4,14 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::engine::hold::{HandOffOffer, Hold};
+use crate::engine::hold::{HandOffOffer, Hold, ReleasePlan};
 use crate::engine::owner::current_thread_id;
 use crate::engine::raw_lock::RawLock;
 use crate::engine::wait_loop::{self, Visit, WaitLimit};
 use crate::ground::claim::VisitorId;
 use crate::ground::error::Result;
 use crate::ground::events::{self, WaitSpan};
+use crate::ground::loss::LossCause;
 use crate::store::{CountOp, CountStep, Refusal};
 
 /// A waiter looks again after this time, whatever messages come.
@@ -30,6 +31,33 @@ impl RawLock {
             step,
         };
         self.inner.store.count(&op, deadline)
+    }
+
+    /// Gives up the ownership of what `hold` has taken from the count, and leaves it taken.
+    pub(crate) fn forget(&self, hold: &Hold) -> Result<()> {
+        let deadline = self.inner.deadline();
+        match hold.leave(0, deadline) {
+            ReleasePlan::Whole(_) => {}
+            ReleasePlan::Lost { cause, .. } => return Err(hold.lost_error(cause)),
+            _ => return Err(self.not_held()),
+        }
+        self.inner.watchdog.unwatch(hold);
+        let op = CountOp {
+            counter: &self.key.lock,
+            request: hold.visitor.clone(),
+            step: CountStep::Forget,
+        };
+        let outcome = match self.inner.store.count(&op, deadline) {
+            Ok(1) => Ok(()),
+            Ok(_) => {
+                let cause = LossCause::Gone;
+                self.inner.watchdog.lost_in_release(hold, cause.clone());
+                Err(hold.lost_error(cause))
+            }
+            Err(error) => Err(error),
+        };
+        hold.close_listeners();
+        outcome
     }
 
     /// Waits until the count is 0, or gone. Returns whether it was by the limit.

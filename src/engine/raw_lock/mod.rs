@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use crate::engine::client_inner::ClientInner;
 use crate::engine::hold::{Hold, Lease, LevelId};
-use crate::engine::owner::{LockKey, current_thread_id};
+use crate::engine::owner::{LockKey, Owner, current_thread_id};
 use crate::engine::raw_lock::visit::LockVisit;
 use crate::engine::wait_loop::{self, WaitLimit};
-use crate::ground::claim::Claim;
+use crate::ground::claim::{Claim, VisitorId};
 use crate::ground::clock::SHORTEST_LEASE;
 use crate::ground::error::{Error, Result};
 use crate::ground::events::WaitSpan;
@@ -32,12 +32,16 @@ pub(crate) struct RawLock {
     pub(crate) flaw: Option<Box<Error>>,
     /// The locks that this one is made of, if it is.
     pub(crate) parts: Option<Arc<[LockKey]>>,
+    /// How many permits it takes, if it is a semaphore.
+    pub(crate) permits: Option<u32>,
 }
 
 /// A level of a hold that was entered.
 pub(crate) struct Entry {
     pub(crate) hold: Arc<Hold>,
     pub(crate) level: LevelId,
+    /// The owner of the hold, which is renewed as long as that lives.
+    pub(crate) owner: Arc<Owner>,
 }
 
 impl RawLock {
@@ -68,12 +72,33 @@ impl RawLock {
                 longest: inner.store.facts().longest_lease,
             });
         }
-        let me = inner.thread(&key.lock.name)?;
+        let me = match key.lock.kind.rules().has_thread_owner {
+            true => inner.thread(&key.lock.name)?,
+            false => Owner::of_handle(inner.pid()),
+        };
         if let Some(held) = me.held.overlapping(key, self.parts.as_deref()) {
             return Err(self.overlap(held));
         }
         let _span = WaitSpan::enter(&key.lock.name, me.id);
         wait_loop::wait(inner, &key.lock, limit, &mut LockVisit::new(self, me))
+    }
+
+    /// The way to so many permits.
+    pub(crate) fn wanting(&self, permits: u32) -> RawLock {
+        RawLock {
+            permits: Some(permits),
+            ..self.clone()
+        }
+    }
+
+    /// The visitor of a hold that is about to begin.
+    fn visitor(&self, thread: u64) -> VisitorId {
+        let RawLock { inner, key, .. } = self;
+        let visitor = key.lock.kind.visitor(&inner.id, thread, inner.next_hold());
+        match self.permits {
+            Some(permits) => visitor.of_permits(permits),
+            None => visitor,
+        }
     }
 
     /// The limit of a wait of this length.

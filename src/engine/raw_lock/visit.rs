@@ -124,7 +124,7 @@ impl<'a> LockVisit<'a> {
             inner, key, lease, ..
         } = self.raw_lock;
         let kind = key.lock.kind;
-        let make = || kind.visitor(&inner.id, self.me.id, inner.next_hold());
+        let make = || self.raw_lock.visitor(self.me.id);
         let claim = Claim {
             kind,
             name: Arc::clone(&key.lock.name),
@@ -188,8 +188,15 @@ impl<'a> LockVisit<'a> {
 
     fn enter(&self, hold: Arc<Hold>) -> Entry {
         let RawLock { key, parts, .. } = self.raw_lock;
-        self.me.held.push(key, parts.as_ref(), Arc::clone(&hold));
-        Entry { hold, level: 0 }
+        if key.lock.kind.rules().has_thread_owner {
+            self.me.held.push(key, parts.as_ref(), Arc::clone(&hold));
+        }
+        let owner = Arc::clone(&self.me);
+        Entry {
+            hold,
+            level: 0,
+            owner,
+        }
     }
 
     /// Clears up after an attempt.
@@ -234,6 +241,7 @@ impl<'a> LockVisit<'a> {
                 Ok(Some(Entry {
                     hold: Arc::clone(hold),
                     level,
+                    owner: Arc::clone(&self.me),
                 }))
             }
             Outcome::Gone(cause) => {

@@ -53,10 +53,11 @@ pub enum Error {
         /// The rule that it breaks.
         reason: &'static str,
     },
-    /// The count of a latch cannot be used: it has to be 1 ..= 2147483647. Nothing was changed.
+    /// The number of permits, or the count of a latch, cannot be used: it has to be 1 ..= 2147483647, and so has the sum of
+    /// all permits. Nothing was changed.
     #[non_exhaustive]
     InvalidPermits {
-        /// The latch.
+        /// The semaphore or the latch.
         name: Arc<str>,
         /// The number asked for.
         permits: i64,

@@ -1,12 +1,18 @@
-//! Counts that several share: those of latches.
+//! Counts that several share: those of latches, and the free permits of semaphores with the owners of the others.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::{Memory, no_answer, unreachable};
+use super::{Memory, no_answer, not_known, unreachable};
+use crate::ground::claim::{Claim, LARGEST_COUNT, VisitorId};
 use crate::ground::clock::BootInstant;
 use crate::ground::error::Result;
-use crate::store::{CountOp, CountStep};
+use crate::ground::loss::LossCause;
+use crate::store::{CountOp, CountStep, Granted, InDoubt, Outcome, Refusal, Released, Renewal};
 use crate::stores::memory::world::{Counter, State};
+
+/// A refused visitor looks again after this time, whatever messages come.
+const LOOKS_AGAIN: Duration = Duration::from_secs(1);
 
 impl Memory {
     /// Carries out an operation on a counter.
@@ -19,42 +25,189 @@ impl Memory {
         };
         let now = self.world.timeline.now();
         self.world
-            .ask(counter.kind, &counter.name, unknown, |state| {
-                state.count(&counter.name, *step, now)
+            .ask(
+                counter.kind,
+                &counter.name,
+                || unknown().map(Some),
+                |state| state.count(op, now),
+            )?
+            .ok_or_else(|| op.out_of_range())
+    }
+
+    /// Takes permits, and gives back those whose owners' leases are over.
+    pub(super) fn take(&self, claim: &Claim) -> Result<Outcome<Granted, Refusal>> {
+        let sent = self.world.timeline.now();
+        let unknown = || not_known(claim, "acquire");
+        self.world.ask(claim.kind, &claim.name, unknown, |state| {
+            let next_end = match state.take(claim, sent) {
+                Ok(()) => return Outcome::Done(Granted::at(sent)),
+                Err(next_end) => next_end,
+            };
+            let left = next_end.map_or(LOOKS_AGAIN, |end| sent.until(end));
+            Outcome::Refused(Refusal {
+                retry_after: Some(left.min(LOOKS_AGAIN)),
+                holder: Some("".into()),
+                ..Refusal::default()
             })
+        })
+    }
+
+    /// Gives permits back.
+    pub(super) fn give_back(&self, claim: &Claim) -> Result<Outcome<Released>> {
+        let unknown = || not_known(claim, "release");
+        self.world.ask(claim.kind, &claim.name, unknown, |state| {
+            match state.give_back(&claim.name, &claim.visitor) {
+                true => Outcome::Done(Released::default()),
+                false => Outcome::Gone(LossCause::Gone),
+            }
+        })
     }
 }
 
 impl State {
-    fn count(&mut self, name: &Arc<str>, step: CountStep, now: BootInstant) -> i64 {
+    /// The answer to an operation; `None` if the count would be out of range.
+    fn count(&mut self, op: &CountOp<'_>, now: BootInstant) -> Option<i64> {
+        let name = &op.counter.name;
         let count = self.counters.get(name).map(|it| it.count);
         let has_one = i64::from(count.is_some());
-        match (step, count) {
-            (CountStep::Get, count) => count.unwrap_or_default().max(0),
+        Some(match (op.step, count) {
+            (CountStep::Get, count) => count.unwrap_or_default(),
             (CountStep::SetIfMissing(..), Some(_)) => 0,
             (CountStep::SetIfMissing(count, life), None) => {
-                let counter = Counter {
-                    count: count.into(),
-                    ends: life.map(|life| now + life),
-                };
-                self.counters.insert(Arc::clone(name), counter);
+                self.set(name, count.into(), life.map(|life| now + life));
                 1
             }
-            (CountStep::CountDown, Some(count)) if count > 1 => {
-                if let Some(counter) = self.counters.get_mut(name) {
-                    counter.count -= 1;
-                }
-                count - 1
-            }
-            (CountStep::CountDown | CountStep::Delete, _) => {
+            (CountStep::CountDown, Some(count)) if count > 1 => self.add(name, -1),
+            (CountStep::CountDown, _) => {
                 if self.counters.remove(name).is_some() {
                     self.wake(name, usize::MAX);
                 }
-                match step {
-                    CountStep::Delete => has_one,
-                    _ => 0,
+                0
+            }
+            (CountStep::Delete, _) => {
+                self.counters.remove(name);
+                self.wake(name, usize::MAX);
+                has_one
+            }
+            (CountStep::AddIfThere(_), None) => 0,
+            (CountStep::Add(by) | CountStep::AddIfThere(by), count) => {
+                let sum = count.unwrap_or_default() + by;
+                if sum.unsigned_abs() > LARGEST_COUNT.into() {
+                    return None;
+                }
+                if count.is_none() {
+                    self.set(name, 0, None);
+                }
+                self.add(name, by);
+                self.wake_for(name, sum);
+                match op.step {
+                    CountStep::Add(_) => sum,
+                    _ => 1,
                 }
             }
+            (CountStep::Drain, count) => {
+                let count = count.unwrap_or_default();
+                self.add(name, -count);
+                count
+            }
+            (CountStep::Forget, _) => {
+                let owners = self.counters.get_mut(name).map(|it| &mut it.owners);
+                let owns = |(owner, _): &mut (VisitorId, BootInstant)| *owner == op.request;
+                let forgotten = owners.map(|owners| owners.extract_if(.., owns).count());
+                i64::from(forgotten.unwrap_or_default() > 0)
+            }
+        })
+    }
+
+    fn set(&mut self, name: &Arc<str>, count: i64, ends: Option<BootInstant>) {
+        let counter = Counter {
+            count,
+            ends,
+            owners: Vec::new(),
+        };
+        self.counters.insert(Arc::clone(name), counter);
+        self.wake_for(name, count);
+    }
+
+    /// Adds to a count. Returns what it is then.
+    fn add(&mut self, name: &str, by: i64) -> i64 {
+        let counter = self.counters.get_mut(name);
+        counter.map_or(0, |counter| {
+            counter.count += by;
+            counter.count
+        })
+    }
+
+    /// Wakes as many waiters as there are free permits.
+    fn wake_for(&mut self, name: &str, free: i64) {
+        if let Ok(free @ 1..) = usize::try_from(free) {
+            self.wake(name, free);
+        }
+    }
+
+    /// Takes the permits of a claim; if there are too few, the end of the first lease of those that have them.
+    fn take(&mut self, claim: &Claim, now: BootInstant) -> Result<(), Option<BootInstant>> {
+        let (name, ends) = (&claim.name, now + claim.lease);
+        let counter = self.counters.get_mut(name).ok_or(None)?;
+        let mut mine = counter.owners.iter_mut();
+        if let Some((_, end)) = mine.find(|(owner, _)| *owner == claim.visitor) {
+            *end = ends.max(*end);
+            return Ok(());
+        }
+        let over = counter.owners.extract_if(.., |(_, end)| *end <= now);
+        let back: i64 = over.map(|(owner, _)| i64::from(owner.permits())).sum();
+        counter.count += back;
+        let wanted = i64::from(claim.visitor.permits());
+        let is_granted = counter.count >= wanted;
+        if is_granted {
+            counter.count -= wanted;
+            counter.owners.push((claim.visitor.clone(), ends));
+        }
+        let (free, next_end) = (
+            counter.count,
+            counter.owners.iter().map(|(_, end)| *end).min(),
+        );
+        if back > 0 {
+            self.wake_for(name, free);
+        }
+        is_granted.then_some(()).ok_or(next_end)
+    }
+
+    /// Returns whether the visitor owned permits.
+    pub(super) fn give_back(&mut self, name: &str, visitor: &VisitorId) -> bool {
+        let Some(counter) = self.counters.get_mut(name) else {
+            return false;
+        };
+        let owners = &mut counter.owners;
+        let Some(at) = owners.iter().position(|(owner, _)| owner == visitor) else {
+            return false;
+        };
+        owners.swap_remove(at);
+        counter.count += i64::from(visitor.permits());
+        let free = counter.count;
+        self.wake_for(name, free);
+        true
+    }
+
+    /// Renews what the visitor of a claim owns.
+    pub(super) fn renew_owner(&mut self, claim: &Claim, now: BootInstant) -> Renewal {
+        let counter = self.counters.get_mut(&claim.name);
+        let mut owners = counter.map(|it| &mut it.owners).into_iter().flatten();
+        match owners.find(|(owner, _)| *owner == claim.visitor) {
+            Some((_, end)) => {
+                *end = now + claim.lease;
+                Renewal::Renewed
+            }
+            None => Renewal::Lost(LossCause::Gone),
+        }
+    }
+
+    /// Frees what a request without an answer may have left.
+    pub(super) fn withdraw(&mut self, in_doubt: &InDoubt) {
+        if in_doubt.kind.rules().is_counter() {
+            self.give_back(&in_doubt.name, &in_doubt.visitor);
+        } else if self.hold_of(&in_doubt.name, &in_doubt.visitor).is_ok() {
+            self.free(&in_doubt.name);
         }
     }
 }

@@ -136,7 +136,9 @@ impl Memory {
 
 impl Store for Memory {
     fn acquire(&self, claim: &Claim, _deadline: Instant) -> Result<Outcome<Granted, Refusal>> {
-        if claim.count == 0 {
+        if claim.kind.rules().is_counter() {
+            self.take(claim)
+        } else if claim.count == 0 {
             self.put(claim, 1)
         } else {
             self.enter(claim)
@@ -150,6 +152,9 @@ impl Store for Memory {
                 if state.faults.renewals_to_drop > 0 {
                     state.faults.renewals_to_drop -= 1;
                     return Renewal::Unknown("a test dropped this renewal".to_owned());
+                }
+                if claim.kind.rules().is_counter() {
+                    return state.renew_owner(claim, sent);
                 }
                 match state.hold_of(&claim.name, &claim.visitor) {
                     Ok(entry) => {
@@ -174,6 +179,9 @@ impl Store for Memory {
     fn release(&self, claim: &Claim, keep: u32, _deadline: Instant) -> Result<Outcome<Released>> {
         if keep > 0 {
             return self.release_level(claim, keep);
+        }
+        if claim.kind.rules().is_counter() {
+            return self.give_back(claim);
         }
         self.ask_held(
             claim,
@@ -227,9 +235,7 @@ impl Store for Memory {
     fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {
         resolve_each(in_doubts, deadline, |in_doubt| {
             self.world.with(in_doubt.kind, &in_doubt.name, |state| {
-                if state.hold_of(&in_doubt.name, &in_doubt.visitor).is_ok() {
-                    state.free(&in_doubt.name);
-                }
+                state.withdraw(in_doubt);
                 true
             })
         })

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::{NODE, unreachable};
-use crate::ground::claim::{Form, Kind, VisitorId};
+use crate::ground::claim::{Kind, VisitorId};
 use crate::ground::clock::{BootInstant, Timeline};
 use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
@@ -54,6 +54,8 @@ pub(super) struct Entry {
 pub(super) struct Counter {
     pub(super) count: i64,
     pub(super) ends: Option<BootInstant>,
+    /// The owners of what was taken from it, and the ends of their leases.
+    pub(super) owners: Vec<(VisitorId, BootInstant)>,
 }
 
 /// The faults that a test has asked for.
@@ -101,8 +103,7 @@ impl World {
             .holds
             .get(lock)
             .is_some_and(|entry| entry.kind.rules().form != kind.rules().form);
-        let is_number = kind.rules().form == Form::Number;
-        if is_another || state.counters.contains_key(lock) && !is_number {
+        if is_another || state.counters.contains_key(lock) && !kind.rules().is_counter() {
             return Err(Error::WrongType {
                 lock: Arc::clone(lock),
                 node: NODE.into(),

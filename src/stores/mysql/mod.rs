@@ -72,8 +72,7 @@ fn refuses(kind: Kind, name: &Arc<str>) -> Option<Error> {
     if kind != Kind::Reentrant {
         return Some(Error::Unsupported {
             lock: Arc::clone(name),
-            reason: "a token lock or a latch is a key in Redis; a database has lock(name)"
-                .to_owned(),
+            reason: "such a lock is a key in Redis; a database has lock(name)".to_owned(),
         });
     }
     (name.len() > LONGEST_NAME).then(|| Error::InvalidName {

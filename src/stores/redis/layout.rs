@@ -6,7 +6,8 @@ use crate::ground::claim::Kind;
 use crate::ground::error::Error;
 use crate::stores::redis::keys::{self, CHANNEL, COUNTER, Key};
 use crate::stores::redis::scripts::Arg::{
-    Amount, Channel, Counter, Floor, Known, Lease, Lock, Rights, Step, Successor, Visitor, Wanted,
+    Amount, Channel, Counter, Floor, Known, Lease, Life, Lock, Rights, Step, Successor, Visitor,
+    Wanted,
 };
 use crate::stores::redis::scripts::Script;
 
@@ -39,7 +40,13 @@ pub(super) struct Layout {
 }
 
 /// All kinds, in the order in which a script is looked for by its hash.
-pub(super) const KINDS: [Kind; 4] = [Kind::Reentrant, Kind::Token, Kind::Fenced, Kind::Latch];
+pub(super) const KINDS: [Kind; 5] = [
+    Kind::Reentrant,
+    Kind::Token,
+    Kind::Fenced,
+    Kind::Latch,
+    Kind::Permits,
+];
 
 static REENTRANT: LazyLock<Layout> = LazyLock::new(Layout::plain);
 
@@ -79,6 +86,49 @@ static LATCH: LazyLock<Layout> = LazyLock::new(|| Layout {
     count: Some(count(include_str!("scripts/latch/count.lua"))),
     ..Layout::plain()
 });
+
+/// Nobody asks whom permits belong to, nor enters them twice or hands them over: those scripts are the plain lock's.
+static PERMITS: LazyLock<Layout> = LazyLock::new(|| Layout {
+    channel: Key::Prefix("redisson_sc"),
+    wakes: Some(wakes_as_many),
+    rights: "permits",
+    acquire: Script::new(
+        include_str!("scripts/permits/acquire.lua"),
+        &[Key::Name, OWNERS],
+        &[Visitor, Lease, Channel],
+    )
+    .expiring(),
+    release: owned(include_str!("scripts/permits/release.lua")),
+    resolve: owned(include_str!("scripts/permits/withdraw.lua")),
+    renew: Script::new(
+        include_str!("scripts/permits/renew.lua"),
+        &[Key::Name, OWNERS],
+        &[Visitor, Lease],
+    )
+    .expiring(),
+    count: Some(
+        Script::new(
+            include_str!("scripts/permits/count.lua"),
+            &[Key::Name, ONCE, OWNERS],
+            &[Step, Amount, Channel, Lease, Life, Visitor],
+        )
+        .expiring(),
+    ),
+    ..Layout::plain()
+});
+
+/// The owners of permits.
+const OWNERS: Key = Key::Prefix("redlatch_sc");
+
+fn owned(text: &'static str) -> Script {
+    Script::new(text, &[Key::Name, OWNERS], &[Visitor, Channel])
+}
+
+/// The rule of a semaphore: its messages tell how many permits are free.
+fn wakes_as_many(words: &str) -> usize {
+    let free = words.parse::<i64>();
+    free.map_or(1, |free| usize::try_from(free).unwrap_or_default())
+}
 
 /// The answer to a request that is carried out once.
 const ONCE: Key = Key::OfVisitor("redlatch_once");
@@ -149,6 +199,7 @@ impl Layout {
             Kind::Token => &TOKEN,
             Kind::Fenced => &FENCED,
             Kind::Latch => &LATCH,
+            Kind::Permits => &PERMITS,
         }
     }
 
@@ -223,6 +274,7 @@ mod tests {
             Lock => ["the lock", "the lock"],
             Step => ["the operation", "the operation"],
             Amount => ["the amount", "the amount"],
+            Life => ["the life", "the life"],
         }
     }
 

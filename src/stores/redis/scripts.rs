@@ -45,6 +45,8 @@ pub(super) enum Arg {
     Step,
     /// The number that it is about.
     Amount,
+    /// How long a counter lasts that is set, in ms.
+    Life,
 }
 
 impl Script {

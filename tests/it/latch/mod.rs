@@ -228,7 +228,7 @@ fn a_database_has_none() {
     let client = redlatch::Client::open("mysql://user@127.0.0.1:1/db").unwrap();
     let error = client.latch("import").count().unwrap_err();
     assert!(matches!(error, Error::Unsupported { .. }), "{error}");
-    assert!(error.to_string().contains("latch"), "{error}");
+    assert!(error.to_string().contains("a key in Redis"), "{error}");
 }
 
 #[cfg(feature = "test-util")]

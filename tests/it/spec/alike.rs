@@ -20,6 +20,7 @@ pub(super) fn content(found: &Value) -> (String, i64) {
     let text = match &*kind {
         "none" => "nothing".to_owned(),
         "list" => "another type".to_owned(),
+        "zset" => format!("{:?}", scores(found)),
         "string" => format!("{:?}", redis::from_redis_value::<String>(content).unwrap()),
         _ => format!(
             "{:?}",
@@ -29,12 +30,24 @@ pub(super) fn content(found: &Value) -> (String, i64) {
     (text, end)
 }
 
+/// The members of a sorted set that was found, with their scores.
+pub(super) fn scores(found: &Value) -> Vec<(String, i64)> {
+    match redis::from_redis_value_ref::<(String, Value, i64)>(found) {
+        Ok((kind, content, _)) if kind == "zset" => redis::from_redis_value(content).unwrap(),
+        _ => Vec::new(),
+    }
+}
+
 pub(super) fn described(entry: Option<&Entry>) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match entry.map(|entry| &entry.value) {
         None => "nothing".to_owned(),
         Some(Content::Other) => "another type".to_owned(),
         Some(Content::String(bytes)) => format!("{:?}", text(bytes)),
+        Some(Content::Sorted(members)) => {
+            let members = members.iter().map(|(name, score)| (text(name), *score));
+            format!("{:?}", members.collect::<Vec<_>>())
+        }
         Some(Content::Hash(fields)) => {
             let fields = fields
                 .iter()

@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use std::fmt;
 
 use redis::Value;
-use redlatch_spec::{Config, Entry, Server, scripts};
+use redlatch_spec::{Config, Entry, Server, Value as Content, scripts};
 
-use super::alike::{content, described, error_of, is_alike, token_near};
+use super::alike::{content, described, error_of, is_alike, scores, token_near};
 use super::operations::{Arg, Call, KEYS, Op, Trouble};
 use super::wire::{Wire, request};
 use crate::support::RedisServer;
@@ -81,7 +81,8 @@ const LOOK: &str = r"
     local found = {}
     for i, key in ipairs(KEYS) do
         local kind = redis.call('TYPE', key).ok
-        local content = kind == 'hash' and redis.call('HGETALL', key) or kind == 'string' and redis.call('GET', key) or ''
+        local content = kind == 'hash' and redis.call('HGETALL', key) or kind == 'string' and redis.call('GET', key)
+            or kind == 'zset' and redis.call('ZRANGE', key, 0, -1, 'WITHSCORES') or ''
         found[i] = {kind, content, redis.call('PEXPIRETIME', key)}
     end
     return found";
@@ -92,6 +93,11 @@ const PASS: &str = r"
         local ends = redis.call('PEXPIRETIME', key)
         if ends >= 0 then
             redis.call('PEXPIREAT', key, ends - ARGV[1])
+        end
+        if redis.call('TYPE', key).ok == 'zset' then
+            for _, member in ipairs(redis.call('ZRANGE', key, 0, -1)) do
+                redis.call('ZINCRBY', key, -ARGV[1], member)
+            end
         end
     end
     return 1";
@@ -312,6 +318,7 @@ impl Both {
         let mut texts = (String::new(), String::new());
         for (name, found) in KEYS.iter().zip(found) {
             let (real, end) = content(found);
+            self.follow_scores(name, found, before, took);
             let mut entry = self.spec.keys().get(&key(name), before / 1000).cloned();
             if let Some(token) = token_near(&real, entry.as_ref(), took) {
                 entry = Some(token);
@@ -329,6 +336,29 @@ impl Both {
             }
         }
         texts
+    }
+
+    /// Sets the scores of a sorted set to those there, if they differ by less than the step took.
+    fn follow_scores(&mut self, name: &str, found: &Value, before: i64, took: i64) {
+        let entry = self.spec.keys().get(&key(name), before / 1000).cloned();
+        let Some(Entry {
+            value: Content::Sorted(mut members),
+            expires,
+        }) = entry
+        else {
+            return;
+        };
+        for (member, score) in scores(found) {
+            let mut here = members.iter_mut();
+            if let Some((_, here)) = here.find(|(name, _)| *name == member.as_bytes())
+                && (*here - score).abs() <= took
+            {
+                *here = score;
+            }
+        }
+        members.sort_by(|(name, score), (other, than)| (score, name).cmp(&(than, other)));
+        let value = Content::Sorted(members);
+        self.set(name, Some(Entry { value, expires }));
     }
 
     fn compare_messages(&mut self) -> Result<(), Ended> {

@@ -5,8 +5,9 @@ use fastrand::Rng;
 /// The locks; one has its hash tag in its name.
 pub(super) const NAMES: [&str; 3] = ["orders", "{shop}:orders", "stock"];
 
-/// The keys that are looked at: the locks, their last fencing tokens, and the answers to two requests of each counter.
-pub(super) const KEYS: [&str; 12] = [
+/// The keys that are looked at: the locks, their last fencing tokens, the answers to two requests of each
+/// counter, and the owners of permits.
+pub(super) const KEYS: [&str; 15] = [
     NAMES[0],
     NAMES[1],
     NAMES[2],
@@ -19,6 +20,9 @@ pub(super) const KEYS: [&str; 12] = [
     "redlatch_once:{shop}:orders:c:1:2",
     "redlatch_once:{stock}:c:1:1",
     "redlatch_once:{stock}:c:1:2",
+    "redlatch_sc:{orders}",
+    "redlatch_sc:{shop}:orders",
+    "redlatch_sc:{stock}",
 ];
 
 /// The key of the last fencing token of a lock.
@@ -35,6 +39,9 @@ const TOKENS: [&str; 5] = [
     "4000000000000000",
     "9007199254740990",
 ];
+
+/// The owners of permits.
+const OWNERS: [&str; 4] = ["1*c:1:7", "1*c:2:8", "2*c:1:9", "3*c:3:1"];
 
 /// The visitors, the tokens at the end.
 const VISITORS: [&str; 6] = [
@@ -110,13 +117,43 @@ pub(super) enum Thing {
 }
 
 /// The commands that scripts call.
-const COMMANDS: [&str; 17] = [
-    "decrby", "del", "exists", "get", "hdel", "hexists", "hget", "hkeys", "hlen", "hset", "info",
-    "pexpire", "pttl", "publish", "pubsub", "set", "time",
+const COMMANDS: [&str; 23] = [
+    "incrby",
+    "zadd",
+    "zrange",
+    "zrangebyscore",
+    "zrem",
+    "zscore",
+    "decrby",
+    "del",
+    "exists",
+    "get",
+    "hdel",
+    "hexists",
+    "hget",
+    "hkeys",
+    "hlen",
+    "hset",
+    "info",
+    "pexpire",
+    "pttl",
+    "publish",
+    "pubsub",
+    "set",
+    "time",
 ];
 
 /// The sequence of this seed.
 pub(super) fn draw(seed: u64) -> Vec<Op> {
+    draw_of(seed, false)
+}
+
+/// The same of calls for counters alone.
+pub(super) fn draw_counts(seed: u64) -> Vec<Op> {
+    draw_of(seed, true)
+}
+
+fn draw_of(seed: u64, is_of_counts: bool) -> Vec<Op> {
     let mut rng = Rng::with_seed(seed);
     // Few locks and few visitors, so that they meet.
     let few = Few {
@@ -127,6 +164,7 @@ pub(super) fn draw(seed: u64) -> Vec<Op> {
             _ => VISITORS.to_vec(),
         },
         has_trouble: rng.u8(0..3) == 0,
+        is_of_counts,
     };
     let length = rng.usize(1..40);
     (0..length).map(|_| few.op(&mut rng)).collect()
@@ -136,6 +174,7 @@ struct Few {
     names: Vec<&'static str>,
     visitors: Vec<&'static str>,
     has_trouble: bool,
+    is_of_counts: bool,
 }
 
 fn one<T: Clone>(rng: &mut Rng, of: &[T]) -> T {
@@ -168,6 +207,12 @@ impl Few {
             _ => one(rng, &LEASES[..4]),
         };
         let expiry = Arg::Expiry(if rng.u8(0..8) == 0 { -10_000 } else { 5000 });
+        if self.is_of_counts {
+            return match rng.u8(0..3) {
+                0 => self.count(rng, name, expiry),
+                _ => self.permits(rng, name, expiry),
+            };
+        }
         let channel = Arg::Channel(name);
         let count = rng.u8(0..4);
         let (known, wanted) = match rng.u8(0..8) {
@@ -177,7 +222,7 @@ impl Few {
         };
         let counts = [known, wanted].map(|count| text(&count.to_string()));
         let [known, wanted] = counts;
-        let (script, args) = match rng.u8(0..16) {
+        let (script, args) = match rng.u8(0..20) {
             0..5 => {
                 let mut args = vec![text(visitor), text(lease), known, wanted, expiry];
                 if rng.u8(0..6) == 0 {
@@ -199,10 +244,11 @@ impl Few {
             ),
             14 => return self.renewal(rng, expiry),
             15 if rng.bool() => return self.count(rng, name, expiry),
+            16..20 => return self.permits(rng, name, expiry),
             _ => {
                 let kind = match is_token {
                     true => "token",
-                    false => one(rng, &["", "fenced", "latch"]),
+                    false => one(rng, &["", "fenced", "latch", "permits"]),
                 };
                 let args = vec![channel, text(kind), text(counter_of(name))];
                 ("rights", args)
@@ -261,6 +307,54 @@ impl Few {
                 text(one(rng, &["3000", "30000"])),
                 expiry,
             ],
+        }
+    }
+
+    fn permits(&self, rng: &mut Rng, name: &'static str, expiry: Arg) -> Call {
+        let place = NAMES.iter().position(|it| *it == name).expect("a lock");
+        let owners = KEYS[KEYS.len() - NAMES.len() + place];
+        let text = |text: &str| Arg::Text(text.to_owned());
+        let (owner, channel) = (text(one(rng, &OWNERS)), Arg::Channel(name));
+        let lease = text(one(rng, &LEASES[..4]));
+        let names = vec![name, owners];
+        let (script, args) = match rng.u8(0..10) {
+            0..4 => ("permits/acquire", vec![owner, lease, channel, expiry]),
+            4 | 5 => ("permits/release", vec![owner, channel]),
+            6 => ("permits/withdraw", vec![owner, channel]),
+            7 => ("permits/renew", vec![owner, lease, expiry]),
+            _ => {
+                let steps = [
+                    "set",
+                    "set",
+                    "add",
+                    "add_if_there",
+                    "drain",
+                    "get",
+                    "delete",
+                    "forget",
+                ];
+                let once = KEYS[2 * (NAMES.len() + place) + rng.usize(..2)];
+                let amount = one(rng, &["1", "2", "5", "2147483647"]);
+                let args = vec![
+                    text(one(rng, &steps)),
+                    text(amount),
+                    channel,
+                    text(one(rng, &["3000", "30000"])),
+                    text(one(rng, &["0", "0", "60000"])),
+                    owner,
+                    expiry,
+                ];
+                return Call {
+                    script: "permits/count",
+                    names: vec![name, once, owners],
+                    args,
+                };
+            }
+        };
+        Call {
+            script,
+            names,
+            args,
         }
     }
 

@@ -189,7 +189,7 @@ impl Redis {
                 Some((std::str::from_utf8(count).ok()?.parse().ok()?, left))
             }
             Value::String(token) => (token == visitor.as_bytes()).then_some((1, left)),
-            Value::Other => None,
+            Value::Other | Value::Sorted(_) => None,
         }
     }
 

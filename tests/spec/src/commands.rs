@@ -1,5 +1,7 @@
 //! The commands that scripts call.
 
+mod sorted;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::keyspace::{Change, Entry, Key, Keyspace, Value};
@@ -174,8 +176,13 @@ impl<'a> Redis<'a> {
     }
 
     /// DECRBY. Returns the number then; one that is missing counts as 0.
-    pub fn decrby(&mut self, key: &[u8], by: i64) -> Answer<i64> {
-        self.add("decrby", key, -by)
+    pub fn decrby(&mut self, key: &[u8], by: &[u8]) -> Answer<i64> {
+        self.add("decrby", key, -integer(by)?)
+    }
+
+    /// INCRBY. Returns the number then; one that is missing counts as 0.
+    pub fn incrby(&mut self, key: &[u8], by: &[u8]) -> Answer<i64> {
+        self.add("incrby", key, integer(by)?)
     }
 
     fn add(&mut self, command: &str, key: &[u8], by: i64) -> Answer<i64> {

@@ -12,6 +12,8 @@ pub enum Value {
     String(Vec<u8>),
     /// The fields of a hash in the order in which they came.
     Hash(Vec<(Vec<u8>, Vec<u8>)>),
+    /// The members of a sorted set with their scores, by these.
+    Sorted(Vec<(Vec<u8>, i64)>),
     /// A list, a set or anything else that no lock is made of.
     Other,
 }
@@ -64,13 +66,27 @@ impl Keyspace {
         }
     }
 
+    /// The times at which a key, or what a member of it stands for, ends.
+    pub fn ends(&self) -> impl Iterator<Item = i64> {
+        let of_members = |value: &Value| match value {
+            Value::Sorted(members) => members.iter().map(|(_, score)| *score).collect(),
+            _ => Vec::new(),
+        };
+        let entries = self.entries.values();
+        entries.flat_map(move |entry| of_members(&entry.value).into_iter().chain(entry.expires))
+    }
+
     /// Moves the end of each key: `later` ms later, or earlier if that is below zero.
     pub fn shift(&mut self, later: i64) {
-        let ends = self
-            .entries
-            .values_mut()
-            .filter_map(|it| it.expires.as_mut());
-        ends.for_each(|end| *end += later);
+        for entry in self.entries.values_mut() {
+            if let Some(end) = &mut entry.expires {
+                *end += later;
+            }
+            // The scores of all sorted sets are times.
+            if let Value::Sorted(members) = &mut entry.value {
+                members.iter_mut().for_each(|(_, score)| *score += later);
+            }
+        }
     }
 
     /// Takes all keys away.

@@ -132,9 +132,8 @@ impl<'c> Call<'c> {
         match arg {
             Arg::Visitor => packed.text(&[field(self.visitor)]),
             Arg::Successor => packed.text(&[field(self.successor)]),
-            Arg::Lease => {
-                packed.number(i64::try_from(self.lease.as_millis()).unwrap_or(i64::MAX));
-            }
+            Arg::Lease => packed.number(millis(self.lease)),
+            Arg::Life => packed.number(millis(self.step.life())),
             Arg::Known => packed.number(self.known.into()),
             Arg::Wanted => packed.number(self.wanted.into()),
             Arg::Channel => packed.text(&self.layout.channel.pieces(self.lock, "")),
@@ -148,12 +147,20 @@ impl<'c> Call<'c> {
     }
 }
 
+fn millis(span: Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
+}
+
 /// The word of an operation on a counter.
 fn word_of(step: CountStep) -> &'static str {
     match step {
         CountStep::Get => "get",
         CountStep::SetIfMissing(..) => "set",
         CountStep::CountDown => "down",
+        CountStep::Add(_) => "add",
+        CountStep::AddIfThere(_) => "add_if_there",
+        CountStep::Drain => "drain",
+        CountStep::Forget => "forget",
         CountStep::Delete => "delete",
     }
 }

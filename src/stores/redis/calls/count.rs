@@ -66,6 +66,7 @@ impl Operation for Count<'_> {
         match (integer_at(reply, 0), integer_at(reply, 2)) {
             (Some(1), Some(answer)) => Ok(answer),
             (Some(3), _) => Err(Unread::Outdated),
+            (Some(4), _) => Err(Unread::Error(self.op.out_of_range())),
             _ => Err(Unread::Unexpected),
         }
     }

@@ -2,15 +2,15 @@
 --
 -- KEYS[1]  any key of a lock, or ARGV[4] in place of it; it is not changed
 -- ARGV[1]  the channel of its unlock messages
--- ARGV[2]  'token' for a token lock, 'fenced' for a fenced one, 'latch' for a latch
+-- ARGV[2]  'token' for a token lock, 'fenced' for a fenced one, 'latch' for a latch, 'permits' for a semaphore
 -- ARGV[3]  the counter of a fenced lock; as a key of the script it could keep the user from the call
 -- ARGV[#ARGV]  the number of the request, which comes before the answer: {number, …}
 --
 -- Returns what is refused: a command in lower case, '~' and a key, '&' for the channel
 --
 -- Keeps: nothing is changed, and nobody woken. HSET and PEXPIRE are refused by their own arguments after the rights were
--- looked at, so are SET and its time, and DECRBY; HDEL, DEL and PUBLISH are called for a key and a channel that no lock can
--- have.
+-- looked at, so are SET and its time, INCRBY, DECRBY and ZADD; HDEL, ZREM, DEL and PUBLISH are called for a key and a
+-- channel that no lock can have.
 local number = ARGV[#ARGV] + 0
 local refused, key = {}, KEYS[1] or ARGV[4]
 local function try(command, ...)
@@ -45,6 +45,22 @@ if ARGV[2] == 'token' then
     try('SET', key, '', 'PX', 'x')
     try('PEXPIRE', key, 'x')
     try_apart('DEL')
+    return {number, refused}
+end
+if ARGV[2] == 'permits' then
+    try('GET', key)
+    try('PTTL', key)
+    try('ZSCORE', key, '')
+    try('ZRANGE', key, 0, 0)
+    try('ZRANGEBYSCORE', key, 0, 0)
+    try('SET', key, '', 'PX', 'x')
+    try('INCRBY', key, 'x')
+    try('DECRBY', key, 'x')
+    try('ZADD', key, 'x', '')
+    try('PEXPIRE', key, 'x')
+    try_apart('ZREM', '')
+    try_apart('DEL')
+    try('PUBLISH', ARGV[1] .. '\n', '0')
     return {number, refused}
 end
 if ARGV[2] == 'latch' then

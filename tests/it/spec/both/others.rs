@@ -78,10 +78,8 @@ impl Both {
     pub(super) fn pass(&mut self, ms: i64) {
         let now = self.now;
         let mut ms = ms;
-        let is_near = |keys: &Keyspace, ms: i64| {
-            let mut ends = keys.iter().filter_map(|(_, entry)| entry.expires);
-            ends.any(|end| (end - ms - now).abs() < MARGIN)
-        };
+        let is_near =
+            |keys: &Keyspace, ms: i64| keys.ends().any(|end| (end - ms - now).abs() < MARGIN);
         while is_near(self.spec.keys(), ms) {
             ms += 2 * MARGIN;
         }

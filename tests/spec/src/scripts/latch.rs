@@ -50,7 +50,7 @@ pub fn count(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Re
     }
     let (done, message): (Answer<()>, Option<&[u8]>) = match op {
         b"set" => (redis.set(latch, amount), Some(b"1")),
-        b"down" if left > 0 => (redis.decrby(latch, 1).map(|_| ()), None),
+        b"down" if left > 0 => (redis.decrby(latch, b"1").map(|_| ()), None),
         _ => (redis.del(latch).map(|_| ()), Some(b"0")),
     };
     if let Err(refused) = done {

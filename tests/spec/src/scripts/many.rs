@@ -38,7 +38,24 @@ pub fn rights(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<R
     let apart = [key, b"\n"].concat();
     let channel = [args.text(1), b"\n"].concat();
     let nothing = |_| ();
-    let mut tried: Vec<(&str, Answer<()>)> = if args.text(2) == b"latch" {
+    let mut tried: Vec<(&str, Answer<()>)> = if args.text(2) == b"permits" {
+        vec![
+            ("time", redis.time().map(|_| ())),
+            ("get", redis.get(key).map(|_| ())),
+            ("pttl", redis.pttl(key).map(|_| ())),
+            ("zscore", redis.zscore(key, b"").map(|_| ())),
+            ("zrange", redis.zfirst(key).map(|_| ())),
+            ("zrangebyscore", redis.zrangebyscore(key, 0, 0).map(|_| ())),
+            ("set", redis.set_px(key, b"", b"x")),
+            ("incrby", redis.may_write("incrby")),
+            ("decrby", redis.may_write("decrby")),
+            ("zadd", redis.may_write("zadd")),
+            ("pexpire", redis.pexpire(key, b"x").map(nothing)),
+            ("zrem", redis.zrem(&apart, &[Vec::new()])),
+            ("del", redis.del(&apart).map(nothing)),
+            ("publish", redis.publish(&channel, b"0").map(|_| ())),
+        ]
+    } else if args.text(2) == b"latch" {
         vec![
             ("time", redis.time().map(|_| ())),
             ("get", redis.get(key).map(|_| ())),

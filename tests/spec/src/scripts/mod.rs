@@ -8,6 +8,7 @@ pub mod fenced;
 mod holder;
 pub mod latch;
 pub mod many;
+pub mod permits;
 pub mod reentrant;
 pub mod token;
 
@@ -69,6 +70,11 @@ scripts! {
     "fenced/acquire" => fenced::acquire,
     "fenced/transfer" => fenced::transfer,
     "latch/count" => latch::count,
+    "permits/acquire" => permits::acquire,
+    "permits/release" => permits::release,
+    "permits/withdraw" => permits::withdraw,
+    "permits/renew" => permits::renew,
+    "permits/count" => permits::count,
     "rights" => many::rights,
 }
 

@@ -1,0 +1,386 @@
+//! The semaphore, and the permits that were taken from it.
+
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::hold::{Hold, Lease};
+use crate::engine::owner::Owner;
+use crate::engine::raw_lock::{Entry, RawLock};
+use crate::engine::wait_loop::WaitLimit;
+use crate::ground::claim::{LARGEST_COUNT, VisitorId};
+use crate::ground::error::{Error, Result};
+use crate::ground::events;
+use crate::ground::interrupt::Interrupt;
+use crate::losses::Losses;
+use crate::store::CountStep;
+
+/// A number of permits that threads of many processes share by its name.
+///
+/// It is Redisson's `RSemaphore`, with the meaning of `java.util.concurrent.Semaphore`: each acquisition takes permits, and
+/// waits until there are as many. Here they are owned by the [`Permits`] that it returns, and come back when those are
+/// dropped, or a lease after their process has died.
+///
+/// * **A semaphore that nobody has set is waited for.** Call [`Semaphore::try_set`] first; it sets the permits once.
+/// * The permits of a holder that died are given back by the next acquisition or wait of any client of this library. **If
+///   only Redisson waits, nobody gives them back.**
+/// * It is not reentrant: a thread that has permits and asks for more may wait for itself.
+/// * The threads of one client that wait get permits in the order in which they came, so that one which wants many is not
+///   overtaken. A try without a wait bypasses them. Among processes there is no order.
+///
+/// [`Client::semaphore`](crate::Client::semaphore) makes a semaphore without I/O; clones, and semaphores of the same name,
+/// are the same semaphore. It exists on one Redis server (also behind sentinels or in a cluster) and in memory. A failover
+/// may lose or double a step.
+///
+/// # Examples
+///
+/// ```
+/// use redlatch::Client;
+///
+/// let client = Client::in_memory(); // or Client::open("redis://127.0.0.1:6379")?
+/// let semaphore = client.semaphore("semaphore:mail");
+/// semaphore.try_set(3)?;
+///
+/// let two = semaphore.acquire(2)?; // waits; they are renewed until they are released
+/// assert!(two.is_valid());
+/// assert_eq!(semaphore.available()?, 1);
+/// assert!(semaphore.try_acquire(2)?.is_none());
+/// two.release()?;
+/// assert_eq!(semaphore.available()?, 3);
+/// # Ok::<(), redlatch::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Semaphore {
+    raw_lock: RawLock,
+}
+
+impl Semaphore {
+    pub(crate) fn new(raw_lock: RawLock) -> Semaphore {
+        Semaphore { raw_lock }
+    }
+
+    /// Returns the name of the semaphore, key prefix included.
+    pub fn name(&self) -> &str {
+        &self.raw_lock.key.lock.name
+    }
+
+    /// Returns the same semaphore with a fixed lease time for the permits that are taken through it.
+    ///
+    /// Permits with a fixed lease are not renewed: they are anybody's after `lease`, released or not. The range is 10 ms ..=
+    /// 365 days; anything else is [`Error::InvalidLease`] at the acquisition. Defaults to no fixed lease: the watchdog
+    /// renews the permits.
+    #[must_use = "the semaphore itself is left as it is"]
+    pub fn with_lease_time(&self, lease: Duration) -> Semaphore {
+        let mut semaphore = self.clone();
+        semaphore.raw_lock.lease = Lease::Fixed(lease);
+        semaphore
+    }
+
+    /// Sets the number of permits, 0 ..= 2147483647, if there is no semaphore of this name, and returns whether it did.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidPermits`] if there are too many, and those of [`Semaphore::add_permits`].
+    pub fn try_set(&self, permits: u32) -> Result<bool> {
+        self.set(permits, None)
+    }
+
+    /// Does the same with a semaphore that ends after `life`, 1 ms ..= 365 days, with all permits that were taken from it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidLease`] if `life` is out of range, and those of [`Semaphore::try_set`].
+    pub fn try_set_for(&self, permits: u32, life: Duration) -> Result<bool> {
+        self.set(permits, Some(life))
+    }
+
+    fn set(&self, permits: u32, life: Option<Duration>) -> Result<bool> {
+        self.raw_lock.ready()?;
+        if permits > LARGEST_COUNT {
+            return Err(self.invalid(permits.into()));
+        }
+        if let Some(life) = life {
+            let longest = self.raw_lock.inner.store.facts().longest_lease;
+            if !(Duration::from_millis(1)..=longest).contains(&life) {
+                return Err(Error::InvalidLease {
+                    lock: Arc::clone(&self.raw_lock.key.lock.name),
+                    lease: life,
+                    longest,
+                });
+            }
+        }
+        let set = CountStep::SetIfMissing(permits, life);
+        Ok(self.raw_lock.count(set)? == 1)
+    }
+
+    /// Takes permits, and waits for them as long as it takes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidPermits`] if it is none, or more than 2147483647, and those of [`Lock::lock`](crate::Lock::lock) that
+    /// one server has. After every error nothing was taken; after [`Error::Unknown`] what the request may have taken is
+    /// given back in the background.
+    pub fn acquire(&self, permits: u32) -> Result<Permits> {
+        self.acquire_forever(permits, None)
+    }
+
+    /// Takes permits, and waits until it has them or `interrupt` is raised.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Interrupted`] once `interrupt` is raised, and those of [`Semaphore::acquire`].
+    pub fn acquire_interruptibly(&self, permits: u32, interrupt: &Interrupt) -> Result<Permits> {
+        self.acquire_forever(permits, Some(interrupt))
+    }
+
+    fn acquire_forever(&self, permits: u32, interrupt: Option<&Interrupt>) -> Result<Permits> {
+        loop {
+            if let Some(taken) = self.acquire_within(permits, WaitLimit::forever(interrupt))? {
+                return Ok(taken);
+            }
+        }
+    }
+
+    /// Takes permits if there are as many now; `None` if there are not.
+    ///
+    /// It sends one attempt, and bypasses the waiters of this client.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Semaphore::acquire`], each after one attempt.
+    pub fn try_acquire(&self, permits: u32) -> Result<Option<Permits>> {
+        self.acquire_within(permits, WaitLimit::once())
+    }
+
+    /// Takes permits, and waits for them at most `wait`; `None` if it did not get them.
+    ///
+    /// The call takes up to 250 ms more than `wait` if the server is slow. With a `wait` of zero it tries once.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidWait`] if the end of the wait cannot be expressed as an instant, and those of [`Semaphore::acquire`],
+    /// with the end of the wait in place of the outage timeout.
+    pub fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<Option<Permits>> {
+        self.acquire_within(permits, self.raw_lock.limit(wait, None)?)
+    }
+
+    fn acquire_within(&self, permits: u32, limit: WaitLimit<'_>) -> Result<Option<Permits>> {
+        self.raw_lock.ready()?;
+        if !(1..=LARGEST_COUNT).contains(&permits) {
+            return Err(self.invalid(permits.into()));
+        }
+        let raw_lock = self.raw_lock.wanting(permits);
+        let entered = raw_lock.acquire(limit)?;
+        Ok(entered.map(|Entry { hold, owner, .. }| Permits {
+            raw_lock,
+            hold,
+            count: permits,
+            _owner: owner,
+            is_over: false,
+        }))
+    }
+
+    /// Asks for the number of permits that are free: below 0 if permits were taken away by [`Semaphore::add_permits`] that
+    /// are in use; 0 if nobody has set the semaphore.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Semaphore::add_permits`], but [`Error::Unreachable`] in place of [`Error::Unknown`].
+    pub fn available(&self) -> Result<i64> {
+        self.raw_lock.count(CountStep::Get)
+    }
+
+    /// Adds permits that nobody owned, or takes some away for good if `permits` is below 0, and makes the semaphore if there
+    /// is none: Redisson's `release` and `addPermits`.
+    ///
+    /// It is for permits that were forgotten ([`Permits::forget`]) or drained, and for a new limit. The request is carried
+    /// out at most once: if its answer is lost, it is sent again under the same number.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidPermits`] if it is 0, or if there would be more than 2147483647 permits, or fewer than none by that
+    /// many. After [`command_timeout`](crate::Builder::command_timeout) at the latest:
+    ///
+    /// - [`Error::Unknown`]: no answer came, so it was carried out once, or not at all. A second call may add twice;
+    /// - [`Error::Unreachable`], [`Error::Exhausted`]: nothing was sent;
+    /// - [`Error::Unavailable`]: the server cannot serve now, and nothing was done;
+    /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or TLS does not trust the other side;
+    /// - [`Error::WrongType`], [`Error::Unexpected`]: the key is no count, or the server answered something unexpected;
+    /// - [`Error::InvalidName`], [`Error::Unsupported`]: the name cannot be used, or semaphores cannot be kept here;
+    /// - [`Error::Forked`]: the client was made before this process was forked.
+    pub fn add_permits(&self, permits: i64) -> Result<()> {
+        self.add(permits, CountStep::Add(permits)).map(drop)
+    }
+
+    /// Does the same if there is a semaphore of this name, and returns whether there was.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Semaphore::add_permits`].
+    pub fn add_permits_if_exists(&self, permits: i64) -> Result<bool> {
+        Ok(self.add(permits, CountStep::AddIfThere(permits))? == 1)
+    }
+
+    fn add(&self, permits: i64, step: CountStep) -> Result<i64> {
+        self.raw_lock.ready()?;
+        if permits == 0 || permits.unsigned_abs() > LARGEST_COUNT.into() {
+            return Err(self.invalid(permits));
+        }
+        self.raw_lock.count(step)
+    }
+
+    /// Takes all permits that are free, without an owner, and returns how many those were.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Semaphore::add_permits`].
+    pub fn drain(&self) -> Result<i64> {
+        self.raw_lock.count(CountStep::Drain)
+    }
+
+    /// Takes the semaphore away, and returns whether there was one. Permits that were taken from it are lost.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Semaphore::add_permits`].
+    pub fn delete(&self) -> Result<bool> {
+        let deleted = self.raw_lock.count(CountStep::Delete)?;
+        let RawLock { inner, key, .. } = &self.raw_lock;
+        // Holders of this client learn of it at once.
+        inner.watchdog.check_now(&key.lock.name);
+        Ok(deleted == 1)
+    }
+
+    fn invalid(&self, permits: i64) -> Error {
+        Error::InvalidPermits {
+            name: Arc::clone(&self.raw_lock.key.lock.name),
+            permits,
+        }
+    }
+}
+
+/// Permits of a [`Semaphore`], which are given back when this is dropped.
+///
+/// They belong to this handle and to no thread, so it can be sent to another one. They are renewed as long as it lives, unless
+/// they have a fixed lease. Dropping it gives them back within one
+/// [`command_timeout`](crate::Builder::command_timeout) and only logs an error (feature `tracing`); [`Permits::release`]
+/// returns the error.
+///
+/// # Examples
+///
+/// ```
+/// # let client = redlatch::Client::in_memory();
+/// # let semaphore = client.semaphore("semaphore:mail");
+/// # semaphore.try_set(3)?;
+/// let permits = semaphore.acquire(1)?;
+/// let worker = std::thread::spawn(move || {
+///     // … send mail …
+///     permits.release()
+/// });
+/// worker.join().unwrap()?;
+/// assert_eq!(semaphore.available()?, 3);
+/// # Ok::<(), redlatch::Error>(())
+/// ```
+#[must_use = "the permits are given back as soon as this is dropped"]
+pub struct Permits {
+    raw_lock: RawLock,
+    hold: Arc<Hold>,
+    count: u32,
+    /// Lives as long as the permits are to be renewed.
+    _owner: Arc<Owner>,
+    is_over: bool,
+}
+
+impl Permits {
+    /// Returns how many these are.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Returns whether the permits are certainly owned at this moment, by local knowledge alone and without I/O; see
+    /// [`Guard::is_valid`](crate::Guard::is_valid).
+    pub fn is_valid(&self) -> bool {
+        !self.raw_lock.inner.is_forked() && self.hold.is_valid()
+    }
+
+    /// Returns the [`Losses`] of these permits, on which their loss arrives; see [`Guard::lost`](crate::Guard::lost).
+    ///
+    /// A semaphore that was deleted under them is [`LossCause::Gone`](crate::LossCause::Gone).
+    pub fn lost(&self) -> Losses {
+        Losses::of(Arc::clone(&self.hold), self.raw_lock.inner.pid())
+    }
+
+    /// Returns the id of their owner in the store, which begins with their number: `permits*uuid:thread:hold`.
+    pub fn visitor(&self) -> &VisitorId {
+        &self.hold.visitor
+    }
+
+    /// Gives the permits back, and returns the error that a drop would only log.
+    ///
+    /// They are gone in any case; after an error they are given back in the background, or a lease later.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] with the cause if they were lost: then nothing is given back. And those of
+    /// [`Lock::unlock`](crate::Lock::unlock) that one server has.
+    pub fn release(mut self) -> Result<()> {
+        self.is_over = true;
+        self.give_back()
+    }
+
+    /// Gives the ownership up and keeps the permits taken: from now on they are anybody's, who gives them back with
+    /// [`Semaphore::add_permits`], from whatever process. Nobody renews them, and no death gives them back.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] with the cause if they were lost, [`Error::Unknown`] if no answer came, and those of
+    /// [`Permits::release`]. After an error the permits are anybody's, or are given back a lease later.
+    pub fn forget(mut self) -> Result<()> {
+        self.is_over = true;
+        self.raw_lock.ready()?;
+        self.raw_lock.forget(&self.hold)
+    }
+
+    fn give_back(&self) -> Result<()> {
+        self.raw_lock.ready()?;
+        self.raw_lock.release(&self.hold, 0)
+    }
+}
+
+impl Drop for Permits {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        if let Err(error) = self.give_back() {
+            events::unlock_failed(&self.hold.name, &error);
+        }
+    }
+}
+
+// As for `Client`.
+impl UnwindSafe for Semaphore {}
+impl RefUnwindSafe for Semaphore {}
+impl UnwindSafe for Permits {}
+impl RefUnwindSafe for Permits {}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Semaphore")
+            .field("name", &self.raw_lock.key.lock.name)
+            .field("lease", &self.raw_lock.lease)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Permits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permits")
+            .field("semaphore", &self.hold.name)
+            .field("count", &self.count)
+            .field("visitor", &self.hold.visitor)
+            .field("is_valid", &self.is_valid())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,88 @@
+-- Changes the free permits of a semaphore, or tells them; each request once, whatever copies of it come.
+--
+-- KEYS[1]  the semaphore: the permits that are free
+-- KEYS[2]  the answer to this request, if it was carried out before
+-- KEYS[3]  the owners of the permits that were taken
+-- ARGV[1]  the operation: 'set', 'add', 'add_if_there', 'drain', 'get', 'delete' or 'forget'
+-- ARGV[2]  the amount: the permits to set or to add
+-- ARGV[3]  the channel of the semaphore
+-- ARGV[4]  the lease of KEYS[2], ms, which outlasts all copies of the request
+-- ARGV[5]  the life of a semaphore that is set, ms, 0 if it has no end
+-- ARGV[6]  the visitor whose permits are forgotten
+-- ARGV[7]  the server time after which the request is refused, ms since 1970
+-- ARGV[8]  the number of the request, which comes before the answer: {number, …}
+--
+-- Returns {1, now, answer}  done; of 'add' and 'get' the permits that are free, of 'drain' those that were; of the others 1
+--                           if it was done, else 0
+--         {3, now}          too late, nothing was done
+--         {4, now}          there would be more permits than 2147483647, or fewer than none by that many; nothing was done
+--
+-- Keeps: the answer stands before the count changes, so a full server refuses both. What was taken from a semaphore that is
+-- gone is not given back to the next one.
+
+local number = ARGV[8] + 0
+local call, pcall, key, once, op = redis.call, redis.pcall, KEYS[1], KEYS[2], ARGV[1]
+local time = call('TIME')
+local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+if now > ARGV[7] + 0 then
+    return {number, {3, now}}
+end
+local free = call('GET', key)
+if free and not string.find(free, '^%-?%d+$') then
+    return redis.error_reply('WRONGTYPE this string is no count')
+end
+if op == 'get' then
+    return {number, {1, now, (free or 0) + 0}}
+end
+local before = call('GET', once)
+if before then
+    return {number, before == 'range' and {4, now} or {1, now, before + 0}}
+end
+local answer, does = free and 1 or 0, free
+if op == 'forget' then
+    does = free and call('ZSCORE', KEYS[3], ARGV[6])
+    answer = does and 1 or 0
+elseif op == 'set' then
+    answer, does = 1 - answer, not free
+elseif op == 'drain' then
+    answer = (free or 0) + 0
+elseif op == 'add' or op == 'add_if_there' and free then
+    local sum = (free or 0) + ARGV[2]
+    answer, does = op == 'add' and sum or 1, true
+    if math.abs(sum) > 2147483647 then
+        answer, does = 'range', false
+    end
+end
+call('SET', once, answer == 'range' and answer or string.format('%.0f', answer), 'PX', ARGV[4])
+if not does then
+    return {number, answer == 'range' and {4, now} or {1, now, answer}}
+end
+local done, message = 0
+if not free then
+    done = pcall('DEL', KEYS[3])
+end
+if type(done) == 'table' then
+    message = nil
+elseif op == 'set' and ARGV[5] == '0' then
+    done, message = pcall('SET', key, ARGV[2]), ARGV[2]
+elseif op == 'set' then
+    done, message = pcall('SET', key, ARGV[2], 'PX', ARGV[5]), ARGV[2]
+elseif op == 'delete' then
+    done = pcall('DEL', key, KEYS[3])
+elseif op == 'forget' then
+    done = pcall('ZREM', KEYS[3], ARGV[6])
+elseif op == 'drain' then
+    done = pcall('DECRBY', key, free)
+else
+    done = pcall('INCRBY', key, ARGV[2])
+    message = done
+end
+if type(done) == 'table' and done.err then
+    -- A user without the right to it may ask again.
+    pcall('DEL', once)
+    return done
+end
+if message then
+    pcall('PUBLISH', ARGV[3], message)
+end
+return {number, {1, now, answer}}

@@ -1,0 +1,33 @@
+-- Gives back what a request without an answer may have taken.
+--
+-- KEYS[1]  the semaphore: the permits that are free
+-- KEYS[2]  the owners of those that were taken
+-- ARGV[1]  the visitor, which begins with its permits: `permits*…`
+-- ARGV[2]  the channel of the semaphore
+-- ARGV[3]  the number of the request, which comes before the answer: {number, …}
+--
+-- Returns now, the server time in ms since 1970, by which the caller knows whether the request can still come
+--
+-- Keeps: permits are given back once. On a full server nothing is changed.
+
+local number = ARGV[3] + 0
+local call, pcall, key, owners, visitor = redis.call, redis.pcall, KEYS[1], KEYS[2], ARGV[1]
+local time = call('TIME')
+local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+if call('ZSCORE', owners, visitor) then
+    local permits, free = string.match(visitor, '^(%d+)%*') + 0
+    if call('GET', key) then
+        free = call('INCRBY', key, permits)
+    end
+    local gone = pcall('ZREM', owners, visitor)
+    if type(gone) == 'table' then
+        if free then
+            pcall('INCRBY', key, -permits)
+        end
+        return gone
+    end
+    if free then
+        pcall('PUBLISH', ARGV[2], string.format('%.0f', free))
+    end
+end
+return {number, now}

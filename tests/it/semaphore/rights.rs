@@ -1,0 +1,90 @@
+//! A user with no more rights than semaphores need, and one that lacks some of them.
+
+use std::thread;
+
+use redlatch::{Client, Error};
+
+use crate::acl::{PREFIX, for_semaphores, user};
+use crate::support::{RedisServer, ms};
+
+fn open(url: &str) -> Client {
+    let builder = crate::invariants::quick().key_prefix(PREFIX);
+    builder.watchdog_timeout(ms(900)).open(url).unwrap()
+}
+
+#[test]
+fn the_rights_for_semaphores_are_enough() {
+    let server = RedisServer::start();
+    let client = open(&user(&server, &for_semaphores()));
+    let semaphore = client.semaphore("mail");
+    assert!(semaphore.try_set(2).unwrap());
+    let taken = semaphore.acquire(2).unwrap();
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| semaphore.acquire(1).unwrap().release());
+        thread::sleep(ms(1500));
+        assert!(taken.is_valid(), "it is renewed");
+        taken.release().unwrap();
+        waits.join().unwrap().unwrap();
+    });
+    semaphore.add_permits(1).unwrap();
+    assert_eq!(semaphore.drain().unwrap(), 3);
+    assert!(semaphore.delete().unwrap());
+    assert!(semaphore.try_set_for(1, ms(60_000)).unwrap());
+    semaphore.acquire(1).unwrap().forget().unwrap();
+}
+
+#[test]
+fn each_right_for_semaphores_is_needed_and_named() {
+    let server = RedisServer::start();
+    for lacking in for_semaphores() {
+        server.cmd(&["FLUSHALL"]);
+        server.cmd(&["SCRIPT", "FLUSH"]);
+        let mut rules = for_semaphores();
+        rules.remove(&lacking);
+        let client = open(&user(&server, &rules));
+        let semaphore = client.semaphore("mail");
+        let set = semaphore.try_set(2).err();
+        server.cmd(&["SET", "orders:mail", "2"]);
+        // One that is dead, and is to be cleared up after.
+        let owners = "redlatch_sc:{orders:mail}";
+        server.cmd(&["ZADD", owners, "1", "1*dead:1:1"]);
+        let acquired = semaphore.try_acquire(1);
+        let sum = |taken: i64| server.int(&["GET", "orders:mail"]) + taken;
+        if acquired.is_err() {
+            // Nothing came from nowhere, and nothing went there.
+            let left = server.int(&["ZCARD", owners]);
+            assert_eq!(sum(left), 3, "without {lacking}");
+        }
+        let released = match acquired {
+            Ok(Some(taken)) => taken.release().err(),
+            Ok(None) => panic!("without {lacking}"),
+            Err(error) => Some(error),
+        };
+        server.cmd(&["DEL", owners]);
+        server.cmd(&["SET", "orders:mail", "2"]);
+        let errors = [
+            set,
+            released,
+            semaphore.add_permits(1).err(),
+            semaphore.available().err(),
+            semaphore.drain().err(),
+            semaphore.delete().err(),
+        ];
+        let errors: Vec<_> = errors.into_iter().flatten().collect();
+        // Without these something takes longer, or more of the server, or a key stays until its semaphore is set anew.
+        if matches!(
+            &*lacking,
+            "evalsha" | "publish" | "subscribe" | "unsubscribe" | "pexpire"
+        ) {
+            assert!(errors.is_empty(), "{lacking}: {errors:?}");
+            continue;
+        }
+        assert!(!errors.is_empty(), "nothing needs {lacking}");
+        for error in errors {
+            let Error::Permission { missing, .. } = &error else {
+                panic!("without {lacking}: {error}");
+            };
+            assert_eq!(*missing, [format!("+{lacking}")], "{error}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The commands for sorted sets.
+
+use super::{Answer, Does, Redis, Refused, WRONG_TYPE};
+use crate::keyspace::{Entry, Value};
+
+/// The members of a sorted set, each with its score.
+type Members = Vec<(Vec<u8>, i64)>;
+
+impl Redis<'_> {
+    /// ZSCORE.
+    pub fn zscore(&self, key: &[u8], member: &[u8]) -> Answer<Option<i64>> {
+        self.may_reach("zscore", Does::Read, key)?;
+        let members = self.members(key)?;
+        let mut found = members.iter().filter(|(name, _)| name == member);
+        Ok(found.next().map(|(_, score)| *score))
+    }
+
+    /// The score of the first one: ZRANGE key 0 0 WITHSCORES.
+    pub fn zfirst(&self, key: &[u8]) -> Answer<Option<i64>> {
+        self.may_reach("zrange", Does::Read, key)?;
+        Ok(self.members(key)?.first().map(|(_, score)| *score))
+    }
+
+    /// ZRANGEBYSCORE key -inf most LIMIT 0 count.
+    pub fn zrangebyscore(&self, key: &[u8], most: i64, count: usize) -> Answer<Vec<Vec<u8>>> {
+        self.may_reach("zrangebyscore", Does::Read, key)?;
+        let members = self.members(key)?.into_iter();
+        let members = members.take_while(|(_, score)| *score <= most);
+        Ok(members.take(count).map(|(name, _)| name).collect())
+    }
+
+    /// ZADD of one member.
+    pub fn zadd(&mut self, key: &[u8], score: i64, member: &[u8]) -> Answer<()> {
+        self.may_change("zadd", Does::Grow, key)?;
+        let mut members = self.members(key)?;
+        members.retain(|(name, _)| name != member);
+        members.push((member.to_vec(), score));
+        self.put_members(key, members);
+        Ok(())
+    }
+
+    /// ZREM.
+    pub fn zrem(&mut self, key: &[u8], gone: &[Vec<u8>]) -> Answer<()> {
+        self.may_change("zrem", Does::Write, key)?;
+        let mut members = self.members(key)?;
+        let before = members.len();
+        members.retain(|(name, _)| !gone.contains(name));
+        if members.len() < before {
+            self.put_members(key, members);
+        }
+        Ok(())
+    }
+
+    fn members(&self, key: &[u8]) -> Answer<Members> {
+        match self.entry(key).map(|entry| &entry.value) {
+            None => Ok(Vec::new()),
+            Some(Value::Sorted(members)) => Ok(members.clone()),
+            Some(_) => Err(Refused::new(WRONG_TYPE)),
+        }
+    }
+
+    fn put_members(&mut self, key: &[u8], mut members: Members) {
+        let expires = self.entry(key).and_then(|entry| entry.expires);
+        members.sort_by(|(name, score), (other, than)| (score, name).cmp(&(than, other)));
+        let is_empty = members.is_empty();
+        let value = Value::Sorted(members);
+        self.put(key, (!is_empty).then_some(Entry { value, expires }));
+    }
+}

@@ -1,0 +1,249 @@
+//! The scripts of the semaphore: the number of free permits, and the owners of those that were taken.
+
+use super::latch::number_at;
+use super::reentrant::returned;
+use super::{ANOTHER_TYPE, Args, answered, small};
+use crate::commands::{Answer, Redis, Refused};
+use crate::reply::{Reply, array};
+
+/// The largest number of permits.
+const MOST: i64 = i32::MAX as i64;
+
+/// So many owners whose leases are over are looked at in one go.
+const AT_ONCE: usize = 100;
+
+/// The permits that stand before the star of a visitor.
+fn permits_of(visitor: &[u8]) -> i64 {
+    let digits = visitor.split(|sign| *sign == b'*').next();
+    let digits = digits.map(String::from_utf8_lossy).unwrap_or_default();
+    digits.parse().unwrap_or_default()
+}
+
+fn text(number: i64) -> Vec<u8> {
+    number.to_string().into_bytes()
+}
+
+/// Takes permits, and gives back those whose owners' leases are over.
+pub fn acquire(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Reply> {
+    let (number, key, owners) = (args.request()?, keys.text(1), keys.text(2));
+    let (visitor, lease, channel) = (args.text(1), args.number(2)?, args.text(3));
+    let expiry = args.number(4)?;
+    let now = redis.time()?;
+    if now > expiry {
+        return answered(number, array![3, now]);
+    }
+    let mut free = match number_at(redis, key) {
+        Err(refused) if refused.0.contains("this string") => return returned(refused),
+        Ok(None) => {
+            redis.del(owners)?;
+            return answered(number, array![0, now, 1000, ""]);
+        }
+        free => free?.unwrap_or_default(),
+    };
+    let ends = now + lease;
+    if let Some(has) = redis.zscore(owners, visitor)? {
+        if has < ends {
+            redis.zadd(owners, ends, visitor)?;
+        }
+        return small(number, expiry - now);
+    }
+    let (mut next, life, mut back) = (redis.zfirst(owners)?, redis.pttl(key)?, 0);
+    if next.is_some_and(|end| end <= now) {
+        let over = redis.zrangebyscore(owners, now, AT_ONCE)?;
+        back = over.iter().map(|owner| permits_of(owner)).sum();
+        free = redis.incrby(key, &text(back))?;
+        if let Err(refused) = redis.zrem(owners, &over) {
+            let _ = redis.incrby(key, &text(-back));
+            return returned(refused);
+        }
+        next = redis.zfirst(owners)?;
+    }
+    let wanted = permits_of(visitor);
+    let is_granted = free >= wanted;
+    if is_granted {
+        redis.zadd(owners, ends, visitor)?;
+        match redis.decrby(key, &text(wanted)) {
+            Ok(left) => free = left,
+            Err(refused) => {
+                let _ = redis.zrem(owners, &[visitor.to_vec()]);
+                return returned(refused);
+            }
+        }
+        if life > 0 {
+            let _ = redis.pexpire(owners, &text(life));
+        }
+    }
+    if back > 0 {
+        let _ = redis.publish(channel, &text(free));
+    }
+    if is_granted {
+        return small(number, expiry - now);
+    }
+    let ttl = next.map_or(1000, |end| (end - now).clamp(0, 1000));
+    answered(number, array![0, now, ttl, ""])
+}
+
+/// Gives permits back, and wakes those who wait.
+pub fn release(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Reply> {
+    let (number, key, owners) = (args.request()?, keys.text(1), keys.text(2));
+    let (visitor, channel) = (args.text(1), args.text(2));
+    let gone = |refused: Refused| match refused.is_wrong_type() {
+        true => answered(number, array![0, ANOTHER_TYPE]),
+        false => returned(refused),
+    };
+    match redis.zscore(owners, visitor) {
+        Ok(Some(_)) => {}
+        Ok(None) => return answered(number, array![0, ""]),
+        Err(refused) => return gone(refused),
+    }
+    match redis.get(key) {
+        Ok(Some(_)) => {}
+        Ok(None) => {
+            let _ = redis.zrem(owners, &[visitor.to_vec()]);
+            return answered(number, array![0, ""]);
+        }
+        Err(refused) => return gone(refused),
+    }
+    let permits = permits_of(visitor);
+    let free = match redis.incrby(key, &text(permits)) {
+        Ok(free) => free,
+        Err(refused) => return returned(refused),
+    };
+    if let Err(refused) = redis.zrem(owners, &[visitor.to_vec()]) {
+        let _ = redis.incrby(key, &text(-permits));
+        return returned(refused);
+    }
+    match redis.publish(channel, &text(free)) {
+        Ok(_) => small(number, 0),
+        Err(refused) => answered(number, array![1, refused.0.as_str()]),
+    }
+}
+
+/// Gives back what a request without an answer may have taken.
+pub fn withdraw(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Reply> {
+    let (number, key, owners) = (args.request()?, keys.text(1), keys.text(2));
+    let (visitor, channel) = (args.text(1), args.text(2));
+    let now = redis.time()?;
+    if redis.zscore(owners, visitor)?.is_none() {
+        return answered(number, now);
+    }
+    let permits = permits_of(visitor);
+    let free = match redis.get(key)? {
+        Some(_) => Some(redis.incrby(key, &text(permits))?),
+        None => None,
+    };
+    if let Err(refused) = redis.zrem(owners, &[visitor.to_vec()]) {
+        if free.is_some() {
+            let _ = redis.incrby(key, &text(-permits));
+        }
+        return returned(refused);
+    }
+    if let Some(free) = free {
+        let _ = redis.publish(channel, &text(free));
+    }
+    answered(number, now)
+}
+
+/// Renews the leases of many owners of permits at once.
+pub fn renew(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Reply> {
+    let number = args.request()?;
+    let now = redis.time()?;
+    if now > args.number(args.count() - 1)? {
+        return answered(number, array![now, 0]);
+    }
+    let mut result = vec![Reply::Int(now), Reply::Int(1)];
+    for (place, pair) in (1..).zip(keys.0.chunks(2)) {
+        let (Some(key), Some(owners)) = (pair.first(), pair.get(1)) else {
+            break;
+        };
+        let visitor = args.text(2 * place - 1);
+        let what = match redis.zscore(owners, visitor) {
+            Ok(Some(_)) if redis.get(key)?.is_some() => None,
+            Ok(_) => Some(Reply::Int(0)),
+            Err(refused) if refused.is_wrong_type() => Some(Reply::text(ANOTHER_TYPE)),
+            Err(refused) => return returned(refused),
+        };
+        match what {
+            None => redis.zadd(owners, now + args.number(2 * place)?, visitor)?,
+            Some(what) => result.extend([Reply::Int(place as i64), what]),
+        }
+    }
+    answered(number, Reply::Array(result))
+}
+
+/// Sets a semaphore, adds permits, takes those that are free, tells them, or takes it away; or forgets who owns some.
+pub fn count(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Reply> {
+    let (number, key, once, owners) = (args.request()?, keys.text(1), keys.text(2), keys.text(3));
+    let (op, amount, channel) = (args.text(1), args.text(2), args.text(3));
+    let (remembered, life, visitor) = (args.text(4), args.text(5), args.text(6));
+    let now = redis.time()?;
+    if now > args.number(7)? {
+        return answered(number, array![3, now]);
+    }
+    let found = match number_at(redis, key) {
+        Err(refused) if refused.0.contains("this string") => return returned(refused),
+        found => found?,
+    };
+    let free = found.unwrap_or_default();
+    if op == b"get" {
+        return answered(number, array![1, now, free]);
+    }
+    if let Some(before) = redis.get(once)? {
+        if before == b"range" {
+            return answered(number, array![4, now]);
+        }
+        let before: i64 = String::from_utf8_lossy(&before).parse().unwrap_or_default();
+        return answered(number, array![1, now, before]);
+    }
+    let exists = i64::from(found.is_some());
+    // `None` where there would be too many.
+    let (answer, changes) = match op {
+        b"forget" => {
+            let has = found.is_some() && redis.zscore(owners, visitor)?.is_some();
+            (Some(i64::from(has)), has)
+        }
+        b"set" => (Some(1 - exists), found.is_none()),
+        b"drain" => (Some(free), found.is_some()),
+        b"add" | b"add_if_there" if op == b"add" || found.is_some() => {
+            let sum = free + args.number(2)?;
+            match sum.abs() > MOST {
+                true => (None, false),
+                false => (Some(if op == b"add" { sum } else { 1 }), true),
+            }
+        }
+        _ => (Some(exists), found.is_some()),
+    };
+    let told = answer.map_or(b"range".to_vec(), text);
+    redis.set_px(once, &told, remembered)?;
+    let reply = answer.map_or(array![4, now], |answer| array![1, now, answer]);
+    if !changes {
+        return answered(number, reply);
+    }
+    let cleared = match found {
+        None => redis.del(owners).map(|_| ()),
+        Some(_) => Ok(()),
+    };
+    let done: Answer<Option<Vec<u8>>> = match op {
+        _ if cleared.is_err() => cleared.map(|()| None),
+        b"set" if life == b"0" => redis.set(key, amount).map(|()| Some(amount.to_vec())),
+        b"set" => {
+            let set = redis.set_px(key, amount, life);
+            set.map(|()| Some(amount.to_vec()))
+        }
+        b"delete" => redis.del(key).and_then(|_| redis.del(owners)).map(|_| None),
+        b"forget" => redis.zrem(owners, &[visitor.to_vec()]).map(|()| None),
+        b"drain" => redis.decrby(key, &text(free)).map(|_| None),
+        _ => redis.incrby(key, amount).map(|free| Some(text(free))),
+    };
+    match done {
+        Ok(Some(message)) => {
+            let _ = redis.publish(channel, &message);
+        }
+        Ok(None) => {}
+        Err(refused) => {
+            let _ = redis.del(once);
+            return returned(refused);
+        }
+    }
+    answered(number, reply)
+}
