@@ -385,7 +385,8 @@ fn a_hand_off_that_comes_too_late_leaves_nobody_asleep() {
             guard.unlock().unwrap();
             let free = Instant::now();
             let waited = waiter.join().unwrap().saturating_duration_since(free);
-            assert!(waited < ms(600), "{waited:?} asleep on a free lock");
+            // It looks again by itself after a second, on a busy machine, too.
+            assert!(waited < ms(950), "{waited:?} asleep on a free lock");
         });
     }
 }
