@@ -2,6 +2,9 @@
 
 mod admission;
 mod calls;
+#[cfg(test)]
+#[path = "drawn/tests.rs"]
+mod drawn;
 mod errors;
 mod eval;
 mod fences;

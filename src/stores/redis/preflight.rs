@@ -253,6 +253,8 @@ fn findings(info: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stores::redis::replies::plain;
+    use crate::stores::redis::drawn::{ERRORS, altered, changed, draws};
 
     #[test]
     fn finds_what_endangers_locks() {
@@ -260,5 +262,21 @@ mod tests {
         assert_eq!(findings(quiet), Vec::<String>::new());
         let loud = "redis_version:4.0.1\r\nrole:slave\r\nmaxmemory:100\r\nmaxmemory_policy:volatile-lru\r\nconnected_slaves:2\r\n";
         assert_eq!(findings(loud).len(), 4);
+    }
+
+    #[test]
+    fn drawn_settings_and_refusals_are_read() {
+        let info = b"redis_version:4.0.1\r\nrole:slave\r\nmaxmemory:100\r\nmaxmemory_policy:volatile-lru\r\nconnected_slaves:2\r\n";
+        draws(|draw| {
+            let text = changed(draw, &[info]);
+            assert!(findings(&String::from_utf8_lossy(&text)).len() <= 4);
+            let text = changed(draw, &ERRORS);
+            let text = String::from_utf8_lossy(&text).into_owned();
+            assert!(plain(&text).len() <= text.len());
+            let missing = missing_in(Err(CallError::Server(text)), "orders", CHANNEL);
+            assert!(missing.iter().all(|right| right.starts_with(['+', '~'])));
+            let refused = altered(draw, &[b"*3\r\n$4\r\nhget\r\n$1\r\n~\r\n$1\r\n&\r\n"]);
+            drop(missing_in(Ok(refused), "orders", CHANNEL));
+        });
     }
 }

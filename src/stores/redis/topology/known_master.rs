@@ -8,6 +8,7 @@ use redis::Value;
 
 use crate::ground::events;
 use crate::ground::sync::Mutex;
+use crate::stores::redis::replies::text_of;
 use crate::stores::redis::transport::{CallError, Connection, Hook};
 
 /// The functions that are called together.
@@ -126,21 +127,20 @@ pub(crate) fn role_of(connection: &mut Connection, deadline: Instant) -> Result<
     let reply = connection
         .call(&redis::cmd("ROLE").get_packed_command(), deadline)
         .map_err(CallError::of_a_search)?;
+    Ok(role_in(&reply))
+}
+
+/// Reads the answer to ROLE.
+fn role_in(reply: &Value) -> Role {
     let Value::Array(parts) = reply else {
-        return Ok(Role::Other("of no known role".to_owned()));
+        return Role::Other("of no known role".to_owned());
     };
-    let role = parts
-        .first()
-        .map(crate::stores::redis::replies::text_of)
-        .unwrap_or_default();
+    let text_at = |at| parts.get(at).map(text_of).unwrap_or_default();
+    let role = text_at(0);
     if role != "master" {
-        let state = parts
-            .get(3)
-            .map(crate::stores::redis::replies::text_of)
-            .unwrap_or_default();
-        return Ok(Role::Other(format!("a {role} ({state})")));
+        return Role::Other(format!("a {role} ({})", text_at(3)));
     }
-    Ok(Role::Master {
+    Role::Master {
         offset: match parts.get(1) {
             Some(Value::Int(offset)) => *offset,
             _ => 0,
@@ -149,7 +149,7 @@ pub(crate) fn role_of(connection: &mut Connection, deadline: Instant) -> Result<
             Some(Value::Array(replicas)) => replicas.len(),
             _ => 0,
         },
-    })
+    }
 }
 
 #[cfg(test)]
@@ -157,6 +157,7 @@ mod tests {
     use std::sync::atomic::AtomicU32;
 
     use super::*;
+    use crate::stores::redis::drawn::{altered, draws};
 
     #[test]
     fn another_master_is_another_generation() {
@@ -196,5 +197,23 @@ mod tests {
         known_master.suspect(2);
         assert_eq!(known_master.found(&a, 3), Some(3));
         assert_eq!(taken_over.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn drawn_answers_make_a_master_only_by_that_word() {
+        let roles: [&[u8]; 3] = [
+            b"*3\r\n$6\r\nmaster\r\n:3129659\r\n*1\r\n*3\r\n$9\r\n127.0.0.1\r\n$4\r\n9001\r\n$7\r\n3129242\r\n",
+            b"*5\r\n$5\r\nslave\r\n$9\r\n127.0.0.1\r\n:9000\r\n$9\r\nconnected\r\n:3167038\r\n",
+            b"*2\r\n$8\r\nsentinel\r\n*1\r\n$6\r\nmaster\r\n",
+        ];
+        draws(|draw| {
+            let reply = altered(draw, &roles);
+            let said = match &reply {
+                Value::Array(parts) => parts.first().map(text_of),
+                _ => None,
+            };
+            let is_master = matches!(role_in(&reply), Role::Master { .. });
+            assert_eq!(is_master, said.as_deref() == Some("master"), "{reply:?}");
+        });
     }
 }

@@ -7,6 +7,7 @@ use redis::Value;
 use super::seeds::{in_order, seeds_of};
 use super::slots_reply::slots_in;
 use super::*;
+use crate::stores::redis::drawn::{ERRORS, altered, changed, draws};
 
 #[test]
 fn redirections_are_read() {
@@ -115,4 +116,34 @@ fn nodes_that_are_gone_are_asked_no_more() {
     let failed: Vec<bool> = seeds.iter().map(|it| it.has_failed).collect();
     assert_eq!(failed, [true, false, false]);
     assert!(seeds[1].asked_at.is_some() && seeds[2].asked_at.is_none());
+}
+
+#[test]
+fn drawn_maps_and_redirections_are_read() {
+    let maps: [&[u8]; 2] = [
+        b"*1\r\n*4\r\n:0\r\n:8191\r\n*4\r\n$8\r\n10.0.0.1\r\n:6379\r\n$2\r\nid\r\n*0\r\n\
+          *3\r\n$8\r\n10.0.0.2\r\n:6380\r\n$2\r\nid\r\n",
+        b"*2\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$1\r\n?\r\n:1\r\n$2\r\nid\r\n*3\r\n:7\r\n:7\r\n*3\r\n$-1\r\n:2\r\n$2\r\nid\r\n",
+    ];
+    let timeout = Duration::from_secs(1);
+    let address = Address::parse("redis://h", timeout, &Default::default()).unwrap();
+    draws(|draw| {
+        let map = slots_in(&altered(draw, &maps), "here");
+        let masters = map.ranges.iter().map(|(.., master)| master);
+        for (host, port) in masters.chain(&map.replicas) {
+            assert!(!host.is_empty() && host != "?");
+            // A node may call itself what it likes.
+            drop(address.elsewhere(host, *port));
+        }
+        let text = changed(draw, &ERRORS);
+        let text = String::from_utf8_lossy(&text)
+            .trim_start_matches('-')
+            .to_owned();
+        let redirection = Redirection::of(&CallError::Server(text.clone()));
+        if let Some(redirection) = redirection {
+            let word = if redirection.is_ask { "ASK " } else { "MOVED " };
+            assert!(text.starts_with(word), "{text}");
+            drop(address.elsewhere(&redirection.host, redirection.port));
+        }
+    });
 }

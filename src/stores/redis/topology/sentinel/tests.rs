@@ -2,6 +2,7 @@ use redis::Value;
 
 use super::answer::named_in;
 use super::*;
+use crate::stores::redis::drawn::{altered, draws};
 
 fn text(text: &str) -> Value {
     Value::BulkString(text.as_bytes().to_vec())
@@ -105,4 +106,26 @@ fn one_alone_is_believed_only_if_the_known_master_is_none_any_more() {
     assert!(doubt(&[&new, &old], Standing::Silent).is_some());
     assert!(doubt(&[&new, &other], Standing::Silent).is_some());
     assert!(doubt(&[&new], Standing::Unclear).is_some());
+}
+
+#[test]
+fn drawn_answers_of_sentinels_are_read_and_weighed() {
+    let address = b"*2\r\n$8\r\n10.0.0.1\r\n$4\r\n6379\r\n";
+    let details = b"*6\r\n$4\r\nname\r\n$1\r\nm\r\n$12\r\nconfig-epoch\r\n$1\r\n7\r\n$5\r\nflags\r\n$6\r\nmaster\r\n";
+    draws(|draw| {
+        let count = draw.usize(1..=4);
+        let answers = (0..count).filter_map(|_| {
+            let (address, details) = (altered(draw, &[address]), altered(draw, &[details]));
+            named_in(&address, &details)
+        });
+        let answers: Vec<Named> = answers.collect();
+        let ranked = ranked(&answers, count);
+        assert_eq!(ranked.is_empty(), answers.is_empty());
+        if let [believed, others @ ..] = &*answers {
+            let named = |it: &Named| answers.iter().any(|one| one.node() == it.node());
+            let told = told_by_one(believed, others);
+            let over = overruled(believed, others, count, draw.bool());
+            assert!(told.iter().chain(&over).chain(&ranked).all(named));
+        }
+    });
 }

@@ -130,3 +130,40 @@ fn text_in(value: &Value) -> String {
         _ => String::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stores::redis::drawn::{altered, bulk, draws};
+
+    const SERVER: &str = "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\n\
+                          run_id:6b1bf486c81ceb7edf3c093f4c48582e38c0e791\r\nuptime_in_seconds:77\r\n";
+    const PERSISTENCE: &str = "# Persistence\r\nloading:0\r\naof_enabled:1\r\naof_rewrite_in_progress:0\r\n\
+                               aof_rewrite_scheduled:0\r\n";
+    const REPLICATION: &str = "# Replication\r\nrole:master\r\n\
+                               master_replid:6b1bf486c81ceb7edf3c093f4c48582e38c0e791\r\n\
+                               master_replid2:0000000000000000000000000000000000000000\r\n";
+    const FSYNC: &[u8] = b"*4\r\n$11\r\nappendfsync\r\n$6\r\nalways\r\n$25\r\nno-appendfsync-on-rewrite\r\n$2\r\nno\r\n";
+
+    #[test]
+    fn drawn_answers_name_a_server_only_with_its_run() {
+        let info = [SERVER, PERSISTENCE, REPLICATION].map(bulk);
+        let [server, persistence, replication] = info.each_ref().map(|info| [&**info]);
+        draws(|draw| {
+            let (server, persistence) = (altered(draw, &server), altered(draw, &persistence));
+            let (replication, fsync) = (altered(draw, &replication), altered(draw, &[FSYNC]));
+            let now = BootInstant::now();
+            let read = identity_in(
+                &server,
+                Some(persistence),
+                &replication,
+                Some(fsync),
+                [now, now],
+            );
+            if let Ok(identity) = read {
+                let text = text_in(&server);
+                assert!(text.contains("run_id:") && text.contains(&*identity.run));
+            }
+        });
+    }
+}

@@ -244,16 +244,7 @@ impl Connection {
     /// Notes the time that the answer to a request tells, if it does. The request was sent at `sent` and was to be
     /// refused after `not_after`.
     pub(crate) fn note_time_in(&mut self, answer: &Value, not_after: i64, sent: BootInstant) {
-        let now = match answer {
-            // The rest of its time, or more than can be said.
-            Value::Int(left) => (*left < LARGEST_SMALL).then(|| not_after - left),
-            Value::Array(items) => match items.get(1) {
-                Some(Value::Int(now)) => Some(*now),
-                _ => None,
-            },
-            _ => None,
-        };
-        if let Some(now) = now.filter(|now| *now > 0) {
+        if let Some(now) = time_in(answer, not_after) {
             self.note_time(now, sent);
         }
     }
@@ -285,6 +276,20 @@ impl Connection {
     pub(crate) fn writer(&self) -> io::Result<Writer> {
         self.stream.writing_end().map(Writer::new)
     }
+}
+
+/// The server's time in ms that the answer to a request tells, which was to be refused after `not_after`.
+fn time_in(answer: &Value, not_after: i64) -> Option<i64> {
+    let now = match answer {
+        // The rest of its time, or more than can be said.
+        Value::Int(left) if (0..LARGEST_SMALL).contains(left) => not_after.checked_sub(*left),
+        Value::Array(items) => match items.get(1) {
+            Some(Value::Int(now)) => Some(*now),
+            _ => None,
+        },
+        _ => None,
+    };
+    now.filter(|now| *now > 0)
 }
 
 /// The packed request that goes before each one for a slot on the move.

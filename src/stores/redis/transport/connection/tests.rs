@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::thread;
 
 use super::*;
+use crate::stores::redis::drawn::{altered, draws};
 use crate::stores::redis::transport::address::Address;
 use crate::stores::redis::transport::reply_text::{MOST_WORDS, brief};
 use crate::stores::redis::transport::tls::TlsConfig;
@@ -76,4 +77,24 @@ fn a_reply_in_a_message_is_short_and_plain() {
         Value::BulkString(b"a\n".to_vec()),
     ];
     assert_eq!(brief(&Value::Array(few.to_vec())), r#"[1, nothing, "a\n"]"#);
+}
+
+#[test]
+fn drawn_answers_tell_the_time_or_nothing() {
+    let answers: [&[u8]; 3] = [
+        b":977\r\n",
+        b"*2\r\n:3\r\n:1790000000000\r\n",
+        b"*3\r\n:1\r\n:1790000000000\r\n:2\r\n",
+    ];
+    let (sent, soon) = (BootInstant::now(), Duration::from_secs(1));
+    draws(|draw| {
+        let not_after = draw.choice([0, 1_790_000_001_000, i64::MAX]).unwrap();
+        let Some(now) = time_in(&altered(draw, &answers), not_after) else {
+            return;
+        };
+        assert!(now > 0);
+        let ahead = Offset::told(now.saturating_mul(1000), sent, BootInstant::now());
+        // However far the clock is said to be, there is a time to say.
+        let _ = ahead.expiry(sent + soon, LATEST);
+    });
 }

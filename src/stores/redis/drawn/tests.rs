@@ -1,0 +1,334 @@
+//! Drawn answers of servers, for the tests of all that reads them: real ones of which parts are changed, and bytes of chance.
+//!
+//! Each of these tests tries a number of draws; with `REDLATCH_LONG=1` it goes on for ten minutes, with draws that no run
+//! before had. A draw that fails is printed, and comes first with `REDLATCH_SEED`.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use fastrand::Rng;
+use redis::Value;
+
+use super::calls::{
+    Acquire, ForceRelease, HandOff, Inspect, Operation, Release, ReleaseLevel, Resolve, SentCopies,
+};
+use super::*;
+use crate::ground::claim::Kind;
+use crate::ground::clock::BootInstant;
+
+/// So many draws a test tries in each run.
+const DRAWS: u64 = 4_000;
+
+/// For so long it tries in the long form.
+const LONG: Duration = Duration::from_secs(600);
+
+/// No draw takes longer than this, on a machine that is busy.
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// Parts of answers, and what stands where a number is: the edges of what fits.
+const PIECES: [&[u8]; 22] = [
+    b"\r\n",
+    b"\n",
+    b"*",
+    b"$",
+    b":",
+    b"+",
+    b"-",
+    b"*-1\r\n",
+    b"$-1\r\n",
+    b"*0\r\n",
+    b"$0\r\n\r\n",
+    b":0\r\n",
+    b" ",
+    b"/",
+    b"@",
+    b"%",
+    b"[",
+    b"]",
+    b"?",
+    b"#",
+    b"\0",
+    "\u{fffd}".as_bytes(),
+];
+
+const NUMBERS: [i64; 14] = [
+    0,
+    1,
+    -1,
+    -2,
+    2,
+    9,
+    65_535,
+    65_536,
+    1 << 20,
+    4_194_303,
+    u32::MAX as i64,
+    1_700_000_000_000,
+    i64::MIN,
+    i64::MAX,
+];
+
+/// The number of a draw, printed if that fails.
+struct Shown(u64);
+
+impl Drop for Shown {
+    #[allow(
+        clippy::print_stderr,
+        reason = "it is for those who read of the failure"
+    )]
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("REDLATCH_SEED={} fails", self.0);
+        }
+    }
+}
+
+/// Has `check` draw again and again.
+pub(super) fn draws(mut check: impl FnMut(&mut Rng)) {
+    let variable = |name| std::env::var(name).ok();
+    let is_long = variable("REDLATCH_LONG").is_some();
+    let asked = variable("REDLATCH_SEED").and_then(|seed| seed.parse().ok());
+    let since_epoch = || SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let first: u64 = asked.unwrap_or_else(|| match is_long {
+        true => since_epoch().as_secs() << 32,
+        false => 0,
+    });
+    let began = Instant::now();
+    for seed in first.. {
+        if seed - first >= DRAWS && !(is_long && began.elapsed() < LONG) {
+            break;
+        }
+        let shown = Shown(seed);
+        let at = Instant::now();
+        check(&mut Rng::with_seed(seed));
+        assert!(at.elapsed() < LONGEST, "it took {:?}", at.elapsed());
+        drop(shown);
+    }
+}
+
+/// One of the samples with some changes; now and then bytes of chance.
+pub(super) fn changed(draw: &mut Rng, samples: &[&[u8]]) -> Vec<u8> {
+    if draw.u8(..16) == 0 {
+        return (0..draw.usize(..100)).map(|_| draw.u8(..)).collect();
+    }
+    let sample = |draw: &mut Rng| draw.choice(samples).copied().unwrap_or_default();
+    let mut bytes = sample(draw).to_vec();
+    for _ in 0..draw.usize(1..=4) {
+        let at = draw.usize(..=bytes.len());
+        let end = (at + draw.usize(..=8)).min(bytes.len());
+        match draw.u8(..8) {
+            0 => {
+                let byte = draw.u8(..);
+                bytes.iter_mut().skip(at).take(1).for_each(|it| *it = byte);
+            }
+            1 => drop(bytes.drain(at..end)),
+            2 | 3 => {
+                let piece = draw.choice(PIECES).unwrap_or_default();
+                let end = if draw.bool() { at } else { end };
+                bytes.splice(at..end, piece.iter().copied());
+            }
+            4 => bytes.truncate(at),
+            5 => {
+                let again = bytes.get(at..end).unwrap_or_default().to_vec();
+                bytes.splice(at..at, again);
+            }
+            6 => {
+                let other = sample(draw);
+                let from = draw.usize(..=other.len());
+                bytes.splice(at.., other.iter().skip(from).copied());
+            }
+            // Another number in the place of the next one.
+            _ => {
+                let behind = |from: usize, is_digit: bool| {
+                    let rest = bytes.iter().skip(from);
+                    let position = rest.map(u8::is_ascii_digit).position(|it| it == is_digit);
+                    position.map_or(bytes.len(), |position| from + position)
+                };
+                let begin = behind(at, true);
+                let end = behind(begin, false);
+                let number = draw.choice(NUMBERS).unwrap_or_default().to_string();
+                bytes.splice(begin..end, number.bytes());
+            }
+        }
+    }
+    bytes
+}
+
+/// One of the samples, each a reply as it is sent, as the value that it is read as, with some changes.
+pub(super) fn altered(draw: &mut Rng, samples: &[&[u8]]) -> Value {
+    let sample = draw.choice(samples).copied().unwrap_or_default();
+    if draw.bool()
+        && let Ok(value) = redis::parse_redis_value(&changed(draw, samples))
+    {
+        return value;
+    }
+    let mut value = redis::parse_redis_value(sample).unwrap_or(Value::Nil);
+    alter(draw, &mut value);
+    value
+}
+
+fn alter(draw: &mut Rng, value: &mut Value) {
+    if draw.u8(..8) == 0 {
+        *value = any(draw, 2);
+        return;
+    }
+    match value {
+        Value::Array(items) => {
+            items.iter_mut().for_each(|item| alter(draw, item));
+            let at = draw.usize(..=items.len());
+            match draw.u8(..8) {
+                0 => items.truncate(at),
+                1 => items.insert(at, any(draw, 1)),
+                2 if at < items.len() => drop(items.remove(at)),
+                3 => items.extend(items.get(at).cloned()),
+                _ => {}
+            }
+        }
+        Value::Int(number) if draw.u8(..3) == 0 => {
+            *number = draw.choice(NUMBERS).unwrap_or_default();
+        }
+        Value::BulkString(bytes) if draw.u8(..3) == 0 => *bytes = changed(draw, &[&*bytes]),
+        _ => {}
+    }
+}
+
+fn any(draw: &mut Rng, depth: u32) -> Value {
+    match draw.u8(..8) {
+        0 => Value::Nil,
+        1 => Value::Okay,
+        2 | 3 => Value::Int(draw.choice(NUMBERS).unwrap_or_default()),
+        4 => Value::SimpleString("PONG".to_owned()),
+        5 | 6 if depth > 0 => {
+            let items = (0..draw.usize(..5)).map(|_| any(draw, depth - 1));
+            Value::Array(items.collect())
+        }
+        _ => {
+            let number = draw.choice(NUMBERS).unwrap_or_default().to_string();
+            Value::BulkString(changed(draw, &[b"orders:1", number.as_bytes()]))
+        }
+    }
+}
+
+/// A text as a server sends it.
+pub(super) fn bulk(text: &str) -> Vec<u8> {
+    format!("${}\r\n{text}\r\n", text.len()).into_bytes()
+}
+
+/// How much memory a reply takes.
+pub(super) fn weight(value: &Value) -> usize {
+    let within = match value {
+        Value::Array(items) => items.iter().map(weight).sum(),
+        Value::BulkString(bytes) => bytes.capacity(),
+        Value::SimpleString(text) => text.capacity(),
+        _ => 0,
+    };
+    size_of::<Value>() + within
+}
+
+/// The errors that servers answer with.
+pub(super) const ERRORS: [&[u8]; 12] = [
+    b"-ERR unknown command\r\n",
+    b"-NOSCRIPT No matching script. Please use EVAL.\r\n",
+    b"-MOVED 3999 127.0.0.1:6381\r\n",
+    b"-MOVED 3999 ::1:6381\r\n",
+    b"-ASK 16383 ?:6381\r\n",
+    b"-WRONGTYPE Operation against a key script: 6b1bf486c81ceb7edf3c093f4c48582e38c0e791, on @user_script:25.\r\n",
+    b"-ERR Error running script (call to f_6b1b): @user_script: 12: -NOPERM this user\r\n",
+    b"-NOPERM this user has no permissions to run the 'evalsha' command\r\n",
+    b"-NOPERM this user has no permissions to access one of the keys used as arguments\r\n",
+    b"-ERR user_script:30: attempt to compare nil script: 6b1b, on @user_script:30.\r\n",
+    b"-LOADING Redis is loading the dataset in memory\r\n",
+    b"-TRYAGAIN Multiple keys request during rehashing of slot\r\n",
+];
+
+/// The answers of scripts, without the numbers of their requests.
+const OF_SCRIPTS: [&[u8]; 10] = [
+    b":30000\r\n",
+    b":-1\r\n",
+    b"*3\r\n:1\r\n:1790000000000\r\n:2\r\n",
+    b"*4\r\n:0\r\n:1790000000000\r\n:29000\r\n$4\r\na:1:\r\n",
+    b"*4\r\n:0\r\n:1790000000000\r\n:-1\r\n$0\r\n\r\n",
+    b"*3\r\n:2\r\n:1790000000000\r\n$7\r\nb:2:3:4\r\n",
+    b"*2\r\n:3\r\n:1790000000000\r\n",
+    b"*3\r\n:4\r\n:1790000000000\r\n$1\r\n3\r\n",
+    b"*2\r\n:1\r\n$9\r\n-ERR full\n\r\n",
+    b"*3\r\n:1\r\n$1\r\n2\r\n:30000\r\n",
+];
+
+/// Reads a reply as the answer to an operation, which has sent so many copies.
+fn read(operation: impl Operation, redis: &Redis, reply: Result<&Value, &str>, copies: u8) {
+    let mut operation = operation;
+    let mut sent = SentCopies::new(Instant::now());
+    if copies > 0 {
+        sent.sent_since = Some(BootInstant::now());
+    }
+    if copies > 1 {
+        sent.last_is_unanswered();
+    }
+    let reply = match reply {
+        Ok(value) => Ok(value.clone()),
+        Err(text) => Err(transport::CallError::Server(text.to_owned())),
+    };
+    // An answer or an error, or that the request is to be sent again.
+    let _ = operation.answer(redis, reply, &mut sent);
+}
+
+#[test]
+fn drawn_answers_of_scripts_are_read() {
+    let settings = Settings {
+        command_timeout: Duration::from_secs(1),
+        connect_timeout: Duration::from_secs(1),
+        pool_size: 1,
+        tls_config: TlsConfig::default(),
+        lease: Duration::from_secs(30),
+        credentials: None,
+        database: 0,
+        sharded: None,
+        replication: None,
+    };
+    let redis =
+        Redis::open("redis://127.0.0.1:1", &settings).unwrap_or_else(|error| panic!("{error}"));
+    let name: Arc<str> = "orders".into();
+    draws(|draw| {
+        let kind = draw
+            .choice([Kind::Reentrant, Kind::Token])
+            .unwrap_or_default();
+        let claim = |number| Claim {
+            kind,
+            name: Arc::clone(&name),
+            visitor: VisitorId::new("a", 1, number),
+            count: draw.clone().u32(..3),
+            lease: Duration::from_secs(30),
+        };
+        let (from, to) = (claim(1), claim(2));
+        let lock = LockId {
+            kind,
+            name: Arc::clone(&name),
+        };
+        let value = altered(draw, &OF_SCRIPTS);
+        let refused = changed(draw, &ERRORS);
+        let refused = String::from_utf8_lossy(&refused);
+        let reply = match draw.u8(..4) {
+            0 => Err(&*refused),
+            _ => Ok(&value),
+        };
+        let copies = draw.u8(..3);
+        let redis = &redis;
+        match draw.u8(..7) {
+            0 => read(Acquire::new(&from), redis, reply, copies),
+            1 => read(Release::new(&from), redis, reply, copies),
+            2 => read(ReleaseLevel::new(&from, 1), redis, reply, copies),
+            3 => read(HandOff::new(&from, &to), redis, reply, copies),
+            4 => read(Resolve(from.in_doubt(7)), redis, reply, copies),
+            5 => read(ForceRelease(&lock), redis, reply, copies),
+            _ => {
+                let visitor = draw.bool().then_some(&from.visitor);
+                let inspect = Inspect {
+                    lock: &lock,
+                    visitor,
+                };
+                read(inspect, redis, reply, copies);
+            }
+        }
+    });
+}
