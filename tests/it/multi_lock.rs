@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod late;
+mod storm;
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
