@@ -12,6 +12,7 @@ use crate::ground::claim::Rules;
 use crate::ground::clock::{BootInstant, ClockPair, Timeline, drift};
 use crate::ground::events::HoldSpan;
 use crate::ground::loss::LossCause;
+use crate::ground::sync::mutant;
 
 #[derive(Debug)]
 pub(super) struct Level {
@@ -96,7 +97,9 @@ impl State {
         if now.moment < self.valid_until || self.pinned_since.is_some() || !is_held {
             return None;
         }
-        Some(if !owner_lives {
+        Some(if mutant("a hold that has lapsed is called gone") {
+            LossCause::Gone
+        } else if !owner_lives {
             LossCause::ThreadEnded
         } else if self.renewed_lease().is_none() && !self.is_short() {
             LossCause::LeaseEnded

@@ -37,9 +37,13 @@ impl State {
         self.longest = self.longest.max(lease);
         let mut most = None;
         for other in &mut self.in_flight {
-            other.most = Some(other.most.map_or(end, |most| most.min(end)));
+            if !mutant("an earlier request is answered in full behind a later one") {
+                other.most = Some(other.most.map_or(end, |most| most.min(end)));
+            }
             let behind = end_of_validity(sent, other.lease);
-            most = Some(most.map_or(behind, |most: BootInstant| most.min(behind)));
+            if !mutant("a later request is answered in full before an earlier one") {
+                most = Some(most.map_or(behind, |most: BootInstant| most.min(behind)));
+            }
         }
         let id = InFlightId(self.next_in_flight_id);
         self.next_in_flight_id = self.next_in_flight_id.wrapping_add(1);

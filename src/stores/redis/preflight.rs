@@ -253,8 +253,8 @@ fn findings(info: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stores::redis::replies::plain;
     use crate::stores::redis::drawn::{ERRORS, altered, changed, draws};
+    use crate::stores::redis::replies::plain;
 
     #[test]
     fn finds_what_endangers_locks() {

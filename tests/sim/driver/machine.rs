@@ -8,6 +8,8 @@ use redlatch_world::events;
 use redlatch_world::network::{self, Machine};
 use redlatch_world::scheduler;
 
+use crate::causes;
+use crate::epochs;
 use crate::plan::Plan;
 use crate::shards;
 use crate::topology::Topology;
@@ -70,9 +72,13 @@ impl Machine for Simulated {
     }
 
     fn feed(&mut self, now: i64, connection: u64, bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
+        scheduler::note_news();
         let answers = self.run(now, connection, bytes);
+        let visitors = self.visitors(now).into_iter();
+        causes::note_visitors(visitors.map(|(_, visitor)| visitor));
         if self.is_stale {
-            excuse(self.visitors(now).into_iter().map(|(_, visitor)| visitor));
+            let visitors = self.visitors(now).into_iter().map(|(_, visitor)| visitor);
+            excuse(visitors.filter(|it| !epochs::knows_better(self.number, it)));
         }
         if self.has_others {
             let number = self.number;
@@ -173,14 +179,21 @@ impl Redis {
         }
     }
 
+    /// The server, to change it.
     pub(crate) fn machine(&self) -> MutexGuard<'_, Simulated> {
+        scheduler::note_news();
+        self.glimpse()
+    }
+
+    /// The server, to look at it.
+    fn glimpse(&self) -> MutexGuard<'_, Simulated> {
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The count of a visitor and the ms left of its key, if it stands.
     pub(crate) fn look(&self, name: &str, visitor: &str) -> Option<(u32, i64)> {
         let now = network::time_of(self.place);
-        let machine = self.machine();
+        let machine = self.glimpse();
         let (value, left) = machine.server.look(now, name)?;
         match value {
             Value::Hash(fields) => {
@@ -205,18 +218,18 @@ impl Redis {
     /// How long the lock stands yet, ms; `None` if it is free.
     pub(crate) fn left(&self, name: &str) -> Option<i64> {
         let now = network::time_of(self.place);
-        self.machine().server.look(now, name).map(|(_, left)| left)
+        self.glimpse().server.look(now, name).map(|(_, left)| left)
     }
 
     /// Every lock that stands.
     pub(crate) fn standing(&self) -> Vec<(String, String)> {
         let now = network::time_of(self.place);
-        self.machine().visitors(now)
+        self.glimpse().visitors(now)
     }
 
     /// Its connections, and the subscriptions on them.
     pub(crate) fn clients(&self) -> (usize, usize) {
-        self.machine().server.clients()
+        self.glimpse().server.clients()
     }
 
     pub(crate) fn go_down(&self) {

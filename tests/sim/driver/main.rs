@@ -9,14 +9,16 @@
 //! | `FIRST`, `SEEDS` | the first of many, and how many at most |
 //! | `MOOD`, `SHAPE`, `TOPOLOGY` | the one mood, shape or topology whose seeds are run |
 //! | `SECONDS` | for how long seeds are begun; 45 |
-//! | `LONG` | that each planted bug is looked for five times |
+//! | `LONG` | that each planted bug is looked for in five sequences of seeds however long that takes |
 //!
 //! Without a choice of seeds, each bug of `mutants.rs` is planted and has to be found.
 
 #![allow(clippy::print_stdout, reason = "it is a program")]
 
 mod acts;
+mod causes;
 mod clusters;
+mod epochs;
 mod farm;
 mod machine;
 mod mutants;

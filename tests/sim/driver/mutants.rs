@@ -4,8 +4,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
-use crate::report::{repetitions, verdict_of};
+use crate::report::verdict_of;
 use crate::shapes::Shape;
 use crate::{cores, variable};
 
@@ -16,13 +17,28 @@ pub(crate) struct Mutant {
     pub(crate) name: &'static str,
     /// Seeds of other shapes are counted, and not run: it may be found in them, too, and seldom is.
     pub(crate) shape: Shape,
+    /// The same of topologies.
+    pub(crate) topology: Option<&'static str>,
 }
 
 const fn in_shape(shape: Shape, name: &'static str) -> Mutant {
-    Mutant { name, shape }
+    Mutant {
+        name,
+        shape,
+        topology: None,
+    }
 }
 
-pub(crate) const MUTANTS: [Mutant; 16] = [
+/// A bug that shows in free seeds of one topology.
+const fn on(topology: &'static str, name: &'static str) -> Mutant {
+    Mutant {
+        name,
+        shape: Shape::Free,
+        topology: Some(topology),
+    }
+}
+
+pub(crate) const MUTANTS: [Mutant; 22] = [
     in_shape(Shape::Free, "a request in flight shortens nothing"),
     in_shape(
         Shape::Orders,
@@ -51,6 +67,18 @@ pub(crate) const MUTANTS: [Mutant; 16] = [
     in_shape(Shape::Split, "what was not undone is dropped"),
     in_shape(Shape::Forced, "an earlier entry wakes nobody"),
     in_shape(Shape::Waiters, "nobody takes over"),
+    in_shape(
+        Shape::Orders,
+        "an earlier request is answered in full behind a later one",
+    ),
+    in_shape(
+        Shape::Orders,
+        "a later request is answered in full before an earlier one",
+    ),
+    in_shape(Shape::Behind, "a lone sentinel may be behind"),
+    in_shape(Shape::Silence, "a hold that has lapsed is called gone"),
+    on("Sentinel", "the master before is asked"),
+    on("Replicas", "a hold needs none of its replicas"),
 ];
 
 /// So many seeds of a sequence are tried for one bug.
@@ -59,6 +87,12 @@ const MOST: u64 = 20_000;
 /// Where the sequences begin in which a bug is looked for again.
 const APART: u64 = 1_000_000;
 
+/// In so many sequences each of them is looked for, if there is time.
+const SEQUENCES: usize = 5;
+
+/// For so long sequences behind the first ones are begun.
+const LONGEST: Duration = Duration::from_secs(30);
+
 /// The outcome for all of them.
 #[derive(Debug, Default)]
 pub(crate) struct Hunt {
@@ -66,44 +100,55 @@ pub(crate) struct Hunt {
     pub(crate) found: usize,
     /// The most seeds that one of them took, as the median of its sequences.
     pub(crate) worst: u64,
+    /// In how many sequences each was looked for at least.
+    pub(crate) sequences: usize,
 }
+
+type Found = Option<(u64, String)>;
 
 /// Plants each bug by itself, looks for it, and says after how many seeds it was found.
 pub(crate) fn hunt() -> Hunt {
-    let mut hunt = Hunt {
-        planted: MUTANTS.len(),
-        ..Hunt::default()
-    };
+    let began = Instant::now();
+    let is_long = variable("LONG").is_some();
     let next = AtomicUsize::new(0);
-    let found = Mutex::new(vec![None; MUTANTS.len()]);
+    let found: Mutex<Vec<Vec<Found>>> = Mutex::new(vec![Vec::new(); MUTANTS.len()]);
+    let look = |core| {
+        loop {
+            let job = next.fetch_add(1, Ordering::Relaxed);
+            let (time, place) = (job / MUTANTS.len(), job % MUTANTS.len());
+            let has_time = time == 0 || is_long || began.elapsed() < LONGEST;
+            if time >= SEQUENCES || !has_time {
+                return;
+            }
+            let outcome = find(&MUTANTS[place], time as u64, core);
+            let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+            found[place].push(outcome);
+        }
+    };
     thread::scope(|scope| {
         for core in 0..cores() {
-            let (next, found) = (&next, &found);
-            scope.spawn(move || {
-                while let Some(mutant) = MUTANTS.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let seeds = (0..repetitions()).map(|time| find(mutant, time, core));
-                    let mut seeds: Vec<_> = seeds.collect();
-                    seeds.sort_by_key(|found| found.as_ref().map_or(u64::MAX, |(seeds, _)| *seeds));
-                    let median = seeds.swap_remove(seeds.len() / 2);
-                    let place = MUTANTS.iter().position(|it| it.name == mutant.name);
-                    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-                    found[place.unwrap_or_default()] = median;
-                }
-            });
+            let look = &look;
+            scope.spawn(move || look(core));
         }
     });
     let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    for (mutant, found) in MUTANTS.iter().zip(found) {
-        match found {
+    let mut hunt = Hunt {
+        planted: MUTANTS.len(),
+        sequences: found.iter().map(Vec::len).min().unwrap_or_default(),
+        ..Hunt::default()
+    };
+    for (mutant, mut found) in MUTANTS.iter().zip(found) {
+        let (name, count) = (mutant.name, found.len());
+        found.sort_by_key(|found| found.as_ref().map_or(u64::MAX, |(seeds, _)| *seeds));
+        match found.swap_remove(count / 2) {
             Some((seeds, verdict)) => {
                 hunt.found += 1;
                 hunt.worst = hunt.worst.max(seeds);
                 println!(
-                    "{seeds:>6} seeds until \"{}\" was found: {verdict}",
-                    mutant.name
+                    "{seeds:>6} seeds, the median of {count}, until \"{name}\" was found: {verdict}"
                 );
             }
-            None => println!("\"{}\" was not found", mutant.name),
+            None => println!("\"{name}\" was not found in most of {count} sequences"),
         }
     }
     hunt
@@ -121,6 +166,9 @@ fn find(mutant: &Mutant, time: u64, core: u64) -> Option<(u64, String)> {
         .env("FIRST", first.to_string())
         .env("SEEDS", MOST.to_string())
         .env("SECONDS", "60");
+    if let Some(topology) = mutant.topology {
+        worker.env("TOPOLOGY", topology);
+    }
     let output = worker.output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout);
     let mut verdicts = text.lines().filter_map(verdict_of);

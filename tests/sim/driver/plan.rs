@@ -97,6 +97,8 @@ pub(crate) enum Mood {
     Clocks,
     /// Threads cannot be started.
     Threads,
+    /// Replies are other ones than were sent: nothing that a client believes is true then, but each call has to end.
+    Garbled,
     /// Masters are replaced, sentinels lie, slots move, and nothing else happens.
     Failing,
 }
@@ -148,8 +150,9 @@ impl Plan {
         let calm_at = draw.u64(1..=30) * SECOND;
         let shuts_down = draw.u8(..6) == 0;
         let is_off = draw.u8(..3) == 0;
-        let processes = (0..draw.usize(1..=4)).map(|_| Process {
-            threads: (0..draw.usize(1..=6))
+        // Small ones find more in the same time, and are read by those who look into them.
+        let processes = (0..pick(draw, &[1, 1, 2, 2, 2, 3, 4])).map(|_| Process {
+            threads: (0..pick(draw, &[1, 1, 1, 2, 2, 2, 3, 6]))
                 .map(|_| Thread {
                     program: program(draw, names, lease, has_tokens, forces),
                     leaves: draw.u8(..10) == 0,
@@ -162,7 +165,7 @@ impl Plan {
             shut_down_at: (shuts_down && draw.bool()).then(|| draw.u64(..calm_at)),
         });
         let processes: Vec<_> = processes.collect();
-        let nodes = pick(draw, &[1, 1, 1, 3, 3, 5]);
+        let nodes = pick(draw, &[1, 1, 1, 1, 3, 3, 5]);
         let servers = (0..nodes).map(|_| {
             let rate = if is_off { draw.i64(-4_000..=4_000) } else { 0 };
             (draw.i64(-5_000_000..=5_000_000), rate)
@@ -241,6 +244,11 @@ impl Plan {
         ops.any(|op| matches!(op, Op::Force(_)))
     }
 
+    /// Whether no trouble lasts for so long that a hold is lost by it.
+    pub(crate) fn survives(&self) -> bool {
+        self.shape == Shape::Long
+    }
+
     fn trouble(&mut self, draw: &mut Rng) {
         let all = self.mood == Mood::All;
         let is = |mood: Mood, this: Mood| mood == this || all;
@@ -314,7 +322,7 @@ fn pace(draw: &mut Rng) -> Pace {
 
 fn program(draw: &mut Rng, names: usize, lease: u64, has_tokens: bool, forces: bool) -> Vec<Op> {
     let mut ops = Vec::new();
-    for _ in 0..draw.usize(2..=14) {
+    for _ in 0..pick(draw, &[2, 3, 4, 5, 6, 7, 8, 14]) {
         let target = Target {
             name: draw.usize(..names),
             lease: match draw.u8(..6) {

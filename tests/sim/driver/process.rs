@@ -217,7 +217,8 @@ pub(crate) fn live(process: &Process, plan: &Plan) {
         place.shut_down();
         place.clients.iter().for_each(Client::shutdown);
         // A connection that was made meanwhile, or by a question afterwards, ends with what was forgotten.
-        if plan.redlock.is_some() || plan.shuts_down() {
+        let is_of_parts = plan.redlock.is_some() || plan.topology.has_overlaps();
+        if is_of_parts || plan.shuts_down() {
             KEEPERS.fetch_or(1 << scheduler::process(), Ordering::Relaxed);
         }
     }

@@ -63,6 +63,21 @@ impl Since {
 }
 
 impl Promptness {
+    /// After which time something may change by time alone; `None` for never.
+    pub(crate) fn looks_again_in(&self, sights: &[Sight], looks_for_owners: bool) -> Option<Nanos> {
+        let holds = sights.iter().map(|sight| &sight.hold);
+        let of_holds = holds.filter(|hold| hold.is_held).map(|hold| {
+            let late = hold.renewed.unwrap_or_default() / 4;
+            hold.remaining.saturating_sub(late)
+        });
+        let of_holds = of_holds.min().map(scheduler::nanos);
+        let since = scheduler::now() - self.looked_at;
+        // When it was looked a moment ago, it is not known what there is now.
+        let is_open = looks_for_owners && (since > 0 || !self.ownerless.is_empty());
+        let of_owners = is_open.then(|| LOOK.saturating_sub(since));
+        of_holds.into_iter().chain(of_owners).min()
+    }
+
     /// Leaves the holds of a thread to their leases.
     pub(crate) fn leave(&mut self, visitors: impl IntoIterator<Item = String>) {
         self.left.extend(visitors);

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Instant;
 
-use crate::{cores, mutants, variable};
+use crate::{cores, mutants};
 
 #[derive(Default)]
 struct Totals {
@@ -129,8 +129,9 @@ impl Totals {
         let hours = |nanos: u64| nanos as f64 / 3.6e12;
         let teeth = hunt.map_or_else(String::new, |hunt| {
             format!(
-                "\"mutants\": {}, \"mutants_found\": {}, \"worst_mutant_seeds\": {}, ",
-                hunt.planted, hunt.found, hunt.worst
+                "\"mutants\": {}, \"mutants_found\": {}, \"worst_mutant_seeds\": {}, \
+                 \"mutant_sequences\": {}, ",
+                hunt.planted, hunt.found, hunt.worst, hunt.sequences
             )
         });
         println!(
@@ -145,13 +146,5 @@ impl Totals {
             self.steps as f64 / seconds,
             self.switches as f64 / seconds,
         );
-    }
-}
-
-/// How often each planted bug is looked for.
-pub(crate) fn repetitions() -> u64 {
-    match variable("LONG") {
-        Some(_) => 5,
-        None => 1,
     }
 }

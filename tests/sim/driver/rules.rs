@@ -8,6 +8,7 @@ use std::time::Duration;
 use redlatch_sim::eye;
 use redlatch_world::scheduler::{self, MILLI, Nanos, SECOND};
 
+use crate::causes::{Causes, Told};
 use crate::machine::{Redis, is_excused};
 use crate::promptness::{Promptness, Sight};
 use crate::shards;
@@ -41,9 +42,17 @@ struct Rules {
     free_since: BTreeMap<String, Nanos>,
     /// How long each lock would have stood yet when it was seen last, ms.
     left: BTreeMap<String, i64>,
+    /// Until when each hold may be valid that its store, or a majority of it, does not have any more.
+    outlived: BTreeMap<String, Nanos>,
     looked_at: Nanos,
+    /// How many holds were valid then.
+    valid: u64,
+    /// Until when time alone changes nothing of what was seen.
+    sees_until: Nanos,
     expects: Expects,
     promptness: Promptness,
+    causes: Causes,
+    told: Told,
 }
 
 /// The rules of time that a plan is judged by.
@@ -55,6 +64,8 @@ pub(crate) struct Expects {
     pub(crate) messages: bool,
     /// Nothing keeps a renewal from its server.
     pub(crate) renewals: bool,
+    /// The longest lease that any lock is asked for with.
+    pub(crate) longest: Nanos,
     /// No clock is set: a validity is no longer than its key.
     pub(crate) validities: bool,
     /// Each loss is told by a client that lives.
@@ -74,11 +85,12 @@ fn rules() -> MutexGuard<'static, Option<Rules>> {
 }
 
 /// Begins to look.
-pub(crate) fn begin(topology: &Topology, servers: &[Redis], expects: Expects) {
+pub(crate) fn begin(topology: &Topology, servers: &[Redis], expects: Expects, causes: Causes) {
     *rules() = Some(Rules {
         topology: Some(topology.clone()),
         servers: servers.to_vec(),
         expects,
+        causes,
         ..Rules::default()
     });
     scheduler::watch(look);
@@ -87,6 +99,7 @@ pub(crate) fn begin(topology: &Topology, servers: &[Redis], expects: Expects) {
 /// Watches the holds of the calling thread from now on.
 pub(crate) fn watch_me() -> eye::Watched {
     let (thread, process) = (eye::watch(), scheduler::process());
+    scheduler::note_news();
     if let Some(rules) = &mut *rules() {
         let thread = thread.clone();
         rules.threads.push(Watched { thread, process });
@@ -97,6 +110,7 @@ pub(crate) fn watch_me() -> eye::Watched {
 /// Notes that a thread leaves its holds to their leases.
 pub(crate) fn leaves(me: &eye::Watched) {
     let seen = eye::holds_of(me).into_iter().flatten();
+    scheduler::note_news();
     if let Some(rules) = &mut *rules() {
         rules.promptness.leave(seen.map(|hold| hold.visitor));
     }
@@ -105,6 +119,7 @@ pub(crate) fn leaves(me: &eye::Watched) {
 /// Notes that no fault happens any more.
 pub(crate) fn calm() {
     IS_CALM.store(true, Ordering::Relaxed);
+    scheduler::note_news();
     if let Some(rules) = &mut *rules() {
         rules.free_since.clear();
     }
@@ -112,6 +127,7 @@ pub(crate) fn calm() {
 
 /// Notes that the calling thread waits for a lock, until the result is dropped.
 pub(crate) fn waits_for(name: &str) -> Wait {
+    scheduler::note_news();
     let process = scheduler::process();
     let waiting = Waiting {
         name: name.to_owned(),
@@ -144,34 +160,53 @@ pub(crate) fn figures() -> (u64, u64) {
     (HELD.load(Ordering::Relaxed), LOOKS.load(Ordering::Relaxed))
 }
 
-fn look() {
+fn look() -> Nanos {
     let mut place = rules();
     let Some(rules) = &mut *place else {
-        return;
+        return Nanos::MAX;
     };
     LOOKS.fetch_add(1, Ordering::Relaxed);
     let now = scheduler::now();
     let passed = now - std::mem::replace(&mut rules.looked_at, now);
+    HELD.fetch_add(passed * rules.valid, Ordering::Relaxed);
+    rules.sees_until = Nanos::MAX;
     let sights = rules.sights();
     let broken = rules
-        .holds(&sights, passed)
+        .holds(&sights)
+        .or_else(|| rules.causes(&sights))
         .or_else(|| rules.times(&sights))
         .or_else(|| rules.waits(now));
     if let Some(broken) = broken {
         drop(place);
         crate::run::violated(&broken);
     }
+    rules.sees_until
+}
+
+/// What is left of a span by the clock of somebody, in any case: none is off by more than this, and one counts in ms.
+fn in_any_case(span: Nanos) -> Nanos {
+    span.saturating_sub(MILLI) / 100 * 98
 }
 
 impl Rules {
+    /// Notes that something may change after this span, by the clock of whomever it may concern.
+    fn looks_again_in(&mut self, span: Nanos) {
+        let by = self.looked_at.saturating_add(in_any_case(span));
+        self.sees_until = self.sees_until.min(by);
+    }
+
     /// All holds of threads that live.
-    fn sights(&self) -> Vec<Sight> {
+    fn sights(&mut self) -> Vec<Sight> {
         let mut sights = Vec::new();
         for Watched { thread, process } in &self.threads {
             if scheduler::is_killed(*process) {
                 continue;
             }
             let seen = scheduler::on_clock_of(*process, || eye::holds_of(thread));
+            if seen.is_none() {
+                // It is at work.
+                self.sees_until = 0;
+            }
             let seen = seen.into_iter().flatten();
             sights.extend(seen.map(|hold| Sight {
                 process: *process,
@@ -179,6 +214,38 @@ impl Rules {
             }));
         }
         sights
+    }
+
+    /// Whether the causes of losses are true.
+    fn causes(&mut self, sights: &[Sight]) -> Option<String> {
+        let mut told = std::mem::take(&mut self.told);
+        // A master may have been replaced since it said so.
+        let is_one = !matches!(self.topology, Some(Topology::Replicated(_)));
+        let stands = |sight: &Sight| self.stands(sight).filter(|_| is_one);
+        let untrue = told.untrue(sights, &self.causes, stands);
+        self.told = told;
+        untrue
+    }
+
+    /// Whether the store has all of a hold, and of a quorum a majority; `None` where that is not known.
+    fn stands(&self, sight: &Sight) -> Option<bool> {
+        let (name, visitor) = (&sight.hold.name, &sight.hold.visitor);
+        let is_at = |server: &Redis, part: &Part| {
+            let is_whole = server.look(&part.name, visitor).is_some();
+            is_whole || part.is_token && server.has_token_of(&part.name, visitor)
+        };
+        let parts = self.parts_of(name).into_iter().map(|part| match part.home {
+            Home::Server(server) => Some(is_at(&self.servers[server], &part)),
+            Home::Quorum if self.servers.len() > 1 => {
+                let nodes = self.servers.iter();
+                let count = nodes.clone().filter(|server| is_at(server, &part)).count();
+                Some(count > nodes.len() / 2)
+            }
+            // A master that was replaced may go on.
+            Home::Master => Some(self.servers.iter().any(|server| is_at(server, &part))),
+            Home::Quorum => None,
+        });
+        parts.fold(Some(true), |all, part| Some(all? && part?))
     }
 
     /// Whether all happens in time.
@@ -191,24 +258,31 @@ impl Rules {
             processes,
             ..
         } = self.expects;
+        let is_calm = IS_CALM.load(Ordering::Relaxed);
         let promptness = &mut self.promptness;
-        let told = losses.then(|| promptness.told(sights)).flatten();
-        if told.is_some() || !IS_CALM.load(Ordering::Relaxed) {
-            return told;
+        let mut broken = losses.then(|| promptness.told(sights)).flatten();
+        if is_calm && renewals && broken.is_none() {
+            broken = promptness.renewed(sights);
         }
-        let renewed = renewals.then(|| promptness.renewed(sights)).flatten();
-        renewed.or_else(|| {
-            let owned = || promptness.owned(sights, &self.servers, processes, patience);
-            owners.then(owned).flatten()
-        })
+        if is_calm && owners && broken.is_none() {
+            broken = promptness.owned(sights, &self.servers, processes, patience);
+        }
+        let again = promptness.looks_again_in(sights, is_calm && owners);
+        again.inspect(|span| self.looks_again_in(*span));
+        broken
     }
 
     /// Whether two holds are valid at once, or one without the server.
-    fn holds(&self, sights: &[Sight], passed: Nanos) -> Option<String> {
+    fn holds(&mut self, sights: &[Sight]) -> Option<String> {
         let mut valid: BTreeMap<String, &str> = BTreeMap::new();
-        let seen = sights.iter().map(|sight| &sight.hold);
-        for hold in seen.filter(|hold| hold.is_valid) {
-            HELD.fetch_add(passed, Ordering::Relaxed);
+        self.valid = 0;
+        for sight in sights.iter().filter(|sight| sight.hold.is_valid) {
+            let hold = &sight.hold;
+            self.valid += 1;
+            if let Some(broken) = self.outlives(sight) {
+                return Some(broken);
+            }
+            self.looks_again_in(scheduler::nanos(hold.remaining));
             if is_excused(&hold.visitor) {
                 continue;
             }
@@ -228,6 +302,23 @@ impl Rules {
         None
     }
 
+    /// Whether a hold is valid for longer than a lease after its store lost it, for whatever reason that was.
+    fn outlives(&mut self, sight: &Sight) -> Option<String> {
+        let (name, visitor) = (&sight.hold.name, &sight.hold.visitor);
+        if self.stands(sight) != Some(false) {
+            self.outlived.remove(visitor);
+            return None;
+        }
+        let now = self.looked_at;
+        let longest = self.expects.longest;
+        // The clocks of processes run at other rates.
+        let end = now + longest + longest / 100 + 100 * MILLI;
+        let end = *self.outlived.entry(visitor.clone()).or_insert(end);
+        self.looks_again_in(end.saturating_sub(now));
+        (now > end)
+            .then(|| format!("I1: {visitor} is sure of {name} a lease after its store has lost it"))
+    }
+
     fn masters(&self) -> Vec<&Redis> {
         let of_all = |all: &mut shards::Shards| {
             let all = all.shards.iter().map(|shard| shard.master);
@@ -243,24 +334,49 @@ impl Rules {
     }
 
     /// Why the server of a lock has not what a hold believes that it has. A quorum is judged by I2 alone.
-    fn lacks(&self, part: &Part, hold: &eye::Seen) -> Option<String> {
+    fn lacks(&mut self, part: &Part, hold: &eye::Seen) -> Option<String> {
         let server = match part.home {
-            Home::Server(server) => &self.servers[server],
+            Home::Server(server) => self.servers[server].clone(),
             Home::Quorum => return None,
             Home::Master => {
-                let has = |server: &&Redis| server.look(&part.name, &hold.visitor).is_some();
-                let is_there = self.masters().iter().any(has);
-                return (!is_there).then(|| "has nothing of it".to_owned());
+                let look = |master: &Redis| master.look(&part.name, &hold.visitor);
+                let found = self.masters().into_iter().find_map(look);
+                let Some((_, left)) = found else {
+                    return Some("has nothing of it".to_owned());
+                };
+                self.looks_again_in_ms(left);
+                return None;
             }
         };
         let Some((_, left)) = server.look(&part.name, &hold.visitor) else {
             let has_token = part.is_token && server.has_token_of(&part.name, &hold.visitor);
+            let left = server.left(&part.name);
+            left.inspect(|left| self.looks_again_in_ms(*left));
             return (!has_token).then(|| "has nothing of it".to_owned());
         };
+        self.looks_again_in_ms(left);
         // A key without an end lasts; and the server counts in whole milliseconds.
         let lasts = u64::try_from(left).map_or(u64::MAX, |left| left + 2);
-        let is_over = self.expects.validities && hold.remaining > Duration::from_millis(lasts);
-        is_over.then(|| format!("has it for {left} ms"))
+        let lasts = Duration::from_millis(lasts);
+        if self.expects.validities {
+            // The clocks of two that part by this much in a hundred.
+            let spare = lasts.saturating_sub(hold.remaining);
+            self.looks_again_in(
+                scheduler::nanos(spare)
+                    .saturating_sub(MILLI)
+                    .saturating_mul(50),
+            );
+            let is_over = hold.remaining > lasts;
+            return is_over.then(|| format!("has it for {left} ms"));
+        }
+        None
+    }
+
+    /// As [`Rules::looks_again_in`], in ms of a server; below zero for never.
+    fn looks_again_in_ms(&mut self, left: i64) {
+        if let Ok(left) = u64::try_from(left) {
+            self.looks_again_in(left * MILLI);
+        }
     }
 
     /// How long the lock stands yet, ms; `None` if it is free.
@@ -283,7 +399,7 @@ impl Rules {
         if !IS_CALM.load(Ordering::Relaxed) || self.waiting.is_empty() {
             return None;
         }
-        for waiting in self.waiting.values() {
+        for waiting in self.waiting.values().cloned().collect::<Vec<_>>() {
             if scheduler::is_killed(waiting.process) {
                 continue;
             }
@@ -291,12 +407,15 @@ impl Rules {
             let parts = self.parts_of(name);
             let left = parts.iter().filter_map(|part| self.left(part)).max();
             if let Some(left) = left {
+                // Whether it ends by itself is told by the last of these looks.
+                self.looks_again_in_ms((left - SHORTLY).max(0));
                 self.left.insert(name.clone(), left);
                 self.free_since.remove(name);
                 continue;
             }
+            self.sees_until = 0;
             // Nobody tells of a lease that has ended, nor of a token; and it takes a time until messages arrive.
-            let was_released = self.left.get(name).is_some_and(|left| *left > 20);
+            let was_released = self.left.get(name).is_some_and(|left| *left > SHORTLY);
             let is_heard = self.expects.messages && was_released && name.starts_with("lock");
             let free_since = *self.free_since.entry(name.clone()).or_insert(now);
             let kept = scheduler::lag(waiting.process) - waiting.lag;
@@ -316,6 +435,9 @@ impl Rules {
         None
     }
 }
+
+/// A lock that would have stood for no longer than this, in ms, may have ended by itself.
+const SHORTLY: i64 = 20;
 
 /// A waiter listens after this time: it has asked, connected and subscribed.
 const LISTENING: Nanos = 200 * MILLI;

@@ -9,6 +9,7 @@ use redlatch_world::events;
 use redlatch_world::network::{self, Faults};
 use redlatch_world::scheduler::{self, JoinHandle, MILLI, Nanos, SECOND};
 
+use crate::causes::Causes;
 use crate::machine::Redis;
 use crate::plan::{Blow, Mood, Op, Plan};
 use crate::process::{live, may_keep_connections};
@@ -72,21 +73,23 @@ pub(crate) fn run(seed: u64, plan: &Plan, is_traced: bool) -> ! {
         .blows
         .iter()
         .any(|(_, blow)| matches!(blow, Blow::KillProcess(_)));
-    rules::begin(
-        &plan.topology,
-        &servers,
-        Expects {
-            patience,
-            messages: is_calm && !plan.may_lose(),
-            renewals: is_calm && plan.pace.jump == 0.0 && !plan.shuts_down(),
-            losses: !plan.shuts_down() && !is_off,
-            validities: !is_off,
-            owners: plan.lingers() && !kills,
-            processes: plan.processes.len(),
-        },
-    );
+    let expects = Expects {
+        patience,
+        messages: is_calm && !plan.may_lose(),
+        renewals: is_calm && plan.pace.jump == 0.0 && !plan.shuts_down(),
+        losses: !plan.shuts_down() && !is_off,
+        longest: longest_lease(plan) * MILLI,
+        validities: !is_off,
+        owners: plan.lingers() && !kills,
+        processes: plan.processes.len(),
+    };
+    // Of what a client believes without reason, nothing need be so.
+    if plan.mood != Mood::Garbled {
+        let causes = causes(plan, expects.renewals);
+        rules::begin(&plan.topology, &servers, expects, causes);
+    }
     if let Topology::Replicated(shape) = &plan.topology {
-        shards::begin(shape, &servers);
+        shards::begin(shape, &servers, plan.command * MILLI);
     }
     set_faults_at(0, &servers, &plan.calm);
     set_faults_at(plan.trouble_at, &servers, &plan.faults);
@@ -127,6 +130,33 @@ pub(crate) fn run(seed: u64, plan: &Plan, is_traced: bool) -> ! {
         }
     }
     rest(plan, &labels, &servers)
+}
+
+/// The longest lease that any lock is asked for with, ms.
+fn longest_lease(plan: &Plan) -> u64 {
+    let threads = plan.processes.iter().flat_map(|process| &process.threads);
+    let ops = threads.flat_map(|thread| thread.program.clone());
+    let leases = ops.filter_map(|mut op| op.target().and_then(|target| target.lease));
+    leases.max().unwrap_or_default().max(plan.lease)
+}
+
+/// The causes of losses that a plan can give.
+fn causes(plan: &Plan, is_reached: bool) -> Causes {
+    let blows = || plan.blows.iter().map(|(_, blow)| blow);
+    let suspended = blows().filter_map(|blow| match blow {
+        Blow::Suspend(process, _) => Some(process + 1),
+        _ => None,
+    });
+    let closed = plan.processes.iter().enumerate();
+    let closed = closed.filter_map(|(number, it)| Some((number + 1, it.shut_down_at?)));
+    let faults = &plan.faults;
+    Causes {
+        suspended: suspended.collect(),
+        closed: closed.collect(),
+        is_reached,
+        may_come_back: faults.stray + faults.cut + faults.surplus > 0.0,
+        may_lack_threads: plan.mood == Mood::Threads,
+    }
 }
 
 fn set_faults_at(moment: Nanos, servers: &[Redis], faults: &Faults) {
@@ -194,6 +224,7 @@ fn rest(plan: &Plan, labels: &[usize], servers: &[Redis]) -> ! {
 
 fn strike(blow: Blow, labels: &[usize], servers: &[Redis]) {
     scheduler::note(|| format!("{blow:?}"));
+    scheduler::note_news();
     let now = scheduler::now();
     match blow {
         Blow::PauseProcess(process, span) => scheduler::pause(labels[process], now + span),

@@ -3,6 +3,7 @@
 use redlatch_world::scheduler::{self, Nanos};
 use redlatch_world::{events, network};
 
+use crate::epochs;
 use crate::machine::host;
 use crate::shards;
 use crate::topology::{Kind, Replicated, Trouble};
@@ -29,10 +30,12 @@ pub(crate) fn tell_of_master() {
         let is_here = all.shape.kind == Kind::Sentinels;
         let count = if is_here { SENTINELS } else { 0 };
         let longest = all.shape.longest_news;
-        let lag = |_| scheduler::draw(|draw| draw.u64(0..=longest));
-        (0..count).map(lag).collect::<Vec<Nanos>>()
+        let lag = |number| (number, scheduler::draw(|draw| draw.u64(0..=longest)));
+        let mut lags: Vec<(usize, Nanos)> = (0..count).map(lag).collect();
+        lags.retain(|(number, _)| all.shape.late != Some(*number));
+        lags
     });
-    for (number, lag) in lags.into_iter().flatten().enumerate() {
+    for (number, lag) in lags.into_iter().flatten() {
         scheduler::at(scheduler::now() + lag, move || name(number, None));
     }
 }
@@ -49,6 +52,7 @@ fn name(sentinel: usize, falsely: Option<usize>) {
             Some(other) => (other, all.epoch + 1),
             None => (all.shards[0].master, all.epoch),
         };
+        epochs::note_named(sentinel, named);
         redis.name_master(MASTER, &host(named), epoch)
     });
     network::deliver(told.unwrap_or_default());

@@ -2,10 +2,13 @@
 //!
 //! Half of all seeds are free. A shape changes what a free plan has drawn, so it has the paces and clocks of one.
 
+use std::collections::BTreeSet;
+
 use fastrand::Rng;
 use redlatch_world::scheduler::{MILLI, Nanos, SECOND};
 
 use crate::plan::{Blow, Mood, Op, Plan, Process, Target, Thread, pick};
+use crate::topology::{Replicated, Topology};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
@@ -31,9 +34,14 @@ pub(crate) enum Shape {
     Silence,
     /// Levels with longer leases come and go while answers are late.
     Orders,
+    /// One sentinel alone is left, which has not heard of the present master, and that cannot be reached.
+    Behind,
+    /// Holds of many minutes, which survive troubles that are shorter than their leases.
+    Long,
 }
 
-const SHAPES: [Shape; 10] = [
+/// The long ones come more often, as they cost little for the time that locks are held.
+const SHAPES: [Shape; 14] = [
     Shape::Waiters,
     Shape::Pauses,
     Shape::Outage,
@@ -44,6 +52,10 @@ const SHAPES: [Shape; 10] = [
     Shape::Split,
     Shape::Silence,
     Shape::Orders,
+    Shape::Behind,
+    Shape::Long,
+    Shape::Long,
+    Shape::Long,
 ];
 
 /// What had befallen connections before the calm is noticed within this time, where none is silent or hangs.
@@ -158,7 +170,7 @@ impl Shape {
                 plan.settle = SOON;
                 plan.faults.late = pick(draw, &[0.1, 0.3]);
                 plan.faults.longest = pick(draw, &[100, 400]) * MILLI;
-                people(plan, draw, 3, &|draw| waiter(draw, 100, 300));
+                people(plan, draw, 2, &|draw| waiter(draw, 100, 300));
             }
             Shape::Orders => {
                 plan.mood = Mood::Slow;
@@ -171,6 +183,8 @@ impl Shape {
                 let lease = plan.lease;
                 people(plan, draw, 2, &|draw| levels(draw, lease));
             }
+            Shape::Behind => behind(plan, draw),
+            Shape::Long => long(plan, draw),
             Shape::Silence => {
                 plan.mood = Mood::Lossy;
                 plan.lease = pick(draw, &[300, 1_000]);
@@ -289,6 +303,70 @@ fn outage(plan: &mut Plan, draw: &mut Rng) {
             Op::Sleep(draw.u64(..3_000)),
             Op::Unlock(target),
         ]
+    });
+}
+
+fn long(plan: &mut Plan, draw: &mut Rng) {
+    const SPAN: u64 = 600_000;
+    plan.mood = pick(draw, &[Mood::Calm, Mood::Restarting, Mood::Partitioned]);
+    plan.lease = pick(draw, &[10_000, 30_000]);
+    plan.command = pick(draw, &[500, 2_000]);
+    plan.calm_at = SPAN * MILLI;
+    plan.settle = SOON;
+    people(plan, draw, 2, &|draw| {
+        let names = 0..draw.usize(1..=4);
+        let names = names.map(|_| draw.usize(..8)).collect::<BTreeSet<_>>();
+        let target = |name: &usize| Target {
+            name: *name,
+            ..one(None)
+        };
+        let mut ops: Vec<Op> = (names.iter().map(target))
+            .map(|target| Op::TryFor(target, 1_000))
+            .collect();
+        ops.push(Op::Sleep(draw.u64(SPAN / 4..SPAN)));
+        ops.extend(names.iter().map(target).map(Op::Unlock));
+        ops
+    });
+    if plan.mood == Mood::Calm {
+        return;
+    }
+    // Each is over long before the validity would be, and the next one begins when there is a new one.
+    let mut at = 5_000;
+    while at < SPAN {
+        let span = draw.u64(1..plan.lease / 6) * MILLI;
+        let process = draw.usize(..plan.processes.len());
+        let blow = match plan.mood {
+            Mood::Partitioned => Blow::Part(process, 0, span),
+            _ => Blow::Restart(0, span),
+        };
+        plan.blows.push((at * MILLI, blow));
+        at += plan.lease * draw.u64(2..10);
+    }
+}
+
+fn behind(plan: &mut Plan, draw: &mut Rng) {
+    plan.mood = Mood::Failing;
+    plan.lease = pick(draw, &[1_000, 3_000]);
+    plan.command = 500;
+    plan.calm_at = 12 * SECOND;
+    plan.settle = 60 * SECOND + plan.longest_lease() * MILLI;
+    let shape = Replicated::behind(draw);
+    let clock = (plan.servers[0].0, 0);
+    plan.servers = vec![clock; shape.servers()];
+    plan.topology = Topology::Replicated(shape);
+    // The replica is the master by then.
+    let span = draw.u64(2_000..5_000) * MILLI;
+    plan.blows.push((4_500 * MILLI, Blow::Part(0, 1, span)));
+    people(plan, draw, 2, &|draw| {
+        let ops = (0..10).flat_map(|_| {
+            [
+                Op::TryFor(one(None), 300),
+                Op::Sleep(draw.u64(..600)),
+                Op::Unlock(one(None)),
+                Op::Sleep(draw.u64(..300)),
+            ]
+        });
+        ops.collect()
     });
 }
 

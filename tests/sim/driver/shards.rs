@@ -6,6 +6,7 @@ use redlatch_world::scheduler::{self, MILLI, Nanos};
 use redlatch_world::{events, network};
 
 use crate::clusters;
+use crate::epochs;
 use crate::machine::{self, Redis, host};
 use crate::sentinels;
 use crate::topology::{Kind, Replicated, Takeover};
@@ -43,7 +44,8 @@ pub(crate) fn with<T>(what: impl FnOnce(&mut Shards) -> T) -> Option<T> {
 }
 
 /// Sets up the shards, and all that will befall them.
-pub(crate) fn begin(shape: &Replicated, redis: &[Redis]) {
+pub(crate) fn begin(shape: &Replicated, redis: &[Redis], command: Nanos) {
+    epochs::begin(shape, command);
     let each = 1 + shape.replicas;
     let members = |number| (number * each..(number + 1) * each).collect::<Vec<_>>();
     let all = (0..shape.shards).map(|number| Shard {
@@ -80,7 +82,13 @@ pub(crate) fn begin(shape: &Replicated, redis: &[Redis]) {
 
 /// A server has got something to do: its replicas are to hear of it, and those that wait for them.
 pub(crate) fn fed(server: usize) {
-    with(|all| all.carry_soon(server));
+    with(|all| {
+        all.carry_soon(server);
+        if all.shards.iter().any(|shard| shard.master == server) {
+            let standing = all.redis[server].standing();
+            epochs::note_known(standing.into_iter().map(|(_, visitor)| visitor));
+        }
+    });
     clusters::spread_messages(server);
     tick(server);
 }
@@ -220,6 +228,7 @@ fn promote(shard: usize, old: usize, new: usize, takeover: Takeover) {
             events::count("takeover in which nothing acknowledged may be lost");
         }
         to.promote();
+        epochs::turn();
         all.epoch += 1;
         all.shards[shard].master = new;
         from.set_stale(true);

@@ -12,6 +12,7 @@ pub(crate) fn spread(plan: &mut Plan, draw: &mut Rng) {
     match draw.u8(..100) {
         0..6 => clocks(plan, draw),
         6..10 => threads(plan, draw),
+        10..13 => garbled(plan, draw),
         _ => {}
     }
     acts(plan, draw);
@@ -54,6 +55,14 @@ fn threads(plan: &mut Plan, draw: &mut Rng) {
             plan.blows.push((at, Blow::RefuseThreads(process, span)));
         }
     }
+}
+
+fn garbled(plan: &mut Plan, draw: &mut Rng) {
+    plan.mood = Mood::Garbled;
+    plan.blows.clear();
+    plan.faults = plan.calm.clone();
+    plan.faults.garbled = pick(draw, &[0.01, 0.1, 0.3]);
+    plan.faults.cut = pick(draw, &[0.0, 0.01]);
 }
 
 fn acts(plan: &mut Plan, draw: &mut Rng) {
@@ -106,9 +115,7 @@ fn over_shards(plan: &mut Plan, mut shape: Replicated, draw: &mut Rng) {
         }
     }
     // An error reply has no number, so that of a `WAIT` too many would be taken for that of the next request.
-    if shape.wait.is_some() {
-        plan.faults.surplus = 0.0;
-    }
+    plan.faults.spares_errors = shape.wait.is_some();
     // To find a master takes several round trips.
     plan.command = plan.command.max(500);
     // A hold survives a takeover only among servers whose clocks agree.

@@ -165,6 +165,8 @@ pub(crate) struct Replicated {
     /// How late a replica is at most; how late others hear of a master, or of a slot; how long a slot takes to move.
     pub(crate) lag: Nanos,
     pub(crate) longest_news: Nanos,
+    /// The sentinel that hears nothing of a new master.
+    pub(crate) late: Option<usize>,
     pub(crate) longest_move: Nanos,
     pub(crate) takeovers: Vec<(Nanos, usize, Takeover)>,
     pub(crate) troubles: Vec<(Nanos, usize, Trouble, Nanos)>,
@@ -205,9 +207,41 @@ impl Replicated {
             has_sharded_messages: draw.bool(),
             lag: pick(draw, &[1, 5, 200]) * MILLI,
             longest_news: pick(draw, &[1, 20, 1_000]) * MILLI,
+            late: None,
             longest_move: pick(draw, &[5, 100, 1_000]) * MILLI,
             takeovers: Vec::new(),
             troubles: Vec::new(),
+            moves: Vec::new(),
+        }
+    }
+
+    /// A master that is replaced and goes on, and sentinels of which one does not hear of that and the others die.
+    pub(crate) fn behind(draw: &mut Rng) -> Replicated {
+        let takeover = Takeover {
+            is_planned: false,
+            dies: false,
+            takes: draw.u64(1..50) * MILLI,
+            returns: 12_000 * MILLI,
+        };
+        let late = draw.usize(..SENTINELS);
+        let others = (0..SENTINELS).filter(|sentinel| *sentinel != late);
+        let dies = |sentinel| {
+            let at = draw.u64(4_000..4_500) * MILLI;
+            (at, sentinel, Trouble::Dies, 5_000 * MILLI)
+        };
+        let troubles = others.map(dies).collect();
+        Replicated {
+            kind: Kind::Sentinels,
+            shards: 1,
+            replicas: 1,
+            wait: None,
+            has_sharded_messages: false,
+            lag: MILLI,
+            longest_news: 20 * MILLI,
+            late: Some(late),
+            longest_move: MILLI,
+            takeovers: vec![(draw.u64(300..900) * MILLI, 0, takeover)],
+            troubles,
             moves: Vec::new(),
         }
     }

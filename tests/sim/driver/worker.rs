@@ -19,6 +19,10 @@ pub(crate) struct Worker {
     thread: Thread,
     pub(crate) command: Nanos,
     is_calm: bool,
+    /// Whether no hold of the watchdog is lost, whatever happens.
+    survives: bool,
+    /// Whether replies may be other ones than were sent.
+    is_garbled: bool,
     /// Whether a hold may end in calm, too.
     may_lose: bool,
     /// Whether threads may wait for connections for most of the time that a node has.
@@ -51,6 +55,8 @@ impl Worker {
             thread,
             command: plan.command * MILLI,
             is_calm: plan.mood == Mood::Calm,
+            survives: plan.survives(),
+            is_garbled: plan.mood == Mood::Garbled,
             may_lose: plan.may_lose(),
             is_crowded: plan.pool < 8,
             may_be_closed: plan.shuts_down(),
@@ -91,6 +97,9 @@ impl Worker {
 
     /// Compares what the library counts with what the program does.
     fn compare(&mut self, me: &eye::Watched) {
+        if self.is_garbled {
+            return;
+        }
         self.listen();
         let Some(seen) = eye::holds_of(me) else {
             return;
@@ -105,6 +114,9 @@ impl Worker {
             // One that has ended by the clock is told soon.
             if count != *levels && hold.is_none_or(|hold| hold.is_valid) {
                 match self.losses.get(name).map(Losses::try_recv) {
+                    Some(Ok(loss)) if self.survives => violated(&format!(
+                        "I9: a trouble shorter than the lease has ended a hold: {loss}"
+                    )),
                     Some(Ok(loss)) => self.doubt(name, &loss.to_string()),
                     told => violated(&format!(
                         "I7: {name} is held {count} times, not {levels}, and was told {told:?}"
@@ -274,6 +286,7 @@ impl Worker {
         let levels = self.levels.entry(name.clone()).or_default();
         let had = std::mem::replace(levels, levels.saturating_sub(1));
         match outcome {
+            _ if self.is_garbled => {}
             Ok(()) if had == 0 => violated(&format!("I7: {name} was unlocked, and not held")),
             Ok(()) => {}
             Err(Error::NotHeld { .. }) if had == 0 => {}
@@ -290,6 +303,7 @@ impl Worker {
             return;
         };
         let is_allowed = match &error {
+            _ if self.is_garbled => true,
             Error::Interrupted { .. } | Error::NotReentrant { .. } => true,
             Error::Overlap { .. } => {
                 events::count("overlap");

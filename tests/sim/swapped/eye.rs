@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::Owner;
 use crate::ground::claim::Kind;
+use crate::ground::loss::LossCause;
 
 /// A hold at this moment, by the clock of the process that looks.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub struct Seen {
     pub count: u32,
     /// The lease that is renewed, if one is.
     pub renewed: Option<Duration>,
+    /// Why it was lost, if it was.
+    pub cause: Option<LossCause>,
 }
 
 /// A thread whose holds are looked at.
@@ -62,6 +65,7 @@ pub fn holds_of(thread: &Watched) -> Option<Vec<Seen>> {
             remaining: hold.remaining_validity(),
             count: hold.count(),
             renewed: hold.renewed_lease(),
+            cause: hold.loss_cause(),
         });
         seen.collect()
     };

@@ -14,5 +14,5 @@ pub use commands::{Answer, Redis, Refused, Subscriptions, Surroundings};
 pub use keyspace::{Change, Entry, Key, Keyspace, Value};
 pub use reply::Reply;
 pub use server::{
-    Address, Changes, Config, Delivery, Persistence, Server, SlotRange, Snapshot, slot,
+    Address, Changes, Config, Delivery, Persistence, Server, SlotRange, Snapshot, slot, warm_up,
 };

@@ -329,6 +329,11 @@ impl Server {
     }
 }
 
+/// Computes what all servers share, so that processes that are forked from this one need not.
+pub fn warm_up() {
+    known_scripts();
+}
+
 /// The scripts by their hashes.
 fn known_scripts() -> &'static scripts::Known {
     static KNOWN: OnceLock<scripts::Known> = OnceLock::new();

@@ -41,6 +41,10 @@ pub struct Faults {
     /// A request that runs when its sender has long seen the connection end; a reply that comes twice.
     pub stray: f64,
     pub surplus: f64,
+    /// Whether only replies come twice that are no errors.
+    pub spares_errors: bool,
+    /// A reply whose bytes are changed.
+    pub garbled: f64,
     /// To come in pieces.
     pub drip: f64,
     /// To be refused, or not answered, when it is opened.

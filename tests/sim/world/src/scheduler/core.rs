@@ -57,6 +57,10 @@ pub(super) struct Core {
     pub(super) draw: Rng,
     pub(super) pace: Pace,
     pub(super) tasks: Vec<Task>,
+    /// Those that have not ended, in order.
+    pub(super) live: Vec<usize>,
+    /// Room for some of them.
+    pub(super) able: Vec<usize>,
     pub(super) processes: Vec<Process>,
     pub(super) events: BTreeMap<(Nanos, u64), Event>,
     pub(super) next_event: u64,
@@ -89,28 +93,30 @@ impl Core {
     }
 
     pub(super) fn pick(&mut self) -> Option<usize> {
-        let able = (0..self.tasks.len()).filter(|index| self.may_run(*index));
-        if self.pace.ranks {
-            return able.max_by_key(|index| self.tasks[*index].rank);
-        }
-        let count = able.clone().count();
-        let chosen = match count {
-            0 => return None,
-            1 => 0,
-            _ => self.draw.clone().usize(..count),
-        };
-        let next = able.clone().nth(chosen);
-        if count > 1 {
+        let mut able = std::mem::take(&mut self.able);
+        able.clear();
+        able.extend(self.live.iter().filter(|index| self.may_run(**index)));
+        let next = if self.pace.ranks {
+            able.iter()
+                .copied()
+                .max_by_key(|index| self.tasks[*index].rank)
+        } else if able.len() > 1 {
+            let chosen = self.draw.clone().usize(..able.len());
             self.draw.u64(..);
-        }
+            able.get(chosen).copied()
+        } else {
+            able.first().copied()
+        };
+        self.able = able;
         next
     }
 
     /// When something happens next, if nobody runs.
     pub(super) fn next_instant(&self) -> Option<Nanos> {
-        let lives =
+        let live = self.live.iter().map(|index| &self.tasks[*index]);
+        let waits =
             |task: &&Task| task.state == State::Blocked && !self.processes[task.process].is_killed;
-        let deadlines = self.tasks.iter().filter(lives).map(|task| task.deadline);
+        let deadlines = live.filter(waits).map(|task| task.deadline);
         let events = self.events.keys().next().map(|(at, _)| *at);
         deadlines.chain(events).filter(|at| *at != NEVER).min()
     }
@@ -119,18 +125,20 @@ impl Core {
     pub(super) fn set_time(&mut self, now: Nanos) {
         let passed = now.saturating_sub(self.now);
         self.now += passed;
-        if passed > 0 {
-            for process in 0..self.processes.len() {
-                let is_kept = |task: &Task| task.process == process && task.state == State::Ready;
-                if self.tasks.iter().any(is_kept) {
-                    self.processes[process].lag += passed;
-                }
-            }
-        }
-        for task in &mut self.tasks {
-            if task.state == State::Blocked && task.deadline <= self.now {
+        // By their bits, the processes that are kept from running.
+        let mut kept = 0_u64;
+        for index in &self.live {
+            let task = &mut self.tasks[*index];
+            if task.state == State::Ready {
+                kept |= 1 << task.process;
+            } else if task.state == State::Blocked && task.deadline <= self.now {
                 task.state = State::Ready;
                 task.has_timed_out = true;
+            }
+        }
+        for (number, process) in self.processes.iter_mut().enumerate() {
+            if kept & 1 << number != 0 {
+                process.lag += passed;
             }
         }
     }
@@ -142,13 +150,13 @@ impl Core {
 
     /// Readies up to `most` of those who wait at `key`, by chance. Returns how many.
     pub(super) fn wake(&mut self, key: usize, most: usize) -> usize {
-        let waits = |task: &Task| task.state == State::Blocked && task.key == key;
-        let mut waiting: Vec<usize> = Vec::new();
-        for (index, task) in self.tasks.iter().enumerate() {
-            if waits(task) {
-                waiting.push(index);
-            }
-        }
+        let waits = |index: &&usize| {
+            let task = &self.tasks[**index];
+            task.key == key && task.state == State::Blocked
+        };
+        let mut waiting = std::mem::take(&mut self.able);
+        waiting.clear();
+        waiting.extend(self.live.iter().filter(waits));
         while waiting.len() > most {
             let lucky = self.draw.usize(..waiting.len());
             waiting.swap_remove(lucky);
@@ -156,7 +164,9 @@ impl Core {
         for index in &waiting {
             self.tasks[*index].state = State::Ready;
         }
-        waiting.len()
+        let count = waiting.len();
+        self.able = waiting;
+        count
     }
 
     /// How long a process has been awake, of the time of the world.

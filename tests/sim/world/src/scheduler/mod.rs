@@ -14,6 +14,7 @@ mod turns;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -59,8 +60,12 @@ pub struct Pace {
 
 static CORE: Mutex<Option<Core>> = Mutex::new(None);
 
-type Hook = Box<dyn FnMut() + Send>;
-static EYE: Mutex<Option<Hook>> = Mutex::new(None);
+type Eye = Box<dyn FnMut() -> Nanos + Send>;
+static EYE: Mutex<Option<Eye>> = Mutex::new(None);
+
+/// Whether something may have changed, time apart, since the eye looked; and until when time alone changes nothing.
+static HAS_NEWS: AtomicBool = AtomicBool::new(true);
+static SEES_UNTIL: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     /// The number of this thread, and whether it acts for the world at the moment.
@@ -81,7 +86,9 @@ impl Drop for Last {
             if core.is_forked {
                 return;
             }
+            note_news();
             core.task(me).state = State::Ended;
+            core.live.retain(|index| *index != me);
             core.wake(JOINS + me, usize::MAX);
             core.note(|| "ends".to_owned());
             turns::dispatch(core, me);
@@ -134,6 +141,8 @@ pub fn begin(seed: u64, pace: Pace, traced: bool) {
             has_timed_out: false,
             rank: draw.u64(..),
         }],
+        live: vec![0],
+        able: Vec::new(),
         draw,
         processes: vec![Process {
             name: "driver".to_owned(),
@@ -153,9 +162,15 @@ pub fn begin(seed: u64, pace: Pace, traced: bool) {
     ME.set(Some(0));
 }
 
-/// Looks at the world after each step from now on; it must not wait.
-pub fn watch(eye: impl FnMut() + Send + 'static) {
+/// Looks at the world after each step from now on at which there is something new to see; it must not wait. It says until
+/// when time alone changes nothing of what it has seen.
+pub fn watch(eye: impl FnMut() -> Nanos + Send + 'static) {
     *EYE.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(eye));
+}
+
+/// Notes that something that the eye looks at may have changed.
+pub fn note_news() {
+    HAS_NEWS.store(true, Ordering::Relaxed);
 }
 
 pub fn nanos(span: Duration) -> Nanos {

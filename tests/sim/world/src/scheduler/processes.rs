@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::core::{Process, State};
-use super::{AS, NEVER, Nanos, at, core, nanos, note};
+use super::{AS, NEVER, Nanos, at, core, nanos, note, note_news};
 use crate::events;
 
 /// Adds a process. `rate` is how much faster its clocks run, in millionths; `booted` is what its clock says at the beginning.
@@ -30,6 +30,7 @@ pub fn pause(process: usize, until: Nanos) {
 /// Suspends the machine of a process until the world time `until`: it does nothing, and the clock that deadlines are
 /// counted on stands, while that since boot goes on.
 pub fn suspend(process: usize, until: Nanos) {
+    note_news();
     let mut core = core();
     let now = core.now;
     if core.processes[process].sleeps_until > now || until <= now {
@@ -71,6 +72,7 @@ pub fn may_start_thread() -> bool {
 
 /// Ends a process without a word: none of its threads runs again.
 pub fn kill(process: usize) {
+    note_news();
     core().processes[process].is_killed = true;
 }
 

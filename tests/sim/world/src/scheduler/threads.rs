@@ -73,7 +73,9 @@ fn register(name: &str, process: Option<usize>) -> (usize, Arc<AtomicBool>, u64)
         rank,
     });
     core.note(|| format!("starts {name}"));
-    (core.tasks.len() - 1, has_turn, seed)
+    let index = core.tasks.len() - 1;
+    core.live.push(index);
+    (index, has_turn, seed)
 }
 
 /// The first things that a thread does.

@@ -7,7 +7,7 @@ use std::thread;
 
 use super::core::State;
 use super::forks::{self, Breach};
-use super::{EYE, IS_WORLD, Locked, NEVER, Nanos, core, me, now};
+use super::{EYE, HAS_NEWS, IS_WORLD, Locked, NEVER, Nanos, SEES_UNTIL, core, me, now};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
@@ -107,12 +107,15 @@ fn happen(mut core: Locked) -> Locked {
     core
 }
 
-fn look() {
+fn look(now: Nanos) {
+    if !HAS_NEWS.swap(false, Ordering::Relaxed) && now < SEES_UNTIL.load(Ordering::Relaxed) {
+        return;
+    }
     let mut place = EYE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(mut eye) = place.take() {
         drop(place);
         let before = IS_WORLD.replace(true);
-        eye();
+        SEES_UNTIL.store(eye(), Ordering::Relaxed);
         IS_WORLD.set(before);
         let mut place = EYE.lock().unwrap_or_else(PoisonError::into_inner);
         place.get_or_insert(eye);
@@ -137,7 +140,7 @@ pub(super) fn dispatch(mut core: Locked, me: usize) {
             core.mix(next as u64 ^ now);
             if next == me {
                 drop(core);
-                return look();
+                return look(now);
             }
             core.switches += 1;
             let task = core.task(next);
@@ -146,7 +149,7 @@ pub(super) fn dispatch(mut core: Locked, me: usize) {
             let mine = Arc::clone(&core.task(me).has_turn);
             let has_ended = core.task(me).state == State::Ended;
             drop(core);
-            look();
+            look(now);
             // Not before: it may be awake already.
             theirs.store(true, Ordering::Release);
             thread.unpark();
@@ -161,8 +164,9 @@ pub(super) fn dispatch(mut core: Locked, me: usize) {
         };
         core.set_time(next);
         core = happen(core);
+        let now = core.now;
         drop(core);
-        look();
+        look(now);
         core = super::core();
     }
 }
