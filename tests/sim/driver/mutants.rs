@@ -165,7 +165,7 @@ fn find(mutant: &Mutant, time: u64, core: u64) -> Option<(u64, String)> {
         .env("WORKER", core.to_string())
         .env("FIRST", first.to_string())
         .env("SEEDS", MOST.to_string())
-        .env("SECONDS", "60");
+        .env("SECONDS", "120");
     if let Some(topology) = mutant.topology {
         worker.env("TOPOLOGY", topology);
     }

@@ -234,7 +234,7 @@ impl Rules {
             let is_whole = server.look(&part.name, visitor).is_some();
             is_whole || part.is_token && server.has_token_of(&part.name, visitor)
         };
-        let parts = self.parts_of(name).into_iter().map(|part| match part.home {
+        let mut parts = self.parts_of(name).into_iter().map(|part| match part.home {
             Home::Server(server) => Some(is_at(&self.servers[server], &part)),
             Home::Quorum if self.servers.len() > 1 => {
                 let nodes = self.servers.iter();
@@ -245,7 +245,7 @@ impl Rules {
             Home::Master => Some(self.servers.iter().any(|server| is_at(server, &part))),
             Home::Quorum => None,
         });
-        parts.fold(Some(true), |all, part| Some(all? && part?))
+        parts.try_fold(true, |all, part| Some(all & part?))
     }
 
     /// Whether all happens in time.

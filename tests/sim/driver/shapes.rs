@@ -40,11 +40,12 @@ pub(crate) enum Shape {
     Long,
 }
 
-/// The long ones come more often, as they cost little for the time that locks are held.
-const SHAPES: [Shape; 14] = [
+/// The long ones come more often, as they cost little for the time that locks are held; and those in which least is found.
+const SHAPES: [Shape; 15] = [
     Shape::Waiters,
     Shape::Pauses,
     Shape::Outage,
+    Shape::Newcomers,
     Shape::Newcomers,
     Shape::Cuts,
     Shape::Forced,
@@ -370,7 +371,7 @@ fn behind(plan: &mut Plan, draw: &mut Rng) {
     });
 }
 
-/// The first process holds a lock at a bare majority; one node of that forgets it, and the second process comes.
+/// The first process holds a lock at a bare majority; one node of that forgets it, and others come.
 fn newcomers(plan: &mut Plan, draw: &mut Rng) {
     plan.mood = Mood::Restarting;
     plan.lease = 3_000;
@@ -410,9 +411,10 @@ fn newcomers(plan: &mut Plan, draw: &mut Rng) {
     };
     let target = one(Some(lease));
     let first = vec![Op::Sleep(400), Op::TryFor(target, 900), Op::Sleep(lease)];
-    let second = vec![Op::TryFor(one(None), 9_000), Op::Sleep(500)];
-    plan.processes = vec![
-        process(first, 0),
-        process(second, at + span + draw.u64(..500) * MILLI),
-    ];
+    plan.processes = vec![process(first, 0)];
+    for _ in 0..draw.usize(1..=3) {
+        let comer = vec![Op::TryFor(one(None), 9_000), Op::Sleep(500)];
+        let begins_at = at + span + draw.u64(..500) * MILLI;
+        plan.processes.push(process(comer, begins_at));
+    }
 }
