@@ -3,6 +3,7 @@
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::engine::client_inner::ClientInner;
 use crate::ground::claim::Kind;
@@ -146,6 +147,29 @@ impl Client {
             return self.lock(name);
         }
         self.lock_of(Kind::Fenced, name)
+    }
+
+    /// Returns the [`lock`](Client::lock) of this name, without I/O, whose waiters ask again and again in place of listening
+    /// for unlock messages.
+    ///
+    /// It needs no subscription, so it suits users without a right to channels, and clusters whose messages are not sharded,
+    /// where each message goes to every node. A waiter pauses for about 1 ms, then for twice as long each time, up to about
+    /// 128 ms; [`Lock::with_backoff`] sets other pauses. All else is as with [`lock`](Client::lock), which is the same lock:
+    /// the one enters the other again, and an unlock of either tells waiters that listen, except in such a cluster.
+    ///
+    /// It is Redisson's `RSpinLock`, whose unlock tells nobody.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let client = redlatch::Client::in_memory();
+    /// let lock = client.spin_lock("lock:orders:42");
+    /// lock.run(|_| println!("alone"))?;
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
+    pub fn spin_lock(&self, name: &str) -> Lock {
+        let lock = self.lock(name);
+        lock.with_backoff(Duration::from_millis(1), Duration::from_millis(128))
     }
 
     /// Returns the semaphore of this name, without I/O: Redisson's `RSemaphore`.

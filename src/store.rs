@@ -34,6 +34,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// there.
     fn release(&self, claim: &Claim, keep: u32, deadline: Instant) -> Result<Outcome<Released>>;
 
+    /// Gives the whole hold back. Those who wait need not be told where a message would cost much.
+    fn release_quietly(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Released>> {
+        self.release(claim, 0, deadline)
+    }
+
     /// Gives the whole hold `from` back by making the hold `to` of it, which begins with a count of 1: the waiter of
     /// the same process that it is handed to need not ask, and nobody else is woken. Not asked of a composite store.
     fn hand_off(&self, from: &Claim, _: &Claim, _deadline: Instant) -> Result<Outcome<Granted>> {

@@ -28,9 +28,14 @@ impl Default for Backoff {
 impl Backoff {
     /// Between questions to a store that sends no messages.
     pub(crate) fn of_polls() -> Backoff {
+        Backoff::between(Duration::from_millis(5), Duration::from_millis(100))
+    }
+
+    /// Pauses of about `first`, each twice as long as the one before, up to about `longest`.
+    pub(crate) fn between(first: Duration, longest: Duration) -> Backoff {
         Backoff {
-            next: Duration::from_millis(5),
-            longest: Duration::from_millis(100),
+            next: first,
+            longest,
         }
     }
 

@@ -11,7 +11,7 @@ use crate::engine::client_inner::ClientInner;
 use crate::engine::hold::Lease;
 use crate::engine::owner::LockKey;
 use crate::engine::raw_lock::{Entry, RawLock};
-use crate::engine::wait_loop::WaitLimit;
+use crate::engine::wait_loop::{Polling, WaitLimit};
 use crate::ground::claim::{Kind, LockId};
 use crate::ground::error::{Error, Result};
 use crate::ground::interrupt::Interrupt;
@@ -63,6 +63,10 @@ pub struct Lock {
     database: Option<Arc<MySql>>,
 }
 
+/// The range of the pauses between two questions for a lock.
+const SHORTEST_PAUSE: Duration = Duration::from_micros(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
 impl Lock {
     /// The lock of this name, which the key prefix of the client comes before.
     pub(crate) fn named(inner: &Arc<ClientInner>, kind: Kind, name: &str) -> Lock {
@@ -85,6 +89,7 @@ impl Lock {
                     lock: LockId { kind, name },
                 },
                 lease: Lease::Watchdog(inner.timeouts.watchdog_timeout),
+                polling: None,
                 inner,
                 flaw,
                 parts: None,
@@ -139,6 +144,40 @@ impl Lock {
     pub fn with_lease_time(&self, lease: Duration) -> Lock {
         let mut lock = self.clone();
         lock.raw_lock.lease = Lease::Fixed(lease);
+        lock
+    }
+
+    /// Returns the same lock whose waiters ask again and again in place of listening for unlock messages: after about
+    /// `first`, then after pauses twice as long each, up to about `longest`.
+    ///
+    /// Each pause is drawn between half and one and a half times its length. The threads of a client go on queueing, so
+    /// one of them asks at a time, and hand the lock off among themselves. In a Redis Cluster whose messages are not
+    /// sharded an unlock sends none, for it would go to every node; waiters that listen get the lock up to a second later.
+    /// The range is 100 µs ..= 1 s, `first` not longer than `longest`; anything else is
+    /// [`Error::InvalidConfig`] at the first operation. Defaults to messages; for a
+    /// [`spin_lock`](crate::Client::spin_lock) to 1 ms and 128 ms.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let client = redlatch::Client::in_memory();
+    /// let calm = client
+    ///     .spin_lock("lock:report")
+    ///     .with_backoff(Duration::from_millis(20), Duration::from_millis(500));
+    /// assert!(calm.try_lock_for(Duration::from_secs(1))?);
+    /// calm.unlock()?;
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
+    #[must_use = "the lock itself is left as it is"]
+    pub fn with_backoff(&self, first: Duration, longest: Duration) -> Lock {
+        let mut lock = self.clone();
+        lock.raw_lock.polling = Some(Polling { first, longest });
+        if !(SHORTEST_PAUSE..=longest).contains(&first) || longest > LONGEST_PAUSE {
+            let reason = format!("{first:?} up to {longest:?} is outside 100 µs ..= 1 s, or falls");
+            let flaw = || Box::new(Error::config("the backoff of a lock", reason));
+            lock.raw_lock.flaw.get_or_insert_with(flaw);
+        }
         lock
     }
 

@@ -160,6 +160,14 @@ impl Backend {
         Backend::simulated().of_kind(Client::fenced_lock)
     }
 
+    pub(crate) fn spin_in_memory() -> Backend {
+        Backend::memory().of_kind(Client::spin_lock)
+    }
+
+    pub(crate) fn spin() -> Backend {
+        Backend::redis().of_kind(Client::spin_lock)
+    }
+
     #[cfg(feature = "mysql")]
     pub(crate) fn fenced_in_a_database() -> Backend {
         Backend::mysql().of_kind(Client::fenced_lock)
@@ -246,10 +254,20 @@ macro_rules! laws {
         laws! { @fenced_in_memory $($law)* $($more)* }
         laws! { @fenced $($law)* $($more)* }
         laws! { @fenced_simulated $($law)* $($more)* }
+        laws! { @spin_in_memory $($law)* $($more)* }
+        laws! { @spin $($law)* $($more)* }
         #[cfg(feature = "tls")]
         laws! { @tls $($law)* $($more)* }
         #[cfg(feature = "mysql")]
         laws! { @mysql $($law)* $($more)* }
+    };
+    (spin { $($law:ident)* }) => {
+        laws! { @memory $($law)* }
+        laws! { @redis $($law)* }
+        laws! { @simulated $($law)* }
+        laws! { @redlock $($law)* }
+        #[cfg(feature = "mysql")]
+        laws! { @mysql $($law)* }
     };
     (fenced { $($law:ident)* }) => {
         laws! { @fenced_in_memory $($law)* }

@@ -31,6 +31,7 @@ mod mysql;
 mod redlock;
 mod semaphore;
 mod spec;
+mod spin;
 #[path = "../support/mod.rs"]
 mod support;
 mod support_tests;

@@ -137,6 +137,9 @@ macro_rules! laws {
     (every { $($law:ident)* } reentrant { $($more:ident)* }) => {
         laws! { $($law)* $($more)* }
     };
+    (spin { $($law:ident)* }) => {
+        laws! { $($law)* }
+    };
     (fenced { $($law:ident)* }) => {
         laws! { @fenced_behind_sentinels $($law)* }
         laws! { @fenced_in_a_cluster $($law)* }

@@ -69,7 +69,7 @@ impl RawLock {
             raw_lock: self,
             was_refused: false,
         };
-        Ok(wait_loop::wait(inner, &key.lock, limit, &mut visit)?.is_some())
+        Ok(wait_loop::wait(inner, &key.lock, None, limit, &mut visit)?.is_some())
     }
 }
 

@@ -14,7 +14,7 @@ use crate::engine::client_inner::ClientInner;
 use crate::engine::hold::{Hold, Lease, LevelId};
 use crate::engine::owner::{LockKey, Owner, current_thread_id};
 use crate::engine::raw_lock::visit::LockVisit;
-use crate::engine::wait_loop::{self, WaitLimit};
+use crate::engine::wait_loop::{self, Polling, WaitLimit};
 use crate::ground::claim::{Claim, VisitorId};
 use crate::ground::clock::SHORTEST_LEASE;
 use crate::ground::error::{Error, Result};
@@ -28,6 +28,8 @@ pub(crate) struct RawLock {
     pub(crate) inner: Arc<ClientInner>,
     pub(crate) key: LockKey,
     pub(crate) lease: Lease,
+    /// The pauses between its attempts, if it listens to no messages.
+    pub(crate) polling: Option<Polling>,
     /// The flaw of the name, if it has one, kept for the first operation.
     pub(crate) flaw: Option<Box<Error>>,
     /// The locks that this one is made of, if it is.
@@ -80,7 +82,8 @@ impl RawLock {
             return Err(self.overlap(held));
         }
         let _span = WaitSpan::enter(&key.lock.name, me.id);
-        wait_loop::wait(inner, &key.lock, limit, &mut LockVisit::new(self, me))
+        let mut visit = LockVisit::new(self, me);
+        wait_loop::wait(inner, &key.lock, self.polling, limit, &mut visit)
     }
 
     /// The way to so many permits.

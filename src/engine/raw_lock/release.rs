@@ -101,7 +101,12 @@ impl RawLock {
     /// Frees the lock, and wakes the next. Returns why the hold was not there, if it was not.
     pub(super) fn free(&self, claim: &Claim, deadline: Instant) -> Result<Option<LossCause>> {
         let mut yields = None;
-        let outcome = match self.inner.store.release(claim, 0, deadline) {
+        let store = &self.inner.store;
+        let released = match self.polling {
+            Some(_) => store.release_quietly(claim, deadline),
+            None => store.release(claim, 0, deadline),
+        };
+        let outcome = match released {
             Ok(Outcome::Done(Released {
                 others_wait,
                 turns,

@@ -12,7 +12,7 @@ mod waiting;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::engine::client_inner::ClientInner;
 use crate::engine::hold::{HandOffOffer, Hold};
@@ -20,7 +20,7 @@ pub(crate) use crate::engine::wait_loop::limit::WaitLimit;
 use crate::engine::wait_loop::sleeper::Sleeper;
 use crate::engine::wait_loop::waiting::{Next, Seen, Waiting, is_exhausted};
 use crate::engine::wait_queue::QueueNode;
-use crate::ground::backoff::WaitScope;
+use crate::ground::backoff::{Backoff, WaitScope};
 use crate::ground::claim::LockId;
 use crate::ground::error::{Error, Result};
 use crate::store::Refusal;
@@ -45,6 +45,13 @@ pub(crate) trait Visit {
     fn discard(&self, hold: &Hold);
 }
 
+/// The pauses between the attempts of a visitor that listens to no messages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Polling {
+    pub(crate) first: Duration,
+    pub(crate) longest: Duration,
+}
+
 /// Tries until it is done, the limit is reached, or an error says that trying is of no use.
 ///
 /// `Ok(None)` means that it was refused until the limit. A visitor that is refused, or finds others queued, joins them,
@@ -53,6 +60,7 @@ pub(crate) trait Visit {
 pub(crate) fn wait<V: Visit>(
     inner: &ClientInner,
     lock: &LockId,
+    polling: Option<Polling>,
     limit: WaitLimit<'_>,
     visit: &mut V,
 ) -> Result<Option<V::Entry>> {
@@ -62,9 +70,10 @@ pub(crate) fn wait<V: Visit>(
         lock,
         visit,
         node: None,
-        sleeper: Sleeper::new(&*inner.store, lock, limit),
+        sleeper: Sleeper::new(&*inner.store, lock, polling.is_some(), limit),
     };
-    let outcome = wait.run(limit);
+    let polls = polling.map(|Polling { first, longest }| Backoff::between(first, longest));
+    let outcome = wait.run(polls.unwrap_or_else(Backoff::of_polls), limit);
     wait.leave(outcome)
 }
 
@@ -77,11 +86,12 @@ struct Wait<'a, V> {
 }
 
 impl<V: Visit> Wait<'_, V> {
-    fn run(&mut self, limit: WaitLimit<'_>) -> Result<Option<V::Entry>> {
+    fn run(&mut self, polls: Backoff, limit: WaitLimit<'_>) -> Result<Option<V::Entry>> {
         let mut time = limit.time();
         let is_busy = self.inner.wait_queues.is_busy(self.lock);
         let timeouts = &self.inner.timeouts;
-        let mut waiting = Waiting::new(&self.lock.name, timeouts, limit.is_single(), is_busy, time);
+        let is_single = limit.is_single();
+        let mut waiting = Waiting::new(&self.lock.name, timeouts, is_single, is_busy, polls, time);
         loop {
             if let Some(entry) = self.take() {
                 return Ok(Some(entry));

@@ -13,16 +13,24 @@ use crate::store::{Delivery, Store, Subscription};
 pub(super) struct Sleeper<'a> {
     store: &'a dyn Store,
     lock: &'a LockId,
+    /// It listens to no messages.
+    polls: bool,
     limit: WaitLimit<'a>,
     parker: Option<Arc<Parker>>,
     subscription: Option<Subscription>,
 }
 
 impl<'a> Sleeper<'a> {
-    pub(super) fn new(store: &'a dyn Store, lock: &'a LockId, limit: WaitLimit<'a>) -> Sleeper<'a> {
+    pub(super) fn new(
+        store: &'a dyn Store,
+        lock: &'a LockId,
+        polls: bool,
+        limit: WaitLimit<'a>,
+    ) -> Sleeper<'a> {
         Sleeper {
             store,
             lock,
+            polls,
             limit,
             parker: None,
             subscription: None,
@@ -41,6 +49,9 @@ impl<'a> Sleeper<'a> {
 
     /// Whether and how messages arrive, and up to how long to wait after one; `None` as long as it does not listen.
     pub(super) fn messages(&self) -> Option<(Delivery, Duration)> {
+        if self.polls {
+            return Some((Delivery::Polling, Duration::ZERO));
+        }
         let subscription = self.subscription.as_ref()?;
         Some((subscription.delivery, subscription.jitter))
     }

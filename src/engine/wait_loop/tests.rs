@@ -354,10 +354,11 @@ fn each_rule_of_a_wait_is_kept() {
         };
         let time = Time { now: began, end };
         let is_single = matches!(limit, Once);
+        let polls = crate::ground::backoff::Backoff::of_polls();
         let mut bench = Bench {
             began,
             end,
-            waiting: Waiting::new(&lock, &TIMEOUTS, is_single, false, time),
+            waiting: Waiting::new(&lock, &TIMEOUTS, is_single, false, polls, time),
             queue: None,
             messages: None,
         };
@@ -386,8 +387,8 @@ fn others_that_queue_are_joined_before_the_first_attempt() {
     let now = Instant::now();
     let time = Time { now, end: None };
     let first = |is_single| {
-        let (queue, messages) = (None, None);
-        Waiting::new(&lock, &TIMEOUTS, is_single, true, time).next(Seen {
+        let (queue, messages, polls) = (None, None, crate::ground::backoff::Backoff::of_polls());
+        Waiting::new(&lock, &TIMEOUTS, is_single, true, polls, time).next(Seen {
             time,
             queue,
             messages,

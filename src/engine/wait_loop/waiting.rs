@@ -133,6 +133,7 @@ impl<'a> Waiting<'a> {
         timeouts: &Timeouts,
         is_single: bool,
         joins: bool,
+        poll_backoff: Backoff,
         Time { now, .. }: Time,
     ) -> Waiting<'a> {
         Waiting {
@@ -152,7 +153,7 @@ impl<'a> Waiting<'a> {
             was_woken: false,
             last_try_out_of_turn: false,
             backoff: Backoff::default(),
-            poll_backoff: Backoff::of_polls(),
+            poll_backoff,
             split_backoff: None,
             burst_began: now,
             burst: 0,

@@ -72,6 +72,12 @@ impl Store for Redis {
         }
     }
 
+    fn release_quietly(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Released>> {
+        let is_cluster = matches!(self.topology, Topology::Cluster(_));
+        let release = Release::new(claim).counting_turns(self);
+        release.quiet(is_cluster).run(self, deadline)
+    }
+
     fn hand_off(&self, from: &Claim, to: &Claim, deadline: Instant) -> Result<Outcome<Granted>> {
         let floor = self.fence_floor(to);
         HandOff::new(from, to)

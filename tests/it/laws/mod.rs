@@ -9,6 +9,7 @@ mod fences;
 mod holding;
 mod leases;
 mod losses;
+mod spins;
 mod waiting;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};

@@ -214,6 +214,10 @@ impl Few {
             };
         }
         let channel = Arg::Channel(name);
+        let told = match rng.u8(0..6) {
+            0 => text(""),
+            _ => channel.clone(),
+        };
         let count = rng.u8(0..4);
         let (known, wanted) = match rng.u8(0..8) {
             0 => (count, rng.u8(0..4)),
@@ -230,7 +234,7 @@ impl Few {
                 }
                 ("acquire", args)
             }
-            5..8 => ("release", vec![text(visitor), channel]),
+            5..8 => ("release", vec![text(visitor), told]),
             8 => ("withdraw", vec![text(visitor), channel]),
             9 => ("force_release", vec![channel, expiry]),
             10 => ("inspect", vec![text(one(rng, &[visitor, ""]))]),

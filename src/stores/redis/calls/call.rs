@@ -34,6 +34,8 @@ pub(in crate::stores::redis) struct Call<'c> {
     /// The node that has to have a vote at the server that gets it.
     pub(in crate::stores::redis) handle: Option<&'c NodeHandle>,
     pub(super) repeat: Repeat,
+    /// Names no channel to a node whose messages are not sharded.
+    pub(super) is_quiet: bool,
 }
 
 /// When a call is sent again that got no answer.
@@ -91,6 +93,7 @@ impl<'c> Call<'c> {
             replicates: false,
             handle: None,
             repeat: Repeat::Never,
+            is_quiet: false,
         }
     }
 
@@ -110,6 +113,7 @@ impl<'c> Call<'c> {
         match is_sharded {
             true => Call {
                 script: self.script.sharded(),
+                is_quiet: false,
                 ..self
             },
             false => self,
@@ -136,6 +140,7 @@ impl<'c> Call<'c> {
             Arg::Life => packed.number(millis(self.step.life())),
             Arg::Known => packed.number(self.known.into()),
             Arg::Wanted => packed.number(self.wanted.into()),
+            Arg::Channel if self.is_quiet => packed.text(&[]),
             Arg::Channel => packed.text(&self.layout.channel.pieces(self.lock, "")),
             Arg::Rights => packed.text(&[self.layout.rights]),
             Arg::Lock => packed.text(&[self.lock]),

@@ -20,6 +20,8 @@ pub(crate) struct Release<'a> {
     claim: &'a Claim,
     /// The number of messages that had arrived before it is sent: its own message counts from there on.
     messages: Option<u64>,
+    /// It publishes nothing where a message goes to every node of a cluster.
+    is_quiet: bool,
 }
 
 impl<'a> Release<'a> {
@@ -27,7 +29,13 @@ impl<'a> Release<'a> {
         Release {
             claim,
             messages: None,
+            is_quiet: false,
         }
+    }
+
+    /// Has it publish nothing where a message goes to every node of a cluster.
+    pub(crate) fn quiet(self, is_quiet: bool) -> Release<'a> {
+        Release { is_quiet, ..self }
     }
 
     /// Has it count the turns of others behind it.
@@ -62,6 +70,7 @@ impl Operation for Release<'_> {
 
     fn call(&self) -> Call<'_> {
         Call {
+            is_quiet: self.is_quiet,
             // The first request may have done it, and the second one finds that out.
             repeat: Repeat::Halfway { unsent: true },
             ..Call::of(self.claim, |layout| &layout.release)

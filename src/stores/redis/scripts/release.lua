@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the visitor
--- ARGV[2]  the channel of unlock messages
+-- ARGV[2]  the channel of unlock messages, '' to send none
 -- ARGV[3]  the number of the request, which comes before the answer: {number, …}
 --
 -- Returns number * 4194304 + n  freed; n clients, at most 4194303, have heard of it
@@ -16,7 +16,7 @@ local call, key = redis.pcall, KEYS[1]
 local freed = call('HDEL', key, ARGV[1])
 if freed == 1 then
     -- A cluster node whose slot is on the move does not answer for a key that is gone.
-    if call('EXISTS', key) == 1 then
+    if ARGV[2] == '' or call('EXISTS', key) == 1 then
         return number * 4194304
     end
     local heard = call('PUBLISH', ARGV[2], '0')

@@ -85,7 +85,7 @@ pub fn release(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
     let (number, key, visitor, channel) =
         (args.request()?, keys.text(1), args.text(1), args.text(2));
     match redis.hdel(key, visitor) {
-        Ok(true) if redis.exists(key) == Ok(true) => small(number, 0),
+        Ok(true) if channel.is_empty() || redis.exists(key) == Ok(true) => small(number, 0),
         Ok(true) => match redis.publish(channel, b"0") {
             Ok(heard) => small(number, heard),
             Err(refused) => answered(number, array![1, refused.0.as_str()]),

@@ -1,0 +1,75 @@
+//! The spin lock on a Redis server: how often it asks, and that it listens to nobody.
+
+use std::thread;
+use std::time::Duration;
+
+use redlatch::{Client, Lock};
+
+use crate::laws::until_queued;
+use crate::support::{RedisServer, eventually, ms};
+
+fn spin_lock(server: &RedisServer) -> Lock {
+    Client::open(&server.url()).unwrap().spin_lock("orders")
+}
+
+/// How many requests so many waiters of one client send in two seconds.
+fn asked(server: &RedisServer, lock: &Lock, waiters: usize) -> u64 {
+    thread::scope(|scope| {
+        for _ in 0..waiters {
+            scope.spawn(|| assert!(!lock.try_lock_for(ms(3500)).unwrap()));
+        }
+        until_queued(lock, waiters);
+        let before = server.eval_count();
+        thread::sleep(ms(2000));
+        let asked = server.eval_count() - before;
+        let listening = server.text(&["CLIENT", "LIST", "TYPE", "pubsub"]);
+        assert_eq!(listening.as_deref(), Some(""), "nobody listens");
+        asked
+    })
+}
+
+#[test]
+fn polls_with_backoff_and_no_subscription() {
+    let server = RedisServer::start();
+    let held = spin_lock(&server).with_lease_time(Duration::from_secs(60));
+    held.lock().unwrap();
+    // Pauses of 1, 2, 4 … 128 ms, and then 128 ms each: about 22 questions; each is half to one and a half as long.
+    let other = spin_lock(&server);
+    let times = asked(&server, &other, 1);
+    assert!((10..=45).contains(&times), "{times}");
+    // Half a second each, and one that takes 5 ms at most.
+    let calm = other.with_backoff(ms(500), ms(500));
+    let times = asked(&server, &calm, 1);
+    assert!((2..=9).contains(&times), "{times}");
+    let hasty = other.with_backoff(ms(5), ms(5));
+    let times = asked(&server, &hasty, 1);
+    assert!(times > 100, "{times}");
+    held.unlock().unwrap();
+}
+
+#[test]
+fn one_of_a_client_polls() {
+    let server = RedisServer::start();
+    let held = spin_lock(&server).with_lease_time(Duration::from_secs(60));
+    held.lock().unwrap();
+    let times = asked(&server, &spin_lock(&server), 8);
+    assert!((10..=60).contains(&times), "{times}");
+    held.unlock().unwrap();
+}
+
+#[test]
+fn its_unlock_is_told_to_those_who_listen() {
+    let server = RedisServer::start();
+    let held = spin_lock(&server);
+    held.lock().unwrap();
+    let mut listener = server.admin();
+    let mut listener = listener.as_pubsub();
+    listener
+        .subscribe("redisson_lock__channel:{orders}")
+        .unwrap();
+    listener.set_read_timeout(Some(ms(3000))).unwrap();
+    held.unlock().unwrap();
+    let message: String = listener.get_message().unwrap().get_payload().unwrap();
+    assert_eq!(message, "0");
+    eventually(ms(1000), "it is free", || server.int(&["DBSIZE"]) == 0);
+}
