@@ -13,8 +13,8 @@ use std::time::Instant;
 use crate::ground::sync::{Condvar, Mutex};
 use crate::ground::time;
 
-/// A number of permits; without limit once they are closed: what is still unlocked then is not counted.
-pub(super) struct Permits(Arc<Shared>);
+/// The most connections in use, as permits; without limit once it is closed: what is still unlocked then is not counted.
+pub(super) struct ConnectionLimit(Arc<Shared>);
 
 struct Shared {
     size: u32,
@@ -40,9 +40,9 @@ pub(super) struct NoPermit {
     pub(super) of: u32,
 }
 
-impl Permits {
-    pub(super) fn new(size: u32) -> Permits {
-        Permits(Arc::new(Shared {
+impl ConnectionLimit {
+    pub(super) fn new(size: u32) -> ConnectionLimit {
+        ConnectionLimit(Arc::new(Shared {
             size,
             state: Mutex::default(),
             given_back: Condvar::default(),
@@ -51,7 +51,7 @@ impl Permits {
 
     /// Takes a permit for a request that has to be over by `deadline`, waiting for one for most of that time.
     pub(super) fn take(&self, deadline: Instant) -> Result<Permit, NoPermit> {
-        let Permits(shared) = self;
+        let ConnectionLimit(shared) = self;
         let mut state = shared.state.lock();
         let mut wait_until = None;
         while !state.is_closed && state.taken >= shared.size {
@@ -115,23 +115,23 @@ mod tests {
 
     #[test]
     fn a_wait_ends_before_the_deadline() {
-        let permits = Permits::new(2);
-        let _held = [permits.take(soon()), permits.take(soon())];
+        let limit = ConnectionLimit::new(2);
+        let _held = [limit.take(soon()), limit.take(soon())];
         let began = Instant::now();
-        let refused = permits.take(began + Duration::from_millis(500));
+        let refused = limit.take(began + Duration::from_millis(500));
         assert_eq!(refused.map(drop).map_err(|none| none.of), Err(2));
         let waited = began.elapsed();
         assert!(waited >= Duration::from_millis(400), "{waited:?}");
-        assert!(permits.take(Instant::now()).is_err(), "without a wait");
+        assert!(limit.take(Instant::now()).is_err(), "without a wait");
     }
 
     #[test]
     fn a_permit_that_is_given_back_goes_to_one_that_waits() {
-        let permits = Permits::new(1);
-        let held = permits.take(soon());
+        let limit = ConnectionLimit::new(1);
+        let held = limit.take(soon());
         thread::scope(|scope| {
             let waiting: Vec<_> = (0..4)
-                .map(|_| scope.spawn(|| permits.take(later()).is_ok()))
+                .map(|_| scope.spawn(|| limit.take(later()).is_ok()))
                 .collect();
             thread::sleep(Duration::from_millis(20));
             drop(held);
@@ -139,20 +139,20 @@ mod tests {
                 assert!(waiter.join().is_ok_and(|got| got));
             }
         });
-        assert!(permits.take(soon()).is_ok());
+        assert!(limit.take(soon()).is_ok());
     }
 
     #[test]
     fn nobody_waits_for_permits_that_are_closed() {
-        let permits = Permits::new(1);
-        let _held = permits.take(soon());
+        let limit = ConnectionLimit::new(1);
+        let _held = limit.take(soon());
         thread::scope(|scope| {
-            let waiter = scope.spawn(|| permits.take(later()).is_ok());
+            let waiter = scope.spawn(|| limit.take(later()).is_ok());
             thread::sleep(Duration::from_millis(20));
-            permits.close();
+            limit.close();
             assert!(waiter.join().is_ok_and(|got| got));
         });
-        let uncounted = [permits.take(soon()), permits.take(soon())];
-        assert!(permits.is_closed() && uncounted.iter().all(Result::is_ok));
+        let uncounted = [limit.take(soon()), limit.take(soon())];
+        assert!(limit.is_closed() && uncounted.iter().all(Result::is_ok));
     }
 }

@@ -13,14 +13,14 @@ use super::connection::{Connection, has_second_handles};
 use crate::ground::error::Result;
 use crate::ground::sync::Mutex;
 use crate::ground::time;
-use crate::stores::connection_limit::{Permit, Permits};
+use crate::stores::connection_limit::{ConnectionLimit, Permit};
 
 /// The longest time that the server takes to answer a statement that waits for a row, with a margin.
 const LONGEST_ANSWER: Duration = Duration::from_secs(15);
 
 /// A bounded number of connections for one purpose.
 pub(super) struct Pool {
-    permits: Permits,
+    limit: ConnectionLimit,
     /// The usable connections that nobody has, the one used last on top. A permit holder reuses one or opens one.
     idle: Mutex<Vec<Connection>>,
 }
@@ -28,7 +28,7 @@ pub(super) struct Pool {
 impl Pool {
     fn new(size: u32) -> Arc<Pool> {
         Arc::new(Pool {
-            permits: Permits::new(size),
+            limit: ConnectionLimit::new(size),
             idle: Mutex::default(),
         })
     }
@@ -36,18 +36,18 @@ impl Pool {
     /// Keeps a usable connection for the next caller, unless the pool was closed.
     fn check_in(&self, connection: Option<Connection>) {
         let mut idle = self.idle.lock();
-        if !self.permits.is_closed() {
+        if !self.limit.is_closed() {
             idle.extend(connection);
         }
     }
 
     fn close(&self) {
-        self.permits.close();
+        self.limit.close();
         self.idle.lock().clear();
     }
 
     fn permit(&self, deadline: Instant) -> Result<Permit, CallError> {
-        self.permits
+        self.limit
             .take(deadline)
             .map_err(|none| CallError::Exhausted(none.of))
     }

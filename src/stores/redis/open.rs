@@ -8,7 +8,7 @@ use crate::ground::error::{Error, Result};
 use crate::ground::notify::Notifier;
 use crate::ground::sync::Mutex;
 use crate::store::{Announcement, Facts};
-use crate::stores::connection_limit::Permits;
+use crate::stores::connection_limit::ConnectionLimit;
 use crate::stores::redis::Redis;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::Topology;
@@ -89,9 +89,9 @@ impl Redis {
 
     fn on(connector: Arc<dyn Connector>, database: i64, settings: &Settings) -> Redis {
         let notifier = Arc::new(Notifier::default());
-        let permits = Permits::new(settings.pool_size);
+        let limit = ConnectionLimit::new(settings.pool_size);
         let timeout = settings.command_timeout;
-        let node = Node::new(connector, permits, timeout, &notifier, None);
+        let node = Node::new(connector, limit, timeout, &notifier, None);
         Redis::of(Topology::One(Arc::new(node)), database, &notifier, settings)
     }
 

@@ -8,7 +8,7 @@ use crate::ground::backoff::Backoff;
 use crate::ground::notify::Notifier;
 use crate::ground::sync::Mutex;
 use crate::ground::time;
-use crate::stores::connection_limit::Permits;
+use crate::stores::connection_limit::ConnectionLimit;
 use crate::stores::redis::subscriber::{Shards, Subscriber};
 use crate::stores::redis::transport::{CallError, Connection, Connector, Pool, share};
 
@@ -28,14 +28,14 @@ impl Node {
     /// A node whose unlock messages are sharded if there are `shards`.
     pub(super) fn new(
         connector: Arc<dyn Connector>,
-        permits: Permits,
+        limit: ConnectionLimit,
         command_timeout: Duration,
         notifier: &Arc<Notifier>,
         shards: Option<Shards>,
     ) -> Node {
         let notifier = Arc::clone(notifier);
         Node {
-            pool: Pool::new(Arc::clone(&connector), permits, shards.is_some()),
+            pool: Pool::new(Arc::clone(&connector), limit, shards.is_some()),
             renewals: Mutex::default(),
             got_ready: AtomicU64::new(0),
             is_getting_ready: AtomicBool::new(false),

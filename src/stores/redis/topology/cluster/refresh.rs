@@ -9,7 +9,7 @@ use super::seeds::{in_order, seeds_of};
 use super::slot_map::{Range, Shard, SlotMap};
 use super::slots_reply::{SlotsReply, ask_one};
 use crate::ground::time;
-use crate::stores::connection_limit::Permits;
+use crate::stores::connection_limit::ConnectionLimit;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::subscriber::Shards;
 use crate::stores::redis::transport::{Address, CallError, Connector, name_of, share};
@@ -43,13 +43,13 @@ impl Cluster {
                 }
             }),
         });
-        let permits = Permits::new(self.settings.pool_size);
+        let limit = ConnectionLimit::new(self.settings.pool_size);
         if map.is_closed {
-            permits.close();
+            limit.close();
         }
         let timeout = self.settings.command_timeout;
         let shard = Arc::new(Shard {
-            node: Node::new(connector, permits, timeout, &self.notifier, shards),
+            node: Node::new(connector, limit, timeout, &self.notifier, shards),
             address,
             is_doubtful: AtomicBool::new(false),
         });

@@ -12,14 +12,14 @@ use redis::Value;
 
 use crate::ground::claim::VisitorId;
 use crate::ground::sync::{Mutex, mutant};
-use crate::stores::connection_limit::{Permit, Permits};
+use crate::stores::connection_limit::{ConnectionLimit, Permit};
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::connection::Connection;
 use crate::stores::redis::transport::connector::Connector;
 use unread::{Lost, UnreadConnection};
 
 pub(crate) struct Pool {
-    permits: Permits,
+    limit: ConnectionLimit,
     /// The sound connections not in use, the one used last on top. A permit holder uses one, or opens one.
     idle: Mutex<Vec<Connection>>,
     /// The connections on which somebody did not wait for the answer.
@@ -50,11 +50,15 @@ pub(crate) struct CheckedOut {
 }
 
 impl Pool {
-    pub(crate) fn new(connector: Arc<dyn Connector>, permits: Permits, is_sharded: bool) -> Pool {
+    pub(crate) fn new(
+        connector: Arc<dyn Connector>,
+        limit: ConnectionLimit,
+        is_sharded: bool,
+    ) -> Pool {
         Pool {
             is_sharded,
             resets_seen: AtomicU64::new(0),
-            permits,
+            limit,
             idle: Mutex::default(),
             unread: Mutex::default(),
             lost: Mutex::default(),
@@ -82,7 +86,7 @@ impl Pool {
     }
 
     fn permit(&self, deadline: Instant) -> Result<Permit, CallError> {
-        self.permits
+        self.limit
             .take(deadline)
             .map_err(|none| CallError::Exhausted(none.of))
     }
@@ -137,7 +141,7 @@ impl Pool {
 
     /// Whether connections are kept for later.
     pub(crate) fn keeps(&self) -> bool {
-        !self.permits.is_closed() || self.serves_a_quorum.load(Ordering::Relaxed)
+        !self.limit.is_closed() || self.serves_a_quorum.load(Ordering::Relaxed)
     }
 
     /// Notes that a quorum relies on connections that are ready, whatever becomes of the client of this node.
@@ -147,7 +151,7 @@ impl Pool {
 
     /// Closes what lies idle, and keeps no connection from now on. Requests go on working, each on one of its own.
     pub(crate) fn close(&self) {
-        self.permits.close();
+        self.limit.close();
         // A quorum that is still at work says so again.
         self.serves_a_quorum.store(false, Ordering::Relaxed);
         for unread in self.unread.lock().drain(..) {
