@@ -12,7 +12,7 @@ REDISSON = $(OLDEST) $(LATCHED) $(NEWEST)
 # Options for the JVM. No generation needs any for its locks on Java 17.
 JVM_OPTIONS =
 
-.PHONY: help test demo bench interop topologies sim nightly ci tools
+.PHONY: help test demo bench interop topologies sim mutants nightly ci tools
 
 help:
 	@echo "make test        runs the tests"
@@ -21,6 +21,7 @@ help:
 	@echo "make interop     tests against Redisson in a JVM and libraries of Python and Go"
 	@echo "make topologies  tests with Sentinel, Cluster, replicas and TLS"
 	@echo "make sim         runs the client in a simulated world for a minute; SEED=n shows one run, with SHRUNK=1 the needed part"
+	@echo "make mutants     changes the engine in each way that cargo-mutants knows, and says which changes no quick test sees"
 	@echo "make nightly     runs the tests for longer, and the two above"
 	@echo "make ci          checks all that a release needs"
 
@@ -46,6 +47,12 @@ topologies: tools
 sim:
 	@command -v $(CARGO) >/dev/null || { echo "Rust is missing, see https://rustup.rs" >&2; exit 1; }
 	@SECONDS=$(if $(LONG),3600,45) $(CARGO) run --quiet --release --package redlatch-sim --bin sim
+
+# Unit tests alone, as each change is a build. FILES='src/engine/hold/*.rs' looks at these only.
+mutants:
+	@command -v cargo-mutants >/dev/null || { echo "cargo-mutants is missing: cargo install --locked cargo-mutants" >&2; exit 1; }
+	$(CARGO) mutants --package redlatch --file '$(or $(FILES),src/engine/**/*.rs)' --timeout 120 --output target \
+		-- --all-features --lib
 
 nightly: tools
 	REDLATCH_LONG=1 $(CARGO) test --all-features
