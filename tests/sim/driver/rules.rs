@@ -237,9 +237,12 @@ impl Rules {
         let mut parts = self.parts_of(name).into_iter().map(|part| match part.home {
             Home::Server(server) => Some(is_at(&self.servers[server], &part)),
             Home::Quorum if self.servers.len() > 1 => {
-                let nodes = self.servers.iter();
-                let count = nodes.clone().filter(|server| is_at(server, &part)).count();
-                Some(count > nodes.len() / 2)
+                let of_all = match &self.topology {
+                    Some(Topology::Parts(parts)) => parts.nodes,
+                    _ => self.servers.len(),
+                };
+                let nodes = self.servers.iter().take(of_all);
+                Some(nodes.filter(|it| is_at(it, &part)).count() > of_all / 2)
             }
             // A master that was replaced may go on.
             Home::Master => Some(self.servers.iter().any(|server| is_at(server, &part))),
