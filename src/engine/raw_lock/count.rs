@@ -101,7 +101,7 @@ impl Visit for CountVisit<'_> {
         None
     }
 
-    fn accept(&self, _: Arc<Hold>) -> Option<()> {
+    fn accept(&self, _: Arc<Hold>, _: Instant) -> Option<()> {
         None
     }
 

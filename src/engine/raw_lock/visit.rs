@@ -79,7 +79,7 @@ impl Visit for LockVisit<'_> {
         })
     }
 
-    fn accept(&self, hold: Arc<Hold>) -> Option<Entry> {
+    fn accept(&self, hold: Arc<Hold>, deadline: Instant) -> Option<Entry> {
         if !hold.is_valid() {
             self.discard(&hold);
             // Nobody of this client has the lock any more, and the watchdog finds nothing to tell of.
@@ -88,7 +88,7 @@ impl Visit for LockVisit<'_> {
             return None;
         }
         let entry = self.enter(hold);
-        self.prepare_renewal(self.raw_lock.inner.deadline());
+        self.prepare_renewal(deadline);
         Some(entry)
     }
 

@@ -18,11 +18,12 @@ use crate::engine::client_inner::ClientInner;
 use crate::engine::hold::{HandOffOffer, Hold};
 pub(crate) use crate::engine::wait_loop::limit::WaitLimit;
 use crate::engine::wait_loop::sleeper::Sleeper;
-use crate::engine::wait_loop::waiting::{Next, Seen, Waiting, is_exhausted};
+use crate::engine::wait_loop::waiting::{Next, Seen, Time, Waiting, is_exhausted};
 use crate::engine::wait_queue::QueueNode;
 use crate::ground::backoff::{Backoff, WaitScope};
 use crate::ground::claim::LockId;
 use crate::ground::error::{Error, Result};
+use crate::ground::time;
 use crate::store::Refusal;
 
 type Node = QueueNode<HandOffOffer, Arc<Hold>>;
@@ -38,8 +39,9 @@ pub(crate) trait Visit {
     /// The data a releaser needs to hand its hold off to this visit; `None` if it does not queue.
     fn offer(&self) -> Option<HandOffOffer>;
 
-    /// Takes a hold that was handed off; `None` if it is valid no more.
-    fn accept(&self, hold: Arc<Hold>) -> Option<Self::Entry>;
+    /// Takes a hold that was handed off; `None` if it is valid no more. Until `deadline` it may make ready what the hold
+    /// needs later.
+    fn accept(&self, hold: Arc<Hold>, deadline: Instant) -> Option<Self::Entry>;
 
     /// Frees a hold that was handed off to a visit that has the lock already.
     fn discard(&self, hold: &Hold);
@@ -93,7 +95,7 @@ impl<V: Visit> Wait<'_, V> {
         let is_single = limit.is_single();
         let mut waiting = Waiting::new(&self.lock.name, timeouts, is_single, is_busy, polls, time);
         loop {
-            if let Some(entry) = self.take() {
+            if let Some(entry) = self.take(time) {
                 return Ok(Some(entry));
             }
             // Before each attempt: several of them may take long.
@@ -127,9 +129,10 @@ impl<V: Visit> Wait<'_, V> {
     }
 
     /// Takes what was handed to this waiter, if it was; at the end of the queue again if that is valid no more.
-    fn take(&mut self) -> Option<V::Entry> {
+    fn take(&mut self, time: Time) -> Option<V::Entry> {
         let handed = self.node.as_ref()?.take()?;
-        let entry = self.visit.accept(handed);
+        let deadline = time.latest(self.inner.timeouts.request());
+        let entry = self.visit.accept(handed, deadline);
         if entry.is_none() {
             self.join(false);
         }
@@ -178,7 +181,8 @@ impl<V: Visit> Wait<'_, V> {
                 self.visit.discard(&hold);
                 outcome
             }
-            Some(hold) => match self.visit.accept(hold) {
+            // It is to return at once.
+            Some(hold) => match self.visit.accept(hold, time::now()) {
                 None => outcome,
                 entry => Ok(entry),
             },

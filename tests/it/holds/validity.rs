@@ -289,3 +289,27 @@ fn a_hold_that_comes_to_be_renewed_has_the_connection_for_that_at_once() {
         });
     }
 }
+
+#[test]
+fn a_hand_off_is_not_held_up_by_the_connection_for_its_renewals() {
+    let (_server, proxy) = server();
+    let client = Client::open(&proxy.url()).unwrap();
+    let lock = client.lock("orders");
+    let fixed = lock.with_lease_time(LONG);
+    fixed.lock().unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let begun = Instant::now();
+            (lock.try_lock_for(ms(900)).unwrap(), begun.elapsed())
+        });
+        until_queued(&lock, 1);
+        thread::sleep(ms(600));
+        let slow = Fault::DelayReply(ms(2000));
+        let prepared = proxy.next(FOR_EVER, Some(b"SETNAME"), slow);
+        fixed.unlock().unwrap();
+        let (is_taken, took) = waiter.join().unwrap();
+        assert!(is_taken);
+        assert!(prepared.hits() > 0);
+        assert!(took < ms(900 + 250 + 100), "{took:?}");
+    });
+}
