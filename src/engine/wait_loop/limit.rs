@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::engine::wait_loop::waiting::{GRACE, Time};
+use crate::engine::wait_loop::waiting::{GRACE, MARGIN, Time};
 use crate::ground::clock::{PROCESS, Timeline};
 use crate::ground::interrupt::Interrupt;
 use crate::ground::time;
@@ -82,5 +82,14 @@ impl<'a> WaitLimit<'a> {
 
     pub(super) fn is_raised(&self) -> bool {
         self.interrupt.is_some_and(Interrupt::is_raised)
+    }
+}
+
+impl Time {
+    /// Until when a call may do what follows the end of its wait, which takes so long at most.
+    pub(super) fn latest(self, longest: Duration) -> Instant {
+        let latest = self.now + longest;
+        self.end
+            .map_or(latest, |end| latest.min(end + GRACE - MARGIN))
     }
 }

@@ -52,15 +52,6 @@ pub(super) struct Time {
     pub(super) end: Option<Instant>,
 }
 
-impl Time {
-    /// Until when a call may do what follows the end of its wait, which takes so long at most.
-    pub(super) fn latest(self, longest: Duration) -> Instant {
-        let latest = self.now + longest;
-        self.end
-            .map_or(latest, |end| latest.min(end + GRACE - MARGIN))
-    }
-}
-
 /// The view of a wait at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
