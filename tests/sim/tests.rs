@@ -17,6 +17,31 @@ fn no_rule_is_broken() {
     assert!(is_good, "{text}");
 }
 
+/// Seeds that broke a rule before what they showed was mended. What a seed stands for changes with what is drawn; one that
+/// stands for another world by now is a seed more, and no more than that.
+const RECORDED: [(&str, &str); 3] = [
+    (
+        "2965",
+        "I5: the steps of many minutes were taken for spinning",
+    ),
+    (
+        "10059294",
+        "I4: a waiter was held up by a connection for renewals",
+    ),
+    (
+        "10035870",
+        "I1: the nodes of a quorum among other servers were not all looked at",
+    ),
+];
+
+#[test]
+fn seeds_that_broke_a_rule_keep_all_of_them() {
+    for (seed, broke) in RECORDED {
+        let (is_good, text) = simulate(&[("SEED", seed), ("QUIET", "1")]);
+        assert!(is_good, "{seed}, {broke}: {text}");
+    }
+}
+
 #[test]
 fn a_seed_has_one_trace() {
     for seed in ["1", "2", "3", "5", "8", "13"] {
