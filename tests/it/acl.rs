@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redlatch::{Client, Error, Lock, Redlock};
+use redlatch_spec::scripts::spliced;
 
 use crate::invariants::{
     Class, SLACK, connections, ends_within, fails, quick, somebody_waits, subscriptions,
@@ -117,7 +118,7 @@ fn called_in(folder: &str, names: impl Fn(&str) -> bool) -> BTreeSet<String> {
         if !name.ends_with(".lua") || !names(&name) {
             continue;
         }
-        let text = fs::read_to_string(&path).expect("a script");
+        let text = spliced(&fs::read_to_string(&path).expect("a script"));
         for (at, _) in text.match_indices("call('") {
             let words: Vec<_> = text[at..].split('\'').skip(1).step_by(2).take(2).collect();
             let command = rule(words[0], words.get(1).copied());

@@ -509,8 +509,8 @@ fn bugs_of_the_scripts_are_found() {
     let hold = "call('HSET', key, visitor, ARGV[4])";
     let late = planted(
         &planted(acquire, hold, ""),
-        "    local last =",
-        &format!("    {hold}\n    local last ="),
+        "local last =",
+        &format!("{hold}\nlocal last ="),
     );
     assert_eq!(
         scripts.flaw(&late, transfer),

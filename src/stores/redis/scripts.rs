@@ -4,8 +4,7 @@ use std::sync::OnceLock;
 
 use crate::stores::redis::keys::Key;
 
-/// The line in place of which a script has the function that tells who has a lock.
-const HOLDER_OF: &str = "-- include holder_of.lua\n";
+mod pieces;
 
 /// One script, with its hash.
 pub(super) struct Script {
@@ -51,7 +50,7 @@ pub(super) enum Arg {
 
 impl Script {
     pub(super) fn new(text: &str, keys: &'static [Key], args: &'static [Arg]) -> Script {
-        let text = text.replace(HOLDER_OF, include_str!("scripts/holder_of.lua"));
+        let text = pieces::spliced(text);
         Script {
             hash: redis::Script::new(&text).get_hash().to_owned(),
             text,

@@ -38,35 +38,11 @@ if ARGV[7] then
 end
 
 if known == '0' and call('EXISTS', key) == 0 then
-    call('HSET', key, visitor, ARGV[4])
-    local expires = redis.pcall('PEXPIRE', key, ARGV[2])
-    if expires ~= 1 then
-        -- A user without the right to the one may have the right to the other.
-        if redis.pcall('HDEL', key, visitor) ~= 1 then
-            redis.pcall('DEL', key)
-        end
-        return expires
-    end
+    -- include begin_hold.lua
     local left = expiry - now
     return number * 4194304 + (left < 4194304 and left or 4194303)
 end
 
 -- include holder_of.lua
 
-if known == '0' then
-    local holder, flaw = holder_of(key)
-    return flaw or {number, {0, now, call('PTTL', key), holder}}
-end
-local count = redis.pcall('HGET', key, visitor)
-if type(count) == 'table' then
-    return string.find(count.err, 'WRONGTYPE', 1, true) and {number, {2, now, 'a key of another type'}} or count
-elseif not count then
-    return {number, {2, now, holder_of(key) or 'a key of another type'}}
-end
-if count ~= known and count ~= ARGV[4] then
-    return {number, {4, now, string.sub(count, 1, 32)}}
-end
-call('PEXPIRE', key, ARGV[2])
-call('HSET', key, visitor, ARGV[4])
-local left = expiry - now
-return number * 4194304 + (left < 4194304 and left or 4194303)
+-- include enter_again.lua

@@ -27,16 +27,7 @@ local has = redis.pcall('HEXISTS', key, ARGV[1])
 if type(has) == 'table' then
     return string.find(has.err, 'WRONGTYPE', 1, true) and {number, {2, now, 'a key of another type'}} or has
 elseif has == 1 then
-    local set = redis.pcall('HSET', key, ARGV[2], 1)
-    if type(set) == 'table' then
-        return set
-    end
-    local expires = redis.pcall('PEXPIRE', key, ARGV[3])
-    if expires ~= 1 then
-        redis.pcall('HDEL', key, ARGV[2])
-        return expires
-    end
-    call('HDEL', key, ARGV[1])
+    -- include succeed.lua
 elseif call('HEXISTS', key, ARGV[2]) == 0 then
     return {number, {2, now, holder_of(key) or 'a key of another type'}}
 end

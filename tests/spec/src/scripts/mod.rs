@@ -9,6 +9,8 @@ mod holder;
 pub mod latch;
 pub mod many;
 pub mod permits;
+#[path = "../../../../src/stores/redis/scripts/pieces.rs"]
+mod pieces;
 pub mod reentrant;
 pub mod token;
 
@@ -91,10 +93,9 @@ impl Script {
     }
 }
 
-/// The text that is sent: the one of the file, with the function that scripts share where it belongs.
+/// The text that is sent: the one of the file, with the pieces that scripts share where they belong.
 pub fn spliced(text: &str) -> String {
-    let holder_of = include_str!("../../../../src/stores/redis/scripts/holder_of.lua");
-    text.replace("-- include holder_of.lua\n", holder_of)
+    pieces::spliced(text)
 }
 
 /// The hash by which a text is called.

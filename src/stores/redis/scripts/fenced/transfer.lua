@@ -30,24 +30,9 @@ if type(has) == 'table' then
 elseif has == 0 and call('HEXISTS', key, ARGV[2]) == 0 then
     return {number, {2, now, holder_of(key) or 'a key of another type'}}
 end
--- The time in µs goes on where the last token was lost. Above the limit Lua has no number for each token.
-local last = call('GET', KEYS[2]) or '0'
-local token = string.find(last, '^%d+$') and math.max(last + 1, time[1] * 1000000 + time[2], ARGV[5] + 0)
-if not token or token > 9007199254740991 then
-    return redis.error_reply('WRONGTYPE ' .. KEYS[2] .. ' is no fencing token above which there are others')
-end
-call('SET', KEYS[2], string.format('%.0f', token))
+-- include draw_token.lua
 if has == 1 then
-    local set = redis.pcall('HSET', key, ARGV[2], 1)
-    if type(set) == 'table' then
-        return set
-    end
-    local expires = redis.pcall('PEXPIRE', key, ARGV[3])
-    if expires ~= 1 then
-        redis.pcall('HDEL', key, ARGV[2])
-        return expires
-    end
-    call('HDEL', key, ARGV[1])
+    -- include succeed.lua
 end
 local heard = redis.pcall('PUBSUB', 'NUMSUB', ARGV[4])
 return {number, {1, now, heard[2] and heard[2] + 0 or -1, token}}

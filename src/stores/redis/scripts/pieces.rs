@@ -1,0 +1,22 @@
+//! The pieces that several scripts share: the files in `pieces/`.
+
+/// The script with each line `-- include NAME` replaced by the piece of that name.
+pub(super) fn spliced(text: &str) -> String {
+    text.split_inclusive('\n')
+        .map(|line| {
+            let name = line.trim().strip_prefix("-- include ");
+            name.and_then(piece).unwrap_or(line)
+        })
+        .collect()
+}
+
+fn piece(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "holder_of.lua" => include_str!("pieces/holder_of.lua"),
+        "begin_hold.lua" => include_str!("pieces/begin_hold.lua"),
+        "enter_again.lua" => include_str!("pieces/enter_again.lua"),
+        "succeed.lua" => include_str!("pieces/succeed.lua"),
+        "draw_token.lua" => include_str!("pieces/draw_token.lua"),
+        _ => return None,
+    })
+}

@@ -1,0 +1,7 @@
+-- The time in µs goes on where the last token was lost. Above the limit Lua has no number for each token.
+local last = call('GET', KEYS[2]) or '0'
+local token = string.find(last, '^%d+$') and math.max(last + 1, time[1] * 1000000 + time[2], ARGV[5] + 0)
+if not token or token > 9007199254740991 then
+    return redis.error_reply('WRONGTYPE ' .. KEYS[2] .. ' is no fencing token above which there are others')
+end
+call('SET', KEYS[2], string.format('%.0f', token))

@@ -1,0 +1,11 @@
+-- Puts the successor ARGV[2] in the place of ARGV[1] for ARGV[3] ms, or leaves the latter.
+local set = redis.pcall('HSET', key, ARGV[2], 1)
+if type(set) == 'table' then
+    return set
+end
+local expires = redis.pcall('PEXPIRE', key, ARGV[3])
+if expires ~= 1 then
+    redis.pcall('HDEL', key, ARGV[2])
+    return expires
+end
+call('HDEL', key, ARGV[1])
