@@ -8,10 +8,12 @@ use std::time::Duration;
 use crate::engine::hold::{Hold, LevelId};
 use crate::engine::raw_lock::RawLock;
 use crate::engine::wait_loop::WaitLimit;
+use crate::ground::batch::Work;
 use crate::ground::claim::VisitorId;
 use crate::ground::error::{Error, Result, RunError};
 use crate::ground::events;
 use crate::ground::interrupt::Interrupt;
+use crate::ground::reply::Reply;
 use crate::lock::Lock;
 use crate::losses::Losses;
 #[cfg(feature = "mysql")]
@@ -120,6 +122,12 @@ impl Guard {
     /// those of every lock in a database; `None` for all others.
     pub fn fencing_token(&self) -> Option<u64> {
         self.hold.fence
+    }
+
+    /// Does work on the server where this hold stands.
+    pub(crate) fn work(&self, work: Work<'_>) -> Result<Vec<Reply>> {
+        self.raw_lock().ready()?;
+        self.raw_lock().write(&self.hold, work)
     }
 
     #[cfg(feature = "mysql")]

@@ -8,11 +8,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::ground::batch::Work;
 use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
 use crate::ground::clock::{BootInstant, PROCESS, Timeline};
 use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
 use crate::ground::notify::{Notifier, Parker, Registration};
+use crate::ground::reply::Reply;
 use crate::ground::sync::Mutex;
 use crate::ground::time;
 use crate::ground::turn_count::Turns;
@@ -46,6 +48,19 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         Err(Error::Unsupported {
             lock: Arc::clone(&from.name),
             reason: "a lock of several parts is not handed over".to_owned(),
+        })
+    }
+
+    /// Does work if the hold that it is for stands, in one step with the look at that. Refused, and nothing sent, as long
+    /// as a copy of the request that began the hold may come for so long.
+    fn guarded(
+        &self,
+        work: &Guarded<'_>,
+        _deadline: Instant,
+    ) -> Result<Outcome<Vec<Reply>, Duration>> {
+        Err(Error::Unsupported {
+            lock: Arc::clone(&work.claim.name),
+            reason: self.facts().keeps_no_data.to_owned(),
         })
     }
 
@@ -113,6 +128,8 @@ pub(crate) struct Facts {
     pub(crate) refuses: fn(Kind, &Arc<str>) -> Option<Error>,
     /// Whether it is made of other stores: a hold that is lost may stand on in some of them, and none is handed off.
     pub(crate) is_composite: bool,
+    /// Why no data can be written here in one step with the look at a hold, where that is so.
+    pub(crate) keeps_no_data: &'static str,
     pub(crate) announcements: Arc<Announcements>,
 }
 
@@ -126,6 +143,8 @@ impl Facts {
             longest_lease: LONGEST_LEASE,
             refuses: |_, _| None,
             is_composite: false,
+            keeps_no_data: "a lock that is not in Redis guards no commands of Redis; in a database Guard::transaction runs \
+                            statements under it",
             announcements: Arc::default(),
         }
     }
@@ -218,6 +237,18 @@ impl<D, R> Outcome<D, R> {
             error,
         }
     }
+}
+
+/// Work that is done only where its hold stands.
+#[derive(Debug)]
+pub(crate) struct Guarded<'a> {
+    pub(crate) claim: &'a Claim,
+    pub(crate) work: Work<'a>,
+    /// From here on nobody may count on the hold, as far as known now, and the server refuses the work.
+    pub(crate) valid_until: BootInstant,
+    /// The time of the server's clock, in ms, until which a copy of the request that began the hold may come and begin it
+    /// anew behind its end. Work that is sent before might come behind such a copy.
+    pub(crate) late_copy: Option<i64>,
 }
 
 /// A hold that was begun, entered once more, or handed off.

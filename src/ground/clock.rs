@@ -88,11 +88,20 @@ impl Offset {
     /// In any case it is refused from `slack` behind `at` on by our clock. Before `at` it is refused only if the offset
     /// is uncertain by more than `slack`.
     pub(crate) fn expiry(self, at: BootInstant, slack: Duration) -> i64 {
-        let aged = micros(drift(self.noted.until(at)));
-        let most = self.most.saturating_add(aged);
-        let least = self.least.saturating_sub(aged);
+        let most = self.most.saturating_add(self.aged(at));
+        let most = at.as_micros().saturating_add(most);
+        most.min(self.least_at(at).saturating_add(micros(slack)))
+    }
+
+    /// The time that clock shows at least at the moment `at`, in microseconds.
+    pub(crate) fn least_at(self, at: BootInstant) -> i64 {
         at.as_micros()
-            .saturating_add(most.min(least.saturating_add(micros(slack))))
+            .saturating_add(self.least.saturating_sub(self.aged(at)))
+    }
+
+    /// By how much the bounds may have parted until `at`, in microseconds.
+    fn aged(self, at: BootInstant) -> i64 {
+        micros(drift(self.noted.until(at)))
     }
 }
 
@@ -358,6 +367,7 @@ mod tests {
             let slack = Duration::from_millis(draw.u64(500..5_000));
             let expiry = offset.expiry(at, slack);
             assert!(expiry <= there(at + slack) + micros(slack) / 100);
+            assert!(offset.least_at(at) <= there(at));
             let uncertain = sent.until(received) + drift(sent.until(at)) * 2;
             assert!(uncertain > slack || expiry >= there(at));
         }

@@ -1,6 +1,7 @@
 //! The ground that every floor stands on: claims, clocks, errors, and how threads sleep and are woken.
 
 pub(crate) mod backoff;
+pub(crate) mod batch;
 pub(crate) mod claim;
 pub(crate) mod clock;
 pub(crate) mod digits;
@@ -13,6 +14,7 @@ pub(crate) mod notify;
 pub(crate) mod poll;
 #[cfg_attr(redlatch_sim, path = "../../tests/sim/swapped/random.rs")]
 pub(crate) mod random;
+pub(crate) mod reply;
 #[cfg_attr(redlatch_sim, path = "../../tests/sim/swapped/sync.rs")]
 pub(crate) mod sync;
 #[cfg_attr(redlatch_sim, path = "../../tests/sim/swapped/time.rs")]

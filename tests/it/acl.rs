@@ -183,7 +183,7 @@ fn set(rules: &[&str]) -> BTreeSet<String> {
 
 #[test]
 fn the_tables_are_what_the_scripts_and_the_source_say() {
-    let not_rights = |name: &str| name != "rights.lua";
+    let not_rights = |name: &str| !["rights.lua", "guarded.lua"].contains(&name);
     let scripts = "src/stores/redis/scripts";
     let locks = called_in(scripts, not_rights);
     let tokens = called_in(&format!("{scripts}/token"), not_rights);
@@ -214,6 +214,13 @@ fn the_tables_are_what_the_scripts_and_the_source_say() {
         union(&[&semaphores, &calls, &listens]),
         "for semaphore"
     );
+    let guarded = called_in(scripts, |name| name == "guarded.lua");
+    let writes = row(&["Client::write_fenced"]);
+    let own = set(&["time", "get", "set"]);
+    assert!(guarded.is_superset(&own), "for write_fenced");
+    assert_eq!(writes, union(&[&own, &calls]), "for write_fenced");
+    let known = union(&[&for_locks(), &for_tokens(), &writes]);
+    assert!(known.is_superset(&guarded), "for guarded writes");
     let all: BTreeSet<_> = table().into_values().flatten().collect();
     // The scripts have it in place of PUBLISH where messages are sharded.
     let sharded = set(&["spublish"]);
@@ -430,6 +437,42 @@ fn each_right_for_fenced_locks_is_needed_and_named() {
         assert_eq!(server.int(&["DBSIZE"]), 0, "without {lacking}");
         // A lock without tokens needs none of it.
         client.lock("b").run(|_| ()).unwrap();
+    }
+}
+
+#[test]
+fn the_rights_for_fenced_writes_are_enough_and_each_is_needed() {
+    let needed = row(&["Client::write_fenced"]);
+    let (server, _) = least();
+    let write = |rules: &BTreeSet<String>| {
+        let url = user(&server, rules);
+        server.cmd(&["ACL", "SETUSER", "locks", "~redlatch_fence:{orders*"]);
+        // Its data may be had as well.
+        open(&url).write_fenced("orders", 2, |batch| {
+            batch.set("orders:data", "1");
+        })
+    };
+    write(&needed).unwrap();
+    for lacking in &needed {
+        server.cmd(&["SCRIPT", "FLUSH"]);
+        server.cmd(&["SET", "redlatch_fence:{orders}", "1"]);
+        let mut rules = needed.clone();
+        rules.remove(lacking);
+        match &**lacking {
+            "evalsha" => drop(write(&rules).unwrap()),
+            _ => {
+                let error = fails(write(&rules), Class::Permission);
+                let Error::Permission {
+                    missing, reason, ..
+                } = error
+                else {
+                    panic!("without {lacking}");
+                };
+                // Within a script, servers do not say which command it was.
+                let is_named = missing == [format!("+{lacking}")];
+                assert!(is_named || reason.contains("script"), "{lacking}: {reason}");
+            }
+        }
     }
 }
 

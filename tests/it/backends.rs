@@ -240,26 +240,32 @@ impl Backend {
 /// The watchdog's lease in these tests: long enough for a busy machine, short enough to wait for.
 pub(crate) const LEASE: Duration = ms(900);
 
-/// Runs every law on every backend; those of re-entry where locks are reentrant.
+/// Runs every law on every backend; those of re-entry where locks are reentrant, those of guarded writes where data can be
+/// written beside a lock, as the user of `rights` may not.
 macro_rules! laws {
-    (every { $($law:ident)* } reentrant { $($more:ident)* }) => {
-        laws! { @memory $($law)* $($more)* }
-        laws! { @redis $($law)* $($more)* }
-        laws! { @simulated $($law)* $($more)* }
+    (
+        every { $($law:ident)* }
+        reentrant { $($more:ident)* }
+        with_data { $($data:ident)* }
+        without_data { $($none:ident)* }
+    ) => {
+        laws! { @memory $($law)* $($more)* $($none)* }
+        laws! { @redis $($law)* $($more)* $($data)* }
+        laws! { @simulated $($law)* $($more)* $($data)* }
         laws! { @rights $($law)* $($more)* }
-        laws! { @redlock $($law)* $($more)* }
-        laws! { @canonical $($law)* }
-        laws! { @token_in_memory $($law)* }
-        laws! { @token $($law)* }
-        laws! { @fenced_in_memory $($law)* $($more)* }
-        laws! { @fenced $($law)* $($more)* }
-        laws! { @fenced_simulated $($law)* $($more)* }
-        laws! { @spin_in_memory $($law)* $($more)* }
-        laws! { @spin $($law)* $($more)* }
+        laws! { @redlock $($law)* $($more)* $($none)* }
+        laws! { @canonical $($law)* $($none)* }
+        laws! { @token_in_memory $($law)* $($none)* }
+        laws! { @token $($law)* $($data)* }
+        laws! { @fenced_in_memory $($law)* $($more)* $($none)* }
+        laws! { @fenced $($law)* $($more)* $($data)* }
+        laws! { @fenced_simulated $($law)* $($more)* $($data)* }
+        laws! { @spin_in_memory $($law)* $($more)* $($none)* }
+        laws! { @spin $($law)* $($more)* $($data)* }
         #[cfg(feature = "tls")]
-        laws! { @tls $($law)* $($more)* }
+        laws! { @tls $($law)* $($more)* $($data)* }
         #[cfg(feature = "mysql")]
-        laws! { @mysql $($law)* $($more)* }
+        laws! { @mysql $($law)* $($more)* $($none)* }
     };
     (spin { $($law:ident)* }) => {
         laws! { @memory $($law)* }

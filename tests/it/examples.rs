@@ -92,6 +92,7 @@ fn there_is_a_test_of_each_example() {
     let names: BTreeSet<_> = names.collect();
     let tested = [
         "guard",
+        "guarded",
         "interrupt",
         "lost",
         "nightly",
@@ -133,6 +134,19 @@ fn guard() {
         "was lost",
     ];
     run_everywhere("guard", &parts);
+}
+
+#[test]
+fn guarded() {
+    let server = RedisServer::start();
+    let said = run("guarded", &[], &[("REDIS_URL", &server.url())]);
+    let parts = [
+        "without the guard: 2 sold of 1",
+        "with the guard:    1 sold of 1",
+        "was lost",
+    ];
+    says(&said, &parts);
+    assert_eq!(server.int(&["DBSIZE"]), 0);
 }
 
 #[test]

@@ -37,6 +37,7 @@ macro_rules! scripts {
 scripts! {
     ACQUIRE "acquire.lua"
     FORCE_RELEASE "force_release.lua"
+    GUARDED "guarded.lua"
     INSPECT "inspect.lua"
     RELEASE "release.lua"
     RELEASE_LEVEL "release_level.lua"

@@ -19,6 +19,7 @@ mod errors;
 mod examples;
 mod faults;
 mod fenced;
+mod guarded;
 mod holds;
 mod invariants;
 mod latch;

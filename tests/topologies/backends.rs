@@ -134,8 +134,13 @@ macro_rules! laws {
         laws! { @cluster $($law)* }
         laws! { @replicas $($law)* }
     };
-    (every { $($law:ident)* } reentrant { $($more:ident)* }) => {
-        laws! { $($law)* $($more)* }
+    (
+        every { $($law:ident)* }
+        reentrant { $($more:ident)* }
+        with_data { $($data:ident)* }
+        without_data { $($none:ident)* }
+    ) => {
+        laws! { $($law)* $($more)* $($data)* }
     };
     (spin { $($law:ident)* }) => {
         laws! { $($law)* }

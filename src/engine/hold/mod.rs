@@ -10,6 +10,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod validity;
+mod write;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -18,15 +19,17 @@ use std::time::{Duration, Instant};
 use smallvec::{SmallVec, smallvec};
 
 use crate::engine::hold::in_flight::By;
-pub(crate) use crate::engine::hold::in_flight::InFlightId;
+pub(crate) use crate::engine::hold::in_flight::{InFlightId, LateCopy};
 pub(crate) use crate::engine::hold::renewal_schedule::{Duty, NextCheck, RenewalStart};
 use crate::engine::hold::state::{Level, Phase, State, count};
 use crate::engine::hold::validity::end_of_validity;
+pub(crate) use crate::engine::hold::write::WriteStart;
 use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
 use crate::ground::clock::{BootInstant, PROCESS, Timeline};
 use crate::ground::events::HoldSpan;
 use crate::ground::loss::LossCause;
 use crate::ground::sync::Mutex;
+use crate::store::EXPIRY_SLACK;
 
 /// How long an acquisition counts on the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,20 +149,37 @@ impl Hold {
                 is_abandoned: false,
                 pinned_since: None,
                 put_off: SmallVec::new(),
+                late_copy: None,
                 span: Some(HoldSpan::open(&claim.name, &claim.visitor)),
             }),
         }
     }
 
-    /// Notes that an earlier copy of the request that began it, sent until `deadline`, may yet set its first lease again.
-    pub(crate) fn with_late_copy(self, lease: Duration, deadline: Instant) -> Hold {
+    /// Notes that an earlier copy of the request that began it, sent until `deadline` and refused by the server after its
+    /// time `not_after`, may yet set its first lease again.
+    pub(crate) fn with_late_copy(
+        self,
+        lease: Duration,
+        deadline: Instant,
+        not_after: Option<i64>,
+    ) -> Hold {
         let now = self.timeline.read();
         let expires = now.moment_of(deadline);
         let mut state = self.state.lock();
         let first = state.note_in_flight(By::Holder, now.moment, lease, expires);
         state.answered(first);
         state.may_outlast = true;
+        state.late_copy = not_after.map(|not_after| LateCopy {
+            not_after,
+            gone_at: expires + EXPIRY_SLACK,
+        });
         drop(state);
+        self
+    }
+
+    /// Notes the copy that may yet come of the hold that was handed off to this one.
+    pub(crate) fn behind(self, late_copy: Option<LateCopy>) -> Hold {
+        self.state.lock().late_copy = late_copy;
         self
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
-use crate::engine::hold::in_flight::{By, Flying, InFlight};
+use crate::engine::hold::in_flight::{By, Flying, InFlight, LateCopy};
 use crate::engine::hold::{Lease, LevelId};
 use crate::engine::loss_notice::LossNotice;
 use crate::ground::claim::Rules;
@@ -73,6 +73,8 @@ pub(super) struct State {
     pub(super) pinned_since: Option<BootInstant>,
     /// Levels whose guards went meanwhile.
     pub(super) put_off: SmallVec<[LevelId; 1]>,
+    /// A copy of the request that began it, or the hold that was handed off to it, may yet come.
+    pub(super) late_copy: Option<LateCopy>,
     /// Open while the hold is neither released nor lost.
     pub(super) span: Option<HoldSpan>,
 }

@@ -6,6 +6,7 @@ mod release;
 #[cfg(test)]
 mod tests;
 mod visit;
+mod write;
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -141,13 +142,13 @@ impl RawLock {
         lease: Lease,
         granted: &Granted,
         deadline: Instant,
-    ) -> Arc<Hold> {
+    ) -> Hold {
         let client = Arc::clone(self.inner.watchdog.client());
         let hold = Hold::new(claim, thread, liveness, client, lease, granted.sent);
         let hold = hold.kept_by(&self.inner.store.facts().timeline, granted.fence);
-        Arc::new(match granted.leftover {
-            Some(_) => hold.with_late_copy(claim.lease, deadline),
+        match &granted.leftover {
+            Some(late) => hold.with_late_copy(claim.lease, deadline, late.not_after(0)),
             None => hold,
-        })
+        }
     }
 }

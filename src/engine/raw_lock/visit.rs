@@ -138,6 +138,7 @@ impl<'a> LockVisit<'a> {
                 let hold = self
                     .raw_lock
                     .hold_of(&claim, me, *lease, &granted, deadline);
+                let hold = Arc::new(hold);
                 if !hold.is_valid() {
                     // The answer came after all that it could have been good for.
                     self.settle(claim.in_doubt(0));

@@ -159,6 +159,28 @@ impl fmt::Display for Error {
                 "lock {lock:?}: the client was made before fork(); make a new one in the child process"
             ),
             Error::Unsupported { lock, reason } => write!(f, "lock {lock:?}: {reason}"),
+            Error::CrossSlot { lock, key } => write!(
+                f,
+                "lock {lock:?}: the key {key:?} is in another slot of the cluster; give both the same part in braces, such as {{orders}}:lock and {{orders}}:stock"
+            ),
+            Error::CommandFailed {
+                lock,
+                node,
+                index,
+                reason,
+                ..
+            } => write!(
+                f,
+                "lock {lock:?}: command {index} of the guarded write failed on {node}, and those before it were carried out: {reason}"
+            ),
+            Error::Stale {
+                resource,
+                fence,
+                newer,
+            } => write!(
+                f,
+                "resource {resource:?}: the write with fence {fence} is stale, one with {newer} came before it: its holder has lost the lock to a later one"
+            ),
             Error::Ran { error } => write!(f, "the work under the lock was done, but {error}"),
             #[cfg(feature = "mysql")]
             Error::Database(error) => error.fmt(f),

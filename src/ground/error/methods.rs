@@ -73,7 +73,8 @@ impl Error {
             | Error::WrongType { lock, node, .. }
             | Error::CorruptCount { lock, node, .. }
             | Error::FenceRegressed { lock, node, .. }
-            | Error::Unexpected { lock, node, .. } => (Some(lock), Some(node)),
+            | Error::Unexpected { lock, node, .. }
+            | Error::CommandFailed { lock, node, .. } => (Some(lock), Some(node)),
             #[cfg(feature = "mysql")]
             Error::Database(error) => (Some(error.subject()), Some(error.node())),
             Error::InvalidPermits { name: lock, .. }
@@ -89,6 +90,8 @@ impl Error {
             | Error::Closed { lock }
             | Error::Forked { lock }
             | Error::Unsupported { lock, .. }
+            | Error::CrossSlot { lock, .. }
+            | Error::Stale { resource: lock, .. }
             | Error::WatchdogDied { lock, .. } => (Some(lock), None),
         }
     }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crate::ground::claim::VisitorId;
 use crate::ground::loss::LossCause;
+use crate::ground::reply::Reply;
 #[cfg(feature = "mysql")]
 use database::DatabaseError;
 pub(crate) use display::Nodes;
@@ -306,6 +307,38 @@ pub enum Error {
         lock: Arc<str>,
         /// The operation, and what can be done instead.
         reason: String,
+    },
+    /// A key of a guarded write is in another slot of the cluster than its lock. Nothing was sent.
+    #[non_exhaustive]
+    CrossSlot {
+        /// The lock, or the resource of a fenced write.
+        lock: Arc<str>,
+        /// The key.
+        key: String,
+    },
+    /// The server refused a command of a guarded write. Those before it were carried out, and nothing undoes them.
+    #[non_exhaustive]
+    CommandFailed {
+        /// The lock, or the resource of a fenced write.
+        lock: Arc<str>,
+        /// The server.
+        node: Arc<str>,
+        /// The index of the command, from 0 on; of a script 0.
+        index: usize,
+        /// The server's words, or that the command was carried out and its reply does not fit.
+        reason: String,
+        /// The replies to the commands before it.
+        done: Vec<Reply>,
+    },
+    /// A write came with an older fence than one before it. Nothing was written.
+    #[non_exhaustive]
+    Stale {
+        /// The resource.
+        resource: Arc<str>,
+        /// The fence of the write.
+        fence: u64,
+        /// The largest fence seen.
+        newer: u64,
     },
     /// The work under the lock was done, but the hold was lost meanwhile or its release is in doubt: others may have
     /// worked beside it.

@@ -37,6 +37,7 @@ impl Memory {
         let area = format!("world {:p}", Arc::as_ptr(&world));
         let facts = Facts {
             timeline: world.timeline.clone(),
+            keeps_no_data: "an in-memory lock guards no write: there are no data beside it; test such writes with a server",
             ..Facts::of(area, &notifier)
         };
         Memory { world, facts }

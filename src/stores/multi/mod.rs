@@ -60,6 +60,7 @@ impl MultiStore {
         let areas: Vec<&str> = facts.map(|facts| facts.area.as_str()).collect();
         let facts = Facts {
             timeline: if is_common { first } else { &PROCESS }.clone(),
+            keeps_no_data: "a lock of several parts guards no write; take the lock that is on the server of the data by itself",
             ..Facts::of_composite(areas.join(" and "), longest.unwrap_or_default())
         };
         let parts = members.into_iter().enumerate();

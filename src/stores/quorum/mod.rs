@@ -118,7 +118,11 @@ impl Quorum {
             .iter()
             .map(|it| it.node.store().facts().area.as_str())
             .collect();
-        let facts = Facts::of_composite(areas.join(", "), settings.max_lease);
+        let facts = Facts {
+            keeps_no_data: "a Redlock guards no write, as the data is not on its nodes; write under a Client::lock on the \
+                            server of the data",
+            ..Facts::of_composite(areas.join(", "), settings.max_lease)
+        };
         let quorum = Quorum {
             needed: nodes.len() / 2 + 1,
             nodes,

@@ -78,6 +78,29 @@ impl Redis {
         }
     }
 
+    /// As [`Redis::error`], of a request for these keys rather than for that of a lock.
+    pub(super) fn error_about(&self, lock: &Arc<str>, keys: &[&str], fault: CallError) -> Error {
+        let text = match &fault {
+            CallError::Server(text) if matches!(class_of(text), Class::Permission) => text,
+            _ => return self.error(lock, fault),
+        };
+        let is_about_keys = text.contains("key");
+        let missing = match keys {
+            [key] => named_in(text, vec![(*key).to_owned()]),
+            // The server does not say which one.
+            _ => named_in(text, Vec::new()),
+        };
+        Error::Permission {
+            lock: Arc::clone(lock),
+            node: self.topology.name(lock),
+            reason: match is_about_keys {
+                true => format!("{} (of {})", plain(text), keys.join(", ")),
+                false => plain(text),
+            },
+            missing,
+        }
+    }
+
     /// The rights that the user lacks for this lock, as ACL rules; empty if that cannot be found out.
     fn missing_rights(&self, layout: &'static Layout, lock: &Arc<str>) -> Vec<String> {
         let deadline = time::now() + Duration::from_millis(500);

@@ -6,8 +6,8 @@ use crate::ground::claim::Kind;
 use crate::ground::error::Error;
 use crate::stores::redis::keys::{self, CHANNEL, COUNTER, Key};
 use crate::stores::redis::scripts::Arg::{
-    Amount, Channel, Counter, Floor, Known, Lease, Life, Lock, Rights, Step, Successor, Visitor,
-    Wanted,
+    Amount, Channel, Check, Counter, Floor, Known, Lease, Life, Lock, Rights, Step, Successor,
+    Visitor, Wanted, Work,
 };
 use crate::stores::redis::scripts::Script;
 
@@ -145,6 +145,12 @@ pub(super) static RIGHTS_WITHOUT_KEY: LazyLock<Script> = LazyLock::new(|| {
     Script::new(text, &[], &[Channel, Rights, Counter, Lock])
 });
 
+/// Does guarded work under a hold, whatever the kind of its lock.
+pub(super) static GUARDED: LazyLock<Script> = LazyLock::new(|| {
+    let text = include_str!("scripts/guarded.lua");
+    Script::new(text, &[Key::Name], &[Visitor, Check, Work]).expiring()
+});
+
 /// The rule of a lock that one of its waiters gets.
 fn wakes_one(words: &str) -> usize {
     match words {
@@ -275,6 +281,9 @@ mod tests {
             Step => ["the operation", "the operation"],
             Amount => ["the amount", "the amount"],
             Life => ["the life", "the life"],
+            Arg::Fence => ["the fence", "the fence"],
+            Check => ["'fence' for a fence", "'fence' for a fence"],
+            Work => ["the commands", "the commands"],
         }
     }
 
@@ -293,9 +302,11 @@ mod tests {
         let of_kinds = KINDS
             .into_iter()
             .flat_map(|kind| Layout::of(kind).scripts());
-        for script in of_kinds {
+        for script in of_kinds.chain([&*GUARDED]) {
             let name = script.text.lines().next().unwrap();
-            assert_eq!(lines(script, "KEYS[").len(), script.keys.len(), "{name}");
+            let data = lines(script, "KEYS[i]  the keys of the commands").len();
+            let keys = lines(script, "KEYS[").len() - data;
+            assert_eq!(keys, script.keys.len(), "{name}");
             let (args, mut takes) = (lines(script, "ARGV["), script.args.iter().peekable());
             let mut args = args.into_iter();
             while takes.peek().is_some() {
@@ -362,7 +373,7 @@ mod tests {
     #[test]
     fn all_scripts_tell_a_lock_from_another_hash() {
         for kind in [Kind::Reentrant, Kind::Fenced] {
-            for script in Layout::of(kind).scripts() {
+            for script in Layout::of(kind).scripts().chain([&*GUARDED]) {
                 // The withdrawal says nothing of a holder.
                 let is_withdrawal = script.text.contains("may have left");
                 let functions = script.text.matches("local function holder_of(key)").count();

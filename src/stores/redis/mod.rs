@@ -28,15 +28,16 @@ mod wait_replicas;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::ground::claim::{Claim, LockId, VisitorId};
 use crate::ground::error::Result;
 use crate::ground::notify::Parker;
+use crate::ground::reply::Reply;
 use crate::ground::sync::Mutex;
 use crate::store::{
-    CountOp, Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, Outcome, Refusal, Released,
-    Renewal, Store, Subscription,
+    CountOp, Delivery, Facts, Granted, Guarded, HealthWarning, Holding, InDoubt, Outcome, Refusal,
+    Released, Renewal, Store, Subscription,
 };
 
 use calls::{Acquire, Count, ForceRelease, HandOff, Inspect, Operation, Release, ReleaseLevel};
@@ -91,6 +92,14 @@ impl Store for Redis {
 
     fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {
         self.resolve_all(in_doubts, deadline)
+    }
+
+    fn guarded(
+        &self,
+        work: &Guarded<'_>,
+        deadline: Instant,
+    ) -> Result<Outcome<Vec<Reply>, Duration>> {
+        self.run_guarded(work, deadline)
     }
 
     fn force_release(&self, lock: &LockId, deadline: Instant) -> Result<bool> {

@@ -25,6 +25,11 @@ impl Packed<'_> {
         self.bytes([sign, &digits(number.unsigned_abs())].into_iter());
     }
 
+    /// Adds a part of any bytes.
+    pub(super) fn raw(&mut self, part: &[u8]) {
+        self.bytes([part].into_iter());
+    }
+
     fn bytes<'b>(&mut self, pieces: impl Iterator<Item = &'b [u8]> + Clone) {
         self.head(b'$', pieces.clone().map(<[u8]>::len).sum());
         pieces.for_each(|piece| self.0.extend_from_slice(piece));

@@ -46,6 +46,12 @@ pub(super) enum Arg {
     Amount,
     /// How long a counter lasts that is set, in ms.
     Life,
+    /// The fence of a write.
+    Fence,
+    /// The word for what guarded work is checked by: a hold, by that of its layout, or a fence.
+    Check,
+    /// Guarded work, of as many arguments as it has.
+    Work,
 }
 
 impl Script {

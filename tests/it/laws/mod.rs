@@ -6,6 +6,7 @@
 mod clients;
 mod exclusion;
 mod fences;
+mod guarded;
 mod holding;
 mod leases;
 mod losses;
@@ -25,6 +26,7 @@ use redlatch::{
 
 use clients::*;
 use exclusion::*;
+use guarded::*;
 use holding::*;
 use leases::*;
 use losses::*;
@@ -121,6 +123,15 @@ laws! {
         counts_are_per_thread
         the_remaining_lease_is_told
         bad_input_is_refused_and_leaves_nothing
+    }
+    with_data {
+        a_write_runs_while_the_lock_is_held
+        a_write_is_refused_where_the_lock_is_not_held
+        a_write_under_a_lost_lock_writes_nothing_and_tells_the_loss
+        the_first_command_that_fails_is_named
+    }
+    without_data {
+        a_store_without_data_says_why_it_guards_no_write
     }
 }
 

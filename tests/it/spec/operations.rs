@@ -226,7 +226,7 @@ impl Few {
         };
         let counts = [known, wanted].map(|count| text(&count.to_string()));
         let [known, wanted] = counts;
-        let (script, args) = match rng.u8(0..20) {
+        let (script, args) = match rng.u8(0..22) {
             0..5 => {
                 let mut args = vec![text(visitor), text(lease), known, wanted, expiry];
                 if rng.u8(0..6) == 0 {
@@ -249,6 +249,7 @@ impl Few {
             14 => return self.renewal(rng, expiry),
             15 if rng.bool() => return self.count(rng, name, expiry),
             16..20 => return self.permits(rng, name, expiry),
+            20 | 21 => return self.guarded(rng, name, visitor, expiry),
             _ => {
                 let kind = match is_token {
                     true => "token",
@@ -359,6 +360,52 @@ impl Few {
             script,
             names,
             args,
+        }
+    }
+
+    /// A batch under a hold, or by a fence that is kept in the place of a lock.
+    fn guarded(&self, rng: &mut Rng, name: &'static str, visitor: &str, expiry: Arg) -> Call {
+        let kind = match rng.u8(0..12) {
+            0..3 => "fence",
+            3 => "token",
+            _ if visitor.contains(':') => "",
+            _ => "token",
+        };
+        let check = match kind {
+            "fence" => rng.u8(0..30).to_string(),
+            _ => visitor.to_owned(),
+        };
+        let mut names = vec![name];
+        let mut args = vec![check, kind.to_owned()];
+        for _ in 0..rng.u8(0..4) {
+            // Mostly data that is no lock.
+            let data = if rng.u8(0..6) == 0 {
+                name
+            } else {
+                one(rng, &NAMES)
+            };
+            let number = one(rng, &["1", "-7", "70000", "many"]);
+            let words: &[&str] = match rng.u8(0..12) {
+                0 | 1 => &["GET", data],
+                2 | 3 => &["SET", data, number],
+                4 | 5 => &["incrby", data, number],
+                6 => &["DEL", data],
+                7 => &["HSET", data, visitor, number],
+                8 => &["HGET", data, visitor],
+                9 => &["PEXPIRE", data, one(rng, &["30000", "60000", "many"])],
+                10 => &["SET", data],
+                _ => &["NOTHING"],
+            };
+            if words.len() > 1 {
+                names.push(data);
+            }
+            args.push(words.len().to_string());
+            args.extend(words.iter().map(ToString::to_string));
+        }
+        Call {
+            script: "guarded",
+            names,
+            args: args.into_iter().map(Arg::Text).chain([expiry]).collect(),
         }
     }
 

@@ -13,6 +13,7 @@ use crate::epochs;
 use crate::plan::Plan;
 use crate::shards;
 use crate::topology::Topology;
+use crate::writes;
 
 /// The visitors whose hold the server was made to forget, as the README allows: they may be valid beside others.
 static EXCUSED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
@@ -76,6 +77,7 @@ impl Machine for Simulated {
         let answers = self.run(now, connection, bytes);
         let visitors = self.visitors(now).into_iter();
         causes::note_visitors(visitors.map(|(_, visitor)| visitor));
+        writes::ran(&mut self.server);
         if self.is_stale {
             let visitors = self.visitors(now).into_iter().map(|(_, visitor)| visitor);
             excuse(visitors.filter(|it| !epochs::knows_better(self.number, it)));
@@ -122,7 +124,8 @@ impl Simulated {
             .collect();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let mut visitors = Vec::new();
-        for key in keys.iter().map(|key| text(key)) {
+        let keys = keys.iter().map(|key| text(key));
+        for key in keys.filter(|key| !writes::is_data(key)) {
             match self.server.look(now, &key) {
                 Some((Value::Hash(fields), _)) => {
                     visitors.extend(fields.iter().map(|(field, _)| (key.clone(), text(field))));

@@ -37,6 +37,7 @@ mod shrink;
 mod spread;
 mod topology;
 mod worker;
+mod writes;
 
 use std::process::ExitCode;
 

@@ -23,6 +23,8 @@ pub(crate) enum Op {
     /// A closure that takes so many ms, and panics or not.
     Run(Target, u64, bool),
     Sleep(u64),
+    /// A guarded write of data.
+    Write(Target),
     /// Questions to the server.
     Ask(Target),
     /// A guard that is forgotten.

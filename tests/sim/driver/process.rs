@@ -67,6 +67,11 @@ impl Place {
         }
     }
 
+    /// Whether data can be written beside its locks.
+    pub(crate) fn has_data(&self) -> bool {
+        matches!(self.locks, Locks::One(_))
+    }
+
     fn shut_down(&self) {
         match &self.locks {
             Locks::One(client) => client.shutdown(),

@@ -13,6 +13,7 @@ use crate::machine::{Redis, is_excused};
 use crate::promptness::{Promptness, Sight};
 use crate::shards;
 use crate::topology::{Home, Part, Topology};
+use crate::writes;
 
 /// A thread that may hold locks.
 #[derive(Clone, Debug)]
@@ -158,6 +159,19 @@ impl Drop for Wait {
 /// For how long locks were held, in nanoseconds, and how often it was looked.
 pub(crate) fn figures() -> (u64, u64) {
     (HELD.load(Ordering::Relaxed), LOOKS.load(Ordering::Relaxed))
+}
+
+/// Looks whether a guarded write may have run just now.
+pub(crate) fn has_run(number: u64) {
+    let mut place = rules();
+    let Some(rules) = &mut *place else {
+        return;
+    };
+    let flaw = writes::flaw(number, &rules.sights(), rules.expects.validities);
+    if let Some(flaw) = flaw {
+        drop(place);
+        crate::run::violated(&flaw);
+    }
 }
 
 fn look() -> Nanos {

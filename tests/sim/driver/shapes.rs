@@ -38,10 +38,12 @@ pub(crate) enum Shape {
     Behind,
     /// Holds of many minutes, which survive troubles that are shorter than their leases.
     Long,
+    /// Short holds under which data is written, while requests come late and twice.
+    Writes,
 }
 
 /// The long ones come more often, as they cost little for the time that locks are held; and those in which least is found.
-const SHAPES: [Shape; 15] = [
+const SHAPES: [Shape; 16] = [
     Shape::Waiters,
     Shape::Pauses,
     Shape::Outage,
@@ -57,6 +59,7 @@ const SHAPES: [Shape; 15] = [
     Shape::Long,
     Shape::Long,
     Shape::Long,
+    Shape::Writes,
 ];
 
 /// What had befallen connections before the calm is noticed within this time, where none is silent or hangs.
@@ -186,6 +189,51 @@ impl Shape {
             }
             Shape::Behind => behind(plan, draw),
             Shape::Long => long(plan, draw),
+            Shape::Writes => {
+                plan.mood = Mood::Stray;
+                plan.lease = pick(draw, &[1_000, 3_000, 10_000]);
+                plan.command = pick(draw, &[500, 2_000]);
+                plan.calm_at = 4 * SECOND;
+                plan.settle = 60 * SECOND + plan.longest_lease() * MILLI;
+                plan.faults.cut = pick(draw, &[0.0, 0.1, 0.2]);
+                plan.faults.stray = pick(draw, &[0.0, 0.2, 0.4]);
+                plan.faults.late = pick(draw, &[0.0, 0.1, 0.3]);
+                plan.faults.longest = pick(draw, &[100, 1_000, 3_000]) * MILLI;
+                let is_token = draw.bool();
+                let lease = plan.lease;
+                // Nobody else takes what a late copy begins anew.
+                let is_alone = is_token && draw.bool();
+                if is_alone {
+                    plan.command = 2_000;
+                    plan.faults.cut = 0.0;
+                    plan.faults.late = 0.0;
+                    plan.faults.stray = pick(draw, &[0.1, 0.2]);
+                    plan.faults.longest = pick(draw, &[100, 1_000]) * MILLI;
+                }
+                people(plan, draw, 3, &|draw| {
+                    let target = Target {
+                        is_token,
+                        ..one(pick(draw, &[None, Some(200), Some(lease * 2)]))
+                    };
+                    let holds = (0..draw.usize(1..6)).flat_map(|_| {
+                        let mut ops = vec![Op::TryFor(target, 3_000)];
+                        for _ in 0..draw.usize(1..4) {
+                            ops.push(Op::Write(target));
+                            if !is_alone {
+                                ops.push(Op::Sleep(draw.u64(..60)));
+                            }
+                        }
+                        ops.push(Op::Unlock(target));
+                        ops
+                    });
+                    holds.collect()
+                });
+                if is_alone {
+                    plan.processes.truncate(1);
+                    let alone = plan.processes.iter_mut();
+                    alone.for_each(|process| process.threads.truncate(1));
+                }
+            }
             Shape::Silence => {
                 plan.mood = Mood::Lossy;
                 plan.lease = pick(draw, &[300, 1_000]);

@@ -16,6 +16,7 @@ pub(crate) fn spread(plan: &mut Plan, draw: &mut Rng) {
         _ => {}
     }
     acts(plan, draw);
+    writes(plan, &mut Rng::with_seed(draw.clone().u64(..)));
     match plan.topology.clone() {
         Topology::Plain => {}
         Topology::Parts(parts) => over_parts(plan, &parts, draw),
@@ -86,6 +87,26 @@ fn acts(plan: &mut Plan, draw: &mut Rng) {
     }
 }
 
+/// Has some threads write under what they hold.
+fn writes(plan: &mut Plan, draw: &mut Rng) {
+    for thread in plan.processes.iter_mut().flat_map(|it| &mut it.threads) {
+        if draw.u8(..3) > 0 {
+            continue;
+        }
+        let mut written = Vec::new();
+        for mut op in std::mem::take(&mut thread.program) {
+            let target = op.target().map(|target| Target {
+                lease: None,
+                ..*target
+            });
+            written.push(op);
+            let target = target.filter(|_| draw.u8(..3) == 0);
+            written.extend(target.map(Op::Write));
+        }
+        thread.program = written;
+    }
+}
+
 /// Has programs choose among locks on several servers, and those made of them.
 fn over_parts(plan: &mut Plan, parts: &Parts, draw: &mut Rng) {
     plan.redlock = (parts.nodes > 0).then(|| 10 + 4 * plan.calm.latency.1 / MILLI);
@@ -153,6 +174,7 @@ impl Op {
             | Op::Force(target)
             | Op::Guarded(target, ..)
             | Op::Run(target, ..)
+            | Op::Write(target)
             | Op::Ask(target)
             | Op::Leak(target)
             | Op::Unwind(target, _)

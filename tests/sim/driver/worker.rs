@@ -12,6 +12,7 @@ use crate::plan::{Mood, Op, Plan, Target, Thread};
 use crate::process::{Place, within};
 use crate::rules;
 use crate::run::{expect, violated};
+use crate::writes::Writes;
 
 /// A thread with its program.
 pub(crate) struct Worker {
@@ -41,6 +42,8 @@ pub(crate) struct Worker {
     in_doubt: BTreeMap<String, String>,
     /// Of each lock, who tells of the loss of the hold that it got first.
     losses: BTreeMap<String, Losses>,
+    /// Its guarded writes that may yet run.
+    pub(crate) writes: Writes,
 }
 
 impl Worker {
@@ -67,11 +70,13 @@ impl Worker {
             targets: BTreeMap::new(),
             in_doubt: BTreeMap::new(),
             losses: BTreeMap::new(),
+            writes: Writes::default(),
         }
     }
 
     pub(crate) fn run(mut self) {
         let me = rules::watch_me();
+        self.writes.by(&me);
         for op in std::mem::take(&mut self.thread.program) {
             self.execute(&op);
             self.compare(&me);
@@ -195,6 +200,7 @@ impl Worker {
                 self.note("force_unlock", &name, &outcome);
                 self.allow(&name, outcome.err());
             }
+            Op::Write(target) => self.write(target),
             Op::Guarded(target, span, reenters) => self.guarded(target, *span, *reenters),
             Op::Run(target, span, panics) => self.closure(target, *span, *panics),
             Op::Ask(target) => {
@@ -288,6 +294,7 @@ impl Worker {
         match outcome {
             _ if self.is_garbled => {}
             Ok(()) if had == 0 => violated(&format!("I7: {name} was unlocked, and not held")),
+            Ok(()) if had == 1 => self.writes.end(&name),
             Ok(()) => {}
             Err(Error::NotHeld { .. }) if had == 0 => {}
             Err(Error::NotHeld { .. }) if !self.in_doubt.contains_key(&name) => {

@@ -19,6 +19,8 @@ pub struct Seen {
     pub visitor: String,
     /// Whether it is neither released nor known to be lost.
     pub is_held: bool,
+    /// Whether it is known to be lost.
+    pub is_lost: bool,
     /// Whether it is valid, and for how long yet.
     pub is_valid: bool,
     /// How long it stays valid without a renewal.
@@ -61,6 +63,7 @@ pub fn holds_of(thread: &Watched) -> Option<Vec<Seen>> {
             is_token: hold.kind == Kind::Token,
             visitor: hold.visitor.as_str().to_owned(),
             is_held: hold.is_held(),
+            is_lost: hold.loss_cause().is_some(),
             is_valid: hold.is_valid(),
             remaining: hold.remaining_validity(),
             count: hold.count(),

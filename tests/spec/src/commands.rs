@@ -17,6 +17,9 @@ pub type Answer<T> = Result<T, Refused>;
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 const NO_INTEGER: &str = "ERR value is not an integer or out of range";
 
+/// The commands that are called by their words.
+const CALLED: [&str; 7] = ["get", "set", "del", "incrby", "pexpire", "hget", "hset"];
+
 impl Refused {
     /// The refusal with these words.
     pub fn new(text: impl Into<String>) -> Refused {
@@ -182,6 +185,7 @@ impl<'a> Redis<'a> {
 
     /// INCRBY. Returns the number then; one that is missing counts as 0.
     pub fn incrby(&mut self, key: &[u8], by: &[u8]) -> Answer<i64> {
+        self.may("incrby", Does::Grow)?;
         self.add("incrby", key, integer(by)?)
     }
 
@@ -204,6 +208,39 @@ impl<'a> Redis<'a> {
         Ok(sum)
     }
 
+    /// The key of a command of these words, if it is one that [`Redis::call`] knows.
+    pub fn key_of<'w>(words: &[&'w [u8]]) -> Option<&'w [u8]> {
+        let (name, rest) = words.split_first()?;
+        let is_known = CALLED
+            .iter()
+            .any(|known| name.eq_ignore_ascii_case(known.as_bytes()));
+        rest.first().copied().filter(|_| is_known)
+    }
+
+    /// A command as its words.
+    pub fn call(&mut self, words: &[&[u8]]) -> Answer<Reply> {
+        let (name, rest) = words.split_at(words.len().min(1));
+        let name = String::from_utf8_lossy(&name.concat()).to_ascii_lowercase();
+        Ok(match (&*name, rest) {
+            ("get", [key]) => self.get(key)?.map_or(Reply::Nil, Reply::Bulk),
+            ("set", [key, text]) => self.set(key, text).map(|()| Reply::OK)?,
+            ("del", [key]) => i64::from(self.del(key)?).into(),
+            ("incrby", [key, by]) => self.incrby(key, by)?.into(),
+            ("pexpire", [key, life]) => i64::from(self.pexpire(key, life)?).into(),
+            ("hget", [key, field]) => self.hget(key, field)?.map_or(Reply::Nil, Reply::Bulk),
+            ("hset", [key, field, text]) => {
+                let was_there = matches!(self.field(key, field), Ok(Some(_)));
+                self.hset(key, field, text)?;
+                i64::from(!was_there).into()
+            }
+            (name, _) if CALLED.contains(&name) => {
+                let text = "ERR Wrong number of args calling Redis command from script";
+                return Err(Refused::new(text));
+            }
+            _ => return Err(Refused::new("ERR Unknown Redis command called from script")),
+        })
+    }
+
     /// HLEN.
     pub fn hlen(&self, key: &[u8]) -> Answer<usize> {
         self.may_reach("hlen", Does::Read, key)?;
@@ -220,9 +257,7 @@ impl<'a> Redis<'a> {
     /// HGET.
     pub fn hget(&self, key: &[u8], field: &[u8]) -> Answer<Option<Vec<u8>>> {
         self.may_reach("hget", Does::Read, key)?;
-        let mut fields = self.fields(key)?.iter();
-        let found = fields.find(|(name, _)| name == field);
-        Ok(found.map(|(_, text)| text.clone()))
+        self.field(key, field)
     }
 
     /// HEXISTS.
@@ -338,6 +373,12 @@ impl<'a> Redis<'a> {
             Some(Value::Hash(fields)) => Ok(fields),
             Some(_) => Err(Refused::new(WRONG_TYPE)),
         }
+    }
+
+    fn field(&self, key: &[u8], field: &[u8]) -> Answer<Option<Vec<u8>>> {
+        let mut fields = self.fields(key)?.iter();
+        let found = fields.find(|(name, _)| name == field);
+        Ok(found.map(|(_, text)| text.clone()))
     }
 
     fn put_fields(&mut self, key: &[u8], fields: Vec<(Vec<u8>, Vec<u8>)>) {

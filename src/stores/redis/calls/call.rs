@@ -4,7 +4,10 @@ use std::iter::once;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::ground::batch::Work;
 use crate::ground::claim::{Claim, Kind, VisitorId};
+use crate::ground::clock::BootInstant;
+use crate::ground::sync::mutant;
 use crate::store::CountStep;
 use crate::stores::quorum::quarantine::{Identity, NodeHandle};
 use crate::stores::redis::keys::COUNTER;
@@ -15,7 +18,7 @@ use crate::stores::redis::scripts::{Arg, Script};
 /// The request of an operation: a script, and what its keys and arguments are made of.
 #[derive(Clone, Copy)]
 pub(in crate::stores::redis) struct Call<'c> {
-    pub(in crate::stores::redis) script: &'static Script,
+    pub(in crate::stores::redis) script: &'c Script,
     pub(in crate::stores::redis) layout: &'static Layout,
     pub(in crate::stores::redis) lock: &'c Arc<str>,
     /// The visitor that it is about, whose unanswered requests it may go behind.
@@ -29,6 +32,11 @@ pub(in crate::stores::redis) struct Call<'c> {
     pub(super) floor: u64,
     /// The operation on a counter.
     pub(super) step: CountStep,
+    /// The work that is done if the hold stands, and the end of its validity, from which on it is refused.
+    pub(super) work: Option<Work<'c>>,
+    pub(in crate::stores::redis) valid_until: Option<BootInstant>,
+    /// The fence that stands in place of a hold.
+    pub(super) fence: Option<u64>,
     /// Whether as many replicas have to have what it did as the client wants.
     pub(in crate::stores::redis) replicates: bool,
     /// The node that has to have a vote at the server that gets it.
@@ -64,7 +72,7 @@ impl<'c> Call<'c> {
     /// A call of a script for locks of this kind, which is sent once.
     pub(in crate::stores::redis) fn new(
         kind: Kind,
-        script: impl FnOnce(&'static Layout) -> &'static Script,
+        script: impl FnOnce(&'static Layout) -> &'c Script,
         lock: &'c Arc<str>,
         visitor: Option<&'c VisitorId>,
     ) -> Call<'c> {
@@ -75,7 +83,7 @@ impl<'c> Call<'c> {
     /// A call of a script for locks of this layout, which is sent once.
     pub(in crate::stores::redis) fn in_layout(
         layout: &'static Layout,
-        script: &'static Script,
+        script: &'c Script,
         lock: &'c Arc<str>,
         visitor: Option<&'c VisitorId>,
     ) -> Call<'c> {
@@ -90,6 +98,9 @@ impl<'c> Call<'c> {
             wanted: 0,
             floor: 0,
             step: CountStep::Get,
+            work: None,
+            valid_until: None,
+            fence: None,
             replicates: false,
             handle: None,
             repeat: Repeat::Never,
@@ -100,7 +111,7 @@ impl<'c> Call<'c> {
     /// A call about the hold of `claim`, with its lease.
     pub(in crate::stores::redis) fn of(
         claim: &'c Claim,
-        script: impl FnOnce(&'static Layout) -> &'static Script,
+        script: impl FnOnce(&'static Layout) -> &'c Script,
     ) -> Call<'c> {
         Call {
             lease: claim.lease,
@@ -110,7 +121,8 @@ impl<'c> Call<'c> {
 
     /// The same for a node whose messages are sharded or not.
     pub(in crate::stores::redis) fn for_shards(self, is_sharded: bool) -> Call<'c> {
-        match is_sharded {
+        // Guarded work publishes what its user says, and the library nothing.
+        match is_sharded && self.work.is_none() {
             true => Call {
                 script: self.script.sharded(),
                 is_quiet: false,
@@ -148,6 +160,13 @@ impl<'c> Call<'c> {
             Arg::Counter => packed.text(&COUNTER.pieces(self.lock, "")),
             Arg::Step => packed.text(&[word_of(self.step)]),
             Arg::Amount => packed.number(self.step.amount()),
+            Arg::Fence => packed.text(&[&self.fence.unwrap_or_default().to_string()]),
+            Arg::Check if self.fence.is_some() => packed.text(&["fence"]),
+            Arg::Check => packed.text(&[self.layout.rights]),
+            Arg::Work => self
+                .work
+                .iter()
+                .for_each(|it| it.each(|part| packed.raw(part))),
         }
     }
 }
@@ -170,6 +189,12 @@ fn word_of(step: CountStep) -> &'static str {
     }
 }
 
+/// The keys of work, which the server is told of: it would write one that it does not have without a word.
+fn declared(work: Work<'_>) -> impl Iterator<Item = &str> {
+    work.keys()
+        .filter(|_| !mutant("a batch does not declare its keys"))
+}
+
 /// Packs one call of `script` for all of `calls`, which are of it: the keys of each, the arguments of each, and once behind
 /// them the limit and the number of the request, which its answer repeats.
 pub(in crate::stores::redis) fn pack<'c>(
@@ -180,8 +205,16 @@ pub(in crate::stores::redis) fn pack<'c>(
     number: i64,
     into: &mut Vec<u8>,
 ) {
-    let count = calls.clone().count();
-    let (keys, args) = (count * script.keys.len(), count * script.args.len());
+    let (mut keys, mut args) = (0, 0);
+    for call in calls.clone() {
+        keys += script.keys.len();
+        args += script.args.len();
+        if let Some(work) = call.work {
+            keys += declared(work).count();
+            // One argument of the script stands for all of it.
+            args = args + work.count() - 1;
+        }
+    }
     let history = limit.voting.map(|identity| &*identity.history);
     let history = history.filter(|history| script.expires && !history.is_empty());
     let limits = usize::from(script.expires) + usize::from(history.is_some());
@@ -198,6 +231,8 @@ pub(in crate::stores::redis) fn pack<'c>(
             let visitor = call.visitor.map_or("", VisitorId::as_str);
             packed.text(&key.pieces(call.lock, visitor));
         }
+        let data = call.work.into_iter().flat_map(declared);
+        data.for_each(|key| packed.text(&[key]));
     }
     for call in calls {
         for arg in script.args {

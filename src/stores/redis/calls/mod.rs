@@ -7,6 +7,7 @@ mod acquire;
 mod call;
 mod count;
 mod force_release;
+mod guarded;
 mod hand_off;
 mod inspect;
 mod reentry;
@@ -115,7 +116,12 @@ pub(super) trait Operation: Sized {
         if is_unanswered || is_in_doubt {
             return self.unknown(redis, fault, copies);
         }
-        Err(redis.error_of(&self.call(), fault))
+        Err(self.refused(redis, fault))
+    }
+
+    /// The error if no copy has run and none may yet run.
+    fn refused(&self, redis: &Redis, fault: CallError) -> Error {
+        redis.error_of(&self.call(), fault)
     }
 
     /// Asks the server that has the lock.

@@ -36,6 +36,10 @@ impl Redis {
             copies.earlier_sent_since = copies.sent_since;
             copies.sent_since = Some(copies.earlier_sent_since.unwrap_or(sent));
             let expiry = connection.expiry(deadline, sent);
+            let expiry = match call.valid_until {
+                Some(end) => expiry.min(connection.surely_before(end)),
+                None => expiry,
+            };
             copies.not_after = copies.not_after.max(expiry);
             let voting = voting.as_deref();
             let limit = Limit { expiry, voting };

@@ -8,7 +8,8 @@ use super::*;
 fn needed() -> Vec<String> {
     let mut commands: Vec<_> = scripts::ALL
         .iter()
-        .filter(|script| !script.name.contains('/') && script.name != "rights")
+        .filter(|script| !script.name.contains('/'))
+        .filter(|script| !["rights", "guarded"].contains(&script.name))
         .flat_map(|script| script.text.split("call('").skip(1))
         .filter_map(|rest| rest.split_once('\''))
         .map(|(command, _)| command.to_lowercase())

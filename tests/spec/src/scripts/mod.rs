@@ -5,6 +5,7 @@
 
 mod arguments;
 pub mod fenced;
+pub mod guarded;
 mod holder;
 pub mod latch;
 pub mod many;
@@ -77,6 +78,7 @@ scripts! {
     "permits/withdraw" => permits::withdraw,
     "permits/renew" => permits::renew,
     "permits/count" => permits::count,
+    "guarded" => guarded::guarded,
     "rights" => many::rights,
 }
 

@@ -260,6 +260,18 @@ impl Connection {
         self.ahead.expiry(at, LATEST) / 1000
     }
 
+    /// The last time of the server's clock, in whole ms, that is surely over by `end`.
+    pub(crate) fn surely_before(&self, end: BootInstant) -> i64 {
+        self.ahead.least_at(end) / 1000 - 1
+    }
+
+    /// How long it takes at most until the server's clock has surely passed the time `not_after`, in ms.
+    pub(crate) fn passes_in(&self, not_after: i64) -> Duration {
+        let least = self.ahead.least_at(BootInstant::now()) / 1000;
+        let left = not_after.saturating_add(1).saturating_sub(least);
+        Duration::from_millis(u64::try_from(left).unwrap_or_default())
+    }
+
     /// Whether there is something to read for which the socket need not be waited for: it came together with what was
     /// read before.
     pub(crate) fn has_buffered(&self) -> bool {

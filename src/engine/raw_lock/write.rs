@@ -1,0 +1,69 @@
+//! How a thread writes under a lock that it holds.
+
+use crate::engine::hold::{Hold, LateCopy, WriteStart};
+use crate::engine::raw_lock::RawLock;
+use crate::ground::batch::Work;
+use crate::ground::error::{Error, Result};
+use crate::ground::reply::Reply;
+use crate::ground::sync;
+use crate::store::{Guarded, Outcome};
+
+impl RawLock {
+    /// Does work where `hold` stands, by the thread that has it and after [`RawLock::ready`].
+    pub(crate) fn write(&self, hold: &Hold, work: Work<'_>) -> Result<Vec<Reply>> {
+        let inner = &self.inner;
+        work.check(&hold.name)?;
+        loop {
+            let Some(WriteStart {
+                claim,
+                valid_until,
+                late_copy,
+            }) = hold.begin_write()
+            else {
+                return Err(self.ended(hold));
+            };
+            let guarded = Guarded {
+                claim: &claim,
+                work,
+                valid_until,
+                late_copy: late_copy.map(|it| it.not_after),
+            };
+            match inner.store.guarded(&guarded, inner.deadline()) {
+                Ok(Outcome::Done(replies)) => {
+                    hold.has_no_late_copy();
+                    return Ok(replies);
+                }
+                Ok(Outcome::Refused(left)) => {
+                    let gone_in =
+                        |it: LateCopy| inner.store.facts().timeline.now().until(it.gone_at);
+                    sync::sleep(late_copy.map_or(left, |it| left.min(gone_in(it))));
+                }
+                Ok(Outcome::Gone(cause)) => {
+                    inner.watchdog.end(hold, cause.clone());
+                    return Err(hold.lost_error(cause));
+                }
+                Ok(Outcome::Unknown { error, .. }) | Err(error) => {
+                    // The server has refused what would have come too late, and the clock has gone on since.
+                    let is_over = !error.is_ambiguous() && hold.lapse().is_some();
+                    return Err(if is_over { self.ended(hold) } else { error });
+                }
+            }
+        }
+    }
+
+    /// The error of a thread whose hold has ended.
+    fn ended(&self, hold: &Hold) -> Error {
+        if let Some(cause) = hold.lapse() {
+            self.inner.watchdog.end(hold, cause);
+        }
+        let watchdog = &self.inner.watchdog;
+        match hold.loss_cause() {
+            Some(cause) => hold.lost_error(cause),
+            None if watchdog.client().has_watchdog() => self.not_held(),
+            None => {
+                let died = watchdog.ensure_running(&hold.name).err();
+                died.unwrap_or_else(|| self.not_held())
+            }
+        }
+    }
+}

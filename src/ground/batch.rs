@@ -1,0 +1,257 @@
+//! Commands that run together on the server of a lock.
+
+use std::fmt;
+use std::str;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::ground::error::{Error, Result};
+
+/// More words than these would not fit on the stack of a script.
+const MOST_WORDS: usize = 4_000;
+
+/// The commands of a guarded write, in the order in which they run.
+///
+/// The common commands have a method each; [`Batch::command`] begins any other. Keys are said to be keys, because the
+/// server is told of them: [`Batch::key`], or the first argument of a method. They are taken as they are, without the
+/// [`key_prefix`](crate::Builder::key_prefix) of the client. Numbers are given as text.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use redlatch::Batch;
+///
+/// fn sell(batch: &mut Batch) {
+///     batch.incr_by("stock", -1);
+///     batch.hset("orders", "42", "one piece");
+///     batch.set("last-order", "42").arg("NX");
+///     batch.expire("last-order", Duration::from_secs(3600));
+///     batch.command("ZADD").key("sales").arg(20.5.to_string()).arg("42");
+/// }
+/// ```
+#[derive(Clone, Default)]
+pub struct Batch {
+    bytes: Vec<u8>,
+    /// Where each word ends.
+    ends: Vec<usize>,
+    /// How many words stand before each command.
+    begins: Vec<usize>,
+    /// Which of the words are keys.
+    keys: Vec<usize>,
+}
+
+impl Batch {
+    /// Begins a command of this name; its words follow with [`Batch::key`] and [`Batch::arg`].
+    ///
+    /// A command that no script may run, such as `MULTI` or `BLPOP`, fails when its turn comes.
+    pub fn command(&mut self, name: &str) -> &mut Batch {
+        self.begins.push(self.ends.len());
+        self.arg(name)
+    }
+
+    /// Adds a key to the last command.
+    pub fn key(&mut self, key: &str) -> &mut Batch {
+        self.keys.push(self.ends.len());
+        self.arg(key)
+    }
+
+    /// Adds an argument that is no key to the last command.
+    pub fn arg(&mut self, argument: impl AsRef<[u8]>) -> &mut Batch {
+        if self.begins.is_empty() {
+            self.begins.push(0);
+        }
+        self.bytes.extend_from_slice(argument.as_ref());
+        self.ends.push(self.bytes.len());
+        self
+    }
+
+    /// `GET`: tells the value of a key.
+    pub fn get(&mut self, key: &str) -> &mut Batch {
+        self.command("GET").key(key)
+    }
+
+    /// `SET`: gives a key this value, and takes away when it would have ended.
+    pub fn set(&mut self, key: &str, value: impl AsRef<[u8]>) -> &mut Batch {
+        self.command("SET").key(key).arg(value)
+    }
+
+    /// `DEL`: takes a key away. The reply is the number of keys that were there, 0 or 1.
+    pub fn del(&mut self, key: &str) -> &mut Batch {
+        self.command("DEL").key(key)
+    }
+
+    /// `INCRBY`: adds `by` to the number under a key, 0 if there is none. The reply is the sum.
+    pub fn incr_by(&mut self, key: &str, by: i64) -> &mut Batch {
+        self.command("INCRBY").key(key).arg(by.to_string())
+    }
+
+    /// `HGET`: tells the value of a field of a hash.
+    pub fn hget(&mut self, key: &str, field: impl AsRef<[u8]>) -> &mut Batch {
+        self.command("HGET").key(key).arg(field)
+    }
+
+    /// `HSET`: gives a field of a hash this value. The reply is 1 if the field is new, else 0.
+    pub fn hset(
+        &mut self,
+        key: &str,
+        field: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> &mut Batch {
+        self.command("HSET").key(key).arg(field).arg(value)
+    }
+
+    /// `PEXPIRE`: has a key end after `life`, in whole milliseconds. The reply is 1, or 0 if the key is not there.
+    pub fn expire(&mut self, key: &str, life: Duration) -> &mut Batch {
+        let millis = life.as_millis().to_string();
+        self.command("PEXPIRE").key(key).arg(millis)
+    }
+
+    fn word(&self, at: usize) -> &[u8] {
+        let begin = at.checked_sub(1).and_then(|before| self.ends.get(before));
+        let (begin, end) = (begin.copied().unwrap_or(0), self.ends.get(at).copied());
+        self.bytes
+            .get(begin..end.unwrap_or(begin))
+            .unwrap_or_default()
+    }
+
+    /// The words of each command.
+    fn commands(&self) -> impl Iterator<Item = impl ExactSizeIterator<Item = &[u8]>> {
+        let ends = self.begins.iter().skip(1).copied();
+        let ends = ends.chain([self.ends.len()]);
+        let commands = self.begins.iter().copied().zip(ends);
+        commands.map(|(begin, end)| (begin..end).map(|at| self.word(at)))
+    }
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |word| String::from_utf8_lossy(word).into_owned();
+        let commands = self.commands();
+        f.debug_list()
+            .entries(commands.map(|words| words.map(text).collect::<Vec<_>>()))
+            .finish()
+    }
+}
+
+/// The work that is done on the server of a lock if its hold stands there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Work<'a> {
+    Commands(&'a Batch),
+    /// A script in Lua, which sees these keys and arguments and no others.
+    Script {
+        text: &'a str,
+        keys: &'a [&'a str],
+        args: &'a [&'a [u8]],
+    },
+}
+
+impl<'a> Work<'a> {
+    /// Refuses what is more than a script can be given. `lock` is what the error names.
+    pub(crate) fn check(self, lock: &Arc<str>) -> Result<()> {
+        let words = match self {
+            Work::Commands(batch) => batch.ends.len(),
+            Work::Script { keys, args, .. } => keys.len() + args.len(),
+        };
+        if words <= MOST_WORDS {
+            return Ok(());
+        }
+        Err(Error::Unsupported {
+            lock: Arc::clone(lock),
+            reason: format!(
+                "a guarded write has at most {MOST_WORDS} words, not {words}; split it"
+            ),
+        })
+    }
+
+    /// Its keys, in order.
+    pub(crate) fn keys(self) -> impl Iterator<Item = &'a str> + Clone {
+        let (batch, keys) = match self {
+            Work::Commands(batch) => (Some(batch), &[][..]),
+            Work::Script { keys, .. } => (None, keys),
+        };
+        let of_batch = batch.into_iter().flat_map(|batch| {
+            let keys = batch.keys.iter();
+            // They came as text.
+            keys.map(|at| str::from_utf8(batch.word(*at)).unwrap_or_default())
+        });
+        of_batch.chain(keys.iter().copied())
+    }
+
+    /// How many arguments of a script it is.
+    pub(crate) fn count(self) -> usize {
+        match self {
+            Work::Commands(batch) => batch.begins.len() + batch.ends.len(),
+            Work::Script { args, .. } => args.len(),
+        }
+    }
+
+    /// Passes on each of these arguments: of a command the number of its words, and its words.
+    pub(crate) fn each(self, mut add: impl FnMut(&[u8])) {
+        match self {
+            Work::Commands(batch) => {
+                for words in batch.commands() {
+                    add(&crate::ground::digits::digits(words.len() as u64));
+                    words.for_each(&mut add);
+                }
+            }
+            Work::Script { args, .. } => args.iter().for_each(|arg| add(arg)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The arguments that a batch becomes, as text.
+    fn packed(work: Work<'_>) -> Vec<String> {
+        let mut packed = Vec::new();
+        work.each(|word| packed.push(String::from_utf8_lossy(word).into_owned()));
+        assert_eq!(packed.len(), work.count());
+        packed
+    }
+
+    #[test]
+    fn each_command_is_told_with_the_number_of_its_words_and_the_keys_apart() {
+        let mut batch = Batch::default();
+        batch.set("a", "1").arg("EX").arg("60").get("");
+        batch.command("ZADD").key("z").arg([0xff]).key("y");
+        let work = Work::Commands(&batch);
+        let words = [
+            "5", "SET", "a", "1", "EX", "60", "2", "GET", "", "4", "ZADD", "z", "\u{fffd}", "y",
+        ];
+        assert_eq!(packed(work), words);
+        assert_eq!(work.keys().collect::<Vec<_>>(), ["a", "", "z", "y"]);
+        assert!(format!("{batch:?}").starts_with(r#"[["SET", "a", "1""#));
+
+        let empty = Batch::default();
+        assert_eq!(Work::Commands(&empty).count(), 0);
+        let mut headless = Batch::default();
+        headless.arg("PING");
+        assert_eq!(packed(Work::Commands(&headless)), ["1", "PING"]);
+
+        let (keys, args) = (["k"], [&b"a"[..], b"b"]);
+        let script = Work::Script {
+            text: "",
+            keys: &keys,
+            args: &args,
+        };
+        assert_eq!(packed(script), ["a", "b"]);
+        assert_eq!(script.keys().collect::<Vec<_>>(), ["k"]);
+    }
+
+    #[test]
+    fn a_batch_of_too_many_words_is_refused() {
+        let mut batch = Batch::default();
+        batch.command("DEL");
+        for _ in 1..MOST_WORDS {
+            batch.key("a");
+        }
+        let name = "orders".into();
+        assert!(Work::Commands(&batch).check(&name).is_ok());
+        batch.key("a");
+        let error = Work::Commands(&batch).check(&name);
+        assert!(matches!(error, Err(Error::Unsupported { reason, .. }) if reason.contains("4001")));
+    }
+}

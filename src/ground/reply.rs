@@ -1,0 +1,55 @@
+//! The replies to the commands of a guarded write.
+
+use std::str;
+
+/// The reply to one command of a guarded write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Nothing, such as the value of a key that is not there.
+    Nil,
+    /// An integer. Replies pass through Lua, which is exact up to 2^53.
+    Int(i64),
+    /// A text of any bytes, or a word such as `OK`.
+    Bytes(Vec<u8>),
+    /// Several replies.
+    List(Vec<Reply>),
+}
+
+impl Reply {
+    /// Returns the integer, or the one that a text is in decimal digits, as `GET` tells it.
+    pub fn as_int(&self) -> Option<i64> {
+        match self {
+            Reply::Int(number) => Some(*number),
+            _ => self.as_str()?.parse().ok(),
+        }
+    }
+
+    /// Returns the text if it is UTF-8.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Reply::Bytes(bytes) => str::from_utf8(bytes).ok(),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_read_from_digits_too() {
+        assert_eq!(Reply::Int(-7).as_int(), Some(-7));
+        assert_eq!(Reply::Bytes(b"-7".to_vec()).as_int(), Some(-7));
+        for none in [
+            Reply::Nil,
+            Reply::Bytes(b"7x".to_vec()),
+            Reply::List(vec![Reply::Int(7)]),
+        ] {
+            assert_eq!(none.as_int(), None);
+        }
+        assert_eq!(Reply::Bytes(b"OK".to_vec()).as_str(), Some("OK"));
+        assert_eq!(Reply::Bytes(vec![0xff]).as_str(), None);
+        assert_eq!(Reply::Int(7).as_str(), None);
+    }
+}

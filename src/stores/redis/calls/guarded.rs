@@ -1,0 +1,288 @@
+//! Work on the server of a lock, in one step with the look whether its hold stands.
+
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
+
+use redis::Value;
+
+use crate::ground::batch::Work;
+use crate::ground::claim::{Claim, Kind, LockId};
+use crate::ground::clock::BootInstant;
+use crate::ground::error::{Error, Result};
+use crate::ground::loss::LossCause;
+use crate::ground::reply::Reply;
+use crate::ground::sync::mutant;
+use crate::store::{self, Outcome, Store as _};
+use crate::stores::redis::Redis;
+use crate::stores::redis::calls::{Answered, Call, Operation, Read, SentCopies, Unread};
+use crate::stores::redis::keys::{self, Key};
+use crate::stores::redis::layout::GUARDED;
+use crate::stores::redis::replies::{cause_of, integer_at, item_at, plain, text_of};
+use crate::stores::redis::scripts::{Arg, Script};
+use crate::stores::redis::topology::Topology;
+use crate::stores::redis::transport::{CallError, brief};
+
+/// The key of the largest fence that a resource has seen.
+const FENCE: Key = Key::Prefix("redlatch_fence");
+
+/// The same script, asked about a fence.
+static FENCED: LazyLock<Script> = LazyLock::new(|| {
+    let args = &[Arg::Fence, Arg::Check, Arg::Work];
+    Script::new(&GUARDED.text, &[FENCE], args).expiring()
+});
+
+/// The line of the script that is exchanged for the user's.
+const NO_SCRIPT: &str = "\nlocal script = nil\n";
+
+/// The script with that of the user in it, as a function. The brackets make sure that it is a whole one.
+fn around(text: &str) -> Script {
+    let function = format!("\nlocal script = (function(KEYS, ARGV)\n{text}\nend)\n");
+    let whole = GUARDED.text.replacen(NO_SCRIPT, &function, 1);
+    Script::new(&whole, GUARDED.keys, GUARDED.args).expiring()
+}
+
+/// The condition of work.
+#[derive(Clone, Copy)]
+enum Check<'a> {
+    /// The hold of this claim stands, which nobody may count on from the moment on.
+    Hold(&'a Claim, BootInstant),
+    /// No larger fence than this one was seen by the resource.
+    Fence(&'a Arc<str>, u64),
+}
+
+/// Does work on the server if something is so there.
+struct Guarded<'a> {
+    check: Check<'a>,
+    work: Work<'a>,
+    script: &'a Script,
+}
+
+impl Guarded<'_> {
+    fn lock(&self) -> &Arc<str> {
+        match self.check {
+            Check::Hold(claim, _) => &claim.name,
+            Check::Fence(resource, _) => resource,
+        }
+    }
+
+    /// Refuses keys that are on another server, or may get there.
+    fn check_slots(&self) -> Result<()> {
+        let lock = self.lock();
+        let is_elsewhere = |key: &&str| keys::slot(key) != keys::slot(lock);
+        match self.work.keys().find(is_elsewhere) {
+            Some(key) => Err(Error::CrossSlot {
+                lock: Arc::clone(lock),
+                key: key.to_owned(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// The error of the command with this index.
+    fn failed(&self, redis: &Redis, index: usize, reason: &str, done: Vec<Reply>) -> Error {
+        let lock = self.lock();
+        Error::CommandFailed {
+            lock: Arc::clone(lock),
+            node: redis.topology.name(lock),
+            index,
+            reason: plain(reason),
+            done,
+        }
+    }
+
+    /// The replies, up to one that is an error somewhere within.
+    fn replies(&self, redis: &Redis, items: &[Value]) -> Result<Vec<Reply>> {
+        let mut replies = Vec::with_capacity(items.len());
+        for (index, item) in items.iter().enumerate() {
+            match reply_of(item) {
+                Ok(reply) => replies.push(reply),
+                Err(reason) => return Err(self.failed(redis, index, &reason, replies)),
+            }
+        }
+        Ok(replies)
+    }
+}
+
+/// A reply of the server; the words of an error in it.
+fn reply_of(value: &Value) -> Result<Reply, String> {
+    Ok(match value {
+        Value::Nil => Reply::Nil,
+        Value::Int(number) => Reply::Int(*number),
+        Value::BulkString(bytes) => Reply::Bytes(bytes.clone()),
+        Value::Okay => Reply::Bytes(b"OK".to_vec()),
+        Value::SimpleString(text) => Reply::Bytes(text.clone().into_bytes()),
+        Value::Array(items) => Reply::List(items.iter().map(reply_of).collect::<Result<_, _>>()?),
+        other => return Err(brief(other)),
+    })
+}
+
+impl Operation for Guarded<'_> {
+    type Answer = Outcome<Vec<Reply>, Duration>;
+
+    fn call(&self) -> Call<'_> {
+        // It is sent once: whether a copy of it has run, nobody could tell.
+        let call = match self.check {
+            Check::Hold(claim, end) => Call {
+                valid_until: Some(end).filter(|_| !mutant("a batch may run behind the validity")),
+                ..Call::of(claim, |_| self.script)
+            },
+            Check::Fence(resource, fence) => Call {
+                fence: Some(fence),
+                ..Call::new(Kind::default(), |_| self.script, resource, None)
+            },
+        };
+        Call {
+            work: Some(self.work),
+            replicates: true,
+            ..call
+        }
+    }
+
+    fn read(&mut self, redis: &Redis, reply: &Value, copies: &mut SentCopies) -> Read<Self> {
+        match (integer_at(reply, 0), item_at(reply, 2), item_at(reply, 4)) {
+            (Some(1), Some(Value::Array(items)), _) => {
+                let replies = self.replies(redis, items)?;
+                if let Some(replica_ack) = copies.replicas_missing() {
+                    let fault = CallError::NotSent(redis.half_done(&replica_ack));
+                    return Ok(self.unknown(redis, fault, copies)?);
+                }
+                Ok(Outcome::Done(replies))
+            }
+            (Some(2), Some(holder), _) => Ok(Outcome::Gone(cause_of(holder))),
+            (Some(3), ..) => Err(Unread::Outdated),
+            (Some(7), Some(Value::Int(index)), Some(Value::Array(items))) => {
+                let done = self.replies(redis, items)?;
+                let index = usize::try_from(*index).unwrap_or_default();
+                let reason = item_at(reply, 3).map(text_of).unwrap_or_default();
+                Err(self.failed(redis, index, &reason, done).into())
+            }
+            (Some(8), Some(seen), _) => match (self.check, text_of(seen).parse()) {
+                (Check::Fence(resource, fence), Ok(newer)) => Err(Error::Stale {
+                    resource: Arc::clone(resource),
+                    fence,
+                    newer,
+                }
+                .into()),
+                _ => Err(Unread::Unexpected),
+            },
+            _ => Err(Unread::Unexpected),
+        }
+    }
+
+    fn unknown(&self, redis: &Redis, fault: CallError, _: &SentCopies) -> Answered<Self> {
+        let (visitor, operation) = match self.check {
+            Check::Hold(claim, _) => (Some(&claim.visitor), "guarded write"),
+            Check::Fence(..) => (None, "fenced write"),
+        };
+        Err(redis.unknown(self.lock(), visitor, operation, fault.into_reason()))
+    }
+
+    /// A refusal of all of it names the keys of the data, too, and the user's script may be none.
+    fn refused(&self, redis: &Redis, fault: CallError) -> Error {
+        let lock = self.lock();
+        let CallError::Server(text) = &fault else {
+            return redis.error(lock, fault);
+        };
+        if text.contains("Error compiling script") {
+            return self.failed(redis, 0, text, Vec::new());
+        }
+        if text.starts_with("CROSSSLOT")
+            && let Err(error) = self.check_slots()
+        {
+            return error;
+        }
+        // That of the lock itself the user has, for it has taken it.
+        let mut keys: Vec<&str> = self.work.keys().collect();
+        let fence = FENCE.of(lock);
+        if let Check::Fence(..) = self.check {
+            keys.push(&fence);
+        }
+        redis.error_about(lock, &keys, fault)
+    }
+}
+
+impl Redis {
+    /// See [`Store::guarded`](store::Store::guarded).
+    pub(crate) fn run_guarded(
+        &self,
+        guarded: &store::Guarded<'_>,
+        deadline: Instant,
+    ) -> Result<Outcome<Vec<Reply>, Duration>> {
+        let store::Guarded {
+            claim,
+            work,
+            valid_until,
+            late_copy,
+        } = *guarded;
+        let text = match work {
+            Work::Commands(_) => None,
+            Work::Script { text, .. } => Some(around(text)),
+        };
+        let script = text.as_ref().unwrap_or(&*GUARDED);
+        let check = Check::Hold(claim, valid_until);
+        let mut operation = Guarded {
+            check,
+            work,
+            script,
+        };
+        if let Topology::Cluster(_) = self.topology {
+            operation.check_slots()?;
+        }
+        if let Some(not_after) = late_copy {
+            let left = self.topology.with(&claim.name, deadline, |_, connection| {
+                Ok(connection.passes_in(not_after))
+            });
+            let left = left.map_err(|fault| self.error(&claim.name, fault))?;
+            if !left.is_zero() {
+                return Ok(Outcome::Refused(left));
+            }
+        }
+        let is_checked_before = mutant("a batch is checked by a request before it");
+        if is_checked_before && self.lacks(claim, deadline)? {
+            return Ok(Outcome::Gone(LossCause::Gone));
+        }
+        if is_checked_before || mutant("a batch goes without its check") {
+            operation.check = Check::Fence(&claim.name, u64::MAX);
+            operation.script = &FENCED;
+        }
+        operation.run(self, deadline)
+    }
+
+    /// Whether a hold is gone by now, which says nothing of a moment later.
+    fn lacks(&self, claim: &Claim, deadline: Instant) -> Result<bool> {
+        let lock = LockId {
+            kind: claim.kind,
+            name: Arc::clone(&claim.name),
+        };
+        let holding = self.inspect(&lock, Some(&claim.visitor), deadline)?;
+        Ok(holding.count == 0)
+    }
+
+    /// Runs a batch unless the resource has seen a larger fence.
+    pub(crate) fn write_fenced(
+        &self,
+        resource: &Arc<str>,
+        fence: u64,
+        work: Work<'_>,
+        deadline: Instant,
+    ) -> Result<Vec<Reply>> {
+        let mut operation = Guarded {
+            check: Check::Fence(resource, fence),
+            work,
+            script: &FENCED,
+        };
+        if let Topology::Cluster(_) = self.topology {
+            operation.check_slots()?;
+        }
+        match operation.run(self, deadline)? {
+            Outcome::Done(replies) => Ok(replies),
+            Outcome::Unknown { error, .. } => Err(error),
+            Outcome::Gone(_) | Outcome::Refused(_) => Err(self.unknown(
+                resource,
+                None,
+                "fenced write",
+                "the server spoke of a hold".into(),
+            )),
+        }
+    }
+}

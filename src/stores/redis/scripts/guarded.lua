@@ -1,0 +1,115 @@
+-- Runs commands, or a script of the user, if a hold stands or no newer fence was seen.
+--
+-- KEYS[1]  the lock, a hash or a token; or what keeps the largest fence seen
+-- KEYS[i]  the keys of the commands
+-- ARGV[1]  the visitor, or the fence
+-- ARGV[2]  'token' for a token lock, 'fence' for a fence
+-- ARGV[at]  the commands, of each the number of its words and then these; or the arguments of the script
+-- ARGV[#ARGV-1]  the server time after which the request is refused, ms since 1970
+-- ARGV[#ARGV]  the number of the request, which comes before the answer: {number, …}
+--
+-- Returns {1, now, replies}  done
+--         {2, now, holder}   the visitor has no hold; holder is whoever has the lock, '' for nobody
+--         {3, now}           too late, nothing was done
+--         {7, now, index, error, replies}  the command with this index, from 0 on, failed; replies are of those before it
+--         {8, now, fence}    a larger fence was seen before, nothing was done
+--
+-- Keeps: commands run in the same step in which the hold was seen. Replies are small enough to be read.
+
+-- Gets the text of the user's script, as a function that has its own KEYS and ARGV.
+local script = nil
+
+-- include holder_of.lua
+
+local number, key, visitor, kind = ARGV[#ARGV] + 0, KEYS[1], ARGV[1], ARGV[2]
+local time = redis.call('TIME')
+local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+if now > ARGV[#ARGV - 1] + 0 then
+    return {number, {3, now}}
+end
+if kind == 'fence' then
+    local seen = redis.call('GET', key) or '0'
+    seen = string.match(seen, '^0*(%d+)$')
+    if not seen or #seen > 20 then
+        return redis.error_reply('WRONGTYPE this key keeps no fence')
+    elseif #seen > #visitor or #seen == #visitor and seen > visitor then
+        return {number, {8, now, seen}}
+    elseif seen ~= visitor then
+        redis.call('SET', key, visitor)
+    end
+elseif kind == 'token' then
+    local holder = redis.pcall('GET', key)
+    if type(holder) == 'table' then
+        return string.find(holder.err, 'WRONGTYPE', 1, true) and {number, {2, now, 'a key of another type'}} or holder
+    elseif holder ~= visitor then
+        return {number, {2, now, string.sub(holder or '', 1, 64)}}
+    end
+else
+    local has = redis.pcall('HEXISTS', key, visitor)
+    if type(has) == 'table' then
+        return string.find(has.err, 'WRONGTYPE', 1, true) and {number, {2, now, 'a key of another type'}} or has
+    elseif has == 0 then
+        return {number, {2, now, holder_of(key) or 'a key of another type'}}
+    end
+end
+
+-- How many bytes a reply is at most on its way. One that is nested too deep to be read has no end.
+local function size_of(reply, depth)
+    if type(reply) ~= 'table' then
+        return type(reply) == 'string' and #reply + 16 or 24
+    elseif depth > 8 then
+        return 1e9
+    end
+    local size = 16 + #tostring(reply.ok or reply.err or '')
+    for _, part in ipairs(reply) do
+        size = size + size_of(part, depth + 1)
+    end
+    return size
+end
+
+-- Keeps a reply. Returns why it counts as none.
+local replies, room = {}, 1040000
+local function keep(reply)
+    if type(reply) == 'table' and reply.err then
+        return string.sub(tostring(reply.err), 1, 512)
+    end
+    room = room - size_of(reply, 1)
+    if room < 0 then
+        return 'ERR the command was carried out, but with its reply there is more to tell than 1 MiB'
+    end
+    replies[#replies + 1] = reply
+end
+
+local flaw
+if script then
+    local keys, args = {}, {}
+    for i = 2, #KEYS do
+        keys[i - 1] = KEYS[i]
+    end
+    for at = 3, #ARGV - 2 do
+        args[at - 2] = ARGV[at]
+    end
+    local is_done, reply = pcall(script, keys, args)
+    if not is_done then
+        reply = {err = type(reply) == 'table' and reply.err or tostring(reply)}
+    elseif reply == nil then
+        reply = false
+    end
+    flaw = keep(reply)
+else
+    local at, last = 3, #ARGV - 2
+    while at <= last and not flaw do
+        local words = ARGV[at]
+        local reply = redis.pcall(unpack(ARGV, at + 1, at + words))
+        flaw = keep(reply)
+        if flaw and string.find(flaw, 'READONLY', 1, true) == 1 then
+            -- On a replica nothing was written before, either: the master is to be asked.
+            return reply
+        end
+        at = at + words + 1
+    end
+end
+if flaw then
+    return {number, {7, now, #replies, flaw, replies}}
+end
+return {number, {1, now, replies}}
