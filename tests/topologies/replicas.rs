@@ -414,6 +414,30 @@ fn an_inner_unlock_that_was_carried_out_is_not_retryable() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
+fn a_write_that_too_few_replicas_have_is_unknown() {
+    let set = Replicas::start(1);
+    let guard = waiting_for(&set, 1, LONG).lock("orders").guard().unwrap();
+    let count = || {
+        guard.write(|batch| {
+            batch.incr_by("data", 1);
+        })
+    };
+    assert_eq!(count().unwrap()[0].as_int(), Some(1));
+    set.nodes[1].freeze();
+    let error = count().unwrap_err();
+    assert!(error.is_ambiguous() && !error.is_retryable(), "{error}");
+    assert!(error.to_string().contains("0 of the 1 replicas"), "{error}");
+    assert_eq!(
+        set.nodes[0].int(&["GET", "data"]),
+        2,
+        "it is not undone, nor repeated"
+    );
+    set.nodes[1].thaw();
+    guard.unlock().unwrap();
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
 fn grants_in_a_cluster_wait_for_replicas_as_well() {
     let cluster = Cluster::start();
     let name = cluster.name_at(1, "orders");

@@ -3,6 +3,7 @@
 
 mod failovers;
 mod frozen_shard;
+mod guarded;
 mod messages;
 mod slots;
 
