@@ -151,11 +151,11 @@ impl Guard {
         self.give_back()
     }
 
-    /// Leaves its level to the transaction that has the hold, if one has.
     fn raw_lock(&self) -> &RawLock {
         self.lock.raw_lock()
     }
 
+    /// Leaves its level to the transaction that has the hold, if one has.
     fn is_put_off(&self) -> bool {
         self.raw_lock().ready().is_ok() && self.hold.put_off(self.level)
     }

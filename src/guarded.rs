@@ -33,9 +33,9 @@ impl Guard {
     /// - [`Error::Lost`] with the cause: the hold is gone, and is told like any other loss; [`Error::NotHeld`]: it was
     ///   given back before;
     /// - [`Error::CommandFailed`]: the server refused a command, because it is full for example; those before it stand;
-    /// - [`Error::Unknown`]: the request got no answer and is not sent again. It has run, or runs while this hold lasts, or
-    ///   never: after an unlock that returned `Ok` it does not run. A program that has to know reads what the batch writes.
-    ///   Also if too few replicas acknowledged what was written (only with
+    /// - [`Error::Unknown`]: the request got no answer that can be read, and is not sent again. It has run, or runs while this
+    ///   hold lasts, or never: after an unlock that returned `Ok` it does not run. A program that has to know reads what the
+    ///   batch writes. Also if too few replicas acknowledged what was written (only with
     ///   [`wait_replicas`](crate::Builder::wait_replicas));
     /// - [`Error::CrossSlot`]: a key is in another slot of the cluster than the lock;
     /// - [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`]: the request was not sent, or the server cannot
@@ -137,8 +137,8 @@ impl Client {
     ///
     /// - [`Error::Stale`]: a write with a larger fence came before;
     /// - [`Error::CommandFailed`]: the server refused a command; those before it stand, and the fence was seen;
-    /// - [`Error::Unknown`]: the request got no answer and is not sent again. It has run, or may run within one
-    ///   [`command_timeout`](crate::Builder::command_timeout), if no larger fence comes before. Also if too few replicas
+    /// - [`Error::Unknown`]: the request got no answer that can be read, and is not sent again. It has run, or may run within
+    ///   one [`command_timeout`](crate::Builder::command_timeout), if no larger fence comes before. Also if too few replicas
     ///   acknowledged what was written;
     /// - [`Error::CrossSlot`]: a key is in another slot of the cluster than the resource;
     /// - [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`]: the request was not sent, or the server cannot

@@ -108,6 +108,22 @@ fn a_write_that_comes_behind_the_validity_does_nothing() {
 }
 
 #[test]
+fn what_was_done_is_told_though_the_hold_has_ended_meanwhile() {
+    let scene = Scene::new();
+    let guard = scene.lock.with_lease_time(ms(200)).guard().unwrap();
+    scene.next(Fault::DelayReply(ms(300)));
+    let outcome = guard.write(|batch| {
+        batch.set("data", "many").incr_by("data", 1);
+    });
+    assert!(
+        matches!(&outcome, Err(Error::CommandFailed { index: 1, done, .. }) if done.len() == 1),
+        "{outcome:?}"
+    );
+    assert_eq!(scene.data().as_deref(), Some("many"));
+    fails(guard.unlock(), Class::Lost);
+}
+
+#[test]
 fn a_write_without_an_answer_is_sent_once() {
     let scene = Scene::new();
     for (fault, is_written) in [

@@ -43,8 +43,11 @@ impl RawLock {
                     return Err(hold.lost_error(cause));
                 }
                 Ok(Outcome::Unknown { error, .. }) | Err(error) => {
-                    // The server has refused what would have come too late, and the clock has gone on since.
-                    let is_over = !error.is_ambiguous() && hold.lapse().is_some();
+                    // What the server has done, or may do, is told in any case. Else it has refused what would have come
+                    // too late, and the clock has gone on since.
+                    let is_done =
+                        error.is_ambiguous() || matches!(error, Error::CommandFailed { .. });
+                    let is_over = !is_done && hold.lapse().is_some();
                     return Err(if is_over { self.ended(hold) } else { error });
                 }
             }

@@ -90,6 +90,11 @@ impl Guarded<'_> {
         }
     }
 
+    /// An answer that cannot be read does not say that nothing was done.
+    fn unreadable(&self, redis: &Redis, reply: &Value, copies: &SentCopies) -> Answered<Self> {
+        self.unknown(redis, CallError::Server(brief(reply)), copies)
+    }
+
     /// The replies, up to one that is an error somewhere within.
     fn replies(&self, redis: &Redis, items: &[Value]) -> Result<Vec<Reply>> {
         let mut replies = Vec::with_capacity(items.len());
@@ -163,9 +168,9 @@ impl Operation for Guarded<'_> {
                     newer,
                 }
                 .into()),
-                _ => Err(Unread::Unexpected),
+                _ => Ok(self.unreadable(redis, reply, copies)?),
             },
-            _ => Err(Unread::Unexpected),
+            _ => Ok(self.unreadable(redis, reply, copies)?),
         }
     }
 
