@@ -6,6 +6,7 @@
 //!
 //! | key | what is measured |
 //! |---|---|
+//! | `fenced_vs_plain` | lock and unlock of a fenced lock: the median time, as a multiple of that of a plain lock |
 //! | `guarded_vs_multi` | `Guard::write` of three commands (`INCRBY`, `HSET`, `GET`): its median time, as a multiple of that of the same commands between `MULTI` and `EXEC` over the `redis` crate |
 //!
 //! Environment: `REDLATCH_BENCH_REPEATS` (9), `REDLATCH_BENCH_SLICE_MS` (400), `REDIS_SERVER` (redis-server).
@@ -17,6 +18,7 @@
     reason = "the table goes to stdout, and a benchmark that cannot go on has nobody to tell but its caller"
 )]
 
+mod fenced;
 mod guarded;
 #[path = "../harness/mod.rs"]
 mod harness;
@@ -49,7 +51,7 @@ fn main() {
     let server = RedisServer::start();
     println!("redis-server {}, {cores}", version(&server));
     cores.join(&server);
-    let measured = [guarded::measure(&server)];
+    let measured = [fenced::measure(&server), guarded::measure(&server)];
     println!("| | redlatch | other | redlatch / other | lowest to highest |");
     println!("|---|---:|---:|---:|---|");
     let mut json = Vec::new();
