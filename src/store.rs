@@ -51,8 +51,8 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         })
     }
 
-    /// Does work if the hold that it is for stands, in one step with the look at that. Refused, and nothing sent, as long
-    /// as a copy of the request that began the hold may come for so long.
+    /// Does work if the hold that it is for stands, in one step with the look at that. Refused, and nothing done, if it is to
+    /// be tried again after so long: a copy of the request that began the hold may come, or its validity is about to end.
     fn guarded(
         &self,
         work: &Guarded<'_>,

@@ -108,6 +108,17 @@ fn a_write_that_comes_behind_the_validity_does_nothing() {
 }
 
 #[test]
+fn a_write_at_the_end_of_the_validity_is_done_or_tells_the_loss() {
+    let scene = Scene::new();
+    for _ in 0..20 {
+        let guard = scene.lock.with_lease_time(ms(40)).guard().unwrap();
+        let error = (0..10_000).find_map(|_| guard.write(write).err()).unwrap();
+        assert!(error.is_lost(), "{error}");
+        fails(guard.unlock(), Class::Lost);
+    }
+}
+
+#[test]
 fn what_was_done_is_told_though_the_hold_has_ended_meanwhile() {
     let scene = Scene::new();
     let guard = scene.lock.with_lease_time(ms(200)).guard().unwrap();

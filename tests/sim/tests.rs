@@ -69,7 +69,7 @@ fn bugs_that_are_planted_are_found() {
     finds("an earlier entry wakes nobody", "I9: ", &forced);
     let split = seeds("Split", "60");
     finds("what was not undone is dropped", "I8: ", &split);
-    let writes = seeds("Writes", "600");
+    let writes = seeds("Writes", "4000");
     finds("a batch goes without its check", "I10: ", &writes);
     finds("a batch may run behind the validity", "I10: ", &writes);
 }

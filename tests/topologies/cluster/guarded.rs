@@ -6,8 +6,10 @@ use super::*;
 #[track_caller]
 fn nothing_is_written(cluster: &Cluster, keys: &[&String]) {
     for node in &cluster.nodes {
+        // A node tells nothing but this of slots that are not its own.
+        let there = format!("{:?}", node.cmd(&["KEYS", "*"]));
         for key in keys {
-            assert_eq!(node.int(&["EXISTS", key.as_str()]), 0, "{key}");
+            assert!(!there.contains(key.as_str()), "{there}");
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
 use crate::ground::reply::Reply;
 use crate::ground::sync::mutant;
+use crate::ground::time;
 use crate::store::{self, Outcome, Store as _};
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Answered, Call, Operation, Read, SentCopies, Unread};
@@ -30,6 +31,9 @@ static FENCED: LazyLock<Script> = LazyLock::new(|| {
     let args = &[Arg::Fence, Arg::Check, Arg::Work];
     Script::new(&GUARDED.text, &[FENCE], args).expiring()
 });
+
+/// After this time it is worth a look whether the hold was renewed.
+const LOOKS_AGAIN: Duration = Duration::from_millis(20);
 
 /// The line of the script that is exchanged for the user's.
 const NO_SCRIPT: &str = "\nlocal script = nil\n";
@@ -55,6 +59,8 @@ struct Guarded<'a> {
     check: Check<'a>,
     work: Work<'a>,
     script: &'a Script,
+    /// The server has called it too late, and so has put our idea of its clock right.
+    was_late: bool,
 }
 
 impl Guarded<'_> {
@@ -88,6 +94,19 @@ impl Guarded<'_> {
             reason: plain(reason),
             done,
         }
+    }
+
+    /// How long to wait if it came too late because the validity is about to end, or to be prolonged.
+    fn too_late(&mut self, copies: &SentCopies) -> Result<Duration, Unread> {
+        if let Check::Hold(_, end) = self.check
+            && std::mem::replace(&mut self.was_late, true)
+        {
+            let left = BootInstant::now().until(end);
+            if left < copies.deadline.saturating_duration_since(time::now()) {
+                return Ok(left.min(LOOKS_AGAIN));
+            }
+        }
+        Err(Unread::Outdated)
     }
 
     /// An answer that cannot be read does not say that nothing was done.
@@ -154,7 +173,7 @@ impl Operation for Guarded<'_> {
                 Ok(Outcome::Done(replies))
             }
             (Some(2), Some(holder), _) => Ok(Outcome::Gone(cause_of(holder))),
-            (Some(3), ..) => Err(Unread::Outdated),
+            (Some(3), ..) => self.too_late(copies).map(Outcome::Refused),
             (Some(7), Some(Value::Int(index)), Some(Value::Array(items))) => {
                 let done = self.replies(redis, items)?;
                 let index = usize::try_from(*index).unwrap_or_default();
@@ -229,6 +248,7 @@ impl Redis {
             check,
             work,
             script,
+            was_late: false,
         };
         if let Topology::Cluster(_) = self.topology {
             operation.check_slots()?;
@@ -275,6 +295,7 @@ impl Redis {
             check: Check::Fence(resource, fence),
             work,
             script: &FENCED,
+            was_late: false,
         };
         if let Topology::Cluster(_) = self.topology {
             operation.check_slots()?;
