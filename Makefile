@@ -21,7 +21,7 @@ help:
 	@echo "make interop     tests against Redisson in a JVM and libraries of Python and Go"
 	@echo "make topologies  tests with Sentinel, Cluster, replicas and TLS"
 	@echo "make sim         runs the client in a simulated world for a minute; SEED=n shows one run, with SHRUNK=1 the needed part"
-	@echo "make mutants     changes the engine in each way that cargo-mutants knows, and says which changes no quick test sees"
+	@echo "make mutants     changes the source in each way that cargo-mutants knows, and says which changes no test sees"
 	@echo "make nightly     runs the tests for longer, and the two above"
 	@echo "make ci          checks all that a release needs"
 
@@ -48,11 +48,10 @@ sim:
 	@command -v $(CARGO) >/dev/null || { echo "Rust is missing, see https://rustup.rs" >&2; exit 1; }
 	@SECONDS=$(if $(LONG),3600,45) $(CARGO) run --quiet --release --package redlatch-sim --bin sim
 
-# Unit tests alone, as each change is a build. FILES='src/engine/hold/*.rs' looks at these only.
-mutants:
-	@command -v cargo-mutants >/dev/null || { echo "cargo-mutants is missing: cargo install --locked cargo-mutants" >&2; exit 1; }
-	$(CARGO) mutants --package redlatch --file '$(or $(FILES),src/engine/**/*.rs)' --timeout 120 --output target \
-		-- --all-features --lib
+# FOLDERS='engine stores/quorum' for some folders, FILES='src/engine/hold/*.rs' for some of one, SHARD=0/20 for each
+# twentieth change.
+mutants: tools
+	@FILES="$(FILES)" SHARD="$(SHARD)" tests/mutants $(FOLDERS)
 
 nightly: tools
 	REDLATCH_LONG=1 $(CARGO) test --all-features
@@ -60,6 +59,8 @@ nightly: tools
 	$(MAKE) interop
 	REDLATCH_LONG=1 $(MAKE) topologies
 	$(MAKE) sim LONG=1 FIRST=$$(date +%s)
+	command -v cargo-mutants >/dev/null || cargo install --locked cargo-mutants
+	$(MAKE) mutants SHARD=$$(expr $$(date +%j) % 60)/60
 	tests/newer-servers $(CARGO) test --all-features --test it
 
 ci:
