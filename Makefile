@@ -25,8 +25,11 @@ help:
 	@echo "make nightly     runs the tests for longer, and the two above"
 	@echo "make ci          checks all that a release needs"
 
+# The tests wait more than they work, so two run on each core.
+TEST_THREADS = $(shell expr 2 '*' "$$(getconf _NPROCESSORS_ONLN)")
+
 test: tools
-	$(CARGO) test --all-features
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$(TEST_THREADS)} $(CARGO) test --all-features
 
 demo:
 	@command -v $(CARGO) >/dev/null || { echo "Rust is missing, see https://rustup.rs" >&2; exit 1; }
