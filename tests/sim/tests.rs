@@ -72,6 +72,11 @@ fn bugs_that_are_planted_are_found() {
     let writes = seeds("Writes", "4000");
     finds("a batch goes without its check", "I10: ", &writes);
     finds("a batch may run behind the validity", "I10: ", &writes);
+    let permits = seeds("Permits", "400");
+    finds("permits end with the call that took them", "I6: ", &permits);
+    let latches = seeds("Latches", "2000");
+    finds("a count-down is forgotten at once", "I13: ", &latches);
+    finds("a hold that is handed off keeps its token", "I11: ", &free);
 }
 
 #[test]
@@ -90,7 +95,7 @@ fn a_seed_that_breaks_a_rule_is_shrunk() {
 
 /// Runs the seeds of a mood or a topology, and demands that this happens there.
 fn happens(filter: (&str, &str), events: &[&str]) {
-    let (is_good, text) = simulate(&[filter, ("SEEDS", "600"), ("SECONDS", "300")]);
+    let (is_good, text) = simulate(&[filter, ("SEEDS", "900"), ("SECONDS", "300")]);
     assert!(is_good, "{text}");
     for event in events {
         assert!(text.contains(&format!("{event}: ")), "{event}: {text}");
@@ -100,6 +105,19 @@ fn happens(filter: (&str, &str), events: &[&str]) {
 #[test]
 fn locks_made_of_parts_are_taken() {
     happens(("TOPOLOGY", "Parts"), &["multi-lock entered", "overlap"]);
+}
+
+#[test]
+fn permits_are_taken_and_latches_open() {
+    let permits = ["permits taken", "permits forgotten", "stray request"];
+    happens(("SHAPE", "Permits"), &permits);
+    happens(("SHAPE", "Latches"), &["counted down", "latch passed"]);
+}
+
+#[test]
+fn locks_are_fenced_and_polled_for() {
+    let kinds = ["fenced lock entered", "spin lock entered"];
+    happens(("SHAPE", "Free"), &kinds);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use crate::ground::claim::{Claim, Rules, VisitorId};
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::ground::loss::LossCause;
+use crate::ground::sync::mutant;
 use crate::store::{Granted, InDoubt, Outcome, Refusal};
 
 /// One wait of one thread for one lock.
@@ -203,6 +204,9 @@ impl<'a> LockVisit<'a> {
     /// Clears up after an attempt.
     fn settle(&mut self, in_doubt: InDoubt) {
         self.visitor.retire();
+        if in_doubt.visitor.permits() > 0 && mutant("permits in doubt stay taken") {
+            return;
+        }
         self.raw_lock.inner.watchdog.settle(in_doubt);
     }
 

@@ -23,6 +23,7 @@ use crate::engine::wait_queue::QueueNode;
 use crate::ground::backoff::{Backoff, WaitScope};
 use crate::ground::claim::LockId;
 use crate::ground::error::{Error, Result};
+use crate::ground::sync::mutant;
 use crate::ground::time;
 use crate::store::Refusal;
 
@@ -74,7 +75,13 @@ pub(crate) fn wait<V: Visit>(
         node: None,
         sleeper: Sleeper::new(&*inner.store, lock, polling.is_some(), limit),
     };
-    let polls = polling.map(|Polling { first, longest }| Backoff::between(first, longest));
+    let polls =
+        polling.map(
+            |Polling { first, longest }| match mutant("a spin lock pauses ever longer") {
+                true => Backoff::between(first, longest * 64),
+                false => Backoff::between(first, longest),
+            },
+        );
     let outcome = wait.run(polls.unwrap_or_else(Backoff::of_polls), limit);
     wait.leave(outcome)
 }

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use crate::ground::claim::Kind;
 use crate::ground::error::Error;
+use crate::ground::sync::mutant;
 use crate::stores::redis::keys::{self, CHANNEL, COUNTER, Key};
 use crate::stores::redis::scripts::Arg::{
     Amount, Channel, Check, Counter, Floor, Known, Lease, Life, Lock, Rights, Step, Successor,
@@ -163,7 +164,7 @@ fn wakes_one(words: &str) -> usize {
 /// The rule of a latch: its opening is for everybody, and that it was set is for nobody.
 fn wakes_all(words: &str) -> usize {
     match words {
-        "0" => usize::MAX,
+        "0" if !mutant("a latch that opens wakes one") => usize::MAX,
         "1" => 0,
         _ => 1,
     }

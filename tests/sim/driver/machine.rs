@@ -9,6 +9,7 @@ use redlatch_world::network::{self, Machine};
 use redlatch_world::scheduler;
 
 use crate::causes;
+use crate::counters;
 use crate::epochs;
 use crate::plan::Plan;
 use crate::shards;
@@ -56,6 +57,9 @@ pub(crate) struct Simulated {
     /// The bytes that came last on each connection: a request may come in pieces.
     recent: BTreeMap<u64, Vec<u8>>,
 }
+
+/// How the names of locks begin.
+const LOCKS: [&str; 4] = ["lock", "token", "fenced", "spin"];
 
 /// How the texts of these scripts begin.
 const FORCE: &str = "-- Frees a lock whoever holds it";
@@ -124,8 +128,15 @@ impl Simulated {
             .collect();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let mut visitors = Vec::new();
-        let keys = keys.iter().map(|key| text(key));
-        for key in keys.filter(|key| !writes::is_data(key)) {
+        for key in keys.iter().map(|key| text(key)) {
+            if let Some(semaphore) = counters::semaphore_of(&key) {
+                let owners = counters::living_owners(self, now, semaphore).into_iter();
+                visitors.extend(owners.map(|(owner, _)| (semaphore.to_owned(), owner)));
+                continue;
+            }
+            if !LOCKS.iter().any(|kind| key.starts_with(kind)) {
+                continue;
+            }
             match self.server.look(now, &key) {
                 Some((Value::Hash(fields), _)) => {
                     visitors.extend(fields.iter().map(|(field, _)| (key.clone(), text(field))));
@@ -189,7 +200,7 @@ impl Redis {
     }
 
     /// The server, to look at it.
-    fn glimpse(&self) -> MutexGuard<'_, Simulated> {
+    pub(crate) fn glimpse(&self) -> MutexGuard<'_, Simulated> {
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -197,6 +208,11 @@ impl Redis {
     pub(crate) fn look(&self, name: &str, visitor: &str) -> Option<(u32, i64)> {
         let now = network::time_of(self.place);
         let machine = self.glimpse();
+        if counters::is_semaphore(name) {
+            let owners = counters::living_owners(&machine, now, name).into_iter();
+            let mut owners = owners.filter(|(owner, _)| owner == visitor);
+            return owners.next().map(|(_, left)| (1, left));
+        }
         let (value, left) = machine.server.look(now, name)?;
         match value {
             Value::Hash(fields) => {
@@ -228,6 +244,19 @@ impl Redis {
     pub(crate) fn standing(&self) -> Vec<(String, String)> {
         let now = network::time_of(self.place);
         self.glimpse().visitors(now)
+    }
+
+    /// How many requests it remembers so as not to run them again.
+    pub(crate) fn remembered(&self) -> usize {
+        let now = network::time_of(self.place);
+        let mut machine = self.machine();
+        let keys = machine.server.keys().iter();
+        let keys = keys.map(|(key, _)| String::from_utf8_lossy(&key.1).into_owned());
+        let once: Vec<String> = keys.filter(|it| it.starts_with("redlatch_once")).collect();
+        let remembered = once
+            .iter()
+            .filter(|it| machine.server.look(now, it).is_some());
+        remembered.count()
     }
 
     /// Its connections, and the subscriptions on them.

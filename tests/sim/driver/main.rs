@@ -18,6 +18,7 @@
 mod acts;
 mod causes;
 mod clusters;
+mod counters;
 mod epochs;
 mod farm;
 mod machine;
@@ -35,6 +36,7 @@ mod shapes;
 mod shards;
 mod shrink;
 mod spread;
+mod takers;
 mod topology;
 mod worker;
 mod writes;

@@ -38,7 +38,7 @@ const fn on(topology: &'static str, name: &'static str) -> Mutant {
     }
 }
 
-pub(crate) const MUTANTS: [Mutant; 27] = [
+pub(crate) const MUTANTS: [Mutant; 33] = [
     in_shape(Shape::Writes, "a batch goes without its check"),
     in_shape(Shape::Writes, "a batch is checked by a request before it"),
     in_shape(
@@ -47,6 +47,12 @@ pub(crate) const MUTANTS: [Mutant; 27] = [
     ),
     in_shape(Shape::Writes, "a batch may run behind the validity"),
     in_shape(Shape::Writes, "a batch does not declare its keys"),
+    in_shape(Shape::Free, "a hold that is handed off keeps its token"),
+    in_shape(Shape::Free, "a spin lock pauses ever longer"),
+    in_shape(Shape::Permits, "permits end with the call that took them"),
+    in_shape(Shape::Permits, "permits in doubt stay taken"),
+    in_shape(Shape::Latches, "a count-down is forgotten at once"),
+    in_shape(Shape::Latches, "a latch that opens wakes one"),
     in_shape(Shape::Free, "a request in flight shortens nothing"),
     in_shape(
         Shape::Orders,

@@ -6,6 +6,7 @@ use redlatch_world::scheduler::{MILLI, Nanos, Pace, SECOND};
 
 use crate::shapes::Shape;
 use crate::spread;
+use crate::takers::{End, Want};
 use crate::topology::Topology;
 
 /// What one thread does, one after the other. Each can be left out of a program.
@@ -33,6 +34,15 @@ pub(crate) enum Op {
     Unwind(Target, u64),
     /// A fork, and what its child may do.
     Fork(Target),
+    /// Sets the semaphore of this number, or the latch, to so many.
+    Set(usize, u32, bool),
+    Take(Want),
+    GiveBack(End),
+    /// Adds so many permits to a semaphore.
+    Add(usize, u32),
+    CountDown(usize),
+    /// Waits so many ms for a latch.
+    WaitForLatch(usize, u64),
 }
 
 /// A lock, and the lease that it is asked for with, ms; `None` for that of the watchdog.
@@ -41,6 +51,16 @@ pub(crate) struct Target {
     pub(crate) name: usize,
     pub(crate) lease: Option<u64>,
     pub(crate) is_token: bool,
+}
+
+/// How the locks of a number are made that are no token locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flavour {
+    Plain,
+    Fenced,
+    Spin,
+    /// Plain in one half of the processes, and a spin lock in the other.
+    Mixed,
 }
 
 #[derive(Clone, Debug)]
@@ -138,7 +158,11 @@ pub(crate) struct Plan {
     pub(crate) calm_at: Nanos,
     /// How long after that what had befallen connections before may be noticed.
     pub(crate) settle: Nanos,
+    pub(crate) flavours: [Flavour; NAMES],
 }
+
+/// The most locks that free programs have.
+const NAMES: usize = 3;
 
 impl Plan {
     pub(crate) fn of(seed: u64) -> Plan {
@@ -146,7 +170,7 @@ impl Plan {
         let draw = &mut draw;
         let mood = pick(draw, &MOODS);
         let lease = pick(draw, &[300, 1_000, 3_000, 10_000, 30_000]);
-        let names = draw.usize(1..=3);
+        let names = draw.usize(1..=NAMES);
         let has_tokens = draw.u8(..5) == 0;
         let forces = draw.u8(..6) == 0;
         let calm_at = draw.u64(1..=30) * SECOND;
@@ -197,6 +221,7 @@ impl Plan {
             calm,
             calm_at,
             settle: 0,
+            flavours: [Flavour::Plain; NAMES],
         };
         plan.trouble(draw);
         plan.settle = 60 * SECOND + plan.longest_lease() * MILLI;
@@ -204,6 +229,7 @@ impl Plan {
             // Drawn apart, so that a seed without more has stayed what it was.
             spread::spread(&mut plan, &mut Rng::with_seed(seed ^ 0x7090_1097));
             plan.settle = 60 * SECOND + plan.longest_lease() * MILLI;
+            spread::flavour(&mut plan, &mut Rng::with_seed(seed ^ 0xf1a_7042));
         }
         plan.shape
             .form(&mut plan, &mut Rng::with_seed(seed ^ 0x5ba9e));
@@ -251,7 +277,7 @@ impl Plan {
         self.shape == Shape::Long
     }
 
-    fn trouble(&mut self, draw: &mut Rng) {
+    pub(crate) fn trouble(&mut self, draw: &mut Rng) {
         let all = self.mood == Mood::All;
         let is = |mood: Mood, this: Mood| mood == this || all;
         let mood = self.mood;

@@ -8,7 +8,7 @@ use redlatch_sim::{Builder, Client, Lock, MultiLock, Redlock};
 use redlatch_world::scheduler::{self, MILLI, Nanos};
 
 use crate::machine::host;
-use crate::plan::{Plan, Process};
+use crate::plan::{Flavour, Plan, Process};
 use crate::rules;
 use crate::run::{expect, violated};
 use crate::sentinels::MASTER;
@@ -22,6 +22,7 @@ pub(crate) struct Place {
     /// Whether something that keeps the client alive was forgotten.
     has_leak: Arc<AtomicBool>,
     clients: Vec<Client>,
+    flavours: Vec<Flavour>,
 }
 
 #[derive(Clone)]
@@ -39,12 +40,13 @@ pub(crate) struct Several {
 }
 
 impl Place {
-    fn open(plan: &Plan) -> Place {
+    pub(crate) fn open(plan: &Plan) -> Place {
         let clients = clients(plan);
         Place {
             locks: Locks::of(clients.clone(), plan),
             clients,
             has_leak: Arc::default(),
+            flavours: plan.flavours.to_vec(),
         }
     }
 
@@ -53,10 +55,22 @@ impl Place {
     }
     /// Lock number `number` of a program, and its name.
     pub(crate) fn lock(&self, number: usize, is_token: bool) -> (Lock, String) {
-        let kind = if is_token { "token" } else { "lock" };
+        let flavour = self.flavours.get(number).copied();
+        let flavour = flavour.unwrap_or(Flavour::Plain);
+        let is_mixed = flavour == Flavour::Mixed && scheduler::process() % 2 == 1;
+        let kind = match flavour {
+            _ if is_token => "token",
+            Flavour::Plain | Flavour::Mixed => "lock",
+            Flavour::Fenced => "fenced",
+            Flavour::Spin => "spin",
+        };
         let name = format!("{kind}{number}");
         match &self.locks {
             Locks::One(client) if is_token => (client.token_lock(&name), name),
+            Locks::One(client) if flavour == Flavour::Fenced => (client.fenced_lock(&name), name),
+            Locks::One(client) if flavour == Flavour::Spin || is_mixed => {
+                (client.spin_lock(&name), name)
+            }
             Locks::One(client) => (client.lock(&name), name),
             Locks::Many(redlock) => (redlock.lock(&name), name),
             Locks::Parts(several) => {
@@ -70,6 +84,11 @@ impl Place {
     /// Whether data can be written beside its locks.
     pub(crate) fn has_data(&self) -> bool {
         matches!(self.locks, Locks::One(_))
+    }
+
+    /// The client of the first server, where semaphores and latches are.
+    pub(crate) fn client(&self) -> &Client {
+        &self.clients[0]
     }
 
     fn shut_down(&self) {

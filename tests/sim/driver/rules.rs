@@ -9,6 +9,7 @@ use redlatch_sim::eye;
 use redlatch_world::scheduler::{self, MILLI, Nanos, SECOND};
 
 use crate::causes::{Causes, Told};
+use crate::counters;
 use crate::machine::{Redis, is_excused};
 use crate::promptness::{Promptness, Sight};
 use crate::shards;
@@ -30,6 +31,8 @@ struct Waiting {
     since: Nanos,
     /// How long its process had been kept from running by then.
     lag: Nanos,
+    /// How many permits it wants of a semaphore.
+    wanted: u32,
 }
 
 #[derive(Default)]
@@ -45,6 +48,8 @@ struct Rules {
     left: BTreeMap<String, i64>,
     /// Until when each hold may be valid that its store, or a majority of it, does not have any more.
     outlived: BTreeMap<String, Nanos>,
+    /// The largest fencing token of each lock that a valid hold was seen with, and the visitor of that.
+    fences: BTreeMap<String, (u64, String)>,
     looked_at: Nanos,
     /// How many holds were valid then.
     valid: u64,
@@ -128,6 +133,11 @@ pub(crate) fn calm() {
 
 /// Notes that the calling thread waits for a lock, until the result is dropped.
 pub(crate) fn waits_for(name: &str) -> Wait {
+    waits_for_some(name, 1)
+}
+
+/// The same for so many permits.
+pub(crate) fn waits_for_some(name: &str, wanted: u32) -> Wait {
     scheduler::note_news();
     let process = scheduler::process();
     let waiting = Waiting {
@@ -135,6 +145,7 @@ pub(crate) fn waits_for(name: &str) -> Wait {
         process,
         since: scheduler::now(),
         lag: scheduler::lag(process),
+        wanted,
     };
     let mut rules = rules();
     let number = rules.as_mut().map(|rules| {
@@ -189,7 +200,8 @@ fn look() -> Nanos {
         .holds(&sights)
         .or_else(|| rules.causes(&sights))
         .or_else(|| rules.times(&sights))
-        .or_else(|| rules.waits(now));
+        .or_else(|| rules.waits(now))
+        .or_else(|| counters::flaw(&rules.servers[0]));
     if let Some(broken) = broken {
         drop(place);
         crate::run::violated(&broken);
@@ -226,6 +238,10 @@ impl Rules {
                 process: *process,
                 hold,
             }));
+        }
+        match counters::sights(&self.servers[0]) {
+            Some(permits) => sights.extend(permits),
+            None => self.sees_until = 0,
         }
         sights
     }
@@ -303,9 +319,14 @@ impl Rules {
             if is_excused(&hold.visitor) {
                 continue;
             }
+            if let Some(broken) = self.regresses(hold) {
+                return Some(broken);
+            }
             for part in self.parts_of(&hold.name) {
                 let (one, sure) = (&hold.visitor, hold.remaining);
-                if let Some(other) = valid.insert(part.name.clone(), one) {
+                let is_shared = counters::is_semaphore(&part.name);
+                let other = (!is_shared).then(|| valid.insert(part.name.clone(), one));
+                if let Some(other) = other.flatten() {
                     return Some(format!("I2: both {other} and {one} hold {}", part.name));
                 }
                 if let Some(has) = self.lacks(&part, hold) {
@@ -316,7 +337,26 @@ impl Rules {
                 }
             }
         }
-        None
+        let valid = sights.iter().map(|sight| &sight.hold);
+        counters::too_many(valid.filter(|hold| hold.is_valid))
+    }
+
+    /// Whether a hold has a fencing token that is not larger than those of earlier ones, or another one than before.
+    fn regresses(&mut self, hold: &eye::Seen) -> Option<String> {
+        let (token, visitor) = (hold.fence?, &hold.visitor);
+        let last = self
+            .fences
+            .insert(hold.name.clone(), (token, visitor.clone()));
+        let (before, of) = last?;
+        let rises = if of == *visitor {
+            token == before
+        } else {
+            token > before
+        };
+        let name = &hold.name;
+        (!rises).then(|| {
+            format!("I11: {visitor} has token {token} of {name}, and {of} before it had {before}")
+        })
     }
 
     /// Whether a hold is valid for longer than a lease after its store lost it, for whatever reason that was.
@@ -422,7 +462,11 @@ impl Rules {
             }
             let name = &waiting.name;
             let parts = self.parts_of(name);
-            let left = parts.iter().filter_map(|part| self.left(part)).max();
+            let left = if counters::is_counter(name) {
+                counters::refused(name, &self.servers[0], self.most_wanted(name))
+            } else {
+                parts.iter().filter_map(|part| self.left(part)).max()
+            };
             if let Some(left) = left {
                 // Whether it ends by itself is told by the last of these looks.
                 self.looks_again_in_ms((left - SHORTLY).max(0));
@@ -433,11 +477,17 @@ impl Rules {
             self.sees_until = 0;
             // Nobody tells of a lease that has ended, nor of a token; and it takes a time until messages arrive.
             let was_released = self.left.get(name).is_some_and(|left| *left > SHORTLY);
-            let is_heard = self.expects.messages && was_released && name.starts_with("lock");
+            let is_told = ["lock", "fenced", "latch", "semaphore"]
+                .iter()
+                .any(|kind| name.starts_with(kind));
+            let is_heard = self.expects.messages && was_released && is_told;
+            let is_polled = self.expects.messages && name.starts_with("spin");
             let free_since = *self.free_since.entry(name.clone()).or_insert(now);
             let kept = scheduler::lag(waiting.process) - waiting.lag;
             let ends = if is_heard {
                 free_since.max(waiting.since + LISTENING) + PROMPTLY + kept
+            } else if is_polled {
+                free_since.max(waiting.since) + POLLING + kept
             } else {
                 free_since.max(waiting.since) + self.expects.patience + kept
             };
@@ -451,6 +501,13 @@ impl Rules {
         }
         None
     }
+
+    /// The most permits that anybody who waits for a semaphore wants of it.
+    fn most_wanted(&self, name: &str) -> u32 {
+        let waiting = self.waiting.values();
+        let waiting = waiting.filter(|it| it.name == name && !scheduler::is_killed(it.process));
+        waiting.map(|it| it.wanted).max().unwrap_or_default()
+    }
 }
 
 /// A lock that would have stood for no longer than this, in ms, may have ended by itself.
@@ -458,6 +515,9 @@ const SHORTLY: i64 = 20;
 
 /// A waiter listens after this time: it has asked, connected and subscribed.
 const LISTENING: Nanos = 200 * MILLI;
+
+/// The longest pause of a spin lock, twice, and some requests in a row.
+const POLLING: Nanos = 500 * MILLI;
 
 /// A message, some requests in a row through a crowded pool, and a rest that lets another process in.
 const PROMPTLY: Nanos = 300 * MILLI;

@@ -16,7 +16,7 @@ use crate::process::{live, may_keep_connections};
 use crate::rules::Expects;
 use crate::shards;
 use crate::topology::Topology;
-use crate::{names, rules};
+use crate::{counters, names, rules, takers};
 
 static IS_TRACED: AtomicBool = AtomicBool::new(false);
 static SEED: AtomicU64 = AtomicU64::new(0);
@@ -186,6 +186,8 @@ fn longest(plan: &Plan) -> Nanos {
     let spans = spans.map(|thread| {
         let each = thread.program.iter().map(|op| match op {
             Op::TryFor(_, span) | Op::Interruptibly(_, span) => *span + plan.command,
+            Op::WaitForLatch(_, span) => *span + plan.command,
+            Op::Take(want) => want.wait.unwrap_or(300) + plan.command,
             Op::Sleep(span) | Op::Guarded(_, span, _) | Op::Run(_, span, _) => *span,
             _ => 4 * plan.command,
         });
@@ -206,8 +208,22 @@ fn rest(plan: &Plan, labels: &[usize], servers: &[Redis]) -> ! {
             ));
         }
     }
+    if !counters::semaphores().is_empty() {
+        let auditor = scheduler::add_process("auditor", 0, Duration::ZERO);
+        let plan = plan.clone();
+        let audit = scheduler::spawn("main", Some(auditor), move || takers::audit(&plan));
+        if expect(audit).join().is_err() {
+            violated("the audit has panicked");
+        }
+    }
     scheduler::sleep_until(scheduler::now() + (plan.longest_lease() + 40_000) * MILLI);
     for server in servers {
+        let remembered = server.remembered();
+        if remembered > 0 {
+            violated(&format!(
+                "I8: at the end {remembered} requests of long ago are remembered"
+            ));
+        }
         let standing = server.standing();
         if !standing.is_empty() {
             violated(&format!("I8: at the end these stand: {standing:?}"));

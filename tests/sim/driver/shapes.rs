@@ -8,6 +8,7 @@ use fastrand::Rng;
 use redlatch_world::scheduler::{MILLI, Nanos, SECOND};
 
 use crate::plan::{Blow, Mood, Op, Plan, Process, Target, Thread, pick};
+use crate::takers;
 use crate::topology::{Replicated, Topology};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,10 +41,14 @@ pub(crate) enum Shape {
     Long,
     /// Short holds under which data is written, while requests come late and twice.
     Writes,
+    /// Permits of semaphores are taken and given back, while all kinds of things befall the network and the processes.
+    Permits,
+    /// The same with latches.
+    Latches,
 }
 
 /// The long ones come more often, as they cost little for the time that locks are held; and those in which least is found.
-const SHAPES: [Shape; 16] = [
+const SHAPES: [Shape; 15] = [
     Shape::Waiters,
     Shape::Pauses,
     Shape::Outage,
@@ -59,14 +64,20 @@ const SHAPES: [Shape; 16] = [
     Shape::Long,
     Shape::Long,
     Shape::Long,
-    Shape::Writes,
 ];
 
 /// What had befallen connections before the calm is noticed within this time, where none is silent or hangs.
-const SOON: Nanos = 5 * SECOND;
+pub(crate) const SOON: Nanos = 5 * SECOND;
 
 impl Shape {
     pub(crate) fn of(seed: u64) -> Shape {
+        // Drawn apart, so that the other seeds have stayed what they were.
+        match Rng::with_seed(seed ^ 0xc0_0417).u8(..24) {
+            0 | 1 => return Shape::Permits,
+            2 | 3 => return Shape::Latches,
+            4 => return Shape::Writes,
+            _ => {}
+        }
         let draw = &mut Rng::with_seed(seed ^ 0x0005_4a9e);
         match draw.bool() {
             true => Shape::Free,
@@ -234,6 +245,8 @@ impl Shape {
                     alone.for_each(|process| process.threads.truncate(1));
                 }
             }
+            Shape::Permits => takers::permits(plan, draw),
+            Shape::Latches => takers::latches(plan, draw),
             Shape::Silence => {
                 plan.mood = Mood::Lossy;
                 plan.lease = pick(draw, &[300, 1_000]);
@@ -273,7 +286,12 @@ fn quorum(plan: &mut Plan, draw: &mut Rng) {
 }
 
 /// One to three processes of up to so many threads, each with a program that `write` draws.
-fn people(plan: &mut Plan, draw: &mut Rng, threads: usize, write: &dyn Fn(&mut Rng) -> Vec<Op>) {
+pub(crate) fn people(
+    plan: &mut Plan,
+    draw: &mut Rng,
+    threads: usize,
+    write: &dyn Fn(&mut Rng) -> Vec<Op>,
+) {
     let processes = (0..draw.usize(1..=3)).map(|_| {
         let threads = (0..draw.usize(1..=threads)).map(|_| Thread {
             program: write(draw),

@@ -3,7 +3,7 @@
 use fastrand::Rng;
 use redlatch_world::scheduler::{MILLI, SECOND};
 
-use crate::plan::{Blow, Mood, Op, Plan, Target, pick};
+use crate::plan::{Blow, Flavour, Mood, Op, Plan, Target, pick};
 use crate::topology::{Kind, Parts, Replicated, Topology};
 
 /// Draws more of a plan.
@@ -107,6 +107,27 @@ fn writes(plan: &mut Plan, draw: &mut Rng) {
     }
 }
 
+/// Has some locks be of other kinds.
+pub(crate) fn flavour(plan: &mut Plan, draw: &mut Rng) {
+    let is_fit = match &plan.topology {
+        Topology::Plain => plan.redlock.is_none(),
+        Topology::Parts(_) => false,
+        // Slots move that have the keys of plain locks.
+        Topology::Replicated(shape) => shape.kind != Kind::Cluster,
+    };
+    if !is_fit || draw.bool() {
+        return;
+    }
+    let flavours = [
+        Flavour::Plain,
+        Flavour::Fenced,
+        Flavour::Fenced,
+        Flavour::Spin,
+        Flavour::Mixed,
+    ];
+    plan.flavours = plan.flavours.map(|_| pick(draw, &flavours));
+}
+
 /// Has programs choose among locks on several servers, and those made of them.
 fn over_parts(plan: &mut Plan, parts: &Parts, draw: &mut Rng) {
     plan.redlock = (parts.nodes > 0).then(|| 10 + 4 * plan.calm.latency.1 / MILLI);
@@ -179,7 +200,13 @@ impl Op {
             | Op::Leak(target)
             | Op::Unwind(target, _)
             | Op::Fork(target) => Some(target),
-            Op::Sleep(_) => None,
+            Op::Sleep(_)
+            | Op::Set(..)
+            | Op::Take(_)
+            | Op::GiveBack(_)
+            | Op::Add(..)
+            | Op::CountDown(_)
+            | Op::WaitForLatch(..) => None,
         }
     }
 }

@@ -8,10 +8,12 @@ use redlatch_sim::{Error, Interrupt, Lock, Losses, NoLoss, Result, eye};
 use redlatch_world::events;
 use redlatch_world::scheduler::{self, MILLI, Nanos};
 
+use crate::counters::Held;
 use crate::plan::{Mood, Op, Plan, Target, Thread};
 use crate::process::{Place, within};
 use crate::rules;
 use crate::run::{expect, violated};
+use crate::takers::End;
 use crate::writes::Writes;
 
 /// A thread with its program.
@@ -44,6 +46,9 @@ pub(crate) struct Worker {
     losses: BTreeMap<String, Losses>,
     /// Its guarded writes that may yet run.
     pub(crate) writes: Writes,
+    /// The lease that the watchdog renews.
+    pub(crate) lease: Duration,
+    pub(crate) permits: Vec<Held>,
 }
 
 impl Worker {
@@ -71,6 +76,8 @@ impl Worker {
             in_doubt: BTreeMap::new(),
             losses: BTreeMap::new(),
             writes: Writes::default(),
+            lease: Duration::from_millis(plan.lease),
+            permits: Vec::new(),
         }
     }
 
@@ -97,6 +104,9 @@ impl Worker {
             for _ in 0..count {
                 self.execute(&Op::Unlock(target));
             }
+        }
+        while !self.permits.is_empty() {
+            self.give_back(End::Release);
         }
     }
 
@@ -189,6 +199,12 @@ impl Worker {
                 drop(expect(raiser).join());
             }
             Op::Unlock(target) => self.unlock(target),
+            Op::Set(number, count, is_latch) => self.set(*number, *count, *is_latch),
+            Op::Take(want) => self.take(want),
+            Op::GiveBack(how) => self.give_back(*how),
+            Op::Add(number, count) => self.add(&format!("semaphore{number}"), *count),
+            Op::CountDown(number) => self.count_down(*number),
+            Op::WaitForLatch(number, wait) => self.wait_for_latch(*number, *wait),
             Op::Leak(target) => self.leak(target),
             Op::Unwind(target, span) => self.unwind(target, *span),
             Op::Fork(target) => self.fork(target),
@@ -225,7 +241,7 @@ impl Worker {
         (lock, name)
     }
 
-    fn note<T: std::fmt::Debug>(&self, what: &str, name: &str, outcome: &T) {
+    pub(crate) fn note<T: std::fmt::Debug>(&self, what: &str, name: &str, outcome: &T) {
         scheduler::note(|| format!("{what} {name} = {outcome:?}"));
     }
 
@@ -269,6 +285,10 @@ impl Worker {
     pub(crate) fn has_entered(&mut self, target: &Target, name: String) {
         if name.contains(" + ") {
             events::count("multi-lock entered");
+        } else if name.starts_with("fenced") {
+            events::count("fenced lock entered");
+        } else if name.starts_with("spin") {
+            events::count("spin lock entered");
         }
         let (lock, _) = self.lock(target);
         let target = Target {

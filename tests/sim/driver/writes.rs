@@ -46,11 +46,6 @@ fn data_of(name: &str) -> String {
     format!("{{{name}}}:data")
 }
 
-/// Whether it is a key of data, or keeps a fence.
-pub(crate) fn is_data(key: &str) -> bool {
-    key.starts_with('{') || key.starts_with("redlatch_fence:")
-}
-
 /// The guarded writes of one thread.
 #[derive(Default)]
 pub(crate) struct Writes {

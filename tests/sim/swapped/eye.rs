@@ -29,6 +29,8 @@ pub struct Seen {
     pub count: u32,
     /// The lease that is renewed, if one is.
     pub renewed: Option<Duration>,
+    /// Its fencing token, if it has one.
+    pub fence: Option<u64>,
     /// Why it was lost, if it was.
     pub cause: Option<LossCause>,
 }
@@ -68,6 +70,7 @@ pub fn holds_of(thread: &Watched) -> Option<Vec<Seen>> {
             remaining: hold.remaining_validity(),
             count: hold.count(),
             renewed: hold.renewed_lease(),
+            fence: hold.fence,
             cause: hold.loss_cause(),
         });
         seen.collect()

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use redis::Value;
 
 use crate::ground::error::{Error, Result};
+use crate::ground::sync::mutant;
 use crate::ground::time;
 use crate::store::{CountOp, CountStep, EXPIRY_SLACK};
 use crate::stores::redis::Redis;
@@ -39,7 +40,10 @@ impl<'a> Count<'a> {
             op,
             layout,
             script,
-            remembered: left + EXPIRY_SLACK * 2,
+            remembered: match mutant("a count-down is forgotten at once") {
+                true => Duration::from_millis(1),
+                false => left + EXPIRY_SLACK * 2,
+            },
         })
     }
 }

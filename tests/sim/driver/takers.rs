@@ -1,0 +1,404 @@
+//! Programs of semaphores and latches, and what their threads do.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use redlatch_sim::Interrupt;
+use redlatch_world::events;
+use redlatch_world::scheduler::{self, MILLI, SECOND};
+
+use crate::counters::{self, Change, Held};
+use crate::plan::{Blow, Mood, Op, Plan, pick};
+use crate::process::{Place, within};
+use crate::rules;
+use crate::run::{expect, violated};
+use crate::shapes::{SOON, people};
+use crate::worker::Worker;
+
+/// Permits that are asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Want {
+    pub(crate) semaphore: usize,
+    pub(crate) permits: u32,
+    /// How many ms they are waited for; `None` for ever.
+    pub(crate) wait: Option<u64>,
+    /// The lease that they are asked for with, ms; `None` for that of the watchdog.
+    pub(crate) lease: Option<u64>,
+    /// Whether the wait is ended by an interrupt, and not by its time.
+    pub(crate) is_interrupted: bool,
+}
+
+/// The way in which permits are given back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum End {
+    Release,
+    Drop,
+    /// By another thread.
+    Elsewhere,
+    /// They become nobody's, and as many are added.
+    Forget,
+}
+
+/// The other threads wait for so long for the one that sets a latch.
+const SETTING: u64 = 8;
+
+impl Worker {
+    fn semaphore(&self, number: usize) -> String {
+        format!("semaphore{number}")
+    }
+
+    /// Sets the semaphore or latch of this number, where nobody has.
+    pub(crate) fn set(&mut self, number: usize, count: u32, is_latch: bool) {
+        if is_latch {
+            return self.set_latch(number, count);
+        }
+        let name = self.semaphore(number);
+        counters::note_limit(&name, count);
+        let semaphore = self.place.client().semaphore(&name);
+        loop {
+            let outcome = within("try_set", Some(self.command), || semaphore.try_set(count));
+            self.note("try_set", &name, &outcome);
+            match outcome {
+                Ok(_) => return,
+                Err(error) => self.allow(&name, Some(error)),
+            }
+            scheduler::sleep_until(scheduler::now() + 100 * MILLI);
+        }
+    }
+
+    fn set_latch(&mut self, number: usize, count: u32) {
+        let name = format!("latch{number}");
+        let latch = self.place.client().latch(&name);
+        if !counters::sets(&name) {
+            let latest = scheduler::now() + SETTING * SECOND;
+            while !counters::is_set(&name) && scheduler::now() < latest {
+                scheduler::sleep_until(scheduler::now() + 20 * MILLI);
+            }
+            if !counters::is_set(&name) {
+                counters::note_set(&name, None);
+            }
+            return;
+        }
+        loop {
+            let outcome = within("try_set", Some(self.command), || latch.try_set(count));
+            self.note("try_set", &name, &outcome);
+            match outcome {
+                Ok(_) => return counters::note_set(&name, Some(count)),
+                Err(error) => {
+                    if error.is_ambiguous() {
+                        counters::note_set(&name, None);
+                    }
+                    self.allow(&name, Some(error));
+                    scheduler::sleep_until(scheduler::now() + 100 * MILLI);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn take(&mut self, want: &Want) {
+        let name = self.semaphore(want.semaphore);
+        let semaphore = self.place.client().semaphore(&name);
+        let semaphore = match want.lease {
+            Some(lease) => semaphore.with_lease_time(Duration::from_millis(lease)),
+            None => semaphore,
+        };
+        if want.lease.is_some() {
+            self.doubt(&name, "a fixed lease");
+        }
+        // One that has some may wait for itself, and one that nobody has set is waited for.
+        let may_wait = self.permits.is_empty() && counters::has_limit(&name);
+        let wait = want.wait.or_else(|| (!may_wait).then_some(300));
+        let bound = wait.map(|wait| match wait {
+            0 => self.command,
+            _ => (wait + 250) * MILLI,
+        });
+        scheduler::note(|| format!("acquire {name}: {want:?}"));
+        let span = Duration::from_millis(wait.unwrap_or_default());
+        let waits = rules::waits_for_some(&name, want.permits);
+        let mut raiser = None;
+        let outcome = match wait {
+            None => within("acquire", None, || {
+                semaphore.acquire(want.permits).map(Some)
+            }),
+            Some(0) => within("try_acquire", bound, || semaphore.try_acquire(want.permits)),
+            Some(after) if want.is_interrupted => {
+                let interrupt = Interrupt::new();
+                let raised = interrupt.clone();
+                let thread = scheduler::spawn("raiser", None, move || {
+                    scheduler::sleep_until(scheduler::now() + after * MILLI);
+                    raised.raise();
+                });
+                raiser = Some(expect(thread));
+                let bound = bound.map(|bound| bound + self.command);
+                within("acquire_interruptibly", bound, || {
+                    let taken = semaphore.acquire_interruptibly(want.permits, &interrupt);
+                    taken.map(Some)
+                })
+            }
+            Some(_) => within("try_acquire_for", bound, || {
+                semaphore.try_acquire_for(want.permits, span)
+            }),
+        };
+        drop(waits);
+        let told = outcome
+            .as_ref()
+            .map(|taken| taken.as_ref().map(|it| it.visitor().clone()));
+        scheduler::note(|| format!("acquire {name} = {told:?}"));
+        match outcome {
+            Ok(Some(permits)) => {
+                events::count("permits taken");
+                let renewed = want.lease.is_none().then_some(self.lease);
+                self.permits.push(Held::new(&name, permits, renewed));
+            }
+            Ok(None) => {}
+            Err(error) => self.allow(&name, Some(error)),
+        }
+        if let Some(raiser) = raiser {
+            drop(raiser.join());
+        }
+    }
+
+    /// Gives back the permits that it took first.
+    pub(crate) fn give_back(&mut self, how: End) {
+        if self.permits.is_empty() {
+            return;
+        }
+        let held = self.permits.remove(0);
+        let (name, count) = (held.name.clone(), held.count());
+        let Some(permits) = held.into_permits() else {
+            return;
+        };
+        let bound = Some(self.command);
+        let outcome = match how {
+            End::Release => within("release", bound, || permits.release()),
+            End::Drop => {
+                within("the drop of permits", bound, || drop(permits));
+                return;
+            }
+            End::Elsewhere => {
+                let other = scheduler::spawn("other", None, move || {
+                    within("release", bound, || permits.release())
+                });
+                match expect(other).join() {
+                    Ok(outcome) => outcome,
+                    Err(_) => violated("the release of permits has panicked"),
+                }
+            }
+            End::Forget => return self.forget(&name, count, permits),
+        };
+        self.note("release", &name, &outcome);
+        self.allow(&name, outcome.err());
+    }
+
+    fn forget(&mut self, name: &str, count: u32, permits: redlatch_sim::Permits) {
+        let bound = Some(self.command);
+        let gone = Change::begin(name, -i64::from(count));
+        let outcome = within("forget", bound, || permits.forget());
+        self.note("forget", name, &outcome);
+        let was_done = match &outcome {
+            Ok(()) => Some(true),
+            // It may have been forgotten, and told so too late.
+            Err(_) => None,
+        };
+        gone.end(was_done);
+        self.allow(name, outcome.err());
+        if was_done == Some(true) {
+            events::count("permits forgotten");
+            self.add(name, count);
+        }
+    }
+
+    /// Adds so many permits that nobody had.
+    pub(crate) fn add(&mut self, name: &str, count: u32) {
+        let semaphore = self.place.client().semaphore(name);
+        let more = Change::begin(name, count.into());
+        let bound = Some(self.command);
+        let outcome = within("add_permits", bound, || semaphore.add_permits(count.into()));
+        self.note("add_permits", name, &outcome);
+        more.end(match &outcome {
+            Ok(()) => Some(true),
+            Err(error) if error.is_ambiguous() => None,
+            Err(_) => Some(false),
+        });
+        self.allow(name, outcome.err());
+    }
+
+    pub(crate) fn count_down(&mut self, number: usize) {
+        let name = format!("latch{number}");
+        let latch = self.place.client().latch(&name);
+        counters::count_down(&name);
+        let outcome = within("count_down", Some(self.command), || latch.count_down());
+        self.note("count_down", &name, &outcome);
+        let told = outcome.as_ref().map(|left| *left);
+        let told = told.map_err(redlatch_sim::Error::is_ambiguous);
+        if let Some(flaw) = counters::counted_down(&name, told) {
+            violated(&flaw);
+        }
+        events::count("counted down");
+        self.allow(&name, outcome.err());
+    }
+
+    pub(crate) fn wait_for_latch(&mut self, number: usize, wait: u64) {
+        let name = format!("latch{number}");
+        let latch = self.place.client().latch(&name);
+        let began = scheduler::now();
+        let bound = match wait {
+            0 => self.command,
+            _ => (wait + 250) * MILLI,
+        };
+        let waits = rules::waits_for(&name);
+        let outcome = within("wait_for", Some(bound), || {
+            latch.wait_for(Duration::from_millis(wait))
+        });
+        drop(waits);
+        self.note("wait_for", &name, &outcome);
+        let flaw = outcome.as_ref().ok().copied();
+        if let Some(flaw) = flaw.and_then(|passed| counters::passed(&name, began, passed)) {
+            violated(&flaw);
+        }
+        if matches!(outcome, Ok(true)) {
+            events::count("latch passed");
+        }
+        self.allow(&name, outcome.err());
+    }
+}
+
+/// When all have ended, takes all permits that there are.
+pub(crate) fn audit(plan: &Plan) {
+    // The leases of those who died are over then.
+    scheduler::sleep_until(scheduler::now() + plan.longest_lease() * MILLI);
+    let place = Place::open(plan);
+    for (name, permits) in counters::semaphores() {
+        let semaphore = place.client().semaphore(&name);
+        if permits == 0 || matches!(semaphore.try_set(permits), Ok(true)) {
+            continue;
+        }
+        let taken = semaphore.try_acquire_for(permits, Duration::from_secs(3));
+        scheduler::note(|| format!("all {permits} of {name} = {taken:?}"));
+        if !matches!(taken, Ok(Some(_))) {
+            violated(&format!(
+                "I12: nobody has permits of {name} any more, and {permits} cannot be had"
+            ));
+        }
+    }
+}
+
+/// The world of a shape of counters, before its programs.
+fn world(plan: &mut Plan, draw: &mut Rng) {
+    let moods = [
+        Mood::Calm,
+        Mood::Calm,
+        Mood::Lossy,
+        Mood::Slow,
+        Mood::Stray,
+        Mood::Partitioned,
+        Mood::Restarting,
+        Mood::Processes,
+    ];
+    plan.mood = pick(draw, &moods);
+    plan.lease = pick(draw, &[1_000, 3_000, 10_000]);
+    plan.command = pick(draw, &[500, 2_000]);
+    plan.calm_at = draw.u64(1..=6) * SECOND;
+    plan.pool = pick(draw, &[2, 32]);
+    plan.settle = 60 * SECOND + plan.longest_lease() * MILLI;
+}
+
+/// Has connections be cut, under leases that outlast the time in which that is noticed: what was taken by requests without an
+/// answer comes back before.
+fn cuts(plan: &mut Plan, draw: &mut Rng) {
+    plan.mood = Mood::Lossy;
+    plan.lease = pick(draw, &[10_000, 30_000]);
+    plan.calm_at = draw.u64(1..4) * SECOND;
+    plan.settle = SOON;
+    plan.faults.cut = pick(draw, &[0.05, 0.15]);
+    plan.faults.refuse = pick(draw, &[0.0, 0.3]);
+    plan.faults.late = pick(draw, &[0.0, 0.1]);
+    plan.faults.longest = 300 * MILLI;
+}
+
+/// What befalls it: the server keeps what it has, for nothing is promised where it does not.
+fn befall(plan: &mut Plan, draw: &mut Rng) {
+    plan.trouble(draw);
+    plan.blows
+        .retain(|(_, blow)| !matches!(blow, Blow::Forget(..) | Blow::Flush(_) | Blow::Replace(..)));
+}
+
+pub(crate) fn permits(plan: &mut Plan, draw: &mut Rng) {
+    world(plan, draw);
+    let is_cut = draw.u8(..4) == 0;
+    if is_cut {
+        cuts(plan, draw);
+    }
+    let limits: Vec<u32> = (0..draw.usize(1..=2)).map(|_| draw.u32(1..=5)).collect();
+    let (lease, is_calm) = (plan.lease, plan.mood == Mood::Calm);
+    people(plan, draw, 3, &|draw| {
+        let sets = limits.iter().enumerate();
+        let mut ops: Vec<Op> = sets
+            .map(|(number, count)| Op::Set(number, *count, false))
+            .collect();
+        for _ in 0..draw.usize(2..=8) {
+            let semaphore = draw.usize(..limits.len());
+            let lease = match draw.u8(..8) {
+                0 => Some(draw.u64(100..1_000)),
+                1 => Some(lease * 2),
+                _ => None,
+            };
+            let wait = match draw.u8(..6) {
+                0 => Some(0),
+                1 | 2 => None,
+                _ => Some(draw.u64(1..=lease.unwrap_or(2_000))),
+            };
+            let pause = match draw.u8(..6) {
+                0 => draw.u64(..=lease.unwrap_or(3_000)),
+                1..=3 => draw.u64(..300),
+                _ => draw.u64(..20),
+            };
+            ops.push(match draw.u8(..12) {
+                0..5 => Op::Take(Want {
+                    semaphore,
+                    permits: draw.u32(1..=limits[semaphore]),
+                    wait,
+                    lease,
+                    is_interrupted: draw.u8(..6) == 0,
+                }),
+                5..8 => Op::GiveBack(match draw.u8(..4) {
+                    0 => End::Drop,
+                    1 => End::Elsewhere,
+                    // Where no answer comes, it is not known how many there are.
+                    2 if is_calm => End::Forget,
+                    _ => End::Release,
+                }),
+                8 if draw.u8(..4) == 0 => Op::Add(semaphore, draw.u32(1..=2)),
+                _ => Op::Sleep(pause),
+            });
+        }
+        ops
+    });
+    for thread in plan.processes.iter_mut().flat_map(|it| &mut it.threads) {
+        thread.leaves = draw.u8(..10) == 0;
+    }
+    if !is_cut {
+        befall(plan, draw);
+    }
+}
+
+pub(crate) fn latches(plan: &mut Plan, draw: &mut Rng) {
+    world(plan, draw);
+    let counts: Vec<u32> = (0..draw.usize(1..=2)).map(|_| draw.u32(1..=6)).collect();
+    people(plan, draw, 4, &|draw| {
+        let sets = counts.iter().enumerate();
+        let mut ops: Vec<Op> = sets
+            .map(|(number, count)| Op::Set(number, *count, true))
+            .collect();
+        for _ in 0..draw.usize(1..=6) {
+            let latch = draw.usize(..counts.len());
+            ops.push(match draw.u8(..8) {
+                0..3 => Op::CountDown(latch),
+                3..6 => Op::WaitForLatch(latch, pick(draw, &[0, 100, 1_000, 4_000])),
+                _ => Op::Sleep(pick(draw, &[5, 50, 500])),
+            });
+        }
+        ops
+    });
+    befall(plan, draw);
+}
