@@ -46,10 +46,12 @@ interop: tools
 topologies: tools
 	@CARGO="$(CARGO)" tests/topologies/run
 
-# In release, as it is a matter of how many seeds are run.
+# In a profile of its own, as it is a matter of how many seeds are run; traces are compared with those of the one for tests.
 sim:
 	@command -v $(CARGO) >/dev/null || { echo "Rust is missing, see https://rustup.rs" >&2; exit 1; }
-	@SECONDS=$(if $(LONG),3600,45) $(CARGO) run --quiet --release --package redlatch-sim --bin sim
+	@$(if $(SEED),,$(CARGO) build --quiet --package redlatch-sim --bin sim)
+	@$(if $(SEED),,OTHER=$(or $(CARGO_TARGET_DIR),target)/debug/sim) SECONDS=$(if $(LONG),3600,45) \
+		$(CARGO) run --quiet --profile sim --package redlatch-sim --bin sim
 
 # FOLDERS='engine stores/quorum' for some folders, FILES='src/engine/hold/*.rs' for some of one, SHARD=0/20 for each
 # twentieth change.

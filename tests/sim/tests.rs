@@ -95,7 +95,7 @@ fn a_seed_that_breaks_a_rule_is_shrunk() {
 
 /// Runs the seeds of a mood or a topology, and demands that this happens there.
 fn happens(filter: (&str, &str), events: &[&str]) {
-    let (is_good, text) = simulate(&[filter, ("SEEDS", "900"), ("SECONDS", "300")]);
+    let (is_good, text) = simulate(&[filter, ("SEEDS", "1200"), ("SECONDS", "300")]);
     assert!(is_good, "{text}");
     for event in events {
         assert!(text.contains(&format!("{event}: ")), "{event}: {text}");

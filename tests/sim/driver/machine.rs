@@ -59,7 +59,7 @@ pub(crate) struct Simulated {
 }
 
 /// How the names of locks begin.
-const LOCKS: [&str; 4] = ["lock", "token", "fenced", "spin"];
+const LOCKS: [&[u8]; 4] = [b"lock", b"token", b"fenced", b"spin"];
 
 /// How the texts of these scripts begin.
 const FORCE: &str = "-- Frees a lock whoever holds it";
@@ -118,31 +118,30 @@ impl Simulated {
         deliveries.collect()
     }
 
-    /// Every lock that stands, and its visitor.
+    /// Every lock that stands, and its visitor; and the owners of permits.
     fn visitors(&mut self, now: i64) -> Vec<(String, String)> {
-        let keys: Vec<_> = self
-            .server
-            .keys()
-            .iter()
-            .map(|(key, _)| key.1.clone())
-            .collect();
+        let millis = now.div_euclid(1_000);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let mut visitors = Vec::new();
-        for key in keys.iter().map(|key| text(key)) {
-            if let Some(semaphore) = counters::semaphore_of(&key) {
-                let owners = counters::living_owners(self, now, semaphore).into_iter();
-                visitors.extend(owners.map(|(owner, _)| (semaphore.to_owned(), owner)));
-                continue;
-            }
-            if !LOCKS.iter().any(|kind| key.starts_with(kind)) {
-                continue;
-            }
-            match self.server.look(now, &key) {
-                Some((Value::Hash(fields), _)) => {
-                    visitors.extend(fields.iter().map(|(field, _)| (key.clone(), text(field))));
+        let entries = self.server.keys().iter();
+        let stands = |end: &i64| millis <= *end;
+        // In one go, as this is done at each request.
+        for ((_, key), entry) in entries.filter(|(_, it)| it.expires.as_ref().is_none_or(stands)) {
+            match &entry.value {
+                Value::Sorted(owners) => {
+                    let key = text(key);
+                    let Some(semaphore) = counters::semaphore_of(&key) else {
+                        continue;
+                    };
+                    let living = owners.iter().filter(|(_, end)| millis < *end);
+                    visitors.extend(living.map(|(owner, _)| (semaphore.to_owned(), text(owner))));
                 }
-                Some((Value::String(token), _)) => visitors.push((key.clone(), text(token))),
-                _ => {}
+                _ if !LOCKS.iter().any(|kind| key.starts_with(kind)) => {}
+                Value::Hash(fields) => {
+                    visitors.extend(fields.iter().map(|(field, _)| (text(key), text(field))));
+                }
+                Value::String(token) => visitors.push((text(key), text(token))),
+                Value::Other => {}
             }
         }
         visitors

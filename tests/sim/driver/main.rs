@@ -9,6 +9,7 @@
 //! | `FIRST`, `SEEDS` | the first of many, and how many at most |
 //! | `MOOD`, `SHAPE`, `TOPOLOGY` | the one mood, shape or topology whose seeds are run |
 //! | `SECONDS` | for how long seeds are begun; 45 |
+//! | `OTHER` | the path of this program, built in another profile: traces have to be the same there |
 //! | `LONG` | that each planted bug is looked for in five sequences of seeds however long that takes |
 //!
 //! Without a choice of seeds, each bug of `mutants.rs` is planted and has to be found.

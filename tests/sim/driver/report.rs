@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Instant;
 
@@ -21,7 +22,7 @@ struct Totals {
 
 /// Has all cores work, and adds up.
 pub(crate) fn lead() -> ExitCode {
-    let is_stable = (1..=4).all(has_one_trace);
+    let is_stable = (1..=8).all(has_one_trace);
     let chooses = |name: &&str| std::env::var_os(name).is_some();
     let is_chosen = ["MUTANT", "MOOD", "SHAPE", "TOPOLOGY", "SEEDS"]
         .iter()
@@ -55,16 +56,27 @@ pub(crate) fn lead() -> ExitCode {
     ExitCode::from(u8::from(!is_good || is_toothless))
 }
 
-/// Whether a seed has the same trace on each core.
+/// This program, and the same one built in another profile, if there is one.
+fn programs() -> Vec<PathBuf> {
+    let other = std::env::var_os("OTHER").map(PathBuf::from);
+    let this = std::env::current_exe().ok();
+    this.into_iter().chain(other).collect()
+}
+
+/// Whether a seed has the same trace on each core and in each profile.
 fn has_one_trace(seed: u64) -> bool {
-    let trace = |core: u64| {
-        let mut run = Command::new(std::env::current_exe().ok()?);
-        run.env("SEED", seed.to_string())
-            .env("CORE", core.to_string());
-        run.output().ok().map(|output| output.stdout)
-    };
-    let first = trace(0);
-    first.is_some() && (1..cores()).all(|core| trace(core) == first)
+    let mut traces = programs().into_iter().flat_map(|program| {
+        (0..cores()).map(move |core| {
+            let mut run = Command::new(&program);
+            run.env("SEED", seed.to_string())
+                .env("CORE", core.to_string());
+            let output = run.output().ok()?;
+            output.status.success().then_some(output.stdout)
+        })
+    });
+    let first = traces.next().flatten();
+    let first = first.filter(|trace| trace.len() > 1_000);
+    first.is_some() && traces.all(|trace| trace == first)
 }
 
 fn start(core: u64) -> Option<Child> {
@@ -137,7 +149,7 @@ impl Totals {
         println!(
             "{{\"seeds\": {}, \"violations\": {}, \"seeds_per_min\": {:.0}, \"lock_hours_per_min\": {:.1}, \
              \"hours_per_min\": {:.1}, \"steps_per_s\": {:.0}, \"switches_per_s\": {:.0}, {teeth}\
-             \"trace_is_stable\": {is_stable}}}",
+             \"trace_profiles\": {}, \"trace_is_stable\": {is_stable}}}",
             self.seeds,
             self.violations.len(),
             per_minute(self.seeds),
@@ -145,6 +157,7 @@ impl Totals {
             hours(self.time) / seconds * 60.0,
             self.steps as f64 / seconds,
             self.switches as f64 / seconds,
+            programs().len(),
         );
     }
 }

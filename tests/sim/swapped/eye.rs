@@ -39,6 +39,20 @@ pub struct Seen {
 #[derive(Clone, Debug)]
 pub struct Watched(Weak<Owner>);
 
+/// Computes what all processes share, so that those that are forked from this one need not.
+pub fn warm_up() {
+    for kind in [
+        Kind::Reentrant,
+        Kind::Token,
+        Kind::Fenced,
+        Kind::Latch,
+        Kind::Permits,
+    ] {
+        let flaw = crate::stores::redis::flaw(kind, "lock", "lock");
+        debug_assert!(flaw.is_none());
+    }
+}
+
 /// Looks at the holds of the calling thread from now on.
 pub fn watch() -> Watched {
     let me = Owner::current(std::process::id());
