@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn drawn_settings_and_refusals_are_read() {
         let info = b"redis_version:4.0.1\r\nrole:slave\r\nmaxmemory:100\r\nmaxmemory_policy:volatile-lru\r\nconnected_slaves:2\r\n";
-        draws(|draw| {
+        draws("preflight", |draw| {
             let text = changed(draw, &[info]);
             assert!(findings(&String::from_utf8_lossy(&text)).len() <= 4);
             let text = changed(draw, &ERRORS);

@@ -1,8 +1,11 @@
 //! Drawn answers of servers, for the tests of all that reads them: real ones of which parts are changed, and bytes of chance.
 //!
-//! Each of these tests tries a number of draws; with `REDLATCH_LONG=1` it goes on for ten minutes, with draws that no run
-//! before had. A draw that fails is printed, and comes first with `REDLATCH_SEED`.
+//! Each of these tests reads the inputs that are kept for it in `tests/corpus`, and tries a number of draws; with
+//! `REDLATCH_LONG=1` it goes on for ten minutes, with draws that no run before had. A draw that fails is printed, and comes
+//! first with `REDLATCH_SEED`.
 
+use std::cell::RefCell;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -10,14 +13,19 @@ use fastrand::Rng;
 use redis::Value;
 
 use super::calls::{
-    Acquire, ForceRelease, HandOff, Inspect, Operation, Release, ReleaseLevel, Resolve, SentCopies,
+    Acquire, Count, ForceRelease, HandOff, Inspect, Operation, Release, ReleaseLevel, Resolve,
+    SentCopies,
 };
 use super::*;
 use crate::ground::claim::Kind;
 use crate::ground::clock::BootInstant;
+use crate::store::{CountOp, CountStep};
 
 /// So many draws a test tries in each run.
 const DRAWS: u64 = 4_000;
+
+/// In so many ways each input is read that is kept.
+const WAYS: u64 = 50;
 
 /// For so long it tries in the long form.
 const LONG: Duration = Duration::from_secs(600);
@@ -68,8 +76,14 @@ const NUMBERS: [i64; 14] = [
     i64::MAX,
 ];
 
-/// The number of a draw, printed if that fails.
-struct Shown(u64);
+thread_local! {
+    /// The input that is read in place of drawn ones, and the one that was drawn last.
+    static KEPT: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
+    static LAST: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What is tried, printed if that fails.
+struct Shown(String);
 
 impl Drop for Shown {
     #[allow(
@@ -78,13 +92,35 @@ impl Drop for Shown {
     )]
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("REDLATCH_SEED={} fails", self.0);
+            let last = LAST.take();
+            eprintln!("{} fails, with b\"{}\"", self.0, last.escape_ascii());
         }
     }
 }
 
-/// Has `check` draw again and again.
-pub(super) fn draws(mut check: impl FnMut(&mut Rng)) {
+/// Has `check` read each input that is kept for it in this folder of `tests/corpus`.
+fn read_kept(folder: &str, mut check: impl FnMut(&mut Rng)) {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
+    let files = std::fs::read_dir(corpus.join(folder)).unwrap_or_else(|error| panic!("{error}"));
+    let paths = files.map(|file| file.unwrap_or_else(|error| panic!("{error}")).path());
+    let mut count = 0;
+    for path in paths {
+        count += 1;
+        let input = std::fs::read(&path).unwrap_or_else(|error| panic!("{error}"));
+        let shown = Shown(path.display().to_string());
+        for way in 0..WAYS {
+            KEPT.set(Some(input.clone()));
+            check(&mut Rng::with_seed(way));
+        }
+        drop(shown);
+    }
+    KEPT.set(None);
+    assert!(count >= 10, "{count} inputs in {folder}");
+}
+
+/// Has `check` read what is kept for it in this folder of `tests/corpus`, and then draw again and again.
+pub(super) fn draws(folder: &str, mut check: impl FnMut(&mut Rng)) {
+    read_kept(folder, &mut check);
     let variable = |name| std::env::var(name).ok();
     let is_long = variable("REDLATCH_LONG").is_some();
     let asked = variable("REDLATCH_SEED").and_then(|seed| seed.parse().ok());
@@ -98,7 +134,7 @@ pub(super) fn draws(mut check: impl FnMut(&mut Rng)) {
         if seed - first >= DRAWS && !(is_long && began.elapsed() < LONG) {
             break;
         }
-        let shown = Shown(seed);
+        let shown = Shown(format!("REDLATCH_SEED={seed}"));
         let at = Instant::now();
         check(&mut Rng::with_seed(seed));
         assert!(at.elapsed() < LONGEST, "it took {:?}", at.elapsed());
@@ -106,8 +142,15 @@ pub(super) fn draws(mut check: impl FnMut(&mut Rng)) {
     }
 }
 
-/// One of the samples with some changes; now and then bytes of chance.
+/// The input that is kept; else one of the samples with some changes, now and then bytes of chance.
 pub(super) fn changed(draw: &mut Rng, samples: &[&[u8]]) -> Vec<u8> {
+    let kept = KEPT.with_borrow(Clone::clone);
+    let bytes = kept.unwrap_or_else(|| drawn(draw, samples));
+    LAST.set(bytes.clone());
+    bytes
+}
+
+fn drawn(draw: &mut Rng, samples: &[&[u8]]) -> Vec<u8> {
     if draw.u8(..16) == 0 {
         return (0..draw.usize(..100)).map(|_| draw.u8(..)).collect();
     }
@@ -156,6 +199,9 @@ pub(super) fn changed(draw: &mut Rng, samples: &[&[u8]]) -> Vec<u8> {
 
 /// One of the samples, each a reply as it is sent, as the value that it is read as, with some changes.
 pub(super) fn altered(draw: &mut Rng, samples: &[&[u8]]) -> Value {
+    if let Some(kept) = KEPT.with_borrow(Clone::clone) {
+        return redis::parse_redis_value(&kept).unwrap_or(Value::Nil);
+    }
     let sample = draw.choice(samples).copied().unwrap_or_default();
     if draw.bool()
         && let Ok(value) = redis::parse_redis_value(&changed(draw, samples))
@@ -289,9 +335,9 @@ fn drawn_answers_of_scripts_are_read() {
     let redis =
         Redis::open("redis://127.0.0.1:1", &settings).unwrap_or_else(|error| panic!("{error}"));
     let name: Arc<str> = "orders".into();
-    draws(|draw| {
+    draws("scripts", |draw| {
         let kind = draw
-            .choice([Kind::Reentrant, Kind::Token])
+            .choice([Kind::Reentrant, Kind::Token, Kind::Fenced])
             .unwrap_or_default();
         let claim = |number| Claim {
             kind,
@@ -314,13 +360,32 @@ fn drawn_answers_of_scripts_are_read() {
         };
         let copies = draw.u8(..3);
         let redis = &redis;
-        match draw.u8(..7) {
+        match draw.u8(..8) {
             0 => read(Acquire::new(&from), redis, reply, copies),
             1 => read(Release::new(&from), redis, reply, copies),
             2 => read(ReleaseLevel::new(&from, 1), redis, reply, copies),
             3 => read(HandOff::new(&from, &to), redis, reply, copies),
             4 => read(Resolve(from.in_doubt(7)), redis, reply, copies),
             5 => read(ForceRelease(&lock), redis, reply, copies),
+            6 => {
+                let kind = draw.choice([Kind::Latch, Kind::Permits]);
+                let counter = LockId {
+                    kind: kind.unwrap_or_default(),
+                    name: Arc::clone(&name),
+                };
+                let op = CountOp {
+                    counter: &counter,
+                    request: from.visitor.clone(),
+                    step: CountStep::Add(draw.choice(NUMBERS).unwrap_or_default()),
+                };
+                let count = Count::new(&op, Instant::now());
+                read(
+                    count.unwrap_or_else(|error| panic!("{error}")),
+                    redis,
+                    reply,
+                    copies,
+                );
+            }
             _ => {
                 let visitor = draw.bool().then_some(&from.visitor);
                 let inspect = Inspect {

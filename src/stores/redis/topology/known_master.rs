@@ -206,7 +206,7 @@ mod tests {
             b"*5\r\n$5\r\nslave\r\n$9\r\n127.0.0.1\r\n:9000\r\n$9\r\nconnected\r\n:3167038\r\n",
             b"*2\r\n$8\r\nsentinel\r\n*1\r\n$6\r\nmaster\r\n",
         ];
-        draws(|draw| {
+        draws("role", |draw| {
             let reply = altered(draw, &roles);
             let said = match &reply {
                 Value::Array(parts) => parts.first().map(text_of),

@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn drawn_urls_are_read_and_no_message_tells_a_password() {
         let timeout = Duration::from_secs(1);
-        draws(|draw| {
+        draws("url", |draw| {
             let url = changed(draw, &URLS);
             let url = String::from_utf8_lossy(&url);
             let password = redis::parse_redis_url(&url)

@@ -127,7 +127,7 @@ fn drawn_maps_and_redirections_are_read() {
     ];
     let timeout = Duration::from_secs(1);
     let address = Address::parse("redis://h", timeout, &Default::default()).unwrap();
-    draws(|draw| {
+    draws("slots", |draw| {
         let map = slots_in(&altered(draw, &maps), "here");
         let masters = map.ranges.iter().map(|(.., master)| master);
         for (host, port) in masters.chain(&map.replicas) {

@@ -112,7 +112,7 @@ fn one_alone_is_believed_only_if_the_known_master_is_none_any_more() {
 fn drawn_answers_of_sentinels_are_read_and_weighed() {
     let address = b"*2\r\n$8\r\n10.0.0.1\r\n$4\r\n6379\r\n";
     let details = b"*6\r\n$4\r\nname\r\n$1\r\nm\r\n$12\r\nconfig-epoch\r\n$1\r\n7\r\n$5\r\nflags\r\n$6\r\nmaster\r\n";
-    draws(|draw| {
+    draws("sentinel", |draw| {
         let count = draw.usize(1..=4);
         let answers = (0..count).filter_map(|_| {
             let (address, details) = (altered(draw, &[address]), altered(draw, &[details]));

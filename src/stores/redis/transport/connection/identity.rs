@@ -149,7 +149,7 @@ mod tests {
     fn drawn_answers_name_a_server_only_with_its_run() {
         let info = [SERVER, PERSISTENCE, REPLICATION].map(bulk);
         let [server, persistence, replication] = info.each_ref().map(|info| [&**info]);
-        draws(|draw| {
+        draws("identity", |draw| {
             let (server, persistence) = (altered(draw, &server), altered(draw, &persistence));
             let (replication, fsync) = (altered(draw, &replication), altered(draw, &[FSYNC]));
             let now = BootInstant::now();

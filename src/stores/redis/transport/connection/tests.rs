@@ -87,7 +87,7 @@ fn drawn_answers_tell_the_time_or_nothing() {
         b"*3\r\n:1\r\n:1790000000000\r\n:2\r\n",
     ];
     let (sent, soon) = (BootInstant::now(), Duration::from_secs(1));
-    draws(|draw| {
+    draws("time", |draw| {
         let not_after = draw.choice([0, 1_790_000_001_000, i64::MAX]).unwrap();
         let Some(now) = time_in(&altered(draw, &answers), not_after) else {
             return;

@@ -86,7 +86,7 @@ const LARGER: usize = 2 * size_of::<Value>();
 #[test]
 fn drawn_bytes_are_read_alike_wherever_they_are_cut_and_within_bounds() {
     let samples = [&REPLIES[..], &ERRORS].concat();
-    draws(|draw| {
+    draws("resp", |draw| {
         let bytes = changed(draw, &samples);
         let (whole, value) = decoded(&bytes, draw.usize(..=bytes.len()));
         let (at_once, same) = decoded(&bytes, bytes.len());
