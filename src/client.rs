@@ -12,6 +12,7 @@ use crate::ground::error::Error;
 use crate::ground::error::Result;
 use crate::latch::Latch;
 use crate::lock::Lock;
+use crate::read_write_lock::ReadWriteLock;
 use crate::semaphore::Semaphore;
 use crate::store::HealthWarning;
 use crate::stores::memory::Memory;
@@ -215,6 +216,26 @@ impl Client {
     /// ```
     pub fn latch(&self, name: &str) -> Latch {
         Latch::new(self.lock_of(Kind::Latch, name).raw_lock().clone())
+    }
+
+    /// Returns the read-write lock of this name, without I/O: Redisson's `RReadWriteLock`.
+    ///
+    /// The name is as for [`Client::lock`]. In Redis the hash key `name` has the mode and the holds, and a key
+    /// `{name}:…:rwlock_timeout:1` the end of each hold that reads. **A thread that reads must not take the write side**, and
+    /// **readers go before writers**: see [`ReadWriteLock`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let client = redlatch::Client::in_memory(); // or Client::open("redis://127.0.0.1:6379")?
+    /// let prices = client.read_write_lock("lock:prices");
+    /// prices.write().run(|_| println!("alone"))?;
+    /// prices.read().run(|_| println!("with all who read"))?;
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
+    pub fn read_write_lock(&self, name: &str) -> ReadWriteLock {
+        let [read, write] = [Kind::Read, Kind::Write].map(|kind| self.lock_of(kind, name));
+        ReadWriteLock::of(read, write)
     }
 
     fn lock_of(&self, kind: Kind, name: &str) -> Lock {

@@ -66,6 +66,7 @@ mod losses;
 mod multi_lock;
 #[cfg(feature = "mysql")]
 pub mod mysql;
+mod read_write_lock;
 mod redlock;
 mod semaphore;
 mod store;
@@ -89,6 +90,7 @@ pub use latch::Latch;
 pub use lock::Lock;
 pub use losses::Losses;
 pub use multi_lock::MultiLock;
+pub use read_write_lock::ReadWriteLock;
 pub use redlock::{Redlock, RedlockBuilder};
 pub use semaphore::{Permits, Semaphore};
 pub use store::HealthWarning;

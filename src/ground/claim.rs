@@ -31,6 +31,17 @@ impl VisitorId {
         }
     }
 
+    /// The same for one that is to write, as Redisson marks it.
+    fn of_writer(client: &str, thread: u64, hold: u64) -> VisitorId {
+        VisitorId::new(client, thread, hold).writing()
+    }
+
+    fn writing(&self) -> VisitorId {
+        VisitorId {
+            field: format!("{}:write", self.field).into(),
+        }
+    }
+
     /// A random token of 20 bytes, as the Redis documentation has it: letters and digits, 119 bits of chance.
     fn token() -> VisitorId {
         const SIGNS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -100,6 +111,10 @@ pub(crate) enum Kind {
     Latch,
     /// Permits of a semaphore, owned by a handle that any thread may have.
     Permits,
+    /// The side of a read-write lock that several have at a time.
+    Read,
+    /// The other side, which one thread has alone; that thread may also read.
+    Write,
 }
 
 impl Kind {
@@ -128,6 +143,25 @@ impl Kind {
                 ..Rules::COUNTER
             },
             Kind::Permits => &Rules::COUNTER,
+            Kind::Read => &Rules {
+                is_shared: true,
+                queues_locally: false,
+                restores_lifetime: true,
+                side: Some(Side {
+                    other: Kind::Write,
+                    enters_inside: true,
+                }),
+                ..Rules::READ_WRITE
+            },
+            Kind::Write => &Rules {
+                visitor: VisitorId::of_writer,
+                visitor_of_part: |visitor, _| visitor.writing(),
+                side: Some(Side {
+                    other: Kind::Read,
+                    enters_inside: false,
+                }),
+                ..Rules::READ_WRITE
+            },
         }
     }
 }
@@ -141,6 +175,16 @@ pub(crate) enum Form {
     Text,
     /// A number that several share, which [`Store::count`](crate::store::Store::count) changes.
     Number,
+    /// Readers, or a writer, and their counts.
+    ReadWrite,
+}
+
+/// The part that the other side of a read-write lock plays for one of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Side {
+    pub(crate) other: Kind,
+    /// The thread that has the other side may have this one, too; else it would wait for itself.
+    pub(crate) enters_inside: bool,
 }
 
 /// The row of one kind of lock: all that the engine has to know of it.
@@ -167,6 +211,8 @@ pub(crate) struct Rules {
     pub(crate) restores_lifetime: bool,
     /// A fencing token is drawn for each hold.
     pub(crate) is_fenced: bool,
+    /// Set for the sides of a read-write lock.
+    pub(crate) side: Option<Side>,
     pub(crate) form: Form,
 }
 
@@ -183,7 +229,15 @@ impl Rules {
         hands_off: true,
         restores_lifetime: false,
         is_fenced: false,
+        side: None,
         form: Form::Hash,
+    };
+
+    /// The rules that both sides of a read-write lock have in common.
+    const READ_WRITE: Rules = Rules {
+        hands_off: false,
+        form: Form::ReadWrite,
+        ..Rules::PLAIN
     };
 
     /// Whether it is a number that several share.
@@ -225,4 +279,6 @@ pub(crate) struct Claim {
     /// How long the hold is to last, counted from the send: the latest end that any live lease of it counts on. Where the
     /// hold is given back, how long it may last in the store if that does not get there.
     pub(crate) lease: Duration,
+    /// The hold of the other side of a read-write lock that its thread has while it asks for this one.
+    pub(crate) inside: Option<VisitorId>,
 }

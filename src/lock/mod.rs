@@ -208,6 +208,8 @@ impl Lock {
     ///
     /// - [`Error::InvalidName`], [`Error::InvalidLease`]: the name or the fixed lease cannot be used;
     /// - [`Error::NotReentrant`]: the thread holds this [`token_lock`](crate::Client::token_lock) already;
+    /// - [`Error::Upgrade`]: the thread has the read side, and this is the write side (only of a
+    ///   [`ReadWriteLock`](crate::ReadWriteLock));
     /// - [`Error::Overlap`]: the thread holds another lock with a part in common (only with a
     ///   [`MultiLock`](crate::MultiLock));
     /// - [`Error::InvalidConfig`]: two parts of a [`MultiLock`](crate::MultiLock) turned out to be one lock;

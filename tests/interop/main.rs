@@ -13,6 +13,7 @@ mod fenced;
 mod interop_faults;
 mod jvm;
 mod other_languages;
+mod read_write;
 mod spin;
 #[path = "../support/mod.rs"]
 mod support;

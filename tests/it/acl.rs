@@ -103,6 +103,11 @@ pub(crate) fn for_semaphores() -> BTreeSet<String> {
     row(&["`Client::semaphore`, alone"])
 }
 
+/// What a client needs for `Client::read_write_lock` alone.
+pub(crate) fn for_sides() -> BTreeSet<String> {
+    row(&["`Client::read_write_lock`, alone"])
+}
+
 fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect(path)
 }
@@ -214,6 +219,12 @@ fn the_tables_are_what_the_scripts_and_the_source_say() {
         union(&[&semaphores, &calls, &listens]),
         "for semaphore"
     );
+    let sides = called_in(&format!("{scripts}/rw"), not_rights);
+    assert_eq!(
+        for_sides(),
+        union(&[&sides, &calls, &listens]),
+        "for read_write_lock"
+    );
     let guarded = called_in(scripts, |name| name == "guarded.lua");
     let writes = row(&["Client::write_fenced"]);
     let own = set(&["time", "get", "set"]);
@@ -232,6 +243,7 @@ fn the_tables_are_what_the_scripts_and_the_source_say() {
             &fenced,
             &latches,
             &semaphores,
+            &sides,
             &sent,
             &sharded
         ]),
@@ -267,8 +279,10 @@ pub(crate) fn user(server: &RedisServer, rules: &BTreeSet<String>) -> String {
     words.push(format!("~{PREFIX}*"));
     words.push(format!("~redlatch_once:{{{PREFIX}*"));
     words.push(format!("~redlatch_sc:{{{PREFIX}*"));
+    words.push(format!("~{{{PREFIX}*"));
     words.push("&redisson_lock__channel:*".to_owned());
     words.push("&redisson_sc:*".to_owned());
+    words.push("&redisson_rwlock:*".to_owned());
     words.push("&redisson_countdownlatch__channel__*".to_owned());
     words.extend(rules.iter().map(|rule| format!("+{rule}")));
     let words: Vec<_> = words.iter().map(String::as_str).collect();

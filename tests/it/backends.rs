@@ -160,6 +160,18 @@ impl Backend {
         Backend::simulated().of_kind(Client::fenced_lock)
     }
 
+    pub(crate) fn write_in_memory() -> Backend {
+        Backend::memory().of_kind(|client, name| client.read_write_lock(name).write())
+    }
+
+    pub(crate) fn write() -> Backend {
+        Backend::redis().of_kind(|client, name| client.read_write_lock(name).write())
+    }
+
+    pub(crate) fn write_simulated() -> Backend {
+        Backend::simulated().of_kind(|client, name| client.read_write_lock(name).write())
+    }
+
     pub(crate) fn spin_in_memory() -> Backend {
         Backend::memory().of_kind(Client::spin_lock)
     }
@@ -260,6 +272,9 @@ macro_rules! laws {
         laws! { @fenced_in_memory $($law)* $($more)* $($none)* }
         laws! { @fenced $($law)* $($more)* $($data)* }
         laws! { @fenced_simulated $($law)* $($more)* $($data)* }
+        laws! { @write_in_memory $($law)* $($more)* $($none)* }
+        laws! { @write $($law)* $($more)* $($data)* }
+        laws! { @write_simulated $($law)* $($more)* $($data)* }
         laws! { @spin_in_memory $($law)* $($more)* $($none)* }
         laws! { @spin $($law)* $($more)* $($data)* }
         #[cfg(feature = "tls")]

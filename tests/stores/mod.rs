@@ -14,7 +14,7 @@ use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
 use crate::store::{CountStep, Store};
 use crate::support::{RedisServer, is_long, ms};
 use answers::{Answer, ask, is_alike};
-use reference::{Reference, owners_of};
+use reference::{Reference, owners_of, time_key_of};
 
 /// No hold ends within so long of a step; a sequence that takes longer proves nothing, and is run again.
 const MARGIN: u64 = 1500;
@@ -47,6 +47,9 @@ fn draw(seed: u64, run: u64, place: &Place) -> Vec<Op> {
             (kind, kind.visitor("client", hold, hold))
         })
         .collect();
+    let mut writers = vec![None];
+    let of_writers = visitors.iter().filter(|(kind, _)| *kind == Kind::Write);
+    writers.extend(of_writers.map(|(_, visitor)| Some(visitor.clone())));
     let claim = |rng: &mut Rng| {
         let (kind, visitor) = visitors[rng.usize(..visitors.len())].clone();
         Claim {
@@ -60,6 +63,9 @@ fn draw(seed: u64, run: u64, place: &Place) -> Vec<Op> {
                 rng.u32(0..4) / 2 * rng.u32(1..3)
             },
             lease: ms(leases[rng.usize(..leases.len())]),
+            inside: writers[rng.usize(..writers.len())]
+                .clone()
+                .filter(|_| kind == Kind::Read),
         }
     };
     let counter = LockId {
@@ -94,7 +100,8 @@ fn draw(seed: u64, run: u64, place: &Place) -> Vec<Op> {
                     name: Arc::clone(&one.name),
                     ..other
                 };
-                match to.kind == one.kind && to.visitor != one.visitor {
+                let hands_off = one.kind.rules().hands_off;
+                match hands_off && to.kind == one.kind && to.visitor != one.visitor {
                     true => Op::HandOff(one, to),
                     false => Op::Release(one, 0),
                 }
@@ -120,6 +127,7 @@ fn draw(seed: u64, run: u64, place: &Place) -> Vec<Op> {
                     visitor,
                     count: 0,
                     lease: one.lease,
+                    inside: None,
                 };
                 match rng.u8(0..6) {
                     0..3 => Op::Acquire(claim),
@@ -242,7 +250,27 @@ fn compare(place: &Place, sequences: u64) -> Result<u64, String> {
     Ok(compared)
 }
 
-const KINDS: &[Kind] = &[Kind::Reentrant, Kind::Token, Kind::Fenced];
+/// Twice those that have most to do with one another.
+const KINDS: &[Kind] = &[
+    Kind::Reentrant,
+    Kind::Token,
+    Kind::Fenced,
+    Kind::Read,
+    Kind::Read,
+    Kind::Write,
+    Kind::Write,
+];
+
+/// The time keys of the holds of read-write locks.
+fn time_keys_of(ops: &[Op]) -> Vec<Arc<str>> {
+    let claims = ops.iter().filter_map(|op| match op {
+        Op::Acquire(claim) => Some(claim),
+        _ => None,
+    });
+    claims
+        .map(|claim| time_key_of(&claim.name, &claim.visitor).into())
+        .collect()
+}
 
 fn names_of(ops: &[Op]) -> Vec<Arc<str>> {
     let mut names: Vec<Arc<str>> = ops
@@ -296,6 +324,9 @@ fn redis_does_as_the_scripts() {
             let (mut names, span) = (names_of(ops), span.to_string());
             let owners: Vec<_> = names.iter().map(|it| owners_of(it).into()).collect();
             names.extend(owners);
+            names.extend(time_keys_of(ops));
+            names.sort();
+            names.dedup();
             let count = names.len().to_string();
             let mut words = vec!["EVAL", PASS, &count];
             words.extend(names.iter().map(|name| &**name));

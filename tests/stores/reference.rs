@@ -77,14 +77,20 @@ impl Reference {
                 told(&reply, |_| Answer::Freed(true))
             }
             Op::ForceRelease(lock) => {
-                let reply = self.call(lock.kind, "force_release", &lock.name, &["", FAR]);
+                let mut args = vec!["", FAR];
+                if let Some(mode) = mode_of(lock.kind) {
+                    args.insert(1, mode);
+                }
+                let reply = self.call(lock.kind, "force_release", &lock.name, &args);
                 told(&reply, |parts| {
                     Answer::Freed(parts.first() == Some(&Reply::Int(1)))
                 })
             }
             Op::Inspect(lock, visitor) => {
                 let visitor = visitor.as_ref().map_or("", VisitorId::as_str);
-                let reply = self.call(lock.kind, "inspect", &lock.name, &[visitor]);
+                let mut args = vec![visitor];
+                args.extend(mode_of(lock.kind));
+                let reply = self.call(lock.kind, "inspect", &lock.name, &args);
                 told(&reply, |parts| match parts {
                     [Reply::Int(exists), Reply::Bulk(count), Reply::Int(left)] => Answer::Holding {
                         is_locked: *exists == 1,
@@ -166,6 +172,10 @@ impl Reference {
         if script == "acquire" {
             add_floor(claim.kind, &mut args);
         }
+        let inside = claim.inside.as_ref().map_or("", VisitorId::as_str);
+        if (claim.kind, script) == (Kind::Read, "acquire") {
+            args.insert(args.len() - 1, inside);
+        }
         let reply = self.call(claim.kind, script, &claim.name, &args);
         match parts(&reply) {
             Some([Reply::Int(0), _, Reply::Int(left), Reply::Bulk(holder)]) => Answer::Refused {
@@ -197,12 +207,25 @@ impl Reference {
             let script = format!("permits/{script}");
             return self.run(&script, &[lock, &owners_of(lock)], args);
         }
+        if mode_of(kind).is_some() {
+            let script = match (kind, script) {
+                (Kind::Read, "acquire") => "rw/read".to_owned(),
+                (_, "acquire") => "rw/write".to_owned(),
+                (_, script) => format!("rw/{script}"),
+            };
+            // The visitor comes first where there is one.
+            let visitor = args.first().copied().unwrap_or_default();
+            let own = time_key(lock, visitor);
+            return self.run(&script, &[lock, &own], args);
+        }
         let script = match (kind, script) {
             (Kind::Token, "release_level") | (Kind::Reentrant, _) => script.to_owned(),
             (Kind::Token, script) => format!("token/{script}"),
             (Kind::Fenced, "acquire" | "transfer") => format!("fenced/{script}"),
             (Kind::Fenced, _) => script.to_owned(),
-            (Kind::Latch | Kind::Permits, _) => panic!("it has no such script"),
+            (Kind::Latch | Kind::Permits | Kind::Read | Kind::Write, _) => {
+                panic!("it has no such script")
+            }
         };
         let counter = format!("redisson_lock_token:{{{lock}}}");
         let mut keys = vec![lock];
@@ -239,6 +262,24 @@ fn add_floor(kind: Kind, args: &mut Vec<&str>) {
     if kind.rules().is_fenced {
         args.insert(args.len() - 1, "0");
     }
+}
+
+/// The mode that a side of a read-write lock stands for.
+fn mode_of(kind: Kind) -> Option<&'static str> {
+    match kind {
+        Kind::Read => Some("read"),
+        Kind::Write => Some("write"),
+        _ => None,
+    }
+}
+
+/// The time key of a hold of a read-write lock.
+pub(super) fn time_key_of(name: &str, visitor: &VisitorId) -> String {
+    time_key(name, visitor.as_str())
+}
+
+fn time_key(name: &str, visitor: &str) -> String {
+    format!("{{{name}}}:{visitor}:rwlock_timeout:1")
 }
 
 /// The key of the owners of a semaphore.

@@ -96,6 +96,8 @@ pub(crate) struct Hold {
     client: Arc<ClientState>,
     /// The clock that it is counted on.
     timeline: Timeline,
+    /// The longest lease whose third it is left alone for, where others may shorten what keeps it.
+    longest_pace: Option<Duration>,
     state: Mutex<State>,
 }
 
@@ -132,6 +134,7 @@ impl Hold {
             owner,
             client,
             timeline: PROCESS.clone(),
+            longest_pace: None,
             state: Mutex::new(State {
                 phase: Phase::Held,
                 levels: smallvec![Level::new(0, lease, sent)],
@@ -187,6 +190,12 @@ impl Hold {
     pub(crate) fn kept_by(mut self, timeline: &Timeline, fence: Option<u64>) -> Hold {
         self.timeline = timeline.clone();
         self.fence = fence;
+        self
+    }
+
+    /// Says how short leases are that others may give it, where they may: it is looked at as often as one with that lease.
+    pub(crate) fn looked_at_each(mut self, lease: Duration) -> Hold {
+        self.longest_pace = self.kind.rules().restores_lifetime.then_some(lease);
         self
     }
 
@@ -279,6 +288,7 @@ impl Hold {
             visitor: self.visitor.clone(),
             count: count(&state.levels),
             lease,
+            inside: None,
         }
     }
 
@@ -323,6 +333,12 @@ impl Hold {
     /// Whether the store may still keep the hold after it has ended here.
     pub(crate) fn may_outlast(&self) -> bool {
         self.state.lock().may_outlast
+    }
+
+    /// Notes that its thread has, or asks for, the other side of the same read-write lock: what ends by its lease stays there
+    /// as long as the other one.
+    pub(crate) fn note_other_side(&self) {
+        self.state.lock().may_outlast = true;
     }
 
     /// Takes level `id` away, before anything is sent, and says what to send.

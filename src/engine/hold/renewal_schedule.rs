@@ -194,7 +194,9 @@ impl Hold {
         let is_renewed = state.is_looked_after(self.kind.rules())
             && !state.is_being_renewed()
             && self.owner.strong_count() > 0;
-        let renewal = is_renewed.then(|| match (again_in, state.pace()) {
+        let pace = state.pace();
+        let pace = self.longest_pace.map_or(pace, |longest| pace.min(longest));
+        let renewal = is_renewed.then(|| match (again_in, pace) {
             (Some(pause), _) => now + pause,
             // On a grid, so that holds fall due in batches; what is overdue is not asked for without a pause.
             (None, pace) => (state.counted_from + pace / 3)

@@ -35,6 +35,7 @@ fn play(seed: u64, servers: usize, needed: usize) {
             visitor: Kind::Reentrant.visitor("model", 1, 1),
             count: 0,
             lease: millis(60_000),
+            inside: None,
         },
         1,
         Weak::new(),
@@ -133,6 +134,7 @@ fn a_late_look_is_told_from_a_late_answer() {
             visitor: Kind::Reentrant.visitor("model", 1, 1),
             count: 0,
             lease,
+            inside: None,
         };
         let hold = Hold::new(
             &claim,
@@ -198,6 +200,7 @@ fn a_fixed_lease_is_looked_after_where_others_may_shorten_it() {
         visitor: Kind::Reentrant.visitor("model", 1, 1),
         count: 0,
         lease,
+        inside: None,
     };
     let fixed = Lease::Fixed(lease);
     let hold = Hold::new(&claim, 1, Weak::new(), Arc::default(), fixed, sent);

@@ -42,6 +42,18 @@ pub(crate) struct LockKey {
     pub(crate) lock: LockId,
 }
 
+impl LockKey {
+    /// The other side of a read-write lock.
+    pub(crate) fn other_side(&self) -> Option<LockKey> {
+        let side = self.lock.kind.rules().side?;
+        let lock = LockId {
+            kind: side.other,
+            name: Arc::clone(&self.lock.name),
+        };
+        Some(LockKey { lock, ..*self })
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Stack {
     /// Which of the holds that began on this thread the last one was.
@@ -65,10 +77,12 @@ impl OwnerHolds {
         if parts.is_none() && whole.of.is_empty() {
             return None;
         }
+        let sides = |part: &LockKey| [Some(part.clone()), part.other_side()];
         let mine = parts.unwrap_or(std::slice::from_ref(key)).iter();
-        let mut held = mine.filter_map(|part| match whole.of.get(part) {
+        let mine = mine.flat_map(sides).flatten();
+        let mut held = mine.filter_map(|part| match whole.of.get(&part) {
             Some(whole) if whole != key && self.stands(whole) => Some(Arc::clone(&whole.lock.name)),
-            _ if part != key && self.stands(part) => Some(Arc::clone(&part.lock.name)),
+            _ if parts.is_some() && self.stands(&part) => Some(Arc::clone(&part.lock.name)),
             _ => None,
         });
         held.next()

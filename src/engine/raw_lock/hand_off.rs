@@ -35,6 +35,7 @@ impl RawLock {
                 .visitor(&self.inner.id, *thread, self.inner.next_hold()),
             count: 0,
             lease: lease.duration(),
+            inside: None,
         };
         let outcome = match self.inner.store.hand_off(claim, &next, deadline) {
             Ok(Outcome::Done(mut granted)) => {

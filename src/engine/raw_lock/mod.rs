@@ -82,9 +82,30 @@ impl RawLock {
         if let Some(held) = me.held.overlapping(key, self.parts.as_deref()) {
             return Err(self.overlap(held));
         }
+        let is_side = key.lock.kind.rules().side.is_some();
+        if is_side && !me.held.current(key).is_some_and(|hold| hold.stands()) {
+            // Before it queues behind others, who may wait for the other side.
+            self.inside(&me)?;
+        }
         let _span = WaitSpan::enter(&key.lock.name, me.id);
         let mut visit = LockVisit::new(self, me);
         wait_loop::wait(inner, &key.lock, self.polling, limit, &mut visit)
+    }
+
+    /// The hold of this thread inside which a new one begins. A thread that would wait for its own hold is told so.
+    fn inside(&self, me: &Owner) -> Result<Option<Arc<Hold>>> {
+        let other = self.key.other_side();
+        let held = other.and_then(|other| me.held.current(&other));
+        let Some(held) = held.filter(|hold| hold.stands()) else {
+            return Ok(None);
+        };
+        let side = self.key.lock.kind.rules().side;
+        if side.is_some_and(|side| side.enters_inside) {
+            return Ok(Some(held));
+        }
+        Err(Error::Upgrade {
+            lock: Arc::clone(&self.key.lock.name),
+        })
     }
 
     /// The way to so many permits.
@@ -146,6 +167,7 @@ impl RawLock {
         let client = Arc::clone(self.inner.watchdog.client());
         let hold = Hold::new(claim, thread, liveness, client, lease, granted.sent);
         let hold = hold.kept_by(&self.inner.store.facts().timeline, granted.fence);
+        let hold = hold.looked_at_each(self.inner.timeouts.watchdog_timeout);
         match &granted.leftover {
             Some(late) => hold.with_late_copy(claim.lease, deadline, late.not_after(0)),
             None => hold,

@@ -38,7 +38,7 @@ impl RawLock {
             }
             ReleasePlan::Expired(claim) => {
                 // The remaining levels had leases that are over: they learn it now, and others need not wait.
-                self.inner.watchdog.lose(hold, LossCause::LeaseEnded);
+                self.inner.watchdog.expire(hold);
                 self.release_whole(hold, &claim, deadline)
             }
         };

@@ -126,12 +126,17 @@ impl<'a> LockVisit<'a> {
         } = self.raw_lock;
         let kind = key.lock.kind;
         let make = || self.raw_lock.visitor(self.me.id);
+        let inside = self.raw_lock.inside(&self.me)?;
+        if let Some(inside) = &inside {
+            inside.note_other_side();
+        }
         let claim = Claim {
             kind,
             name: Arc::clone(&key.lock.name),
             visitor: self.visitor.next(make),
             count: 0,
             lease: lease.duration(),
+            inside: inside.as_ref().map(|it| it.visitor.clone()),
         };
         match inner.store.acquire(&claim, deadline)? {
             Outcome::Done(granted) => {
@@ -140,6 +145,9 @@ impl<'a> LockVisit<'a> {
                     .raw_lock
                     .hold_of(&claim, me, *lease, &granted, deadline);
                 let hold = Arc::new(hold);
+                if inside.is_some() {
+                    hold.note_other_side();
+                }
                 if !hold.is_valid() {
                     // The answer came after all that it could have been good for.
                     self.settle(claim.in_doubt(0));

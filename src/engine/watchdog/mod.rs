@@ -204,9 +204,16 @@ impl Watchdog {
     }
 
     /// Turns a hold lost, and tells who wants to know.
+    #[cfg(feature = "mysql")]
     pub(crate) fn lose(&self, hold: &Hold, cause: LossCause) {
         self.unwatch(hold);
         self.shared.lose(hold, cause);
+    }
+
+    /// Tells that the rest of a hold has no lease left, whose release clears up.
+    pub(crate) fn expire(&self, hold: &Hold) {
+        self.unwatch(hold);
+        self.shared.tell_lost(hold, LossCause::LeaseEnded);
     }
 
     /// Tells of the loss that a release has found.
@@ -298,8 +305,11 @@ impl Shared {
 
     /// Turns a hold lost. If the store may still have it, others need not wait until its lease ends there.
     fn end(&self, hold: &Hold, cause: LossCause) {
-        let may_still_stand =
-            matches!(cause, LossCause::Unreachable { .. }) || self.store.facts().is_composite;
+        // A side of a read-write lock that is gone may have left its count, which others keep.
+        let is_half_gone = cause == LossCause::Gone && hold.kind.rules().side.is_some();
+        let may_still_stand = matches!(cause, LossCause::Unreachable { .. })
+            || is_half_gone
+            || self.store.facts().is_composite;
         // A hold that may outlast its end is cleared up after any loss.
         let in_doubt = (may_still_stand && !hold.may_outlast()).then(|| hold.in_doubt());
         let is_lost_now = self.lose(hold, cause);
@@ -310,16 +320,20 @@ impl Shared {
 
     /// Returns whether it was not lost before.
     fn lose(&self, hold: &Hold, cause: LossCause) -> bool {
-        let loss = hold.lose(cause);
-        let is_lost_now = loss.is_some();
-        if let Some(loss) = loss {
-            self.wait_queues.freed(&hold.lock(), None);
-            self.hook.tell(loss);
-            if hold.may_outlast() {
-                self.settle(hold.in_doubt());
-            }
+        let is_lost_now = self.tell_lost(hold, cause);
+        if is_lost_now && hold.may_outlast() {
+            self.settle(hold.in_doubt());
         }
         is_lost_now
+    }
+
+    fn tell_lost(&self, hold: &Hold, cause: LossCause) -> bool {
+        let Some(loss) = hold.lose(cause) else {
+            return false;
+        };
+        self.wait_queues.freed(&hold.lock(), None);
+        self.hook.tell(loss);
+        true
     }
 
     /// Says once what endangers locks on this server. It is only worth asking if somebody hears the answer.

@@ -143,6 +143,10 @@ impl fmt::Display for Error {
                 f,
                 "lock {lock:?} is held by the current thread already, and a token lock is not reentrant: waiting for it would never end"
             ),
+            Error::Upgrade { lock } => write!(
+                f,
+                "lock {lock:?}: the current thread holds its read side, and waiting for its write side would never end; unlock the read side first, or take the write side first and read inside it"
+            ),
             Error::Overlap { lock, held } => write!(
                 f,
                 "lock {lock:?} has a part in common with {held:?}, which the current thread holds: waiting for it would never end; unlock that first, or take all in one MultiLock"

@@ -84,6 +84,7 @@ impl Error {
             | Error::NoTtl { lock }
             | Error::NotHeld { lock, .. }
             | Error::NotReentrant { lock }
+            | Error::Upgrade { lock }
             | Error::Overlap { lock, .. }
             | Error::Lost { lock, .. }
             | Error::Interrupted { lock }

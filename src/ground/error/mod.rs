@@ -263,6 +263,15 @@ pub enum Error {
         /// The lock.
         lock: Arc<str>,
     },
+    /// The calling thread reads, and wants to write: it would wait for itself. Nothing was changed.
+    ///
+    /// Unlock the read side first, or take the write side first and read inside it; see
+    /// [`ReadWriteLock`](crate::ReadWriteLock).
+    #[non_exhaustive]
+    Upgrade {
+        /// The lock.
+        lock: Arc<str>,
+    },
     /// The calling thread holds another lock that has a part in common with this one; see
     /// [`MultiLock`](crate::MultiLock).
     #[non_exhaustive]

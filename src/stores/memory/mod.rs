@@ -2,13 +2,14 @@
 
 mod counters;
 mod node;
+mod sides;
 mod world;
 
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use crate::ground::claim::{Claim, LockId, VisitorId};
+use crate::ground::claim::{Claim, Form, LockId, VisitorId};
 use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
 use crate::ground::notify::{Notifier, Parker};
@@ -137,12 +138,11 @@ impl Memory {
 
 impl Store for Memory {
     fn acquire(&self, claim: &Claim, _deadline: Instant) -> Result<Outcome<Granted, Refusal>> {
-        if claim.kind.rules().is_counter() {
-            self.take(claim)
-        } else if claim.count == 0 {
-            self.put(claim, 1)
-        } else {
-            self.enter(claim)
+        match claim.kind.rules().form {
+            Form::Number => self.take(claim),
+            Form::ReadWrite => self.take_side(claim),
+            _ if claim.count == 0 => self.put(claim, 1),
+            _ => self.enter(claim),
         }
     }
 
@@ -154,8 +154,10 @@ impl Store for Memory {
                     state.faults.renewals_to_drop -= 1;
                     return Renewal::Unknown("a test dropped this renewal".to_owned());
                 }
-                if claim.kind.rules().is_counter() {
-                    return state.renew_owner(claim, sent);
+                match claim.kind.rules().form {
+                    Form::Number => return state.renew_owner(claim, sent),
+                    Form::ReadWrite => return state.renew_side(claim, sent),
+                    Form::Hash | Form::Text => {}
                 }
                 match state.hold_of(&claim.name, &claim.visitor) {
                     Ok(entry) => {
@@ -178,11 +180,11 @@ impl Store for Memory {
     }
 
     fn release(&self, claim: &Claim, keep: u32, _deadline: Instant) -> Result<Outcome<Released>> {
-        if keep > 0 {
-            return self.release_level(claim, keep);
-        }
-        if claim.kind.rules().is_counter() {
-            return self.give_back(claim);
+        match claim.kind.rules().form {
+            Form::ReadWrite => return self.leave_side(claim, keep),
+            _ if keep > 0 => return self.release_level(claim, keep),
+            Form::Number => return self.give_back(claim),
+            Form::Hash | Form::Text => {}
         }
         self.ask_held(
             claim,
@@ -235,10 +237,21 @@ impl Store for Memory {
 
     fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {
         resolve_each(in_doubts, deadline, |in_doubt| {
-            self.world.with(in_doubt.kind, &in_doubt.name, |state| {
-                state.withdraw(in_doubt);
+            let form = in_doubt.kind.rules().form;
+            let freed = self.world.with(in_doubt.kind, &in_doubt.name, |state| {
+                match form {
+                    Form::ReadWrite => state.withdraw_side(in_doubt, self.world.timeline.now()),
+                    _ => state.withdraw(in_doubt),
+                }
                 true
-            })
+            });
+            match freed {
+                // Both are hashes of visitors, and it is none of them.
+                Err(Error::WrongType { .. }) if self.world.is_hash(form, &in_doubt.name) => {
+                    Ok(true)
+                }
+                freed => freed,
+            }
         })
     }
 
@@ -246,6 +259,9 @@ impl Store for Memory {
         let LockId { kind, name } = lock;
         let unknown = || Err(no_answer(name, None, "forced release"));
         self.world.ask(*kind, name, unknown, |state| {
+            if kind.rules().form == Form::ReadWrite {
+                return self.force_release_side(lock, state);
+            }
             let was_held = state.holds.contains_key(name);
             if was_held {
                 state.free(name);
@@ -265,6 +281,9 @@ impl Store for Memory {
         let unknown = || Err(unreachable(name, "a test lost its answer"));
         self.world
             .ask(*kind, name, unknown, |state| match state.holds.get(name) {
+                _ if kind.rules().form == Form::ReadWrite => {
+                    self.inspect_side(lock, visitor, state)
+                }
                 Some(entry) => Holding {
                     is_locked: true,
                     count: if visitor == Some(&entry.visitor) {

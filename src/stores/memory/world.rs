@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::{NODE, unreachable};
-use crate::ground::claim::{Kind, VisitorId};
+use crate::ground::claim::{Form, Kind, VisitorId};
 use crate::ground::clock::{BootInstant, Timeline};
 use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
@@ -35,6 +35,7 @@ impl Default for World {
 pub(super) struct State {
     pub(super) holds: HashMap<Arc<str>, Entry>,
     pub(super) counters: HashMap<Arc<str>, Counter>,
+    pub(super) sides: HashMap<Arc<str>, Sides>,
     /// With so many holds it is time to look for those that have ended.
     pub(super) sweep_at: usize,
     pub(super) clients: Vec<Weak<Notifier>>,
@@ -56,6 +57,23 @@ pub(super) struct Counter {
     pub(super) ends: Option<BootInstant>,
     /// The owners of what was taken from it, and the ends of their leases.
     pub(super) owners: Vec<(VisitorId, BootInstant)>,
+}
+
+/// A read-write lock that somebody has.
+pub(super) struct Sides {
+    /// Whether it is a writer's; those who read beside it read inside it.
+    pub(super) is_written: bool,
+    /// The longest of its holds.
+    pub(super) ends: BootInstant,
+    pub(super) holds: Vec<SideHold>,
+}
+
+/// One hold of a side.
+pub(super) struct SideHold {
+    pub(super) kind: Kind,
+    pub(super) visitor: VisitorId,
+    pub(super) count: u32,
+    pub(super) ends: BootInstant,
 }
 
 /// The faults that a test has asked for.
@@ -99,11 +117,12 @@ impl World {
         if state.counters.get(lock).is_some_and(has_ended) {
             state.counters.remove(lock);
         }
-        let is_another = state
-            .holds
-            .get(lock)
-            .is_some_and(|entry| entry.kind.rules().form != kind.rules().form);
-        if is_another || state.counters.contains_key(lock) && !kind.rules().is_counter() {
+        let has_ended = |it: &Sides| it.ends <= self.timeline.now();
+        if state.sides.get(lock).is_some_and(has_ended) {
+            state.sides.remove(lock);
+        }
+        let form = kind.rules().form;
+        if state.form_of(lock).is_some_and(|it| it != form) {
             return Err(Error::WrongType {
                 lock: Arc::clone(lock),
                 node: NODE.into(),
@@ -111,6 +130,12 @@ impl World {
             });
         }
         Ok(step(&mut state))
+    }
+
+    /// Whether a lock of this form, and what stands there, are both hashes of visitors in Redis.
+    pub(super) fn is_hash(&self, form: Form, lock: &str) -> bool {
+        let is_hash = |form| matches!(form, Form::Hash | Form::ReadWrite);
+        is_hash(form) && self.state.lock().form_of(lock).is_some_and(is_hash)
     }
 
     /// Runs `step` as [`World::with`] does; what it says is lost if a test wants that, and becomes `unknown`.
@@ -133,8 +158,11 @@ impl World {
     pub(crate) fn expire(&self, names: [&str; 2]) -> bool {
         let mut state = self.state.lock();
         let now = self.timeline.now();
-        let mut ended = names.iter().filter_map(|name| state.holds.remove(*name));
-        ended.any(|entry| now < entry.ends)
+        let mut ended = names.iter().filter_map(|name| {
+            let hold = state.holds.remove(*name).map(|it| it.ends);
+            hold.or(state.sides.remove(*name).map(|it| it.ends))
+        });
+        ended.any(|ends| now < ends)
     }
 
     /// Sets the clock ahead, by which leases end, waits are over, and renewals fall due.
@@ -151,6 +179,14 @@ impl World {
 }
 
 impl State {
+    /// The form of what stands there.
+    fn form_of(&self, name: &str) -> Option<Form> {
+        let hold = self.holds.get(name).map(|it| it.kind.rules().form);
+        let sides = self.sides.get(name).map(|_| Form::ReadWrite);
+        let counter = self.counters.get(name).map(|_| Form::Number);
+        hold.or(sides).or(counter)
+    }
+
     /// The hold of `visitor`, or why there is none.
     pub(super) fn hold_of(
         &mut self,

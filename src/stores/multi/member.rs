@@ -42,6 +42,7 @@ impl Part {
             kind: self.lock.kind,
             name: Arc::clone(&self.lock.name),
             visitor: self.visitor(&claim.visitor),
+            inside: None,
             ..*claim
         }
     }

@@ -20,6 +20,7 @@ fn claim(visitor: &str, count: u32) -> Claim {
         visitor: VisitorId::new(visitor, 1, 1),
         count,
         lease: LEASE,
+        inside: None,
     }
 }
 

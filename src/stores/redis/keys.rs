@@ -17,6 +17,8 @@ pub(super) enum Key {
     OfVisitor(&'static str),
     /// `prefix{name}`, whatever the name has in it.
     Braced(&'static str),
+    /// `{name}:visitor`, without the braces if the name has a `{`, and this behind it.
+    BehindVisitor(&'static str),
 }
 
 /// The channel of a lock's unlock messages.
@@ -29,7 +31,7 @@ impl Key {
     /// Whether the key `key` of some lock is this one.
     pub(super) fn begins(self, key: &str) -> bool {
         let (prefix, next) = match self {
-            Key::Name => return true,
+            Key::Name | Key::BehindVisitor(_) => return true,
             Key::Prefix(prefix) | Key::OfVisitor(prefix) => (prefix, ':'),
             Key::Braced(prefix) => (prefix, '{'),
         };
@@ -56,6 +58,11 @@ impl Key {
                 [prefix, before, name, after, ":", visitor]
             }
             Key::Braced(prefix) => [prefix, "{", name, "}", "", ""],
+            Key::BehindVisitor(suffix) => {
+                let [_, _, name, after, ..] = Key::Prefix("").pieces(name, "");
+                let before = if after.is_empty() { "" } else { "{" };
+                [before, name, after, ":", visitor, suffix]
+            }
         }
     }
 }

@@ -7,8 +7,8 @@ use crate::ground::error::Error;
 use crate::ground::sync::mutant;
 use crate::stores::redis::keys::{self, CHANNEL, COUNTER, Key};
 use crate::stores::redis::scripts::Arg::{
-    Amount, Channel, Check, Counter, Floor, Known, Lease, Life, Lock, Rights, Step, Successor,
-    Visitor, Wanted, Work,
+    Amount, Channel, Check, Counter, Floor, Inside, Known, Lease, Life, Lock, Rights, Step,
+    Successor, Visitor, Wanted, Work,
 };
 use crate::stores::redis::scripts::Script;
 
@@ -41,12 +41,14 @@ pub(super) struct Layout {
 }
 
 /// All kinds, in the order in which a script is looked for by its hash.
-pub(super) const KINDS: [Kind; 5] = [
+pub(super) const KINDS: [Kind; 7] = [
     Kind::Reentrant,
     Kind::Token,
     Kind::Fenced,
     Kind::Latch,
     Kind::Permits,
+    Kind::Read,
+    Kind::Write,
 ];
 
 static REENTRANT: LazyLock<Layout> = LazyLock::new(Layout::plain);
@@ -117,6 +119,26 @@ static PERMITS: LazyLock<Layout> = LazyLock::new(|| Layout {
     ),
     ..Layout::plain()
 });
+
+static READ: LazyLock<Layout> = LazyLock::new(|| {
+    let args = &[Visitor, Lease, Known, Wanted, Inside];
+    let acquire = include_str!("scripts/rw/read.lua");
+    Layout::of_side("read", Script::new(acquire, OF_SIDE, args).expiring())
+});
+
+static WRITE: LazyLock<Layout> = LazyLock::new(|| {
+    let args = &[Visitor, Lease, Known, Wanted];
+    let acquire = include_str!("scripts/rw/write.lua");
+    Layout::of_side("write", Script::new(acquire, OF_SIDE, args).expiring())
+});
+
+/// A read-write lock, and the key whose end is that of one hold.
+const OF_SIDE: &[Key] = &[Key::Name, Key::BehindVisitor(":rwlock_timeout:1")];
+
+/// The rule of a read-write lock: its waiting readers ask all at once, and of its waiting writers only the first listens.
+fn wakes_every_one(_: &str) -> usize {
+    usize::MAX
+}
 
 /// The owners of permits.
 const OWNERS: Key = Key::Prefix("redlatch_sc");
@@ -207,6 +229,8 @@ impl Layout {
             Kind::Fenced => &FENCED,
             Kind::Latch => &LATCH,
             Kind::Permits => &PERMITS,
+            Kind::Read => &READ,
+            Kind::Write => &WRITE,
         }
     }
 
@@ -226,6 +250,29 @@ impl Layout {
             force_release: force_release(include_str!("scripts/force_release.lua")),
             inspect: inspect(include_str!("scripts/inspect.lua")),
             count: None,
+        }
+    }
+
+    /// The row of a side of Redisson's read-write lock, which says so by this word.
+    fn of_side(side: &'static str, acquire: Script) -> Layout {
+        let with_own = |text, args| Script::new(text, OF_SIDE, args);
+        let force_release = include_str!("scripts/rw/force_release.lua");
+        Layout {
+            channel: Key::Prefix("redisson_rwlock"),
+            wakes: Some(wakes_every_one),
+            rights: side,
+            acquire,
+            release: with_own(include_str!("scripts/rw/release.lua"), &[Visitor, Channel]),
+            release_level: with_own(
+                include_str!("scripts/rw/release_level.lua"),
+                &[Visitor, Lease, Known, Wanted],
+            )
+            .expiring(),
+            renew: with_own(include_str!("scripts/rw/renew.lua"), &[Visitor, Lease]).expiring(),
+            resolve: with_own(include_str!("scripts/rw/withdraw.lua"), &[Visitor, Channel]),
+            force_release: Script::new(force_release, &[Key::Name], &[Channel, Rights]).expiring(),
+            inspect: with_own(include_str!("scripts/rw/inspect.lua"), &[Visitor, Rights]),
+            ..Layout::plain()
         }
     }
 
@@ -262,125 +309,4 @@ pub(crate) fn flaw(kind: Kind, given: &str, full: &str) -> Option<Error> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-mod tests {
-    use super::*;
-    use crate::stores::redis::scripts::Arg;
-
-    /// The words of which the line of such an argument in the head of a script has one.
-    fn words(arg: Arg) -> [&'static str; 2] {
-        match arg {
-            Visitor | Successor => ["visitor", "token"],
-            Lease => ["lease", "lease"],
-            Known => ["count that stands there", "count that stands there"],
-            Wanted => ["count wanted", "count wanted"],
-            Channel => ["the channel of", "the channel of"],
-            Rights => ["'token' for a token lock", "'token' for a token lock"],
-            Floor => ["the smallest fencing token", "the smallest fencing token"],
-            Counter => ["the counter", "the counter"],
-            Lock => ["the lock", "the lock"],
-            Step => ["the operation", "the operation"],
-            Amount => ["the amount", "the amount"],
-            Life => ["the life", "the life"],
-            Arg::Fence => ["the fence", "the fence"],
-            Check => ["'fence' for a fence", "'fence' for a fence"],
-            Work => ["the commands", "the commands"],
-        }
-    }
-
-    /// The lines in the head of a script that begin so, one for each key or argument.
-    fn lines<'a>(script: &'a Script, list: &str) -> Vec<&'a str> {
-        let head = script
-            .text
-            .lines()
-            .map_while(|line| line.strip_prefix("--"));
-        let head = head.map(str::trim_start);
-        head.filter(|line| line.starts_with(list)).collect()
-    }
-
-    #[test]
-    fn the_head_of_each_script_names_what_it_takes() {
-        let of_kinds = KINDS
-            .into_iter()
-            .flat_map(|kind| Layout::of(kind).scripts());
-        for script in of_kinds.chain([&*GUARDED]) {
-            let name = script.text.lines().next().unwrap();
-            let data = lines(script, "KEYS[i]  the keys of the commands").len();
-            let keys = lines(script, "KEYS[").len() - data;
-            assert_eq!(keys, script.keys.len(), "{name}");
-            let (args, mut takes) = (lines(script, "ARGV["), script.args.iter().peekable());
-            let mut args = args.into_iter();
-            while takes.peek().is_some() {
-                let line = args.next().unwrap();
-                // A line may be of several.
-                for _ in line.split_once("  ").unwrap().0.split(", ") {
-                    let arg = *takes.next().unwrap();
-                    assert!(
-                        words(arg).iter().any(|it| line.contains(it)),
-                        "{name} {arg:?}: {line}"
-                    );
-                }
-            }
-            let rest: Vec<_> = args.collect();
-            let is_limit = |line: &&&str| {
-                line.contains("the server time after which")
-                    || line.contains("if the grant is a vote")
-            };
-            assert_eq!(
-                rest.iter().any(|line| is_limit(&line)),
-                script.expires,
-                "{name}"
-            );
-            let behind: Vec<_> = rest.iter().skip_while(is_limit).collect();
-            assert!(
-                matches!(*behind, [it] if it.contains("the number of the request")),
-                "{name}"
-            );
-        }
-    }
-
-    #[test]
-    fn no_key_of_a_lock_is_in_another_slot_than_its_name() {
-        for name in ["orders", "{shop}:orders", "a{b}c"] {
-            let may_have = |kind: &Kind| flaw(*kind, name, name).is_none();
-            for kind in KINDS.into_iter().filter(may_have) {
-                let layout = Layout::of(kind);
-                let keys = layout.scripts().flat_map(|script| script.keys);
-                for key in keys.chain([&layout.channel]) {
-                    assert_eq!(keys::slot(&key.of(name)), keys::slot(name), "{key:?}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn the_sharded_scripts_say_so_everywhere() {
-        let Layout {
-            release,
-            transfer,
-            resolve,
-            force_release,
-            ..
-        } = Layout::of(Kind::Reentrant);
-        for script in [release, resolve, force_release, &RIGHTS] {
-            let text = &script.sharded().text;
-            assert!(text.contains("'SPUBLISH'") && !text.contains("'PUBLISH'"));
-        }
-        assert!(transfer.sharded().text.contains("'SHARDNUMSUB'"));
-        assert!(transfer.sharded().expires);
-        assert_ne!(transfer.sharded().hash, transfer.hash);
-    }
-
-    #[test]
-    fn all_scripts_tell_a_lock_from_another_hash() {
-        for kind in [Kind::Reentrant, Kind::Fenced] {
-            for script in Layout::of(kind).scripts().chain([&*GUARDED]) {
-                // The withdrawal says nothing of a holder.
-                let is_withdrawal = script.text.contains("may have left");
-                let functions = script.text.matches("local function holder_of(key)").count();
-                assert_eq!(functions, usize::from(!is_withdrawal), "{}", script.text);
-                assert!(!script.text.contains("include"), "{}", script.text);
-            }
-        }
-    }
-}
+mod tests;

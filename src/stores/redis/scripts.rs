@@ -52,6 +52,8 @@ pub(super) enum Arg {
     Check,
     /// Guarded work, of as many arguments as it has.
     Work,
+    /// The writer inside whose hold a thread reads.
+    Inside,
 }
 
 impl Script {

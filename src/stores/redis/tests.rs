@@ -36,6 +36,7 @@ fn claim(name: &str, count: u32) -> Claim {
         visitor: VisitorId::new("client", 1, 1),
         count,
         lease: ms(60_000),
+        inside: None,
     }
 }
 

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use crate::support::is_long;
 use both::{Both, Difference};
-use operations::{Op, draw, draw_counts};
+use operations::{Op, draw, draw_counts, draw_sides};
 
 /// Runs drawn sequences on both sides, and returns how many operations were compared.
 ///
@@ -66,6 +66,18 @@ fn the_scripts_do_as_they_are_specified() {
         sequences as f64 / seconds,
         both.paused
     );
+}
+
+#[test]
+fn the_scripts_of_read_write_locks_do_as_they_are_specified() {
+    let mut both = Both::start();
+    for seed in 0..if is_long() { 20_000 } else { 1500 } {
+        let ops = draw_sides(seed);
+        if let Err(difference) = both.run(&ops) {
+            let (report, _) = shrunk(seed, ops, difference, &mut both);
+            panic!("{report}");
+        }
+    }
 }
 
 #[test]
@@ -150,6 +162,99 @@ const PLANTED: &[(&str, &str, &str)] = &[
     ("permits/renew", "or not call('GET', key)", ""),
     ("permits/count", "'PX', ARGV[4])", "'PX', 1)"),
 ];
+
+/// The same of the scripts of read-write locks.
+const PLANTED_IN_SIDES: &[(&str, &str, &str)] = &[
+    // A copy of the first request counts, or shortens the end.
+    ("rw/read", "elseif is_new then", "else"),
+    ("rw/read", "local set = ends < lease + 0 and", "local set ="),
+    ("rw/read", "set = lasts < lease + 0 and", "set ="),
+    (
+        "rw/write",
+        "lengthen(key, lease)",
+        "call('PEXPIRE', key, lease)",
+    ),
+    // The writer has no time key, so nobody knows when it ends.
+    (
+        "rw/read",
+        "if mode == 'write' and is_new then",
+        "if false then",
+    ),
+    // A reader comes in beside any writer, or not inside its own.
+    ("rw/read", "and call('HEXISTS', key, inside) == 1", ""),
+    (
+        "rw/read",
+        "or inside ~= '' and call('HEXISTS', key, inside) == 1",
+        "",
+    ),
+    // The time key is not renewed.
+    ("rw/renew", "            lengthen(own, lease)\n", ""),
+    // A hold that is over is renewed, or entered again.
+    (
+        "rw/renew",
+        "elseif is_over(key, own, visitor) then",
+        "elseif false then",
+    ),
+    ("rw/read", "or is_over(key, own, visitor)", ""),
+    ("rw/write", "or is_over(key, own, visitor)", ""),
+    // A part that is given back shortens the hash.
+    (
+        "rw/release_level",
+        "settle(key, prefix_of(own, visitor))",
+        "redis.call('PEXPIRE', key, lease)",
+    ),
+    // The last live reader does not look at the dead, or looks although another lives on.
+    (
+        "rw/release",
+        "if mode == 'read' and left > 0 and left < lasts - 1000 and",
+        "if mode == 'read' and",
+    ),
+    ("rw/release", "left > 0 and ", ""),
+    ("rw/release", "left < lasts - 1000", "true"),
+    // The dead are not taken out, and Redisson's other levels are not looked at.
+    (
+        "rw/release",
+        "redis.call('HDEL', key, field)",
+        "local _ = field",
+    ),
+    ("rw/release", "tonumber(count) or 0", "1"),
+    // A writer that is over stays beside its readers.
+    (
+        "rw/release",
+        "if mode == 'write' and not writer and",
+        "if false and",
+    ),
+    // No message at the downgrade, or the wrong one.
+    (
+        "rw/release",
+        "return writes and '1' or message",
+        "return message",
+    ),
+    (
+        "rw/release",
+        "return mode == 'write' and '1' or '0'",
+        "return nil",
+    ),
+    // The writer goes before readers may have the lock, on a full server.
+    (
+        "rw/withdraw",
+        "if writes and redis.call('HLEN', key) > 2 then",
+        "if false then",
+    ),
+    ("rw/force_release", "mode ~= ARGV[2]", "not mode"),
+    ("rw/inspect", "call('HLEN', key) < 3", "false"),
+];
+
+#[test]
+fn a_bug_in_a_script_of_a_read_write_lock_is_found() {
+    let mut both = Both::start();
+    for (script, right, wrong) in PLANTED_IN_SIDES {
+        both.plant(script, right, wrong);
+        let is_found = (0..4000).any(|seed| both.run(&draw_sides(seed)).is_err());
+        assert!(is_found, "{script}: {right} → {wrong}");
+        both.mend(script);
+    }
+}
 
 #[test]
 fn a_bug_in_a_script_of_a_counter_is_found() {

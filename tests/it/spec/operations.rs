@@ -6,8 +6,8 @@ use fastrand::Rng;
 pub(super) const NAMES: [&str; 3] = ["orders", "{shop}:orders", "stock"];
 
 /// The keys that are looked at: the locks, their last fencing tokens, the answers to two requests of each
-/// counter, and the owners of permits.
-pub(super) const KEYS: [&str; 15] = [
+/// counter, the owners of permits, and the time keys of read-write locks.
+pub(super) const KEYS: [&str; 33] = [
     NAMES[0],
     NAMES[1],
     NAMES[2],
@@ -23,7 +23,44 @@ pub(super) const KEYS: [&str; 15] = [
     "redlatch_sc:{orders}",
     "redlatch_sc:{shop}:orders",
     "redlatch_sc:{stock}",
+    "{orders}:c:1:7:rwlock_timeout:1",
+    "{orders}:c:2:8:rwlock_timeout:1",
+    "{orders}:r:41:rwlock_timeout:1",
+    "{orders}:r:41:rwlock_timeout:2",
+    "{orders}:c:1:9:write:rwlock_timeout:1",
+    "{orders}:c:2:10:write:rwlock_timeout:1",
+    "{shop}:orders:c:1:7:rwlock_timeout:1",
+    "{shop}:orders:c:2:8:rwlock_timeout:1",
+    "{shop}:orders:r:41:rwlock_timeout:1",
+    "{shop}:orders:r:41:rwlock_timeout:2",
+    "{shop}:orders:c:1:9:write:rwlock_timeout:1",
+    "{shop}:orders:c:2:10:write:rwlock_timeout:1",
+    "{stock}:c:1:7:rwlock_timeout:1",
+    "{stock}:c:2:8:rwlock_timeout:1",
+    "{stock}:r:41:rwlock_timeout:1",
+    "{stock}:r:41:rwlock_timeout:2",
+    "{stock}:c:1:9:write:rwlock_timeout:1",
+    "{stock}:c:2:10:write:rwlock_timeout:1",
 ];
+
+/// The first key of the owners of permits, and that of the time keys of holds of a read-write lock.
+const OWNERS_AT: usize = 12;
+const TIMES_AT: usize = 15;
+
+/// The holds of read-write locks, and where the time key of each stands. The third one is Redisson's, and has a second one.
+const SIDES: [(&str, usize); 5] = [
+    ("c:1:7", 0),
+    ("c:2:8", 1),
+    ("r:41", 2),
+    ("c:1:9:write", 4),
+    ("c:2:10:write", 5),
+];
+
+/// The time key at this place of a lock.
+fn time_key(name: &str, at: usize) -> &'static str {
+    let place = NAMES.iter().position(|it| *it == name);
+    KEYS[TIMES_AT + 6 * place.expect("a lock") + at]
+}
 
 /// The key of the last fencing token of a lock.
 fn counter_of(name: &str) -> &'static str {
@@ -111,13 +148,16 @@ pub(super) enum Trouble {
 #[derive(Clone, Debug)]
 pub(super) enum Thing {
     Text(String),
+    /// The time key of a hold.
+    Time(i64),
     List,
     /// A hash, and when it ends.
     Hash(Vec<(String, String)>, Option<i64>),
 }
 
 /// The commands that scripts call.
-const COMMANDS: [&str; 23] = [
+const COMMANDS: [&str; 24] = [
+    "hgetall",
     "incrby",
     "zadd",
     "zrange",
@@ -145,15 +185,28 @@ const COMMANDS: [&str; 23] = [
 
 /// The sequence of this seed.
 pub(super) fn draw(seed: u64) -> Vec<Op> {
-    draw_of(seed, false)
+    draw_of(seed, Of::All)
 }
 
 /// The same of calls for counters alone.
 pub(super) fn draw_counts(seed: u64) -> Vec<Op> {
-    draw_of(seed, true)
+    draw_of(seed, Of::Counts)
 }
 
-fn draw_of(seed: u64, is_of_counts: bool) -> Vec<Op> {
+/// The same of calls for read-write locks alone.
+pub(super) fn draw_sides(seed: u64) -> Vec<Op> {
+    draw_of(seed, Of::Sides)
+}
+
+/// The locks that calls are drawn for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    All,
+    Counts,
+    Sides,
+}
+
+fn draw_of(seed: u64, of: Of) -> Vec<Op> {
     let mut rng = Rng::with_seed(seed);
     // Few locks and few visitors, so that they meet.
     let few = Few {
@@ -164,7 +217,7 @@ fn draw_of(seed: u64, is_of_counts: bool) -> Vec<Op> {
             _ => VISITORS.to_vec(),
         },
         has_trouble: rng.u8(0..3) == 0,
-        is_of_counts,
+        of,
     };
     let length = rng.usize(1..40);
     (0..length).map(|_| few.op(&mut rng)).collect()
@@ -174,7 +227,7 @@ struct Few {
     names: Vec<&'static str>,
     visitors: Vec<&'static str>,
     has_trouble: bool,
-    is_of_counts: bool,
+    of: Of,
 }
 
 fn one<T: Clone>(rng: &mut Rng, of: &[T]) -> T {
@@ -187,7 +240,13 @@ impl Few {
         match rng.u8(0..100) {
             0..68 => Op::Call(self.call(rng, name), self.trouble(rng)),
             68..78 => Op::Again(rng.usize(1..6)),
+            78..83 if self.of == Of::Sides && rng.u8(0..4) > 0 => Op::Put(name, hash_of_sides(rng)),
             78..83 => Op::Put(name, self.thing(rng)),
+            83 if self.of == Of::Sides => {
+                let key = time_key(name, rng.usize(..6));
+                Op::Put(key, Thing::Time(one(rng, &[1000, 30_000])))
+            }
+            84 if self.of == Of::Sides => Op::Delete(time_key(name, rng.usize(..6))),
             83 => Op::Put(counter_of(name), token(rng)),
             84 => Op::Delete(one(rng, &[name, counter_of(name)])),
             85 => Op::Persist(name),
@@ -207,11 +266,11 @@ impl Few {
             _ => one(rng, &LEASES[..4]),
         };
         let expiry = Arg::Expiry(if rng.u8(0..8) == 0 { -10_000 } else { 5000 });
-        if self.is_of_counts {
-            return match rng.u8(0..3) {
-                0 => self.count(rng, name, expiry),
-                _ => self.permits(rng, name, expiry),
-            };
+        match self.of {
+            Of::Counts if rng.u8(0..3) == 0 => return self.count(rng, name, expiry),
+            Of::Counts => return self.permits(rng, name, expiry),
+            Of::Sides => return sides(rng, name, expiry),
+            Of::All => {}
         }
         let channel = Arg::Channel(name);
         let told = match rng.u8(0..6) {
@@ -248,12 +307,13 @@ impl Few {
             ),
             14 => return self.renewal(rng, expiry),
             15 if rng.bool() => return self.count(rng, name, expiry),
-            16..20 => return self.permits(rng, name, expiry),
+            16 | 17 => return self.permits(rng, name, expiry),
+            18 | 19 => return sides(rng, name, expiry),
             20 | 21 => return self.guarded(rng, name, visitor, expiry),
             _ => {
                 let kind = match is_token {
                     true => "token",
-                    false => one(rng, &["", "fenced", "latch", "permits"]),
+                    false => one(rng, &["", "fenced", "latch", "permits", "read"]),
                 };
                 let args = vec![channel, text(kind), text(counter_of(name))];
                 ("rights", args)
@@ -317,7 +377,7 @@ impl Few {
 
     fn permits(&self, rng: &mut Rng, name: &'static str, expiry: Arg) -> Call {
         let place = NAMES.iter().position(|it| *it == name).expect("a lock");
-        let owners = KEYS[KEYS.len() - NAMES.len() + place];
+        let owners = KEYS[OWNERS_AT + place];
         let text = |text: &str| Arg::Text(text.to_owned());
         let (owner, channel) = (text(one(rng, &OWNERS)), Arg::Channel(name));
         let lease = text(one(rng, &LEASES[..4]));
@@ -457,6 +517,59 @@ impl Few {
             )]),
         }
     }
+}
+
+/// A call for one of the sides of a read-write lock.
+fn sides(rng: &mut Rng, name: &'static str, expiry: Arg) -> Call {
+    let text = |text: &str| Arg::Text(text.to_owned());
+    let (side, at) = one(rng, &SIDES);
+    let is_writer = side.ends_with("write");
+    let mut names = vec![name, time_key(name, at)];
+    let (visitor, channel) = (text(side), Arg::Channel(name));
+    let lease = text(one(rng, &LEASES[..4]));
+    let count = rng.u8(0..3);
+    let counts = [count, count + 1].map(|count| text(&count.to_string()));
+    let [known, wanted] = counts;
+    let mode = text(one(rng, &["read", "write"]));
+    let (script, args) = match rng.u8(0..20) {
+        0..9 if is_writer => ("rw/write", vec![visitor, lease, known, wanted, expiry]),
+        0..9 => {
+            let inside = text(one(rng, &["", SIDES[3].0, SIDES[3].0, SIDES[4].0]));
+            let args = vec![visitor, lease, known, wanted, inside, expiry];
+            ("rw/read", args)
+        }
+        9..13 => ("rw/release", vec![visitor, channel]),
+        13 => ("rw/withdraw", vec![visitor, channel]),
+        14 | 15 => ("rw/renew", vec![visitor, lease, expiry]),
+        16 | 17 => (
+            "rw/release_level",
+            vec![visitor, lease, wanted, known, expiry],
+        ),
+        18 => ("rw/inspect", vec![one(rng, &[visitor, text("")]), mode]),
+        _ => {
+            names.truncate(1);
+            ("rw/force_release", vec![channel, mode, expiry])
+        }
+    };
+    Call {
+        script,
+        names,
+        args,
+    }
+}
+
+/// A read-write lock as it may stand there, with holds of Redisson's among others.
+fn hash_of_sides(rng: &mut Rng) -> Thing {
+    let mut fields = vec![(
+        "mode".to_owned(),
+        one(rng, &["read", "read", "write"]).to_owned(),
+    )];
+    for (side, _) in SIDES {
+        if rng.u8(0..3) == 0 {
+            fields.push((side.to_owned(), rng.u8(1..3).to_string()));
+        }
+    }
+    Thing::Hash(fields, one(rng, &[Some(1000), Some(30_000)]))
 }
 
 /// What stands in the place of the last fencing token.

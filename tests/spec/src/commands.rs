@@ -254,6 +254,12 @@ impl<'a> Redis<'a> {
         Ok(fields.map(|(field, _)| field.clone()).collect())
     }
 
+    /// HGETALL.
+    pub fn hgetall(&self, key: &[u8]) -> Answer<Vec<(Vec<u8>, Vec<u8>)>> {
+        self.may_reach("hgetall", Does::Read, key)?;
+        Ok(self.fields(key)?.to_vec())
+    }
+
     /// HGET.
     pub fn hget(&self, key: &[u8], field: &[u8]) -> Answer<Option<Vec<u8>>> {
         self.may_reach("hget", Does::Read, key)?;

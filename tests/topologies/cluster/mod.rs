@@ -5,6 +5,7 @@ mod failovers;
 mod frozen_shard;
 mod guarded;
 mod messages;
+mod sides;
 mod slots;
 
 pub(crate) use frozen_shard::one_shard_of_three_frozen;

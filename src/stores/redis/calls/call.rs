@@ -25,6 +25,8 @@ pub(in crate::stores::redis) struct Call<'c> {
     pub(in crate::stores::redis) visitor: Option<&'c VisitorId>,
     /// The visitor that the hold is handed off to.
     pub(super) successor: Option<&'c VisitorId>,
+    /// The writer inside whose hold its thread reads.
+    pub(super) inside: Option<&'c VisitorId>,
     pub(super) lease: Duration,
     pub(super) known: u32,
     pub(super) wanted: u32,
@@ -93,6 +95,7 @@ impl<'c> Call<'c> {
             lock,
             visitor,
             successor: None,
+            inside: None,
             lease: Duration::ZERO,
             known: 0,
             wanted: 0,
@@ -115,6 +118,7 @@ impl<'c> Call<'c> {
     ) -> Call<'c> {
         Call {
             lease: claim.lease,
+            inside: claim.inside.as_ref(),
             ..Call::new(claim.kind, script, &claim.name, Some(&claim.visitor))
         }
     }
@@ -148,6 +152,7 @@ impl<'c> Call<'c> {
         match arg {
             Arg::Visitor => packed.text(&[field(self.visitor)]),
             Arg::Successor => packed.text(&[field(self.successor)]),
+            Arg::Inside => packed.text(&[field(self.inside)]),
             Arg::Lease => packed.number(millis(self.lease)),
             Arg::Life => packed.number(millis(self.step.life())),
             Arg::Known => packed.number(self.known.into()),

@@ -345,6 +345,7 @@ fn drawn_answers_of_scripts_are_read() {
             visitor: VisitorId::new("a", 1, number),
             count: draw.clone().u32(..3),
             lease: Duration::from_secs(30),
+            inside: None,
         };
         let (from, to) = (claim(1), claim(2));
         let lock = LockId {

@@ -17,6 +17,8 @@ fn piece(name: &str) -> Option<&'static str> {
         "enter_again.lua" => include_str!("pieces/enter_again.lua"),
         "succeed.lua" => include_str!("pieces/succeed.lua"),
         "draw_token.lua" => include_str!("pieces/draw_token.lua"),
+        "sides.lua" => include_str!("pieces/sides.lua"),
+        "leave_side.lua" => include_str!("pieces/leave_side.lua"),
         _ => return None,
     })
 }

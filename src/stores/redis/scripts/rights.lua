@@ -2,7 +2,8 @@
 --
 -- KEYS[1]  any key of a lock, or ARGV[4] in place of it; it is not changed
 -- ARGV[1]  the channel of its unlock messages
--- ARGV[2]  'token' for a token lock, 'fenced' for a fenced one, 'latch' for a latch, 'permits' for a semaphore
+-- ARGV[2]  'token' for a token lock, 'fenced' for a fenced one, 'latch' for a latch, 'permits' for a semaphore, 'read' and
+--          'write' for the sides of a read-write lock
 -- ARGV[3]  the counter of a fenced lock; as a key of the script it could keep the user from the call
 -- ARGV[#ARGV]  the number of the request, which comes before the answer: {number, …}
 --
@@ -81,6 +82,11 @@ try_apart('HDEL', '')
 try('HSET', key, '', '', '')
 try('PEXPIRE', key, 'x')
 try('PUBLISH', ARGV[1] .. '\n', '0')
+if ARGV[2] == 'read' or ARGV[2] == 'write' then
+    try('HGETALL', key)
+    try('SET', key, '', 'PX', 'x')
+    try_apart('DEL')
+end
 if ARGV[2] == 'fenced' then
     try('GET', ARGV[3])
     try('SET', ARGV[3], '', 'PX', 'x')

@@ -49,6 +49,12 @@ impl Both {
                 self.admin.say(&["SET", name, text]);
                 (Content::String(text.clone().into_bytes()), None)
             }
+            Thing::Time(left) => {
+                let end = now + left;
+                self.admin
+                    .say(&["SET", name, "1", "PXAT", &end.to_string()]);
+                (Content::String(b"1".to_vec()), Some(end))
+            }
             Thing::List => {
                 self.admin.say(&["RPUSH", name, "1"]);
                 (Content::Other, None)

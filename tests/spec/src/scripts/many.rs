@@ -89,6 +89,11 @@ pub fn rights(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<R
             ("publish", redis.publish(&channel, b"0").map(|_| ())),
         ]
     };
+    if args.text(2) == b"read" || args.text(2) == b"write" {
+        tried.push(("hgetall", redis.hgetall(key).map(|_| ())));
+        tried.push(("set", redis.set_px(key, b"", b"x")));
+        tried.push(("del", redis.del(&apart).map(nothing)));
+    }
     if args.text(2) == b"fenced" {
         tried.push(("get", redis.get(args.text(3)).map(|_| ())));
         tried.push(("set", redis.set_px(args.text(3), b"", b"x")));

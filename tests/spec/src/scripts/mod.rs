@@ -13,6 +13,7 @@ pub mod permits;
 #[path = "../../../../src/stores/redis/scripts/pieces.rs"]
 mod pieces;
 pub mod reentrant;
+pub mod rw;
 pub mod token;
 
 use std::collections::HashMap;
@@ -79,6 +80,14 @@ scripts! {
     "permits/renew" => permits::renew,
     "permits/count" => permits::count,
     "guarded" => guarded::guarded,
+    "rw/read" => rw::read,
+    "rw/write" => rw::write,
+    "rw/release" => rw::release,
+    "rw/release_level" => rw::release_level,
+    "rw/withdraw" => rw::withdraw,
+    "rw/renew" => rw::renew,
+    "rw/force_release" => rw::force_release,
+    "rw/inspect" => rw::inspect,
     "rights" => many::rights,
 }
 

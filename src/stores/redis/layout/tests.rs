@@ -1,0 +1,122 @@
+//! The heads of scripts against the table, slots, and shared functions.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use super::*;
+use crate::stores::redis::scripts::Arg;
+
+/// The words of which the line of such an argument in the head of a script has one.
+fn words(arg: Arg) -> [&'static str; 2] {
+    match arg {
+        Visitor | Successor => ["visitor", "token"],
+        Lease => ["lease", "lease"],
+        Known => ["count that stands there", "count that stands there"],
+        Wanted => ["count wanted", "count wanted"],
+        Channel => ["the channel of", "the channel of"],
+        Rights => ["'token' for a token lock", "the mode that"],
+        Inside => ["the writer inside", "the writer inside"],
+        Floor => ["the smallest fencing token", "the smallest fencing token"],
+        Counter => ["the counter", "the counter"],
+        Lock => ["the lock", "the lock"],
+        Step => ["the operation", "the operation"],
+        Amount => ["the amount", "the amount"],
+        Life => ["the life", "the life"],
+        Arg::Fence => ["the fence", "the fence"],
+        Check => ["'fence' for a fence", "'fence' for a fence"],
+        Work => ["the commands", "the commands"],
+    }
+}
+
+/// The lines in the head of a script that begin so, one for each key or argument.
+fn lines<'a>(script: &'a Script, list: &str) -> Vec<&'a str> {
+    let head = script
+        .text
+        .lines()
+        .map_while(|line| line.strip_prefix("--"));
+    let head = head.map(str::trim_start);
+    head.filter(|line| line.starts_with(list)).collect()
+}
+
+#[test]
+fn the_head_of_each_script_names_what_it_takes() {
+    let of_kinds = KINDS
+        .into_iter()
+        .flat_map(|kind| Layout::of(kind).scripts());
+    for script in of_kinds.chain([&*GUARDED]) {
+        let name = script.text.lines().next().unwrap();
+        let data = lines(script, "KEYS[i]  the keys of the commands").len();
+        let keys = lines(script, "KEYS[").len() - data;
+        assert_eq!(keys, script.keys.len(), "{name}");
+        let (args, mut takes) = (lines(script, "ARGV["), script.args.iter().peekable());
+        let mut args = args.into_iter();
+        while takes.peek().is_some() {
+            let line = args.next().unwrap();
+            // A line may be of several.
+            for _ in line.split_once("  ").unwrap().0.split(", ") {
+                let arg = *takes.next().unwrap();
+                assert!(
+                    words(arg).iter().any(|it| line.contains(it)),
+                    "{name} {arg:?}: {line}"
+                );
+            }
+        }
+        let rest: Vec<_> = args.collect();
+        let is_limit = |line: &&&str| {
+            line.contains("the server time after which") || line.contains("if the grant is a vote")
+        };
+        assert_eq!(
+            rest.iter().any(|line| is_limit(&line)),
+            script.expires,
+            "{name}"
+        );
+        let behind: Vec<_> = rest.iter().skip_while(is_limit).collect();
+        assert!(
+            matches!(*behind, [it] if it.contains("the number of the request")),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn no_key_of_a_lock_is_in_another_slot_than_its_name() {
+    for name in ["orders", "{shop}:orders", "a{b}c"] {
+        let may_have = |kind: &Kind| flaw(*kind, name, name).is_none();
+        for kind in KINDS.into_iter().filter(may_have) {
+            let layout = Layout::of(kind);
+            let keys = layout.scripts().flat_map(|script| script.keys);
+            for key in keys.chain([&layout.channel]) {
+                assert_eq!(keys::slot(&key.of(name)), keys::slot(name), "{key:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_sharded_scripts_say_so_everywhere() {
+    let Layout {
+        release,
+        transfer,
+        resolve,
+        force_release,
+        ..
+    } = Layout::of(Kind::Reentrant);
+    for script in [release, resolve, force_release, &RIGHTS] {
+        let text = &script.sharded().text;
+        assert!(text.contains("'SPUBLISH'") && !text.contains("'PUBLISH'"));
+    }
+    assert!(transfer.sharded().text.contains("'SHARDNUMSUB'"));
+    assert!(transfer.sharded().expires);
+    assert_ne!(transfer.sharded().hash, transfer.hash);
+}
+
+#[test]
+fn all_scripts_tell_a_lock_from_another_hash() {
+    for kind in [Kind::Reentrant, Kind::Fenced] {
+        for script in Layout::of(kind).scripts().chain([&*GUARDED]) {
+            // The withdrawal says nothing of a holder.
+            let is_withdrawal = script.text.contains("may have left");
+            let functions = script.text.matches("local function holder_of(key)").count();
+            assert_eq!(functions, usize::from(!is_withdrawal), "{}", script.text);
+            assert!(!script.text.contains("include"), "{}", script.text);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+-- A read-write lock is a hash of `mode`, `read` or `write`, and a count for each visitor, of which writers end in `:write`.
+-- Each hold of a reader has a time key, whose end is that of the hold. That of a writer has one since its thread came to read
+-- inside it; before, it lasts as long as the hash. The hash lasts as long as the longest of them.
+
+-- The mode of a lock, false if nobody has it; nil and an error for what is no read-write lock.
+local function mode_of(key)
+    local mode = redis.call('HGET', key, 'mode')
+    if not mode and redis.call('EXISTS', key) == 1 then
+        return nil, redis.error_reply('WRONGTYPE this hash is no read-write lock')
+    end
+    return mode
+end
+
+-- Who has the lock: the start of the field of the writer, or else of a reader; '' for nobody.
+local function holder_of(key)
+    local mode, flaw = mode_of(key)
+    if flaw then
+        return 'a key of another type'
+    end
+    local holder = ''
+    for _, field in ipairs(mode and redis.call('HKEYS', key) or {}) do
+        if field ~= 'mode' and (holder == '' or string.sub(field, -6) == ':write') then
+            holder = string.sub(field, 1, 128)
+        end
+    end
+    return holder
+end
+
+-- The beginning of all time keys of a lock, from that of a visitor.
+local function prefix_of(own, visitor)
+    return string.sub(own, 1, #own - #visitor - 17)
+end
+
+-- How long the hold of a field lasts, ms; 0 if it is over. Redisson has a time key for each level of it.
+local function life_of(prefix, field, count)
+    local life = 0
+    for level = 1, math.min(tonumber(count) or 0, 10000) do
+        life = math.max(life, redis.call('PTTL', prefix .. field .. ':rwlock_timeout:' .. level))
+    end
+    return life
+end
+
+-- Whether the hold of a visitor whose field is there is over. A writer has a time key if anybody reads inside.
+local function is_over(key, own, visitor)
+    if redis.call('EXISTS', own) == 1 then
+        return false
+    end
+    return string.sub(visitor, -6) ~= ':write' or redis.call('HLEN', key) > 2
+end
+
+-- Has a key last for at least so long.
+local function lengthen(key, life)
+    if redis.call('PTTL', key) < life + 0 then
+        redis.call('PEXPIRE', key, life)
+    end
+end
+
+-- Sets the life of the hash to the longest of its holds. Holds that are over go; a writer whose reading goes on leaves the
+-- lock to readers; without any hold the hash goes. Returns the message for those who wait, if there is one.
+local function settle(key, prefix)
+    local fields, longest, over, mode, writer = redis.call('HGETALL', key), 0, {}, 'read', false
+    for i = 1, #fields, 2 do
+        local field = fields[i]
+        if field == 'mode' then
+            mode = fields[i + 1]
+        else
+            local life = life_of(prefix, field, fields[i + 1])
+            longest = math.max(longest, life)
+            if life <= 0 then
+                over[#over + 1] = field
+            elseif string.sub(field, -6) == ':write' then
+                writer = true
+            end
+        end
+    end
+    if longest <= 0 then
+        redis.call('DEL', key)
+        return mode == 'write' and '1' or '0'
+    end
+    local message
+    -- A full server refuses that; then readers wait until the hash ends.
+    if mode == 'write' and not writer and type(redis.pcall('HSET', key, 'mode', 'read')) ~= 'table' then
+        message = '1'
+    end
+    for _, field in ipairs(over) do
+        redis.call('HDEL', key, field)
+    end
+    redis.call('PEXPIRE', key, longest)
+    return message
+end

@@ -1,0 +1,30 @@
+-- Frees a read-write lock whoever reads, or whoever writes.
+--
+-- KEYS[1]  the lock
+-- ARGV[1]  the channel of unlock messages
+-- ARGV[2]  the mode that is to end, 'read' or 'write'
+-- ARGV[3]  the server time after which the request is refused, ms since 1970
+-- ARGV[4]  the number of the request, which comes before the answer: {number, …}
+--
+-- Returns {1, now} freed, {0, now} nobody held it in that mode, {3, now} too late, nothing was done
+--
+-- Keeps: what is no read-write lock is left alone.
+
+-- include sides.lua
+
+local number = ARGV[4] + 0
+local call, key = redis.call, KEYS[1]
+local time = call('TIME')
+local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+if now > ARGV[3] + 0 then
+    return {number, {3, now}}
+end
+local mode, flaw = mode_of(key)
+if flaw then
+    return flaw
+elseif mode ~= ARGV[2] then
+    return {number, {0, now}}
+end
+call('DEL', key)
+redis.pcall('PUBLISH', ARGV[1], '1')
+return {number, {1, now}}

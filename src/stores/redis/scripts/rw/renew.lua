@@ -1,0 +1,47 @@
+-- Renews many holds of read-write locks at once, of readers and of writers.
+--
+-- KEYS[2i-1]            a lock
+-- KEYS[2i]              the time key of its visitor
+-- ARGV[2i-1], ARGV[2i]  the visitor and its lease, ms
+-- ARGV[#ARGV-1]         the server time after which the request is refused, ms since 1970
+-- ARGV[#ARGV]           the number of the request, which comes before the answer: {number, …}
+--
+-- Returns {now, 0}             too late, nothing was done
+--         {now, 1, i, what, …}  done; the i-th hold was not renewed: what is 0 if nobody has the lock, else who does
+--
+-- Keeps: only what has the visitor's own field is given a longer life; nothing is shortened.
+
+-- include sides.lua
+
+local number = ARGV[#ARGV] + 0
+local pcall = redis.pcall
+local time = redis.call('TIME')
+local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+if now > ARGV[#ARGV - 1] + 0 then
+    return {number, {now, 0}}
+end
+local result = {now, 1}
+for i = 1, #KEYS / 2 do
+    local key, own, visitor, lease = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i - 1], ARGV[2 * i]
+    local has, what = pcall('HEXISTS', key, visitor), nil
+    if type(has) == 'table' then
+        if not string.find(has.err, 'WRONGTYPE', 1, true) then
+            return has
+        end
+        what = 'a key of another type'
+    elseif has == 0 then
+        what = holder_of(key)
+    elseif is_over(key, own, visitor) then
+        what = ''
+    else
+        if redis.call('EXISTS', own) == 1 then
+            lengthen(own, lease)
+        end
+        lengthen(key, lease)
+    end
+    if what then
+        result[#result + 1] = i
+        result[#result + 1] = what == '' and 0 or what
+    end
+end
+return {number, result}

@@ -1,0 +1,327 @@
+//! One read-write lock of both sides.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redlatch::{Lock, ReadWriteLock};
+
+use crate::both_sides::{BothSides, LEASE, LONG, SLACK, Turn, elsewhere, timed};
+use crate::exclusion::WAKE_UP;
+use crate::jvm::{JavaLock, JavaThread, Jvm, Redisson, version};
+use crate::support::{eventually, ms};
+
+const CHANNEL: &str = "redisson_rwlock:{prices}";
+
+/// The first generation that renews its own holds alone.
+const RENEWS_ITS_OWN: (u32, u32) = (4, 4);
+
+/// Generations before this one tell nothing of those who read inside a writer.
+const LOOKS_INSIDE: (u32, u32) = (3, 27);
+
+/// The sides of the lock in the hands of one thread of the JVM.
+fn java(thread: &JavaThread, name: &str) -> [JavaLock; 2] {
+    ["read", "write"].map(|side| thread.lock(side, name))
+}
+
+/// Whether another thread of ours could take it at once; it gives it back.
+#[track_caller]
+fn is_free(lock: &Lock) -> bool {
+    elsewhere(|| {
+        let is_free = lock.try_lock().unwrap();
+        if is_free {
+            lock.unlock().unwrap();
+        }
+        is_free
+    })
+}
+
+/// Which sides each library could take: ours to read and to write, then theirs.
+#[track_caller]
+fn free(sides: &BothSides, lock: &ReadWriteLock) -> [bool; 4] {
+    let [read, write] = java(&sides.java.thread(), lock.name());
+    let theirs = |lock: &JavaLock| {
+        let is_free = lock.try_lock(ms(0));
+        if is_free {
+            lock.unlock();
+        }
+        is_free
+    };
+    [
+        is_free(&lock.read()),
+        is_free(&lock.write()),
+        theirs(&read),
+        theirs(&write),
+    ]
+}
+
+const ALL: [bool; 4] = [true; 4];
+const READERS: [bool; 4] = [true, false, true, false];
+const NOBODY: [bool; 4] = [false; 4];
+
+#[test]
+#[ignore = "needs Java: make interop"]
+fn a_read_write_lock_is_one_lock() {
+    let sides = BothSides::with(Turn::alone(), LONG);
+    for name in ["prices", "{shop}:prices"] {
+        let lock = sides.rust.read_write_lock(name);
+        let [read, write] = java(&sides.java.thread(), name);
+        assert_eq!(free(&sides, &lock), ALL);
+        lock.read().lock().unwrap();
+        assert_eq!(free(&sides, &lock), READERS);
+        assert!(read.is_locked() && !write.is_locked());
+        // Readers of both.
+        read.lock();
+        assert_eq!(free(&sides, &lock), READERS);
+        assert_eq!(
+            (read.hold_count(), lock.read().hold_count().unwrap()),
+            (1, 1)
+        );
+        lock.read().unlock().unwrap();
+        assert_eq!(free(&sides, &lock), READERS);
+        assert!(lock.read().is_locked().unwrap());
+        read.unlock();
+        assert_eq!(free(&sides, &lock), ALL);
+        assert_eq!(sides.server.int(&["DBSIZE"]), 0);
+        // A writer that reads inside, here and there, and leaves the lock to readers.
+        lock.write().lock().unwrap();
+        assert_eq!(free(&sides, &lock), NOBODY);
+        lock.read().lock().unwrap();
+        assert!(write.is_locked() && (read.is_locked() || version() < LOOKS_INSIDE));
+        assert_eq!(free(&sides, &lock), NOBODY);
+        lock.write().unlock().unwrap();
+        assert_eq!(free(&sides, &lock), READERS);
+        lock.read().unlock().unwrap();
+        assert_eq!(sides.server.int(&["DBSIZE"]), 0);
+        write.lock();
+        read.lock();
+        assert_eq!(free(&sides, &lock), NOBODY);
+        assert!(lock.write().is_locked().unwrap() && lock.read().is_locked().unwrap());
+        write.unlock();
+        assert_eq!(free(&sides, &lock), READERS);
+        read.unlock();
+        assert_eq!(free(&sides, &lock), ALL);
+        assert_eq!(sides.server.int(&["DBSIZE"]), 0);
+    }
+}
+
+#[test]
+#[ignore = "needs Java: make interop"]
+fn readers_and_writers_of_both_sides_wake_each_other() {
+    let sides = BothSides::with(Turn::alone(), LONG);
+    let lock = sides.rust.read_write_lock("prices");
+    let [read, write] = java(&sides.java.thread(), "prices");
+    // Ours waits for theirs.
+    for (held, wanted) in [
+        (&read, lock.write()),
+        (&write, lock.write()),
+        (&write, lock.read()),
+    ] {
+        held.lock();
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                wanted.lock().unwrap();
+                let now = Instant::now();
+                wanted.unlock().unwrap();
+                now
+            });
+            sides.until_somebody_waits(CHANNEL);
+            thread::sleep(ms(300));
+            assert!(!waits.is_finished(), "it is held");
+            let freed = Instant::now();
+            held.unlock();
+            let took = waits.join().unwrap().saturating_duration_since(freed);
+            assert!(took < WAKE_UP, "{took:?}");
+        });
+    }
+    // Theirs waits for ours.
+    let wakes = |held: Lock, wanted: &JavaLock| {
+        held.lock().unwrap();
+        let waits = wanted.start("lock", &[]);
+        assert!(waits.still_runs_after(ms(600)), "it is held");
+        let (took, ()) = timed(|| {
+            held.unlock().unwrap();
+            waits.value();
+        });
+        assert!(took < WAKE_UP, "{took:?}");
+        wanted.unlock();
+    };
+    wakes(lock.read(), &write);
+    wakes(lock.write(), &write);
+    wakes(lock.write(), &read);
+    // Our downgrade wakes their readers.
+    lock.write().lock().unwrap();
+    lock.read().lock().unwrap();
+    let waits = read.start("lock", &[]);
+    assert!(waits.still_runs_after(ms(600)));
+    let (took, ()) = timed(|| {
+        lock.write().unlock().unwrap();
+        waits.value();
+    });
+    assert!(took < WAKE_UP, "{took:?}");
+    read.unlock();
+    lock.read().unlock().unwrap();
+    assert_eq!(sides.server.int(&["DBSIZE"]), 0);
+}
+
+#[test]
+#[ignore = "needs Java: make interop"]
+fn both_watchdogs_keep_both_sides_of_a_read_write_lock() {
+    let sides = BothSides::with(Turn::together(), LEASE);
+    let lock = sides.rust.read_write_lock("prices");
+    let [read, write] = java(&sides.java.thread(), "prices");
+    let reading = lock.read().guard().unwrap();
+    read.lock();
+    thread::sleep(LEASE * 3);
+    assert!(reading.is_valid() && read.is_held());
+    assert_eq!(free(&sides, &lock), READERS);
+    reading.unlock().unwrap();
+    thread::sleep(LEASE * 2);
+    assert_eq!(free(&sides, &lock), READERS);
+    read.unlock();
+    let (writing, reading) = (lock.write().guard().unwrap(), lock.read().guard().unwrap());
+    thread::sleep(LEASE * 3);
+    assert!(writing.is_valid() && reading.is_valid());
+    assert_eq!(free(&sides, &lock), NOBODY);
+    drop((writing, reading));
+    write.lock();
+    thread::sleep(LEASE * 3);
+    assert_eq!(free(&sides, &lock), NOBODY);
+    write.unlock();
+    assert_eq!(free(&sides, &lock), ALL);
+}
+
+#[test]
+#[ignore = "needs Java: make interop"]
+fn a_long_read_of_ours_survives_the_renewals_of_theirs() {
+    let sides = BothSides::with(Turn::together(), LEASE);
+    let lock = sides.rust.read_write_lock("prices");
+    let [read, _] = java(&sides.java.thread(), "prices");
+    let hour = Duration::from_secs(3600);
+    let reading = lock.read().with_lease_time(hour).guard().unwrap();
+    read.lock();
+    // Their renewal sets the life of the hash to their lease; ours is looked after in between.
+    thread::sleep(LEASE * 4);
+    read.unlock();
+    assert!(reading.is_valid());
+    assert_eq!(free(&sides, &lock), READERS);
+    eventually(SLACK, "its life is restored", || {
+        sides.server.int(&["PTTL", "prices"]) > 3_000_000
+    });
+    reading.unlock().unwrap();
+    assert_eq!(free(&sides, &lock), ALL);
+}
+
+#[test]
+#[ignore = "needs Java: make interop"]
+fn a_killed_reader_or_writer_of_either_side_ends_with_its_lease() {
+    let sides = BothSides::with(Turn::together(), LEASE);
+    let lock = sides.rust.read_write_lock("prices");
+    for side in 0..2 {
+        // A JVM that is killed.
+        let jvm = Jvm::start();
+        let doomed = Redisson::open(&jvm, &sides.server.url(), LEASE);
+        java(&doomed.thread(), "prices")[side].lock();
+        jvm.kill();
+        let (took, ()) = timed(|| lock.write().lock().unwrap());
+        assert!(took < LEASE + ms(1100) + SLACK, "{took:?}");
+        lock.write().unlock().unwrap();
+        // A client of ours of which nobody renews or gives back.
+        let dead = sides.another(
+            redlatch::Client::builder().watchdog_timeout(LEASE),
+            &sides.server.url(),
+        );
+        let left = dead.read_write_lock("prices");
+        let left = [left.read(), left.write()][side].guard().unwrap();
+        dead.shutdown();
+        std::mem::forget(left);
+        let [_, write] = java(&sides.java.thread(), "prices");
+        let (took, ()) = timed(|| write.lock());
+        assert!(took < LEASE * 2 + SLACK, "{took:?}");
+        write.unlock();
+    }
+    assert_eq!(free(&sides, &lock), ALL);
+}
+
+#[test]
+#[ignore = "needs Java: make interop"]
+fn a_dead_reader_of_theirs_beside_a_live_one_of_ours() {
+    let sides = BothSides::with(Turn::together(), LEASE);
+    let lock = sides.rust.read_write_lock("prices");
+    let jvm = Jvm::start();
+    let doomed = Redisson::open(&jvm, &sides.server.url(), LEASE);
+    java(&doomed.thread(), "prices")[0].lock();
+    let reading = lock.read().guard().unwrap();
+    jvm.kill();
+    thread::sleep(LEASE * 2);
+    assert!(reading.is_valid());
+    reading.unlock().unwrap();
+    // Ours renew and keep nobody but themselves.
+    assert_eq!(free(&sides, &lock), ALL);
+    // A dead one of ours beside a live one of theirs: before 4.4 theirs renew it, too.
+    let dead = sides.another(
+        redlatch::Client::builder().watchdog_timeout(LEASE),
+        &sides.server.url(),
+    );
+    let left = dead.read_write_lock("prices").read().guard().unwrap();
+    let [read, _] = java(&sides.java.thread(), "prices");
+    read.lock();
+    dead.shutdown();
+    std::mem::forget(left);
+    thread::sleep(LEASE * 2);
+    read.unlock();
+    if version() >= RENEWS_ITS_OWN {
+        assert_eq!(free(&sides, &lock), ALL);
+    }
+    let (took, ()) = timed(|| lock.write().lock().unwrap());
+    assert!(took < LEASE + ms(1100) + SLACK, "{took:?}");
+    lock.write().unlock().unwrap();
+}
+
+#[test]
+#[ignore = "needs Java: make interop"]
+fn no_writer_overlaps_with_anybody_of_both_sides() {
+    let sides = BothSides::with(Turn::alone(), LONG);
+    let lock = sides.rust.read_write_lock("prices");
+    let (readers, writers) = (AtomicI64::new(0), AtomicI64::new(0));
+    let reads = |is_overlap: &dyn Fn() -> bool| assert!(!is_overlap(), "beside a writer");
+    let work = |writes: bool| match writes {
+        true => {
+            assert_eq!(writers.fetch_add(1, Ordering::SeqCst), 0, "two writers");
+            assert_eq!(readers.load(Ordering::SeqCst), 0, "beside a reader");
+            thread::sleep(ms(1));
+            writers.fetch_sub(1, Ordering::SeqCst);
+        }
+        false => {
+            readers.fetch_add(1, Ordering::SeqCst);
+            reads(&|| writers.load(Ordering::SeqCst) > 0);
+            thread::sleep(ms(1));
+            readers.fetch_sub(1, Ordering::SeqCst);
+        }
+    };
+    thread::scope(|scope| {
+        for number in 0..4 {
+            let (lock, sides, work) = (&lock, &sides, &work);
+            scope.spawn(move || {
+                for round in 0..40 {
+                    let writes = (number + round) % 3 == 0;
+                    let side = if writes { lock.write() } else { lock.read() };
+                    side.run(|_| work(writes)).unwrap();
+                }
+            });
+            scope.spawn(move || {
+                let locks = java(&sides.java.thread(), "prices");
+                for round in 0..25 {
+                    let writes = (number + round) % 3 == 0;
+                    let side = &locks[usize::from(writes)];
+                    side.lock();
+                    work(writes);
+                    side.unlock();
+                }
+            });
+        }
+    });
+    assert_eq!(free(&sides, &lock), ALL);
+    assert_eq!(sides.server.int(&["DBSIZE"]), 0);
+}

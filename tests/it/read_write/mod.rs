@@ -1,0 +1,459 @@
+//! The laws of the two sides of a read-write lock, on every store that has it. Those of every lock run on the write side, too.
+//!
+//! Among them is the meaning of Redisson's tests of `RReadWriteLock`; the list stands at the end of this file.
+
+mod faults;
+mod lifetimes;
+mod rights;
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Barrier, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redlatch::{Client, Error, Lock, LossCause, MultiLock, ReadWriteLock};
+
+use crate::backends::{Backend, LEASE, Source};
+use crate::invariants::SLACK;
+use crate::support::{elsewhere, eventually, ms, timed};
+
+/// A message wakes a waiter in less; it looks by itself after a second.
+const WAKE_UP: Duration = ms(700);
+
+fn client(backend: &Backend) -> Client {
+    match backend.client() {
+        Source::Client(client, _) => client,
+        Source::Redlock(_) => panic!("this store has no read-write locks"),
+    }
+}
+
+/// The lock as two processes see it.
+fn locks(backend: &Backend) -> [ReadWriteLock; 2] {
+    [(); 2].map(|()| client(backend).read_write_lock("prices"))
+}
+
+/// Whether another thread could take the lock at once; it gives it back.
+#[track_caller]
+fn is_free(lock: &Lock) -> bool {
+    elsewhere(|| {
+        let is_free = lock.try_lock().unwrap();
+        if is_free {
+            lock.unlock().unwrap();
+        }
+        is_free
+    })
+}
+
+fn readers_share_and_a_writer_is_alone(backend: &Backend) {
+    let [one, two] = locks(backend);
+    let reading = one.read().guard().unwrap();
+    for lock in [&one, &two] {
+        assert!(is_free(&lock.read()), "readers share");
+        assert!(!is_free(&lock.write()), "a reader keeps writers out");
+    }
+    assert!(one.read().is_locked().unwrap() && !one.write().is_locked().unwrap());
+    reading.unlock().unwrap();
+    let writing = two.write().guard().unwrap();
+    for lock in [&one, &two] {
+        assert!(!is_free(&lock.read()) && !is_free(&lock.write()), "alone");
+    }
+    assert!(!one.read().is_locked().unwrap() && one.write().is_locked().unwrap());
+    writing.unlock().unwrap();
+    assert!(is_free(&one.write()) && is_free(&two.read()));
+    assert!(!one.read().is_locked().unwrap() && !one.write().is_locked().unwrap());
+}
+
+fn writers_never_overlap_with_anybody(backend: &Backend) {
+    let both = locks(backend);
+    let (readers, writers) = (AtomicI64::new(0), AtomicI64::new(0));
+    let most = AtomicI64::new(0);
+    thread::scope(|scope| {
+        for (number, lock) in both.iter().cycle().take(8).enumerate() {
+            let (readers, writers, most) = (&readers, &writers, &most);
+            scope.spawn(move || {
+                for round in 0..25 {
+                    if (number + round) % 4 == 0 {
+                        let _writing = lock.write().guard().unwrap();
+                        assert_eq!(writers.fetch_add(1, Ordering::SeqCst), 0, "two writers");
+                        assert_eq!(readers.load(Ordering::SeqCst), 0, "beside a reader");
+                        thread::yield_now();
+                        writers.fetch_sub(1, Ordering::SeqCst);
+                    } else {
+                        let _reading = lock.read().guard().unwrap();
+                        let now = readers.fetch_add(1, Ordering::SeqCst) + 1;
+                        most.fetch_max(now, Ordering::SeqCst);
+                        assert_eq!(writers.load(Ordering::SeqCst), 0, "beside a writer");
+                        thread::sleep(ms(1));
+                        readers.fetch_sub(1, Ordering::SeqCst);
+                    }
+                }
+            });
+        }
+    });
+    assert!(most.into_inner() > 1, "readers share");
+    assert!(is_free(&both[0].write()));
+}
+
+fn each_side_is_entered_again(backend: &Backend) {
+    let [one, two] = locks(backend);
+    for lock in [one.read(), one.write()] {
+        for count in 1..4 {
+            lock.lock().unwrap();
+            assert_eq!(lock.hold_count().unwrap(), count);
+        }
+        assert!(lock.is_held_by_current_thread().unwrap());
+        assert!(!elsewhere(|| lock.is_held_by_current_thread().unwrap()));
+        for _ in 0..3 {
+            assert!(!is_free(&two.write()));
+            lock.unlock().unwrap();
+        }
+        let error = lock.unlock().unwrap_err();
+        assert!(matches!(error, Error::NotHeld { .. }), "{error}");
+        assert!(is_free(&two.write()));
+    }
+}
+
+fn a_writer_may_read(backend: &Backend) {
+    let [one, two] = locks(backend);
+    let (read, write) = (one.read(), one.write());
+    write.lock().unwrap();
+    assert_eq!(read.hold_count().unwrap(), 0);
+    read.lock().unwrap();
+    assert!(read.try_lock().unwrap(), "and again");
+    write.lock().unwrap();
+    assert_eq!(read.hold_count().unwrap(), 2);
+    assert_eq!(write.hold_count().unwrap(), 2);
+    assert!(read.is_locked().unwrap() && write.is_locked().unwrap());
+    assert!(!is_free(&two.read()), "others do not");
+    assert!(!is_free(&one.read()), "though they have the same client");
+    for lock in [&read, &read, &write] {
+        lock.unlock().unwrap();
+        assert!(write.is_valid() && !is_free(&two.read()) && !is_free(&two.write()));
+    }
+    assert!(!read.is_locked().unwrap());
+    write.unlock().unwrap();
+    assert!(is_free(&two.write()));
+}
+
+/// When so many threads of both processes have read after `free` was called.
+fn readers_woken(both: &[ReadWriteLock; 2], count: usize, free: impl FnOnce()) -> Vec<Duration> {
+    let (sender, through) = mpsc::channel();
+    thread::scope(|scope| {
+        for lock in both.iter().cycle().take(count) {
+            let sender = sender.clone();
+            scope.spawn(move || {
+                let reading = lock.read().guard().unwrap();
+                sender.send(Instant::now()).unwrap();
+                thread::sleep(ms(100));
+                reading.unlock().unwrap();
+            });
+        }
+        drop(sender);
+        assert!(through.recv_timeout(ms(400)).is_err(), "it is written");
+        let freed = Instant::now();
+        free();
+        let through = through.iter();
+        through.map(|at| at.duration_since(freed)).collect()
+    })
+}
+
+fn a_downgrade_wakes_readers(backend: &Backend) {
+    let both = locks(backend);
+    let (read, write) = (both[0].read(), both[0].write());
+    write.lock().unwrap();
+    read.lock().unwrap();
+    let took = readers_woken(&both, 6, || write.unlock().unwrap());
+    assert_eq!(took.len(), 6);
+    assert!(took.iter().all(|took| *took < WAKE_UP), "{took:?}");
+    assert!(read.is_valid() && !write.is_valid());
+    assert!(!is_free(&both[1].write()));
+    read.unlock().unwrap();
+    assert!(is_free(&both[1].write()));
+}
+
+fn twenty_readers_enter_at_once(backend: &Backend) {
+    let both = locks(backend);
+    let write = both[1].write();
+    write.lock().unwrap();
+    let took = readers_woken(&both, 20, || write.unlock().unwrap());
+    assert_eq!(took.len(), 20);
+    // Each reads for a tenth of a second, so in line it would be two seconds.
+    assert!(took.iter().all(|took| *took < ms(1200)), "{took:?}");
+}
+
+fn the_last_reader_wakes_a_writer_at_once(backend: &Backend) {
+    let both = locks(backend);
+    for waiter in &both {
+        let (first, second) = (both[0].read(), both[1].read());
+        first.lock().unwrap();
+        let barrier = Barrier::new(2);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                second.lock().unwrap();
+                barrier.wait();
+                barrier.wait();
+                second.unlock().unwrap();
+            });
+            barrier.wait();
+            let waits = scope.spawn(|| {
+                let writing = waiter.write().guard().unwrap();
+                (Instant::now(), writing.unlock().unwrap()).0
+            });
+            thread::sleep(ms(300));
+            first.unlock().unwrap();
+            thread::sleep(ms(300));
+            assert!(!waits.is_finished(), "one still reads");
+            let freed = Instant::now();
+            barrier.wait();
+            let took = waits.join().unwrap().duration_since(freed);
+            assert!(took < WAKE_UP, "{took:?}");
+        });
+    }
+}
+
+fn an_upgrade_is_an_error(backend: &Backend) {
+    let [one, two] = locks(backend);
+    let (read, write) = (one.read(), one.write());
+    let refused = |taken: Result<bool, Error>| {
+        let error = taken.unwrap_err();
+        assert!(matches!(error, Error::Upgrade { .. }), "{error}");
+        assert!(!error.is_retryable() && !error.is_ambiguous());
+        assert_eq!(error.lock_name(), Some(one.name()));
+    };
+    read.lock().unwrap();
+    let (took, ()) = timed(|| {
+        refused(write.try_lock());
+        refused(write.try_lock_for(LEASE * 4));
+        refused(write.lock().map(|()| true));
+        refused(write.guard().map(|_| true));
+        refused(write.with_lease_time(LEASE).lock().map(|()| true));
+    });
+    assert!(took < LEASE * 4, "{took:?}");
+    // Others wait to write, and are not asked for first.
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| write.guard().unwrap().unlock());
+        thread::sleep(ms(200));
+        refused(write.try_lock_for(LEASE * 20));
+        read.unlock().unwrap();
+        waits.join().unwrap().unwrap();
+    });
+    read.lock().unwrap();
+    assert!(read.is_valid() && !write.is_locked().unwrap());
+    assert!(is_free(&two.read()), "nothing was changed");
+    read.unlock().unwrap();
+    // Who writes and reads inside may write once more, and who only read before may write.
+    write.lock().unwrap();
+    read.lock().unwrap();
+    write.lock().unwrap();
+    for lock in [&write, &write] {
+        lock.unlock().unwrap();
+    }
+    refused(write.try_lock());
+    read.unlock().unwrap();
+    assert!(is_free(&one.write()));
+}
+
+fn a_reader_that_was_lost_may_write(backend: &Backend) {
+    let [one, _] = locks(backend);
+    let read = one.read().with_lease_time(ms(300));
+    read.lock().unwrap();
+    thread::sleep(ms(500));
+    let (took, ()) = timed(|| one.write().lock().unwrap());
+    assert!(took < WAKE_UP, "{took:?}");
+    assert!(read.unlock().unwrap_err().is_lost());
+    one.write().unlock().unwrap();
+}
+
+fn each_side_is_freed_by_force_alone(backend: &Backend) {
+    let [one, two] = locks(backend);
+    let reading = one.read().guard().unwrap();
+    assert!(!two.write().force_unlock().unwrap(), "nobody writes");
+    assert!(reading.is_valid() && !is_free(&two.write()));
+    assert!(two.read().force_unlock().unwrap());
+    assert!(is_free(&two.write()));
+    assert!(reading.unlock().unwrap_err().is_lost());
+    let writing = one.write().guard().unwrap();
+    assert!(!two.read().force_unlock().unwrap(), "nobody reads");
+    assert!(!is_free(&two.write()));
+    let took = readers_woken(&[one, two.clone()], 4, || {
+        assert!(two.write().force_unlock().unwrap());
+    });
+    assert!(took.iter().all(|took| *took < WAKE_UP), "{took:?}");
+    assert!(writing.unlock().unwrap_err().is_lost());
+}
+
+fn the_end_of_a_reader_is_told(backend: &Backend) {
+    let [one, two] = locks(backend);
+    let reading = one.read().guard().unwrap();
+    let losses = reading.lost();
+    assert!(two.read().force_unlock().unwrap());
+    let loss = losses.recv_timeout(LEASE + SLACK).unwrap();
+    assert_eq!(loss.cause, LossCause::Gone);
+    assert!(!reading.is_valid());
+    assert!(reading.unlock().unwrap_err().is_lost());
+}
+
+fn another_kind_under_the_name_is_left_alone(backend: &Backend) {
+    let client = client(backend);
+    let (plain, sides) = (client.lock("prices"), client.read_write_lock("prices"));
+    plain.lock().unwrap();
+    for side in [sides.read(), sides.write()] {
+        for error in [
+            side.try_lock().unwrap_err(),
+            side.lock().unwrap_err(),
+            side.is_locked().unwrap_err(),
+            side.force_unlock().unwrap_err(),
+        ] {
+            assert!(matches!(error, Error::WrongType { .. }), "{error}");
+        }
+    }
+    assert!(plain.is_valid() && plain.is_held_by_current_thread().unwrap());
+    plain.unlock().unwrap();
+    for side in [sides.read(), sides.write()] {
+        side.lock().unwrap();
+        let error = elsewhere(|| plain.try_lock()).unwrap_err();
+        assert!(matches!(error, Error::WrongType { .. }), "{error}");
+        assert!(side.is_held_by_current_thread().unwrap());
+        side.unlock().unwrap();
+    }
+    for name in ["", "x{y", "a\nb"] {
+        let sides = client.read_write_lock(name);
+        for error in [
+            sides.read().try_lock().unwrap_err(),
+            sides.write().lock().unwrap_err(),
+        ] {
+            assert!(matches!(error, Error::InvalidName { .. }), "{error}");
+        }
+    }
+    let tagged = client.read_write_lock("{shop}:prices");
+    tagged
+        .write()
+        .run(|_| assert!(!is_free(&tagged.read())))
+        .unwrap();
+    tagged
+        .read()
+        .run(|_| assert!(is_free(&tagged.read())))
+        .unwrap();
+}
+
+fn sides_are_parts_of_a_multi_lock(backend: &Backend) {
+    let client = client(backend);
+    let (prices, stock) = (client.read_write_lock("prices"), client.lock("stock"));
+    let reads = MultiLock::of([&prices.read(), &stock]).unwrap();
+    let writes = MultiLock::of([&prices.write(), &client.lock("other")]).unwrap();
+    reads.lock().unwrap();
+    assert!(is_free(&prices.read()) && !is_free(&prices.write()) && !is_free(&stock));
+    assert!(!is_free(&writes));
+    // It would wait for itself.
+    for lock in [&writes, &prices.write()] {
+        let error = lock.try_lock().unwrap_err();
+        assert!(matches!(error, Error::Overlap { .. }), "{error}");
+    }
+    reads.lock().unwrap();
+    reads.unlock().unwrap();
+    reads.unlock().unwrap();
+    writes.lock().unwrap();
+    assert!(!is_free(&prices.read()) && !is_free(&reads));
+    let error = prices.read().try_lock().unwrap_err();
+    assert!(matches!(error, Error::Overlap { .. }), "{error}");
+    writes.unlock().unwrap();
+    prices.write().lock().unwrap();
+    let error = reads.try_lock().unwrap_err();
+    assert!(matches!(error, Error::Overlap { .. }), "{error}");
+    prices.write().unlock().unwrap();
+    assert!(MultiLock::of([&prices.read(), &prices.write()]).is_err());
+    eventually(SLACK, "nothing is left", || {
+        is_free(&prices.write()) && is_free(&stock)
+    });
+}
+
+/// Runs every law on every store that has read-write locks.
+macro_rules! side_laws {
+    ($($law:ident)*) => {
+        crate::read_write::side_laws! { @memory $($law)* }
+        crate::read_write::side_laws! { @redis $($law)* }
+        crate::read_write::side_laws! { @simulated $($law)* }
+    };
+    (@$backend:ident $($law:ident)*) => {
+        mod $backend {
+            $(#[test] fn $law() { super::$law(&crate::backends::Backend::$backend()); })*
+        }
+    };
+}
+use side_laws;
+
+side_laws! {
+    readers_share_and_a_writer_is_alone
+    writers_never_overlap_with_anybody
+    each_side_is_entered_again
+    a_writer_may_read
+    a_downgrade_wakes_readers
+    twenty_readers_enter_at_once
+    the_last_reader_wakes_a_writer_at_once
+    an_upgrade_is_an_error
+    a_reader_that_was_lost_may_write
+    each_side_is_freed_by_force_alone
+    the_end_of_a_reader_is_told
+    another_kind_under_the_name_is_left_alone
+    sides_are_parts_of_a_multi_lock
+}
+
+#[cfg(feature = "mysql")]
+#[test]
+fn a_database_has_none() {
+    let client = Client::open("mysql://user@127.0.0.1:1/db").unwrap();
+    let sides = client.read_write_lock("prices");
+    for side in [sides.read(), sides.write()] {
+        let error = side.try_lock().unwrap_err();
+        assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+        assert!(error.to_string().contains("a key in Redis"), "{error}");
+    }
+}
+
+#[cfg(feature = "test-util")]
+#[test]
+fn what_a_lost_answer_may_have_taken_is_freed() {
+    use redlatch::testing::Controls;
+
+    let client = Client::in_memory();
+    let sides = client.read_write_lock("prices");
+    let controls = Controls::of(&client);
+    for side in [sides.read(), sides.write()] {
+        controls.lose_answers(1);
+        let error = side.try_lock().unwrap_err();
+        assert!(error.is_ambiguous(), "{error}");
+        eventually(SLACK, "it is free", || is_free(&sides.write()));
+        side.lock().unwrap();
+        controls.lose_answers(1);
+        assert!(side.unlock().unwrap_err().is_ambiguous());
+        eventually(SLACK, "it is free", || is_free(&sides.write()));
+    }
+    // The clock of the world ends fixed leases.
+    let hour = Duration::from_secs(3600);
+    let read = sides.read().with_lease_time(hour);
+    read.lock().unwrap();
+    controls.advance(hour);
+    assert_eq!(
+        read.lost().unwrap().try_recv().unwrap().cause,
+        LossCause::LeaseEnded
+    );
+    assert!(is_free(&sides.write()));
+}
+
+// Redisson's tests of RReadWriteLock, and where their meaning stands here:
+//
+// testReadLockExpiration, testExpireRead           lifetimes: each_read_hold_ends_by_itself
+// testReadLockIsLocked                             a_writer_may_read
+// testReadLockExpirationRenewal, testReadWriteTTL  lifetimes: both_sides_are_renewed
+// testName                                         another_kind_under_the_name_is_left_alone
+// testWriteLockExpiration                          a lease is not added to another here
+// testInCluster                                    tests/interop, tests/topologies
+// testReadLockLeaseTimeout…                        lifetimes: each_read_hold_ends_by_itself
+// testWR, testWriteReadReentrancy                  a_writer_may_read, a_downgrade_wakes_readers
+// testWriteRead                                    twenty_readers_enter_at_once
+// testWriteLock, testMultiRead                     readers_share_and_a_writer_is_alone
+// testForceUnlock                                  each_side_is_freed_by_force_alone
+// testExpireWrite, testAutoExpire, testUnlockFail  the laws of every lock, on the write side
+// testHoldCount, testIsHeld…, testReentrancy       each_side_is_entered_again
+// testConcurrency_…                                writers_never_overlap_with_anybody
+// testMultiInstanceReadLockZombieCleanup           lifetimes: a_dead_reader_ends_with_its_lease

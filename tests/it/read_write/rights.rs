@@ -1,0 +1,101 @@
+//! A user with no more rights than read-write locks need, and one that lacks some of them.
+
+use std::thread;
+
+use redlatch::{Client, Error};
+
+use crate::acl::{PREFIX, for_sides, user};
+use crate::support::{RedisServer, elsewhere, ms};
+
+fn open(url: &str) -> Client {
+    let builder = crate::invariants::quick().key_prefix(PREFIX);
+    builder.watchdog_timeout(ms(900)).open(url).unwrap()
+}
+
+#[test]
+fn the_rights_for_read_write_locks_are_enough() {
+    let server = RedisServer::start();
+    let client = open(&user(&server, &for_sides()));
+    let lock = client.read_write_lock("prices");
+    let (read, write) = (lock.read(), lock.write());
+    let writing = write.guard().unwrap();
+    let reading = read.guard().unwrap();
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| read.guard().unwrap().unlock());
+        thread::sleep(ms(1500));
+        assert!(writing.is_valid() && reading.is_valid(), "they are renewed");
+        read.lock().unwrap();
+        read.unlock().unwrap();
+        writing.unlock().unwrap();
+        waits.join().unwrap().unwrap();
+    });
+    assert!(read.is_locked().unwrap() && !elsewhere(|| write.try_lock().unwrap()));
+    assert!(read.force_unlock().unwrap());
+    assert!(reading.unlock().unwrap_err().is_lost());
+}
+
+#[test]
+fn each_right_for_read_write_locks_is_needed_and_named() {
+    let server = RedisServer::start();
+    for lacking in for_sides() {
+        server.cmd(&["FLUSHALL"]);
+        server.cmd(&["SCRIPT", "FLUSH"]);
+        let mut rules = for_sides();
+        rules.remove(&lacking);
+        let client = open(&user(&server, &rules));
+        let lock = client.read_write_lock("prices");
+        let mut errors = Vec::new();
+        for side in [lock.read(), lock.write()] {
+            let taken = side.try_lock();
+            if let Err(error) = &taken {
+                assert!(!error.is_ambiguous(), "without {lacking}: {error}");
+                // What could not be finished was undone, if it may be.
+                let is_whole = server.int(&["EXISTS", "orders:prices"]) == 0;
+                assert!(
+                    is_whole || server.int(&["PTTL", "orders:prices"]) > 0,
+                    "{lacking}"
+                );
+            }
+            errors.extend(taken.err());
+            server.cmd(&["FLUSHALL"]);
+            let other = Client::builder()
+                .key_prefix(PREFIX)
+                .open(&server.url())
+                .unwrap();
+            let other = other.read_write_lock("prices");
+            let held = [other.read(), other.write()];
+            for held in &held {
+                held.lock().unwrap();
+                errors.extend(side.is_locked().err());
+                errors.extend(elsewhere(|| side.try_lock().err()));
+                errors.extend(side.force_unlock().err());
+                server.cmd(&["FLUSHALL"]);
+                let _ = held.unlock();
+            }
+            // Two readers, of which the second one has to look at the first; or a writer alone.
+            if side.try_lock().is_ok_and(|taken| taken) {
+                let _ = elsewhere(|| lock.read().try_lock());
+                errors.extend(side.try_lock().err());
+                errors.extend(side.unlock().err());
+                errors.extend(side.unlock().err());
+            }
+            server.cmd(&["FLUSHALL"]);
+        }
+        errors.retain(|error| !error.is_lost() && !matches!(error, Error::NotHeld { .. }));
+        // Without these something takes longer, or more of the server.
+        if matches!(
+            &*lacking,
+            "evalsha" | "publish" | "subscribe" | "unsubscribe"
+        ) {
+            assert!(errors.is_empty(), "{lacking}: {errors:?}");
+            continue;
+        }
+        assert!(!errors.is_empty(), "nothing needs {lacking}");
+        for error in errors {
+            let Error::Permission { missing, .. } = &error else {
+                panic!("without {lacking}: {error}");
+            };
+            assert_eq!(*missing, [format!("+{lacking}")], "{error}");
+        }
+    }
+}
