@@ -1,12 +1,11 @@
 //! The bugs that are planted, each by its name in the source, and the shape of seeds in which it is looked for first.
 
-use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::report::verdict_of;
+use crate::report::{verdict_of, worker};
 use crate::shapes::Shape;
 use crate::{cores, variable};
 
@@ -171,12 +170,11 @@ pub(crate) fn hunt() -> Hunt {
 /// Looks for a bug in one sequence of seeds. Returns after how many it was found, and by what.
 fn find(mutant: &Mutant, time: u64, core: u64) -> Option<(u64, String)> {
     let first = variable("FIRST").unwrap_or(1) + time * APART;
-    let mut worker = Command::new(std::env::current_exe().ok()?);
+    let mut worker = worker(core)?;
     worker
         .env("MUTANT", mutant.name)
         .env("SHAPE", format!("{:?}", mutant.shape))
         .env("FIND", "1")
-        .env("WORKER", core.to_string())
         .env("FIRST", first.to_string())
         .env("SEEDS", MOST.to_string())
         .env("SECONDS", "120");

@@ -80,11 +80,19 @@ fn has_one_trace(seed: u64) -> bool {
 }
 
 fn start(core: u64) -> Option<Child> {
-    let mut worker = Command::new(std::env::current_exe().ok()?);
+    worker(core)?.stdout(Stdio::piped()).spawn().ok()
+}
+
+/// The command of a worker, whose many short threads are cheap: none has a heap of its own, as only one runs at a time; nor a
+/// stack for signals, which the runtime of Rust makes where `SIGSEGV` has its default.
+pub(crate) fn worker(core: u64) -> Option<Command> {
+    let mut worker = Command::new("sh");
     worker
-        .env("WORKER", core.to_string())
-        .stdout(Stdio::piped());
-    worker.spawn().ok()
+        .args(["-c", "trap '' SEGV BUS; exec \"$0\""])
+        .arg(std::env::current_exe().ok()?)
+        .env("GLIBC_TUNABLES", "glibc.malloc.arena_max=1")
+        .env("WORKER", core.to_string());
+    Some(worker)
 }
 
 /// The number of a seed and what it came to, from its line.
