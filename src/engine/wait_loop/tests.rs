@@ -197,9 +197,9 @@ fn rows() -> Vec<Row> {
         // The queue of the client.
         ("a waiter that is first listens before it asks", Forever, vec![
             (0, First(0), Listens), (0, Hears(Live, 0), Attempts(750..=750))]),
-        ("a waiter behind others sleeps a second at most", Forever, vec![
+        ("a waiter behind others sleeps a second at most, and goes on if they were answered", Forever, vec![
             (0, Behind(0), Sleeps(1000..=1100)), (1100, TimedOut, Sleeps(1300..=1300)),
-            (1200, Behind(1150), Sleeps(2200..=2300)), (2250, First(2200), Listens)]),
+            (1300, Behind(1250), Sleeps(2300..=2400)), (2350, First(2300), Listens)]),
         ("a holder of this client is relied on for a second", Forever, vec![
             (100, HeldLocally(50), Sleeps(1050..=1150)), (1050, TimedOut, Listens),
             (1050, Hears(Live, 0), Attempts(1800..=1800))]),

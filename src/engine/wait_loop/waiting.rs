@@ -89,8 +89,8 @@ struct Over {
 #[derive(Debug)]
 struct Sleep {
     until: Instant,
-    /// Of a waiter in the queue whose turn it was not: when its wait ends, and whether others were before it.
-    in_line: Option<(Option<Instant>, bool)>,
+    /// Of a waiter in the queue whose turn it was not: whether others were before it.
+    in_line: Option<bool>,
 }
 
 /// One wait, from its first attempt on.
@@ -148,7 +148,7 @@ impl<'a> Waiting<'a> {
             in_doubt: None,
             then: Then::Attempt,
             over: None,
-            joins: joins && !is_single,
+            joins: joins && !is_single && !mutant("a newcomer asks before those who wait"),
             sleep: None,
             was_woken: false,
             last_try_out_of_turn: false,
@@ -304,9 +304,13 @@ impl<'a> Waiting<'a> {
         let time = seen.time;
         let heard = queue.last_usable;
         self.last_usable = heard.map_or(self.last_usable, |at| at.max(self.last_usable));
-        if let Some((Some(ends), is_behind)) = slept.and_then(|sleep| sleep.in_line)
+        // Of a wait without a deadline as the queue knows it by now: its head may have been answered during the sleep.
+        let ends = time
+            .end
+            .or(self.last_usable.checked_add(self.outage_timeout));
+        if let Some(is_behind) = slept.and_then(|sleep| sleep.in_line)
             && !self.was_woken
-            && ends <= time.now
+            && ends.is_some_and(|ends| ends <= time.now)
         {
             self.last_try_out_of_turn = true;
             if is_behind && self.has_waited(time) && has_fresh_news(queue, time.now) {
@@ -330,14 +334,10 @@ impl<'a> Waiting<'a> {
             (Turn::HeldLocally, Some(heard)) => heard.min(time.now) + longest_sleep(),
             _ => time.now + longest_sleep(),
         };
-        let outage = self.last_usable.checked_add(self.outage_timeout);
-        let ends = time.end.or(outage);
         let until = ends.map_or(until, |ends| ends.min(until));
         self.then = Then::Attempt;
-        self.sleep = Some(Sleep {
-            until,
-            in_line: Some((ends, !matches!(queue.turn, Turn::Yield(_)))),
-        });
+        let in_line = Some(!matches!(queue.turn, Turn::Yield(_)));
+        self.sleep = Some(Sleep { until, in_line });
         Some(Next::Sleep(until))
     }
 

@@ -37,7 +37,7 @@ const fn on(topology: &'static str, name: &'static str) -> Mutant {
     }
 }
 
-pub(crate) const MUTANTS: [Mutant; 33] = [
+pub(crate) const MUTANTS: [Mutant; 34] = [
     in_shape(Shape::Writes, "a batch goes without its check"),
     in_shape(Shape::Writes, "a batch is checked by a request before it"),
     in_shape(
@@ -50,6 +50,7 @@ pub(crate) const MUTANTS: [Mutant; 33] = [
     in_shape(Shape::Free, "a spin lock pauses ever longer"),
     in_shape(Shape::Permits, "permits end with the call that took them"),
     in_shape(Shape::Permits, "permits in doubt stay taken"),
+    in_shape(Shape::Permits, "a newcomer asks before those who wait"),
     in_shape(Shape::Latches, "a count-down is forgotten at once"),
     in_shape(Shape::Latches, "a latch that opens wakes one"),
     in_shape(Shape::Free, "a request in flight shortens nothing"),

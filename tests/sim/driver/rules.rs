@@ -159,6 +159,30 @@ pub(crate) fn waits_for_some(name: &str, wanted: u32) -> Wait {
 /// A wait that goes on until it is dropped.
 pub(crate) struct Wait(u64);
 
+impl Wait {
+    /// Whether it has got what another thread of its process has waited for much longer, in calm. Those of one client have
+    /// an order.
+    pub(crate) fn overtakes(&self) -> Option<String> {
+        let rules = rules();
+        let rules = rules.as_ref().filter(|it| it.expects.messages)?;
+        let Waiting {
+            name,
+            process,
+            since,
+            ..
+        } = rules.waiting.get(&self.0)?;
+        let is_before = |it: &&Waiting| {
+            let is_same = it.name == *name && it.process == *process;
+            is_same && it.since + QUEUING < *since
+        };
+        let before = rules.waiting.values().find(is_before)?;
+        let millis = (since - before.since) / MILLI;
+        Some(format!(
+            "I14: one of process {process} has got {name} before one that had come {millis} ms earlier"
+        ))
+    }
+}
+
 impl Drop for Wait {
     fn drop(&mut self) {
         if let Some(rules) = &mut *rules() {
@@ -515,6 +539,9 @@ const SHORTLY: i64 = 20;
 
 /// A waiter listens after this time: it has asked, connected and subscribed.
 const LISTENING: Nanos = 200 * MILLI;
+
+/// A waiter stands in the queue of its client after this time.
+const QUEUING: Nanos = 300 * MILLI;
 
 /// The longest pause of a spin lock, twice, and some requests in a row.
 const POLLING: Nanos = 500 * MILLI;

@@ -114,6 +114,7 @@ impl Worker {
         });
         scheduler::note(|| format!("acquire {name}: {want:?}"));
         let span = Duration::from_millis(wait.unwrap_or_default());
+        let began = scheduler::now();
         let waits = rules::waits_for_some(&name, want.permits);
         let mut raiser = None;
         let outcome = match wait {
@@ -139,6 +140,12 @@ impl Worker {
                 semaphore.try_acquire_for(want.permits, span)
             }),
         };
+        // A single attempt bypasses those who wait, and so does the last one of a wait whose time is over.
+        let bypasses = wait.is_some_and(|wait| scheduler::now() >= began + wait * MILLI);
+        let overtakes = waits.overtakes().filter(|_| !bypasses);
+        if let (Ok(Some(_)), Some(flaw)) = (&outcome, overtakes) {
+            violated(&flaw);
+        }
         drop(waits);
         let told = outcome
             .as_ref()
@@ -300,6 +307,8 @@ fn world(plan: &mut Plan, draw: &mut Rng) {
     plan.command = pick(draw, &[500, 2_000]);
     plan.calm_at = draw.u64(1..=6) * SECOND;
     plan.pool = pick(draw, &[2, 32]);
+    // Those who stand in line ask for themselves where they have not heard of an answer for so long.
+    plan.outage = pick(draw, &[10_000, 30_000]);
     plan.settle = 60 * SECOND + plan.longest_lease() * MILLI;
 }
 
