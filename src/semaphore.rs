@@ -87,7 +87,8 @@ impl Semaphore {
         self.set(permits, None)
     }
 
-    /// Does the same with a semaphore that ends after `life`, 1 ms ..= 365 days, with all permits that were taken from it.
+    /// Does the same with a semaphore that ends after `life`, 1 ms ..= 365 days, with all permits that were taken from it:
+    /// none of them is valid for longer, whatever its lease.
     ///
     /// # Errors
     ///
@@ -310,7 +311,7 @@ impl Permits {
 
     /// Returns the [`Losses`] of these permits, on which their loss arrives; see [`Guard::lost`](crate::Guard::lost).
     ///
-    /// A semaphore that was deleted under them is [`LossCause::Gone`](crate::LossCause::Gone).
+    /// A semaphore that was deleted under them, or whose life is over, is [`LossCause::Gone`](crate::LossCause::Gone).
     pub fn lost(&self) -> Losses {
         Losses::of(Arc::clone(&self.hold), self.raw_lock.inner.pid())
     }

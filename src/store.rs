@@ -2,6 +2,7 @@
 
 mod count;
 mod in_doubt;
+mod subscription;
 
 use std::convert::Infallible;
 use std::fmt;
@@ -13,13 +14,14 @@ use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
 use crate::ground::clock::{BootInstant, PROCESS, Timeline};
 use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
-use crate::ground::notify::{Notifier, Parker, Registration};
+use crate::ground::notify::{Notifier, Parker};
 use crate::ground::reply::Reply;
 use crate::ground::sync::Mutex;
 use crate::ground::time;
 use crate::ground::turn_count::Turns;
 pub(crate) use count::{CountOp, CountStep};
 pub(crate) use in_doubt::InDoubt;
+pub(crate) use subscription::{Delivery, Subscription};
 
 /// Longer leases are refused, so that sums of times cannot overflow.
 pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -258,6 +260,8 @@ pub(crate) struct Granted {
     pub(crate) sent: BootInstant,
     /// The fencing number of the hold, where the store draws one.
     pub(crate) fence: Option<u64>,
+    /// How long what it is taken from lasts, if that ends before the lease, which counts no longer then.
+    pub(crate) life: Option<Duration>,
     /// Whether somebody may be waiting in another process; known of a hand-off.
     pub(crate) others_wait: bool,
     /// The effect that an earlier copy of the request may yet have, which got no answer. Of a hand-off: the part of the
@@ -271,6 +275,7 @@ impl Granted {
         Granted {
             sent,
             fence: None,
+            life: None,
             others_wait: false,
             leftover: None,
         }
@@ -312,6 +317,8 @@ impl From<Infallible> for Refusal {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Renewal {
     Renewed,
+    /// It is renewed, but what it was taken from ends in so long, before the lease.
+    RenewedFor(Duration),
     Lost(LossCause),
     /// With the reason why nothing is known.
     Unknown(String),
@@ -335,50 +342,6 @@ pub(crate) struct Holding {
     pub(crate) count: u32,
     /// How long the present hold lasts if nobody renews it; `None` if nobody holds it or it has no end.
     pub(crate) remaining: Option<Duration>,
-}
-
-/// Whether a visitor in a queue of waiters is told when another try is worth it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Delivery {
-    /// From now on.
-    Live,
-    /// Soon, and it is woken when that begins.
-    Pending,
-    /// Never; it has to ask now and then.
-    Polling,
-}
-
-/// A place in a queue of waiters, and whatever has to be kept so that wake-ups arrive there.
-pub(crate) struct Subscription {
-    pub(crate) registration: Registration,
-    pub(crate) delivery: Delivery,
-    /// How many sources of the sleeper's it takes.
-    pub(crate) sources: u32,
-    /// How long it waits at most, by chance, between being woken and asking, so that not all ask at once.
-    pub(crate) jitter: Duration,
-    pub(crate) keep: Option<Box<dyn Send>>,
-}
-
-impl Subscription {
-    /// A place that takes one source, and is told at once.
-    pub(crate) fn of(registration: Registration, delivery: Delivery) -> Subscription {
-        Subscription {
-            registration,
-            delivery,
-            sources: 1,
-            jitter: Duration::ZERO,
-            keep: None,
-        }
-    }
-}
-
-impl fmt::Debug for Subscription {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscription")
-            .field("registration", &self.registration)
-            .field("delivery", &self.delivery)
-            .finish_non_exhaustive()
-    }
 }
 
 /// Something about the server that endangers locks, found by [`Client::check`](crate::Client::check).

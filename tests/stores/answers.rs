@@ -5,13 +5,15 @@ use std::time::{Duration, Instant};
 use super::Op;
 use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
-use crate::store::{CountOp, InDoubt, Outcome, Renewal, Store};
+use crate::store::{CountOp, Granted, InDoubt, Outcome, Renewal, Store};
 use crate::support::ms;
 
 /// The answer of a store, as far as all stores tell it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Done,
+    /// Done, for so long: before the end of the lease.
+    For(u64),
     Refused {
         holder: Option<String>,
         left: u64,
@@ -40,7 +42,15 @@ pub(super) fn ask(store: &dyn Store, op: &Op) -> Answer {
     let deadline = Instant::now() + ms(5000);
     match op {
         Op::Acquire(claim) => {
-            answer_of(store.acquire(claim, deadline), |refusal| Answer::Refused {
+            let outcome = store.acquire(claim, deadline);
+            if let Ok(Outcome::Done(Granted {
+                life: life @ Some(_),
+                ..
+            })) = &outcome
+            {
+                return Answer::For(millis(*life));
+            }
+            answer_of(outcome, |refusal| Answer::Refused {
                 holder: refusal.holder.map(String::from),
                 left: millis(refusal.retry_after),
             })
@@ -96,6 +106,7 @@ fn answer_of<D, R>(outcome: Result<Outcome<D, R>>, refused: impl FnOnce(R) -> An
 fn renewed(renewal: Renewal) -> Answer {
     match renewal {
         Renewal::Renewed => Answer::Done,
+        Renewal::RenewedFor(life) => Answer::For(millis(Some(life))),
         Renewal::Lost(cause) => gone(cause),
         Renewal::Unknown(reason) => Answer::Fault(reason),
     }
@@ -149,6 +160,7 @@ pub(super) fn is_alike(store: &Answer, spec: &Answer, took: u64) -> bool {
                 left: spec_left,
             },
         ) => (is_locked, count) == (spec_locked, spec_count) && left.abs_diff(*spec_left) <= took,
+        (Answer::For(store), Answer::For(spec)) => store.abs_diff(*spec) <= took,
         (Answer::Several(store), Answer::Several(spec)) => {
             let mut pairs = store.iter().zip(spec);
             store.len() == spec.len() && pairs.all(|(store, spec)| is_alike(store, spec, took))

@@ -36,6 +36,7 @@ impl Reference {
                         holder: Some(String::new()),
                         left: u64::try_from(*left).unwrap_or_default(),
                     },
+                    Some([Reply::Int(5), _, Reply::Int(life)]) => Answer::For(life.unsigned_abs()),
                     _ => done(&reply),
                 }
             }
@@ -197,6 +198,7 @@ impl Reference {
         let args = [claim.visitor.as_str(), &lease, FAR];
         let reply = self.call(claim.kind, "renew", &claim.name, &args);
         match parts(&reply) {
+            Some([_, Reply::Int(1), _, Reply::Int(life @ 1..)]) => Answer::For(life.unsigned_abs()),
             Some([_, Reply::Int(1), _, holder]) => gone(holder),
             _ => done(&reply),
         }

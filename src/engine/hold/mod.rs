@@ -154,6 +154,7 @@ impl Hold {
                 put_off: SmallVec::new(),
                 late_copy: None,
                 span: Some(HoldSpan::open(&claim.name, &claim.visitor)),
+                life_ends: None,
             }),
         }
     }

@@ -77,6 +77,8 @@ pub(super) struct State {
     pub(super) late_copy: Option<LateCopy>,
     /// Open while the hold is neither released nor lost.
     pub(super) span: Option<HoldSpan>,
+    /// When what it was taken from ends, if that is known: no lease counts for longer.
+    pub(super) life_ends: Option<BootInstant>,
 }
 
 impl Level {
@@ -103,6 +105,8 @@ impl State {
             LossCause::Gone
         } else if !owner_lives {
             LossCause::ThreadEnded
+        } else if self.life_ends.is_some_and(|end| end <= self.valid_until) {
+            LossCause::Gone
         } else if self.renewed_lease().is_none() && !self.is_short() {
             LossCause::LeaseEnded
         } else if self.is_abandoned {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use crate::engine::hold::Hold;
 use crate::engine::hold::in_flight::{By, Flying, InFlight, InFlightId};
 use crate::engine::hold::state::State;
 use crate::ground::clock::{BootInstant, drift};
@@ -16,6 +17,30 @@ pub(super) const MOST_IN_FLIGHT: usize = 8;
 /// The end of the validity that a lease gives whose request was sent then.
 pub(super) fn end_of_validity(sent: BootInstant, lease: Duration) -> BootInstant {
     sent + lease.saturating_sub(drift(lease))
+}
+
+impl Hold {
+    /// Notes that what it was taken from ends so long after the request was sent that began it.
+    pub(crate) fn with_life(self, life: Option<Duration>) -> Hold {
+        let mut state = self.state.lock();
+        let sent = state.counted_from;
+        state.set_life(sent, life);
+        let ends = state.life_ends;
+        for level in &mut state.levels {
+            level.ends = level.ends.map(|end| ends.map_or(end, |ends| ends.min(end)));
+        }
+        drop(state);
+        self
+    }
+
+    /// Notes how long what it was taken from lasts, as a renewal has found it.
+    pub(crate) fn note_life(&self, in_flight_id: InFlightId, life: Option<Duration>) {
+        let mut state = self.state.lock();
+        let request = state.in_flight.iter().find(|it| it.id == in_flight_id);
+        if let Some(sent) = request.map(|it| it.sent) {
+            state.set_life(sent, life);
+        }
+    }
 }
 
 impl State {
@@ -57,6 +82,15 @@ impl State {
             state: Flying::Awaited,
         });
         id
+    }
+
+    /// Notes how long what it was taken from lasts, as far as a request found that was sent then; `None` if for longer than
+    /// its lease.
+    pub(super) fn set_life(&mut self, sent: BootInstant, life: Option<Duration>) {
+        self.life_ends = life.map(|life| end_of_validity(sent, life));
+        if let Some(end) = self.life_ends {
+            self.valid_until = self.valid_until.min(end);
+        }
     }
 
     /// Makes one of many requests that nobody waits for any more, which promises no more than any of them.
@@ -114,6 +148,7 @@ impl State {
             }
             request.state = Flying::Answered;
         }
+        end = self.life_ends.map_or(end, |ends| ends.min(end));
         if !may_run_again {
             self.in_flight.swap_remove(at);
         }

@@ -168,6 +168,7 @@ impl RawLock {
         let hold = Hold::new(claim, thread, liveness, client, lease, granted.sent);
         let hold = hold.kept_by(&self.inner.store.facts().timeline, granted.fence);
         let hold = hold.looked_at_each(self.inner.timeouts.watchdog_timeout);
+        let hold = hold.with_life(granted.life);
         match &granted.leftover {
             Some(late) => hold.with_late_copy(claim.lease, deadline, late.not_after(0)),
             None => hold,

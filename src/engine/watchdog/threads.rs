@@ -128,7 +128,12 @@ impl Shared {
         for (((hold, in_flight_id), claim), outcome) in batch.into_iter().zip(&claims).zip(outcomes)
         {
             match outcome {
-                Renewal::Renewed => {
+                Renewal::Renewed | Renewal::RenewedFor(_) => {
+                    let life = match outcome {
+                        Renewal::RenewedFor(life) => Some(life),
+                        _ => None,
+                    };
+                    hold.note_life(in_flight_id, life);
                     events::renewed(&hold.name, &hold.visitor);
                     // A part that has not answered may renew it behind later requests.
                     hold.confirmed(

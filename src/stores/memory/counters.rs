@@ -40,7 +40,12 @@ impl Memory {
         let unknown = || not_known(claim, "acquire");
         self.world.ask(claim.kind, &claim.name, unknown, |state| {
             let next_end = match state.take(claim, sent) {
-                Ok(()) => return Outcome::Done(Granted::at(sent)),
+                Ok(life) => {
+                    return Outcome::Done(Granted {
+                        life,
+                        ..Granted::at(sent)
+                    });
+                }
                 Err(next_end) => next_end,
             };
             let left = next_end.map_or(LOOKS_AGAIN, |end| sent.until(end));
@@ -61,6 +66,14 @@ impl Memory {
                 false => Outcome::Gone(LossCause::Gone),
             }
         })
+    }
+}
+
+impl Counter {
+    /// How long it lasts, if that is less than a lease from now.
+    fn life(&self, lease: Duration, now: BootInstant) -> Option<Duration> {
+        let left = self.ends.map(|end| now.until(end));
+        left.filter(|left| *left < lease)
     }
 }
 
@@ -145,14 +158,20 @@ impl State {
         }
     }
 
-    /// Takes the permits of a claim; if there are too few, the end of the first lease of those that have them.
-    fn take(&mut self, claim: &Claim, now: BootInstant) -> Result<(), Option<BootInstant>> {
+    /// Takes the permits of a claim; tells how long they are there if that is less than the lease. If there are too few, the
+    /// end of the first lease of those that have them.
+    fn take(
+        &mut self,
+        claim: &Claim,
+        now: BootInstant,
+    ) -> Result<Option<Duration>, Option<BootInstant>> {
         let (name, ends) = (&claim.name, now + claim.lease);
         let counter = self.counters.get_mut(name).ok_or(None)?;
+        let life = counter.life(claim.lease, now);
         let mut mine = counter.owners.iter_mut();
         if let Some((_, end)) = mine.find(|(owner, _)| *owner == claim.visitor) {
             *end = ends.max(*end);
-            return Ok(());
+            return Ok(life);
         }
         let over = counter.owners.extract_if(.., |(_, end)| *end <= now);
         let back: i64 = over.map(|(owner, _)| i64::from(owner.permits())).sum();
@@ -170,7 +189,7 @@ impl State {
         if back > 0 {
             self.wake_for(name, free);
         }
-        is_granted.then_some(()).ok_or(next_end)
+        is_granted.then_some(life).ok_or(next_end)
     }
 
     /// Returns whether the visitor owned permits.
@@ -191,12 +210,15 @@ impl State {
 
     /// Renews what the visitor of a claim owns.
     pub(super) fn renew_owner(&mut self, claim: &Claim, now: BootInstant) -> Renewal {
-        let counter = self.counters.get_mut(&claim.name);
-        let mut owners = counter.map(|it| &mut it.owners).into_iter().flatten();
+        let Some(counter) = self.counters.get_mut(&claim.name) else {
+            return Renewal::Lost(LossCause::Gone);
+        };
+        let life = counter.life(claim.lease, now);
+        let mut owners = counter.owners.iter_mut();
         match owners.find(|(owner, _)| *owner == claim.visitor) {
             Some((_, end)) => {
                 *end = now + claim.lease;
-                Renewal::Renewed
+                life.map_or(Renewal::Renewed, Renewal::RenewedFor)
             }
             None => Renewal::Lost(LossCause::Gone),
         }

@@ -59,7 +59,7 @@ impl Part {
         }
         let sent = self.store.facts().timeline.now();
         match self.prolong(&claim, deadline) {
-            Renewal::Renewed => Ok(Outcome::Done(Granted {
+            Renewal::Renewed | Renewal::RenewedFor(_) => Ok(Outcome::Done(Granted {
                 leftover: self.left_of_prolonging(&claim),
                 ..Granted::at(sent)
             })),
@@ -80,7 +80,7 @@ impl Part {
             return self.store.release(&claim, keep, deadline);
         }
         match self.prolong(&claim, deadline) {
-            Renewal::Renewed => Ok(Outcome::Done(Released {
+            Renewal::Renewed | Renewal::RenewedFor(_) => Ok(Outcome::Done(Released {
                 leftover: self.left_of_prolonging(&claim),
                 ..Released::default()
             })),

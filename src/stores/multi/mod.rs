@@ -216,7 +216,7 @@ impl Store for MultiStore {
             for (outcome, answer) in outcomes.iter_mut().zip(answers) {
                 match (&*outcome, answer) {
                     // What is lost is lost, whatever is said of the others.
-                    (Renewal::Lost(_), _) | (_, Renewal::Renewed) => {}
+                    (Renewal::Lost(_), _) | (_, Renewal::Renewed | Renewal::RenewedFor(_)) => {}
                     (_, answer) => *outcome = answer,
                 }
             }

@@ -292,11 +292,9 @@ impl MySql {
             }
             Ok((answer, _)) if answer >= BUSY => refused(Duration::from_micros(answer - BUSY)),
             Ok((fence, sent)) => Ok(Outcome::Done(Granted {
-                sent,
                 fence: Some(fence),
                 // No copy shortens a lease.
-                leftover: None,
-                others_wait: false,
+                ..Granted::at(sent)
             })),
             // Somebody has the row locked at this moment.
             Err(error) if error.is_busy() => refused(Duration::from_secs(1)),

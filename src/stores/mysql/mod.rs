@@ -251,11 +251,9 @@ impl Store for MySql {
         );
         match outcome {
             Ok(RowChange::Done { sent, fence }) => Ok(Outcome::Done(Granted {
-                sent,
                 fence: Some(fence),
                 // No copy shortens a lease.
-                leftover: None,
-                others_wait: false,
+                ..Granted::at(sent)
             })),
             Ok(RowChange::Gone(cause)) => Ok(Outcome::Gone(cause)),
             Err(CallError::NoReply { reason, .. }) => Ok(Outcome::unknown(
@@ -297,11 +295,9 @@ impl Store for MySql {
         let (outcome, not_after) = self.change_row_pooled(from, Change::Owner(to), deadline);
         match outcome {
             Ok(RowChange::Done { sent, fence }) => Ok(Outcome::Done(Granted {
-                sent,
                 fence: Some(fence),
                 // Pollers of other processes are not known here; the wait queue frees the lock now and then anyway.
-                others_wait: false,
-                leftover: None,
+                ..Granted::at(sent)
             })),
             Ok(RowChange::Gone(cause)) => Ok(Outcome::Gone(cause)),
             Err(CallError::NoReply { reason, .. }) => Ok(Outcome::Unknown {

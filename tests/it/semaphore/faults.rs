@@ -158,20 +158,34 @@ fn a_lost_message_costs_a_waiter_a_second() {
 }
 
 #[test]
-fn a_full_server_keeps_the_sum() {
+fn a_full_server_keeps_what_is_held_and_takes_it_back() {
     let scene = Scene::new();
-    let taken = scene.semaphore.acquire(1).unwrap();
+    let short = quick().watchdog_timeout(ms(900));
+    let client = short.open(&scene.server.url()).unwrap();
+    let semaphore = client.semaphore("mail");
+    let [taken, other] = [1, 2].map(|permits| semaphore.acquire(permits).unwrap());
     let full = |is_full: bool| {
         let memory = if is_full { "1" } else { "0" };
         scene.server.cmd(&["CONFIG", "SET", "maxmemory", memory]);
     };
     full(true);
-    fails(scene.semaphore.try_acquire(1).map(drop), Class::Unavailable);
-    fails(scene.semaphore.add_permits(1), Class::Unavailable);
-    fails(taken.release(), Class::Unavailable);
-    assert_eq!(scene.free(), 3);
+    fails(semaphore.try_acquire(1).map(drop), Class::Unavailable);
+    fails(semaphore.add_permits(1), Class::Unavailable);
+    let loss = taken.lost().recv_timeout(ms(2000));
+    assert_eq!(loss, Err(redlatch::NoLoss::NotYet));
+    assert!(taken.is_valid() && other.is_valid(), "they are renewed");
+    taken.release().unwrap();
+    assert_eq!(scene.free(), 2);
+    // An acquisition that got no answer is undone there, too.
     full(false);
+    let silent = Fault::SwallowReply(End::Silent);
+    scene.next(usize::MAX, PERMITS_ACQUIRE, silent);
+    fails(scene.semaphore.try_acquire(2).map(drop), Class::Unknown);
+    full(true);
+    scene.proxy.heal();
+    other.release().unwrap();
     scene.all_come_back();
+    full(false);
 }
 
 #[test]

@@ -303,6 +303,31 @@ fn one_with_a_life_ends(backend: &Backend) {
     assert_eq!(one.available().unwrap(), 1);
 }
 
+fn permits_end_with_their_semaphore(backend: &Backend) {
+    let [one, two] = [(); 2].map(|()| client(backend).semaphore("mail"));
+    let fixed = one.with_lease_time(Duration::from_secs(60));
+    for semaphore in [&one, &fixed] {
+        assert!(semaphore.try_set_for(1, ms(600)).unwrap());
+        let taken = semaphore.acquire(1).unwrap();
+        // The next one is there as soon as this one has ended.
+        eventually(SLACK, "the semaphore ends", || two.try_set(1).unwrap());
+        assert!(!taken.is_valid(), "two permits of one");
+        let loss = taken.lost().recv_timeout(SLACK).unwrap();
+        assert_eq!(loss.cause, LossCause::Gone);
+        let next = two.try_acquire(1).unwrap().unwrap();
+        thread::sleep(ms(700));
+        assert!(next.is_valid());
+        assert!(two.delete().unwrap());
+    }
+    // One that lasts for longer than a lease loses nothing before its end.
+    assert!(one.try_set_for(1, LEASE * 2).unwrap());
+    let taken = one.acquire(1).unwrap();
+    thread::sleep(LEASE + ms(300));
+    assert!(taken.is_valid());
+    let loss = taken.lost().recv_timeout(LEASE + SLACK).unwrap();
+    assert_eq!(loss.cause, LossCause::Gone);
+}
+
 fn an_interrupt_and_a_shutdown_end_the_wait(backend: &Backend) {
     let [one, _] = semaphores(backend, 0);
     let interrupt = Interrupt::new();
@@ -402,6 +427,7 @@ semaphore_laws! {
     deleted_is_lost
     set_anew_owes_nothing
     one_with_a_life_ends
+    permits_end_with_their_semaphore
     an_interrupt_and_a_shutdown_end_the_wait
     bad_input_is_refused_and_changes_nothing
 }

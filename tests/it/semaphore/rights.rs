@@ -88,3 +88,39 @@ fn each_right_for_semaphores_is_needed_and_named() {
         }
     }
 }
+
+#[test]
+fn no_two_missing_rights_make_permits() {
+    let server = RedisServer::start();
+    let owners = "redlatch_sc:{orders:mail}";
+    let writes = ["incrby", "decrby", "zadd", "zrem"];
+    for (one, two) in writes.iter().flat_map(|one| writes.map(|two| (one, two))) {
+        let mut rules = for_semaphores();
+        rules.retain(|it| it != one && it != two);
+        let client = open(&user(&server, &rules));
+        let semaphore = client.semaphore("mail");
+        for has_dead in [false, true] {
+            server.cmd(&["DEL", owners]);
+            server.cmd(&["SET", "orders:mail", "2"]);
+            if has_dead {
+                server.cmd(&["ZADD", owners, "1", "1*dead:1:1"]);
+            }
+            for _ in 0..3 {
+                if let Ok(Some(taken)) = semaphore.try_acquire(1) {
+                    let released = taken.release();
+                    assert_eq!(
+                        released.is_err(),
+                        *one == "incrby" || two == "incrby" || *one == "zrem" || two == "zrem",
+                        "{released:?}"
+                    );
+                }
+            }
+            let (free, owned) = (
+                server.int(&["GET", "orders:mail"]),
+                server.int(&["ZCARD", owners]),
+            );
+            let all = 2 + i64::from(has_dead);
+            assert_eq!(free + owned, all, "without {one} and {two}");
+        }
+    }
+}

@@ -119,8 +119,8 @@ const PLANTED: &[(&str, &str, &str)] = &[
     // Permits are given back twice.
     (
         "permits/release",
-        "call('ZREM', owners, visitor)\nif type(gone)",
-        "0\nif type(gone)",
+        "call('ZREM', owners, visitor)\nlocal heard",
+        "local heard",
     ),
     // Those of dead holders are gone for good, or come from nowhere.
     (
@@ -146,12 +146,26 @@ const PLANTED: &[(&str, &str, &str)] = &[
         "if has + 0 < ends + 0 then",
         "if true then",
     ),
-    // What could not be taken is owned.
+    // What could not be owned is taken.
     (
         "permits/acquire",
-        "        pcall('ZREM', owners, visitor)\n",
+        "        call('DECRBY', key, -wanted)\n",
         "",
     ),
+    // They outlast their semaphore.
+    (
+        "permits/acquire",
+        "if life >= 0 and life <",
+        "if false and life <",
+    ),
+    (
+        "permits/renew",
+        "if life >= 0 and life <",
+        "if false and life <",
+    ),
+    // A full server ends what is held, or gets nothing back.
+    ("permits/renew", "pcall('ZREM', owners, '')", "-- none"),
+    ("permits/release", "call('ZREM', owners, '')", "0"),
     // Holders of one that is gone give back to the next one.
     ("permits/count", "done = pcall('DEL', KEYS[3])", "done = 0"),
     (
@@ -159,7 +173,13 @@ const PLANTED: &[(&str, &str, &str)] = &[
         "pcall('DEL', key, KEYS[3])",
         "pcall('DEL', key)",
     ),
-    ("permits/renew", "or not call('GET', key)", ""),
+    ("permits/renew", "not has or not free", "not has"),
+    // They stand though their semaphore is text by now.
+    (
+        "permits/renew",
+        "or free and not string.find(free, '^%-?%d+$')",
+        "",
+    ),
     ("permits/count", "'PX', ARGV[4])", "'PX', 1)"),
 ];
 

@@ -405,7 +405,7 @@ impl Few {
                     text(amount),
                     channel,
                     text(one(rng, &["3000", "30000"])),
-                    text(one(rng, &["0", "0", "60000"])),
+                    text(one(rng, &["0", "0", "60350"])),
                     owner,
                     expiry,
                 ];

@@ -117,7 +117,8 @@ impl Operation for Acquire<'_> {
     fn read(&mut self, redis: &Redis, reply: &Value, copies: &mut SentCopies) -> Read<Self> {
         let claim = self.count.claim;
         let token = integer_at(reply, 2).filter(|_| integer_at(reply, 0) == Some(1));
-        let is_granted = token.is_some() || matches!(reply, Value::Int(_));
+        let life = integer_at(reply, 2).filter(|_| integer_at(reply, 0) == Some(5));
+        let is_granted = token.or(life).is_some() || matches!(reply, Value::Int(_));
         if let (true, Some(sent)) = (is_granted, copies.sent_since) {
             let fence = match token.map(|token| redis.drawn(claim, token, self.floor)) {
                 Some(Err(error)) => {
@@ -141,6 +142,7 @@ impl Operation for Acquire<'_> {
             }
             return Ok(Outcome::Done(Granted {
                 fence,
+                life: life.map(|life| Duration::from_millis(life.unsigned_abs())),
                 leftover,
                 ..Granted::at(sent)
             }));

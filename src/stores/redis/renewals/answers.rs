@@ -83,7 +83,8 @@ impl Renewals<'_> {
         Some(Ok(()))
     }
 
-    /// Takes the answer of the script for one part: all are renewed but those that it names, unless it came too late.
+    /// Takes the answer of the script for one part: all are renewed in full but those that it names, unless it came too
+    /// late.
     fn answered(&mut self, one: &mut SentBatch<'_>, part: usize, reply: &Value) {
         if let Some(now) = integer_at(reply, 0) {
             one.connection.note_time(now, one.sent);
@@ -103,17 +104,20 @@ impl Renewals<'_> {
         for index in indices {
             self.note(*index, Renewal::Renewed);
         }
-        for lost in items.get(2..).unwrap_or_default().chunks(2) {
-            let [Value::Int(at), what] = lost else {
+        for other in items.get(2..).unwrap_or_default().chunks(2) {
+            let [Value::Int(at), what] = other else {
                 continue;
             };
             let at = usize::try_from(at.saturating_sub(1)).ok();
-            let cause = match what {
-                Value::Int(_) => LossCause::Gone,
-                holder => cause_of(holder),
+            let outcome = match what {
+                Value::Int(life @ 1..) => {
+                    Renewal::RenewedFor(Duration::from_millis(life.unsigned_abs()))
+                }
+                Value::Int(_) => Renewal::Lost(LossCause::Gone),
+                holder => Renewal::Lost(cause_of(holder)),
             };
             if let Some(index) = at.and_then(|at| indices.get(at)) {
-                self.note(*index, Renewal::Lost(cause));
+                self.note(*index, outcome);
             }
         }
     }
@@ -159,7 +163,9 @@ impl Renewals<'_> {
     fn discount(&mut self, batch: &Batch<'_>, flaw: Option<String>) {
         let Some(flaw) = flaw else { return };
         for index in batch.parts.iter().flatten() {
-            if let Some(outcome @ Renewal::Renewed) = self.outcomes.get_mut(*index) {
+            if let Some(outcome @ (Renewal::Renewed | Renewal::RenewedFor(_))) =
+                self.outcomes.get_mut(*index)
+            {
                 *outcome = Renewal::Unknown(flaw.clone());
             }
         }

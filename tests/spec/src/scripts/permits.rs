@@ -40,20 +40,24 @@ pub fn acquire(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
         }
         free => free?.unwrap_or_default(),
     };
-    let ends = now + lease;
+    let (ends, life) = (now + lease, redis.pttl(key)?);
+    let granted = || match (0..lease).contains(&life) {
+        true => answered(number, array![5, now, life]),
+        false => small(number, expiry - now),
+    };
     if let Some(has) = redis.zscore(owners, visitor)? {
         if has < ends {
             redis.zadd(owners, ends, visitor)?;
         }
-        return small(number, expiry - now);
+        return granted();
     }
-    let (mut next, life, mut back) = (redis.zfirst(owners)?, redis.pttl(key)?, 0);
+    let (mut next, mut back) = (redis.zfirst(owners)?, 0);
     if next.is_some_and(|end| end <= now) {
         let over = redis.zrangebyscore(owners, now, AT_ONCE)?;
         back = over.iter().map(|owner| permits_of(owner)).sum();
         free = redis.incrby(key, &text(back))?;
         if let Err(refused) = redis.zrem(owners, &over) {
-            let _ = redis.incrby(key, &text(-back));
+            redis.incrby(key, &text(-back))?;
             return returned(refused);
         }
         next = redis.zfirst(owners)?;
@@ -61,13 +65,10 @@ pub fn acquire(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
     let wanted = permits_of(visitor);
     let is_granted = free >= wanted;
     if is_granted {
-        redis.zadd(owners, ends, visitor)?;
-        match redis.decrby(key, &text(wanted)) {
-            Ok(left) => free = left,
-            Err(refused) => {
-                let _ = redis.zrem(owners, &[visitor.to_vec()]);
-                return returned(refused);
-            }
+        free = redis.decrby(key, &text(wanted))?;
+        if let Err(refused) = redis.zadd(owners, ends, visitor) {
+            redis.decrby(key, &text(-wanted))?;
+            return returned(refused);
         }
         if life > 0 {
             let _ = redis.pexpire(owners, &text(life));
@@ -77,7 +78,7 @@ pub fn acquire(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
         let _ = redis.publish(channel, &text(free));
     }
     if is_granted {
-        return small(number, expiry - now);
+        return granted();
     }
     let ttl = next.map_or(1000, |end| (end - now).clamp(0, 1000));
     answered(number, array![0, now, ttl, ""])
@@ -96,7 +97,7 @@ pub fn release(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
         Ok(None) => return answered(number, array![0, ""]),
         Err(refused) => return gone(refused),
     }
-    match redis.get(key) {
+    match number_at(redis, key) {
         Ok(Some(_)) => {}
         Ok(None) => {
             let _ = redis.zrem(owners, &[visitor.to_vec()]);
@@ -104,15 +105,14 @@ pub fn release(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
         }
         Err(refused) => return gone(refused),
     }
-    let permits = permits_of(visitor);
-    let free = match redis.incrby(key, &text(permits)) {
+    if let Err(refused) = redis.zrem(owners, &[Vec::new()]) {
+        return returned(refused);
+    }
+    let free = match redis.incrby(key, &text(permits_of(visitor))) {
         Ok(free) => free,
         Err(refused) => return returned(refused),
     };
-    if let Err(refused) = redis.zrem(owners, &[visitor.to_vec()]) {
-        let _ = redis.incrby(key, &text(-permits));
-        return returned(refused);
-    }
+    redis.zrem(owners, &[visitor.to_vec()])?;
     match redis.publish(channel, &text(free)) {
         Ok(_) => small(number, 0),
         Err(refused) => answered(number, array![1, refused.0.as_str()]),
@@ -127,20 +127,12 @@ pub fn withdraw(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer
     if redis.zscore(owners, visitor)?.is_none() {
         return answered(number, now);
     }
-    let permits = permits_of(visitor);
-    let free = match redis.get(key)? {
-        Some(_) => Some(redis.incrby(key, &text(permits))?),
-        None => None,
-    };
-    if let Err(refused) = redis.zrem(owners, &[visitor.to_vec()]) {
-        if free.is_some() {
-            let _ = redis.incrby(key, &text(-permits));
-        }
-        return returned(refused);
-    }
-    if let Some(free) = free {
+    redis.zrem(owners, &[Vec::new()])?;
+    if redis.get(key)?.is_some() {
+        let free = redis.incrby(key, &text(permits_of(visitor)))?;
         let _ = redis.publish(channel, &text(free));
     }
+    redis.zrem(owners, &[visitor.to_vec()])?;
     answered(number, now)
 }
 
@@ -156,16 +148,25 @@ pub fn renew(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Re
         let (Some(key), Some(owners)) = (pair.first(), pair.get(1)) else {
             break;
         };
-        let visitor = args.text(2 * place - 1);
-        let what = match redis.zscore(owners, visitor) {
-            Ok(Some(_)) if redis.get(key)?.is_some() => None,
-            Ok(_) => Some(Reply::Int(0)),
+        let (visitor, lease) = (args.text(2 * place - 1), args.number(2 * place)?);
+        let found = match (redis.zscore(owners, visitor), number_at(redis, key)) {
+            (Err(refused), _) | (_, Err(refused)) => Err(refused),
+            (Ok(has), Ok(free)) => Ok(has.and(free)),
+        };
+        let what = match found {
+            Ok(Some(_)) => {
+                let life = redis.pttl(key)?;
+                let _ = redis.zrem(owners, &[Vec::new()]);
+                redis.zadd(owners, now + lease, visitor)?;
+                let ends = (0..lease).contains(&life);
+                ends.then(|| Reply::Int(life.max(1)))
+            }
+            Ok(None) => Some(Reply::Int(0)),
             Err(refused) if refused.is_wrong_type() => Some(Reply::text(ANOTHER_TYPE)),
             Err(refused) => return returned(refused),
         };
-        match what {
-            None => redis.zadd(owners, now + args.number(2 * place)?, visitor)?,
-            Some(what) => result.extend([Reply::Int(place as i64), what]),
+        if let Some(what) = what {
+            result.extend([Reply::Int(place as i64), what]);
         }
     }
     answered(number, Reply::Array(result))

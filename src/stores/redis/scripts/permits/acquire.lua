@@ -9,11 +9,12 @@
 -- ARGV[5]  the number of the request, which comes before the answer: {number, …}
 --
 -- Returns number * 4194304 + left  granted; left is the time until ARGV[4], ms, at most 4194303
+--         {5, now, life}  granted; the semaphore ends in life ms, before the lease
 --         {0, now, ttl, ''}  refused; it is worth to ask again in ttl ms, if no message comes before
 --         {3, now}           too late, nothing was done
 --
--- Keeps: the sum of what is free and what is owned. A copy takes nothing, and shortens no lease. What a full server refuses
--- comes first, and what fails behind it is undone.
+-- Keeps: the sum of what is free and what is owned. A copy takes nothing, and shortens no lease. A full server refuses the
+-- first write. What a user may have no right to comes first, or is undone by a command that has just run.
 
 local number, expiry = ARGV[#ARGV] + 0, ARGV[4] + 0
 local call, pcall, key, owners, visitor = redis.call, redis.pcall, KEYS[1], KEYS[2], ARGV[1]
@@ -22,7 +23,6 @@ local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 if now > expiry then
     return {number, {3, now}}
 end
-local left = math.min(expiry - now, 4194303)
 local free = call('GET', key)
 if not free then
     -- Its owners are those of a semaphore that is gone.
@@ -31,20 +31,26 @@ if not free then
 elseif not string.find(free, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE this string is no count')
 end
-local ends = string.format('%.0f', now + ARGV[2])
+local ends, life = string.format('%.0f', now + ARGV[2]), call('PTTL', key)
+local function granted()
+    if life >= 0 and life < ARGV[2] + 0 then
+        return {number, {5, now, life}}
+    end
+    return number * 4194304 + math.min(expiry - now, 4194303)
+end
 local has = call('ZSCORE', owners, visitor)
 if has then
     if has + 0 < ends + 0 then
         call('ZADD', owners, ends, visitor)
     end
-    return number * 4194304 + left
+    return granted()
 end
 
 local function first_end()
     local first = call('ZRANGE', owners, 0, 0, 'WITHSCORES')
     return first[2] and first[2] + 0
 end
-local next, life, back = first_end(), call('PTTL', key), 0
+local next, back = first_end(), 0
 if next and next <= now then
     local over = call('ZRANGEBYSCORE', owners, '-inf', string.format('%.0f', now), 'LIMIT', 0, 100)
     for _, owner in ipairs(over) do
@@ -53,7 +59,7 @@ if next and next <= now then
     free = call('INCRBY', key, back)
     local gone = pcall('ZREM', owners, unpack(over))
     if type(gone) == 'table' then
-        pcall('INCRBY', key, -back)
+        call('INCRBY', key, -back)
         return gone
     end
     next = first_end()
@@ -61,13 +67,12 @@ end
 local wanted = string.match(visitor, '^(%d+)%*') + 0
 local is_granted = free + 0 >= wanted
 if is_granted then
-    call('ZADD', owners, ends, visitor)
-    local taken = pcall('DECRBY', key, wanted)
-    if type(taken) == 'table' then
-        pcall('ZREM', owners, visitor)
-        return taken
+    free = call('DECRBY', key, wanted)
+    local owned = pcall('ZADD', owners, ends, visitor)
+    if type(owned) == 'table' then
+        call('DECRBY', key, -wanted)
+        return owned
     end
-    free = taken
     if life > 0 then
         pcall('PEXPIRE', owners, life)
     end
@@ -76,6 +81,6 @@ if back > 0 then
     pcall('PUBLISH', ARGV[3], string.format('%.0f', free))
 end
 if is_granted then
-    return number * 4194304 + left
+    return granted()
 end
 return {number, {0, now, next and math.max(math.min(next - now, 1000), 0) or 1000, ''}}

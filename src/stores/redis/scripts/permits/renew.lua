@@ -7,9 +7,11 @@
 -- ARGV[#ARGV]           the number of the request, which comes before the answer: {number, …}
 --
 -- Returns {now, 0}             too late, nothing was done
---         {now, 1, i, what, …}  done; the i-th owner was not renewed: what is 0 if it owns nothing any more
+--         {now, 1, i, what, …}  done; the i-th owner was not renewed: what is 0 if it owns nothing any more, or what a key
+--                               has become. It was renewed if what is above 0: the semaphore ends in so many ms, before
+--                               the lease
 --
--- Keeps: only what is owned, of a semaphore that is there, is given a new end.
+-- Keeps: only what is owned, of a semaphore that is there, is given a new end, also on a full server.
 
 local number = ARGV[#ARGV] + 0
 local call, pcall = redis.call, redis.pcall
@@ -21,21 +23,27 @@ end
 local result = {now, 1}
 for i = 1, #KEYS / 2 do
     local key, owners, visitor = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i - 1]
-    local has = pcall('ZSCORE', owners, visitor)
+    local has, free = pcall('ZSCORE', owners, visitor), pcall('GET', key)
+    local flaw = type(has) == 'table' and has or type(free) == 'table' and free
     local what
-    if type(has) == 'table' then
-        if not string.find(has.err, 'WRONGTYPE', 1, true) then
-            return has
-        end
+    if flaw and not string.find(flaw.err, 'WRONGTYPE', 1, true) then
+        return flaw
+    elseif flaw or free and not string.find(free, '^%-?%d+$') then
         what = 'a key of another type'
-    elseif not has or not call('GET', key) then
+    elseif not has or not free then
         what = 0
+    else
+        local life = call('PTTL', key)
+        -- A full server takes this from anybody, and whatever comes behind it.
+        pcall('ZREM', owners, '')
+        call('ZADD', owners, string.format('%.0f', now + ARGV[2 * i]), visitor)
+        if life >= 0 and life < ARGV[2 * i] + 0 then
+            what = math.max(life, 1)
+        end
     end
     if what then
         result[#result + 1] = i
         result[#result + 1] = what
-    else
-        call('ZADD', owners, string.format('%.0f', now + ARGV[2 * i]), visitor)
     end
 end
 return {number, result}

@@ -8,26 +8,19 @@
 --
 -- Returns now, the server time in ms since 1970, by which the caller knows whether the request can still come
 --
--- Keeps: permits are given back once. On a full server nothing is changed.
+-- Keeps: permits are given back once, also to a full server.
 
 local number = ARGV[3] + 0
 local call, pcall, key, owners, visitor = redis.call, redis.pcall, KEYS[1], KEYS[2], ARGV[1]
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 if call('ZSCORE', owners, visitor) then
-    local permits, free = string.match(visitor, '^(%d+)%*') + 0
+    -- Whether this user may remove anything; behind it a full server takes what follows.
+    call('ZREM', owners, '')
     if call('GET', key) then
-        free = call('INCRBY', key, permits)
-    end
-    local gone = pcall('ZREM', owners, visitor)
-    if type(gone) == 'table' then
-        if free then
-            pcall('INCRBY', key, -permits)
-        end
-        return gone
-    end
-    if free then
+        local free = call('INCRBY', key, string.match(visitor, '^(%d+)%*'))
         pcall('PUBLISH', ARGV[2], string.format('%.0f', free))
     end
+    call('ZREM', owners, visitor)
 end
 return {number, now}

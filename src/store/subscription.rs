@@ -1,0 +1,50 @@
+//! A place in a queue of waiters.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::ground::notify::Registration;
+
+/// Whether a visitor in a queue of waiters is told when another try is worth it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    /// From now on.
+    Live,
+    /// Soon, and it is woken when that begins.
+    Pending,
+    /// Never; it has to ask now and then.
+    Polling,
+}
+
+/// A place in a queue of waiters, and whatever has to be kept so that wake-ups arrive there.
+pub(crate) struct Subscription {
+    pub(crate) registration: Registration,
+    pub(crate) delivery: Delivery,
+    /// How many sources of the sleeper's it takes.
+    pub(crate) sources: u32,
+    /// How long it waits at most, by chance, between being woken and asking, so that not all ask at once.
+    pub(crate) jitter: Duration,
+    pub(crate) keep: Option<Box<dyn Send>>,
+}
+
+impl Subscription {
+    /// A place that takes one source, and is told at once.
+    pub(crate) fn of(registration: Registration, delivery: Delivery) -> Subscription {
+        Subscription {
+            registration,
+            delivery,
+            sources: 1,
+            jitter: Duration::ZERO,
+            keep: None,
+        }
+    }
+}
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscription")
+            .field("registration", &self.registration)
+            .field("delivery", &self.delivery)
+            .finish_non_exhaustive()
+    }
+}
