@@ -21,6 +21,7 @@ use crate::store::CountStep;
 ///   server lost its data. Let the thread that starts the work set the latch before it tells anybody of it.
 /// * **The count has no end and no owner.** A worker that dies does not count down, and a latch that nobody finishes stays
 ///   until [`Latch::delete`]. Bound the wait with [`Latch::wait_for`].
+/// * **Its name is for nothing else.** A [`Semaphore`](crate::Semaphore) of the same name is the same number in Redis.
 /// * **It has no generations.** If it opens and is set again before a waiter has looked, that one waits for the new count.
 ///   Give each round of work a name of its own.
 ///

@@ -26,6 +26,9 @@ use crate::store::CountStep;
 /// * **A semaphore that nobody has set is waited for.** Call [`Semaphore::try_set`] first; it sets the permits once.
 /// * The permits of a holder that died are given back by the next acquisition or wait of any client of this library. **If
 ///   only Redisson waits, nobody gives them back.**
+/// * **Its name is for nothing else.** A [`Latch`](crate::Latch) of the same name is the same number in Redis, and a
+///   [`Client::token_lock`](crate::Client::token_lock) takes it for a key that never ends: to count the one down, or to set
+///   the other free, takes permits away, or the semaphore.
 /// * It is not reentrant: a thread that has permits and asks for more may wait for itself.
 /// * The threads of one client that wait get permits in the order in which they came, so that one which wants many is not
 ///   overtaken. A try without a wait bypasses them. Among processes there is no order.
@@ -186,8 +189,8 @@ impl Semaphore {
         }))
     }
 
-    /// Asks for the number of permits that are free: below 0 if permits were taken away by [`Semaphore::add_permits`] that
-    /// are in use; 0 if nobody has set the semaphore.
+    /// Asks for the number of permits that are free, those of holders whose leases are over included: below 0 if permits
+    /// were taken away by [`Semaphore::add_permits`] that are in use; 0 if nobody has set the semaphore.
     ///
     /// # Errors
     ///
@@ -204,8 +207,8 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidPermits`] if it is 0, or if there would be more than 2147483647 permits, or fewer than none by that
-    /// many. After [`command_timeout`](crate::Builder::command_timeout) at the latest:
+    /// [`Error::InvalidPermits`] if it is 0, or if more than 2147483647 permits would be free, or fewer than none by that
+    /// many; permits that are owned are not counted. After [`command_timeout`](crate::Builder::command_timeout) at the latest:
     ///
     /// - [`Error::Unknown`]: no answer came, so it was carried out once, or not at all. A second call may add twice;
     /// - [`Error::Unreachable`], [`Error::Exhausted`]: nothing was sent;
@@ -236,6 +239,9 @@ impl Semaphore {
     }
 
     /// Takes all permits that are free, without an owner, and returns how many those were.
+    ///
+    /// Afterwards none is free, as in `java.util.concurrent`: a number below 0, which [`Semaphore::add_permits`] has left,
+    /// is returned and becomes 0, so that reduction ends.
     ///
     /// # Errors
     ///

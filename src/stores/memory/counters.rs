@@ -75,6 +75,20 @@ impl Counter {
         let left = self.ends.map(|end| now.until(end));
         left.filter(|left| *left < lease)
     }
+
+    /// How many permits owners have whose leases are over.
+    fn over(&self, now: BootInstant) -> i64 {
+        let over = self.owners.iter().filter(|(_, end)| *end <= now);
+        over.map(|(owner, _)| i64::from(owner.permits())).sum()
+    }
+
+    /// Gives these back. Returns how many they were.
+    fn reclaim(&mut self, now: BootInstant) -> i64 {
+        let back = self.over(now);
+        self.owners.retain(|(_, end)| *end > now);
+        self.count += back;
+        back
+    }
 }
 
 impl State {
@@ -84,7 +98,10 @@ impl State {
         let count = self.counters.get(name).map(|it| it.count);
         let has_one = i64::from(count.is_some());
         Some(match (op.step, count) {
-            (CountStep::Get, count) => count.unwrap_or_default(),
+            (CountStep::Get, _) => self
+                .counters
+                .get(name)
+                .map_or(0, |it| it.count + it.over(now)),
             (CountStep::SetIfMissing(..), Some(_)) => 0,
             (CountStep::SetIfMissing(count, life), None) => {
                 self.set(name, count.into(), life.map(|life| now + life));
@@ -105,7 +122,9 @@ impl State {
             (CountStep::AddIfThere(_), None) => 0,
             (CountStep::Add(by) | CountStep::AddIfThere(by), count) => {
                 let sum = count.unwrap_or_default() + by;
-                if sum.unsigned_abs() > LARGEST_COUNT.into() {
+                // What is taken away may leave more than may be added: permits that were owned have come back.
+                let most = i64::from(LARGEST_COUNT);
+                if sum > most && by > 0 || sum < -most {
                     return None;
                 }
                 if count.is_none() {
@@ -118,11 +137,10 @@ impl State {
                     _ => 1,
                 }
             }
-            (CountStep::Drain, count) => {
-                let count = count.unwrap_or_default();
-                self.add(name, -count);
-                count
-            }
+            (CountStep::Drain, _) => self.counters.get_mut(name).map_or(0, |counter| {
+                counter.reclaim(now);
+                std::mem::take(&mut counter.count)
+            }),
             (CountStep::Forget, _) => {
                 let owners = self.counters.get_mut(name).map(|it| &mut it.owners);
                 let owns = |(owner, _): &mut (VisitorId, BootInstant)| *owner == op.request;
@@ -173,9 +191,7 @@ impl State {
             *end = ends.max(*end);
             return Ok(life);
         }
-        let over = counter.owners.extract_if(.., |(_, end)| *end <= now);
-        let back: i64 = over.map(|(owner, _)| i64::from(owner.permits())).sum();
-        counter.count += back;
+        let back = counter.reclaim(now);
         let wanted = i64::from(claim.visitor.permits());
         let is_granted = counter.count >= wanted;
         if is_granted {

@@ -209,6 +209,34 @@ fn one_that_goes_under_its_holder_is_a_loss() {
 }
 
 #[test]
+fn another_thing_under_the_name_is_the_cause_of_the_loss() {
+    let scene = Scene::new();
+    let short = quick().watchdog_timeout(ms(900));
+    let client = short.open(&scene.server.url()).unwrap();
+    let semaphore = client.semaphore("mail");
+    let other = client.lock("mail");
+    let lost = |taken: &redlatch::Permits| {
+        let loss = taken.lost().recv_timeout(ms(900) + SLACK).unwrap();
+        let another = LossCause::HeldBy("a key of another type".to_owned());
+        assert_eq!(loss.cause, another);
+        assert!(!taken.is_valid());
+    };
+    // Redisson deletes the count alone, and somebody takes the name for a lock.
+    let taken = semaphore.acquire(1).unwrap();
+    scene.server.cmd(&["DEL", "mail"]);
+    other.lock().unwrap();
+    lost(&taken);
+    assert!(taken.release().unwrap_err().is_lost());
+    other.unlock().unwrap();
+    assert!(semaphore.try_set(4).unwrap());
+    let taken = semaphore.acquire(1).unwrap();
+    let next = semaphore.acquire(1).unwrap();
+    scene.server.cmd(&["SET", "mail", "text"]);
+    assert!(next.release().unwrap_err().is_lost());
+    lost(&taken);
+}
+
+#[test]
 fn what_is_no_semaphore_is_left_alone() {
     let scene = Scene::new();
     let taken = scene.semaphore.acquire(1).unwrap();

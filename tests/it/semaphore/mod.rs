@@ -78,6 +78,51 @@ fn never_more_than_the_limit_at_once(backend: &Backend) {
     assert_eq!(both[0].available().unwrap(), 3);
 }
 
+fn permits_of_dead_holders_are_told_and_taken(backend: &Backend) {
+    let [one, two] = semaphores(backend, 150);
+    let short = one.with_lease_time(ms(200));
+    let all: Vec<Permits> = (0..150).map(|_| short.acquire(1).unwrap()).collect();
+    assert!(two.available().unwrap() <= 150);
+    thread::sleep(ms(300));
+    assert!(all.iter().all(|taken| !taken.is_valid()));
+    // A look is enough, nobody has to take any.
+    assert_eq!(two.available().unwrap(), 150);
+    let most = two.try_acquire(149).unwrap().unwrap();
+    assert_eq!(two.available().unwrap(), 1);
+    most.release().unwrap();
+    let taken = short.acquire(2).unwrap();
+    thread::sleep(ms(300));
+    assert!(!taken.is_valid());
+    assert_eq!(one.drain().unwrap(), 150);
+    none(two.try_acquire(1).unwrap());
+    assert!(taken.release().unwrap_err().is_lost());
+    assert_eq!(two.available().unwrap(), 0);
+}
+
+fn too_many_permits_can_be_taken_away(backend: &Backend) {
+    let [one, two] = semaphores(backend, 2_147_483_647);
+    let taken = one.acquire(10).unwrap();
+    // It looks at those that are free.
+    two.add_permits(10).unwrap();
+    taken.release().unwrap();
+    assert_eq!(one.available().unwrap(), 2_147_483_657);
+    let error = two.add_permits(1).unwrap_err();
+    assert!(matches!(error, Error::InvalidPermits { .. }), "{error}");
+    two.add_permits(-1).unwrap();
+    assert!(two.add_permits_if_exists(-1000).unwrap());
+    assert_eq!(one.available().unwrap(), 2_147_482_656);
+}
+
+fn a_drain_ends_a_reduction(backend: &Backend) {
+    let [one, two] = semaphores(backend, 3);
+    let taken = one.acquire(3).unwrap();
+    two.add_permits(-2).unwrap();
+    // As in `java.util.concurrent`: what was missing is missing no longer.
+    assert_eq!(two.drain().unwrap(), -2);
+    taken.release().unwrap();
+    assert_eq!(one.available().unwrap(), 3);
+}
+
 fn permits_of_a_dead_holder_come_back(backend: &Backend) {
     let [one, two] = semaphores(backend, 2);
     // Nobody renews these.
@@ -427,6 +472,9 @@ semaphore_laws! {
     deleted_is_lost
     set_anew_owes_nothing
     one_with_a_life_ends
+    permits_of_dead_holders_are_told_and_taken
+    too_many_permits_can_be_taken_away
+    a_drain_ends_a_reduction
     permits_end_with_their_semaphore
     an_interrupt_and_a_shutdown_end_the_wait
     bad_input_is_refused_and_changes_nothing

@@ -167,10 +167,19 @@ const PLANTED: &[(&str, &str, &str)] = &[
     ("permits/renew", "pcall('ZREM', owners, '')", "-- none"),
     ("permits/release", "call('ZREM', owners, '')", "0"),
     // Holders of one that is gone give back to the next one.
-    ("permits/count", "done = pcall('DEL', KEYS[3])", "done = 0"),
+    ("permits/count", "done = pcall('DEL', owners)", "done = 0"),
+    // What the dead had is not told, or comes back though it was drained.
+    ("permits/count", "(free or 0) + back}}", "(free or 0)}}"),
     (
         "permits/count",
-        "pcall('DEL', key, KEYS[3])",
+        "call('ZREM', owners, unpack(over))",
+        "-- none",
+    ),
+    // Too many permits cannot be taken away again.
+    ("permits/count", " and ARGV[2] + 0 > 0", ""),
+    (
+        "permits/count",
+        "pcall('DEL', key, owners)",
         "pcall('DEL', key)",
     ),
     ("permits/renew", "not has or not free", "not has"),

@@ -362,11 +362,15 @@ impl Few {
         let place = NAMES.iter().position(|it| *it == name).expect("a lock");
         let once = KEYS[2 * (NAMES.len() + place) + rng.usize(..2)];
         let text = |text: &str| Arg::Text(text.to_owned());
+        let step = one(rng, &["down", "down", "set", "get", "delete"]);
         Call {
             script: "latch/count",
-            names: vec![name, once],
+            names: match step {
+                "get" => vec![name],
+                _ => vec![name, once],
+            },
             args: vec![
-                text(one(rng, &["down", "down", "set", "get", "delete"])),
+                text(step),
                 text(one(rng, &["1", "2", "7"])),
                 Arg::Channel(name),
                 text(one(rng, &["3000", "30000"])),
@@ -399,9 +403,10 @@ impl Few {
                     "forget",
                 ];
                 let once = KEYS[2 * (NAMES.len() + place) + rng.usize(..2)];
-                let amount = one(rng, &["1", "2", "5", "2147483647"]);
+                let amount = one(rng, &["1", "2", "5", "-2", "2147483647"]);
+                let step = one(rng, &steps);
                 let args = vec![
-                    text(one(rng, &steps)),
+                    text(step),
                     text(amount),
                     channel,
                     text(one(rng, &["3000", "30000"])),
@@ -411,7 +416,10 @@ impl Few {
                 ];
                 return Call {
                     script: "permits/count",
-                    names: vec![name, once, owners],
+                    names: match step {
+                        "get" => vec![name, owners],
+                        _ => vec![name, once, owners],
+                    },
                     args,
                 };
             }
@@ -490,7 +498,7 @@ impl Few {
         let long = "x".repeat(300);
         match rng.u8(0..20) {
             0 => Thing::List,
-            18 | 19 => Thing::Text(one(rng, &["0", "1", "2", "-3", "1x"]).to_owned()),
+            18 | 19 => Thing::Text(one(rng, &["0", "1", "-3", "2147483650", "1x"]).to_owned()),
             1 => Thing::Text(visitor.to_owned()),
             2 => Thing::Text(one(rng, &["", &"t".repeat(200)]).to_owned()),
             // As Redisson leaves a lock, entered up to five times.

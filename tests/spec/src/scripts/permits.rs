@@ -10,7 +10,7 @@ use crate::reply::{Reply, array};
 const MOST: i64 = i32::MAX as i64;
 
 /// So many owners whose leases are over are looked at in one go.
-const AT_ONCE: usize = 100;
+const AT_ONCE: usize = 5000;
 
 /// The permits that stand before the star of a visitor.
 fn permits_of(visitor: &[u8]) -> i64 {
@@ -128,7 +128,11 @@ pub fn withdraw(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer
         return answered(number, now);
     }
     redis.zrem(owners, &[Vec::new()])?;
-    if redis.get(key)?.is_some() {
+    let free = match number_at(redis, key) {
+        Err(refused) if !refused.is_wrong_type() => return returned(refused),
+        found => found.ok().flatten(),
+    };
+    if free.is_some() {
         let free = redis.incrby(key, &text(permits_of(visitor)))?;
         let _ = redis.publish(channel, &text(free));
     }
@@ -174,7 +178,8 @@ pub fn renew(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Re
 
 /// Sets a semaphore, adds permits, takes those that are free, tells them, or takes it away; or forgets who owns some.
 pub fn count(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Reply> {
-    let (number, key, once, owners) = (args.request()?, keys.text(1), keys.text(2), keys.text(3));
+    let (number, key, once) = (args.request()?, keys.text(1), keys.text(2));
+    let owners = keys.text(keys.count());
     let (op, amount, channel) = (args.text(1), args.text(2), args.text(3));
     let (remembered, life, visitor) = (args.text(4), args.text(5), args.text(6));
     let now = redis.time()?;
@@ -186,8 +191,13 @@ pub fn count(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Re
         found => found?,
     };
     let free = found.unwrap_or_default();
+    let over = match found.is_some() && (op == b"get" || op == b"drain") {
+        true => redis.zrangebyscore(owners, now, AT_ONCE)?,
+        false => Vec::new(),
+    };
+    let back: i64 = over.iter().map(|owner| permits_of(owner)).sum();
     if op == b"get" {
-        return answered(number, array![1, now, free]);
+        return answered(number, array![1, now, free + back]);
     }
     if let Some(before) = redis.get(once)? {
         if before == b"range" {
@@ -204,10 +214,11 @@ pub fn count(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Re
             (Some(i64::from(has)), has)
         }
         b"set" => (Some(1 - exists), found.is_none()),
-        b"drain" => (Some(free), found.is_some()),
+        b"drain" => (Some(free + back), found.is_some()),
         b"add" | b"add_if_there" if op == b"add" || found.is_some() => {
-            let sum = free + args.number(2)?;
-            match sum.abs() > MOST {
+            let by = args.number(2)?;
+            let sum = free + by;
+            match sum > MOST && by > 0 || sum < -MOST {
                 true => (None, false),
                 false => (Some(if op == b"add" { sum } else { 1 }), true),
             }
@@ -233,7 +244,17 @@ pub fn count(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Re
         }
         b"delete" => redis.del(key).and_then(|_| redis.del(owners)).map(|_| None),
         b"forget" => redis.zrem(owners, &[visitor.to_vec()]).map(|()| None),
-        b"drain" => redis.decrby(key, &text(free)).map(|_| None),
+        b"drain" if over.is_empty() => redis.decrby(key, &text(free)).map(|_| None),
+        b"drain" => match redis.zrem(owners, &[Vec::new()]) {
+            Ok(()) => {
+                let drained = redis.decrby(key, &text(free)).map(|_| None);
+                if drained.is_ok() {
+                    redis.zrem(owners, &over)?;
+                }
+                drained
+            }
+            Err(refused) => Err(refused),
+        },
         _ => redis.incrby(key, amount).map(|free| Some(text(free))),
     };
     match done {

@@ -1,7 +1,7 @@
 -- Counts a latch down, sets it, tells its count or takes it away; each request once, whatever copies of it come.
 --
 -- KEYS[1]  the latch: its count; it is open if the key is missing
--- KEYS[2]  the answer to this request, if it was carried out before
+-- KEYS[2]  the answer to this request, if it was carried out before; it is left out of 'get', which changes nothing
 -- ARGV[1]  the operation: 'down', 'set', 'get' or 'delete'
 -- ARGV[2]  the amount: the count to set
 -- ARGV[3]  the channel of the latch

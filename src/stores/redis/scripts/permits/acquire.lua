@@ -52,7 +52,7 @@ local function first_end()
 end
 local next, back = first_end(), 0
 if next and next <= now then
-    local over = call('ZRANGEBYSCORE', owners, '-inf', string.format('%.0f', now), 'LIMIT', 0, 100)
+    local over = call('ZRANGEBYSCORE', owners, '-inf', string.format('%.0f', now), 'LIMIT', 0, 5000)
     for _, owner in ipairs(over) do
         back = back + (string.match(owner, '^(%d+)%*') or 0)
     end

@@ -1,7 +1,7 @@
 -- Changes the free permits of a semaphore, or tells them; each request once, whatever copies of it come.
 --
 -- KEYS[1]  the semaphore: the permits that are free
--- KEYS[2]  the answer to this request, if it was carried out before
+-- KEYS[2]  the answer to this request, if it was carried out before; it is left out of 'get', which changes nothing
 -- KEYS[3]  the owners of the permits that were taken
 -- ARGV[1]  the operation: 'set', 'add', 'add_if_there', 'drain', 'get', 'delete' or 'forget'
 -- ARGV[2]  the amount: the permits to set or to add
@@ -12,10 +12,10 @@
 -- ARGV[7]  the server time after which the request is refused, ms since 1970
 -- ARGV[8]  the number of the request, which comes before the answer: {number, …}
 --
--- Returns {1, now, answer}  done; of 'add' and 'get' the permits that are free, of 'drain' those that were; of the others 1
---                           if it was done, else 0
+-- Returns {1, now, answer}  done; of 'add' the permits that are free, of 'get' and 'drain' these and those of owners whose
+--                           leases are over; of the others 1 if it was done, else 0
 --         {3, now}          too late, nothing was done
---         {4, now}          there would be more permits than 2147483647, or fewer than none by that many; nothing was done
+--         {4, now}          more permits than 2147483647 would be free, or fewer than none by that many; nothing was done
 --
 -- Keeps: the answer stands before the count changes, so a full server refuses both. What was taken from a semaphore that is
 -- gone is not given back to the next one.
@@ -31,8 +31,15 @@ local free = call('GET', key)
 if free and not string.find(free, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE this string is no count')
 end
+local owners, over, back = KEYS[#KEYS], {}, 0
+if free and (op == 'get' or op == 'drain') then
+    over = call('ZRANGEBYSCORE', owners, '-inf', string.format('%.0f', now), 'LIMIT', 0, 5000)
+    for _, owner in ipairs(over) do
+        back = back + (string.match(owner, '^(%d+)%*') or 0)
+    end
+end
 if op == 'get' then
-    return {number, {1, now, (free or 0) + 0}}
+    return {number, {1, now, (free or 0) + back}}
 end
 local before = call('GET', once)
 if before then
@@ -40,16 +47,16 @@ if before then
 end
 local answer, does = free and 1 or 0, free
 if op == 'forget' then
-    does = free and call('ZSCORE', KEYS[3], ARGV[6])
+    does = free and call('ZSCORE', owners, ARGV[6])
     answer = does and 1 or 0
 elseif op == 'set' then
     answer, does = 1 - answer, not free
 elseif op == 'drain' then
-    answer = (free or 0) + 0
+    answer = (free or 0) + back
 elseif op == 'add' or op == 'add_if_there' and free then
     local sum = (free or 0) + ARGV[2]
     answer, does = op == 'add' and sum or 1, true
-    if math.abs(sum) > 2147483647 then
+    if sum > 2147483647 and ARGV[2] + 0 > 0 or sum < -2147483647 then
         answer, does = 'range', false
     end
 end
@@ -59,7 +66,7 @@ if not does then
 end
 local done, message = 0
 if not free then
-    done = pcall('DEL', KEYS[3])
+    done = pcall('DEL', owners)
 end
 if type(done) == 'table' then
     message = nil
@@ -68,11 +75,18 @@ elseif op == 'set' and ARGV[5] == '0' then
 elseif op == 'set' then
     done, message = pcall('SET', key, ARGV[2], 'PX', ARGV[5]), ARGV[2]
 elseif op == 'delete' then
-    done = pcall('DEL', key, KEYS[3])
+    done = pcall('DEL', key, owners)
 elseif op == 'forget' then
-    done = pcall('ZREM', KEYS[3], ARGV[6])
+    done = pcall('ZREM', owners, ARGV[6])
 elseif op == 'drain' then
-    done = pcall('DECRBY', key, free)
+    -- Whether this user may remove anything.
+    done = #over > 0 and pcall('ZREM', owners, '') or nil
+    if type(done) ~= 'table' then
+        done = pcall('DECRBY', key, free)
+    end
+    if type(done) ~= 'table' and #over > 0 then
+        call('ZREM', owners, unpack(over))
+    end
 else
     done = pcall('INCRBY', key, ARGV[2])
     message = done

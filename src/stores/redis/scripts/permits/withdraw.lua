@@ -17,8 +17,11 @@ local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 if call('ZSCORE', owners, visitor) then
     -- Whether this user may remove anything; behind it a full server takes what follows.
     call('ZREM', owners, '')
-    if call('GET', key) then
-        local free = call('INCRBY', key, string.match(visitor, '^(%d+)%*'))
+    local free = pcall('GET', key)
+    if type(free) == 'table' and not string.find(free.err, 'WRONGTYPE', 1, true) then
+        return free
+    elseif type(free) == 'string' and string.find(free, '^%-?%d+$') then
+        free = call('INCRBY', key, string.match(visitor, '^(%d+)%*'))
         pcall('PUBLISH', ARGV[2], string.format('%.0f', free))
     end
     call('ZREM', owners, visitor)
