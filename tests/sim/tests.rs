@@ -65,7 +65,7 @@ fn bugs_that_are_planted_are_found() {
     let seeds = |shape, count| [("SHAPE", shape), ("SEEDS", count)];
     let free = seeds("Free", "100");
     finds("a request in flight shortens nothing", "I1: ", &free);
-    let forced = seeds("Forced", "2000");
+    let forced = seeds("Forced", "8000");
     finds("an earlier entry wakes nobody", "I9: ", &forced);
     let split = seeds("Split", "60");
     finds("what was not undone is dropped", "I8: ", &split);
