@@ -108,6 +108,22 @@ pub(crate) fn for_sides() -> BTreeSet<String> {
     row(&["`Client::read_write_lock`, alone"])
 }
 
+/// Checks that a user who lacks this right is refused, and told so; or is not, where nothing needs it.
+pub(crate) fn is_named(lacking: &str, errors: Vec<Error>, is_needed: bool) {
+    assert_eq!(!errors.is_empty(), is_needed, "{lacking}: {errors:?}");
+    for error in errors {
+        let Error::Permission { missing, .. } = &error else {
+            panic!("without {lacking}: {error}");
+        };
+        assert_eq!(*missing, [format!("+{lacking}")], "{error}");
+    }
+}
+
+/// Rights without which something takes longer, or more of the server.
+pub(crate) fn is_spare(right: &str) -> bool {
+    ["evalsha", "publish", "subscribe", "unsubscribe"].contains(&right)
+}
+
 fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect(path)
 }

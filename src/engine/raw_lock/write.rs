@@ -13,6 +13,7 @@ impl RawLock {
     pub(crate) fn write(&self, hold: &Hold, work: Work<'_>) -> Result<Vec<Reply>> {
         let inner = &self.inner;
         work.check(&hold.name)?;
+        let mut deadline = inner.deadline();
         loop {
             let Some(WriteStart {
                 claim,
@@ -28,7 +29,7 @@ impl RawLock {
                 valid_until,
                 late_copy: late_copy.map(|it| it.not_after),
             };
-            match inner.store.guarded(&guarded, inner.deadline()) {
+            match inner.store.guarded(&guarded, deadline) {
                 Ok(Outcome::Done(replies)) => {
                     hold.has_no_late_copy();
                     return Ok(replies);
@@ -37,6 +38,10 @@ impl RawLock {
                     let gone_in =
                         |it: LateCopy| inner.store.facts().timeline.now().until(it.gone_at);
                     sync::sleep(late_copy.map_or(left, |it| left.min(gone_in(it))));
+                    // The wait for the copy does not count, which ends with it; that for a renewal does.
+                    if late_copy.is_some() {
+                        deadline = inner.deadline();
+                    }
                 }
                 Ok(Outcome::Gone(cause)) => {
                     inner.watchdog.end(hold, cause.clone());

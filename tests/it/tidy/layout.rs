@@ -102,6 +102,71 @@ fn no_file_of_the_source_is_long() {
     assert_eq!(seen, LONG.len(), "files that are no more");
 }
 
+/// Folders whose files are named elsewhere than in a module: by a build script, or by cargo.
+const ROOTS: [&str; 4] = [
+    "benches/",
+    "examples/",
+    "tests/sim/swapped/",
+    "tests/spec/tests/",
+];
+
+#[test]
+fn every_file_belongs_to_a_program() {
+    let folders = ["src", "tests", "benches", "examples"];
+    let files: Vec<_> = folders
+        .iter()
+        .flat_map(|folder| super::files(&root().join(folder)))
+        .collect();
+    let mut named = BTreeSet::new();
+    for file in &files {
+        let text = fs::read_to_string(file).expect("a source file");
+        let folder = file.parent().expect("a folder");
+        let is_root = ["mod.rs", "main.rs", "lib.rs"]
+            .iter()
+            .any(|it| file.ends_with(it));
+        let below = if is_root {
+            folder.to_owned()
+        } else {
+            file.with_extension("")
+        };
+        let mut path = None;
+        for line in text.lines().map(str::trim) {
+            if let Some(rest) = line.strip_prefix("#[path = \"") {
+                path = rest.split('"').next().map(|path| folder.join(path));
+            }
+            let Some(name) = line
+                .strip_suffix(';')
+                .and_then(|line| line.rsplit_once("mod "))
+            else {
+                continue;
+            };
+            match path.take() {
+                Some(path) => named.extend(fs::canonicalize(path)),
+                // What a program is opened by has any name.
+                None => {
+                    for folder in [folder, &below] {
+                        named.insert(folder.join(name.1).with_extension("rs"));
+                        named.insert(folder.join(name.1).join("mod.rs"));
+                    }
+                }
+            }
+        }
+    }
+    let stray: Vec<_> = files
+        .iter()
+        .filter(|file| !named.contains(*file))
+        .map(|file| super::below(root(), file))
+        .filter(|file| !ROOTS.iter().any(|root| file.starts_with(root)))
+        .filter(|file| {
+            !["main.rs", "lib.rs", "build.rs"]
+                .iter()
+                .any(|it| file.ends_with(it))
+        })
+        .collect();
+    // The tests of the simulation are named in its manifest.
+    assert_eq!(stray, ["tests/sim/tests.rs"]);
+}
+
 /// All paths of at least two segments that the code of a text names, those of `use` trees in full.
 pub(super) fn paths(text: &str) -> Vec<Vec<String>> {
     let code: Vec<_> = code(text).map(|(_, line)| line).collect();
