@@ -576,3 +576,28 @@ fn a_late_fenced_write_is_refused_by_the_time_or_by_the_fence() {
     comes_late(rule, &server);
     assert_eq!(server.text(&["GET", "data"]), None);
 }
+
+#[test]
+fn a_write_that_always_comes_late_ends_although_the_hold_is_renewed() {
+    const COMMAND_TIMEOUT: Duration = ms(1500);
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.addr());
+    let client = quick()
+        .watchdog_timeout(ms(600))
+        .command_timeout(COMMAND_TIMEOUT);
+    let client = client.open(&proxy.url()).unwrap();
+    let guard = client.lock("orders").guard().unwrap();
+    // Once, so that the server knows the script.
+    guard.write(write).unwrap();
+    let late = Fault::DelayRequest(ms(650));
+    proxy.next(usize::MAX, Some(sha(GUARDED).as_bytes()), late);
+    let begin = Instant::now();
+    let written = guard.write(write);
+    let took = begin.elapsed();
+    assert!(
+        written.is_err() && took < COMMAND_TIMEOUT * 2,
+        "{took:?}: {written:?}"
+    );
+    assert!(guard.is_valid());
+    guard.unlock().unwrap();
+}
