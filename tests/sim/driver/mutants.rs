@@ -91,7 +91,7 @@ pub(crate) const MUTANTS: [Mutant; 34] = [
     ),
     in_shape(Shape::Behind, "a lone sentinel may be behind"),
     in_shape(Shape::Silence, "a hold that has lapsed is called gone"),
-    on("Sentinel", "the master before is asked"),
+    in_shape(Shape::Behind, "the master before is asked"),
     on("Replicas", "a hold needs none of its replicas"),
 ];
 
