@@ -96,8 +96,6 @@ pub(crate) struct Hold {
     client: Arc<ClientState>,
     /// The clock that it is counted on.
     timeline: Timeline,
-    /// The longest lease whose third it is left alone for, where others may shorten what keeps it.
-    longest_pace: Option<Duration>,
     state: Mutex<State>,
 }
 
@@ -134,7 +132,6 @@ impl Hold {
             owner,
             client,
             timeline: PROCESS.clone(),
-            longest_pace: None,
             state: Mutex::new(State {
                 phase: Phase::Held,
                 levels: smallvec![Level::new(0, lease, sent)],
@@ -145,16 +142,12 @@ impl Hold {
                 next_in_flight_id: 0,
                 longest: claim.lease,
                 waits_since: None,
-                last_trouble: None,
                 due: None,
                 news: None,
                 may_outlast: false,
                 is_abandoned: false,
-                pinned_since: None,
-                put_off: SmallVec::new(),
-                late_copy: None,
                 span: Some(HoldSpan::open(&claim.name, &claim.visitor)),
-                life_ends: None,
+                rare: None,
             }),
         }
     }
@@ -173,17 +166,21 @@ impl Hold {
         let first = state.note_in_flight(By::Holder, now.moment, lease, expires);
         state.answered(first);
         state.may_outlast = true;
-        state.late_copy = not_after.map(|not_after| LateCopy {
-            not_after,
-            gone_at: expires + EXPIRY_SLACK,
-        });
+        if let Some(not_after) = not_after {
+            state.rare().late_copy = Some(LateCopy {
+                not_after,
+                gone_at: expires + EXPIRY_SLACK,
+            });
+        }
         drop(state);
         self
     }
 
     /// Notes the copy that may yet come of the hold that was handed off to this one.
     pub(crate) fn behind(self, late_copy: Option<LateCopy>) -> Hold {
-        self.state.lock().late_copy = late_copy;
+        if late_copy.is_some() {
+            self.state.lock().rare().late_copy = late_copy;
+        }
         self
     }
 
@@ -195,8 +192,10 @@ impl Hold {
     }
 
     /// Says how short leases are that others may give it, where they may: it is looked at as often as one with that lease.
-    pub(crate) fn looked_at_each(mut self, lease: Duration) -> Hold {
-        self.longest_pace = self.kind.rules().restores_lifetime.then_some(lease);
+    pub(crate) fn looked_at_each(self, lease: Duration) -> Hold {
+        if self.kind.rules().restores_lifetime {
+            self.state.lock().rare().longest_pace = Some(lease);
+        }
         self
     }
 
@@ -230,7 +229,7 @@ impl Hold {
     pub(crate) fn stands(&self) -> bool {
         let state = self.state.lock();
         matches!(state.phase, Phase::Held)
-            && (state.pinned_since.is_some() || self.timeline.now() < state.valid_until)
+            && (state.pinned_since().is_some() || self.timeline.now() < state.valid_until)
             && self.client.has_watchdog()
             && !self.has_no_client()
     }

@@ -22,9 +22,9 @@ impl Hold {
     #[cfg(feature = "mysql")]
     pub(crate) fn pin(&self) -> bool {
         let mut state = self.state.lock();
-        let is_free = matches!(state.phase, Phase::Held) && state.pinned_since.is_none();
+        let is_free = matches!(state.phase, Phase::Held) && state.pinned_since().is_none();
         if is_free {
-            state.pinned_since = Some(self.timeline.now());
+            state.rare().pinned_since = Some(self.timeline.now());
         }
         is_free
     }
@@ -32,7 +32,10 @@ impl Hold {
     /// The levels that are to be given back now that no transaction has it any more.
     #[cfg(feature = "mysql")]
     pub(crate) fn take_put_off(&self) -> SmallVec<[LevelId; 1]> {
-        std::mem::take(&mut self.state.lock().put_off)
+        let mut state = self.state.lock();
+        let rare = state.rare.as_mut();
+        rare.map(|it| std::mem::take(&mut it.put_off))
+            .unwrap_or_default()
     }
 
     /// Ends what [`Hold::pin`] began. `committed` is the lease that the transaction has set, and from when it counts:
@@ -40,7 +43,8 @@ impl Hold {
     #[cfg(feature = "mysql")]
     pub(crate) fn unpin(&self, committed: Option<(BootInstant, Duration)>) {
         let mut state = self.state.lock();
-        let Some(since) = state.pinned_since.take() else {
+        let rare = state.rare.as_mut();
+        let Some(since) = rare.and_then(|it| it.pinned_since.take()) else {
             return;
         };
         if let (Phase::Held, Some((sent, lease))) = (&state.phase, committed) {
@@ -50,7 +54,7 @@ impl Hold {
         }
         let now = self.timeline.now();
         if committed.is_none() && state.counted_from + state.pace() / 3 < now {
-            state.last_trouble = Some(format!(
+            state.rare().last_trouble = Some(format!(
                 "a transaction kept it from being renewed for {} ms",
                 since.until(now).as_millis()
             ));
@@ -59,15 +63,15 @@ impl Hold {
 
     /// Whether a transaction has it.
     pub(crate) fn is_pinned(&self) -> bool {
-        self.state.lock().pinned_since.is_some()
+        self.state.lock().pinned_since().is_some()
     }
 
     /// Leaves level `id` to be given back behind the transaction that has the hold. Returns whether one has.
     pub(crate) fn put_off(&self, id: LevelId) -> bool {
         let mut state = self.state.lock();
-        let is_pinned = state.pinned_since.is_some();
+        let is_pinned = state.pinned_since().is_some();
         if is_pinned {
-            state.put_off.push(id);
+            state.rare().put_off.push(id);
         }
         is_pinned
     }

@@ -73,7 +73,7 @@ impl Hold {
         if !matches!(state.phase, Phase::Held) {
             return Duty::Over;
         }
-        if state.pinned_since.is_some() {
+        if state.pinned_since().is_some() {
             state.due = None;
             return Duty::Idle;
         }
@@ -102,7 +102,7 @@ impl Hold {
             return RenewalStart::Over;
         }
         let waits_since = state.waits_since.take();
-        if state.pinned_since.is_some() {
+        if state.pinned_since().is_some() {
             return RenewalStart::Unowned;
         }
         // What a loss says is said with what it waited for.
@@ -134,7 +134,9 @@ impl Hold {
         now: BootInstant,
     ) {
         let mut state = self.state.lock();
-        state.last_trouble = None;
+        if let Some(rare) = &mut state.rare {
+            rare.last_trouble = None;
+        }
         let request = state.in_flight.iter().find(|it| it.id == in_flight_id);
         if let Some(InFlight { sent, lease, .. }) = request.copied() {
             let counts = matches!(state.phase, Phase::Held) && now < state.valid_until;
@@ -150,7 +152,7 @@ impl Hold {
     pub(crate) fn renewal_unknown(&self, in_flight_id: InFlightId, trouble: &str) {
         let mut state = self.state.lock();
         state.unanswered(in_flight_id);
-        state.last_trouble = Some(trouble.to_owned());
+        state.rare().last_trouble = Some(trouble.to_owned());
     }
 
     /// Says that the watchdog should look at this hold when its validity ends, which is noted as due.
@@ -187,7 +189,7 @@ impl Hold {
         now: BootInstant,
         again_in: Option<Duration>,
     ) -> (BootInstant, bool) {
-        if state.pinned_since.is_some() {
+        if state.pinned_since().is_some() {
             return (now + PINNED_LOOK, false);
         }
         // While a renewal is under way, or waits for the one before it, there is but the end to look for.
@@ -195,7 +197,9 @@ impl Hold {
             && !state.is_being_renewed()
             && self.owner.strong_count() > 0;
         let pace = state.pace();
-        let pace = self.longest_pace.map_or(pace, |longest| pace.min(longest));
+        let pace = state
+            .longest_pace()
+            .map_or(pace, |longest| pace.min(longest));
         let renewal = is_renewed.then(|| match (again_in, pace) {
             (Some(pause), _) => now + pause,
             // On a grid, so that holds fall due in batches; what is overdue is not asked for without a pause.

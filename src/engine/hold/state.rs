@@ -58,8 +58,6 @@ pub(super) struct State {
     pub(super) longest: Duration,
     /// Since when a renewal that fell due waits for the one before it.
     pub(super) waits_since: Option<BootInstant>,
-    /// The trouble of the last renewal, for the cause of a later loss.
-    pub(super) last_trouble: Option<String>,
     /// When the watchdog looks at this hold next; an entry of its heap made for another instant is void.
     pub(super) due: Option<Instant>,
     /// Made for the first one who wants to hear of a loss.
@@ -69,16 +67,27 @@ pub(super) struct State {
     pub(super) may_outlast: bool,
     /// Nobody renews it any more, because the client was shut down.
     pub(super) is_abandoned: bool,
+    /// Open while the hold is neither released nor lost.
+    pub(super) span: Option<HoldSpan>,
+    /// In a box, as it would be a third of the memory of each hold.
+    pub(super) rare: Option<Box<Rare>>,
+}
+
+/// The state that few holds have.
+#[derive(Debug, Default)]
+pub(super) struct Rare {
+    /// The trouble of the last renewal, for the cause of a later loss.
+    pub(super) last_trouble: Option<String>,
     /// Since when a transaction has its row locked: nobody can take it, nor can it be renewed, until that ends.
     pub(super) pinned_since: Option<BootInstant>,
     /// Levels whose guards went meanwhile.
     pub(super) put_off: SmallVec<[LevelId; 1]>,
     /// A copy of the request that began it, or the hold that was handed off to it, may yet come.
     pub(super) late_copy: Option<LateCopy>,
-    /// Open while the hold is neither released nor lost.
-    pub(super) span: Option<HoldSpan>,
     /// When what it was taken from ends, if that is known: no lease counts for longer.
     pub(super) life_ends: Option<BootInstant>,
+    /// The longest lease whose third it is left alone for, where others may shorten what keeps it.
+    pub(super) longest_pace: Option<Duration>,
 }
 
 impl Level {
@@ -96,16 +105,37 @@ impl Level {
 }
 
 impl State {
+    /// The rare part, to be changed.
+    pub(super) fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    pub(super) fn pinned_since(&self) -> Option<BootInstant> {
+        self.rare.as_ref()?.pinned_since
+    }
+
+    pub(super) fn late_copy(&self) -> Option<LateCopy> {
+        self.rare.as_ref()?.late_copy
+    }
+
+    pub(super) fn life_ends(&self) -> Option<BootInstant> {
+        self.rare.as_ref()?.life_ends
+    }
+
+    pub(super) fn longest_pace(&self) -> Option<Duration> {
+        self.rare.as_ref()?.longest_pace
+    }
+
     pub(super) fn lapse(&self, now: ClockPair, owner_lives: bool) -> Option<LossCause> {
         let is_held = matches!(self.phase, Phase::Held);
-        if now.moment < self.valid_until || self.pinned_since.is_some() || !is_held {
+        if now.moment < self.valid_until || self.pinned_since().is_some() || !is_held {
             return None;
         }
         Some(if mutant("a hold that has lapsed is called gone") {
             LossCause::Gone
         } else if !owner_lives {
             LossCause::ThreadEnded
-        } else if self.life_ends.is_some_and(|end| end <= self.valid_until) {
+        } else if self.life_ends().is_some_and(|end| end <= self.valid_until) {
             LossCause::Gone
         } else if self.renewed_lease().is_none() && !self.is_short() {
             LossCause::LeaseEnded
@@ -122,8 +152,9 @@ impl State {
     pub(super) fn trouble(&self, now: ClockPair) -> String {
         let in_ms = |since: BootInstant| since.until(now.moment).as_millis();
         let asked = |it: &&InFlight| it.by == By::Watchdog && it.state == Flying::Awaited;
-        let what = if let Some(trouble) = &self.last_trouble {
-            trouble.clone()
+        let last = self.rare.as_ref().and_then(|it| it.last_trouble.clone());
+        let what = if let Some(trouble) = last {
+            trouble
         } else if let Some(renewal) = self.in_flight.iter().rfind(asked) {
             format!(
                 "the renewal that was sent {} ms before has no answer",

@@ -25,7 +25,7 @@ impl Hold {
         let mut state = self.state.lock();
         let sent = state.counted_from;
         state.set_life(sent, life);
-        let ends = state.life_ends;
+        let ends = state.life_ends();
         for level in &mut state.levels {
             level.ends = level.ends.map(|end| ends.map_or(end, |ends| ends.min(end)));
         }
@@ -87,8 +87,11 @@ impl State {
     /// Notes how long what it was taken from lasts, as far as a request found that was sent then; `None` if for longer than
     /// its lease.
     pub(super) fn set_life(&mut self, sent: BootInstant, life: Option<Duration>) {
-        self.life_ends = life.map(|life| end_of_validity(sent, life));
-        if let Some(end) = self.life_ends {
+        let ends = life.map(|life| end_of_validity(sent, life));
+        if ends != self.life_ends() {
+            self.rare().life_ends = ends;
+        }
+        if let Some(end) = ends {
             self.valid_until = self.valid_until.min(end);
         }
     }
@@ -148,7 +151,7 @@ impl State {
             }
             request.state = Flying::Answered;
         }
-        end = self.life_ends.map_or(end, |ends| ends.min(end));
+        end = self.life_ends().map_or(end, |ends| ends.min(end));
         if !may_run_again {
             self.in_flight.swap_remove(at);
         }

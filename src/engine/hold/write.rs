@@ -20,18 +20,18 @@ pub(crate) struct WriteStart {
 impl Hold {
     /// Starts work under this hold; `None` if it has ended.
     pub(crate) fn begin_write(&self) -> Option<WriteStart> {
-        let mut state = self.state.lock();
+        let state = self.state.lock();
         let now = self.timeline.now();
         let counts = matches!(state.phase, Phase::Held) && now < state.valid_until;
         if !counts || !self.client.has_watchdog() {
             return None;
         }
-        state.late_copy = state.late_copy.filter(|copy| now < copy.gone_at);
+        let late_copy = state.late_copy().filter(|copy| now < copy.gone_at);
         let ignored = mutant("a batch is sent while a copy of the acquisition is out");
         Some(WriteStart {
             claim: self.claim(&state, Duration::ZERO),
             valid_until: state.valid_until,
-            late_copy: state.late_copy.filter(|_| !ignored),
+            late_copy: late_copy.filter(|_| !ignored),
         })
     }
 
@@ -39,12 +39,14 @@ impl Hold {
     pub(crate) fn late_copy(&self) -> Option<LateCopy> {
         let state = self.state.lock();
         state
-            .late_copy
+            .late_copy()
             .filter(|copy| self.timeline.now() < copy.gone_at)
     }
 
     /// Notes that no copy comes any more.
     pub(crate) fn has_no_late_copy(&self) {
-        self.state.lock().late_copy = None;
+        if let Some(rare) = &mut self.state.lock().rare {
+            rare.late_copy = None;
+        }
     }
 }
