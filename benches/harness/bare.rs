@@ -1,6 +1,6 @@
 //! The least that a lock on Redis can do.
 
-use redis::{Cmd, Connection, IntoConnectionInfo, io::tcp::TcpSettings};
+use redis::{Cmd, Connection, IntoConnectionInfo, Value, io::tcp::TcpSettings};
 
 const LEASE: &str = "30000";
 
@@ -36,6 +36,8 @@ pub(crate) struct Bare {
     name: String,
     channel: String,
     visitor: String,
+    /// Whether an answer has not been read yet.
+    is_owed: bool,
 }
 
 impl Bare {
@@ -55,6 +57,7 @@ impl Bare {
             name: name.to_owned(),
             channel: channel(name),
             visitor: format!("0b6f0000-0000-4000-8000-000000000000:{thread}"),
+            is_owed: false,
         }
     }
 
@@ -69,31 +72,62 @@ impl Bare {
     }
 
     pub(crate) fn try_lock(&mut self) -> bool {
-        let held_for: Option<i64> = Cmd::new()
-            .arg("EVALSHA")
-            .arg(&self.acquire)
-            .arg(1)
-            .arg(&self.name)
-            .arg(LEASE)
-            .arg(&self.visitor)
+        let held_for: Option<i64> = self
+            .acquisition()
             .query(&mut self.connection)
             .expect("an answer to acquire");
         held_for.is_none()
     }
 
+    fn acquisition(&self) -> Cmd {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(&self.acquire).arg(1).arg(&self.name);
+        command.arg(LEASE).arg(&self.visitor);
+        command
+    }
+
     pub(crate) fn unlock(&mut self) {
-        let freed: Option<i64> = Cmd::new()
-            .arg("EVALSHA")
-            .arg(&self.unlock)
-            .arg(2)
-            .arg(&self.name)
-            .arg(&self.channel)
-            .arg("0")
-            .arg(LEASE)
-            .arg(&self.visitor)
+        let freed: Option<i64> = self
+            .release()
             .query(&mut self.connection)
             .expect("an answer to unlock");
         assert_eq!(freed, Some(1), "the lock was held");
+    }
+
+    fn release(&self) -> Cmd {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(&self.unlock).arg(2).arg(&self.name);
+        command.arg(&self.channel).arg("0");
+        command.arg(LEASE).arg(&self.visitor);
+        command
+    }
+
+    /// Sends the request for the lock, whose answer is owed then.
+    pub(crate) fn send_lock(&mut self) {
+        let request = self.acquisition();
+        self.send(&request);
+    }
+
+    /// Sends the request that gives the lock back, whose answer is owed then.
+    pub(crate) fn send_unlock(&mut self) {
+        let request = self.release();
+        self.send(&request);
+    }
+
+    fn send(&mut self, request: &Cmd) {
+        self.hear();
+        self.connection
+            .send_packed_command(&request.get_packed_command())
+            .expect("a request is sent");
+        self.is_owed = true;
+    }
+
+    /// Reads the answer that is owed, if one is.
+    pub(crate) fn hear(&mut self) {
+        if std::mem::take(&mut self.is_owed) {
+            let answer = self.connection.recv_response().expect("an answer");
+            assert!(matches!(answer, Value::Nil | Value::Int(1)), "{answer:?}");
+        }
     }
 }
 

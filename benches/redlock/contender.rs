@@ -24,6 +24,8 @@ pub(crate) enum Contender {
     Redlatch(Lock),
     /// The least that can be done for a node, done for each in turn.
     InTurn(Vec<Bare>),
+    /// The same, sent to all of them at once; the answers of a majority are waited for.
+    AtOnce(Vec<Bare>),
     /// A crate of the other package: its process, and the name.
     Peer(Part, &'static str),
 }
@@ -40,6 +42,10 @@ pub(crate) fn quorum(urls: &[String], lease: Duration) -> Redlock {
         .expect("a quorum")
 }
 
+fn bare(urls: &[String], name: &str) -> Vec<Bare> {
+    urls.iter().map(|url| Bare::new(url, name, 1)).collect()
+}
+
 impl Contender {
     pub(crate) fn five(urls: &[String]) -> Contender {
         Contender::Redlatch(quorum(urls, crate::LEASE).lock("five"))
@@ -54,11 +60,11 @@ impl Contender {
     }
 
     pub(crate) fn in_turn(urls: &[String]) -> Contender {
-        Contender::InTurn(
-            urls.iter()
-                .map(|url| Bare::new(url, "in-turn", 1))
-                .collect(),
-        )
+        Contender::InTurn(bare(urls, "in-turn"))
+    }
+
+    pub(crate) fn at_once(urls: &[String]) -> Contender {
+        Contender::AtOnce(bare(urls, &format!("at-once-{}", urls.len())))
     }
 
     pub(crate) fn peer(program: &Path, name: &'static str, urls: &[String]) -> Contender {
@@ -79,6 +85,14 @@ impl Contender {
             Contender::InTurn(nodes) => turn_of(slice, || {
                 nodes.iter_mut().for_each(Bare::lock);
                 nodes.iter_mut().for_each(Bare::unlock);
+                true
+            }),
+            Contender::AtOnce(nodes) => turn_of(slice, || {
+                let majority = nodes.len() / 2 + 1;
+                nodes.iter_mut().for_each(Bare::send_lock);
+                nodes.iter_mut().take(majority).for_each(Bare::hear);
+                nodes.iter_mut().for_each(Bare::send_unlock);
+                nodes.iter_mut().take(majority).for_each(Bare::hear);
                 true
             }),
             Contender::Peer(part, name) => {

@@ -10,6 +10,8 @@
 //! | **redlatch, five nodes** | `Redlock` with a lease of 10 s and its watchdog on; the time-out of a node is 50 ms, which is the default for that lease |
 //! | **redlatch, one node** | a single `Client` of the first node |
 //! | **one after the other** | the two scripts of a Redisson lock over the `redis` crate, one connection per node, each node asked when the one before has answered |
+//! | **bare, five at once** | the same, sent to all five before the first answer is read, and three answers waited for: what a quorum costs at the least |
+//! | **bare, one node** | the same for one node |
 //! | **rslock** 0.10.0 | `lock` and `release`, its defaults, on a Tokio runtime with its defaults |
 //! | **redlock** 2.0.0 | `lock` and `unlock`, its defaults |
 //!
@@ -36,6 +38,7 @@
 //! | key | what is measured |
 //! |---|---|
 //! | `five_vs_one` | lock and unlock of redlatch on five nodes, p50, by the same on one |
+//! | `bare_five_vs_one` | the same of the bare scripts |
 //! | `one_frozen_vs_healthy` | the same with one of the five frozen, p50, by that without |
 //! | `one_frozen_p99_vs_node_timeout` | the same with one frozen, p99, by the time-out of a node |
 //! | `in_turn_vs_ours`, `rslock_vs_ours`, `redlock_vs_ours` | p50 of the others by that of redlatch on five nodes |
@@ -85,8 +88,9 @@ const DOOMED: usize = 20;
 const DOOMED_LEASE: Duration = Duration::from_secs(60);
 const CLEARED_WITHIN: Duration = Duration::from_secs(5);
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "five_vs_one",
+    "bare_five_vs_one",
     "one_frozen_vs_healthy",
     "rslock_vs_ours",
     "redlock_vs_ours",
@@ -131,6 +135,8 @@ fn main() {
         ("redlatch, five nodes", Contender::five(&urls)),
         ("redlatch, one node", Contender::one(&urls[0])),
         ("one after the other", Contender::in_turn(&urls)),
+        ("bare, five at once", Contender::at_once(&urls)),
+        ("bare, one node", Contender::at_once(&urls[..1])),
     ];
     for name in ["rslock", "redlock"] {
         all.extend(
@@ -244,11 +250,12 @@ fn healthy(plan: &Plan, all: &mut [(&'static str, Contender)], report: &mut Repo
         ]);
     }
     report.table(table);
-    let [ours, one, in_turn, others @ ..] = &turns[..] else {
-        panic!("three of ours");
+    let [ours, one, in_turn, bare_five, bare_one, others @ ..] = &turns[..] else {
+        panic!("three of ours and two of the bare");
     };
     let mut value = |key, value: Option<f64>| report.value(key, value.expect("it had turns"));
     value("five_vs_one", ours.by(one));
+    value("bare_five_vs_one", bare_five.by(bare_one));
     value("in_turn_vs_ours", in_turn.by(ours));
     value("p50_us", ours.within(500));
     value("p99_us", ours.within(990));
@@ -293,7 +300,8 @@ fn frozen(plan: &Plan, all: &mut [(&'static str, Contender)], report: &mut Repor
         ],
     );
     for (name, who) in all.iter_mut() {
-        if matches!(who, Contender::InTurn(_)) || *name == "redlatch, one node" {
+        let is_bare = matches!(who, Contender::InTurn(_) | Contender::AtOnce(_));
+        if is_bare || *name == "redlatch, one node" {
             continue;
         }
         let is_ours = matches!(who, Contender::Redlatch(_));
