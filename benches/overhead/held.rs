@@ -12,8 +12,6 @@ use crate::harness::{
 use crate::report::Report;
 use crate::support::RedisServer;
 
-const LEASE: Duration = Duration::from_secs(3);
-
 /// How many keys are asked for in one go.
 const BATCH: usize = 1000;
 
@@ -21,63 +19,129 @@ const BATCH: usize = 1000;
 pub(crate) fn measure(plan: &Plan, cores: &Cores, server: &RedisServer, report: &mut Report) {
     let mut idle = Idle::start("idle client", "uncontended", cores);
     let mut woken = Idle::start("idle client that had to wait before", "contended", cores);
-    let mut keeper = Part::start("keeper", &[&server.url(), &plan.holds.to_string()]);
-    let [empty, full] = keeper.hear()[..] else {
-        panic!("the keeper says two sizes")
+    let keep = Keep {
+        holds: plan.holds,
+        hold: plan.hold,
+        lease: Duration::from_secs(3),
     };
-
-    let mut counter = Counter::of(server);
+    let mut keeper = Keeper::start(keep, server);
     idle.begin();
     woken.begin();
-    let stalls = Stalls::watch(cores);
-    keeper.tell(&plan.hold.as_millis().to_string());
-    let before = counter.counts();
-    let [cpu, later, renewers, valid] = keeper.hear()[..] else {
-        panic!("the keeper says four numbers")
-    };
-    let reads = counter.since(before).reads;
-    let stall = stalls.longest().as_millis();
+    let kept = keeper.keep(cores, server);
     let idle = idle.end(plan, report);
     woken.end(plan, report);
-
-    let present = present(server, plan.holds);
-    drop(keeper);
-    let lost = plan.holds as u64 - present.min(valid);
-    let cpu = cpu as f64 / 1e9;
-    let seconds = plan.hold.as_secs();
-    let bytes = full.saturating_sub(empty) as f64 / plan.holds as f64;
-    report.value("watchdog_lost", lost as f64);
-    report.value("watchdog_cpu_s", cpu);
-    report.value("bytes_per_hold", bytes.round());
+    kept.print(keep, report);
+    report.value("watchdog_lost", kept.lost as f64);
+    report.value("watchdog_cpu_s", kept.cpu);
+    report.value("bytes_per_hold", kept.bytes.round());
     report.value("idle_requests_per_s", idle);
-    let mut row = |what: &str, value: String| report.row(what, value, String::new(), String::new());
-    let held = format!(
-        "{} holds, lease {} s, held for {seconds} s",
-        plan.holds,
-        LEASE.as_secs()
-    );
-    row(&format!("{held}: lost"), lost.to_string());
-    row(
-        &format!("{held}: CPU time of the process"),
-        format!("{cpu:.3} s"),
-    );
-    row(
-        &format!("{held}: reads at the server"),
-        format!("{} /s", reads / seconds),
-    );
-    row(&format!("{held}: renewal threads"), renewers.to_string());
-    row(
-        "longest stall of one of the cores meanwhile",
-        format!("{stall} ms"),
-    );
-    row("memory per hold", format!("{bytes:.0} B"));
-    row(
-        "memory per hold after renewals",
-        format!(
-            "{:.0} B",
-            later.saturating_sub(empty) as f64 / plan.holds as f64
-        ),
-    );
+}
+
+/// Measures a process with very many holds for longer than their lease, which is the default.
+pub(crate) fn many(plan: &Plan, cores: &Cores, server: &RedisServer, report: &mut Report) {
+    let keep = Keep {
+        holds: plan.holds * 10,
+        hold: plan.hold * 7 / 2,
+        lease: Duration::from_secs(30),
+    };
+    let kept = Keeper::start(keep, server).keep(cores, server);
+    kept.print(keep, report);
+    report.value("many_lost", kept.lost as f64);
+    report.value("many_cpu_s", kept.cpu);
+    report.value("many_bytes_per_hold", kept.bytes_later.round());
+}
+
+/// How many locks are held, for how long, with which lease.
+#[derive(Clone, Copy)]
+struct Keep {
+    holds: usize,
+    hold: Duration,
+    lease: Duration,
+}
+
+/// A process that holds locks.
+struct Keeper {
+    keep: Keep,
+    process: Part,
+    empty: u64,
+    full: u64,
+}
+
+/// What it took to hold them.
+struct Kept {
+    lost: u64,
+    /// CPU time of the process, in s.
+    cpu: f64,
+    /// Growth of its memory per hold, by taking them and in the end.
+    bytes: f64,
+    bytes_later: f64,
+    reads_per_s: u64,
+    renewers: u64,
+    stall: Duration,
+}
+
+impl Keeper {
+    /// Starts one that takes its locks.
+    fn start(keep: Keep, server: &RedisServer) -> Keeper {
+        let lease = keep.lease.as_millis().to_string();
+        let args = [&server.url(), &keep.holds.to_string(), &lease];
+        let mut process = Part::start("keeper", &args.map(String::as_str));
+        let [empty, full] = process.hear()[..] else {
+            panic!("the keeper says two sizes")
+        };
+        Keeper {
+            keep,
+            process,
+            empty,
+            full,
+        }
+    }
+
+    /// Has it hold them for their time, and counts what is left.
+    fn keep(&mut self, cores: &Cores, server: &RedisServer) -> Kept {
+        let Keep { holds, hold, .. } = self.keep;
+        let mut counter = Counter::of(server);
+        let stalls = Stalls::watch(cores);
+        self.process.tell(&hold.as_millis().to_string());
+        let before = counter.counts();
+        let [cpu, later, renewers, valid] = self.process.hear()[..] else {
+            panic!("the keeper says four numbers")
+        };
+        let reads = counter.since(before).reads;
+        let grown = |size: u64| size.saturating_sub(self.empty) as f64 / holds as f64;
+        Kept {
+            lost: holds as u64 - present(server, holds).min(valid),
+            cpu: cpu as f64 / 1e9,
+            bytes: grown(self.full),
+            bytes_later: grown(later),
+            reads_per_s: reads / hold.as_secs(),
+            renewers,
+            stall: stalls.longest(),
+        }
+    }
+}
+
+impl Kept {
+    fn print(&self, keep: Keep, report: &mut Report) {
+        let held = format!(
+            "{} holds, lease {} s, held for {} s",
+            keep.holds,
+            keep.lease.as_secs(),
+            keep.hold.as_secs()
+        );
+        let mut row = |what: &str, value: String| {
+            let what = format!("{held}: {what}");
+            report.row(&what, value, String::new(), String::new());
+        };
+        row("lost", self.lost.to_string());
+        row("CPU time of the process", format!("{:.3} s", self.cpu));
+        row("reads at the server", format!("{} /s", self.reads_per_s));
+        row("renewal threads", self.renewers.to_string());
+        row("memory per hold", format!("{:.0} B", self.bytes));
+        row("the same in the end", format!("{:.0} B", self.bytes_later));
+        let stall = self.stall.as_millis();
+        row("longest stall of a core", format!("{stall} ms"));
+    }
 }
 
 /// How many of the keeper's locks are there, to be asked while it still holds them.
@@ -96,14 +160,15 @@ fn present(server: &RedisServer, holds: usize) -> u64 {
 }
 
 fn name(index: usize) -> String {
-    format!("held:{index:05}")
+    format!("held:{index:06}")
 }
 
 /// Takes locks and keeps them. Says its size before and after; then, when told for how long, what it took to hold.
 pub(crate) fn keeper(args: &[String]) {
     let holds: usize = args[1].parse().expect("a number");
+    let lease: u64 = args[2].parse().expect("a number");
     let client = Client::builder()
-        .watchdog_timeout(LEASE)
+        .watchdog_timeout(Duration::from_millis(lease))
         .open(&args[0])
         .expect("a client");
     client.lock("first").run(|_| ()).expect("the lock is free");

@@ -1,7 +1,7 @@
 //! What the lock costs over the scripts alone, against the bare `redis` crate in the same run.
 //!
-//! `cargo bench --bench overhead` starts a Redis server of its own (loopback, no persistence), measures for about a
-//! minute, and prints a table and, as its last line, one JSON object.
+//! `cargo bench --bench overhead` starts a Redis server of its own (loopback, no persistence), measures for about two
+//! minutes, and prints a table and, as its last line, one JSON object.
 //!
 //! **Bare** is the least that a lock on Redis can do: the two scripts of a Redisson lock, acquire and unlock with its
 //! PUBLISH but without the unlock latch, called by EVALSHA over the `redis` crate, one connection per thread with
@@ -28,11 +28,12 @@
 //! | `watchdog_lost` | of 10,000 holds with a lease of 3 s, held by one process for 10 s: those that are not valid there or not present at the server afterwards |
 //! | `watchdog_cpu_s` | CPU time of that process in those 10 s |
 //! | `bytes_per_hold` | growth of its resident memory by taking the holds, per hold, lock and guard included |
+//! | `many_lost`, `many_cpu_s`, `many_bytes_per_hold` | the same of 100,000 holds with a lease of 30 s, held for 35 s; the memory in the end |
 //! | `idle_requests_per_s` | requests of a client that holds nothing any more, in 10 s; PINGs of the subscriber, which a client has once it had to wait, left out |
 //!
-//! Environment: `REDLATCH_BENCH_ONLY` (some of `one,counted,split,parallel,handoff,held`), `REDLATCH_BENCH_REPEATS` (9),
-//! `REDLATCH_BENCH_SLICE_MS` (400), `REDLATCH_BENCH_ROUNDS` (50 hand-offs), `REDLATCH_BENCH_HOLDS` (10000),
-//! `REDLATCH_BENCH_HOLD_S` (10), `REDIS_SERVER` (redis-server).
+//! Environment: `REDLATCH_BENCH_ONLY` (some of `one,counted,split,parallel,handoff,held,many`), `REDLATCH_BENCH_REPEATS` (9),
+//! `REDLATCH_BENCH_SLICE_MS` (400), `REDLATCH_BENCH_ROUNDS` (50 hand-offs), `REDLATCH_BENCH_HOLDS` (10000, and ten times as
+//! many), `REDLATCH_BENCH_HOLD_S` (10, and 3.5 times as long), `REDIS_SERVER` (redis-server).
 
 #![allow(
     clippy::print_stdout,
@@ -130,6 +131,11 @@ fn main() {
     }
     if plan.wants("held") {
         held::measure(&plan, &cores, &server, &mut report);
+    }
+    if plan.wants("many") {
+        let server = RedisServer::start();
+        cores.split(&server);
+        held::many(&plan, &cores, &server, &mut report);
     }
     drop(server);
     report.print();

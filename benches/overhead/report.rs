@@ -9,7 +9,7 @@ pub(crate) struct Report {
     ranges: Vec<(&'static str, f64, f64, usize)>,
 }
 
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 13] = [
     "requests_per_pair",
     "pair_vs_bare",
     "allocations_per_pair",
@@ -19,6 +19,9 @@ const KEYS: [&str; 10] = [
     "watchdog_lost",
     "watchdog_cpu_s",
     "bytes_per_hold",
+    "many_lost",
+    "many_cpu_s",
+    "many_bytes_per_hold",
     "idle_requests_per_s",
 ];
 
