@@ -107,8 +107,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// The properties of the store.
     fn facts(&self) -> &Facts;
 
-    /// The name, in messages, of what has this lock and can fail alone; without a lock that of the whole store. It has no
-    /// secret in it.
+    /// The name, without a secret, of what has this lock and can fail alone; without a lock that of the whole store.
     fn node(&self, lock: Option<&str>) -> Arc<str>;
 
     /// Ends the threads of the store, if they do not belong to other clients. Requests go on working.
@@ -128,6 +127,8 @@ pub(crate) struct Facts {
     pub(crate) longest_lease: Duration,
     /// Says why no lock of this kind and name can be kept here, which is asked when it is made; `None` if one can.
     pub(crate) refuses: fn(Kind, &Arc<str>) -> Option<Error>,
+    /// Whether nobody is told of the unlock of a lock of this kind, so that waiters ask now and then.
+    pub(crate) is_polled: fn(Kind) -> bool,
     /// Whether it is made of other stores: a hold that is lost may stand on in some of them, and none is handed off.
     pub(crate) is_composite: bool,
     /// Why no data can be written here in one step with the look at a hold, where that is so.
@@ -144,6 +145,7 @@ impl Facts {
             notifier: Arc::clone(notifier),
             longest_lease: LONGEST_LEASE,
             refuses: |_, _| None,
+            is_polled: |_| false,
             is_composite: false,
             keeps_no_data: "a lock that is not in Redis guards no commands of Redis; in a database Guard::transaction runs \
                             statements under it",

@@ -46,5 +46,5 @@ fn two_kinds_of_a_name_have_two_queues() {
         (node.view().turn, other.view().turn),
         (Turn::Attempt, Turn::Attempt)
     );
-    assert!(wait_queues.choose(&lock(Kind::Token)).is_some());
+    assert!(wait_queues.choose(&lock(Kind::Token), None).is_some());
 }

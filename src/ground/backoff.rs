@@ -26,9 +26,17 @@ impl Default for Backoff {
 }
 
 impl Backoff {
+    /// About the longest pause between questions to a store that sends no messages.
+    pub(crate) const LONGEST_POLL: Duration = Duration::from_millis(100);
+
     /// Between questions to a store that sends no messages.
     pub(crate) fn of_polls() -> Backoff {
-        Backoff::between(Duration::from_millis(5), Duration::from_millis(100))
+        Backoff::between(Duration::from_millis(5), Backoff::LONGEST_POLL)
+    }
+
+    /// How long a pause of about this length may be.
+    pub(crate) fn longest_of(about: Duration) -> Duration {
+        about + about / 2
     }
 
     /// Pauses of about `first`, each twice as long as the one before, up to about `longest`.

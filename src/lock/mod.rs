@@ -151,7 +151,8 @@ impl Lock {
     /// `first`, then after pauses twice as long each, up to about `longest`.
     ///
     /// Each pause is drawn between half and one and a half times its length. The threads of a client go on queueing, so
-    /// one of them asks at a time, and hand the lock off among themselves. In a Redis Cluster whose messages are not
+    /// one of them asks at a time, and hand the lock off among themselves; now and then it rests free for one and a half times
+    /// `longest`, so that others find it. In a Redis Cluster whose messages are not
     /// sharded an unlock sends none, for it would go to every node; waiters that listen get the lock up to a second later.
     /// The range is 100 µs ..= 1 s, `first` not longer than `longest`; anything else is
     /// [`Error::InvalidConfig`] at the first operation. Defaults to messages; for a
@@ -348,7 +349,7 @@ impl Lock {
         let RawLock { inner, key, .. } = &self.raw_lock;
         let freed = inner.store.force_release(&key.lock, inner.deadline())?;
         inner.watchdog.check_now(&key.lock.name);
-        inner.wait_queues.freed(&key.lock, None);
+        inner.wait_queues.freed(&key.lock, None, None);
         Ok(freed)
     }
 

@@ -359,12 +359,12 @@ impl Counter {
         *self.holder.lock() = 0;
         // The message, and the word to the line, in the order of the library.
         self.notifier.release(&self.name, 1);
-        self.wait_queues.freed(&self.name, None);
+        self.wait_queues.freed(&self.name, None, None);
     }
 
     fn unlock(&self, fails: bool) {
         assert_eq!(self.inside.fetch_sub(1, Ordering::SeqCst), 1);
-        let successor: Option<Successor<u32, u32>> = self.wait_queues.choose(&self.name);
+        let successor: Option<Successor<u32, u32>> = self.wait_queues.choose(&self.name, None);
         match successor {
             Some(successor) if !fails => {
                 let successor_hold = *successor.offer();
@@ -408,7 +408,7 @@ impl Counter {
                 if self.attempt(me) {
                     break true;
                 }
-                node.note_refused();
+                node.note_refused(true);
                 if let Some(registration) = &mut registration {
                     registration.spend();
                 }

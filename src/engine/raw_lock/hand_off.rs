@@ -21,7 +21,10 @@ impl RawLock {
         if !self.key.lock.kind.rules().hands_off || self.inner.store.facts().is_composite {
             return None;
         }
-        let successor = self.inner.wait_queues.choose(&self.key.lock)?;
+        let successor = self
+            .inner
+            .wait_queues
+            .choose(&self.key.lock, self.rest_for_pollers())?;
         let HandOffOffer {
             thread,
             liveness,
@@ -72,7 +75,7 @@ impl RawLock {
             Err(_) => return None,
         };
         drop(successor);
-        self.inner.wait_queues.freed(&self.key.lock, None);
+        self.inner.wait_queues.freed(&self.key.lock, None, None);
         Some(outcome)
     }
 

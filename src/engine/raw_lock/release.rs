@@ -1,17 +1,21 @@
 //! How a thread gives a lock back.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::engine::hold::{Hold, InFlightId, LevelId, ReleasePlan};
 use crate::engine::raw_lock::RawLock;
 use crate::engine::wait_queue::Yield;
+use crate::ground::backoff::Backoff;
 use crate::ground::claim::Claim;
 use crate::ground::error::Result;
 use crate::ground::events;
 use crate::ground::loss::LossCause;
 use crate::ground::time;
 use crate::store::{Outcome, Released};
+
+/// The time that the question of a poller may be under way.
+const FOR_A_QUESTION: Duration = Duration::from_millis(10);
 
 impl RawLock {
     /// Gives level `level` of `hold` back, by the thread that holds it and after [`RawLock::ready`].
@@ -100,7 +104,7 @@ impl RawLock {
 
     /// Frees the lock, and wakes the next. Returns why the hold was not there, if it was not.
     pub(super) fn free(&self, claim: &Claim, deadline: Instant) -> Result<Option<LossCause>> {
-        let mut yields = None;
+        let (mut yields, mut pause) = (None, None);
         let store = &self.inner.store;
         let released = match self.polling {
             Some(_) => store.release_quietly(claim, deadline),
@@ -122,6 +126,7 @@ impl RawLock {
                     took * 2
                 };
                 yields = others_wait.then(|| Yield::new(rest(), turns));
+                pause = self.rest_for_pollers();
                 Ok(None)
             }
             Ok(Outcome::Gone(cause)) => {
@@ -141,7 +146,19 @@ impl RawLock {
                 Err(error)
             }
         };
-        self.inner.wait_queues.freed(&self.key.lock, yields);
+        let wait_queues = &self.inner.wait_queues;
+        wait_queues.freed(&self.key.lock, yields, pause);
         outcome
+    }
+
+    /// How long the lock has to be free for those who poll, if waiters do: longer than one of them pauses, and asks.
+    pub(super) fn rest_for_pollers(&self) -> Option<Duration> {
+        let is_polled = (self.inner.store.facts().is_polled)(self.key.lock.kind);
+        let longest = match self.polling {
+            Some(polling) => polling.longest,
+            None if is_polled => Backoff::LONGEST_POLL,
+            None => return None,
+        };
+        Some(Backoff::longest_of(longest) + FOR_A_QUESTION)
     }
 }

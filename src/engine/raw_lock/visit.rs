@@ -85,7 +85,7 @@ impl Visit for LockVisit<'_> {
             self.discard(&hold);
             // Nobody of this client has the lock any more, and the watchdog finds nothing to tell of.
             let RawLock { inner, key, .. } = self.raw_lock;
-            inner.wait_queues.freed(&key.lock, None);
+            inner.wait_queues.freed(&key.lock, None, None);
             return None;
         }
         let entry = self.enter(hold);

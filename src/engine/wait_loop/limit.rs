@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::engine::wait_loop::waiting::{GRACE, MARGIN, Time};
+use crate::engine::wait_loop::step::Time;
+use crate::engine::wait_loop::waiting::{GRACE, MARGIN};
 use crate::ground::clock::{PROCESS, Timeline};
 use crate::ground::interrupt::Interrupt;
 use crate::ground::time;

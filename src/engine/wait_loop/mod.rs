@@ -6,8 +6,10 @@
 
 mod limit;
 mod sleeper;
+mod step;
 #[cfg(test)]
 mod tests;
+mod undone;
 mod waiting;
 
 use std::ops::ControlFlow;
@@ -18,7 +20,8 @@ use crate::engine::client_inner::ClientInner;
 use crate::engine::hold::{HandOffOffer, Hold};
 pub(crate) use crate::engine::wait_loop::limit::WaitLimit;
 use crate::engine::wait_loop::sleeper::Sleeper;
-use crate::engine::wait_loop::waiting::{Next, Seen, Time, Waiting, is_exhausted};
+use crate::engine::wait_loop::step::{News, Next, Seen, Time};
+use crate::engine::wait_loop::waiting::Waiting;
 use crate::engine::wait_queue::QueueNode;
 use crate::ground::backoff::{Backoff, WaitScope};
 use crate::ground::claim::LockId;
@@ -118,18 +121,22 @@ impl<V: Visit> Wait<'_, V> {
             };
             match waiting.next(seen) {
                 Next::Return(outcome) => return outcome.map(|()| None),
-                Next::Attempt(deadline) => match self.ask(deadline) {
-                    Ok(ControlFlow::Break(entry)) => return Ok(Some(entry)),
-                    Ok(ControlFlow::Continue(refusal)) => waiting.after(Ok(refusal), limit.time()),
-                    Err(error) => waiting.after(Err(error), limit.time()),
-                },
+                Next::Attempt(deadline) => {
+                    let answer = match self.ask(deadline) {
+                        Ok(ControlFlow::Break(entry)) => return Ok(Some(entry)),
+                        Ok(ControlFlow::Continue(refusal)) => Ok(refusal),
+                        Err(error) => Err(error),
+                    };
+                    let news = waiting.after(answer, limit.time());
+                    self.tell(news);
+                }
                 Next::Join { is_refused } => self.join(is_refused),
                 Next::Listen => self.sleeper.listen(),
                 Next::Sleep(until) => {
                     let lets_by = seen.queue.map_or(0, |queue| queue.lets_by);
                     waiting.slept(self.sleeper.sleep(until, lets_by)?);
                 }
-                Next::Rest(until) => self.sleeper.rest(until)?,
+                Next::Rest(until) => self.rest(until)?,
             }
             time = limit.time();
         }
@@ -146,6 +153,12 @@ impl<V: Visit> Wait<'_, V> {
         entry
     }
 
+    /// Rests until then, whatever messages come, unless it is handed the lock.
+    fn rest(&mut self, until: Instant) -> Result<()> {
+        while self.sleeper.rests_on(until)? && !self.node.as_ref().is_some_and(Node::is_granted) {}
+        Ok(())
+    }
+
     fn join(&mut self, is_refused: bool) {
         let offer = self.visit.offer();
         self.node = offer.map(|offer| {
@@ -157,23 +170,22 @@ impl<V: Visit> Wait<'_, V> {
         }
     }
 
-    /// Asks the store once, and tells the others in the queue what the answer says of the lock.
+    /// Asks the store once.
     fn ask(&mut self, deadline: Instant) -> Result<ControlFlow<V::Entry, Refusal>> {
         let answer = self.visit.attempt(deadline);
-        match (&answer, &self.node) {
-            (Ok(ControlFlow::Continue(refusal)), Some(node)) if refusal.retry_after.is_some() => {
-                node.note_refused();
-            }
-            // What keeps this client from asking says nothing of the lock.
-            (Err(error), Some(node)) if error.may_pass() && !is_exhausted(error) => {
-                node.note_trouble();
-            }
-            _ => {}
-        }
         if answer.is_ok() {
             self.sleeper.spend();
         }
         answer
+    }
+
+    /// Tells the others in the queue what an answer says of the lock.
+    fn tell(&self, news: News) {
+        match (news, &self.node) {
+            (News::Refused { is_usable }, Some(node)) => node.note_refused(is_usable),
+            (News::Trouble { is_undone }, Some(node)) => node.note_trouble(is_undone),
+            _ => {}
+        }
     }
 
     /// Leaves the queue, with what this waiter was handed at the last moment.

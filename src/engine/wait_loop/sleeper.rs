@@ -83,13 +83,11 @@ impl<'a> Sleeper<'a> {
         self.was_woken(wake)
     }
 
-    /// Sleeps until `deadline`, whatever messages come. An interrupt and the client's end are errors.
-    pub(super) fn rest(&mut self, deadline: Instant) -> Result<()> {
-        while {
-            let wake = self.parker().park(Some(deadline));
-            self.was_woken(wake)?
-        } {}
-        Ok(())
+    /// Sleeps until `deadline`, or until something wakes it, which is true and leaves the messages that came. An interrupt and
+    /// the client's end are errors.
+    pub(super) fn rests_on(&mut self, deadline: Instant) -> Result<bool> {
+        let wake = self.parker().park(Some(deadline));
+        self.was_woken(wake)
     }
 
     fn was_woken(&self, wake: Wake) -> Result<bool> {

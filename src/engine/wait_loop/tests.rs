@@ -1,5 +1,4 @@
-//! The rules of a wait, each a row of one table: what it is told, and what it does next. All times are in milliseconds
-//! from its beginning; a range is what chance may draw from.
+//! The rules of a wait, each a row: what it is told, what it does next, in ms from its beginning, a range where drawn.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::ops::RangeInclusive;
@@ -7,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::engine::client_inner::Timeouts;
-use crate::engine::wait_loop::waiting::{BURST, Next, Seen, Time, Waiting};
+use crate::engine::wait_loop::step::{Next, Seen, Time};
+use crate::engine::wait_loop::waiting::{BURST, Waiting};
 use crate::engine::wait_queue::{Turn, View};
 use crate::ground::error::{Error, Result};
 use crate::store::{Delivery, Refusal};

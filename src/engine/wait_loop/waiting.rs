@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::engine::client_inner::Timeouts;
+use crate::engine::wait_loop::step::{News, Next, Seen, Time};
+use crate::engine::wait_loop::undone::Undone;
 use crate::engine::wait_queue::{Turn, View};
 use crate::ground::backoff::{Backoff, jitter};
 use crate::ground::error::{Error, Result};
@@ -26,41 +28,6 @@ pub(super) const FRESH: Duration = LONGEST_SLEEP.saturating_add(GRACE);
 /// Forged or useless messages wake a waiter at most this often in [`BURST_SPAN`].
 pub(super) const BURST: u32 = 100;
 pub(super) const BURST_SPAN: Duration = Duration::from_millis(100);
-
-/// The next step of a wait.
-#[derive(Debug)]
-pub(super) enum Next {
-    /// The wait is over without the lock: it was refused until the limit, or failed.
-    Return(Result<()>),
-    /// Ask the store, until then.
-    Attempt(Instant),
-    /// Join the queue of this client, where that applies; it was refused just now, or was not.
-    Join { is_refused: bool },
-    /// Subscribe to messages.
-    Listen,
-    /// Sleep until woken, or until then.
-    Sleep(Instant),
-    /// Sleep until then, whatever messages come.
-    Rest(Instant),
-}
-
-/// The present, and the end of the wait as it is by now; a test may bring that nearer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Time {
-    pub(super) now: Instant,
-    /// `None` for a single attempt, and for a wait without a deadline.
-    pub(super) end: Option<Instant>,
-}
-
-/// The view of a wait at one moment.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
-    pub(super) time: Time,
-    /// The queue of this client, if it stands in it.
-    pub(super) queue: Option<View>,
-    /// Whether and how messages arrive, and up to how long to wait after one, if it listens.
-    pub(super) messages: Option<(Delivery, Duration)>,
-}
 
 /// The next thing to do when it is the waiter's turn.
 #[derive(Debug)]
@@ -108,6 +75,7 @@ pub(super) struct Waiting<'a> {
     /// The last answer was of no use.
     is_in_trouble: bool,
     is_refused: bool,
+    undone: Undone,
     /// The error of an attempt that may have left something.
     in_doubt: Option<Error>,
     then: Then,
@@ -145,6 +113,7 @@ impl<'a> Waiting<'a> {
             last_usable: now,
             is_in_trouble: false,
             is_refused: false,
+            undone: Undone::default(),
             in_doubt: None,
             then: Then::Attempt,
             over: None,
@@ -160,25 +129,40 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// Notes the answer to an attempt that did not get the lock.
-    pub(super) fn after(&mut self, answer: Result<Refusal>, time: Time) {
+    /// Notes the answer to an attempt that did not get the lock. Returns what it says to others.
+    pub(super) fn after(&mut self, answer: Result<Refusal>, time: Time) -> News {
         self.joins = true;
+        let mut news = News::None;
         let (then, trouble) = match answer {
-            Ok(refusal) => (self.refused(&refusal, time.now), self.without_end(&refusal)),
+            Ok(refusal) => {
+                let then = self.refused(&refusal, time.now, &mut news);
+                (then, self.without_end(&refusal))
+            }
             Err(error) if error.may_pass() => {
                 self.split_backoff = None;
                 if error.is_ambiguous() {
                     self.in_doubt = Some(error.clone());
                 }
+                let is_undone = matches!(error, Error::NotReplicated { .. });
+                if is_undone {
+                    self.undone.note();
+                }
+                // What keeps this client from asking says nothing of the lock.
+                if !is_exhausted(&error) {
+                    news = News::Trouble { is_undone };
+                }
                 let (length, listens) = (self.backoff.next(), false);
                 let then = match error {
                     // Each attempt that is undone there is told, to others and to itself.
-                    Error::NoQuorum { .. } => Then::Rest(length),
+                    Error::NoQuorum { .. } | Error::NotReplicated { .. } => Then::Rest(length),
                     _ => Then::Pause { length, listens },
                 };
                 (then, Some(error))
             }
-            Err(error) => return self.ends(Err(error), false),
+            Err(error) => {
+                self.ends(Err(error), false);
+                return news;
+            }
         };
         self.is_in_trouble = trouble.is_some();
         self.is_refused = trouble.is_none();
@@ -197,13 +181,19 @@ impl<'a> Waiting<'a> {
             };
             self.ends(outcome, asks_queue);
         }
+        news
     }
 
-    fn refused(&mut self, refusal: &Refusal, now: Instant) -> Then {
-        self.backoff = Backoff::default();
+    fn refused(&mut self, refusal: &Refusal, now: Instant, news: &mut News) -> Then {
         if refusal.retry_after.is_some() {
-            self.last_usable = now;
+            let timeouts = (self.request, self.outage_timeout);
+            let is_usable = self.undone.believes(refusal, now, timeouts);
+            *news = News::Refused { is_usable };
+            self.last_usable = if is_usable { now } else { self.last_usable };
             self.in_doubt = None;
+        }
+        if !self.undone.is_known() {
+            self.backoff = Backoff::default();
         }
         let Some(round_trip) = refusal.split else {
             self.split_backoff = None;
@@ -304,6 +294,9 @@ impl<'a> Waiting<'a> {
         let time = seen.time;
         let heard = queue.last_usable;
         self.last_usable = heard.map_or(self.last_usable, |at| at.max(self.last_usable));
+        if queue.is_undone && !self.undone.is_known() {
+            self.undone.note();
+        }
         // Of a wait without a deadline as the queue knows it by now: its head may have been answered during the sleep.
         let ends = time
             .end

@@ -4,6 +4,8 @@
 //! goes to the end; a re-entry and a try without a wait barge.
 
 mod process_turns;
+mod resting;
+mod run;
 mod successor;
 
 use std::collections::{HashMap, VecDeque};
@@ -16,25 +18,18 @@ use crate::ground::notify::Parker;
 use crate::ground::sync::{Mutex, mutant};
 use crate::ground::time;
 pub(crate) use process_turns::Yield;
+use resting::Resting;
+use run::Run;
 pub(crate) use successor::Successor;
-
-/// So many hand-overs in a row are allowed while others wait in other processes.
-const HAND_OFFS_IN_A_ROW: u32 = 4;
-
-/// Without anybody known to wait elsewhere the lock is still set free after this time: a process that polls does not
-/// subscribe, so it cannot be counted.
-const HAND_OFFS_FOR: Duration = Duration::from_millis(100);
 
 /// The wait queues of a client, by lock. `O` is the data a releaser needs to create a hold for a waiter, `G` that hold.
 #[derive(Debug)]
 pub(crate) struct WaitQueues<O, G> {
     wait_queues: Mutex<HashMap<LockId, WaitQueue<O, G>>>,
-    /// Locks without a queue that this client yields to other processes, or yielded lately.
-    resting: Mutex<HashMap<LockId, Yield>>,
-    /// The number of waiters in all queues, and of locks that are yielded: read without a mutex to see that there is
-    /// nothing to do.
+    /// The state that goes on with the next waiter, of locks without a queue.
+    resting: Resting,
+    /// The number of waiters in all queues: read without a mutex to see that there is nothing to do.
     waiting: AtomicUsize,
-    rests: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -42,17 +37,15 @@ struct WaitQueue<O, G> {
     nodes: VecDeque<Arc<Waiter<O, G>>>,
     /// Whether a thread of this client holds the lock, as far as known: then asking the store is of no use.
     is_held_locally: bool,
-    /// Hand-overs since the lock was free the last time, and since when they go on.
-    handed: u32,
-    hand_offs_since: Option<Instant>,
-    /// Whether somebody is known to wait in another process.
-    others_wait: bool,
+    run: Run,
     /// The lock was freed for other processes; the head leaves turns to them.
     yields: Option<Yield>,
     /// When the store gave a usable answer last, if it did.
     last_usable: Option<Instant>,
     /// The last answer was of no use.
     is_in_doubt: bool,
+    /// A hold was undone, and nobody else was seen to have the lock for longer.
+    is_undone: bool,
 }
 
 #[derive(Debug)]
@@ -100,15 +93,16 @@ pub(crate) struct View {
     pub(crate) last_usable: Option<Instant>,
     /// The last answer was of no use.
     pub(crate) is_in_doubt: bool,
+    /// A hold was undone.
+    pub(crate) is_undone: bool,
 }
 
 impl<O, G> Default for WaitQueues<O, G> {
     fn default() -> Self {
         WaitQueues {
             wait_queues: Mutex::new(HashMap::new()),
-            resting: Mutex::new(HashMap::new()),
+            resting: Resting::default(),
             waiting: AtomicUsize::new(0),
-            rests: AtomicUsize::new(0),
         }
     }
 }
@@ -117,7 +111,7 @@ impl<O, G> WaitQueues<O, G> {
     /// Whether a thread is queued for `lock`, or this client yields the lock to other processes.
     pub(crate) fn is_busy(&self, lock: &LockId) -> bool {
         self.waiting.load(Ordering::SeqCst) > 0 && self.wait_queues.lock().contains_key(lock)
-            || self.rests.load(Ordering::SeqCst) > 0 && self.rests(lock)
+            || self.resting.is_yielded(lock)
     }
 
     /// The number of threads that are queued for `lock`.
@@ -125,34 +119,6 @@ impl<O, G> WaitQueues<O, G> {
     pub(crate) fn length(&self, lock: &LockId) -> usize {
         let wait_queues = self.wait_queues.lock();
         wait_queues.get(lock).map_or(0, |queue| queue.nodes.len())
-    }
-
-    /// Whether this client yields `lock`, which has no queue, to other processes.
-    fn rests(&self, lock: &LockId) -> bool {
-        let mut resting = self.resting.lock();
-        let rest = resting.get_mut(lock);
-        rest.is_some_and(|rest| rest.ends(time::now()).is_some())
-    }
-
-    /// Takes out what is known of a lock that gets a queue.
-    fn take_rest(&self, lock: &LockId) -> Option<Yield> {
-        let mut resting = self.resting.lock();
-        let rest = resting.remove(lock);
-        self.rests.store(resting.len(), Ordering::SeqCst);
-        rest
-    }
-
-    /// Keeps what is to be known of a lock without a queue.
-    fn rest(&self, lock: &LockId, yields: Yield) {
-        let mut resting = self.resting.lock();
-        let yields = yields.after(resting.get(lock));
-        // Amortised: it is swept when it has doubled.
-        if resting.len() == resting.capacity() {
-            let now = time::now();
-            resting.retain(|_, rest| !rest.is_forgotten(now));
-        }
-        resting.insert(lock.clone(), yields);
-        self.rests.store(resting.len(), Ordering::SeqCst);
     }
 
     /// Puts a waiter at the end of the queue.
@@ -169,18 +135,18 @@ impl<O, G> WaitQueues<O, G> {
         });
         let mut wait_queues = self.wait_queues.lock();
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        let queue = wait_queues
-            .entry(lock.clone())
-            .or_insert_with(|| WaitQueue {
+        let queue = wait_queues.entry(lock.clone()).or_insert_with(|| {
+            let (yields, run) = self.resting.take(lock);
+            WaitQueue {
                 nodes: VecDeque::new(),
                 is_held_locally: false,
-                handed: 0,
-                hand_offs_since: None,
-                others_wait: true,
-                yields: self.take_rest(lock),
+                run,
+                yields,
                 last_usable: None,
                 is_in_doubt: false,
-            });
+                is_undone: false,
+            }
+        });
         queue.nodes.push_back(Arc::clone(&waiter));
         QueueNode {
             wait_queues: Arc::clone(self),
@@ -191,20 +157,19 @@ impl<O, G> WaitQueues<O, G> {
 
     /// Chooses the head of the queue as the successor of the calling thread, which is about to release its hold.
     ///
-    /// `None` if nobody waits, or if it is time to set the lock free for others.
-    pub(crate) fn choose(self: &Arc<Self>, lock: &LockId) -> Option<Successor<O, G>> {
+    /// `None` if nobody waits, or if it is time to set the lock free for others, of whom those who poll need it to be free
+    /// for the time `rest`.
+    pub(crate) fn choose(
+        self: &Arc<Self>,
+        lock: &LockId,
+        rest: Option<Duration>,
+    ) -> Option<Successor<O, G>> {
         if self.waiting.load(Ordering::SeqCst) == 0 {
             return None;
         }
         let mut wait_queues = self.wait_queues.lock();
         let queue = wait_queues.get_mut(lock)?;
-        let since = *queue.hand_offs_since.get_or_insert_with(time::now);
-        let is_enough = if queue.others_wait {
-            queue.handed >= HAND_OFFS_IN_A_ROW
-        } else {
-            time::since(since) >= HAND_OFFS_FOR
-        };
-        if is_enough {
+        if queue.run.is_enough(rest) {
             return None;
         }
         let waiter = Arc::clone(queue.nodes.front()?);
@@ -222,19 +187,19 @@ impl<O, G> WaitQueues<O, G> {
     }
 
     /// Notes that the lock is free, or at least no longer held by a thread of this client. The head of the queue goes to
-    /// ask for it, after `yields` if others have heard that it is free: they get their turns.
-    pub(crate) fn freed(&self, lock: &LockId, yields: Option<Yield>) {
+    /// ask for it, after `yields` if others have heard that it is free: they get their turns. After a long run it leaves
+    /// the time `rest` to those who poll.
+    pub(crate) fn freed(&self, lock: &LockId, yields: Option<Yield>, rest: Option<Duration>) {
         let mut first = None;
         if self.waiting.load(Ordering::SeqCst) > 0
             && let Some(queue) = self.wait_queues.lock().get_mut(lock)
         {
             queue.is_held_locally = false;
-            queue.handed = 0;
-            queue.hand_offs_since = None;
+            queue.run.freed(rest);
             queue.yields = yields.map(|yields| yields.after(queue.yields.as_ref()));
             first = queue.nodes.front().map(Arc::clone);
-        } else if let Some(yields) = yields {
-            self.rest(lock, yields);
+        } else {
+            self.resting.freed(lock, yields);
         }
         // It looks at the queue at once. Should it leave before it is woken, it wakes the next one.
         if let Some(first) = first {
@@ -247,6 +212,7 @@ impl<O, G> WaitQueue<O, G> {
     fn heard(&mut self) {
         self.last_usable = Some(time::now());
         self.is_in_doubt = false;
+        self.is_undone = false;
     }
 }
 
@@ -266,8 +232,11 @@ impl<O, G> QueueNode<O, G> {
             return View::default();
         };
         let is_first = self.is_first(queue);
-        let ends = |rest: &mut Yield| Some((rest.ends(time::now())?, rest.lets_by()));
-        let (turn, lets_by) = match queue.yields.as_mut().and_then(ends) {
+        let now = time::now();
+        let ends = |rest: &mut Yield| Some((rest.ends(now)?, rest.lets_by()));
+        let yields = || queue.yields.as_mut().and_then(ends);
+        let rests = queue.run.rests(now).map(|until| (until, 0));
+        let (turn, lets_by) = match rests.or_else(yields) {
             _ if !is_first => (Turn::NotFirst, 0),
             _ if queue.is_held_locally => (Turn::HeldLocally, 0),
             Some((deadline, lets_by)) => (Turn::Yield(deadline), lets_by),
@@ -278,12 +247,17 @@ impl<O, G> QueueNode<O, G> {
             lets_by,
             last_usable: queue.last_usable,
             is_in_doubt: queue.is_in_doubt,
+            is_undone: queue.is_undone,
         }
     }
 
     fn is_first(&self, queue: &WaitQueue<O, G>) -> bool {
         let first = queue.nodes.front();
         first.is_some_and(|first| Arc::ptr_eq(first, &self.waiter))
+    }
+
+    pub(crate) fn is_granted(&self) -> bool {
+        matches!(*self.waiter.state.lock(), State::Granted(_))
     }
 
     /// Takes what this waiter was handed, if it was.
@@ -298,13 +272,16 @@ impl<O, G> QueueNode<O, G> {
         }
     }
 
-    /// Notes that the store has refused the lock.
-    pub(crate) fn note_refused(&self) {
+    /// Notes that the store has refused the lock, by a holder that may be relied on or may not.
+    pub(crate) fn note_refused(&self, is_usable: bool) {
         if let Some(queue) = self.wait_queues.wait_queues.lock().get_mut(&self.lock) {
-            queue.heard();
+            if is_usable {
+                queue.heard();
+            }
             if let Some(yields) = &mut queue.yields {
                 yields.refused(time::now());
             }
+            queue.run.refused();
             // A refused waiter no longer relies on a holder of this client.
             queue.is_held_locally = false;
         }
@@ -317,10 +294,11 @@ impl<O, G> QueueNode<O, G> {
         }
     }
 
-    /// Notes that the store gave no usable answer.
-    pub(crate) fn note_trouble(&self) {
+    /// Notes that the store gave no usable answer, or a hold that was undone.
+    pub(crate) fn note_trouble(&self, is_undone: bool) {
         if let Some(queue) = self.wait_queues.wait_queues.lock().get_mut(&self.lock) {
             queue.is_in_doubt = true;
+            queue.is_undone |= is_undone;
         }
     }
 
@@ -346,6 +324,7 @@ impl<O, G> QueueNode<O, G> {
         {
             queue.is_held_locally = !is_shared;
             queue.heard();
+            queue.run.granted();
             if let Some(yields) = &mut queue.yields {
                 yields.granted();
             }
@@ -366,11 +345,8 @@ impl<O, G> Drop for QueueNode<O, G> {
                 .retain(|other| !Arc::ptr_eq(other, &self.waiter));
             match queue.nodes.front() {
                 None => {
-                    let yields = wait_queues
-                        .remove(&self.lock)
-                        .and_then(|queue| queue.yields);
-                    if let Some(yields) = yields {
-                        self.wait_queues.rest(&self.lock, yields);
+                    if let Some(WaitQueue { yields, run, .. }) = wait_queues.remove(&self.lock) {
+                        self.wait_queues.resting.keep(&self.lock, yields, run);
                     }
                 }
                 // The next one takes over what this one did: it asks, and listens for messages.

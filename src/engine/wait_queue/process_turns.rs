@@ -16,7 +16,7 @@ const LONGEST_SPAN: Duration = Duration::from_millis(10);
 const FOR_THE_KNOWN: Duration = Duration::from_millis(4);
 
 /// So long it is remembered how many others want the lock.
-const REMEMBERED: Duration = Duration::from_secs(2);
+pub(super) const REMEMBERED: Duration = Duration::from_secs(2);
 
 /// Each so many times a turn is left to one more than are known to want the lock.
 const TRIED_EACH: u32 = 4;

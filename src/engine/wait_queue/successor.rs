@@ -32,8 +32,7 @@ impl<O, G> Successor<O, G> {
         drop(state);
         if let Some(queue) = wait_queues.get_mut(&self.lock) {
             queue.is_held_locally = true;
-            queue.handed += 1;
-            queue.others_wait = others_wait;
+            queue.run.handed(others_wait);
             queue.heard();
         }
         drop(wait_queues);

@@ -331,7 +331,7 @@ impl Shared {
         let Some(loss) = hold.lose(cause) else {
             return false;
         };
-        self.wait_queues.freed(&hold.lock(), None);
+        self.wait_queues.freed(&hold.lock(), None, None);
         self.hook.tell(loss);
         true
     }

@@ -10,6 +10,7 @@ use crate::ground::sync::Mutex;
 use crate::store::{Announcement, Facts};
 use crate::stores::connection_limit::ConnectionLimit;
 use crate::stores::redis::Redis;
+use crate::stores::redis::layout::Layout;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::Topology;
 use crate::stores::redis::topology::cluster::Cluster;
@@ -101,7 +102,10 @@ impl Redis {
         notifier: &Arc<Notifier>,
         settings: &Settings,
     ) -> Redis {
-        let facts = Facts::of(database.to_string(), notifier);
+        let facts = Facts {
+            is_polled: |kind| Layout::of(kind).wakes.is_none(),
+            ..Facts::of(database.to_string(), notifier)
+        };
         let announcements = Arc::clone(&facts.announcements);
         let announce = move || announcements.announce(Announcement::TakenOver);
         topology.on_takeover(Box::new(announce));

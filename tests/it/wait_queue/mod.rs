@@ -2,7 +2,9 @@
 
 mod hand_off;
 mod order;
+mod pollers;
 mod turns;
+mod unreplicated;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Barrier, Mutex};

@@ -1,5 +1,7 @@
 //! The turns that processes leave to each other. Each client stands for a process.
 
+use std::sync::atomic::AtomicBool;
+
 use super::*;
 
 /// The order in which clients got the lock, each with one thread that wants it again at once.
@@ -117,4 +119,42 @@ fn a_listener_that_does_not_want_the_lock_costs_little() {
     }
     // Two round trips for each pair, and not the 10 ms that a turn may take.
     assert!(start.elapsed() < ms(1000), "{:?}", start.elapsed());
+}
+
+/// The longest of the waits of a process that is so far away for one permit, which threads of a near one want, too.
+fn longest_wait_for_a_permit(distance: Duration, held: Duration) -> Duration {
+    let server = RedisServer::start();
+    let near = Client::open(&server.url()).unwrap().semaphore("mail");
+    let proxy = Proxy::to(server.addr());
+    proxy.next(usize::MAX, None, Fault::DelayRequest(distance));
+    let far = Client::open(&proxy.url()).unwrap().semaphore("mail");
+    assert!(near.try_set(1).unwrap());
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::SeqCst) {
+                    let permit = near.acquire(1).unwrap();
+                    thread::sleep(held);
+                    permit.release().unwrap();
+                }
+            });
+        }
+        thread::sleep(ms(200));
+        let wait = || {
+            let start = Instant::now();
+            drop(far.try_acquire_for(1, ms(10_000)).unwrap());
+            start.elapsed()
+        };
+        let longest = (0..5).map(|_| wait()).max().unwrap_or_default();
+        is_over.store(true, Ordering::SeqCst);
+        longest
+    })
+}
+
+#[test]
+fn a_distant_process_gets_permits() {
+    let waits = [(2, 30), (4, 30), (2, 100)]
+        .map(|(distance, held)| longest_wait_for_a_permit(ms(distance), ms(held)));
+    assert!(waits.iter().all(|it| *it < ms(5000)), "{waits:?}");
 }

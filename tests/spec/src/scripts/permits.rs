@@ -114,7 +114,7 @@ pub fn release(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
     };
     redis.zrem(owners, &[visitor.to_vec()])?;
     match redis.publish(channel, &text(free)) {
-        Ok(_) => small(number, 0),
+        Ok(heard) => small(number, heard),
         Err(refused) => answered(number, array![1, refused.0.as_str()]),
     }
 }

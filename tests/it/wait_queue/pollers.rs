@@ -1,0 +1,185 @@
+//! The turns of processes whose waiters poll, so that nobody knows of them. Each client stands for a process.
+
+use std::sync::atomic::AtomicBool;
+
+use super::*;
+
+type Lane = fn(&Client) -> Lock;
+
+/// How often each of three clients gets the lock in `time`. Each has two threads that want it again after `pause`; the
+/// last client is so far away.
+fn turns_of(lane: Lane, distance: Duration, pause: Duration, time: Duration) -> [u32; 3] {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.addr());
+    if !distance.is_zero() {
+        proxy.next(usize::MAX, None, Fault::DelayRequest(distance));
+    }
+    let urls = [server.url(), server.url(), proxy.url()];
+    // A busy machine is no outage.
+    let open = |url: String| Client::builder().command_timeout(ms(10_000)).open(&url);
+    let clients = urls.map(|url| open(url).unwrap());
+    let turns = [(); 3].map(|()| AtomicU32::new(0));
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for (client, turns) in clients.iter().zip(&turns).chain(clients.iter().zip(&turns)) {
+            let (lock, is_over) = (lane(client), &is_over);
+            scope.spawn(move || {
+                while !is_over.load(Ordering::SeqCst) {
+                    lock.lock().unwrap();
+                    thread::sleep(ms(10));
+                    lock.unlock().unwrap();
+                    turns.fetch_add(1, Ordering::SeqCst);
+                    thread::sleep(pause);
+                }
+            });
+        }
+        thread::sleep(time);
+        is_over.store(true, Ordering::SeqCst);
+    });
+    let turns = turns.map(AtomicU32::into_inner);
+    println!("{turns:?}");
+    turns
+}
+
+#[track_caller]
+fn nobody_starves(lane: Lane, distance: Duration, pause: Duration) {
+    let turns = turns_of(lane, distance, pause, ms(12_000));
+    let least = turns.iter().sum::<u32>() / 12;
+    assert!(turns.iter().all(|it| *it >= least.max(20)), "{turns:?}");
+}
+
+fn spin(client: &Client) -> Lock {
+    client.spin_lock("orders")
+}
+
+fn token(client: &Client) -> Lock {
+    client.token_lock("orders")
+}
+
+fn plain(client: &Client) -> Lock {
+    client.lock("orders")
+}
+
+#[test]
+fn spin_locks_go_round_the_processes() {
+    nobody_starves(spin, Duration::ZERO, Duration::ZERO);
+}
+
+#[test]
+fn token_locks_go_round_the_processes() {
+    nobody_starves(token, Duration::ZERO, Duration::ZERO);
+}
+
+#[test]
+fn a_distant_process_that_polls_has_its_turns() {
+    nobody_starves(spin, ms(4), Duration::ZERO);
+    nobody_starves(token, ms(4), Duration::ZERO);
+}
+
+/// The last waiter of a client leaves the queue with the lock, and the next one comes only then.
+#[test]
+fn threads_that_come_back_late_keep_no_lock_among_themselves() {
+    nobody_starves(plain, Duration::ZERO, ms(3));
+    nobody_starves(spin, Duration::ZERO, ms(3));
+}
+
+/// Two threads that pass a lock on until it rests free, because their run was long.
+fn until_it_rests<T>(lock: &Lock, test: impl FnOnce() -> T) -> T {
+    let is_over = AtomicBool::new(false);
+    let waiter = lock.clone();
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::SeqCst) {
+                    if waiter.try_lock_for(ms(3000)).unwrap() {
+                        thread::sleep(ms(1));
+                        waiter.unlock().unwrap();
+                    }
+                }
+            });
+        }
+        let from = Instant::now();
+        let mut free = 0;
+        while free < 10 {
+            thread::sleep(ms(2));
+            free = if lock.is_locked().unwrap() {
+                0
+            } else {
+                free + 1
+            };
+            assert!(from.elapsed() < ms(10_000), "it never rests");
+        }
+        is_over.store(true, Ordering::SeqCst);
+        test()
+    })
+}
+
+#[test]
+fn a_rest_keeps_no_wait_beyond_its_end() {
+    let server = RedisServer::start();
+    let open = || Client::open(&server.url()).unwrap();
+    let lock = open().spin_lock("orders").with_backoff(ms(1), ms(300));
+    let waited = until_it_rests(&lock, || {
+        let start = Instant::now();
+        assert!(
+            lock.try_lock().unwrap(),
+            "a single try does not wait for it"
+        );
+        lock.unlock().unwrap();
+        let of_others = open().lock("orders");
+        of_others.lock().unwrap();
+        of_others.unlock().unwrap();
+        assert!(start.elapsed() < ms(100), "{:?}", start.elapsed());
+        let start = Instant::now();
+        if lock.try_lock_for(ms(40)).unwrap() {
+            lock.unlock().unwrap();
+        }
+        start.elapsed()
+    });
+    assert!(waited < ms(40) + ms(250), "{waited:?}");
+    // Nobody waits any more, so nothing rests.
+    let start = Instant::now();
+    for _ in 0..20 {
+        lock.lock().unwrap();
+        lock.unlock().unwrap();
+    }
+    assert!(start.elapsed() < ms(150), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_waiter_is_interrupted_while_the_lock_rests() {
+    let server = RedisServer::start();
+    let client = Client::open(&server.url()).unwrap();
+    let lock = client.spin_lock("orders").with_backoff(ms(1), ms(1000));
+    let interrupt = Interrupt::new();
+    let outcomes = thread::scope(|scope| {
+        let spawn = || {
+            scope.spawn(|| {
+                loop {
+                    if let Err(error) = lock.lock_interruptibly(&interrupt) {
+                        return (Instant::now(), error);
+                    }
+                    thread::sleep(ms(1));
+                    lock.unlock().unwrap();
+                }
+            })
+        };
+        let threads = [spawn(), spawn()];
+        let mut free = 0;
+        while free < 10 {
+            thread::sleep(ms(5));
+            free = if lock.is_locked().unwrap() {
+                0
+            } else {
+                free + 1
+            };
+        }
+        let raised = Instant::now();
+        interrupt.raise();
+        threads.map(|it| it.join().unwrap()).map(|(at, error)| {
+            assert!(matches!(error, Error::Interrupted { .. }), "{error}");
+            at - raised
+        })
+    });
+    assert!(outcomes.iter().all(|took| *took < ms(300)), "{outcomes:?}");
+}
