@@ -222,7 +222,7 @@ impl Client {
     ///
     /// The name is as for [`Client::lock`]. In Redis the hash key `name` has the mode and the holds, and a key
     /// `{name}:…:rwlock_timeout:1` the end of each hold that reads. **A thread that reads must not take the write side**, and
-    /// **readers go before writers**: see [`ReadWriteLock`].
+    /// **readers wait behind a writer that waits**: see [`ReadWriteLock`].
     ///
     /// # Examples
     ///

@@ -24,6 +24,10 @@ use crate::stores::multi::{Member, MultiStore};
 /// parts until its lease ends, and its thread waits for them like any other. (Redisson's `RedissonMultiLock` enters the
 /// single locks again instead.)
 ///
+/// It asks for each part once in a round, so a part has no place among those who wait for that lock alone: a side of a
+/// [`ReadWriteLock`](crate::ReadWriteLock) that is a part comes in beside others whoever waits to write, and may have to wait
+/// for a moment in which it is free.
+///
 /// # Examples
 ///
 /// ```

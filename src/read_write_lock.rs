@@ -16,10 +16,12 @@ use crate::lock::Lock;
 ///   first, it goes on reading, and other readers come in at once: a downgrade.
 /// - **A reader may not write.** A thread that has the read side alone and takes the write side would wait for itself, so that
 ///   is [`Error::Upgrade`](crate::Error::Upgrade) at once, from every form of it, and nothing is changed.
-/// - **Readers are preferred**, as Redisson's are: a reader comes in while others read, though a writer waits. So a writer waits
-///   for a moment without readers, which need not come while they overlap without a pause. Use a [`Lock`](crate::Lock) where
-///   that can be. A later version is to give writers that wait a turn, unless readers are asked to go first: do not rely on a
-///   reader that comes in beside others while a writer waits.
+/// - **Nobody starves**: a reader that comes while a writer waits lets one writer go first, and writers leave the lock to the
+///   readers that were turned away. So a thread that reads and waits for another thread that wants to read waits for a writer,
+///   too: use [`ReadWriteLock::prefer_readers`] there, which is how Redisson's readers behave. Redisson's own readers come in
+///   beside others in any case, as do the parts of a [`MultiLock`](crate::MultiLock). A process that died while it waited to
+///   write holds others up for 3 seconds. A [`Lock::try_lock`] without a wait is refused while a writer waits, though
+///   the lock may be free.
 ///
 /// The hold of each side is one of its own: with its own levels, its own validity and its own [`Losses`](crate::Losses). If a
 /// writer that reads loses the write side, it still has the read side.
@@ -97,6 +99,28 @@ impl ReadWriteLock {
     /// ```
     pub fn write(&self) -> Lock {
         self.write.clone()
+    }
+
+    /// Returns the same lock whose readers come in beside others though a writer waits, as Redisson's do, and whose writers wait
+    /// for a moment without readers.
+    ///
+    /// It is for programs in which a reader waits for another thread that wants to read. Use it on all sides that share the
+    /// lock: readers of others go on to wait behind their writers.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let client = redlatch::Client::in_memory();
+    /// let prices = client.read_write_lock("lock:prices").prefer_readers();
+    /// prices.read().run(|_| println!("whoever waits to write"))?;
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
+    #[must_use]
+    pub fn prefer_readers(&self) -> ReadWriteLock {
+        ReadWriteLock {
+            read: self.read.preferring_readers(),
+            write: self.write.preferring_readers(),
+        }
     }
 
     /// Returns the name, key prefix included.

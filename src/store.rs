@@ -307,6 +307,8 @@ pub(crate) struct Refusal {
     pub(crate) split: Option<Duration>,
     /// The hold that this attempt may have left in some part of the store.
     pub(crate) leftover: Option<InDoubt>,
+    /// A word that the store wants back with the next attempt of this wait.
+    pub(crate) memo: Option<Box<str>>,
 }
 
 /// A request that cannot be refused is refused never.

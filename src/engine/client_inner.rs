@@ -32,6 +32,8 @@ pub(crate) struct ClientInner {
     pid: u32,
     holds: AtomicU64,
     is_shut_down: AtomicBool,
+    /// The time that the last request took that told of it, µs.
+    round_trip: AtomicU64,
 }
 
 /// The times that a client is set to.
@@ -85,11 +87,22 @@ impl ClientInner {
             pid: std::process::id(),
             holds: AtomicU64::new(0),
             is_shut_down: AtomicBool::new(false),
+            round_trip: AtomicU64::new(0),
         }
     }
 
     pub(crate) fn next_hold(&self) -> u64 {
         self.holds.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(crate) fn note_round_trip(&self, took: Duration) {
+        let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.round_trip.store(took, Ordering::Relaxed);
+    }
+
+    /// How long a request took lately; 0 if none has told of it.
+    pub(crate) fn round_trip(&self) -> Duration {
+        Duration::from_micros(self.round_trip.load(Ordering::Relaxed))
     }
 
     /// When a request that starts now has to be over.

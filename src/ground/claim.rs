@@ -155,6 +155,7 @@ impl Kind {
             },
             Kind::Write => &Rules {
                 visitor: VisitorId::of_writer,
+                places_in_store: true,
                 visitor_of_part: |visitor, _| visitor.writing(),
                 side: Some(Side {
                     other: Kind::Read,
@@ -281,4 +282,23 @@ pub(crate) struct Claim {
     pub(crate) lease: Duration,
     /// The hold of the other side of a read-write lock that its thread has while it asks for this one.
     pub(crate) inside: Option<VisitorId>,
+    pub(crate) queueing: Queueing,
+}
+
+/// A visitor that waits in the store looks again before this time is over, or is taken for dead.
+pub(crate) const COUNTS_AS_WAITING: Duration = Duration::from_secs(3);
+
+/// How a visitor stands among others that wait, where the store keeps turns.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Queueing {
+    /// It asks once, or leaves no note, and others who wait do not matter to it.
+    #[default]
+    Barges,
+    /// It asks once, and leaves the lock to those who wait.
+    Tries,
+    /// It waits: how long it needs to come when it is told, and the word of its last refusal.
+    Waits {
+        need: Duration,
+        memo: Option<Box<str>>,
+    },
 }

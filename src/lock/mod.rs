@@ -94,6 +94,7 @@ impl Lock {
                 flaw,
                 parts: None,
                 permits: None,
+                prefers_readers: false,
             },
             #[cfg(feature = "mysql")]
             database: None,
@@ -179,6 +180,13 @@ impl Lock {
             let flaw = || Box::new(Error::config("the backoff of a lock", reason));
             lock.raw_lock.flaw.get_or_insert_with(flaw);
         }
+        lock
+    }
+
+    /// Returns the same side of a read-write lock, to which writers that wait do not matter.
+    pub(crate) fn preferring_readers(&self) -> Lock {
+        let mut lock = self.clone();
+        lock.raw_lock.prefers_readers = true;
         lock
     }
 

@@ -1,13 +1,13 @@
 //! One read-write lock of both sides.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use redlatch::{Lock, ReadWriteLock};
 
-use crate::both_sides::{BothSides, LEASE, LONG, SLACK, Turn, elsewhere, timed};
+use crate::both_sides::{BothSides, LEASE, LONG, SLACK, Turn, elsewhere, report, timed};
 use crate::exclusion::WAKE_UP;
 use crate::jvm::{JavaLock, JavaThread, Jvm, Redisson, version};
 use crate::support::{eventually, ms};
@@ -56,6 +56,14 @@ fn free(sides: &BothSides, lock: &ReadWriteLock) -> [bool; 4] {
     ]
 }
 
+/// There is no key but notes of ours on those who waited, which end.
+#[track_caller]
+fn nothing_is_left(sides: &BothSides) {
+    let notes = ["redlatch_rw:{prices}", "redlatch_rw:{shop}:prices"];
+    let notes = sides.server.int(&["EXISTS", notes[0], notes[1]]);
+    assert_eq!(sides.server.int(&["DBSIZE"]), notes);
+}
+
 const ALL: [bool; 4] = [true; 4];
 const READERS: [bool; 4] = [true, false, true, false];
 const NOBODY: [bool; 4] = [false; 4];
@@ -83,7 +91,7 @@ fn a_read_write_lock_is_one_lock() {
         assert!(lock.read().is_locked().unwrap());
         read.unlock();
         assert_eq!(free(&sides, &lock), ALL);
-        assert_eq!(sides.server.int(&["DBSIZE"]), 0);
+        nothing_is_left(&sides);
         // A writer that reads inside, here and there, and leaves the lock to readers.
         lock.write().lock().unwrap();
         assert_eq!(free(&sides, &lock), NOBODY);
@@ -93,7 +101,7 @@ fn a_read_write_lock_is_one_lock() {
         lock.write().unlock().unwrap();
         assert_eq!(free(&sides, &lock), READERS);
         lock.read().unlock().unwrap();
-        assert_eq!(sides.server.int(&["DBSIZE"]), 0);
+        nothing_is_left(&sides);
         write.lock();
         read.lock();
         assert_eq!(free(&sides, &lock), NOBODY);
@@ -102,7 +110,7 @@ fn a_read_write_lock_is_one_lock() {
         assert_eq!(free(&sides, &lock), READERS);
         read.unlock();
         assert_eq!(free(&sides, &lock), ALL);
-        assert_eq!(sides.server.int(&["DBSIZE"]), 0);
+        nothing_is_left(&sides);
     }
 }
 
@@ -162,7 +170,7 @@ fn readers_and_writers_of_both_sides_wake_each_other() {
     assert!(took < WAKE_UP, "{took:?}");
     read.unlock();
     lock.read().unlock().unwrap();
-    assert_eq!(sides.server.int(&["DBSIZE"]), 0);
+    nothing_is_left(&sides);
 }
 
 #[test]
@@ -323,5 +331,111 @@ fn no_writer_overlaps_with_anybody_of_both_sides() {
         }
     });
     assert_eq!(free(&sides, &lock), ALL);
-    assert_eq!(sides.server.int(&["DBSIZE"]), 0);
+    nothing_is_left(&sides);
+}
+
+/// How often somebody had a side within the time, and the longest wait for it.
+type Turns = (u32, Duration);
+
+/// Has threads of both libraries take sides for some ms without a pause: readers of ours, writers of ours, readers of theirs,
+/// writers of theirs. Returns for each kind the fewest turns of a thread and the longest wait.
+fn contend(sides: &BothSides, counts: [usize; 4], hold: Duration, span: Duration) -> [Turns; 4] {
+    let other = sides.another(
+        redlatch::Client::builder().watchdog_timeout(LONG),
+        &sides.server.url(),
+    );
+    let locks = [&sides.rust, &other].map(|client| client.read_write_lock("prices"));
+    let ends = Instant::now() + span;
+    let several = |take: &dyn Fn(), free: &dyn Fn()| -> Turns {
+        let (mut turns, mut longest) = (0, Duration::ZERO);
+        while Instant::now() < ends {
+            let (took, ()) = timed(take);
+            thread::sleep(hold);
+            free();
+            (turns, longest) = (turns + 1, longest.max(took));
+        }
+        (turns, longest)
+    };
+    thread::scope(|scope| {
+        let (locks, several) = (&locks, &several);
+        let begun = [0, 1, 2, 3].map(|kind| {
+            let threads = (0..counts[kind]).map(|number| {
+                scope.spawn(move || {
+                    // So that readers overlap.
+                    thread::sleep(hold * u32::try_from(number).unwrap() / 3);
+                    if kind < 2 {
+                        let lock = &locks[number % 2];
+                        let side = if kind == 0 { lock.read() } else { lock.write() };
+                        return several(&|| side.lock().unwrap(), &|| side.unlock().unwrap());
+                    }
+                    let [read, write] = java(&sides.java.thread(), "prices");
+                    let side = if kind == 2 { read } else { write };
+                    several(&|| side.lock(), &|| side.unlock())
+                })
+            });
+            threads.collect::<Vec<_>>()
+        });
+        begun.map(|threads| {
+            let turns = threads.into_iter().map(|it| it.join().unwrap());
+            let turns = turns.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
+            turns.unwrap_or_default()
+        })
+    })
+}
+
+#[test]
+#[ignore = "needs Java: make interop"]
+fn nobody_starves_beside_the_other_library() {
+    let sides = BothSides::with(Turn::alone(), LONG);
+    let span = Duration::from_secs(5);
+    // Their reader, and their writer, beside writers of ours that never pause.
+    for counts in [[0, 2, 1, 0], [0, 2, 0, 1], [2, 2, 1, 1]] {
+        let found = contend(&sides, counts, ms(20), span);
+        report(&format!("{counts:?} of both libraries: {found:?}"));
+        for (kind, (turns, longest)) in found.into_iter().enumerate() {
+            // Their writers wait for a moment without readers.
+            let is_kept = kind == 3 && counts[0] + counts[2] > 0;
+            let (least, bound) = if is_kept { (1, span) } else { (5, ms(3000)) };
+            assert!(counts[kind] == 0 || turns >= least, "{counts:?}: {found:?}");
+            assert!(longest < bound + SLACK, "{counts:?}: {found:?}");
+        }
+    }
+    assert_eq!(free(&sides, &sides.rust.read_write_lock("prices")), ALL);
+    nothing_is_left(&sides);
+}
+
+#[test]
+#[ignore = "needs Java: make interop"]
+fn readers_of_theirs_that_never_pause_starve_no_reader_of_ours() {
+    let sides = BothSides::with(Turn::alone(), LONG);
+    let lock = sides.rust.read_write_lock("prices");
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for number in 0..4 {
+            let (sides, is_over) = (&sides, &is_over);
+            scope.spawn(move || {
+                let [read, _] = java(&sides.java.thread(), "prices");
+                thread::sleep(ms(100) * number);
+                while !is_over.load(Ordering::SeqCst) {
+                    read.lock();
+                    thread::sleep(ms(400));
+                    read.unlock();
+                }
+            });
+        }
+        thread::sleep(ms(600));
+        // A writer of ours waits for a moment without readers, as one of theirs does.
+        let waits = scope.spawn(|| lock.write().lock().map(|()| lock.write().unlock()));
+        thread::sleep(ms(300));
+        for bound in [ms(5000), ms(1200)] {
+            let (took, ()) = timed(|| elsewhere(|| lock.read().run(|_| ()).unwrap()));
+            report(&format!(
+                "a reader of ours beside readers of theirs: {took:?}"
+            ));
+            assert!(took < bound + SLACK, "{took:?}");
+        }
+        is_over.store(true, Ordering::SeqCst);
+        waits.join().unwrap().unwrap().unwrap();
+    });
+    assert_eq!(free(&sides, &lock), ALL);
 }

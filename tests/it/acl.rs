@@ -296,6 +296,7 @@ pub(crate) fn user(server: &RedisServer, rules: &BTreeSet<String>) -> String {
     words.push(format!("~redlatch_once:{{{PREFIX}*"));
     words.push(format!("~redlatch_sc:{{{PREFIX}*"));
     words.push(format!("~{{{PREFIX}*"));
+    words.push(format!("~redlatch_rw:{{{PREFIX}*"));
     words.push("&redisson_lock__channel:*".to_owned());
     words.push("&redisson_sc:*".to_owned());
     words.push("&redisson_rwlock:*".to_owned());

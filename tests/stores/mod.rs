@@ -66,6 +66,7 @@ fn draw(seed: u64, run: u64, place: &Place) -> Vec<Op> {
             inside: writers[rng.usize(..writers.len())]
                 .clone()
                 .filter(|_| kind == Kind::Read),
+            queueing: Default::default(),
         }
     };
     let counter = LockId {
@@ -128,6 +129,7 @@ fn draw(seed: u64, run: u64, place: &Place) -> Vec<Op> {
                     count: 0,
                     lease: one.lease,
                     inside: None,
+                    queueing: Default::default(),
                 };
                 match rng.u8(0..6) {
                     0..3 => Op::Acquire(claim),

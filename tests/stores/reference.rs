@@ -175,14 +175,19 @@ impl Reference {
         }
         let inside = claim.inside.as_ref().map_or("", VisitorId::as_str);
         if (claim.kind, script) == (Kind::Read, "acquire") {
-            args.insert(args.len() - 1, inside);
+            args.splice(args.len() - 1..args.len() - 1, [inside, "*", "0"]);
+        }
+        if (claim.kind, script) == (Kind::Write, "acquire") {
+            args.insert(args.len() - 1, "0");
         }
         let reply = self.call(claim.kind, script, &claim.name, &args);
         match parts(&reply) {
-            Some([Reply::Int(0), _, Reply::Int(left), Reply::Bulk(holder)]) => Answer::Refused {
-                holder: Some(text(holder)),
-                left: u64::try_from(*left).unwrap_or_default(),
-            },
+            Some([Reply::Int(0), _, Reply::Int(left), Reply::Bulk(holder), ..]) => {
+                Answer::Refused {
+                    holder: Some(text(holder)),
+                    left: u64::try_from(*left).unwrap_or_default(),
+                }
+            }
             Some([Reply::Int(2), _, holder]) => gone(holder),
             // Another count stands there: the store asks again with that one.
             Some([Reply::Int(4), _, Reply::Bulk(count)]) => {
@@ -218,7 +223,8 @@ impl Reference {
             // The visitor comes first where there is one.
             let visitor = args.first().copied().unwrap_or_default();
             let own = time_key(lock, visitor);
-            return self.run(&script, &[lock, &own], args);
+            let notes = format!("redlatch_rw:{{{lock}}}");
+            return self.run(&script, &[lock, &own, &notes], args);
         }
         let script = match (kind, script) {
             (Kind::Token, "release_level") | (Kind::Reentrant, _) => script.to_owned(),

@@ -24,7 +24,7 @@ pub(crate) use crate::engine::hold::renewal_schedule::{Duty, NextCheck, RenewalS
 use crate::engine::hold::state::{Level, Phase, State, count};
 use crate::engine::hold::validity::end_of_validity;
 pub(crate) use crate::engine::hold::write::WriteStart;
-use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
+use crate::ground::claim::{Claim, Kind, LockId, Queueing, VisitorId};
 use crate::ground::clock::{BootInstant, PROCESS, Timeline};
 use crate::ground::events::HoldSpan;
 use crate::ground::loss::LossCause;
@@ -289,6 +289,7 @@ impl Hold {
             count: count(&state.levels),
             lease,
             inside: None,
+            queueing: Queueing::default(),
         }
     }
 

@@ -36,6 +36,7 @@ fn play(seed: u64, servers: usize, needed: usize) {
             count: 0,
             lease: millis(60_000),
             inside: None,
+            queueing: Default::default(),
         },
         1,
         Weak::new(),
@@ -135,6 +136,7 @@ fn a_late_look_is_told_from_a_late_answer() {
             count: 0,
             lease,
             inside: None,
+            queueing: Default::default(),
         };
         let hold = Hold::new(
             &claim,
@@ -201,6 +203,7 @@ fn a_fixed_lease_is_looked_after_where_others_may_shorten_it() {
         count: 0,
         lease,
         inside: None,
+        queueing: Default::default(),
     };
     let fixed = Lease::Fixed(lease);
     let hold = Hold::new(&claim, 1, Weak::new(), Arc::default(), fixed, sent);

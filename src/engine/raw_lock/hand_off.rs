@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::engine::hold::{HandOffOffer, Hold};
 use crate::engine::raw_lock::RawLock;
-use crate::ground::claim::Claim;
+use crate::ground::claim::{Claim, Queueing};
 use crate::ground::error::Result;
 use crate::ground::events;
 use crate::store::Outcome;
@@ -39,6 +39,7 @@ impl RawLock {
             count: 0,
             lease: lease.duration(),
             inside: None,
+            queueing: Queueing::default(),
         };
         let outcome = match self.inner.store.hand_off(claim, &next, deadline) {
             Ok(Outcome::Done(mut granted)) => {

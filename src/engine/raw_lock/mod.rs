@@ -37,6 +37,8 @@ pub(crate) struct RawLock {
     pub(crate) parts: Option<Arc<[LockKey]>>,
     /// How many permits it takes, if it is a semaphore.
     pub(crate) permits: Option<u32>,
+    /// Whether readers of a read-write lock go before writers that wait.
+    pub(crate) prefers_readers: bool,
 }
 
 /// A level of a hold that was entered.
@@ -88,7 +90,7 @@ impl RawLock {
             self.inside(&me)?;
         }
         let _span = WaitSpan::enter(&key.lock.name, me.id);
-        let mut visit = LockVisit::new(self, me);
+        let mut visit = LockVisit::new(self, me, !limit.is_single());
         wait_loop::wait(inner, &key.lock, self.polling, limit, &mut visit)
     }
 

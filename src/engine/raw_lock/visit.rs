@@ -8,12 +8,17 @@ use crate::engine::hold::{HandOffOffer, Hold, Lease};
 use crate::engine::owner::Owner;
 use crate::engine::raw_lock::{Entry, RawLock};
 use crate::engine::wait_loop::Visit;
-use crate::ground::claim::{Claim, Rules, VisitorId};
+use crate::ground::claim::{COUNTS_AS_WAITING, Claim, Queueing, Rules, VisitorId};
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::ground::loss::LossCause;
 use crate::ground::sync::mutant;
+use crate::ground::time;
 use crate::store::{Granted, InDoubt, Outcome, Refusal};
+
+/// A reader that is told comes in no less, and in no more is waited for.
+const SHORTEST_NEED: Duration = Duration::from_millis(20);
+const LONGEST_NEED: Duration = Duration::from_millis(500);
 
 /// One wait of one thread for one lock.
 pub(super) struct LockVisit<'a> {
@@ -22,6 +27,10 @@ pub(super) struct LockVisit<'a> {
     visitor: WaitVisitor,
     /// Its first refusal was told.
     was_refused: bool,
+    /// It asks more than once.
+    waits: bool,
+    /// The word of the last refusal.
+    memo: Option<Box<str>>,
 }
 
 /// The visitor of a wait: one for all its attempts where a refused one leaves something in the store, else one for each,
@@ -42,6 +51,11 @@ impl WaitVisitor {
         let visitor = self.kept.take().unwrap_or_else(make);
         self.kept = self.rules.places_in_store.then(|| visitor.clone());
         visitor
+    }
+
+    /// The visitor that has a place in the store, if one was asked for and is not retired.
+    fn take(&mut self) -> Option<VisitorId> {
+        self.kept.take()
     }
 
     /// Never asks for this visitor again: to clear up after an attempt would withdraw a hold of it.
@@ -103,12 +117,27 @@ impl Visit for LockVisit<'_> {
 }
 
 impl<'a> LockVisit<'a> {
-    pub(super) fn new(raw_lock: &'a RawLock, me: Arc<Owner>) -> LockVisit<'a> {
+    pub(super) fn new(raw_lock: &'a RawLock, me: Arc<Owner>, waits: bool) -> LockVisit<'a> {
         LockVisit {
             raw_lock,
             me,
             visitor: WaitVisitor::new(raw_lock.key.lock.kind.rules()),
             was_refused: false,
+            waits,
+            memo: None,
+        }
+    }
+
+    fn queueing(&self) -> Queueing {
+        if self.raw_lock.prefers_readers {
+            return Queueing::Barges;
+        }
+        match self.waits {
+            true => Queueing::Waits {
+                need: (self.raw_lock.inner.round_trip() * 2).clamp(SHORTEST_NEED, LONGEST_NEED),
+                memo: self.memo.clone(),
+            },
+            false => Queueing::Tries,
         }
     }
 
@@ -137,9 +166,18 @@ impl<'a> LockVisit<'a> {
             count: 0,
             lease: lease.duration(),
             inside: inside.as_ref().map(|it| it.visitor.clone()),
+            queueing: self.queueing(),
         };
-        match inner.store.acquire(&claim, deadline)? {
+        // What a reader needs to come is told with its next attempt.
+        let asked = kind.rules().is_shared.then(time::now);
+        let answer = inner.store.acquire(&claim, deadline)?;
+        if let Some(asked) = asked {
+            inner.note_round_trip(time::since(asked));
+        }
+        match answer {
             Outcome::Done(granted) => {
+                // It has the lock, and is not to be withdrawn.
+                self.visitor.retire();
                 let me = (self.me.id, self.me.liveness());
                 let hold = self
                     .raw_lock
@@ -160,6 +198,7 @@ impl<'a> LockVisit<'a> {
                 Ok(ControlFlow::Break(entry))
             }
             Outcome::Refused(mut refusal) => {
+                self.memo = refusal.memo.take().or(self.memo.take());
                 if let Some(leftover) = refusal.leftover.take() {
                     self.settle(leftover);
                 }
@@ -278,4 +317,16 @@ fn late(claim: &Claim) -> Error {
     let reason = "it answered after the lease it granted had ended";
     let visitor = Some(&claim.visitor);
     Error::unknown(&claim.name, "the store", "acquire", visitor, reason)
+}
+
+impl Drop for LockVisit<'_> {
+    /// The place that a wait without the lock has left is given up.
+    fn drop(&mut self) {
+        if let Some(visitor) = self.visitor.take().filter(|_| self.was_refused) {
+            let RawLock { inner, key, .. } = self.raw_lock;
+            let (kind, name) = (key.lock.kind, &key.lock.name);
+            let place = InDoubt::of(kind, name, &visitor, COUNTS_AS_WAITING);
+            inner.watchdog.withdraw(place);
+        }
+    }
 }

@@ -73,7 +73,7 @@ impl<'a> WaitLimit<'a> {
         }
     }
 
-    pub(super) fn is_single(&self) -> bool {
+    pub(crate) fn is_single(&self) -> bool {
         matches!(self.bound, Bound::Once)
     }
 

@@ -237,6 +237,11 @@ impl Watchdog {
         self.shared.settle(in_doubt);
     }
 
+    /// Takes back in the background what a visitor has left in the store that has waited, and has no hold.
+    pub(crate) fn withdraw(&self, place: InDoubt) {
+        self.shared.clear(place);
+    }
+
     /// Ends the threads, and waits for them until `deadline`, for calls of the hook until `hook_until`. Holds are not freed;
     /// their listeners hear that nobody renews them any more.
     pub(crate) fn stop(&self, hook_until: Instant, deadline: Instant) {
@@ -292,6 +297,10 @@ impl Shared {
             let deadline = time::now() + self.command_timeout;
             drop(self.store.resolve(&mut [&mut in_doubt], deadline));
         }
+        self.clear(in_doubt);
+    }
+
+    fn clear(&self, in_doubt: InDoubt) {
         if !self.clearing.settle(in_doubt) {
             self.timer.schedule(time::now() + ROOM_AGAIN, Job::Staff);
         }

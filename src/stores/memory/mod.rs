@@ -2,6 +2,7 @@
 
 mod counters;
 mod node;
+mod notes;
 mod sides;
 mod world;
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::notes::TurnedAway;
 use super::world::{SideHold, Sides, State};
 use super::{Memory, not_known};
 use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
@@ -64,9 +65,10 @@ impl Memory {
         self.world.ask(claim.kind, &claim.name, unknown, |state| {
             match state.enter_side(claim, now) {
                 Ok(()) => Outcome::Done(Granted::at(now)),
-                Err((holder, ends)) => Outcome::Refused(Refusal {
+                Err(TurnedAway { holder, ends, memo }) => Outcome::Refused(Refusal {
                     retry_after: Some(now.until(ends)),
                     holder: holder.map(|it| it.as_str().into()),
+                    memo,
                     ..Refusal::default()
                 }),
             }
@@ -148,11 +150,17 @@ impl State {
     }
 
     /// Begins a hold; if others have the lock, who and until when.
-    fn enter_side(
-        &mut self,
-        claim: &Claim,
-        now: BootInstant,
-    ) -> Result<(), (Option<VisitorId>, BootInstant)> {
+    fn enter_side(&mut self, claim: &Claim, now: BootInstant) -> Result<(), TurnedAway> {
+        let is_mine = |it: &mut Sides| it.hold_of(&claim.visitor).is_some();
+        let is_open = |it: &mut Sides| claim.kind == Kind::Read && !it.is_written || is_mine(it);
+        let is_open = self.sides.get_mut(&claim.name).map(is_open);
+        if is_open != Some(false)
+            && !self.sides.get_mut(&claim.name).is_some_and(is_mine)
+            && let Some(turned_away) = self.waits_its_turn(claim, now)
+        {
+            self.note_waiting(claim, now);
+            return Err(turned_away);
+        }
         let (reads, ends) = (claim.kind == Kind::Read, now + claim.lease);
         let fresh = || Sides {
             is_written: !reads,
@@ -169,7 +177,13 @@ impl State {
         let is_in = sides.hold_of(&claim.visitor).is_some();
         let may_read = reads && (!sides.is_written || has_inside(sides));
         if !(is_first || is_in || may_read) {
-            return Err((sides.holder().cloned(), sides.ends));
+            let turned_away = TurnedAway {
+                holder: sides.holder().cloned(),
+                ends: sides.ends,
+                memo: reads.then(|| "-".into()),
+            };
+            self.note_waiting(claim, now);
+            return Err(turned_away);
         }
         match sides.hold_of(&claim.visitor) {
             // The same request once more.
@@ -182,6 +196,9 @@ impl State {
             }),
         }
         sides.lengthen();
+        if !reads && is_first {
+            self.note_writer(claim, now);
+        }
         Ok(())
     }
 
@@ -217,11 +234,15 @@ impl State {
             return Err(holder.map_or(LossCause::Gone, LossCause::HeldBy));
         };
         let gone = sides.holds.remove(at);
+        let wrote = gone.kind == Kind::Write;
         let left = now.until(gone.ends);
         let is_outlived = !sides.is_written
             && !left.is_zero()
             && left + LEAST_DIFFERENCE < now.until(sides.ends)
             && !sides.holds.is_empty();
+        if wrote {
+            self.open_window(name, now);
+        }
         if !is_outlived {
             self.settle_sides(name, now);
         }
@@ -242,6 +263,10 @@ impl State {
 
     /// Frees what a request without an answer may have left of a side.
     pub(super) fn withdraw_side(&mut self, in_doubt: &InDoubt, now: BootInstant) {
+        if self.forget_writer(&in_doubt.name, &in_doubt.visitor) {
+            // Readers need not wait for it any more.
+            self.wake(&in_doubt.name, usize::MAX);
+        }
         let _ = self.drop_side(&in_doubt.name, &in_doubt.visitor, now);
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
-#[cfg(feature = "test-util")]
 use std::time::Duration;
 
 use super::{NODE, unreachable};
@@ -36,6 +35,7 @@ pub(super) struct State {
     pub(super) holds: HashMap<Arc<str>, Entry>,
     pub(super) counters: HashMap<Arc<str>, Counter>,
     pub(super) sides: HashMap<Arc<str>, Sides>,
+    pub(super) notes: HashMap<Arc<str>, Notes>,
     /// With so many holds it is time to look for those that have ended.
     pub(super) sweep_at: usize,
     pub(super) clients: Vec<Weak<Notifier>>,
@@ -66,6 +66,29 @@ pub(super) struct Sides {
     /// The longest of its holds.
     pub(super) ends: BootInstant,
     pub(super) holds: Vec<SideHold>,
+}
+
+/// Those who wait for a read-write lock.
+#[derive(Default)]
+pub(super) struct Notes {
+    /// Those who wait to write, in the order in which they came.
+    pub(super) writers: Vec<Note>,
+    /// The number of writers that were in, and of those that came.
+    pub(super) phase: u64,
+    pub(super) next: u64,
+    /// How long the farthest reader that was turned away needs to come.
+    pub(super) turned: Duration,
+    /// Until then writers leave a free lock to readers.
+    pub(super) window: Option<BootInstant>,
+    /// When they are of no use any more.
+    pub(super) ends: Option<BootInstant>,
+}
+
+/// One that waits to write, and until when it counts.
+pub(super) struct Note {
+    pub(super) visitor: VisitorId,
+    pub(super) came: u64,
+    pub(super) ends: BootInstant,
 }
 
 /// One hold of a side.

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::ground::claim::{Claim, LockId, VisitorId};
+use crate::ground::claim::{Claim, LockId, Queueing, VisitorId};
 use crate::ground::error::{Error, Result};
 use crate::store::{Granted, InDoubt, Outcome, Refusal, Released, Renewal, Store};
 
@@ -43,6 +43,7 @@ impl Part {
             name: Arc::clone(&self.lock.name),
             visitor: self.visitor(&claim.visitor),
             inside: None,
+            queueing: Queueing::default(),
             ..*claim
         }
     }

@@ -169,6 +169,7 @@ impl Quorum {
             holder: None,
             split: (most + silent < self.needed).then(|| self.round_trip()),
             leftover,
+            memo: None,
         }))
     }
 

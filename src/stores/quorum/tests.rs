@@ -21,6 +21,7 @@ fn claim(visitor: &str, count: u32) -> Claim {
         count,
         lease: LEASE,
         inside: None,
+        queueing: Default::default(),
     }
 }
 

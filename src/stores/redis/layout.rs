@@ -7,8 +7,8 @@ use crate::ground::error::Error;
 use crate::ground::sync::mutant;
 use crate::stores::redis::keys::{self, CHANNEL, COUNTER, Key};
 use crate::stores::redis::scripts::Arg::{
-    Amount, Channel, Check, Counter, Floor, Inside, Known, Lease, Life, Lock, Rights, Step,
-    Successor, Visitor, Wanted, Work,
+    Amount, Announced, Channel, Check, Counter, Floor, Inside, Known, Lease, Life, Lock, Memo,
+    Need, Rights, Step, Successor, Visitor, Wanted, Work,
 };
 use crate::stores::redis::scripts::Script;
 
@@ -121,19 +121,26 @@ static PERMITS: LazyLock<Layout> = LazyLock::new(|| Layout {
 });
 
 static READ: LazyLock<Layout> = LazyLock::new(|| {
-    let args = &[Visitor, Lease, Known, Wanted, Inside];
+    let args = &[Visitor, Lease, Known, Wanted, Inside, Memo, Need];
     let acquire = include_str!("scripts/rw/read.lua");
-    Layout::of_side("read", Script::new(acquire, OF_SIDE, args).expiring())
+    Layout::of_side("read", Script::new(acquire, WITH_NOTES, args).expiring())
 });
 
 static WRITE: LazyLock<Layout> = LazyLock::new(|| {
-    let args = &[Visitor, Lease, Known, Wanted];
+    let args = &[Visitor, Lease, Known, Wanted, Announced];
     let acquire = include_str!("scripts/rw/write.lua");
-    Layout::of_side("write", Script::new(acquire, OF_SIDE, args).expiring())
+    Layout::of_side("write", Script::new(acquire, WITH_NOTES, args).expiring())
 });
 
 /// A read-write lock, and the key whose end is that of one hold.
 const OF_SIDE: &[Key] = &[Key::Name, Key::BehindVisitor(":rwlock_timeout:1")];
+
+/// The same with the notes on those who wait to write.
+const WITH_NOTES: &[Key] = &[
+    Key::Name,
+    Key::BehindVisitor(":rwlock_timeout:1"),
+    Key::Prefix("redlatch_rw"),
+];
 
 /// The rule of a read-write lock: its waiting readers ask all at once, and of its waiting writers only the first listens.
 fn wakes_every_one(_: &str) -> usize {
@@ -256,20 +263,21 @@ impl Layout {
     /// The row of a side of Redisson's read-write lock, which says so by this word.
     fn of_side(side: &'static str, acquire: Script) -> Layout {
         let with_own = |text, args| Script::new(text, OF_SIDE, args);
+        let with_notes = |text| Script::new(text, WITH_NOTES, &[Visitor, Channel]);
         let force_release = include_str!("scripts/rw/force_release.lua");
         Layout {
             channel: Key::Prefix("redisson_rwlock"),
             wakes: Some(wakes_every_one),
             rights: side,
             acquire,
-            release: with_own(include_str!("scripts/rw/release.lua"), &[Visitor, Channel]),
+            release: with_notes(include_str!("scripts/rw/release.lua")),
             release_level: with_own(
                 include_str!("scripts/rw/release_level.lua"),
                 &[Visitor, Lease, Known, Wanted],
             )
             .expiring(),
             renew: with_own(include_str!("scripts/rw/renew.lua"), &[Visitor, Lease]).expiring(),
-            resolve: with_own(include_str!("scripts/rw/withdraw.lua"), &[Visitor, Channel]),
+            resolve: with_notes(include_str!("scripts/rw/withdraw.lua")),
             force_release: Script::new(force_release, &[Key::Name], &[Channel, Rights]).expiring(),
             inspect: with_own(include_str!("scripts/rw/inspect.lua"), &[Visitor, Rights]),
             ..Layout::plain()

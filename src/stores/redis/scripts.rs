@@ -54,6 +54,12 @@ pub(super) enum Arg {
     Work,
     /// The writer inside whose hold a thread reads.
     Inside,
+    /// The word of the last refusal, by which a reader is known that was turned away before.
+    Memo,
+    /// How long a reader that waits needs to come, in ms.
+    Need,
+    /// For how long a writer is to count as waiting, in ms.
+    Announced,
 }
 
 impl Script {

@@ -37,6 +37,7 @@ fn claim(name: &str, count: u32) -> Claim {
         count,
         lease: ms(60_000),
         inside: None,
+        queueing: Default::default(),
     }
 }
 

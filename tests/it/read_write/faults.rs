@@ -11,15 +11,15 @@ use crate::support::proxy::Rule;
 use crate::support::{End, Fault, Proxy, RedisServer, eventually, ms, timed};
 
 /// A lock behind a proxy, and the server itself.
-struct Scene {
+pub(super) struct Scene {
     _client: Client,
-    lock: ReadWriteLock,
-    proxy: Proxy,
-    server: RedisServer,
+    pub(super) lock: ReadWriteLock,
+    pub(super) proxy: Proxy,
+    pub(super) server: RedisServer,
 }
 
 impl Scene {
-    fn new() -> Scene {
+    pub(super) fn new() -> Scene {
         let server = RedisServer::start();
         teach(&server);
         let proxy = Proxy::to(server.addr());
@@ -33,27 +33,28 @@ impl Scene {
     }
 
     /// The lock of another process.
-    fn other(&self, watchdog_timeout: Duration) -> (Client, ReadWriteLock) {
+    pub(super) fn other(&self, watchdog_timeout: Duration) -> (Client, ReadWriteLock) {
         let builder = quick().watchdog_timeout(watchdog_timeout);
         let client = builder.open(&self.server.url()).unwrap();
         let lock = client.read_write_lock("prices");
         (client, lock)
     }
 
-    fn next(&self, times: usize, script: &str, fault: Fault) -> Rule {
+    pub(super) fn next(&self, times: usize, script: &str, fault: Fault) -> Rule {
         self.proxy.next(times, Some(sha(script).as_bytes()), fault)
     }
 
-    /// Nothing is left, long before a lease of half a minute ends.
+    /// Nothing is left but notes on those who waited, long before a lease of half a minute ends.
     #[track_caller]
-    fn all_goes(&self) {
+    pub(super) fn all_goes(&self) {
         eventually(ms(9000), "nothing is left", || {
-            self.server.int(&["DBSIZE"]) == 0
+            let notes = self.server.int(&["EXISTS", "redlatch_rw:{prices}"]);
+            self.server.int(&["DBSIZE"]) == notes
         });
     }
 }
 
-const LOST: [Fault; 4] = [
+pub(super) const LOST: [Fault; 4] = [
     Fault::SwallowReply(End::Reset),
     Fault::SwallowReply(End::Silent),
     Fault::SwallowRequest(End::Reset),
@@ -169,8 +170,15 @@ fn a_copy_of_the_first_request_changes_no_count_and_shortens_nothing() {
         let own = format!("{{prices}}:{field}:rwlock_timeout:1");
         let text = redlatch_spec::scripts::spliced(script);
         let far = "9999999999999";
-        let mut words = vec!["EVAL", &text, "2", "prices", &own, &field, "1000", "0", "1"];
-        words.extend((key == "read").then_some(""));
+        let notes = "redlatch_rw:{prices}";
+        let mut words = vec![
+            "EVAL", &text, "3", "prices", &own, notes, &field, "1000", "0", "1",
+        ];
+        words.extend(if key == "read" {
+            &["", "", "0"][..]
+        } else {
+            &["0"]
+        });
         words.extend([far, "7"]);
         scene.server.cmd(&words);
         assert_eq!(side.hold_count().unwrap(), 2, "{key}");

@@ -4,7 +4,9 @@
 
 mod faults;
 mod lifetimes;
+mod notes;
 mod rights;
+mod turns;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Barrier, mpsc};

@@ -38,6 +38,14 @@ pub(super) fn scores(found: &Value) -> Vec<(String, i64)> {
     }
 }
 
+/// The fields of a hash that was found, with their values.
+pub(super) fn values(found: &Value) -> Vec<(String, String)> {
+    match redis::from_redis_value_ref::<(String, Value, i64)>(found) {
+        Ok((kind, content, _)) if kind == "hash" => redis::from_redis_value(content).unwrap(),
+        _ => Vec::new(),
+    }
+}
+
 pub(super) fn described(entry: Option<&Entry>) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match entry.map(|entry| &entry.value) {

@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use std::fmt;
 
 use redis::Value;
-use redlatch_spec::{Config, Entry, Server, Value as Content, scripts};
+use redlatch_spec::{Config, Entry, Server, Value as Content, scripts, time_in};
 
-use super::alike::{content, described, error_of, is_alike, scores, token_near};
+use super::alike::{content, described, error_of, is_alike, scores, token_near, values};
 use super::operations::{Arg, Call, KEYS, Op, Trouble};
 use super::wire::{Wire, request};
 use crate::support::RedisServer;
@@ -93,6 +93,15 @@ const PASS: &str = r"
         local ends = redis.call('PEXPIRETIME', key)
         if ends >= 0 then
             redis.call('PEXPIREAT', key, ends - ARGV[1])
+        end
+        if redis.call('TYPE', key).ok == 'hash' then
+            for _, field in ipairs(redis.call('HKEYS', key)) do
+                local came, mark, time = string.match(redis.call('HGET', key, field), '^(%d-)(:?)(%d+)$')
+                if time and #time == 13 then
+                    came = mark == ':' and string.format('%.0f:', came - ARGV[1] * 1000) or ''
+                    redis.call('HSET', key, field, came .. string.format('%.0f', time - ARGV[1]))
+                end
+            end
         end
         if redis.call('TYPE', key).ok == 'zset' then
             for _, member in ipairs(redis.call('ZRANGE', key, 0, -1)) do
@@ -319,6 +328,7 @@ impl Both {
         for (name, found) in KEYS.iter().zip(found) {
             let (real, end) = content(found);
             self.follow_scores(name, found, before, took);
+            self.follow_times(name, found, before, took);
             let mut entry = self.spec.keys().get(&key(name), before / 1000).cloned();
             if let Some(token) = token_near(&real, entry.as_ref(), took) {
                 entry = Some(token);
@@ -358,6 +368,34 @@ impl Both {
         }
         members.sort_by(|(name, score), (other, than)| (score, name).cmp(&(than, other)));
         let value = Content::Sorted(members);
+        self.set(name, Some(Entry { value, expires }));
+    }
+
+    /// Sets the times in a hash to those there, if they differ by less than the step took.
+    fn follow_times(&mut self, name: &str, found: &Value, before: i64, took: i64) {
+        let entry = self.spec.keys().get(&key(name), before / 1000).cloned();
+        let Some(Entry {
+            value: Content::Hash(mut fields),
+            expires,
+        }) = entry
+        else {
+            return;
+        };
+        for (field, there) in values(found) {
+            let mut here = fields.iter_mut();
+            let Some((_, here)) = here.find(|(name, _)| *name == field.as_bytes()) else {
+                continue;
+            };
+            let (Some(one), Some(other)) = (time_in(here), time_in(there.as_bytes())) else {
+                continue;
+            };
+            let is_near = (one.1 - other.1).abs() <= took
+                && (one.0.unwrap_or(0) - other.0.unwrap_or(0)).abs() <= took * 1000;
+            if is_near {
+                *here = there.into_bytes();
+            }
+        }
+        let value = Content::Hash(fields);
         self.set(name, Some(Entry { value, expires }));
     }
 

@@ -194,6 +194,71 @@ const PLANTED: &[(&str, &str, &str)] = &[
 
 /// The same of the scripts of read-write locks.
 const PLANTED_IN_SIDES: &[(&str, &str, &str)] = &[
+    // A reader that was turned away before is turned away again, or a re-entry is, or nobody.
+    ("rw/read", "(memo == '' or memo == phase)", "true"),
+    (
+        "rw/read",
+        "if is_new and mode ~= 'write' and",
+        "if mode ~= 'write' and",
+    ),
+    ("rw/read", "(memo == '' or memo == phase)", "false"),
+    // Only those are noted who are turned away beside a waiting writer.
+    (
+        "rw/read",
+        "if need > 0 then\n    local _, others",
+        "if false then\n    local _, others",
+    ),
+    // Writers do not come by arrival, nor behind readers, and count when they are dead.
+    ("rw/write", "if writer or rest > 0 and", "if rest > 0 and"),
+    (
+        "rw/write",
+        "if writer or rest > 0 and rest <= 1000 then",
+        "if writer then",
+    ),
+    ("rw/write", "elseif left > 0 and", "elseif"),
+    ("rw/write", "local begun = came() or", "local begun ="),
+    // One that only tries overtakes those who wait.
+    ("rw/write", "if waits >= 0 then", "if waits > 0 then"),
+    // One that only tries leaves time for readers.
+    ("rw/write", "local rest = waits > 0 and", "local rest ="),
+    // The dead are never forgotten.
+    ("rw/write", "elseif left < -6000 then", "elseif false then"),
+    // A reader waits on beside those of Redisson, or for no writer for long.
+    (
+        "rw/read",
+        "is_turned = is_turned and not",
+        "is_turned = is_turned or",
+    ),
+    (
+        "rw/read",
+        "is_turned = is_turned and not",
+        "is_turned = false and",
+    ),
+    // The notes of readers end while they wait.
+    ("rw/read", "        keep_notes(notes, 3000)\n", ""),
+    // A writer that is in still waits, or begins no phase.
+    ("rw/write", "pcall('HDEL', notes, visitor)", "local _ = 0"),
+    (
+        "rw/write",
+        "pcall('HINCRBY', notes, 'phase', 1)",
+        "local _ = 0",
+    ),
+    // Readers are waited for again and again, or not at all; one that gives up tells nobody.
+    (
+        "rw/release",
+        "redis.pcall('HDEL', notes, 'turned')",
+        "local _ = 0",
+    ),
+    (
+        "rw/release",
+        "redis.pcall('HSET', notes, 'window'",
+        "redis.pcall('HGET', notes, 'window'",
+    ),
+    (
+        "rw/withdraw",
+        "    message = '1'\nend\nif redis",
+        "end\nif redis",
+    ),
     // A copy of the first request counts, or shortens the end.
     ("rw/read", "elseif is_new then", "else"),
     ("rw/read", "local set = ends < lease + 0 and", "local set ="),

@@ -7,7 +7,7 @@ pub(super) const NAMES: [&str; 3] = ["orders", "{shop}:orders", "stock"];
 
 /// The keys that are looked at: the locks, their last fencing tokens, the answers to two requests of each
 /// counter, the owners of permits, and the time keys of read-write locks.
-pub(super) const KEYS: [&str; 33] = [
+pub(super) const KEYS: [&str; 36] = [
     NAMES[0],
     NAMES[1],
     NAMES[2],
@@ -41,6 +41,9 @@ pub(super) const KEYS: [&str; 33] = [
     "{stock}:r:41:rwlock_timeout:2",
     "{stock}:c:1:9:write:rwlock_timeout:1",
     "{stock}:c:2:10:write:rwlock_timeout:1",
+    "redlatch_rw:{orders}",
+    "redlatch_rw:{shop}:orders",
+    "redlatch_rw:{stock}",
 ];
 
 /// The first key of the owners of permits, and that of the time keys of holds of a read-write lock.
@@ -156,7 +159,8 @@ pub(super) enum Thing {
 }
 
 /// The commands that scripts call.
-const COMMANDS: [&str; 24] = [
+const COMMANDS: [&str; 25] = [
+    "hincrby",
     "hgetall",
     "incrby",
     "zadd",
@@ -532,6 +536,8 @@ fn sides(rng: &mut Rng, name: &'static str, expiry: Arg) -> Call {
     let text = |text: &str| Arg::Text(text.to_owned());
     let (side, at) = one(rng, &SIDES);
     let is_writer = side.ends_with("write");
+    let place = NAMES.iter().position(|it| *it == name).expect("a lock");
+    let notes = KEYS[KEYS.len() - NAMES.len() + place];
     let mut names = vec![name, time_key(name, at)];
     let (visitor, channel) = (text(side), Arg::Channel(name));
     let lease = text(one(rng, &LEASES[..4]));
@@ -540,14 +546,30 @@ fn sides(rng: &mut Rng, name: &'static str, expiry: Arg) -> Call {
     let [known, wanted] = counts;
     let mode = text(one(rng, &["read", "write"]));
     let (script, args) = match rng.u8(0..20) {
-        0..9 if is_writer => ("rw/write", vec![visitor, lease, known, wanted, expiry]),
+        0..9 if is_writer => {
+            names.push(notes);
+            let waits = text(one(rng, &["-1", "0", "3000", "3000", "3000"]));
+            (
+                "rw/write",
+                vec![visitor, lease, known, wanted, waits, expiry],
+            )
+        }
         0..9 => {
             let inside = text(one(rng, &["", SIDES[3].0, SIDES[3].0, SIDES[4].0]));
-            let args = vec![visitor, lease, known, wanted, inside, expiry];
+            names.push(notes);
+            let memo = text(one(rng, &["", "", "0", "1", "2", "-", "*"]));
+            let need = text(one(rng, &["0", "20", "400"]));
+            let args = vec![visitor, lease, known, wanted, inside, memo, need, expiry];
             ("rw/read", args)
         }
-        9..13 => ("rw/release", vec![visitor, channel]),
-        13 => ("rw/withdraw", vec![visitor, channel]),
+        9..13 => {
+            names.push(notes);
+            ("rw/release", vec![visitor, channel])
+        }
+        13 => {
+            names.push(notes);
+            ("rw/withdraw", vec![visitor, channel])
+        }
         14 | 15 => ("rw/renew", vec![visitor, lease, expiry]),
         16 | 17 => (
             "rw/release_level",

@@ -103,6 +103,11 @@ impl<'a> Redis<'a> {
         Ok(self.now())
     }
 
+    /// The time in µs, as TIME tells it besides.
+    pub fn micros(&self) -> i64 {
+        self.around.now
+    }
+
     /// INFO replication.
     pub fn replication(&self) -> Answer<&'a str> {
         self.may("info", Does::Read)?;
@@ -282,6 +287,24 @@ impl<'a> Redis<'a> {
         }
         self.put_fields(key, fields);
         Ok(())
+    }
+
+    /// HINCRBY. Returns the number then; one that is missing counts as 0.
+    pub fn hincrby(&mut self, key: &[u8], field: &[u8], by: i64) -> Answer<i64> {
+        self.may_change("hincrby", Does::Grow, key)?;
+        let fields = self.fields(key)?;
+        let found = fields.iter().find(|(name, _)| name == field);
+        let before = found.map_or(Ok(0), |(_, text)| integer(text));
+        let before = before.map_err(|_| Refused::new("ERR hash value is not an integer"))?;
+        let sum = before + by;
+        let mut fields = fields.to_vec();
+        let told = sum.to_string().into_bytes();
+        match fields.iter_mut().find(|(name, _)| name == field) {
+            Some((_, old)) => *old = told,
+            None => fields.push((field.to_vec(), told)),
+        }
+        self.put_fields(key, fields);
+        Ok(sum)
     }
 
     /// HDEL of one field. Returns whether it was there; a hash without fields goes.

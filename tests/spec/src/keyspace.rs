@@ -70,6 +70,15 @@ impl Keyspace {
     pub fn ends(&self) -> impl Iterator<Item = i64> {
         let of_members = |value: &Value| match value {
             Value::Sorted(members) => members.iter().map(|(_, score)| *score).collect(),
+            Value::Hash(fields) => {
+                let times = fields.iter().filter_map(|(_, text)| time_in(text));
+                // Those who wait to write are forgotten some time after their ends, and waited for a while behind their arrival.
+                let of_notes = times.flat_map(|(came, time)| {
+                    let patience = came.map(|came| came / 1000 + 3000);
+                    [Some(time), came.map(|_| time + 6000), patience]
+                });
+                of_notes.flatten().collect()
+            }
             _ => Vec::new(),
         };
         let entries = self.entries.values();
@@ -83,8 +92,22 @@ impl Keyspace {
                 *end += later;
             }
             // The scores of all sorted sets are times.
-            if let Value::Sorted(members) = &mut entry.value {
-                members.iter_mut().for_each(|(_, score)| *score += later);
+            match &mut entry.value {
+                Value::Sorted(members) => {
+                    members.iter_mut().for_each(|(_, score)| *score += later);
+                }
+                Value::Hash(fields) => {
+                    for (_, text) in fields {
+                        *text = match time_in(text) {
+                            Some((Some(came), time)) => {
+                                format!("{}:{}", came + later * 1000, time + later).into_bytes()
+                            }
+                            Some((None, time)) => (time + later).to_string().into_bytes(),
+                            None => continue,
+                        };
+                    }
+                }
+                _ => {}
             }
         }
     }
@@ -104,4 +127,18 @@ impl Entry {
     fn is_over(&self, now: i64) -> bool {
         self.expires.is_some_and(|end| now > end)
     }
+}
+
+/// The time in ms that the value of a field is or ends with, and the time in µs before it, if there is one.
+pub fn time_in(text: &[u8]) -> Option<(Option<i64>, i64)> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (came, time) = match text.split_once(':') {
+        Some((came, time)) => (Some(came.parse().ok()?), time),
+        None => (None, text),
+    };
+    let time: i64 = time.parse().ok()?;
+    // No count is so large, and no time in µs so small.
+    (1_000_000_000_000..100_000_000_000_000)
+        .contains(&time)
+        .then_some((came, time))
 }

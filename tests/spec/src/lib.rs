@@ -11,7 +11,7 @@ pub mod scripts;
 mod server;
 
 pub use commands::{Answer, Redis, Refused, Subscriptions, Surroundings};
-pub use keyspace::{Change, Entry, Key, Keyspace, Value};
+pub use keyspace::{Change, Entry, Key, Keyspace, Value, time_in};
 pub use reply::Reply;
 pub use server::{
     Address, Changes, Config, Delivery, Persistence, Server, SlotRange, Snapshot, slot, warm_up,

@@ -23,7 +23,7 @@ use crate::backends::{
 };
 use crate::report;
 use crate::support::topology_fixtures::{AGREEMENT, Access, Cluster, FakeClusterNode};
-use crate::support::{Monitor, Proxy, RedisServer, eventually, free_port, ms};
+use crate::support::{Monitor, Proxy, RedisServer, elsewhere, eventually, free_port, ms};
 
 /// A lease that outlives a failover, even on a busy machine.
 const PATIENT: Duration = Duration::from_secs(15);

@@ -158,6 +158,7 @@ impl Operation for Acquire<'_> {
             leftover: (copies.are_in_doubt()
                 && !mutant("the copy of a token is refused by the first one"))
             .then(|| claim.in_doubt(copies.not_after)),
+            memo: item_at(reply, 4).map(|memo| text_of(memo).into()),
             ..Refusal::default()
         }))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ground::batch::Work;
-use crate::ground::claim::{Claim, Kind, VisitorId};
+use crate::ground::claim::{COUNTS_AS_WAITING, Claim, Kind, Queueing, VisitorId};
 use crate::ground::clock::BootInstant;
 use crate::ground::sync::mutant;
 use crate::store::CountStep;
@@ -27,6 +27,8 @@ pub(in crate::stores::redis) struct Call<'c> {
     pub(super) successor: Option<&'c VisitorId>,
     /// The writer inside whose hold its thread reads.
     pub(super) inside: Option<&'c VisitorId>,
+    /// How the visitor stands among others that wait.
+    pub(super) queueing: Option<&'c Queueing>,
     pub(super) lease: Duration,
     pub(super) known: u32,
     pub(super) wanted: u32,
@@ -96,6 +98,7 @@ impl<'c> Call<'c> {
             visitor,
             successor: None,
             inside: None,
+            queueing: None,
             lease: Duration::ZERO,
             known: 0,
             wanted: 0,
@@ -119,6 +122,7 @@ impl<'c> Call<'c> {
         Call {
             lease: claim.lease,
             inside: claim.inside.as_ref(),
+            queueing: Some(&claim.queueing),
             ..Call::new(claim.kind, script, &claim.name, Some(&claim.visitor))
         }
     }
@@ -160,6 +164,20 @@ impl<'c> Call<'c> {
         match arg {
             Arg::Visitor => packed.text(&[field(self.visitor)]),
             Arg::Successor => packed.text(&[field(self.successor)]),
+            Arg::Memo => packed.text(&[match self.queueing {
+                Some(Queueing::Waits { memo, .. }) => memo.as_deref().unwrap_or_default(),
+                Some(Queueing::Tries) => "",
+                Some(Queueing::Barges) | None => "*",
+            }]),
+            Arg::Need => packed.number(match self.queueing {
+                Some(Queueing::Waits { need, .. }) => millis(*need),
+                _ => 0,
+            }),
+            Arg::Announced => packed.number(match self.queueing {
+                Some(Queueing::Waits { .. }) => millis(COUNTS_AS_WAITING),
+                Some(Queueing::Tries) => 0,
+                Some(Queueing::Barges) | None => -1,
+            }),
             Arg::Inside => packed.text(&[field(self.inside)]),
             Arg::Lease => packed.number(millis(self.lease)),
             Arg::Life => packed.number(millis(self.step.life())),

@@ -336,9 +336,8 @@ fn drawn_answers_of_scripts_are_read() {
         Redis::open("redis://127.0.0.1:1", &settings).unwrap_or_else(|error| panic!("{error}"));
     let name: Arc<str> = "orders".into();
     draws("scripts", |draw| {
-        let kind = draw
-            .choice([Kind::Reentrant, Kind::Token, Kind::Fenced])
-            .unwrap_or_default();
+        let kinds = [Kind::Reentrant, Kind::Token, Kind::Fenced];
+        let kind = draw.choice(kinds).unwrap_or_default();
         let claim = |number| Claim {
             kind,
             name: Arc::clone(&name),
@@ -346,6 +345,7 @@ fn drawn_answers_of_scripts_are_read() {
             count: draw.clone().u32(..3),
             lease: Duration::from_secs(30),
             inside: None,
+            queueing: Default::default(),
         };
         let (from, to) = (claim(1), claim(2));
         let lock = LockId {

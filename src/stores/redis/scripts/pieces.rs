@@ -18,6 +18,7 @@ fn piece(name: &str) -> Option<&'static str> {
         "succeed.lua" => include_str!("pieces/succeed.lua"),
         "draw_token.lua" => include_str!("pieces/draw_token.lua"),
         "sides.lua" => include_str!("pieces/sides.lua"),
+        "phases.lua" => include_str!("pieces/phases.lua"),
         "leave_side.lua" => include_str!("pieces/leave_side.lua"),
         _ => return None,
     })

@@ -84,6 +84,7 @@ try('PEXPIRE', key, 'x')
 try('PUBLISH', ARGV[1] .. '\n', '0')
 if ARGV[2] == 'read' or ARGV[2] == 'write' then
     try('HGETALL', key)
+    try('HINCRBY', key, '', 'x')
     try('SET', key, '', 'PX', 'x')
     try_apart('DEL')
 end

@@ -91,6 +91,7 @@ pub fn rights(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<R
     };
     if args.text(2) == b"read" || args.text(2) == b"write" {
         tried.push(("hgetall", redis.hgetall(key).map(|_| ())));
+        tried.push(("hincrby", redis.may_write("hincrby")));
         tried.push(("set", redis.set_px(key, b"", b"x")));
         tried.push(("del", redis.del(&apart).map(nothing)));
     }

@@ -150,6 +150,101 @@ fn counts(
     Ok(Err(array![number, answer]))
 }
 
+/// So many ms a note lives at least that a reader was turned away.
+const READER_NOTED: i64 = 3000;
+
+/// Readers that were turned away are waited for at most so long, in ms.
+const LONGEST_WINDOW: i64 = 500;
+
+/// No clock that was not set notes an end so far away, in ms, nor a window twice as long as the longest.
+const FARTHEST_END: i64 = 6000;
+
+/// One that was silent for so long after that is forgotten, in ms.
+const FORGOTTEN: i64 = 6000;
+
+/// The notes on those who wait to write: the first of those who came before, and all else that is noted.
+struct Notes {
+    first: Option<Vec<u8>>,
+    came: Option<i64>,
+    others: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Notes {
+    fn of(redis: &mut Redis<'_>, notes: &[u8], now: i64, before: Option<i64>) -> Notes {
+        let (mut first, mut came, mut others) = (None, before, Vec::new());
+        for (field, text) in redis.hgetall(notes).unwrap_or_default() {
+            let Some((begun, ends)) = waiting(&text) else {
+                others.push((field, text));
+                continue;
+            };
+            let left = ends - now;
+            if left < -FORGOTTEN {
+                let _ = redis.hdel(notes, &field);
+            } else if left > 0 && left <= FARTHEST_END && came.is_none_or(|came| begun < came) {
+                (first, came) = (Some(field), Some(begun));
+            }
+        }
+        Notes {
+            first,
+            came,
+            others,
+        }
+    }
+
+    fn other(&self, name: &[u8]) -> Option<&[u8]> {
+        let mut others = self.others.iter();
+        others
+            .find(|(field, _)| field == name)
+            .map(|(_, text)| &**text)
+    }
+
+    fn number(&self, name: &[u8]) -> i64 {
+        self.other(name).and_then(number_of).unwrap_or_default()
+    }
+
+    /// Notes that a reader was turned away that needs so long to come.
+    fn turn_away(&self, redis: &mut Redis<'_>, notes: &[u8], need: i64) {
+        if need > 0 {
+            if self.number(b"turned") < need {
+                let _ = redis.hset(notes, b"turned", &text(need));
+            }
+            keep_notes(redis, notes, READER_NOTED);
+        }
+    }
+}
+
+/// When a writer came that waits, and until when it counts.
+fn waiting(noted: &[u8]) -> Option<(i64, i64)> {
+    let at = noted.iter().position(|sign| *sign == b':')?;
+    let is_digits = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    let (came, ends) = (&noted[..at], &noted[at + 1..]);
+    (is_digits(came) && is_digits(ends))
+        .then(|| Some((number_of(came)?, number_of(ends)?)))
+        .flatten()
+}
+
+fn keep_notes(redis: &mut Redis<'_>, notes: &[u8], life: i64) {
+    let is_long = redis.pttl(notes).is_ok_and(|left| left >= life);
+    if !is_long && redis.pexpire(notes, &text(life)) != Ok(true) {
+        let _ = redis.del(notes);
+    }
+}
+
+/// When a writer came, if it is noted.
+fn came(redis: &Redis<'_>, notes: &[u8], visitor: &[u8]) -> Option<i64> {
+    let noted = redis.hget(notes, visitor).ok()??;
+    Some(waiting(&noted)?.0.min(redis.micros()))
+}
+
+/// Leaves the lock to readers that were turned away, behind a writer.
+fn open_window(redis: &mut Redis<'_>, notes: &[u8], now: i64) {
+    if let Ok(Some(turned)) = redis.hget(notes, b"turned") {
+        let open = number_of(&turned).unwrap_or_default().min(LONGEST_WINDOW);
+        let _ = redis.hset(notes, b"window", &text(now + open));
+        let _ = redis.hdel(notes, b"turned");
+    }
+}
+
 /// Takes away what an acquisition has put that could not be given an end.
 fn undo(redis: &mut Redis<'_>, key: &[u8], visitor: &[u8], is_first: bool) {
     if is_first && redis.del(key) == Ok(true) {
@@ -165,7 +260,8 @@ fn undo(redis: &mut Redis<'_>, key: &[u8], visitor: &[u8], is_first: bool) {
 pub fn read(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Reply> {
     let (number, key, own) = (args.request()?, keys.text(1), keys.text(2));
     let (visitor, lease, wanted, inside) = (args.text(1), args.text(2), args.text(4), args.text(5));
-    let (known, expiry) = (args.text(3), args.number(6)?);
+    let (known, expiry) = (args.text(3), args.number(8)?);
+    let (notes, memo, need) = (keys.text(3), args.text(6), args.number(7)?);
     let now = redis.time()?;
     if now > expiry {
         return answered(number, array![3, now]);
@@ -189,10 +285,26 @@ pub fn read(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Rep
         Some(mode) => mode == b"read" || !inside.is_empty() && redis.hexists(key, inside)?,
     };
     if !is_open {
+        if need > 0 {
+            let noted = Notes::of(redis, notes, now, None);
+            noted.turn_away(redis, notes, need);
+        }
         let holder = holder_of_after(redis, key)?;
-        return answered(number, array![0, now, holder.0, holder.1]);
+        return answered(number, array![0, now, holder.0, holder.1, "-"]);
     }
     let is_new = !redis.hexists(key, visitor)?;
+    if is_new && !is_written && memo != b"*" {
+        let noted = Notes::of(redis, notes, now, None);
+        let phase = noted.other(b"phase").unwrap_or(b"0").to_vec();
+        let waits_long = noted.came.is_some_and(|came| now * 1000 - came > PATIENCE);
+        if let Some(writer) = &noted.first
+            && (memo.is_empty()
+                || *memo == *phase && !(waits_long && redis.hkeys(key)?.iter().any(is_of_redisson)))
+        {
+            noted.turn_away(redis, notes, need);
+            return answered(number, array![0, now, 1000, begin(writer, 128), phase]);
+        }
+    }
     if is_written && is_new {
         let writers = [prefix_of(own, visitor), inside, FIRST_LEVEL].concat();
         if !redis.exists(&writers)? {
@@ -225,6 +337,37 @@ pub fn read(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Rep
     returned(refused)
 }
 
+/// A writer that waits for longer, µs, is not waited for beside readers of Redisson.
+const PATIENCE: i64 = 3_000_000;
+
+/// Whether it is a reader without the number of a hold.
+#[expect(clippy::ptr_arg, reason = "the type of a found field")]
+fn is_of_redisson(field: &Vec<u8>) -> bool {
+    let mut parts = field.split(|sign| *sign == b':');
+    let (client, thread) = (parts.next(), parts.next());
+    let is_number = |it: &[u8]| !it.is_empty() && it.iter().all(u8::is_ascii_digit);
+    client.is_some_and(|it| !it.is_empty())
+        && thread.is_some_and(is_number)
+        && parts.next().is_none()
+}
+
+/// Refuses a writer, and notes that it waits.
+fn refused_writer(
+    redis: &mut Redis<'_>,
+    notes: &[u8],
+    visitor: &[u8],
+    waits: i64,
+    [number, now]: [i64; 2],
+    (ttl, holder): (i64, Vec<u8>),
+) -> Answer<Reply> {
+    if waits > 0 {
+        let came = came(redis, notes, visitor).unwrap_or(redis.micros());
+        let _ = redis.hset(notes, visitor, format!("{came}:{}", now + waits).as_bytes());
+        keep_notes(redis, notes, 3 * waits);
+    }
+    answered(number, array![0, now, ttl, holder])
+}
+
 /// How long the lock lasts, and who has it, in the order in which they are asked for.
 fn holder_of_after(redis: &Redis<'_>, key: &[u8]) -> Answer<(i64, Vec<u8>)> {
     Ok((redis.pttl(key)?, holder_of(redis, key)?))
@@ -234,7 +377,7 @@ fn holder_of_after(redis: &Redis<'_>, key: &[u8]) -> Answer<(i64, Vec<u8>)> {
 pub fn write(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Reply> {
     let (number, key, own) = (args.request()?, keys.text(1), keys.text(2));
     let (visitor, lease, known, wanted) = (args.text(1), args.text(2), args.text(3), args.text(4));
-    let expiry = args.number(5)?;
+    let (notes, waits, expiry) = (keys.text(3), args.number(5)?, args.number(6)?);
     let now = redis.time()?;
     if now > expiry {
         return answered(number, array![3, now]);
@@ -245,17 +388,36 @@ pub fn write(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Re
             Err(refused) => return returned(refused),
         };
         if mode.is_none() {
+            if waits >= 0 {
+                let mine = (waits > 0).then(|| came(redis, notes, visitor));
+                let noted = Notes::of(redis, notes, now, mine.flatten());
+                let rest = if waits > 0 {
+                    noted.number(b"window") - now
+                } else {
+                    0
+                };
+                if noted.first.is_some() || (1..=2 * LONGEST_WINDOW).contains(&rest) {
+                    let ttl = if noted.first.is_some() { 1000 } else { rest };
+                    let writer = noted.first.unwrap_or_default();
+                    let told = (ttl, begin(&writer, 128).to_vec());
+                    return refused_writer(redis, notes, visitor, waits, [number, now], told);
+                }
+            }
             redis.hset(key, b"mode", b"write")?;
             redis.hset(key, visitor, wanted)?;
             if let Err(refused) = redis.pexpire(key, lease) {
                 undo(redis, key, visitor, true);
                 return returned(refused);
             }
+            if redis.exists(notes)? {
+                let _ = redis.hincrby(notes, b"phase", 1);
+                let _ = redis.hdel(notes, visitor);
+            }
             return small(number, expiry - now);
         }
         if !redis.hexists(key, visitor)? {
-            let holder = holder_of_after(redis, key)?;
-            return answered(number, array![0, now, holder.0, holder.1]);
+            let told = holder_of_after(redis, key)?;
+            return refused_writer(redis, notes, visitor, waits, [number, now], told);
         }
     } else {
         if let Err(answer) = counts(redis, [key, own, visitor], [known, wanted], number, now)? {
@@ -286,6 +448,10 @@ pub fn release(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
         Ok(message) => message.filter(|_| !channel.is_empty()),
         Err(refused) => return returned(refused),
     };
+    if writes(visitor) {
+        let now = redis.time()?;
+        open_window(redis, keys.text(3), now);
+    }
     let Some(message) = message else {
         return small(number, 0);
     };
@@ -299,13 +465,23 @@ pub fn release(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
 pub fn withdraw(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Reply> {
     let (number, key, own) = (args.request()?, keys.text(1), keys.text(2));
     let (visitor, channel) = (args.text(1), args.text(2));
-    let now = redis.time()?;
+    let (now, notes) = (redis.time()?, keys.text(3));
+    let mut message: Option<&[u8]> = None;
+    if writes(visitor) && redis.hdel(notes, visitor) == Ok(true) {
+        message = Some(b"1");
+    }
     if redis.hexists(key, visitor)? {
-        match leave(redis, key, own, visitor)? {
-            Ok(Some(message)) => drop(redis.publish(channel, message)),
-            Ok(None) => {}
+        let told = match leave(redis, key, own, visitor)? {
+            Ok(told) => told,
             Err(refused) => return returned(refused),
+        };
+        if writes(visitor) {
+            open_window(redis, notes, now);
         }
+        message = message.or(told);
+    }
+    if let Some(message) = message {
+        let _ = redis.publish(channel, message);
     }
     answered(number, now)
 }

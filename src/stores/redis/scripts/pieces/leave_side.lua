@@ -20,3 +20,14 @@ local function leave(key, own, visitor)
     local message = settle(key, prefix)
     return writes and '1' or message
 end
+
+-- Leaves the lock to readers that were turned away, for as long as they need, behind a writer.
+local function open_window(notes, now)
+    local turned = redis.pcall('HGET', notes, 'turned')
+    if type(turned) == 'string' then
+        local open = math.min(tonumber(turned) or 0, 500)
+        -- In this order, for without a field the notes would go, and come back without an end.
+        redis.pcall('HSET', notes, 'window', string.format('%.0f', now + open))
+        redis.pcall('HDEL', notes, 'turned')
+    end
+end

@@ -2,25 +2,29 @@
 --
 -- KEYS[1]  the lock: a hash of its mode, and of the visitors with their hold counts
 -- KEYS[2]  the time key of the visitor
+-- KEYS[3]  the notes on those who wait to write
 -- ARGV[1]  the visitor
 -- ARGV[2]  the lease, ms
 -- ARGV[3]  the count that stands there, as far as the visitor knows; 0 to begin a hold
 -- ARGV[4]  the count wanted
 -- ARGV[5]  the writer inside whose hold it reads, '' for none
--- ARGV[6]  the server time after which the request is refused, ms since 1970
--- ARGV[7]  the number of the request, which comes before the answer: {number, …}
+-- ARGV[6]  the memo of the last refusal, '' for none; '*' to come in whoever waits to write
+-- ARGV[7]  how long the visitor needs to come, if it waits, ms; 0 if it does not wait
+-- ARGV[8]  the server time after which the request is refused, ms since 1970
+-- ARGV[9]  the number of the request, which comes before the answer: {number, …}
 --
--- Returns as acquire.lua: a number granted, {0, now, ttl, holder} refused, {2, now, holder} gone, {3, now} too late,
+-- Returns as acquire.lua: a number granted, {0, now, ttl, holder, memo} refused, {2, now, holder} gone, {3, now} too late,
 --         {4, now, count} another count
 --
 -- Keeps: no hold is there without an end. A copy of the first request changes no count, and shortens nothing. What a full
 -- server refuses comes first, and what fails behind it is undone.
 
 -- include sides.lua
+-- include phases.lua
 
-local number, expiry = ARGV[#ARGV] + 0, ARGV[6] + 0
+local number, expiry = ARGV[#ARGV] + 0, ARGV[8] + 0
 local call, pcall, key, own, visitor, lease = redis.call, redis.pcall, KEYS[1], KEYS[2], ARGV[1], ARGV[2]
-local known, wanted, inside = ARGV[3], ARGV[4], ARGV[5]
+local known, wanted, inside, notes, memo, need = ARGV[3], ARGV[4], ARGV[5], KEYS[3], ARGV[6], ARGV[7] + 0
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 if now > expiry then
@@ -49,6 +53,22 @@ if flaw then
 end
 if not mode or mode == 'read' or inside ~= '' and call('HEXISTS', key, inside) == 1 then
     local is_new = call('HEXISTS', key, visitor) == 0
+    if is_new and mode ~= 'write' and memo ~= '*' then
+        -- A reader is turned away in the phase in which it first asked, and once.
+        local writer, others, came = first_writer(notes, now)
+        local phase = others.phase or '0'
+        local is_turned = writer and (memo == '' or memo == phase)
+        if is_turned and memo ~= '' and now * 1000 - came > 3000000 then
+            -- Where readers of Redisson come in whoever waits, to wait on for the writer that they keep out is of no use.
+            for _, field in ipairs(call('HKEYS', key)) do
+                is_turned = is_turned and not string.find(field, '^[^:]+:%d+$')
+            end
+        end
+        if is_turned then
+            turn_away(notes, others, need)
+            return {number, {0, now, 1000, string.sub(writer, 1, 128), phase}}
+        end
+    end
     if mode == 'write' and is_new then
         -- From now on the hash lasts as long as both, and only time keys tell how long each of them does.
         local writers = prefix_of(own, visitor) .. inside .. ':rwlock_timeout:1'
@@ -81,4 +101,8 @@ if not mode or mode == 'read' or inside ~= '' and call('HEXISTS', key, inside) =
     end
     return set
 end
-return {number, {0, now, call('PTTL', key), holder_of(key)}}
+if need > 0 then
+    local _, others = first_writer(notes, now)
+    turn_away(notes, others, need)
+end
+return {number, {0, now, call('PTTL', key), holder_of(key), '-'}}

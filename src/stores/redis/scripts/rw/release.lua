@@ -2,6 +2,7 @@
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the time key of the visitor
+-- KEYS[3]  the notes on those who wait to write
 -- ARGV[1]  the visitor
 -- ARGV[2]  the channel of unlock messages, '' to send none
 -- ARGV[3]  the number of the request, which comes before the answer: {number, …}
@@ -25,7 +26,12 @@ end
 local message, refused = leave(KEYS[1], KEYS[2], ARGV[1])
 if refused then
     return refused
-elseif not message or ARGV[2] == '' then
+end
+if string.sub(ARGV[1], -6) == ':write' then
+    local time = redis.pcall('TIME')
+    open_window(KEYS[3], time[1] * 1000 + (time[2] - time[2] % 1000) / 1000)
+end
+if not message or ARGV[2] == '' then
     return number * 4194304
 end
 local heard = redis.pcall('PUBLISH', ARGV[2], message)

@@ -1,0 +1,159 @@
+//! The turns of those who wait for a read-write lock: writers in the order in which they came, and readers after each of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::world::{Note, Notes, State};
+use crate::ground::claim::{COUNTS_AS_WAITING, Claim, Kind, Queueing, VisitorId};
+use crate::ground::clock::BootInstant;
+
+/// A visitor that is turned away for the turn of another looks again after this time, whatever messages come.
+const LOOKS_AGAIN: Duration = Duration::from_secs(1);
+
+/// So long notes stand behind the last look of a writer, and of a reader.
+const KEPT: Duration = Duration::from_secs(9);
+const KEPT_FOR_READERS: Duration = Duration::from_secs(3);
+
+/// With so many notes it is time to look for those that are of no use.
+const LEAST_SWEPT: usize = 256;
+
+/// Why a visitor does not get a lock: the one before it, until when that is, and the word that it is to come back with.
+pub(super) struct TurnedAway {
+    pub(super) holder: Option<VisitorId>,
+    pub(super) ends: BootInstant,
+    pub(super) memo: Option<Box<str>>,
+}
+
+impl Notes {
+    /// The live writer that came first, of those that came before.
+    fn first(&self, now: BootInstant, before: Option<u64>) -> Option<&Note> {
+        let came_before = |it: &&Note| before.is_none_or(|before| it.came < before);
+        let mut writers = self.writers.iter().filter(came_before);
+        writers.find(|it| now < it.ends)
+    }
+
+    fn came(&self, visitor: &VisitorId) -> Option<u64> {
+        let mut writers = self.writers.iter();
+        writers.find(|it| it.visitor == *visitor).map(|it| it.came)
+    }
+
+    fn turn_away(&mut self, claim: &Claim, now: BootInstant) {
+        if let Queueing::Waits { need, .. } = claim.queueing {
+            self.turned = self.turned.max(need);
+            self.ends = self.ends.max(Some(now + KEPT_FOR_READERS));
+        }
+    }
+
+    fn are_over(&self, now: BootInstant) -> bool {
+        self.ends.is_none_or(|ends| ends <= now)
+    }
+}
+
+impl State {
+    /// Whether it is not the turn of a visitor to take a lock that it could take.
+    pub(super) fn waits_its_turn(&mut self, claim: &Claim, now: BootInstant) -> Option<TurnedAway> {
+        let notes = self.notes.get_mut(&claim.name);
+        let notes = notes.filter(|it| !it.are_over(now))?;
+        let ends = now + LOOKS_AGAIN;
+        match (claim.kind, &claim.queueing) {
+            (_, Queueing::Barges) => None,
+            (Kind::Write, queueing) => {
+                let first = notes.first(now, notes.came(&claim.visitor));
+                let holder = first.map(|it| it.visitor.clone());
+                let waits = matches!(queueing, Queueing::Waits { .. });
+                let window = notes.window.filter(|window| waits && now < *window);
+                let ends = if holder.is_some() { Some(ends) } else { window };
+                ends.map(|ends| TurnedAway {
+                    holder,
+                    ends,
+                    memo: None,
+                })
+            }
+            (_, queueing) => {
+                let first = notes.first(now, None)?.visitor.clone();
+                let phase = notes.phase.to_string();
+                // A reader is turned away in the phase in which it first asked, and once.
+                if let Queueing::Waits {
+                    memo: Some(memo), ..
+                } = queueing
+                    && **memo != *phase
+                {
+                    return None;
+                }
+                notes.turn_away(claim, now);
+                Some(TurnedAway {
+                    holder: Some(first),
+                    ends,
+                    memo: Some(phase.into()),
+                })
+            }
+        }
+    }
+
+    /// Notes that a visitor was refused that waits.
+    pub(super) fn note_waiting(&mut self, claim: &Claim, now: BootInstant) {
+        if !matches!(claim.queueing, Queueing::Waits { .. }) {
+            return;
+        }
+        // Amortised: until the next time they have doubled.
+        if self.notes.len() >= LEAST_SWEPT && self.notes.len().is_power_of_two() {
+            self.notes.retain(|_, it| !it.are_over(now));
+        }
+        let notes = self.notes.entry(Arc::clone(&claim.name)).or_default();
+        if notes.are_over(now) {
+            *notes = Notes::default();
+        }
+        if claim.kind == Kind::Read {
+            notes.turn_away(claim, now);
+            return;
+        }
+        notes.ends = notes.ends.max(Some(now + KEPT));
+        let ends = now + COUNTS_AS_WAITING;
+        match notes
+            .writers
+            .iter_mut()
+            .find(|it| it.visitor == claim.visitor)
+        {
+            Some(noted) => noted.ends = ends,
+            None => {
+                notes.next += 1;
+                notes.writers.push(Note {
+                    visitor: claim.visitor.clone(),
+                    came: notes.next,
+                    ends,
+                });
+            }
+        }
+    }
+
+    /// Notes that a writer is in.
+    pub(super) fn note_writer(&mut self, claim: &Claim, now: BootInstant) {
+        if let Some(notes) = self.notes.get_mut(&claim.name) {
+            notes.phase += 1;
+            notes
+                .writers
+                .retain(|it| it.visitor != claim.visitor && now < it.ends);
+        }
+    }
+
+    /// Leaves the lock to readers that were turned away, behind a writer.
+    pub(super) fn open_window(&mut self, name: &str, now: BootInstant) {
+        let Some(notes) = self.notes.get_mut(name) else {
+            return;
+        };
+        let open = std::mem::take(&mut notes.turned);
+        if !open.is_zero() {
+            notes.window = Some(now + open);
+        }
+    }
+
+    /// Forgets a writer that waits no more. Returns whether it was noted.
+    pub(super) fn forget_writer(&mut self, name: &str, visitor: &VisitorId) -> bool {
+        let Some(notes) = self.notes.get_mut(name) else {
+            return false;
+        };
+        let before = notes.writers.len();
+        notes.writers.retain(|it| it.visitor != *visitor);
+        notes.writers.len() < before
+    }
+}
