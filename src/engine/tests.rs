@@ -48,3 +48,18 @@ fn two_kinds_of_a_name_have_two_queues() {
     );
     assert!(wait_queues.choose(&lock(Kind::Token), None).is_some());
 }
+
+#[test]
+fn those_who_came_before_the_question_are_let_in_by_its_answer() {
+    let wait_queues = Arc::<WaitQueues<(), ()>>::default();
+    let notifier = Arc::<Notifier>::default();
+    let join = || wait_queues.join(&lock(Kind::Latch), &notifier.parker(), ());
+    let (first, early) = (join(), join());
+    let newest = first.newest();
+    let late = join();
+    first.let_in(newest);
+    assert!(early.is_let_in() && early.is_granted() && !late.is_let_in());
+    first.leave(true, true);
+    drop(early);
+    assert_eq!(late.view().turn, Turn::Attempt, "it asks by itself");
+}

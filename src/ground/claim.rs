@@ -138,11 +138,7 @@ impl Kind {
                 is_fenced: true,
                 ..Rules::PLAIN
             },
-            Kind::Latch => &Rules {
-                queues_locally: false,
-                ..Rules::COUNTER
-            },
-            Kind::Permits => &Rules::COUNTER,
+            Kind::Latch | Kind::Permits => &Rules::COUNTER,
             Kind::Read => &Rules {
                 is_shared: true,
                 queues_locally: false,

@@ -1,7 +1,7 @@
 //! How a count is changed, and how a thread waits until it is 0.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use crate::engine::hold::{HandOffOffer, Hold, ReleasePlan};
@@ -96,9 +96,13 @@ impl Visit for CountVisit<'_> {
         }))
     }
 
-    /// All are let in at once, so nobody queues.
+    /// One asks for all that wait here. It is handed nothing, as nobody holds a count.
     fn offer(&self) -> Option<HandOffOffer> {
-        None
+        Some(HandOffOffer {
+            thread: current_thread_id(),
+            liveness: Weak::new(),
+            lease: self.raw_lock.lease,
+        })
     }
 
     fn accept(&self, _: Arc<Hold>, _: Instant) -> Option<()> {
@@ -106,4 +110,8 @@ impl Visit for CountVisit<'_> {
     }
 
     fn discard(&self, _: &Hold) {}
+
+    fn follow(&self) -> Option<()> {
+        Some(())
+    }
 }

@@ -49,6 +49,11 @@ pub(crate) trait Visit {
 
     /// Frees a hold that was handed off to a visit that has the lock already.
     fn discard(&self, hold: &Hold);
+
+    /// The entry of one that asked for the same as another one, who has got it; `None` if that holds for nobody else.
+    fn follow(&self) -> Option<Self::Entry> {
+        None
+    }
 }
 
 /// The pauses between the attempts of a visitor that listens to no messages.
@@ -144,7 +149,11 @@ impl<V: Visit> Wait<'_, V> {
 
     /// Takes what was handed to this waiter, if it was; at the end of the queue again if that is valid no more.
     fn take(&mut self, time: Time) -> Option<V::Entry> {
-        let handed = self.node.as_ref()?.take()?;
+        let node = self.node.as_ref()?;
+        if node.is_let_in() {
+            return self.visit.follow();
+        }
+        let handed = node.take()?;
         let deadline = time.latest(self.inner.timeouts.request());
         let entry = self.visit.accept(handed, deadline);
         if entry.is_none() {
@@ -170,11 +179,17 @@ impl<V: Visit> Wait<'_, V> {
         }
     }
 
-    /// Asks the store once.
+    /// Asks the store once, perhaps for all that wait here.
     fn ask(&mut self, deadline: Instant) -> Result<ControlFlow<V::Entry, Refusal>> {
+        let follows = self.visit.follow().is_some();
+        let node = self.node.as_ref().filter(|_| follows);
+        let newest = node.map(|node| (node, node.newest()));
         let answer = self.visit.attempt(deadline);
         if answer.is_ok() {
             self.sleeper.spend();
+        }
+        if let (Ok(ControlFlow::Break(_)), Some((node, newest))) = (&answer, newest) {
+            node.let_in(newest);
         }
         answer
     }
@@ -193,6 +208,9 @@ impl<V: Visit> Wait<'_, V> {
         let has_the_lock = matches!(outcome, Ok(Some(_)));
         let is_shared = self.lock.kind.rules().is_shared;
         let node = self.node.take();
+        if !has_the_lock && node.as_ref().is_some_and(Node::is_let_in) {
+            return Ok(self.visit.follow());
+        }
         match node.and_then(|node| node.leave(has_the_lock, is_shared)) {
             None => outcome,
             // The store has granted it twice, which it may only if one of the two is over.

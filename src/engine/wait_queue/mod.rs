@@ -3,6 +3,7 @@
 //! A thread that unlocks hands its hold off to the head of the queue, in one request (see `raw_lock/hand_off.rs`). A new waiter
 //! goes to the end; a re-entry and a try without a wait barge.
 
+mod followers;
 mod process_turns;
 mod resting;
 mod run;
@@ -35,6 +36,8 @@ pub(crate) struct WaitQueues<O, G> {
 #[derive(Debug)]
 struct WaitQueue<O, G> {
     nodes: VecDeque<Arc<Waiter<O, G>>>,
+    /// How many have joined.
+    joined: u64,
     /// Whether a thread of this client holds the lock, as far as known: then asking the store is of no use.
     is_held_locally: bool,
     run: Run,
@@ -51,21 +54,25 @@ struct WaitQueue<O, G> {
 #[derive(Debug)]
 struct Waiter<O, G> {
     offer: O,
+    /// It joined as this one, counted from 1.
+    number: u64,
     parker: Arc<Parker>,
     state: Mutex<State<G>>,
 }
 
 /// | state | entered by | leads to |
 /// |---|---|---|
-/// | Waiting | the waiter joins; the hand-off failed | Successor, Left |
+/// | Waiting | the waiter joins; the hand-off failed | Successor, LetIn, Left |
 /// | Successor | the releaser | Granted, Waiting, Left |
 /// | Granted | the releaser | Left, with the hold |
+/// | LetIn | another waiter, who found what holds for all | Left |
 /// | Left | the waiter, at any time | –: what the releaser has for it stays the releaser's |
 #[derive(Debug)]
 enum State<G> {
     Waiting,
     Successor,
     Granted(G),
+    LetIn,
     Left,
 }
 
@@ -128,17 +135,13 @@ impl<O, G> WaitQueues<O, G> {
         parker: &Arc<Parker>,
         offer: O,
     ) -> QueueNode<O, G> {
-        let waiter = Arc::new(Waiter {
-            offer,
-            parker: Arc::clone(parker),
-            state: Mutex::new(State::Waiting),
-        });
         let mut wait_queues = self.wait_queues.lock();
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let queue = wait_queues.entry(lock.clone()).or_insert_with(|| {
             let (yields, run) = self.resting.take(lock);
             WaitQueue {
                 nodes: VecDeque::new(),
+                joined: 0,
                 is_held_locally: false,
                 run,
                 yields,
@@ -146,6 +149,13 @@ impl<O, G> WaitQueues<O, G> {
                 is_in_doubt: false,
                 is_undone: false,
             }
+        });
+        queue.joined += 1;
+        let waiter = Arc::new(Waiter {
+            offer,
+            number: queue.joined,
+            parker: Arc::clone(parker),
+            state: Mutex::new(State::Waiting),
         });
         queue.nodes.push_back(Arc::clone(&waiter));
         QueueNode {
@@ -256,8 +266,9 @@ impl<O, G> QueueNode<O, G> {
         first.is_some_and(|first| Arc::ptr_eq(first, &self.waiter))
     }
 
+    /// Whether this waiter has what it waits for.
     pub(crate) fn is_granted(&self) -> bool {
-        matches!(*self.waiter.state.lock(), State::Granted(_))
+        matches!(*self.waiter.state.lock(), State::Granted(_) | State::LetIn)
     }
 
     /// Takes what this waiter was handed, if it was.

@@ -52,7 +52,7 @@ pub(crate) const MUTANTS: [Mutant; 34] = [
     in_shape(Shape::Permits, "permits in doubt stay taken"),
     in_shape(Shape::Permits, "a newcomer asks before those who wait"),
     in_shape(Shape::Latches, "a count-down is forgotten at once"),
-    in_shape(Shape::Latches, "a latch that opens wakes one"),
+    in_shape(Shape::Latches, "a latch that opens wakes nobody"),
     in_shape(Shape::Free, "a request in flight shortens nothing"),
     in_shape(
         Shape::Orders,
