@@ -11,9 +11,10 @@ use redlatch::{Client, Error, Lock, Redlock};
 use redlatch_spec::scripts::spliced;
 
 use crate::invariants::{
-    Class, SLACK, connections, ends_within, fails, quick, somebody_waits, subscriptions,
+    Class, RIGHTS, SLACK, connections, ends_within, fails, quick, sha, somebody_waits,
+    subscriptions, teach,
 };
-use crate::support::{Monitor, RedisServer, eventually, ms};
+use crate::support::{End, Fault, Monitor, Proxy, RedisServer, eventually, ms, timed};
 use crate::tidy;
 
 /// A lease that is to be lost.
@@ -735,4 +736,32 @@ fn a_look_for_rights_changes_nothing_and_wakes_nobody() {
     }
     assert!(listener.get_message().is_err(), "somebody was woken");
     assert_eq!(server.int(&["DBSIZE"]), 2);
+}
+
+/// The server refuses the request, and is silent when it is asked which right is missing.
+#[test]
+fn the_question_which_right_is_missing_ends_with_the_wait() {
+    let server = RedisServer::start();
+    teach(&server);
+    let mut rules = for_locks();
+    rules.remove("hset");
+    rules.remove("hincrby");
+    let proxy = Proxy::to(server.addr());
+    let few = user(&server, &rules).replace(&server.addr().to_string(), &proxy.addr().to_string());
+    let lock = quick()
+        .command_timeout(ms(3000))
+        .key_prefix(PREFIX)
+        .open(&few)
+        .unwrap()
+        .lock("mail");
+    fails(lock.try_lock(), Class::Permission);
+    let question = proxy.next(
+        usize::MAX,
+        Some(sha(RIGHTS).as_bytes()),
+        Fault::SwallowReply(End::Silent),
+    );
+    let (took, outcome) = timed(|| lock.try_lock_for(ms(10)));
+    fails(outcome, Class::Permission);
+    assert!(question.hits() > 0, "it was asked");
+    assert!(took < ms(10 + 250 + 100), "{took:?}");
 }

@@ -1,7 +1,7 @@
 //! The words of a server, and the errors that they become.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::Value;
 
@@ -16,18 +16,28 @@ use crate::stores::redis::replies::{plain, text_of};
 use crate::stores::redis::transport::{CallError, STRANGER};
 use crate::stores::redis::wait_replicas::ReplicaAck;
 
+/// A refusal is not told much later because its reason cannot be found out.
+const LONGEST_QUESTION: Duration = Duration::from_millis(500);
+
 impl Redis {
     /// Puts the fault of a call into words. An unknown outcome of a request that changes something is `unknown` instead.
-    pub(super) fn error_of(&self, call: &Call<'_>, fault: CallError) -> Error {
-        self.error_in(call.layout, call.lock, fault)
+    /// Which right is missing is asked until `deadline`.
+    pub(super) fn error_of(&self, call: &Call<'_>, fault: CallError, deadline: Instant) -> Error {
+        self.error_in(call.layout, call.lock, fault, deadline)
     }
 
     /// The same of a request that is no call of a script.
-    pub(super) fn error(&self, lock: &Arc<str>, fault: CallError) -> Error {
-        self.error_in(Layout::of(Kind::default()), lock, fault)
+    pub(super) fn error(&self, lock: &Arc<str>, fault: CallError, deadline: Instant) -> Error {
+        self.error_in(Layout::of(Kind::default()), lock, fault, deadline)
     }
 
-    fn error_in(&self, layout: &'static Layout, lock: &Arc<str>, fault: CallError) -> Error {
+    fn error_in(
+        &self,
+        layout: &'static Layout,
+        lock: &Arc<str>,
+        fault: CallError,
+        deadline: Instant,
+    ) -> Error {
         let lock = Arc::clone(lock);
         let node = self.topology.name(&lock);
         match fault {
@@ -59,7 +69,7 @@ impl Redis {
                 let reason = plain(&text);
                 match class_of(&text) {
                     Class::Permission => {
-                        let mut missing = self.missing_rights(layout, &lock);
+                        let mut missing = self.missing_rights(layout, &lock, deadline);
                         if missing.is_empty() {
                             missing = named_in(&text, layout.keys_beside(&lock));
                         }
@@ -79,10 +89,16 @@ impl Redis {
     }
 
     /// As [`Redis::error`], of a request for these keys rather than for that of a lock.
-    pub(super) fn error_about(&self, lock: &Arc<str>, keys: &[&str], fault: CallError) -> Error {
+    pub(super) fn error_about(
+        &self,
+        lock: &Arc<str>,
+        keys: &[&str],
+        fault: CallError,
+        deadline: Instant,
+    ) -> Error {
         let text = match &fault {
             CallError::Server(text) if matches!(class_of(text), Class::Permission) => text,
-            _ => return self.error(lock, fault),
+            _ => return self.error(lock, fault, deadline),
         };
         let is_about_keys = text.contains("key");
         let missing = match keys {
@@ -101,9 +117,14 @@ impl Redis {
         }
     }
 
-    /// The rights that the user lacks for this lock, as ACL rules; empty if that cannot be found out.
-    fn missing_rights(&self, layout: &'static Layout, lock: &Arc<str>) -> Vec<String> {
-        let deadline = time::now() + Duration::from_millis(500);
+    /// The rights that the user lacks for this lock, as ACL rules; empty if that cannot be found out by `deadline`.
+    fn missing_rights(
+        &self,
+        layout: &'static Layout,
+        lock: &Arc<str>,
+        deadline: Instant,
+    ) -> Vec<String> {
+        let deadline = deadline.min(time::now() + LONGEST_QUESTION);
         let call = Call::in_layout(layout, &RIGHTS, lock, None);
         let reply = self.ask(&call, deadline, &mut SentCopies::new(deadline));
         missing_in(reply, lock, layout.channel)

@@ -145,7 +145,7 @@ impl QuorumNode for RedisNode {
                 .with(deadline, |connection| vote_of(connection, handle, deadline)),
         };
         vote.map(|vote| vote.map(drop))
-            .map_err(|fault| self.error(&"".into(), fault))
+            .map_err(|fault| self.error(&"".into(), fault, deadline))
     }
 
     fn may_be_flushed(&self, deadline: Instant) -> Option<HealthWarning> {

@@ -37,7 +37,7 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
     let is_one = looks.len() == 1;
     for (node, look) in looks {
         let Look { info, missing } = match look {
-            Err(fault) if is_one => return Err(store.error(&lock, fault)),
+            Err(fault) if is_one => return Err(store.error(&lock, fault, deadline)),
             Err(fault) => Look {
                 info: Err(fault),
                 missing: Vec::new(),
@@ -55,7 +55,7 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
                         .to_owned(),
                 ]
             }
-            Err(fault) if is_one => return Err(store.error(&lock, fault)),
+            Err(fault) if is_one => return Err(store.error(&lock, fault, deadline)),
             Err(fault) => vec![format!("it could not be asked: {}", fault.into_reason())],
         };
         if !missing.is_empty() {

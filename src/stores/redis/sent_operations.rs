@@ -186,7 +186,7 @@ impl RedisNode {
                     self.transmit(checked_out, &call, voting.as_deref(), deadline)
                 }
                 Ok(None) => Transmission::NotConnected,
-                Err(fault) => return Pending::Ready(Err(self.error_of(&call, fault))),
+                Err(fault) => return Pending::Ready(Err(self.error_of(&call, fault, deadline))),
             }
         };
         match transmission {

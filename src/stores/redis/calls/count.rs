@@ -75,11 +75,11 @@ impl Operation for Count<'_> {
         }
     }
 
-    fn unknown(&self, redis: &Redis, fault: CallError, _: &SentCopies) -> Answered<Self> {
+    fn unknown(&self, redis: &Redis, fault: CallError, copies: &SentCopies) -> Answered<Self> {
         let (lock, step) = (&self.op.counter.name, self.op.step);
         Err(match step {
             // A question changes nothing, so nothing is unknown.
-            CountStep::Get => redis.error_of(&self.call(), fault),
+            CountStep::Get => redis.error_of(&self.call(), fault, copies.deadline),
             step => redis.unknown(lock, None, step.name(), fault.into_reason()),
         })
     }

@@ -202,10 +202,10 @@ impl Operation for Guarded<'_> {
     }
 
     /// A refusal of all of it names the keys of the data, too, and the user's script may be none.
-    fn refused(&self, redis: &Redis, fault: CallError) -> Error {
+    fn refused(&self, redis: &Redis, fault: CallError, deadline: Instant) -> Error {
         let lock = self.lock();
         let CallError::Server(text) = &fault else {
-            return redis.error(lock, fault);
+            return redis.error(lock, fault, deadline);
         };
         if text.contains("Error compiling script") {
             return self.failed(redis, 0, text, Vec::new());
@@ -221,7 +221,7 @@ impl Operation for Guarded<'_> {
         if let Check::Fence(..) = self.check {
             keys.push(&fence);
         }
-        redis.error_about(lock, &keys, fault)
+        redis.error_about(lock, &keys, fault, deadline)
     }
 }
 
@@ -257,7 +257,7 @@ impl Redis {
             let left = self.topology.with(&claim.name, deadline, |_, connection| {
                 Ok(connection.passes_in(not_after))
             });
-            let left = left.map_err(|fault| self.error(&claim.name, fault))?;
+            let left = left.map_err(|fault| self.error(&claim.name, fault, deadline))?;
             if !left.is_zero() {
                 return Ok(Outcome::Refused(left));
             }

@@ -79,8 +79,8 @@ pub(super) trait Operation: Sized {
     fn read(&mut self, redis: &Redis, reply: &Value, copies: &mut SentCopies) -> Read<Self>;
 
     /// The answer if a copy may have run, or may yet run, and `fault` hides whether it did.
-    fn unknown(&self, redis: &Redis, fault: CallError, _copies: &SentCopies) -> Answered<Self> {
-        Err(redis.error_of(&self.call(), fault))
+    fn unknown(&self, redis: &Redis, fault: CallError, copies: &SentCopies) -> Answered<Self> {
+        Err(redis.error_of(&self.call(), fault, copies.deadline))
     }
 
     /// Understands what came back; `None` if the request is to be sent again.
@@ -116,12 +116,12 @@ pub(super) trait Operation: Sized {
         if is_unanswered || is_in_doubt {
             return self.unknown(redis, fault, copies);
         }
-        Err(self.refused(redis, fault))
+        Err(self.refused(redis, fault, copies.deadline))
     }
 
     /// The error if no copy has run and none may yet run.
-    fn refused(&self, redis: &Redis, fault: CallError) -> Error {
-        redis.error_of(&self.call(), fault)
+    fn refused(&self, redis: &Redis, fault: CallError, deadline: Instant) -> Error {
+        redis.error_of(&self.call(), fault, deadline)
     }
 
     /// Asks the server that has the lock.

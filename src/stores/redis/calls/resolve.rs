@@ -76,7 +76,7 @@ impl Redis {
             }
             if let Err(fault) = talked {
                 let lock = unanswered.unwrap_or_default();
-                outcomes.push(Err(self.error(&lock, fault)));
+                outcomes.push(Err(self.error(&lock, fault, deadline)));
                 break;
             }
             if time::now() >= deadline {
