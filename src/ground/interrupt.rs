@@ -11,7 +11,9 @@ use crate::ground::time;
 /// A one-shot signal that ends the waits it was given to, from any thread.
 ///
 /// It replaces the thread interruption of Java, which Rust does not have. Clones share the signal. Once raised it stays
-/// raised, and every later wait with it ends at once.
+/// raised, and every later wait with it ends at once. A thread that sleeps is woken. One whose request is under way ends with
+/// that request, [`command_timeout`](crate::Builder::command_timeout) after it was sent at the latest, and succeeds if it got
+/// the lock by then. The wait for a row of a database ends within about a second.
 ///
 /// # Examples
 ///

@@ -237,6 +237,9 @@ impl Lock {
 
     /// Takes the lock, and waits until it has the lock or `interrupt` is raised.
     ///
+    /// A request that is under way then ends first, which may take up to
+    /// [`command_timeout`](crate::Builder::command_timeout).
+    ///
     /// # Errors
     ///
     /// [`Error::Interrupted`] once `interrupt` is raised, and those of [`Lock::lock`].

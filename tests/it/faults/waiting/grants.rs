@@ -371,3 +371,43 @@ fn an_interrupt_that_comes_during_an_attempt_lets_no_other_follow() {
         assert!(took < ms(1500), "{took:?}");
     });
 }
+
+#[test]
+fn an_interrupt_waits_for_the_request_that_is_under_way_and_no_longer() {
+    const COMMAND: Duration = ms(1000);
+    let waits: [fn(&Client, &Interrupt) -> redlatch::Result<()>; 4] = [
+        |client, interrupt| client.lock("orders").lock_interruptibly(interrupt),
+        |client, interrupt| client.spin_lock("spun").lock_interruptibly(interrupt),
+        |client, interrupt| client.latch("import").wait_interruptibly(interrupt),
+        |client, interrupt| {
+            let semaphore = client.semaphore("mail");
+            semaphore.acquire_interruptibly(1, interrupt).map(drop)
+        },
+    ];
+    let server = RedisServer::start();
+    let client = Client::builder().command_timeout(COMMAND);
+    let client = client.open(&server.url()).unwrap();
+    client.lock("orders").is_locked().unwrap();
+    server.freeze();
+    let interrupt = Interrupt::new();
+    thread::scope(|scope| {
+        let all = waits.map(|wait| {
+            let (client, interrupt) = (&client, &interrupt);
+            scope.spawn(move || (wait(client, interrupt), Instant::now()))
+        });
+        // All have asked, and none is answered.
+        thread::sleep(ms(300));
+        interrupt.raise();
+        let raised = Instant::now();
+        for one in all {
+            let (outcome, ended) = one.join().unwrap();
+            assert!(
+                matches!(outcome, Err(Error::Interrupted { .. })),
+                "{outcome:?}"
+            );
+            let took = ended.saturating_duration_since(raised);
+            assert!(took < COMMAND + ms(300), "{took:?}");
+        }
+    });
+    server.thaw();
+}
