@@ -12,6 +12,7 @@ use crate::ground::error::Error;
 use crate::ground::error::Result;
 use crate::latch::Latch;
 use crate::lock::Lock;
+use crate::permit_semaphore::PermitSemaphore;
 use crate::read_write_lock::ReadWriteLock;
 use crate::semaphore::Semaphore;
 use crate::store::HealthWarning;
@@ -192,6 +193,29 @@ impl Client {
     /// ```
     pub fn semaphore(&self, name: &str) -> Semaphore {
         Semaphore::new(self.lock_of(Kind::Permits, name).raw_lock().clone())
+    }
+
+    /// Returns the semaphore of this name whose permits have ids, without I/O: Redisson's `RPermitExpirableSemaphore`.
+    ///
+    /// The name is as for [`Client::lock`]. In Redis the string key `name` has the number of free permits, and the sorted set
+    /// `{name}:timeout` the ids of the others, each with its end. **A semaphore that nobody has set is waited for**: see
+    /// [`PermitSemaphore`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let client = redlatch::Client::in_memory(); // or Client::open("redis://127.0.0.1:6379")?
+    /// let semaphore = client.permit_semaphore("permits:mail");
+    /// semaphore.try_set(10)?; // once
+    /// let permits = semaphore.acquire(2)?; // renewed until they are dropped
+    /// assert_eq!(permits.ids().len(), 2);
+    /// let id = semaphore.acquire_id(None)?; // taken until somebody gives it back
+    /// permits.release()?;
+    /// assert!(semaphore.release_id(&id)?);
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
+    pub fn permit_semaphore(&self, name: &str) -> PermitSemaphore {
+        PermitSemaphore::new(self.lock_of(Kind::PermitIds, name).raw_lock().clone())
     }
 
     /// Returns the count-down latch of this name, without I/O: Redisson's `RCountDownLatch`.

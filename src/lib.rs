@@ -27,6 +27,7 @@
 //! | [`Client::token_lock`] | the plain lock of the Redis documentation, shared with other languages |
 //! | [`MultiLock::of`] | several locks taken as one |
 //! | [`Client::semaphore`] | permits that come back when their holder dies, shared with Redisson |
+//! | [`Client::permit_semaphore`] | permits with ids, which any process gives back, shared with Redisson |
 //! | [`Client::latch`] | a gate that opens when a count has come down to 0, shared with Redisson |
 //!
 //! The README has the promises, and the pages in `docs/` of the repository answer one question each: guarantees,
@@ -66,6 +67,7 @@ mod losses;
 mod multi_lock;
 #[cfg(feature = "mysql")]
 pub mod mysql;
+mod permit_semaphore;
 mod read_write_lock;
 mod redlock;
 mod semaphore;
@@ -84,12 +86,14 @@ pub use ground::claim::VisitorId;
 pub use ground::error::{Error, IoSource, NodeAnswer, Result, RunError};
 pub use ground::interrupt::Interrupt;
 pub use ground::loss::{Loss, LossCause, NoLoss};
+pub use ground::permit_id::PermitId;
 pub use ground::reply::Reply;
 pub use guard::Guard;
 pub use latch::Latch;
 pub use lock::Lock;
 pub use losses::Losses;
 pub use multi_lock::MultiLock;
+pub use permit_semaphore::PermitSemaphore;
 pub use read_write_lock::ReadWriteLock;
 pub use redlock::{Redlock, RedlockBuilder};
 pub use semaphore::{Permits, Semaphore};

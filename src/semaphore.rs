@@ -56,7 +56,7 @@ use crate::store::CountStep;
 /// ```
 #[derive(Clone)]
 pub struct Semaphore {
-    raw_lock: RawLock,
+    pub(crate) raw_lock: RawLock,
 }
 
 impl Semaphore {
@@ -141,7 +141,7 @@ impl Semaphore {
 
     fn acquire_forever(&self, permits: u32, interrupt: Option<&Interrupt>) -> Result<Permits> {
         loop {
-            if let Some(taken) = self.acquire_within(permits, WaitLimit::forever(interrupt))? {
+            if let Some(taken) = self.take(permits, WaitLimit::forever(interrupt))? {
                 return Ok(taken);
             }
         }
@@ -155,7 +155,7 @@ impl Semaphore {
     ///
     /// Those of [`Semaphore::acquire`], each after one attempt.
     pub fn try_acquire(&self, permits: u32) -> Result<Option<Permits>> {
-        self.acquire_within(permits, WaitLimit::once())
+        self.take(permits, WaitLimit::once())
     }
 
     /// Takes permits, and waits for them at most `wait`; `None` if it did not get them.
@@ -167,12 +167,13 @@ impl Semaphore {
     /// [`Error::InvalidWait`] if the end of the wait cannot be expressed as an instant, and those of [`Semaphore::acquire`],
     /// with the end of the wait in place of the outage timeout.
     pub fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<Option<Permits>> {
-        self.acquire_within(permits, self.raw_lock.limit(wait, None)?)
+        self.take(permits, self.raw_lock.limit(wait, None)?)
     }
 
-    fn acquire_within(&self, permits: u32, limit: WaitLimit<'_>) -> Result<Option<Permits>> {
+    pub(crate) fn take(&self, permits: u32, limit: WaitLimit<'_>) -> Result<Option<Permits>> {
         self.raw_lock.ready()?;
-        if !(1..=LARGEST_COUNT).contains(&permits) {
+        let most = self.raw_lock.key.lock.kind.rules().most_permits;
+        if !(1..=most).contains(&permits) {
             return Err(self.invalid(permits.into()));
         }
         let raw_lock = self.raw_lock.wanting(permits);
@@ -263,7 +264,7 @@ impl Semaphore {
         Ok(deleted == 1)
     }
 
-    fn invalid(&self, permits: i64) -> Error {
+    pub(crate) fn invalid(&self, permits: i64) -> Error {
         Error::InvalidPermits {
             name: Arc::clone(&self.raw_lock.key.lock.name),
             permits,
@@ -271,7 +272,7 @@ impl Semaphore {
     }
 }
 
-/// Permits of a [`Semaphore`], which are given back when this is dropped.
+/// Permits of a [`Semaphore`] or a [`PermitSemaphore`](crate::PermitSemaphore), which are given back when this is dropped.
 ///
 /// They belong to this handle and to no thread, so it can be sent to another one. They are renewed as long as it lives, unless
 /// they have a fixed lease. Dropping it gives them back within one
@@ -296,7 +297,7 @@ impl Semaphore {
 #[must_use = "the permits are given back as soon as this is dropped"]
 pub struct Permits {
     raw_lock: RawLock,
-    hold: Arc<Hold>,
+    pub(crate) hold: Arc<Hold>,
     count: u32,
     /// Lives as long as the permits are to be renewed.
     _owner: Arc<Owner>,
@@ -322,7 +323,7 @@ impl Permits {
         Losses::of(Arc::clone(&self.hold), self.raw_lock.inner.pid())
     }
 
-    /// Returns the id of their owner in the store, which begins with their number: `permits*uuid:thread:hold`.
+    /// Returns the id of their owner in the store: `permits*uuid:thread:hold`, or their ids, one behind the other.
     pub fn visitor(&self) -> &VisitorId {
         &self.hold.visitor
     }
@@ -341,7 +342,8 @@ impl Permits {
     }
 
     /// Gives the ownership up and keeps the permits taken: from now on they are anybody's, who gives them back with
-    /// [`Semaphore::add_permits`], from whatever process. Nobody renews them, and no death gives them back.
+    /// [`Semaphore::add_permits`], from whatever process. Nobody renews them, and no death gives them back. Those with ids are
+    /// given back by these ([`PermitSemaphore::release_id`](crate::PermitSemaphore::release_id)), or end with their leases.
     ///
     /// # Errors
     ///

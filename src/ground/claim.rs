@@ -10,7 +10,7 @@ use crate::ground::digits::digits;
 use crate::ground::random;
 
 /// The id of one hold in the store: `client uuid:thread number:hold number`; for a token lock its random token, for permits
-/// of a semaphore with their number before it, `permits*…`.
+/// of a semaphore with their number before it, `permits*…`, or the ids of the permits, 32 hexadecimal digits each.
 ///
 /// An id belongs to one hold and never to a second one, so that a request that arrives late can only touch the hold it
 /// was sent for. Redisson uses the same field for `uuid:thread id` and compares it as text.
@@ -73,10 +73,40 @@ impl VisitorId {
         }
     }
 
+    /// The ids of so many permits, 16 random bytes each.
+    fn of_ids(permits: u32) -> VisitorId {
+        let ids = (0..permits).map(|_| random::uuid().simple().to_string());
+        VisitorId {
+            field: ids.collect::<String>().into(),
+        }
+    }
+
     /// How many permits it stands for; 0 if for none.
     pub(crate) fn permits(&self) -> u32 {
         let permits = self.field.split_once('*');
         permits.map_or(0, |(permits, _)| permits.parse().unwrap_or_default())
+    }
+
+    /// The owners that it is in the store: the ids of permits are one each.
+    pub(crate) fn owners(&self) -> impl Iterator<Item = VisitorId> {
+        let length = match self.field.contains(['*', ':']) {
+            true => self.field.len(),
+            false => ID_LENGTH,
+        };
+        let starts = (0..self.field.len()).step_by(length.max(1));
+        starts.filter_map(move |at| {
+            let field = self.field.get(at..at + length)?;
+            Some(VisitorId {
+                field: field.into(),
+            })
+        })
+    }
+
+    /// The visitor that stands so in the store.
+    pub(crate) fn of_field(field: impl Into<Arc<str>>) -> VisitorId {
+        VisitorId {
+            field: field.into(),
+        }
     }
 
     /// Returns the id in the form that it has in the store.
@@ -115,6 +145,8 @@ pub(crate) enum Kind {
     Read,
     /// The other side, which one thread has alone; that thread may also read.
     Write,
+    /// The same with an id for each permit, by which any process may give it back.
+    PermitIds,
 }
 
 impl Kind {
@@ -158,6 +190,12 @@ impl Kind {
                     enters_inside: false,
                 }),
                 ..Rules::READ_WRITE
+            },
+            Kind::PermitIds => &Rules {
+                of_permits: |_, permits| VisitorId::of_ids(permits),
+                most_permits: MOST_IDS,
+                has_ids: true,
+                ..Rules::COUNTER
             },
         }
     }
@@ -206,6 +244,12 @@ pub(crate) struct Rules {
     pub(crate) hands_off: bool,
     /// Others may shorten what keeps the hold in the store, so one with a fixed lease is looked after, too.
     pub(crate) restores_lifetime: bool,
+    /// The identity of a hold of so many permits.
+    pub(crate) of_permits: fn(&VisitorId, u32) -> VisitorId,
+    /// So many permits are taken at once at most.
+    pub(crate) most_permits: u32,
+    /// Each permit has an id of its own, which outlives the handle, and may have no end.
+    pub(crate) has_ids: bool,
     /// A fencing token is drawn for each hold.
     pub(crate) is_fenced: bool,
     /// Set for the sides of a read-write lock.
@@ -225,6 +269,9 @@ impl Rules {
         queues_locally: true,
         hands_off: true,
         restores_lifetime: false,
+        of_permits: VisitorId::of_permits,
+        most_permits: LARGEST_COUNT,
+        has_ids: false,
         is_fenced: false,
         side: None,
         form: Form::Hash,
@@ -255,6 +302,15 @@ impl Rules {
 
 /// The largest number that a counter may have: that of Redisson, which reads it as an `int`.
 pub(crate) const LARGEST_COUNT: u32 = i32::MAX.unsigned_abs();
+
+/// So many permits with ids are taken at once at most: as many as a script can name in one command.
+const MOST_IDS: u32 = 1_000;
+
+/// The length of the id of a permit, in hexadecimal digits.
+pub(crate) const ID_LENGTH: usize = 32;
+
+/// The lease of a permit that has no end: its end is then the largest that Redisson knows, from whenever it counts.
+pub(crate) const ENDLESS: Duration = Duration::from_millis(922_337_203_685_477);
 
 /// One lock: two kinds of the same name are two.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -10,6 +10,7 @@ pub(crate) mod events;
 pub(crate) mod interrupt;
 pub(crate) mod loss;
 pub(crate) mod notify;
+pub(crate) mod permit_id;
 #[cfg_attr(redlatch_sim, path = "../../tests/sim/swapped/poll.rs")]
 pub(crate) mod poll;
 #[cfg_attr(redlatch_sim, path = "../../tests/sim/swapped/random.rs")]

@@ -12,6 +12,8 @@ pub(crate) struct CountOp<'a> {
     pub(crate) counter: &'a LockId,
     /// The name of the request, which no other one has: copies of it change nothing.
     pub(crate) request: VisitorId,
+    /// The permit that it is about, where it is about one.
+    pub(crate) permit: Option<&'a VisitorId>,
     pub(crate) step: CountStep,
 }
 
@@ -44,6 +46,16 @@ pub(crate) enum CountStep {
     Forget,
     /// Takes the count away: 1, or 0 if there is none.
     Delete,
+    /// Makes so many permits of those that are free and those that were taken: 1.
+    Replace(u32),
+    /// Tells how many permits with ids were taken.
+    Taken,
+    /// Gives a permit back: 1, or 0 if it is not taken.
+    GiveBack,
+    /// Tells how long a permit lasts, in ms; 0 if it is not taken.
+    Lease,
+    /// Has a permit last for so long: 1, or 0 if it is not taken.
+    SetLease(Duration),
 }
 
 impl CountStep {
@@ -57,13 +69,23 @@ impl CountStep {
             CountStep::Drain => "drain",
             CountStep::Forget => "hand-over",
             CountStep::Delete => "deletion",
+            CountStep::Replace(_) => "replacement",
+            CountStep::Taken | CountStep::Lease => "question",
+            CountStep::GiveBack => "release",
+            CountStep::SetLease(_) => "new lease",
         }
+    }
+
+    /// Whether it changes nothing.
+    pub(crate) fn is_question(self) -> bool {
+        matches!(self, CountStep::Get | CountStep::Taken | CountStep::Lease)
     }
 
     /// The number that it is about; 0 if there is none.
     pub(crate) fn amount(self) -> i64 {
         match self {
-            CountStep::SetIfMissing(count, _) => count.into(),
+            CountStep::SetIfMissing(count, _) | CountStep::Replace(count) => count.into(),
+            CountStep::SetLease(lease) => i64::try_from(lease.as_millis()).unwrap_or(i64::MAX),
             CountStep::Add(by) | CountStep::AddIfThere(by) => by,
             _ => 0,
         }

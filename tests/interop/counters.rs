@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::both_sides::{BothSides, LONG, SLACK, Turn, timed};
 use crate::exclusion::WAKE_UP;
+use crate::jvm::version;
 use crate::support::ms;
 
 const CHANNEL: &str = "redisson_countdownlatch__channel__{import}";
@@ -185,4 +186,150 @@ fn never_more_than_the_limit_on_both_sides() {
     });
     assert!(least.into_inner() >= 0, "more were taken than there are");
     assert_eq!(semaphore.available().unwrap(), 3);
+}
+
+/// Whether it keeps ids as bytes, as later versions do: those of 3.14 keep their digits.
+fn knows_ids() -> bool {
+    version() >= (3, 27)
+}
+
+/// The answer of a JVM that has none.
+const NONE: &str = "null";
+
+#[test]
+#[ignore = "needs Java: make interop"]
+fn permits_with_ids_exclude_and_wake_both_sides() {
+    let sides = BothSides::with(Turn::alone(), LONG);
+    let semaphore = sides.rust.permit_semaphore("mail");
+    let java = |operation: &str, words: &[&str]| {
+        let started = sides.java.permits("mail", operation, words);
+        started.value()
+    };
+    assert_eq!(java("trySetPermits", &["3"]), "true");
+    assert!(!semaphore.try_set(5).unwrap());
+    let taken = semaphore.acquire(2).unwrap();
+    assert_eq!(java("availablePermits", &[]), "1");
+    let theirs = java("acquire", &[]);
+    assert_eq!(java("tryAcquire", &["100"]), NONE);
+    assert!(semaphore.try_acquire(1).unwrap().is_none());
+    assert_eq!(semaphore.acquired().unwrap(), 3);
+    // Ours wakes theirs.
+    let waits = sides.java.permits("mail", "acquire", &[]);
+    assert!(waits.still_runs_after(ms(600)));
+    let (took, second) = timed(|| {
+        taken.release().unwrap();
+        waits.value()
+    });
+    assert!(took < WAKE_UP, "{took:?}");
+    // Theirs wakes ours, and ours by an id of theirs.
+    let rest = semaphore.acquire(1).unwrap();
+    let mut waited = Vec::new();
+    for by_ours in [false, knows_ids()] {
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| semaphore.acquire(1).unwrap());
+            sides.until_somebody_waits("redisson_sc:{mail}");
+            let id = if waited.is_empty() { &theirs } else { &second };
+            waited.push(by_ours);
+            let (took, taken) = timed(|| {
+                if by_ours {
+                    let id = redlatch::PermitId::parse(id).unwrap();
+                    assert!(semaphore.release_id(&id).unwrap());
+                } else {
+                    assert_eq!(java("release", &[id]), "true");
+                }
+                waits.join().unwrap()
+            });
+            assert!(took < WAKE_UP, "{took:?}");
+            drop(taken);
+        });
+    }
+    drop(rest);
+    assert_eq!(java("availablePermits", &[]), "3");
+    assert_eq!(java("release", &[&theirs]), "false", "once");
+    java("addPermits", &["2"]);
+    assert_eq!(semaphore.available().unwrap(), 5);
+    assert_eq!(sides.server.int(&["EXISTS", "{mail}:timeout"]), 0);
+}
+
+#[test]
+#[ignore = "needs Java: make interop"]
+fn each_side_gives_back_and_prolongs_permits_of_the_other() {
+    let sides = BothSides::with(Turn::alone(), LONG);
+    let semaphore = sides.rust.permit_semaphore("mail");
+    let java = |operation: &str, words: &[&str]| {
+        let started = sides.java.permits("mail", operation, words);
+        started.value()
+    };
+    assert!(semaphore.try_set(2).unwrap());
+    let parse = |id: &str| redlatch::PermitId::parse(id).unwrap();
+    // Without an end, there and here.
+    let ours = semaphore.acquire_id(None).unwrap();
+    if !knows_ids() {
+        assert_eq!(java("release", &[ours.as_str()]), "false");
+        assert!(!semaphore.release_id(&parse(&java("acquire", &[]))).unwrap());
+        assert_eq!(semaphore.acquired().unwrap(), 2);
+        return;
+    }
+    let theirs = parse(&java("acquire", &[]));
+    for id in [&ours, &theirs] {
+        assert_eq!(semaphore.lease_of(id).unwrap(), Some(Duration::MAX));
+    }
+    assert_eq!(java("release", &[ours.as_str()]), "true");
+    assert!(!semaphore.release_id(&ours).unwrap());
+    assert!(semaphore.set_lease(&theirs, Some(ms(600))).unwrap());
+    // It ends for both.
+    thread::sleep(ms(700));
+    assert_eq!(java("availablePermits", &[]), "2");
+    assert!(!semaphore.release_id(&theirs).unwrap());
+    // Each waits for the end of what the other one has.
+    let both = [1, 2].map(|_| semaphore.acquire_id(Some(ms(900))).unwrap());
+    let waits = sides.java.permits("mail", "acquireFor", &["900"]);
+    let (took, id) = timed(|| waits.value());
+    assert!(took > ms(600) && took < ms(2500) + SLACK, "{took:?}");
+    assert!(!semaphore.release_id(&both[0]).unwrap());
+    let all = semaphore.with_lease_time(ms(60_000));
+    let (took, taken) = timed(|| all.acquire(2).unwrap());
+    assert!(took < ms(2500) + SLACK, "{took:?}");
+    assert_eq!(java("release", &[&id]), "false");
+    // A permit of a handle that the other side prolongs or gives back.
+    let ids = taken.ids();
+    assert_eq!(java("updateLeaseTime", &[ids[0].as_str(), "90000"]), "true");
+    assert!(semaphore.lease_of(&ids[0]).unwrap().unwrap() > ms(80_000));
+    assert_eq!(java("release", &[ids[1].as_str()]), "true");
+    assert!(taken.release().unwrap_err().is_lost());
+    assert_eq!(java("availablePermits", &[]), "2");
+    let taken = semaphore.acquire(1).unwrap();
+    assert_eq!(java("delete", &[]), "true");
+    assert!(taken.release().unwrap_err().is_lost());
+}
+
+#[test]
+#[ignore = "needs Java: make interop"]
+fn never_more_permits_with_ids_than_the_limit_on_both_sides() {
+    let sides = BothSides::with(Turn::alone(), LONG);
+    let semaphore = sides.rust.permit_semaphore("mail");
+    assert!(semaphore.try_set(2).unwrap());
+    let least = std::sync::atomic::AtomicI64::new(2);
+    thread::scope(|scope| {
+        for permits in [1, 2] {
+            let (semaphore, least, sides) = (&semaphore, &least, &sides);
+            scope.spawn(move || {
+                for _ in 0..30 {
+                    let taken = semaphore.acquire(permits).unwrap();
+                    let free = semaphore.available().unwrap();
+                    least.fetch_min(free, std::sync::atomic::Ordering::SeqCst);
+                    taken.release().unwrap();
+                }
+            });
+            scope.spawn(move || {
+                for _ in 0..15 {
+                    let id = sides.java.permits("mail", "acquire", &[]).value();
+                    let released = sides.java.permits("mail", "release", &[&id]);
+                    assert_eq!(released.value(), "true");
+                }
+            });
+        }
+    });
+    assert!(least.into_inner() >= 0, "more were taken than there are");
+    assert_eq!(semaphore.available().unwrap(), 2);
 }

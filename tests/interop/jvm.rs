@@ -176,6 +176,11 @@ impl Redisson {
         self.count("semaphore", name, operation, words)
     }
 
+    /// An operation of the semaphore `name` whose permits have ids, by a thread of the JVM that does nothing else.
+    pub(crate) fn permits(&self, name: &str, operation: &str, words: &[&str]) -> Pending {
+        self.count("permits", name, operation, words)
+    }
+
     fn count(&self, kind: &str, name: &str, operation: &str, words: &[&str]) -> Pending {
         let thread = format!("thread{}", unique());
         let place = [&thread, kind, &self.name, name, operation];

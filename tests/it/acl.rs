@@ -125,6 +125,11 @@ pub(crate) fn is_spare(right: &str) -> bool {
     ["evalsha", "publish", "subscribe", "unsubscribe"].contains(&right)
 }
 
+/// What a client needs for `Client::permit_semaphore` alone.
+pub(crate) fn for_permit_semaphores() -> BTreeSet<String> {
+    row(&["`Client::permit_semaphore`, alone"])
+}
+
 fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect(path)
 }
@@ -242,6 +247,12 @@ fn the_tables_are_what_the_scripts_and_the_source_say() {
         union(&[&sides, &calls, &listens]),
         "for read_write_lock"
     );
+    let permits = called_in(&format!("{scripts}/permit_ids"), not_rights);
+    assert_eq!(
+        for_permit_semaphores(),
+        union(&[&permits, &calls, &listens]),
+        "for permit_semaphore"
+    );
     let guarded = called_in(scripts, |name| name == "guarded.lua");
     let writes = row(&["Client::write_fenced"]);
     let own = set(&["time", "get", "set"]);
@@ -261,6 +272,7 @@ fn the_tables_are_what_the_scripts_and_the_source_say() {
             &latches,
             &semaphores,
             &sides,
+            &permits,
             &sent,
             &sharded
         ]),

@@ -29,6 +29,7 @@ mod many_processes;
 mod multi_lock;
 #[cfg(feature = "mysql")]
 mod mysql;
+mod permit_semaphore;
 mod read_write;
 mod redlock;
 mod semaphore;

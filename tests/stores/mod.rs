@@ -10,11 +10,11 @@ use std::time::Instant;
 use fastrand::Rng;
 
 use crate::client::Client;
-use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
+use crate::ground::claim::{Claim, ENDLESS, Kind, LockId, VisitorId};
 use crate::store::{CountStep, Store};
 use crate::support::{RedisServer, is_long, ms};
 use answers::{Answer, ask, is_alike};
-use reference::{Reference, owners_of, time_key_of};
+use reference::{Reference, ids_of, owners_of, time_key_of};
 
 /// No hold ends within so long of a step; a sequence that takes longer proves nothing, and is run again.
 const MARGIN: u64 = 1500;
@@ -29,7 +29,7 @@ enum Op {
     Resolve(Claim),
     ForceRelease(LockId),
     Inspect(LockId, Option<VisitorId>),
-    Count(LockId, VisitorId, CountStep),
+    Count(LockId, VisitorId, CountStep, Option<VisitorId>),
     /// So many ms pass.
     Pass(u64),
 }
@@ -77,6 +77,21 @@ fn draw(seed: u64, run: u64, place: &Place) -> Vec<Op> {
         kind: Kind::Permits,
         name: format!("{run}-permits").into(),
     };
+    let with_ids = LockId {
+        kind: Kind::PermitIds,
+        name: format!("{run}-ids").into(),
+    };
+    // Of one, two or three ids of few.
+    let ids = |rng: &mut Rng| {
+        let one = || VisitorId::of_field("61".repeat(16));
+        let rest = ["62", "63", "64"].map(|id| id.repeat(16));
+        let field = match rng.u8(0..5) {
+            0 => one().as_str().to_owned(),
+            at @ 1..4 => rest[usize::from(at) - 1].clone(),
+            _ => rest[..2].concat(),
+        };
+        VisitorId::of_field(field)
+    };
     let mut requests = 0;
     let mut op = |rng: &mut Rng| {
         let one = claim(rng);
@@ -114,14 +129,25 @@ fn draw(seed: u64, run: u64, place: &Place) -> Vec<Op> {
             18 | 19 if place.counts => {
                 requests += 1;
                 let request = VisitorId::new("client", 0, requests);
-                match rng.bool() {
-                    true => Op::Count(counter.clone(), request, step(rng)),
-                    false => Op::Count(semaphore.clone(), request, step_of_permits(rng)),
+                match rng.u8(0..3) {
+                    0 => Op::Count(counter.clone(), request, step(rng), None),
+                    1 => Op::Count(semaphore.clone(), request, step_of_permits(rng), None),
+                    _ => {
+                        let permit = ["61", "62"][rng.usize(..2)].repeat(16);
+                        let permit = Some(VisitorId::of_field(permit));
+                        Op::Count(with_ids.clone(), request, step_of_ids(rng), permit)
+                    }
                 }
             }
             20..23 if place.counts => {
                 let permits = rng.u32(1..4);
-                let visitor = VisitorId::new("client", 9, rng.u64(1..3)).of_permits(permits);
+                let (semaphore, visitor) = match rng.bool() {
+                    true => (&with_ids, ids(rng)),
+                    false => {
+                        let visitor = VisitorId::new("client", 9, rng.u64(1..3));
+                        (&semaphore, visitor.of_permits(permits))
+                    }
+                };
                 let claim = Claim {
                     kind: semaphore.kind,
                     name: Arc::clone(&semaphore.name),
@@ -163,6 +189,21 @@ fn step_of_permits(rng: &mut Rng) -> CountStep {
         4 | 5 => CountStep::Add(by),
         // At no time does as much of it remain as of a lease.
         6 => CountStep::SetIfMissing(2, Some(ms(33_750))),
+        _ => CountStep::SetIfMissing(rng.u32(1..6), None),
+    }
+}
+
+fn step_of_ids(rng: &mut Rng) -> CountStep {
+    match rng.u8(0..12) {
+        0 => CountStep::Get,
+        1 => CountStep::Delete,
+        2 => CountStep::Taken,
+        3 => CountStep::Lease,
+        4 => CountStep::GiveBack,
+        5 => CountStep::SetLease([ms(20_000), ms(60_000), ENDLESS][rng.usize(..3)]),
+        6 => CountStep::Replace(rng.u32(1..5)),
+        7 => CountStep::Add([1, -2, i64::from(i32::MAX)][rng.usize(..3)]),
+        8 => CountStep::SetIfMissing(2, Some(ms(33_750))),
         _ => CountStep::SetIfMissing(rng.u32(1..6), None),
     }
 }
@@ -325,7 +366,8 @@ fn redis_does_as_the_scripts() {
         store: Arc::clone(&client.inner().store),
         pass: Box::new(move |ops, span| {
             let (mut names, span) = (names_of(ops), span.to_string());
-            let owners: Vec<_> = names.iter().map(|it| owners_of(it).into()).collect();
+            let both = |it: &Arc<str>| [owners_of(it).into(), ids_of(it).into()];
+            let owners: Vec<Arc<str>> = names.iter().flat_map(both).collect();
             names.extend(owners);
             names.extend(time_keys_of(ops));
             names.sort();

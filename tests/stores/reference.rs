@@ -27,7 +27,7 @@ impl Default for Reference {
 impl Reference {
     pub(super) fn ask(&mut self, op: &Op) -> Answer {
         match op {
-            Op::Acquire(claim) if claim.kind == Kind::Permits => {
+            Op::Acquire(claim) if claim.kind.rules().is_counter() => {
                 let lease = claim.lease.as_millis().to_string();
                 let args = [claim.visitor.as_str(), &lease, "", FAR];
                 let reply = self.call(claim.kind, "acquire", &claim.name, &args);
@@ -101,7 +101,9 @@ impl Reference {
                     other => Answer::Fault(format!("{other:?}")),
                 })
             }
-            Op::Count(counter, request, step) => self.count_step(counter, request, *step),
+            Op::Count(counter, request, step, permit) => {
+                self.count_step(counter, request, *step, permit.as_ref())
+            }
             Op::Pass(_) => Answer::Done,
         }
     }
@@ -123,10 +125,15 @@ impl Reference {
     pub(super) fn has(&self, claim: &Claim) -> bool {
         let key = match claim.kind {
             Kind::Permits => owners_of(&claim.name),
+            Kind::PermitIds => ids_of(&claim.name),
             _ => claim.name.to_string(),
         };
         let key = (0, key.into_bytes());
-        let visitor = claim.visitor.as_str().as_bytes();
+        // The bytes of an id that is drawn are letters, all the same.
+        let visitor = match claim.kind {
+            Kind::PermitIds => return self.has_any(&key, &claim.visitor),
+            _ => claim.visitor.as_str().as_bytes(),
+        };
         match self.keys.get(&key, self.now).map(|entry| &entry.value) {
             Some(Value::Hash(fields)) => fields.iter().any(|(field, _)| field == visitor),
             Some(Value::String(token)) => token == visitor,
@@ -135,7 +142,24 @@ impl Reference {
         }
     }
 
-    fn count_step(&mut self, counter: &LockId, request: &VisitorId, step: CountStep) -> Answer {
+    /// Whether one of these ids is taken.
+    fn has_any(&self, key: &(u32, Vec<u8>), ids: &VisitorId) -> bool {
+        let taken = self.keys.get(key, self.now).map(|entry| &entry.value);
+        let Some(Value::Sorted(taken)) = taken else {
+            return false;
+        };
+        let letter = |id: &VisitorId| u8::from_str_radix(&id.as_str()[..2], 16).unwrap();
+        ids.owners()
+            .any(|id| taken.iter().any(|(it, _)| it[0] == letter(&id)))
+    }
+
+    fn count_step(
+        &mut self,
+        counter: &LockId,
+        request: &VisitorId,
+        step: CountStep,
+        permit: Option<&VisitorId>,
+    ) -> Answer {
         let word = match step {
             CountStep::Get => "get",
             CountStep::SetIfMissing(..) => "set",
@@ -145,6 +169,11 @@ impl Reference {
             CountStep::AddIfThere(_) => "add_if_there",
             CountStep::Drain => "drain",
             CountStep::Forget => "forget",
+            CountStep::Replace(_) => "replace",
+            CountStep::Taken => "taken",
+            CountStep::GiveBack => "give_back",
+            CountStep::Lease => "lease",
+            CountStep::SetLease(_) => "set_lease",
         };
         let (amount, once) = (step.amount().to_string(), format!("once:{request}"));
         let life = step.life().as_millis().to_string();
@@ -152,6 +181,12 @@ impl Reference {
             Kind::Latch => {
                 let args = [word, &amount, "", "1000", FAR];
                 self.run("latch/count", &[&counter.name, &once], &args)
+            }
+            Kind::PermitIds => {
+                let permit = permit.map_or("", VisitorId::as_str);
+                let args = [word, &amount, "", "1000", &life, permit, FAR];
+                let keys = [&counter.name, &*once, &ids_of(&counter.name)];
+                self.run("permit_ids/count", &keys, &args)
             }
             _ => {
                 let args = [word, &amount, "", "1000", &life, "", FAR];
@@ -226,12 +261,16 @@ impl Reference {
             let notes = format!("redlatch_rw:{{{lock}}}");
             return self.run(&script, &[lock, &own, &notes], args);
         }
+        if kind == Kind::PermitIds {
+            let script = format!("permit_ids/{script}");
+            return self.run(&script, &[lock, &ids_of(lock)], args);
+        }
         let script = match (kind, script) {
             (Kind::Token, "release_level") | (Kind::Reentrant, _) => script.to_owned(),
             (Kind::Token, script) => format!("token/{script}"),
             (Kind::Fenced, "acquire" | "transfer") => format!("fenced/{script}"),
             (Kind::Fenced, _) => script.to_owned(),
-            (Kind::Latch | Kind::Permits | Kind::Read | Kind::Write, _) => {
+            (Kind::Latch | Kind::Permits | Kind::PermitIds | Kind::Read | Kind::Write, _) => {
                 panic!("it has no such script")
             }
         };
@@ -293,6 +332,11 @@ fn time_key(name: &str, visitor: &str) -> String {
 /// The key of the owners of a semaphore.
 pub(super) fn owners_of(name: &str) -> String {
     format!("redlatch_sc:{{{name}}}")
+}
+
+/// The key of the ids of permits.
+pub(super) fn ids_of(name: &str) -> String {
+    format!("{{{name}}}:timeout")
 }
 
 /// A server time that does not come.

@@ -21,13 +21,25 @@ impl RawLock {
     /// Carries out one operation on the count that is kept under this name.
     pub(crate) fn count(&self, step: CountStep) -> Result<i64> {
         self.ready()?;
-        self.count_until(step, self.inner.deadline())
+        self.count_until(step, None, self.inner.deadline())
     }
 
-    fn count_until(&self, step: CountStep, deadline: Instant) -> Result<i64> {
+    /// Carries out one operation on a permit that was taken.
+    pub(crate) fn count_permit(&self, step: CountStep, permit: &VisitorId) -> Result<i64> {
+        self.ready()?;
+        self.count_until(step, Some(permit), self.inner.deadline())
+    }
+
+    fn count_until(
+        &self,
+        step: CountStep,
+        permit: Option<&VisitorId>,
+        deadline: Instant,
+    ) -> Result<i64> {
         let op = CountOp {
             counter: &self.key.lock,
             request: VisitorId::new(&self.inner.id, current_thread_id(), self.inner.next_hold()),
+            permit,
             step,
         };
         self.inner.store.count(&op, deadline)
@@ -42,9 +54,15 @@ impl RawLock {
             _ => return Err(self.not_held()),
         }
         self.inner.watchdog.unwatch(hold);
+        if self.key.lock.kind.rules().has_ids {
+            // The store does not know handles, and the ids go on without one.
+            hold.close_listeners();
+            return Ok(());
+        }
         let op = CountOp {
             counter: &self.key.lock,
             request: hold.visitor.clone(),
+            permit: None,
             step: CountStep::Forget,
         };
         let outcome = match self.inner.store.count(&op, deadline) {
@@ -84,7 +102,7 @@ impl Visit for CountVisit<'_> {
     type Entry = ();
 
     fn attempt(&mut self, deadline: Instant) -> Result<ControlFlow<(), Refusal>> {
-        if self.raw_lock.count_until(CountStep::Get, deadline)? <= 0 {
+        if self.raw_lock.count_until(CountStep::Get, None, deadline)? <= 0 {
             return Ok(ControlFlow::Break(()));
         }
         if !std::mem::replace(&mut self.was_refused, true) {

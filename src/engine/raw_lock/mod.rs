@@ -16,7 +16,7 @@ use crate::engine::hold::{Hold, Lease, LevelId};
 use crate::engine::owner::{LockKey, Owner, current_thread_id};
 use crate::engine::raw_lock::visit::LockVisit;
 use crate::engine::wait_loop::{self, Polling, WaitLimit};
-use crate::ground::claim::{Claim, VisitorId};
+use crate::ground::claim::{Claim, ENDLESS, VisitorId};
 use crate::ground::clock::SHORTEST_LEASE;
 use crate::ground::error::{Error, Result};
 use crate::ground::events::WaitSpan;
@@ -69,13 +69,9 @@ impl RawLock {
         self.ready()?;
         let RawLock { inner, key, .. } = self;
         if let Lease::Fixed(lease) = self.lease
-            && !(SHORTEST_LEASE..=inner.store.facts().longest_lease).contains(&lease)
+            && !(lease == ENDLESS && key.lock.kind.rules().has_ids)
         {
-            return Err(Error::InvalidLease {
-                lock: Arc::clone(&key.lock.name),
-                lease,
-                longest: inner.store.facts().longest_lease,
-            });
+            self.check_lease(lease)?;
         }
         let me = match key.lock.kind.rules().has_thread_owner {
             true => inner.thread(&key.lock.name)?,
@@ -110,6 +106,19 @@ impl RawLock {
         })
     }
 
+    /// Refuses a fixed lease that is out of range.
+    pub(crate) fn check_lease(&self, lease: Duration) -> Result<()> {
+        let longest = self.inner.store.facts().longest_lease;
+        if (SHORTEST_LEASE..=longest).contains(&lease) {
+            return Ok(());
+        }
+        Err(Error::InvalidLease {
+            lock: Arc::clone(&self.key.lock.name),
+            lease,
+            longest,
+        })
+    }
+
     /// The way to so many permits.
     pub(crate) fn wanting(&self, permits: u32) -> RawLock {
         RawLock {
@@ -123,7 +132,7 @@ impl RawLock {
         let RawLock { inner, key, .. } = self;
         let visitor = key.lock.kind.visitor(&inner.id, thread, inner.next_hold());
         match self.permits {
-            Some(permits) => visitor.of_permits(permits),
+            Some(permits) => (key.lock.kind.rules().of_permits)(&visitor, permits),
             None => visitor,
         }
     }

@@ -13,7 +13,7 @@ impl fmt::Display for Error {
             }
             Error::InvalidPermits { name, permits } => write!(
                 f,
-                "lock {name:?}: {permits} cannot be used as a number of permits or a count: it has to be 1 ..= {LARGEST_COUNT}, and so has their sum"
+                "lock {name:?}: {permits} cannot be used as a number of permits or a count: it has to be 1 ..= {LARGEST_COUNT}, and so has their sum; permits with ids are at most 1000 at once"
             ),
             Error::InvalidLease {
                 lock,

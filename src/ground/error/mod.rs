@@ -55,7 +55,7 @@ pub enum Error {
         reason: &'static str,
     },
     /// The number of permits, or the count of a latch, cannot be used: it has to be 1 ..= 2147483647, and so has the sum of
-    /// all permits. Nothing was changed.
+    /// all permits; with ids at most 1000 are taken at once. Nothing was changed.
     #[non_exhaustive]
     InvalidPermits {
         /// The semaphore or the latch.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Memory, no_answer, not_known, unreachable};
-use crate::ground::claim::{Claim, LARGEST_COUNT, VisitorId};
+use crate::ground::claim::{Claim, ENDLESS, LARGEST_COUNT, VisitorId};
 use crate::ground::clock::BootInstant;
 use crate::ground::error::Result;
 use crate::ground::loss::LossCause;
@@ -20,7 +20,7 @@ impl Memory {
         let CountOp { counter, step, .. } = op;
         let unknown = || match step {
             // A question changes nothing, so an answer that does not come leaves nothing unknown.
-            CountStep::Get => Err(unreachable(&counter.name, "a test lost its answer")),
+            step if step.is_question() => Err(unreachable(&counter.name, "a test lost its answer")),
             step => Err(no_answer(&counter.name, None, step.name())),
         };
         let now = self.world.timeline.now();
@@ -60,8 +60,10 @@ impl Memory {
     /// Gives permits back.
     pub(super) fn give_back(&self, claim: &Claim) -> Result<Outcome<Released>> {
         let unknown = || not_known(claim, "release");
+        let rules = claim.kind.rules();
+        let now = rules.has_ids.then(|| self.world.timeline.now());
         self.world.ask(claim.kind, &claim.name, unknown, |state| {
-            match state.give_back(&claim.name, &claim.visitor) {
+            match state.give_back(&claim.name, &claim.visitor, now) {
                 true => Outcome::Done(Released::default()),
                 false => Outcome::Gone(LossCause::Gone),
             }
@@ -79,16 +81,26 @@ impl Counter {
     /// How many permits owners have whose leases are over.
     fn over(&self, now: BootInstant) -> i64 {
         let over = self.owners.iter().filter(|(_, end)| *end <= now);
-        over.map(|(owner, _)| i64::from(owner.permits())).sum()
+        over.map(|(owner, _)| permits_of(owner)).sum()
     }
 
-    /// Gives these back. Returns how many they were.
+    /// How many owners have.
+    fn taken(&self) -> i64 {
+        self.owners.iter().map(|(owner, _)| permits_of(owner)).sum()
+    }
+
+    /// Gives back those of owners whose leases are over. Returns how many they were.
     fn reclaim(&mut self, now: BootInstant) -> i64 {
         let back = self.over(now);
         self.owners.retain(|(_, end)| *end > now);
         self.count += back;
         back
     }
+}
+
+/// How many permits an owner has: one, if it is the id of one.
+fn permits_of(owner: &VisitorId) -> i64 {
+    i64::from(owner.permits()).max(1)
 }
 
 impl State {
@@ -141,6 +153,40 @@ impl State {
                 counter.reclaim(now);
                 std::mem::take(&mut counter.count)
             }),
+            (CountStep::Replace(count), None) => {
+                self.set(name, count.into(), None);
+                1
+            }
+            (CountStep::Replace(count), Some(free)) => {
+                // Those whose leases are over are counted: they come back.
+                let taken = self.counters.get(name).map_or(0, Counter::taken);
+                let free = self.add(name, i64::from(count) - free - taken);
+                self.wake_for(name, free);
+                1
+            }
+            (CountStep::Taken, _) => {
+                let counter = self.counters.get(name);
+                counter.map_or(0, |it| it.taken() - it.over(now))
+            }
+            (CountStep::GiveBack, _) => {
+                let permit = op.permit;
+                i64::from(permit.is_some_and(|it| self.give_back(name, it, Some(now))))
+            }
+            (CountStep::Lease, _) => {
+                let life = self.counters.get(name).and_then(|it| it.ends);
+                let end = self
+                    .end_of(op, now)
+                    .map(|end| life.map_or(*end, |life| life.min(*end)));
+                let left = end.map_or(Duration::ZERO, |end| now.until(end).min(ENDLESS));
+                i64::try_from(left.as_millis()).unwrap_or(i64::MAX)
+            }
+            (CountStep::SetLease(lease), _) => match self.end_of(op, now) {
+                Some(end) => {
+                    *end = now + lease;
+                    1
+                }
+                None => 0,
+            },
             (CountStep::Forget, _) => {
                 let owners = self.counters.get_mut(name).map(|it| &mut it.owners);
                 let owns = |(owner, _): &mut (VisitorId, BootInstant)| *owner == op.request;
@@ -148,6 +194,15 @@ impl State {
                 i64::from(forgotten.unwrap_or_default() > 0)
             }
         })
+    }
+
+    /// The end of the permit that an operation is about, which has not come.
+    fn end_of(&mut self, op: &CountOp<'_>, now: BootInstant) -> Option<&mut BootInstant> {
+        let owners = &mut self.counters.get_mut(&op.counter.name)?.owners;
+        let permit = op.permit?;
+        let mut owners = owners.iter_mut();
+        let is_it = |(owner, end): &&mut (VisitorId, BootInstant)| owner == permit && *end > now;
+        owners.find(is_it).map(|(_, end)| end)
     }
 
     fn set(&mut self, name: &Arc<str>, count: i64, ends: Option<BootInstant>) {
@@ -187,16 +242,21 @@ impl State {
         let counter = self.counters.get_mut(name).ok_or(None)?;
         let life = counter.life(claim.lease, now);
         let mut mine = counter.owners.iter_mut();
-        if let Some((_, end)) = mine.find(|(owner, _)| *owner == claim.visitor) {
-            *end = ends.max(*end);
+        let first = claim.visitor.owners().next();
+        if let Some((_, end)) = mine.find(|(owner, _)| Some(owner) == first.as_ref()) {
+            // Of an id others may have set the end.
+            if !claim.kind.rules().has_ids {
+                *end = ends.max(*end);
+            }
             return Ok(life);
         }
         let back = counter.reclaim(now);
-        let wanted = i64::from(claim.visitor.permits());
+        let wanted: i64 = claim.visitor.owners().map(|it| permits_of(&it)).sum();
         let is_granted = counter.count >= wanted;
         if is_granted {
             counter.count -= wanted;
-            counter.owners.push((claim.visitor.clone(), ends));
+            let owners = claim.visitor.owners().map(|owner| (owner, ends));
+            counter.owners.extend(owners);
         }
         let (free, next_end) = (
             counter.count,
@@ -208,20 +268,35 @@ impl State {
         is_granted.then_some(life).ok_or(next_end)
     }
 
-    /// Returns whether the visitor owned permits.
-    pub(super) fn give_back(&mut self, name: &str, visitor: &VisitorId) -> bool {
+    /// Gives back what the visitor owns, but for what has ended by `now` if that is told. Returns whether it owned all.
+    pub(super) fn give_back(
+        &mut self,
+        name: &str,
+        visitor: &VisitorId,
+        now: Option<BootInstant>,
+    ) -> bool {
         let Some(counter) = self.counters.get_mut(name) else {
             return false;
         };
-        let owners = &mut counter.owners;
-        let Some(at) = owners.iter().position(|(owner, _)| owner == visitor) else {
-            return false;
-        };
-        owners.swap_remove(at);
-        counter.count += i64::from(visitor.permits());
+        let (mut back, mut had_all) = (0, true);
+        for part in visitor.owners() {
+            let is_it = |(owner, end): &(VisitorId, BootInstant)| {
+                *owner == part && now.is_none_or(|now| now < *end)
+            };
+            match counter.owners.iter().position(is_it) {
+                Some(at) => {
+                    counter.owners.swap_remove(at);
+                    back += permits_of(&part);
+                }
+                None => had_all = false,
+            }
+        }
+        counter.count += back;
         let free = counter.count;
-        self.wake_for(name, free);
-        true
+        if back > 0 {
+            self.wake_for(name, free);
+        }
+        had_all
     }
 
     /// Renews what the visitor of a claim owns.
@@ -230,20 +305,22 @@ impl State {
             return Renewal::Lost(LossCause::Gone);
         };
         let life = counter.life(claim.lease, now);
-        let mut owners = counter.owners.iter_mut();
-        match owners.find(|(owner, _)| *owner == claim.visitor) {
-            Some((_, end)) => {
-                *end = now + claim.lease;
-                life.map_or(Renewal::Renewed, Renewal::RenewedFor)
-            }
-            None => Renewal::Lost(LossCause::Gone),
+        let parts: Vec<VisitorId> = claim.visitor.owners().collect();
+        let owners = counter.owners.iter_mut();
+        let mine: Vec<_> = owners.filter(|(owner, _)| parts.contains(owner)).collect();
+        if mine.len() < parts.len() {
+            return Renewal::Lost(LossCause::Gone);
         }
+        for (_, end) in mine {
+            *end = now + claim.lease;
+        }
+        life.map_or(Renewal::Renewed, Renewal::RenewedFor)
     }
 
     /// Frees what a request without an answer may have left.
     pub(super) fn withdraw(&mut self, in_doubt: &InDoubt) {
         if in_doubt.kind.rules().is_counter() {
-            self.give_back(&in_doubt.name, &in_doubt.visitor);
+            self.give_back(&in_doubt.name, &in_doubt.visitor, None);
         } else if self.hold_of(&in_doubt.name, &in_doubt.visitor).is_ok() {
             self.free(&in_doubt.name);
         }

@@ -15,6 +15,8 @@ pub(super) enum Key {
     Prefix(&'static str),
     /// The same with `:visitor` behind it.
     OfVisitor(&'static str),
+    /// `{name}:suffix`, without the braces if the name has a `{`.
+    Suffix(&'static str),
     /// `prefix{name}`, whatever the name has in it.
     Braced(&'static str),
     /// `{name}:visitor`, without the braces if the name has a `{`, and this behind it.
@@ -32,6 +34,9 @@ impl Key {
     pub(super) fn begins(self, key: &str) -> bool {
         let (prefix, next) = match self {
             Key::Name | Key::BehindVisitor(_) => return true,
+            Key::Suffix(suffix) => {
+                return key.strip_suffix(suffix).is_some_and(|it| it.ends_with(':'));
+            }
             Key::Prefix(prefix) | Key::OfVisitor(prefix) => (prefix, ':'),
             Key::Braced(prefix) => (prefix, '{'),
         };
@@ -57,6 +62,8 @@ impl Key {
                 let [prefix, before, name, after, ..] = Key::Prefix(prefix).pieces(name, "");
                 [prefix, before, name, after, ":", visitor]
             }
+            Key::Suffix(suffix) if name.contains('{') => [name, ":", suffix, "", "", ""],
+            Key::Suffix(suffix) => ["{", name, "}:", suffix, "", ""],
             Key::Braced(prefix) => [prefix, "{", name, "}", "", ""],
             Key::BehindVisitor(suffix) => {
                 let [_, _, name, after, ..] = Key::Prefix("").pieces(name, "");

@@ -10,7 +10,7 @@ use crate::stores::redis::scripts::Arg::{
     Amount, Announced, Channel, Check, Counter, Floor, Inside, Known, Lease, Life, Lock, Memo,
     Need, Rights, Step, Successor, Visitor, Wanted, Work,
 };
-use crate::stores::redis::scripts::Script;
+use crate::stores::redis::scripts::{Arg, Script};
 
 /// The properties of locks of one kind in Redis, and the scripts that they have.
 ///
@@ -41,7 +41,7 @@ pub(super) struct Layout {
 }
 
 /// All kinds, in the order in which a script is looked for by its hash.
-pub(super) const KINDS: [Kind; 7] = [
+pub(super) const KINDS: [Kind; 8] = [
     Kind::Reentrant,
     Kind::Token,
     Kind::Fenced,
@@ -49,6 +49,7 @@ pub(super) const KINDS: [Kind; 7] = [
     Kind::Permits,
     Kind::Read,
     Kind::Write,
+    Kind::PermitIds,
 ];
 
 static REENTRANT: LazyLock<Layout> = LazyLock::new(Layout::plain);
@@ -58,10 +59,10 @@ static TOKEN: LazyLock<Layout> = LazyLock::new(|| Layout {
     repeats_acquisition: true,
     rights: "token",
     acquire: set_count(include_str!("scripts/token/acquire.lua")),
-    release: free(include_str!("scripts/token/release.lua")),
-    renew: renew(include_str!("scripts/token/renew.lua")),
+    release: owned(include_str!("scripts/token/release.lua"), NAME),
+    renew: renew(include_str!("scripts/token/renew.lua"), NAME),
     transfer: transfer(include_str!("scripts/token/transfer.lua")),
-    resolve: free(include_str!("scripts/token/withdraw.lua")),
+    resolve: owned(include_str!("scripts/token/withdraw.lua"), NAME),
     force_release: force_release(include_str!("scripts/token/force_release.lua")),
     inspect: inspect(include_str!("scripts/token/inspect.lua")),
     ..Layout::plain()
@@ -86,7 +87,11 @@ static LATCH: LazyLock<Layout> = LazyLock::new(|| Layout {
     channel: Key::Braced("redisson_countdownlatch__channel__"),
     wakes: Some(wakes_all),
     rights: "latch",
-    count: Some(count(include_str!("scripts/latch/count.lua"))),
+    count: Some(counted(
+        include_str!("scripts/latch/count.lua"),
+        &[Key::Name, ONCE],
+        &[Step, Amount, Channel, Lease],
+    )),
     ..Layout::plain()
 });
 
@@ -95,28 +100,15 @@ static PERMITS: LazyLock<Layout> = LazyLock::new(|| Layout {
     channel: Key::Prefix("redisson_sc"),
     wakes: Some(wakes_as_many),
     rights: "permits",
-    acquire: Script::new(
-        include_str!("scripts/permits/acquire.lua"),
-        &[Key::Name, OWNERS],
-        &[Visitor, Lease, Channel],
-    )
-    .expiring(),
-    release: owned(include_str!("scripts/permits/release.lua")),
-    resolve: owned(include_str!("scripts/permits/withdraw.lua")),
-    renew: Script::new(
-        include_str!("scripts/permits/renew.lua"),
-        &[Key::Name, OWNERS],
-        &[Visitor, Lease],
-    )
-    .expiring(),
-    count: Some(
-        Script::new(
-            include_str!("scripts/permits/count.lua"),
-            &[Key::Name, ONCE, OWNERS],
-            &[Step, Amount, Channel, Lease, Life, Visitor],
-        )
-        .expiring(),
-    ),
+    release: owned(include_str!("scripts/permits/release.lua"), OWNED),
+    resolve: owned(include_str!("scripts/permits/withdraw.lua"), OWNED),
+    renew: renew(include_str!("scripts/permits/renew.lua"), OWNED),
+    acquire: taken(include_str!("scripts/permits/acquire.lua"), OWNED),
+    count: Some(counted(
+        include_str!("scripts/permits/count.lua"),
+        &[Key::Name, ONCE, OWNERS],
+        &[Step, Amount, Channel, Lease, Life, Visitor],
+    )),
     ..Layout::plain()
 });
 
@@ -147,11 +139,35 @@ fn wakes_every_one(_: &str) -> usize {
     usize::MAX
 }
 
-/// The owners of permits.
-const OWNERS: Key = Key::Prefix("redlatch_sc");
+/// As those, with ids in the place of owners: Redisson's own set.
+static PERMIT_IDS: LazyLock<Layout> = LazyLock::new(|| Layout {
+    channel: Key::Prefix("redisson_sc"),
+    wakes: Some(wakes_as_many),
+    rights: "permit_ids",
+    release: owned(include_str!("scripts/permit_ids/release.lua"), WITH_IDS),
+    resolve: owned(include_str!("scripts/permit_ids/withdraw.lua"), WITH_IDS),
+    renew: renew(include_str!("scripts/permit_ids/renew.lua"), WITH_IDS),
+    acquire: taken(include_str!("scripts/permit_ids/acquire.lua"), WITH_IDS),
+    count: Some(counted(
+        include_str!("scripts/permit_ids/count.lua"),
+        &[Key::Name, ONCE, IDS],
+        &[Step, Amount, Channel, Lease, Life, Successor],
+    )),
+    ..Layout::plain()
+});
 
-fn owned(text: &'static str) -> Script {
-    Script::new(text, &[Key::Name, OWNERS], &[Visitor, Channel])
+/// The owners of permits, and the ids of others.
+const OWNERS: Key = Key::Prefix("redlatch_sc");
+const IDS: Key = Key::Suffix("timeout");
+const OWNED: &[Key] = &[Key::Name, OWNERS];
+const WITH_IDS: &[Key] = &[Key::Name, IDS];
+
+fn taken(text: &'static str, keys: &'static [Key]) -> Script {
+    Script::new(text, keys, &[Visitor, Lease, Channel]).expiring()
+}
+
+fn owned(text: &'static str, keys: &'static [Key]) -> Script {
+    Script::new(text, keys, &[Visitor, Channel])
 }
 
 /// The rule of a semaphore: its messages tell how many permits are free.
@@ -159,6 +175,9 @@ fn wakes_as_many(words: &str) -> usize {
     let free = words.parse::<i64>();
     free.map_or(1, |free| usize::try_from(free).unwrap_or_default())
 }
+
+/// The keys of a script that takes that of the lock alone.
+const NAME: &[Key] = &[Key::Name];
 
 /// The answer to a request that is carried out once.
 const ONCE: Key = Key::OfVisitor("redlatch_once");
@@ -203,12 +222,8 @@ fn set_count(text: &'static str) -> Script {
     Script::new(text, &[Key::Name], &[Visitor, Lease, Known, Wanted]).expiring()
 }
 
-fn free(text: &'static str) -> Script {
-    Script::new(text, &[Key::Name], &[Visitor, Channel])
-}
-
-fn renew(text: &'static str) -> Script {
-    Script::new(text, &[Key::Name], &[Visitor, Lease]).expiring()
+fn renew(text: &'static str, keys: &'static [Key]) -> Script {
+    Script::new(text, keys, &[Visitor, Lease]).expiring()
 }
 
 fn transfer(text: &'static str) -> Script {
@@ -220,8 +235,8 @@ fn force_release(text: &'static str) -> Script {
     Script::new(text, &[Key::Name], &[Channel]).expiring()
 }
 
-fn count(text: &'static str) -> Script {
-    Script::new(text, &[Key::Name, ONCE], &[Step, Amount, Channel, Lease]).expiring()
+fn counted(text: &'static str, keys: &'static [Key], args: &'static [Arg]) -> Script {
+    Script::new(text, keys, args).expiring()
 }
 
 fn inspect(text: &'static str) -> Script {
@@ -238,6 +253,7 @@ impl Layout {
             Kind::Permits => &PERMITS,
             Kind::Read => &READ,
             Kind::Write => &WRITE,
+            Kind::PermitIds => &PERMIT_IDS,
         }
     }
 
@@ -249,11 +265,11 @@ impl Layout {
             repeats_acquisition: false,
             rights: "",
             acquire: set_count(include_str!("scripts/acquire.lua")),
-            release: free(include_str!("scripts/release.lua")),
+            release: owned(include_str!("scripts/release.lua"), NAME),
             release_level: set_count(include_str!("scripts/release_level.lua")),
-            renew: renew(include_str!("scripts/renew.lua")),
+            renew: renew(include_str!("scripts/renew.lua"), NAME),
             transfer: transfer(include_str!("scripts/transfer.lua")),
-            resolve: free(include_str!("scripts/withdraw.lua")),
+            resolve: owned(include_str!("scripts/withdraw.lua"), NAME),
             force_release: force_release(include_str!("scripts/force_release.lua")),
             inspect: inspect(include_str!("scripts/inspect.lua")),
             count: None,

@@ -190,6 +190,100 @@ const PLANTED: &[(&str, &str, &str)] = &[
         "",
     ),
     ("permits/count", "'PX', ARGV[4])", "'PX', 1)"),
+    // The same where they have ids.
+    (
+        "permit_ids/release",
+        "call('ZREM', taken, unpack(there))\nlocal heard",
+        "local heard",
+    ),
+    ("permit_ids/release", "ends + 0 > now then", "true then"),
+    // Nobody is said to have heard of it.
+    (
+        "permit_ids/release",
+        " + (heard < 4194304 and heard or 4194303)",
+        "",
+    ),
+    ("permit_ids/release", "call('ZREM', taken, '')", "0"),
+    (
+        "permit_ids/withdraw",
+        "    call('ZREM', taken, unpack(there))\n",
+        "",
+    ),
+    (
+        "permit_ids/acquire",
+        "free = call('INCRBY', key, back)",
+        "free = free + 0",
+    ),
+    (
+        "permit_ids/acquire",
+        "if next and next <= now then",
+        "if next and next <= now + 3000 then",
+    ),
+    (
+        "permit_ids/acquire",
+        "if call('ZSCORE', taken, ids[1]) then",
+        "if false then",
+    ),
+    (
+        "permit_ids/acquire",
+        "        call('DECRBY', key, -#ids)\n",
+        "",
+    ),
+    (
+        "permit_ids/acquire",
+        "if life >= 0 and life <",
+        "if false and life <",
+    ),
+    (
+        "permit_ids/renew",
+        "if life >= 0 and life <",
+        "if false and life <",
+    ),
+    ("permit_ids/renew", "pcall('ZREM', taken, '')", "-- none"),
+    (
+        "permit_ids/renew",
+        "elseif not free then",
+        "elseif false then",
+    ),
+    (
+        "permit_ids/renew",
+        "or free and not string.find(free, '^%-?%d+$')",
+        "",
+    ),
+    (
+        "permit_ids/renew",
+        "            what = 0\n        end\n",
+        "        end\n",
+    ),
+    ("permit_ids/count", "if before then", "if false then"),
+    ("permit_ids/count", "        call('ZREM', taken, '')\n", ""),
+    (
+        "permit_ids/count",
+        "free + call('ZCOUNT', taken, '-inf', at)",
+        "free + 0",
+    ),
+    ("permit_ids/count", "'(' .. at, '+inf')", "'-inf', '+inf')"),
+    (
+        "permit_ids/count",
+        "by - free - call('ZCOUNT', taken, '-inf', '+inf')",
+        "by - free",
+    ),
+    (
+        "permit_ids/count",
+        "life >= 0 and math.min",
+        "false and math.min",
+    ),
+    ("permit_ids/count", " and by + 0 > 0", ""),
+    (
+        "permit_ids/count",
+        "pcall('DEL', key, taken)",
+        "pcall('DEL', key)",
+    ),
+    (
+        "permit_ids/count",
+        "math.min(now + by, 922337203685477)",
+        "now + by",
+    ),
 ];
 
 /// The same of the scripts of read-write locks.

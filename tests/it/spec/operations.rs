@@ -7,7 +7,7 @@ pub(super) const NAMES: [&str; 3] = ["orders", "{shop}:orders", "stock"];
 
 /// The keys that are looked at: the locks, their last fencing tokens, the answers to two requests of each
 /// counter, the owners of permits, and the time keys of read-write locks.
-pub(super) const KEYS: [&str; 36] = [
+pub(super) const KEYS: [&str; 39] = [
     NAMES[0],
     NAMES[1],
     NAMES[2],
@@ -20,6 +20,9 @@ pub(super) const KEYS: [&str; 36] = [
     "redlatch_once:{shop}:orders:c:1:2",
     "redlatch_once:{stock}:c:1:1",
     "redlatch_once:{stock}:c:1:2",
+    "{orders}:timeout",
+    "{shop}:orders:timeout",
+    "{stock}:timeout",
     "redlatch_sc:{orders}",
     "redlatch_sc:{shop}:orders",
     "redlatch_sc:{stock}",
@@ -46,9 +49,11 @@ pub(super) const KEYS: [&str; 36] = [
     "redlatch_rw:{stock}",
 ];
 
-/// The first key of the owners of permits, and that of the time keys of holds of a read-write lock.
-const OWNERS_AT: usize = 12;
-const TIMES_AT: usize = 15;
+/// The first key of the ids of permits, that of the owners of permits, and that of the time keys of holds of a read-write
+/// lock.
+const IDS_AT: usize = 12;
+const OWNERS_AT: usize = 15;
+const TIMES_AT: usize = 18;
 
 /// The holds of read-write locks, and where the time key of each stands. The third one is Redisson's, and has a second one.
 const SIDES: [(&str, usize); 5] = [
@@ -82,6 +87,14 @@ const TOKENS: [&str; 5] = [
 
 /// The owners of permits.
 const OWNERS: [&str; 4] = ["1*c:1:7", "1*c:2:8", "2*c:1:9", "3*c:3:1"];
+
+/// Permits with ids, whose bytes are letters.
+const IDS: [&str; 4] = [
+    "61616161616161616161616161616161",
+    "62626262626262626262626262626262",
+    "6161616161616161616161616161616162626262626262626262626262626262",
+    "636363636363636363636363636363636161616161616161616161616161616164646464646464646464646464646464",
+];
 
 /// The visitors, the tokens at the end.
 const VISITORS: [&str; 6] = [
@@ -159,11 +172,12 @@ pub(super) enum Thing {
 }
 
 /// The commands that scripts call.
-const COMMANDS: [&str; 25] = [
+const COMMANDS: [&str; 26] = [
     "hincrby",
     "hgetall",
     "incrby",
     "zadd",
+    "zcount",
     "zrange",
     "zrangebyscore",
     "zrem",
@@ -272,7 +286,8 @@ impl Few {
         let expiry = Arg::Expiry(if rng.u8(0..8) == 0 { -10_000 } else { 5000 });
         match self.of {
             Of::Counts if rng.u8(0..3) == 0 => return self.count(rng, name, expiry),
-            Of::Counts => return self.permits(rng, name, expiry),
+            Of::Counts if rng.bool() => return self.permits(rng, name, expiry),
+            Of::Counts => return self.permit_ids(rng, name, expiry),
             Of::Sides => return sides(rng, name, expiry),
             Of::All => {}
         }
@@ -311,7 +326,8 @@ impl Few {
             ),
             14 => return self.renewal(rng, expiry),
             15 if rng.bool() => return self.count(rng, name, expiry),
-            16 | 17 => return self.permits(rng, name, expiry),
+            16 => return self.permits(rng, name, expiry),
+            17 => return self.permit_ids(rng, name, expiry),
             18 | 19 => return sides(rng, name, expiry),
             20 | 21 => return self.guarded(rng, name, visitor, expiry),
             _ => {
@@ -431,6 +447,65 @@ impl Few {
         Call {
             script,
             names,
+            args,
+        }
+    }
+
+    fn permit_ids(&self, rng: &mut Rng, name: &'static str, expiry: Arg) -> Call {
+        let place = NAMES.iter().position(|it| *it == name).expect("a lock");
+        let taken = KEYS[IDS_AT + place];
+        let text = |text: &str| Arg::Text(text.to_owned());
+        let (ids, channel) = (text(one(rng, &IDS)), Arg::Channel(name));
+        let lease = text(one(
+            rng,
+            &["1000", "3000", "30000", "60000", "922337203685477"],
+        ));
+        let (script, args) = match rng.u8(0..10) {
+            0..3 => ("permit_ids/acquire", vec![ids, lease, channel, expiry]),
+            3 | 4 => ("permit_ids/release", vec![ids, channel]),
+            5 => ("permit_ids/withdraw", vec![ids, channel]),
+            6 => ("permit_ids/renew", vec![ids, lease, expiry]),
+            _ => {
+                let steps = [
+                    "set",
+                    "set",
+                    "replace",
+                    "add",
+                    "get",
+                    "taken",
+                    "lease",
+                    "delete",
+                    "give_back",
+                    "set_lease",
+                ];
+                let step = one(rng, &steps);
+                let amount = match step {
+                    "set_lease" => one(rng, &["3000", "60000", "922337203685477"]),
+                    _ => one(rng, &["1", "2", "5", "-2", "2147483647"]),
+                };
+                let once = KEYS[2 * (NAMES.len() + place) + rng.usize(..2)];
+                let args = vec![
+                    text(step),
+                    text(amount),
+                    channel,
+                    text(one(rng, &["3000", "30000"])),
+                    text(one(rng, &["0", "0", "60350"])),
+                    text(one(rng, &IDS[..2])),
+                    expiry,
+                ];
+                return Call {
+                    script: "permit_ids/count",
+                    names: match step {
+                        "get" | "taken" | "lease" => vec![name, taken],
+                        _ => vec![name, once, taken],
+                    },
+                    args,
+                };
+            }
+        };
+        Call {
+            script,
+            names: vec![name, taken],
             args,
         }
     }

@@ -154,7 +154,7 @@ impl<'c> Call<'c> {
     /// Its keys: a question leaves no answer behind. In a cluster a slot on the move has no key that is missing, so one that
     /// is not needed would be refused.
     fn keys(&self) -> impl Iterator<Item = &'static Key> {
-        let is_question = self.step == CountStep::Get;
+        let is_question = self.step.is_question();
         let keys = self.script.keys.iter();
         keys.filter(move |key| !(is_question && matches!(key, Key::OfVisitor(_))))
     }
@@ -217,6 +217,11 @@ fn word_of(step: CountStep) -> &'static str {
         CountStep::Drain => "drain",
         CountStep::Forget => "forget",
         CountStep::Delete => "delete",
+        CountStep::Replace(_) => "replace",
+        CountStep::Taken => "taken",
+        CountStep::GiveBack => "give_back",
+        CountStep::Lease => "lease",
+        CountStep::SetLease(_) => "set_lease",
     }
 }
 

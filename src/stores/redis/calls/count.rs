@@ -8,7 +8,7 @@ use redis::Value;
 use crate::ground::error::{Error, Result};
 use crate::ground::sync::mutant;
 use crate::ground::time;
-use crate::store::{CountOp, CountStep, EXPIRY_SLACK};
+use crate::store::{CountOp, EXPIRY_SLACK};
 use crate::stores::redis::Redis;
 use crate::stores::redis::calls::{Answered, Call, Operation, Read, Repeat, SentCopies, Unread};
 use crate::stores::redis::layout::Layout;
@@ -55,11 +55,13 @@ impl Operation for Count<'_> {
         let CountOp {
             counter,
             request,
+            permit,
             step,
         } = self.op;
         Call {
             lease: self.remembered,
             step: *step,
+            successor: *permit,
             // The second copy is told what the first one did.
             repeat: Repeat::Halfway { unsent: true },
             ..Call::in_layout(self.layout, self.script, &counter.name, Some(request))
@@ -79,7 +81,7 @@ impl Operation for Count<'_> {
         let (lock, step) = (&self.op.counter.name, self.op.step);
         Err(match step {
             // A question changes nothing, so nothing is unknown.
-            CountStep::Get => redis.error_of(&self.call(), fault, copies.deadline),
+            step if step.is_question() => redis.error_of(&self.call(), fault, copies.deadline),
             step => redis.unknown(lock, None, step.name(), fault.into_reason()),
         })
     }

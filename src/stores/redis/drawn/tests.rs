@@ -369,7 +369,7 @@ fn drawn_answers_of_scripts_are_read() {
             4 => read(Resolve(from.in_doubt(7)), redis, reply, copies),
             5 => read(ForceRelease(&lock), redis, reply, copies),
             6 => {
-                let kind = draw.choice([Kind::Latch, Kind::Permits]);
+                let kind = draw.choice([Kind::Latch, Kind::Permits, Kind::PermitIds]);
                 let counter = LockId {
                     kind: kind.unwrap_or_default(),
                     name: Arc::clone(&name),
@@ -377,15 +377,12 @@ fn drawn_answers_of_scripts_are_read() {
                 let op = CountOp {
                     counter: &counter,
                     request: from.visitor.clone(),
+                    permit: None,
                     step: CountStep::Add(draw.choice(NUMBERS).unwrap_or_default()),
                 };
                 let count = Count::new(&op, Instant::now());
-                read(
-                    count.unwrap_or_else(|error| panic!("{error}")),
-                    redis,
-                    reply,
-                    copies,
-                );
+                let count = count.unwrap_or_else(|error| panic!("{error}"));
+                read(count, redis, reply, copies);
             }
             _ => {
                 let visitor = draw.bool().then_some(&from.visitor);

@@ -2,8 +2,8 @@
 --
 -- KEYS[1]  any key of a lock, or ARGV[4] in place of it; it is not changed
 -- ARGV[1]  the channel of its unlock messages
--- ARGV[2]  'token' for a token lock, 'fenced' for a fenced one, 'latch' for a latch, 'permits' for a semaphore, 'read' and
---          'write' for the sides of a read-write lock
+-- ARGV[2]  'token' for a token lock, 'fenced' for a fenced one, 'latch' for a latch, 'permits' for a semaphore,
+--          'permit_ids' for one whose permits have ids, 'read' and 'write' for the sides of a read-write lock
 -- ARGV[3]  the counter of a fenced lock; as a key of the script it could keep the user from the call
 -- ARGV[#ARGV]  the number of the request, which comes before the answer: {number, …}
 --
@@ -48,7 +48,7 @@ if ARGV[2] == 'token' then
     try_apart('DEL')
     return {number, refused}
 end
-if ARGV[2] == 'permits' then
+if ARGV[2] == 'permits' or ARGV[2] == 'permit_ids' then
     try('GET', key)
     try('PTTL', key)
     try('ZSCORE', key, '')
@@ -62,6 +62,9 @@ if ARGV[2] == 'permits' then
     try_apart('ZREM', '')
     try_apart('DEL')
     try('PUBLISH', ARGV[1] .. '\n', '0')
+    if ARGV[2] == 'permit_ids' then
+        try('ZCOUNT', key, 0, 0)
+    end
     return {number, refused}
 end
 if ARGV[2] == 'latch' then

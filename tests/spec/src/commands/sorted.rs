@@ -39,6 +39,21 @@ impl Redis<'_> {
         Ok(())
     }
 
+    /// ZADD of members that have one score.
+    pub fn zadd_all(&mut self, key: &[u8], score: i64, added: &[Vec<u8>]) -> Answer<()> {
+        added.iter().try_for_each(|it| self.zadd(key, score, it))
+    }
+
+    /// ZCOUNT of those above `least`, up to `most`.
+    pub fn zcount(&self, key: &[u8], least: i64, most: i64) -> Answer<i64> {
+        self.may_reach("zcount", Does::Read, key)?;
+        let members = self.members(key)?;
+        let found = members
+            .iter()
+            .filter(|(_, score)| (least.saturating_add(1)..=most).contains(score));
+        Ok(found.count() as i64)
+    }
+
     /// ZREM.
     pub fn zrem(&mut self, key: &[u8], gone: &[Vec<u8>]) -> Answer<()> {
         self.may_change("zrem", Does::Write, key)?;

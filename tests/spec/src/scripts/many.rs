@@ -38,62 +38,66 @@ pub fn rights(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<R
     let apart = [key, b"\n"].concat();
     let channel = [args.text(1), b"\n"].concat();
     let nothing = |_| ();
-    let mut tried: Vec<(&str, Answer<()>)> = if args.text(2) == b"permits" {
-        vec![
-            ("time", redis.time().map(|_| ())),
-            ("get", redis.get(key).map(|_| ())),
-            ("pttl", redis.pttl(key).map(|_| ())),
-            ("zscore", redis.zscore(key, b"").map(|_| ())),
-            ("zrange", redis.zfirst(key).map(|_| ())),
-            ("zrangebyscore", redis.zrangebyscore(key, 0, 0).map(|_| ())),
-            ("set", redis.set_px(key, b"", b"x")),
-            ("incrby", redis.may_write("incrby")),
-            ("decrby", redis.may_write("decrby")),
-            ("zadd", redis.may_write("zadd")),
-            ("pexpire", redis.pexpire(key, b"x").map(nothing)),
-            ("zrem", redis.zrem(&apart, &[Vec::new()])),
-            ("del", redis.del(&apart).map(nothing)),
-            ("publish", redis.publish(&channel, b"0").map(|_| ())),
-        ]
-    } else if args.text(2) == b"latch" {
-        vec![
-            ("time", redis.time().map(|_| ())),
-            ("get", redis.get(key).map(|_| ())),
-            ("set", redis.set_px(key, b"", b"x")),
-            ("decrby", redis.may_write("decrby")),
-            ("del", redis.del(&apart).map(nothing)),
-            ("publish", redis.publish(&channel, b"0").map(|_| ())),
-        ]
-    } else if args.text(2) == b"token" {
-        vec![
-            ("time", redis.time().map(|_| ())),
-            ("get", redis.get(key).map(|_| ())),
-            ("pttl", redis.pttl(key).map(|_| ())),
-            ("set", redis.set_px(key, b"", b"x")),
-            ("pexpire", redis.pexpire(key, b"x").map(nothing)),
-            ("del", redis.del(&apart).map(nothing)),
-        ]
-    } else {
-        vec![
-            ("time", redis.time().map(|_| ())),
-            ("exists", redis.exists(key).map(nothing)),
-            ("hexists", redis.hexists(key, b"").map(nothing)),
-            ("hget", redis.hget(key, b"").map(|_| ())),
-            ("hlen", redis.hlen(key).map(|_| ())),
-            ("hkeys", redis.hkeys(key).map(|_| ())),
-            ("pttl", redis.pttl(key).map(|_| ())),
-            ("hdel", redis.hdel(&apart, b"").map(nothing)),
-            // Of a field without a value nothing is written, whoever asks.
-            ("hset", redis.may_write("hset")),
-            ("pexpire", redis.pexpire(key, b"x").map(nothing)),
-            ("publish", redis.publish(&channel, b"0").map(|_| ())),
-        ]
-    };
+    let mut tried: Vec<(&str, Answer<()>)> =
+        if [&b"permits"[..], b"permit_ids"].contains(&args.text(2)) {
+            vec![
+                ("time", redis.time().map(|_| ())),
+                ("get", redis.get(key).map(|_| ())),
+                ("pttl", redis.pttl(key).map(|_| ())),
+                ("zscore", redis.zscore(key, b"").map(|_| ())),
+                ("zrange", redis.zfirst(key).map(|_| ())),
+                ("zrangebyscore", redis.zrangebyscore(key, 0, 0).map(|_| ())),
+                ("set", redis.set_px(key, b"", b"x")),
+                ("incrby", redis.may_write("incrby")),
+                ("decrby", redis.may_write("decrby")),
+                ("zadd", redis.may_write("zadd")),
+                ("pexpire", redis.pexpire(key, b"x").map(nothing)),
+                ("zrem", redis.zrem(&apart, &[Vec::new()])),
+                ("del", redis.del(&apart).map(nothing)),
+                ("publish", redis.publish(&channel, b"0").map(|_| ())),
+            ]
+        } else if args.text(2) == b"latch" {
+            vec![
+                ("time", redis.time().map(|_| ())),
+                ("get", redis.get(key).map(|_| ())),
+                ("set", redis.set_px(key, b"", b"x")),
+                ("decrby", redis.may_write("decrby")),
+                ("del", redis.del(&apart).map(nothing)),
+                ("publish", redis.publish(&channel, b"0").map(|_| ())),
+            ]
+        } else if args.text(2) == b"token" {
+            vec![
+                ("time", redis.time().map(|_| ())),
+                ("get", redis.get(key).map(|_| ())),
+                ("pttl", redis.pttl(key).map(|_| ())),
+                ("set", redis.set_px(key, b"", b"x")),
+                ("pexpire", redis.pexpire(key, b"x").map(nothing)),
+                ("del", redis.del(&apart).map(nothing)),
+            ]
+        } else {
+            vec![
+                ("time", redis.time().map(|_| ())),
+                ("exists", redis.exists(key).map(nothing)),
+                ("hexists", redis.hexists(key, b"").map(nothing)),
+                ("hget", redis.hget(key, b"").map(|_| ())),
+                ("hlen", redis.hlen(key).map(|_| ())),
+                ("hkeys", redis.hkeys(key).map(|_| ())),
+                ("pttl", redis.pttl(key).map(|_| ())),
+                ("hdel", redis.hdel(&apart, b"").map(nothing)),
+                // Of a field without a value nothing is written, whoever asks.
+                ("hset", redis.may_write("hset")),
+                ("pexpire", redis.pexpire(key, b"x").map(nothing)),
+                ("publish", redis.publish(&channel, b"0").map(|_| ())),
+            ]
+        };
     if args.text(2) == b"read" || args.text(2) == b"write" {
         tried.push(("hgetall", redis.hgetall(key).map(|_| ())));
         tried.push(("hincrby", redis.may_write("hincrby")));
         tried.push(("set", redis.set_px(key, b"", b"x")));
         tried.push(("del", redis.del(&apart).map(nothing)));
+    }
+    if args.text(2) == b"permit_ids" {
+        tried.push(("zcount", redis.zcount(key, 0, 0).map(|_| ())));
     }
     if args.text(2) == b"fenced" {
         tried.push(("get", redis.get(args.text(3)).map(|_| ())));

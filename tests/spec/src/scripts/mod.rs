@@ -9,6 +9,7 @@ pub mod guarded;
 mod holder;
 pub mod latch;
 pub mod many;
+pub mod permit_ids;
 pub mod permits;
 #[path = "../../../../src/stores/redis/scripts/pieces.rs"]
 mod pieces;
@@ -79,6 +80,11 @@ scripts! {
     "permits/withdraw" => permits::withdraw,
     "permits/renew" => permits::renew,
     "permits/count" => permits::count,
+    "permit_ids/acquire" => permit_ids::acquire,
+    "permit_ids/release" => permit_ids::release,
+    "permit_ids/withdraw" => permit_ids::withdraw,
+    "permit_ids/renew" => permit_ids::renew,
+    "permit_ids/count" => permit_ids::count,
     "guarded" => guarded::guarded,
     "rw/read" => rw::read,
     "rw/write" => rw::write,

@@ -19,6 +19,7 @@ import org.redisson.Redisson;
 import org.redisson.api.RBucket;
 import org.redisson.api.RCountDownLatch;
 import org.redisson.api.RLock;
+import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
@@ -44,6 +45,7 @@ import org.redisson.config.SingleServerConfig;
  * owner  client                               the field under which this thread stands in the hash of a lock
  * latch  client name operation words        an operation of a count-down latch
  * semaphore  client name operation words    an operation of a semaphore
+ * permits client name operation words      an operation of a semaphore whose permits have ids
  * lock, unlock, ...   client kind name ...    see {@link #operate}; kind is plain, read, write, fair, spin or fenced
  * </pre>
  *
@@ -98,6 +100,10 @@ public final class Driver {
             case "semaphore":
                 RSemaphore semaphore = client(words.get(0)).getSemaphore(words.get(1));
                 return operate(semaphore, words.get(2), words.subList(3, words.size()));
+            case "permits":
+                RPermitExpirableSemaphore permits =
+                        client(words.get(0)).getPermitExpirableSemaphore(words.get(1));
+                return operate(permits, words.get(2), words.subList(3, words.size()));
             default:
                 RLock lock = lock(client(words.get(0)), words.get(1), words.get(2));
                 return operate(lock, command, words.subList(3, words.size()));
@@ -179,6 +185,34 @@ public final class Driver {
             case "addPermits":
                 semaphore.addPermits(permits);
                 return "added";
+            case "delete":
+                return semaphore.delete();
+            default:
+                throw new IllegalArgumentException("no operation " + operation);
+        }
+    }
+
+    /** The operations of a semaphore whose permits have ids; all times are milliseconds. */
+    private static Object operate(RPermitExpirableSemaphore semaphore, String operation, List<String> words)
+            throws Exception {
+        switch (operation) {
+            case "trySetPermits":
+                return semaphore.trySetPermits(Integer.parseInt(words.get(0)));
+            case "acquire":
+                return semaphore.acquire();
+            case "acquireFor":
+                return semaphore.acquire(Long.parseLong(words.get(0)), TimeUnit.MILLISECONDS);
+            case "tryAcquire":
+                return semaphore.tryAcquire(Long.parseLong(words.get(0)), TimeUnit.MILLISECONDS);
+            case "release":
+                return semaphore.tryRelease(words.get(0));
+            case "availablePermits":
+                return semaphore.availablePermits();
+            case "addPermits":
+                semaphore.addPermits(Integer.parseInt(words.get(0)));
+                return "added";
+            case "updateLeaseTime":
+                return semaphore.updateLeaseTime(words.get(0), Long.parseLong(words.get(1)), TimeUnit.MILLISECONDS);
             case "delete":
                 return semaphore.delete();
             default:

@@ -1,0 +1,113 @@
+-- Changes the permits of a semaphore or one of its ids, or tells of them; each request once, whatever copies of it come.
+--
+-- KEYS[1]  the semaphore: the permits that are free
+-- KEYS[2]  the answer to this request, if it was carried out before; it is left out of 'get', 'taken' and 'lease', which
+--          change nothing
+-- KEYS[3]  the ids of the permits that were taken, each with its end, ms since 1970
+-- ARGV[1]  the operation: 'get', 'taken', 'lease', 'set', 'replace', 'add', 'delete', 'give_back' or 'set_lease'
+-- ARGV[2]  the amount: the permits to set or to add, or the lease to set, ms
+-- ARGV[3]  the channel of the semaphore
+-- ARGV[4]  the lease of KEYS[2], ms, which outlasts all copies of the request
+-- ARGV[5]  the life of a semaphore that is set, ms, 0 if it has no end
+-- ARGV[6]  the visitor that it is about: the id of a permit, 32 hexadecimal digits
+-- ARGV[7]  the server time after which the request is refused, ms since 1970
+-- ARGV[8]  the number of the request, which comes before the answer: {number, …}
+--
+-- Returns {1, now, answer}  done; of 'add' the permits that are free, of 'get' these and those that have ended, of 'taken'
+--                           those that have not, of 'lease' the rest in ms, at most that of the semaphore, 0 if there is no
+--                           such permit; of the others 1 if it was done, else 0
+--         {3, now}          too late, nothing was done
+--         {4, now}          more permits than 2147483647 would be free, or fewer than none by that many; nothing was done
+--
+-- Keeps: the answer stands before anything changes, so a full server refuses both, except for a permit that is taken. What
+-- was taken from a semaphore that is gone is not given back to the next one.
+
+local number = ARGV[8] + 0
+local call, pcall, key, once, op = redis.call, redis.pcall, KEYS[1], KEYS[2], ARGV[1]
+local time = call('TIME')
+local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+if now > ARGV[7] + 0 then
+    return {number, {3, now}}
+end
+local free = call('GET', key)
+if free and not string.find(free, '^%-?%d+$') then
+    return redis.error_reply('WRONGTYPE this string is no count')
+end
+local taken, at = KEYS[#KEYS], string.format('%.0f', now)
+local id = string.gsub(ARGV[6], '%x%x', function(byte)
+    return string.char(tonumber(byte, 16))
+end)
+-- How long the permit lasts; nil if it has ended.
+local function rest()
+    local ends = free and call('ZSCORE', taken, id)
+    return ends and ends + 0 > now and ends - now or nil
+end
+if op == 'get' then
+    return {number, {1, now, free and free + call('ZCOUNT', taken, '-inf', at) or 0}}
+elseif op == 'taken' then
+    return {number, {1, now, free and call('ZCOUNT', taken, '(' .. at, '+inf') or 0}}
+elseif op == 'lease' then
+    local left, life = rest() or 0, call('PTTL', key)
+    return {number, {1, now, life >= 0 and math.min(left, math.max(life, 1)) or left}}
+end
+local before = call('GET', once)
+if before then
+    return {number, before == 'range' and {4, now} or {1, now, before + 0}}
+end
+local answer, does, by = free and 1 or 0, free, ARGV[2]
+if op == 'give_back' or op == 'set_lease' then
+    does = rest()
+    answer = does and 1 or 0
+    if does then
+        -- Whether this user may remove anything; behind it a full server takes what follows.
+        call('ZREM', taken, '')
+    end
+elseif op == 'set' then
+    answer, does = 1 - answer, not free
+elseif op == 'replace' then
+    answer, does = 1, true
+    -- Those that have ended and nobody has given back are counted: they come back.
+    by = free and string.format('%.0f', by - free - call('ZCOUNT', taken, '-inf', '+inf'))
+elseif op == 'add' then
+    answer, does = (free or 0) + by, true
+    if answer > 2147483647 and by + 0 > 0 or answer < -2147483647 then
+        answer, does = 'range', false
+    end
+end
+call('SET', once, answer == 'range' and answer or string.format('%.0f', answer), 'PX', ARGV[4])
+if not does then
+    return {number, answer == 'range' and {4, now} or {1, now, answer}}
+end
+local done, message = 0, nil
+if not free then
+    done = pcall('DEL', taken)
+end
+if type(done) == 'table' then
+    message = nil
+elseif op == 'set_lease' then
+    done = pcall('ZADD', taken, string.format('%.0f', math.min(now + by, 922337203685477)), id)
+elseif op == 'delete' then
+    done = pcall('DEL', key, taken)
+elseif op ~= 'add' and not free then
+    if ARGV[5] == '0' then
+        done = pcall('SET', key, ARGV[2])
+    else
+        done = pcall('SET', key, ARGV[2], 'PX', ARGV[5])
+    end
+    message = ARGV[2]
+else
+    done = pcall('INCRBY', key, op == 'give_back' and 1 or by)
+    message = done
+    if op == 'give_back' and type(done) ~= 'table' then
+        call('ZREM', taken, id)
+    end
+end
+if type(done) == 'table' and done.err then
+    -- A user without the right to it may ask again.
+    pcall('DEL', once)
+    return done
+end
+if message then
+    pcall('PUBLISH', ARGV[3], message)
+end
+return {number, {1, now, answer}}

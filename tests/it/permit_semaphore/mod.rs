@@ -1,0 +1,598 @@
+//! The laws of the semaphore whose permits have ids, on every store that has it.
+//!
+//! Among them is the meaning of Redisson's tests of `RPermitSemaphore`; the list stands at the end of this file.
+
+mod faults;
+mod rights;
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redlatch::{Client, Error, Interrupt, LossCause, NoLoss, PermitId, PermitSemaphore, Permits};
+
+use crate::backends::{Backend, LEASE, Source};
+use crate::invariants::SLACK;
+use crate::support::{elsewhere, eventually, ms, timed};
+
+/// A message wakes a waiter in less; it looks by itself after a second.
+const WAKE_UP: Duration = ms(700);
+
+fn client(backend: &Backend) -> Client {
+    match backend.client() {
+        Source::Client(client, _) => client,
+        _ => panic!("this store has no semaphores"),
+    }
+}
+
+/// The semaphore as two processes see it, with so many permits.
+fn semaphores(backend: &Backend, permits: u32) -> [PermitSemaphore; 2] {
+    let both = [(); 2].map(|()| client(backend).permit_semaphore("mail"));
+    assert!(both[0].try_set(permits).unwrap());
+    both
+}
+
+#[track_caller]
+fn none<T>(taken: Option<T>) {
+    assert!(taken.is_none(), "there are too few");
+}
+
+fn permits_are_taken_and_given_back(backend: &Backend) {
+    let [one, two] = semaphores(backend, 3);
+    assert!(!two.try_set(9).unwrap(), "it is set");
+    let taken = one.acquire(2).unwrap();
+    assert_eq!((taken.count(), one.available().unwrap()), (2, 1));
+    assert!(taken.is_valid());
+    assert_eq!(taken.ids().len(), 2);
+    none(two.try_acquire(2).unwrap());
+    let rest = two.try_acquire(1).unwrap().unwrap();
+    none(one.try_acquire_for(1, ms(50)).unwrap());
+    let losses = taken.lost();
+    taken.release().unwrap();
+    assert_eq!(losses.try_recv(), Err(NoLoss::Ended));
+    drop(rest);
+    assert_eq!(two.available().unwrap(), 3);
+}
+
+fn never_more_than_the_limit_at_once(backend: &Backend) {
+    let both = semaphores(backend, 3);
+    let inside = AtomicI64::new(0);
+    thread::scope(|scope| {
+        for (number, semaphore) in both.iter().cycle().take(8).enumerate() {
+            let inside = &inside;
+            scope.spawn(move || {
+                for round in 0..12 {
+                    let wanted = 1 + (number + round) % 3;
+                    let wanted = i64::try_from(wanted).unwrap();
+                    let taken = semaphore.acquire(u32::try_from(wanted).unwrap()).unwrap();
+                    let now = inside.fetch_add(wanted, Ordering::SeqCst) + wanted;
+                    assert!(now <= 3, "{now} at once");
+                    thread::yield_now();
+                    inside.fetch_sub(wanted, Ordering::SeqCst);
+                    taken.release().unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(both[0].available().unwrap(), 3);
+}
+
+fn permits_that_have_ended_are_told_and_taken(backend: &Backend) {
+    let [one, two] = semaphores(backend, 150);
+    let short = one.with_lease_time(ms(200));
+    let all: Vec<Permits> = (0..75).map(|_| short.acquire(2).unwrap()).collect();
+    let ids = all[0].ids();
+    thread::sleep(ms(300));
+    assert!(all.iter().all(|taken| !taken.is_valid()));
+    // A look is enough, nobody has to take any.
+    assert_eq!(two.available().unwrap(), 150);
+    assert_eq!(two.acquired().unwrap(), 0);
+    assert!(two.lease_of(&ids[0]).unwrap().is_none());
+    assert!(!two.set_lease(&ids[0], None).unwrap() && !two.release_id(&ids[1]).unwrap());
+    // They are counted once, also where the number of all is set.
+    two.set(140).unwrap();
+    assert_eq!(one.available().unwrap(), 140);
+    let most = two.try_acquire(139).unwrap().unwrap();
+    let both = (two.available().unwrap(), two.acquired().unwrap());
+    assert_eq!(both, (1, 139));
+    most.release().unwrap();
+    assert_eq!(two.available().unwrap(), 140);
+}
+
+fn too_many_permits_can_be_taken_away(backend: &Backend) {
+    let [one, two] = semaphores(backend, 2_147_483_647);
+    let taken = one.acquire(10).unwrap();
+    // It looks at those that are free.
+    two.add_permits(10).unwrap();
+    taken.release().unwrap();
+    assert_eq!(one.available().unwrap(), 2_147_483_657);
+    let error = two.add_permits(1).unwrap_err();
+    assert!(matches!(error, Error::InvalidPermits { .. }), "{error}");
+    two.add_permits(-1).unwrap();
+    assert_eq!(one.available().unwrap(), 2_147_483_656);
+}
+
+fn permits_of_a_dead_holder_come_back(backend: &Backend) {
+    let [one, two] = semaphores(backend, 2);
+    // Nobody renews these.
+    let short = one.with_lease_time(LEASE);
+    let taken = short.acquire(2).unwrap();
+    let (took, got) = timed(|| two.acquire(2).unwrap());
+    assert!(
+        took > LEASE / 2 && took < LEASE + ms(1100) + SLACK,
+        "{took:?}"
+    );
+    assert!(!taken.is_valid());
+    assert_eq!(
+        taken.lost().try_recv().unwrap().cause,
+        LossCause::LeaseEnded
+    );
+    // What comes late gives nothing.
+    assert!(taken.release().unwrap_err().is_lost());
+    assert_eq!(two.available().unwrap(), 0);
+    got.release().unwrap();
+    assert_eq!(two.available().unwrap(), 2);
+}
+
+fn permits_are_renewed_until_they_are_dropped(backend: &Backend) {
+    let [one, two] = semaphores(backend, 1);
+    let taken = elsewhere(|| one.acquire(1).unwrap());
+    thread::sleep(LEASE * 2);
+    assert!(taken.is_valid(), "though its thread has ended");
+    none(two.try_acquire(1).unwrap());
+    drop(taken);
+    assert!(two.try_acquire(1).unwrap().is_some());
+}
+
+fn handles_cross_threads(backend: &Backend) {
+    let [one, two] = semaphores(backend, 1);
+    let taken = one.acquire(1).unwrap();
+    elsewhere(move || {
+        assert!(taken.is_valid());
+        taken.release().unwrap();
+    });
+    assert_eq!(two.available().unwrap(), 1);
+}
+
+/// Lets `threads` of both sides wait for `each` permits; when they had them after `free` was called.
+fn woken(
+    both: &[PermitSemaphore; 2],
+    threads: usize,
+    each: u32,
+    free: impl FnOnce(),
+) -> Vec<Duration> {
+    let (sender, through) = mpsc::channel();
+    thread::scope(|scope| {
+        for semaphore in both.iter().cycle().take(threads) {
+            let sender = sender.clone();
+            scope.spawn(move || {
+                let taken = semaphore.acquire(each).unwrap();
+                sender.send((Instant::now(), taken)).unwrap();
+            });
+        }
+        drop(sender);
+        assert!(through.recv_timeout(ms(400)).is_err(), "there are none");
+        let freed = Instant::now();
+        free();
+        let through: Vec<(Instant, Permits)> = through.iter().collect();
+        let took = through.iter().map(|(at, _)| at.duration_since(freed));
+        took.collect()
+    })
+}
+
+fn n_released_wake_n(backend: &Backend) {
+    let both = semaphores(backend, 6);
+    let all = both[0].acquire(6).unwrap();
+    let took = woken(&both, 6, 1, || all.release().unwrap());
+    assert_eq!(took.len(), 6);
+    assert!(took.iter().all(|took| *took < WAKE_UP), "{took:?}");
+    let some = both[1].acquire(4).unwrap();
+    let rest = both[0].acquire(2).unwrap();
+    // Three are enough for one, and the other waits for the rest.
+    let took = woken(&both, 2, 3, || {
+        some.release().unwrap();
+        thread::sleep(ms(50));
+        rest.release().unwrap();
+    });
+    assert!(took.iter().all(|took| *took < WAKE_UP), "{took:?}");
+}
+
+fn a_big_wish_is_not_overtaken_at_home(backend: &Backend) {
+    let [one, _] = semaphores(backend, 3);
+    let first = one.acquire(1).unwrap();
+    let (sender, order) = mpsc::channel();
+    thread::scope(|scope| {
+        let big = sender.clone();
+        let semaphore = &one;
+        scope.spawn(move || {
+            let taken = semaphore.acquire(3).unwrap();
+            big.send(3).unwrap();
+            taken.release().unwrap();
+        });
+        thread::sleep(ms(300));
+        for _ in 0..4 {
+            let small = sender.clone();
+            scope.spawn(move || {
+                let taken = semaphore.acquire(1).unwrap();
+                small.send(1).unwrap();
+                taken.release().unwrap();
+            });
+        }
+        assert!(order.recv_timeout(ms(300)).is_err(), "two are free");
+        first.release().unwrap();
+        let order: Vec<i32> = order.iter().take(5).collect();
+        assert_eq!(order, [3, 1, 1, 1, 1]);
+    });
+}
+
+fn a_try_bypasses_those_who_wait(backend: &Backend) {
+    let [one, _] = semaphores(backend, 2);
+    let first = one.acquire(1).unwrap();
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| one.acquire(2).unwrap().release());
+        thread::sleep(ms(200));
+        one.try_acquire(1).unwrap().unwrap().release().unwrap();
+        first.release().unwrap();
+        waits.join().unwrap().unwrap();
+    });
+}
+
+fn reduced_below_used_goes_negative_and_recovers(backend: &Backend) {
+    let [one, two] = semaphores(backend, 3);
+    let taken = one.acquire(3).unwrap();
+    two.add_permits(-2).unwrap();
+    assert_eq!(one.available().unwrap(), -2);
+    taken.release().unwrap();
+    assert_eq!(one.available().unwrap(), 1);
+    none(one.try_acquire(2).unwrap());
+    one.try_acquire(1).unwrap().unwrap().release().unwrap();
+    two.add_permits(4).unwrap();
+    assert_eq!(one.available().unwrap(), 5);
+}
+
+fn an_id_is_given_back_by_whoever_has_it(backend: &Backend) {
+    let [one, two] = semaphores(backend, 2);
+    let id = one.acquire_id(None).unwrap();
+    assert_eq!(one.lease_of(&id).unwrap(), Some(Duration::MAX));
+    assert_eq!((two.available().unwrap(), two.acquired().unwrap()), (1, 1));
+    let told = PermitId::parse(&id.to_string().to_ascii_uppercase()).unwrap();
+    assert_eq!(told, id);
+    // Another semaphore does not know it.
+    let other = client(backend).permit_semaphore("letters");
+    assert!(other.try_set(1).unwrap());
+    assert!(!other.release_id(&id).unwrap() && other.lease_of(&id).unwrap().is_none());
+    assert!(two.release_id(&told).unwrap());
+    assert!(!one.release_id(&id).unwrap(), "a release twice gives once");
+    assert_eq!((one.available().unwrap(), one.acquired().unwrap()), (2, 0));
+    // It wakes those who wait.
+    let both = [one, two];
+    let ids = [(); 2].map(|()| both[0].acquire_id(None).unwrap());
+    let took = woken(&both, 2, 1, || {
+        ids.iter()
+            .for_each(|id| assert!(both[1].release_id(id).unwrap()));
+    });
+    assert!(took.iter().all(|took| *took < WAKE_UP), "{took:?}");
+}
+
+fn an_id_ends_with_its_lease(backend: &Backend) {
+    let [one, two] = semaphores(backend, 1);
+    let id = one.acquire_id(Some(LEASE)).unwrap();
+    assert!(two.try_acquire_id_for(None, ms(0)).unwrap().is_none());
+    let left = two.lease_of(&id).unwrap().unwrap();
+    assert!(left > LEASE / 2 && left <= LEASE, "{left:?}");
+    let (took, next) = timed(|| two.acquire_id(Some(Duration::from_secs(60))).unwrap());
+    assert!(took < LEASE + ms(1100) + SLACK, "{took:?}");
+    assert!(!one.release_id(&id).unwrap() && !one.set_lease(&id, None).unwrap());
+    assert_eq!(one.acquired().unwrap(), 1);
+    // A new lease ends it sooner.
+    assert!(one.set_lease(&next, Some(ms(50))).unwrap());
+    thread::sleep(ms(100));
+    assert_eq!((one.available().unwrap(), one.acquired().unwrap()), (1, 0));
+    assert!(one.lease_of(&next).unwrap().is_none());
+    // Or later.
+    let id = one.acquire_id(Some(ms(300))).unwrap();
+    assert!(two.set_lease(&id, None).unwrap());
+    thread::sleep(ms(400));
+    none(two.try_acquire(1).unwrap());
+    assert!(two.release_id(&id).unwrap());
+}
+
+fn a_permit_that_somebody_else_gives_back_is_lost(backend: &Backend) {
+    let [one, two] = semaphores(backend, 3);
+    let taken = one.acquire(2).unwrap();
+    let ids = taken.ids();
+    assert!(two.release_id(&ids[0]).unwrap());
+    let loss = taken.lost().recv_timeout(LEASE + SLACK).unwrap();
+    assert_eq!(loss.cause, LossCause::Gone);
+    assert!(taken.release().unwrap_err().is_lost());
+    // The other one ends with its lease, or is given back by its id.
+    two.release_id(&ids[1]).unwrap();
+    assert_eq!(two.available().unwrap(), 3);
+}
+
+fn forgotten_permits_end_with_their_leases(backend: &Backend) {
+    let [one, two] = semaphores(backend, 2);
+    let taken = one.with_lease_time(LEASE).acquire(2).unwrap();
+    let ids = taken.ids();
+    taken.forget().unwrap();
+    assert!(two.release_id(&ids[1]).unwrap());
+    assert_eq!(two.available().unwrap(), 1);
+    thread::sleep(LEASE + ms(100));
+    assert_eq!(two.available().unwrap(), 2);
+    assert!(!two.release_id(&ids[0]).unwrap());
+}
+
+fn the_number_of_permits_is_set_anew(backend: &Backend) {
+    let [one, two] = semaphores(backend, 3);
+    let taken = one.acquire(2).unwrap();
+    two.set(5).unwrap();
+    assert_eq!(one.available().unwrap(), 3);
+    two.set(1).unwrap();
+    assert_eq!(one.available().unwrap(), -1);
+    taken.release().unwrap();
+    assert_eq!(one.available().unwrap(), 1);
+    assert!(two.delete().unwrap());
+    two.set(2).unwrap();
+    assert_eq!(one.available().unwrap(), 2);
+}
+
+fn added_permits_wake_those_who_wait(backend: &Backend) {
+    let both = semaphores(backend, 0);
+    let took = woken(&both, 3, 1, || both[1].add_permits(3).unwrap());
+    assert!(took.iter().all(|took| *took < WAKE_UP), "{took:?}");
+    eventually(SLACK, "they are given back", || {
+        both[0].available().unwrap() == 3
+    });
+}
+
+fn one_that_nobody_has_set_is_waited_for(backend: &Backend) {
+    let both = [(); 2].map(|()| client(backend).permit_semaphore("mail"));
+    let [one, two] = &both;
+    assert_eq!(one.available().unwrap(), 0);
+    none(one.try_acquire(1).unwrap());
+    assert_eq!(two.acquired().unwrap(), 0);
+    assert!(!two.delete().unwrap());
+    let took = woken(&both, 2, 1, || assert!(two.try_set(2).unwrap()));
+    assert!(took.iter().all(|took| *took < WAKE_UP), "{took:?}");
+    two.add_permits(1).unwrap();
+    eventually(SLACK, "they are given back", || {
+        one.available().unwrap() == 3
+    });
+}
+
+fn deleted_is_lost(backend: &Backend) {
+    let [one, two] = semaphores(backend, 2);
+    let ours = one.acquire(1).unwrap();
+    let theirs = two.acquire(1).unwrap();
+    assert!(two.delete().unwrap());
+    for taken in [ours, theirs] {
+        let loss = taken.lost().recv_timeout(LEASE + SLACK).unwrap();
+        assert_eq!(loss.cause, LossCause::Gone);
+        assert!(!taken.is_valid());
+        assert!(taken.release().unwrap_err().is_lost());
+    }
+    assert_eq!(one.available().unwrap(), 0);
+}
+
+fn set_anew_owes_nothing(backend: &Backend) {
+    let [one, two] = semaphores(backend, 2);
+    let short = one.with_lease_time(Duration::from_secs(60));
+    let taken = short.acquire(2).unwrap();
+    assert!(two.delete().unwrap());
+    assert!(two.try_set(1).unwrap());
+    let error = taken.release().unwrap_err();
+    assert!(error.is_lost(), "{error}");
+    assert_eq!(two.available().unwrap(), 1);
+    two.acquire(1).unwrap().release().unwrap();
+}
+
+fn permits_end_with_their_semaphore(backend: &Backend) {
+    let [one, two] = [(); 2].map(|()| client(backend).permit_semaphore("mail"));
+    let minute = Duration::from_secs(60);
+    let fixed = one.with_lease_time(minute);
+    for semaphore in [&one, &fixed] {
+        assert!(semaphore.try_set_for(2, ms(600)).unwrap());
+        let taken = semaphore.acquire(1).unwrap();
+        let id = semaphore.acquire_id(None).unwrap();
+        assert!(two.set_lease(&id, Some(minute)).unwrap());
+        let left = two.lease_of(&id).unwrap().unwrap();
+        assert!(left <= ms(600), "{left:?}");
+        // The next one is there as soon as this one has ended.
+        eventually(SLACK, "the semaphore ends", || two.try_set(2).unwrap());
+        assert!(!taken.is_valid(), "three permits of two");
+        let loss = taken.lost().recv_timeout(SLACK).unwrap();
+        assert_eq!(loss.cause, LossCause::Gone);
+        assert!(!two.release_id(&id).unwrap() && two.lease_of(&id).unwrap().is_none());
+        let next = two.try_acquire(2).unwrap().unwrap();
+        thread::sleep(ms(700));
+        assert!(next.is_valid());
+        assert!(two.delete().unwrap());
+    }
+    // One that lasts for longer than a lease loses nothing before its end.
+    assert!(one.try_set_for(2, LEASE * 2).unwrap());
+    let taken = one.acquire(2).unwrap();
+    thread::sleep(LEASE + ms(300));
+    assert!(taken.is_valid());
+    eventually(LEASE + SLACK, "the semaphore ends", || {
+        two.try_set(1).unwrap()
+    });
+    assert!(!taken.is_valid(), "its renewals know the end");
+}
+
+fn an_interrupt_and_a_shutdown_end_the_wait(backend: &Backend) {
+    let [one, _] = semaphores(backend, 0);
+    let interrupt = Interrupt::new();
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| one.acquire_interruptibly(1, &interrupt).map(drop));
+        thread::sleep(ms(100));
+        interrupt.raise();
+        let ended = waits.join().unwrap();
+        assert!(matches!(ended, Err(Error::Interrupted { .. })), "{ended:?}");
+    });
+    let client = client(backend);
+    let semaphore = client.permit_semaphore("mail");
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| semaphore.acquire(1).map(drop));
+        thread::sleep(ms(100));
+        client.shutdown();
+        let ended = waits.join().unwrap();
+        assert!(matches!(ended, Err(Error::Closed { .. })), "{ended:?}");
+    });
+}
+
+fn bad_input_is_refused_and_changes_nothing(backend: &Backend) {
+    let [one, _] = semaphores(backend, 2_147_483_640);
+    let invalid = |error: Error, number: i64| match &error {
+        Error::InvalidPermits { name, permits, .. } => {
+            assert_eq!((&**name, *permits), (one.name(), number));
+            assert!(!error.is_retryable() && !error.is_ambiguous(), "{error}");
+        }
+        error => panic!("{number}: {error}"),
+    };
+    invalid(one.acquire(1_001).unwrap_err(), 1_001);
+    one.try_acquire(1_000).unwrap().unwrap().release().unwrap();
+    for permits in [0, 2_147_483_648] {
+        invalid(one.acquire(permits).unwrap_err(), permits.into());
+        invalid(one.try_acquire(permits).unwrap_err(), permits.into());
+        invalid(one.add_permits(permits.into()).unwrap_err(), permits.into());
+    }
+    invalid(one.try_set(u32::MAX).unwrap_err(), u32::MAX.into());
+    // A sum that Redisson could not read.
+    invalid(one.add_permits(8).unwrap_err(), 8);
+    invalid(one.set(u32::MAX).unwrap_err(), u32::MAX.into());
+    for far in [i64::MIN, i64::MAX] {
+        invalid(one.add_permits(far).unwrap_err(), far);
+    }
+    assert_eq!(one.available().unwrap(), 2_147_483_640);
+    one.add_permits(7).unwrap();
+    let lease = one.with_lease_time(ms(1)).try_acquire(1).unwrap_err();
+    assert!(matches!(lease, Error::InvalidLease { .. }), "{lease}");
+    for lease in [Duration::ZERO, Duration::MAX] {
+        let error = one.try_set_for(1, lease).unwrap_err();
+        assert!(matches!(error, Error::InvalidLease { .. }), "{error}");
+        let error = one.acquire_id(Some(lease)).unwrap_err();
+        assert!(matches!(error, Error::InvalidLease { .. }), "{error}");
+        let id = PermitId::parse(&"0f".repeat(16)).unwrap();
+        let error = one.set_lease(&id, Some(lease)).unwrap_err();
+        assert!(matches!(error, Error::InvalidLease { .. }), "{error}");
+        assert!(!one.set_lease(&id, None).unwrap());
+    }
+    for text in ["", "0f", &"0g".repeat(16), &"0f".repeat(17)] {
+        assert!(PermitId::parse(text).is_none(), "{text}");
+    }
+    let client = client(backend);
+    for name in ["", "x{y", "a\nb"] {
+        let semaphore = client.permit_semaphore(name);
+        for error in [
+            semaphore.try_set(1).unwrap_err(),
+            semaphore.acquire(1).unwrap_err(),
+            semaphore.available().unwrap_err(),
+        ] {
+            assert!(matches!(error, Error::InvalidName { .. }), "{error}");
+        }
+    }
+    let tagged = client.permit_semaphore("{shop}:mail");
+    assert!(tagged.try_set(1).unwrap());
+    tagged.acquire(1).unwrap().release().unwrap();
+}
+
+/// Runs every law on every store that has semaphores.
+macro_rules! permit_semaphore_laws {
+    ($($law:ident)*) => {
+        permit_semaphore_laws! { @memory $($law)* }
+        permit_semaphore_laws! { @redis $($law)* }
+        permit_semaphore_laws! { @simulated $($law)* }
+        #[cfg(feature = "tls")]
+        permit_semaphore_laws! { @tls $($law)* }
+    };
+    (@$backend:ident $($law:ident)*) => {
+        mod $backend {
+            $(#[test] fn $law() { super::$law(&crate::backends::Backend::$backend()); })*
+        }
+    };
+}
+
+permit_semaphore_laws! {
+    permits_are_taken_and_given_back
+    never_more_than_the_limit_at_once
+    permits_that_have_ended_are_told_and_taken
+    too_many_permits_can_be_taken_away
+    permits_of_a_dead_holder_come_back
+    permits_are_renewed_until_they_are_dropped
+    handles_cross_threads
+    n_released_wake_n
+    a_big_wish_is_not_overtaken_at_home
+    a_try_bypasses_those_who_wait
+    reduced_below_used_goes_negative_and_recovers
+    an_id_is_given_back_by_whoever_has_it
+    an_id_ends_with_its_lease
+    a_permit_that_somebody_else_gives_back_is_lost
+    forgotten_permits_end_with_their_leases
+    the_number_of_permits_is_set_anew
+    added_permits_wake_those_who_wait
+    one_that_nobody_has_set_is_waited_for
+    deleted_is_lost
+    set_anew_owes_nothing
+    permits_end_with_their_semaphore
+    an_interrupt_and_a_shutdown_end_the_wait
+    bad_input_is_refused_and_changes_nothing
+}
+
+#[cfg(feature = "mysql")]
+#[test]
+fn a_database_has_none() {
+    let client = Client::open("mysql://user@127.0.0.1:1/db").unwrap();
+    let error = client.permit_semaphore("mail").acquire(1).unwrap_err();
+    assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+    assert!(error.to_string().contains("a key in Redis"), "{error}");
+}
+
+#[cfg(feature = "test-util")]
+#[test]
+fn what_a_lost_answer_may_have_taken_is_given_back() {
+    use redlatch::testing::Controls;
+
+    let client = Client::in_memory();
+    let semaphore = client.permit_semaphore("mail");
+    semaphore.try_set(3).unwrap();
+    let controls = Controls::of(&client);
+    controls.lose_answers(1);
+    let error = semaphore.try_acquire(2).unwrap_err();
+    assert!(error.is_ambiguous(), "{error}");
+    eventually(SLACK, "it is given back", || {
+        semaphore.available().unwrap() == 3
+    });
+    let taken = semaphore.acquire(2).unwrap();
+    controls.lose_answers(1);
+    assert!(taken.release().unwrap_err().is_ambiguous());
+    eventually(SLACK, "once", || semaphore.available().unwrap() == 3);
+    controls.lose_answers(1);
+    assert!(semaphore.add_permits(2).unwrap_err().is_ambiguous());
+    assert_eq!(semaphore.available().unwrap(), 5);
+    // The clock of the world ends fixed leases.
+    let hour = Duration::from_secs(3600);
+    let taken = semaphore.with_lease_time(hour).acquire(5).unwrap();
+    controls.advance(hour);
+    assert_eq!(
+        taken.lost().try_recv().unwrap().cause,
+        LossCause::LeaseEnded
+    );
+    assert!(semaphore.try_acquire(5).unwrap().is_some());
+}
+
+// Redisson's tests of RPermitExpirableSemaphore, and where their meaning stands here:
+//
+// testUpdateLeaseTime, testGetLeaseTime        an_id_ends_with_its_lease
+// testNotExistent, testReleaseWithoutPermits   an_id_is_given_back_by_whoever_has_it
+// testAvailablePermits, testGetPermits, testAcquiredPermits
+//                                              an_id_is_given_back_by_whoever_has_it, the_number_of_permits_is_set_anew
+// testExpire, testExpireTryAcquire, testReleaseExpired
+//                                              an_id_ends_with_its_lease, permits_of_a_dead_holder_come_back
+// testTrySetPermits, testSetPermits            permits_are_taken_and_given_back, the_number_of_permits_is_set_anew
+// testReducePermits                            reduced_below_used_goes_negative_and_recovers
+// testBlockingAcquire, testBlockingNAcquire    n_released_wake_n
+// testTryNAcquire, testTryAcquire              permits_are_taken_and_given_back
+// testReleaseAcquire, testAcquireWithoutSetPermits
+//                                              one_that_nobody_has_set_is_waited_for
+// testConcurrency…                             never_more_than_the_limit_at_once
