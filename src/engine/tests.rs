@@ -57,6 +57,8 @@ fn those_who_came_before_the_question_are_let_in_by_its_answer() {
     let (first, early) = (join(), join());
     let newest = first.newest();
     let late = join();
+    first.tell(newest);
+    assert!(early.view().is_told && !late.view().is_told);
     first.let_in(newest);
     assert!(early.is_let_in() && early.is_granted() && !late.is_let_in());
     first.leave(true, true);

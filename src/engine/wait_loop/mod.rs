@@ -108,7 +108,8 @@ impl<V: Visit> Wait<'_, V> {
         let is_busy = self.inner.wait_queues.is_busy(self.lock);
         let timeouts = &self.inner.timeouts;
         let is_single = limit.is_single();
-        let mut waiting = Waiting::new(&self.lock.name, timeouts, is_single, is_busy, polls, time);
+        let (name, opens) = (&self.lock.name, self.visit.follow().is_some());
+        let mut waiting = Waiting::new(name, timeouts, is_single, is_busy, opens, polls, time);
         loop {
             if let Some(entry) = self.take(time) {
                 return Ok(Some(entry));
@@ -188,8 +189,10 @@ impl<V: Visit> Wait<'_, V> {
         if answer.is_ok() {
             self.sleeper.spend();
         }
-        if let (Ok(ControlFlow::Break(_)), Some((node, newest))) = (&answer, newest) {
-            node.let_in(newest);
+        match (&answer, newest) {
+            (Ok(ControlFlow::Break(_)), Some((node, newest))) => node.let_in(newest),
+            (Ok(ControlFlow::Continue(_)), Some((node, newest))) => node.tell(newest),
+            _ => {}
         }
         answer
     }

@@ -65,6 +65,8 @@ struct Sleep {
 pub(super) struct Waiting<'a> {
     lock: &'a Arc<str>,
     began: Instant,
+    /// It waits for what stays open for all, so only answers to questions from within this wait count.
+    opens: bool,
     /// It makes one attempt, whatever comes of it.
     is_single: bool,
     /// The longest that one attempt may take.
@@ -95,18 +97,21 @@ pub(super) struct Waiting<'a> {
 }
 
 impl<'a> Waiting<'a> {
-    /// `joins` says that others are queued for the lock, so that it does not ask before them.
+    /// `joins` says that others are queued for the lock, so that it does not ask before them; `opens` that it stays free
+    /// for all, so that no news of a time before this wait counts.
     pub(super) fn new(
         lock: &'a Arc<str>,
         timeouts: &Timeouts,
         is_single: bool,
         joins: bool,
+        opens: bool,
         poll_backoff: Backoff,
         Time { now, .. }: Time,
     ) -> Waiting<'a> {
         Waiting {
             lock,
             began: now,
+            opens,
             is_single,
             request: timeouts.request(),
             outage_timeout: timeouts.outage_timeout,
@@ -239,7 +244,7 @@ impl<'a> Waiting<'a> {
             return Next::Join { is_refused };
         }
         if let Some(over) = self.over.take() {
-            let knows = |queue: View| over.asks_queue && has_fresh_news(queue, time.now);
+            let knows = |queue| over.asks_queue && self.has_fresh_news(queue, time.now);
             return Next::Return(match over.outcome {
                 Err(_) if seen.queue.is_some_and(knows) => Ok(()),
                 outcome => outcome,
@@ -306,7 +311,7 @@ impl<'a> Waiting<'a> {
             && ends.is_some_and(|ends| ends <= time.now)
         {
             self.last_try_out_of_turn = true;
-            if is_behind && self.has_waited(time) && has_fresh_news(queue, time.now) {
+            if is_behind && self.has_waited(time) && self.has_fresh_news(queue, time.now) {
                 return Some(Next::Return(Ok(())));
             }
         }
@@ -365,6 +370,13 @@ impl<'a> Waiting<'a> {
         self.ends_at(time).map_or(until, |end| end.min(until))
     }
 
+    /// Whether what the queue has heard tells this waiter that it is refused.
+    fn has_fresh_news(&self, queue: View, now: Instant) -> bool {
+        let news = queue.last_usable.filter(|_| !queue.is_in_doubt);
+        let is_fresh = |at| now.saturating_duration_since(at) < FRESH;
+        news.is_some_and(is_fresh) && (queue.is_told || !self.opens)
+    }
+
     /// Whether it has a deadline that is over, and had some time until then.
     fn has_waited(&self, time: Time) -> bool {
         time.end
@@ -374,11 +386,6 @@ impl<'a> Waiting<'a> {
 
 pub(super) fn is_exhausted(error: &Error) -> bool {
     matches!(error, Error::Exhausted { .. })
-}
-
-fn has_fresh_news(queue: View, now: Instant) -> bool {
-    let news = queue.last_usable.filter(|_| !queue.is_in_doubt);
-    news.is_some_and(|at| now.saturating_duration_since(at) < FRESH)
 }
 
 /// Until the holder's lease ends, but never longer than a lost message may cost.

@@ -29,6 +29,13 @@ impl<O, G> QueueNode<O, G> {
         }
     }
 
+    /// Notes that the answer to a question from then is for all that had joined, up to that number.
+    pub(crate) fn tell(&self, newest: u64) {
+        if let Some(queue) = self.wait_queues.wait_queues.lock().get_mut(&self.lock) {
+            queue.told = queue.told.max(newest);
+        }
+    }
+
     pub(crate) fn is_let_in(&self) -> bool {
         matches!(*self.waiter.state.lock(), State::LetIn)
     }

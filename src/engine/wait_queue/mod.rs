@@ -36,8 +36,9 @@ pub(crate) struct WaitQueues<O, G> {
 #[derive(Debug)]
 struct WaitQueue<O, G> {
     nodes: VecDeque<Arc<Waiter<O, G>>>,
-    /// How many have joined.
+    /// How many have joined, and how many of them were there when a question was asked that has its answer.
     joined: u64,
+    told: u64,
     /// Whether a thread of this client holds the lock, as far as known: then asking the store is of no use.
     is_held_locally: bool,
     run: Run,
@@ -102,6 +103,8 @@ pub(crate) struct View {
     pub(crate) is_in_doubt: bool,
     /// A hold was undone.
     pub(crate) is_undone: bool,
+    /// An answer was given to a question that was asked while it stood here.
+    pub(crate) is_told: bool,
 }
 
 impl<O, G> Default for WaitQueues<O, G> {
@@ -142,6 +145,7 @@ impl<O, G> WaitQueues<O, G> {
             WaitQueue {
                 nodes: VecDeque::new(),
                 joined: 0,
+                told: 0,
                 is_held_locally: false,
                 run,
                 yields,
@@ -258,6 +262,7 @@ impl<O, G> QueueNode<O, G> {
             last_usable: queue.last_usable,
             is_in_doubt: queue.is_in_doubt,
             is_undone: queue.is_undone,
+            is_told: self.waiter.number <= queue.told,
         }
     }
 

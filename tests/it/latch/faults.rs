@@ -190,3 +190,23 @@ fn more_waiters_than_connections_pass_together_when_it_opens() {
     // Two round trips, not one for each of them.
     assert!(last < ms(300) + SLACK, "{last:?}");
 }
+
+/// The others of its client have heard, before it came, that the latch is not open, and miss its opening.
+#[test]
+fn one_that_comes_after_the_opening_passes() {
+    let (_client, latch, proxy, server) = scene();
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| latch.wait());
+        thread::sleep(ms(300));
+        proxy.next(1, None, Fault::DropPush);
+        assert!(
+            Client::open(&server.url())
+                .unwrap()
+                .latch("import")
+                .delete()
+                .unwrap()
+        );
+        assert!(latch.wait_for(ms(20)).unwrap(), "it was open before");
+        waits.join().unwrap().unwrap();
+    });
+}
