@@ -348,9 +348,11 @@ pub(crate) enum Queueing {
     Barges,
     /// It asks once, and leaves the lock to those who wait.
     Tries,
-    /// It waits: how long it needs to come when it is told, and the word of its last refusal.
+    /// It waits: how long it needs to come when it is told, the word of its last refusal, and whether it takes a place among
+    /// those who wait. Of a client that is the first in line alone, for the others do not ask again before they are that.
     Waits {
         need: Duration,
         memo: Option<Box<str>>,
+        takes_place: bool,
     },
 }

@@ -77,6 +77,10 @@ fn bugs_that_are_planted_are_found() {
     let latches = seeds("Latches", "2000");
     finds("a count-down is forgotten at once", "I13: ", &latches);
     finds("a hold that is handed off keeps its token", "I11: ", &free);
+    let sides = seeds("Sides", "20000");
+    finds("readers come in whoever waits", "I15: ", &sides);
+    finds("a reader is turned away in each phase", "I15: ", &sides);
+    finds("one takes a place before it is first", "I5: ", &sides);
 }
 
 #[test]
@@ -112,6 +116,12 @@ fn permits_are_taken_and_latches_open() {
     let permits = ["permits taken", "permits forgotten", "stray request"];
     happens(("SHAPE", "Permits"), &permits);
     happens(("SHAPE", "Latches"), &["counted down", "latch passed"]);
+}
+
+#[test]
+fn readers_and_writers_come_in() {
+    let sides = ["read side entered", "write side entered", "stray request"];
+    happens(("SHAPE", "Sides"), &sides);
 }
 
 #[test]

@@ -213,7 +213,7 @@ impl Reference {
             args.splice(args.len() - 1..args.len() - 1, [inside, "*", "0"]);
         }
         if (claim.kind, script) == (Kind::Write, "acquire") {
-            args.insert(args.len() - 1, "0");
+            args.insert(args.len() - 1, "-2");
         }
         let reply = self.call(claim.kind, script, &claim.name, &args);
         match parts(&reply) {

@@ -29,6 +29,8 @@ pub(super) struct LockVisit<'a> {
     was_refused: bool,
     /// It asks more than once.
     waits: bool,
+    /// It was refused, and has taken a place.
+    has_place: bool,
     /// The word of the last refusal.
     memo: Option<Box<str>>,
 }
@@ -49,7 +51,8 @@ impl WaitVisitor {
     /// The visitor of the next attempt.
     pub(super) fn next(&mut self, make: impl FnOnce() -> VisitorId) -> VisitorId {
         let visitor = self.kept.take().unwrap_or_else(make);
-        self.kept = self.rules.places_in_store.then(|| visitor.clone());
+        let is_kept = self.rules.places_in_store && !mutant("a place is taken anew at each look");
+        self.kept = is_kept.then(|| visitor.clone());
         visitor
     }
 
@@ -124,18 +127,25 @@ impl<'a> LockVisit<'a> {
             visitor: WaitVisitor::new(raw_lock.key.lock.kind.rules()),
             was_refused: false,
             waits,
+            has_place: false,
             memo: None,
         }
     }
 
     fn queueing(&self) -> Queueing {
-        if self.raw_lock.prefers_readers {
+        let is_shared = self.raw_lock.key.lock.kind.rules().is_shared;
+        if self.raw_lock.prefers_readers || is_shared && mutant("readers come in whoever waits") {
             return Queueing::Barges;
         }
         match self.waits {
             true => Queueing::Waits {
                 need: (self.raw_lock.inner.round_trip() * 2).clamp(SHORTEST_NEED, LONGEST_NEED),
-                memo: self.memo.clone(),
+                memo: self
+                    .memo
+                    .clone()
+                    .filter(|_| !mutant("a reader is turned away in each phase")),
+                // The first attempt comes before it stands in line.
+                takes_place: self.was_refused || mutant("one takes a place before it is first"),
             },
             false => Queueing::Tries,
         }
@@ -165,7 +175,10 @@ impl<'a> LockVisit<'a> {
             visitor: self.visitor.next(make),
             count: 0,
             lease: lease.duration(),
-            inside: inside.as_ref().map(|it| it.visitor.clone()),
+            inside: inside
+                .as_ref()
+                .filter(|_| !mutant("a writer that reads waits for itself"))
+                .map(|it| it.visitor.clone()),
             queueing: self.queueing(),
         };
         // What a reader needs to come is told with its next attempt.
@@ -199,6 +212,13 @@ impl<'a> LockVisit<'a> {
             }
             Outcome::Refused(mut refusal) => {
                 self.memo = refusal.memo.take().or(self.memo.take());
+                self.has_place = matches!(
+                    claim.queueing,
+                    Queueing::Waits {
+                        takes_place: true,
+                        ..
+                    }
+                );
                 if let Some(leftover) = refusal.leftover.take() {
                     self.settle(leftover);
                 }
@@ -322,7 +342,9 @@ fn late(claim: &Claim) -> Error {
 impl Drop for LockVisit<'_> {
     /// The place that a wait without the lock has left is given up.
     fn drop(&mut self) {
-        if let Some(visitor) = self.visitor.take().filter(|_| self.was_refused) {
+        if let Some(visitor) = self.visitor.take().filter(|_| self.has_place)
+            && !mutant("one that gives up keeps its place")
+        {
             let RawLock { inner, key, .. } = self.raw_lock;
             let (kind, name) = (key.lock.kind, &key.lock.name);
             let place = InDoubt::of(kind, name, &visitor, COUNTS_AS_WAITING);

@@ -92,7 +92,10 @@ impl State {
 
     /// Notes that a visitor was refused that waits.
     pub(super) fn note_waiting(&mut self, claim: &Claim, now: BootInstant) {
-        if !matches!(claim.queueing, Queueing::Waits { .. }) {
+        let Queueing::Waits { takes_place, .. } = claim.queueing else {
+            return;
+        };
+        if claim.kind == Kind::Write && !takes_place {
             return;
         }
         // Amortised: until the next time they have doubled.

@@ -162,7 +162,32 @@ fn one_that_only_tries_overtakes_nobody(backend: &Backend) {
     });
 }
 
+/// Threads that ask at once stand in one line, and none of them takes a place in the store before it is first there.
+fn those_of_one_client_are_not_in_each_others_way(backend: &Backend) {
+    let both = locks(backend);
+    for _ in 0..4 {
+        let (reading, barrier) = (both[0].read().guard().unwrap(), Barrier::new(7));
+        thread::scope(|scope| {
+            let waits = [0, 0, 0, 1, 1, 1].map(|process| {
+                let (lock, barrier) = (&both[process], &barrier);
+                scope.spawn(move || {
+                    barrier.wait();
+                    lock.write().run(|_| ()).unwrap();
+                })
+            });
+            barrier.wait();
+            thread::sleep(ms(300));
+            let (took, ()) = timed(|| {
+                reading.unlock().unwrap();
+                waits.into_iter().for_each(|wait| wait.join().unwrap());
+            });
+            assert!(took < ms(1500), "{took:?}");
+        });
+    }
+}
+
 crate::read_write::side_laws! {
+    those_of_one_client_are_not_in_each_others_way
     writers_come_by_arrival_over_processes
     one_that_only_tries_overtakes_nobody
     a_writer_is_not_starved

@@ -312,9 +312,9 @@ const PLANTED_IN_SIDES: &[(&str, &str, &str)] = &[
     ("rw/write", "elseif left > 0 and", "elseif"),
     ("rw/write", "local begun = came() or", "local begun ="),
     // One that only tries overtakes those who wait.
-    ("rw/write", "if waits >= 0 then", "if waits > 0 then"),
+    ("rw/write", "if waits >= -1 then", "if waits > 0 then"),
     // One that only tries leaves time for readers.
-    ("rw/write", "local rest = waits > 0 and", "local rest ="),
+    ("rw/write", "local rest = waits >= 0 and", "local rest ="),
     // The dead are never forgotten.
     ("rw/write", "elseif left < -6000 then", "elseif false then"),
     // A reader waits on beside those of Redisson, or for no writer for long.

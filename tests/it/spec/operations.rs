@@ -623,7 +623,7 @@ fn sides(rng: &mut Rng, name: &'static str, expiry: Arg) -> Call {
     let (script, args) = match rng.u8(0..20) {
         0..9 if is_writer => {
             names.push(notes);
-            let waits = text(one(rng, &["-1", "0", "3000", "3000", "3000"]));
+            let waits = text(one(rng, &["-2", "-1", "0", "3000", "3000", "3000"]));
             (
                 "rw/write",
                 vec![visitor, lease, known, wanted, waits, expiry],

@@ -13,6 +13,7 @@ use crate::counters;
 use crate::epochs;
 use crate::plan::Plan;
 use crate::shards;
+use crate::sides;
 use crate::topology::Topology;
 use crate::writes;
 
@@ -59,7 +60,7 @@ pub(crate) struct Simulated {
 }
 
 /// How the names of locks begin.
-const LOCKS: [&[u8]; 4] = [b"lock", b"token", b"fenced", b"spin"];
+const LOCKS: [&[u8]; 5] = [b"lock", b"token", b"fenced", b"spin", b"rw"];
 
 /// How the texts of these scripts begin.
 const FORCE: &str = "-- Frees a lock whoever holds it";
@@ -123,7 +124,8 @@ impl Simulated {
         let millis = now.div_euclid(1_000);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let mut visitors = Vec::new();
-        let entries = self.server.keys().iter();
+        let keys = self.server.keys();
+        let entries = keys.iter();
         let stands = |end: &i64| millis <= *end;
         // In one go, as this is done at each request.
         for ((_, key), entry) in entries.filter(|(_, it)| it.expires.as_ref().is_none_or(stands)) {
@@ -138,7 +140,15 @@ impl Simulated {
                 }
                 _ if !LOCKS.iter().any(|kind| key.starts_with(kind)) => {}
                 Value::Hash(fields) => {
-                    visitors.extend(fields.iter().map(|(field, _)| (text(key), text(field))));
+                    // Those who read end by a key of their own.
+                    let ends = |field: &[u8]| {
+                        let end = [b"{", &**key, b"}:", field, b":rwlock_timeout:1"].concat();
+                        keys.get(&(0, end), millis).is_some()
+                    };
+                    let reads = fields.iter().any(|(_, it)| it == b"read");
+                    let fields = fields.iter().map(|(field, _)| field);
+                    let standing = fields.filter(|it| *it != b"mode" && (!reads || ends(it)));
+                    visitors.extend(standing.map(|field| (text(key), text(field))));
                 }
                 Value::String(token) => visitors.push((text(key), text(token))),
                 Value::Other => {}
@@ -217,6 +227,11 @@ impl Redis {
             Value::Hash(fields) => {
                 let mut fields = fields.iter();
                 let (_, count) = fields.find(|(field, _)| field == visitor.as_bytes())?;
+                let end = format!("{{{name}}}:{visitor}:rwlock_timeout:1");
+                let own = machine.server.look(now, &end).map(|(_, left)| left);
+                let is_reader = name.starts_with(sides::KIND) && !visitor.ends_with(":write");
+                // A reader without its own end has none.
+                let left = if is_reader { left.min(own?) } else { left };
                 Some((std::str::from_utf8(count).ok()?.parse().ok()?, left))
             }
             Value::String(token) => (token == visitor.as_bytes()).then_some((1, left)),

@@ -36,6 +36,7 @@ mod sentinels;
 mod shapes;
 mod shards;
 mod shrink;
+mod sides;
 mod spread;
 mod takers;
 mod topology;

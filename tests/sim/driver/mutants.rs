@@ -37,7 +37,7 @@ const fn on(topology: &'static str, name: &'static str) -> Mutant {
     }
 }
 
-pub(crate) const MUTANTS: [Mutant; 34] = [
+pub(crate) const MUTANTS: [Mutant; 40] = [
     in_shape(Shape::Writes, "a batch goes without its check"),
     in_shape(Shape::Writes, "a batch is checked by a request before it"),
     in_shape(
@@ -53,6 +53,12 @@ pub(crate) const MUTANTS: [Mutant; 34] = [
     in_shape(Shape::Permits, "a newcomer asks before those who wait"),
     in_shape(Shape::Latches, "a count-down is forgotten at once"),
     in_shape(Shape::Latches, "a latch that opens wakes nobody"),
+    in_shape(Shape::Sides, "readers come in whoever waits"),
+    in_shape(Shape::Sides, "a reader is turned away in each phase"),
+    in_shape(Shape::Sides, "a place is taken anew at each look"),
+    in_shape(Shape::Sides, "one that gives up keeps its place"),
+    in_shape(Shape::Sides, "one takes a place before it is first"),
+    in_shape(Shape::Sides, "a writer that reads waits for itself"),
     in_shape(Shape::Free, "a request in flight shortens nothing"),
     in_shape(
         Shape::Orders,

@@ -51,6 +51,8 @@ pub(crate) struct Target {
     pub(crate) name: usize,
     pub(crate) lease: Option<u64>,
     pub(crate) is_token: bool,
+    /// Of a read-write lock, whether it is the side to write.
+    pub(crate) side: Option<bool>,
 }
 
 /// How the locks of a number are made that are no token locks.
@@ -360,6 +362,7 @@ fn program(draw: &mut Rng, names: usize, lease: u64, has_tokens: bool, forces: b
                 _ => None,
             },
             is_token: has_tokens && draw.u8(..3) == 0,
+            side: None,
         };
         // How long one thinks: mostly less than a lease, sometimes more.
         let span = match draw.u8(..8) {

@@ -12,6 +12,7 @@ use crate::plan::{Flavour, Plan, Process};
 use crate::rules;
 use crate::run::{expect, violated};
 use crate::sentinels::MASTER;
+use crate::sides;
 use crate::topology::{Home, Kind, Parts, Replicated, Topology};
 use crate::worker::Worker;
 
@@ -79,6 +80,14 @@ impl Place {
                 (lock, name)
             }
         }
+    }
+
+    /// A side of the read-write lock of this number.
+    pub(crate) fn side(&self, number: usize, writes: bool) -> (Lock, String) {
+        let name = sides::name_of(number, writes);
+        let lock = self.client().read_write_lock(sides::lock_of(&name));
+        let side = if writes { lock.write() } else { lock.read() };
+        (side, name)
     }
 
     /// Whether data can be written beside its locks.

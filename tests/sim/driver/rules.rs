@@ -13,6 +13,7 @@ use crate::counters;
 use crate::machine::{Redis, is_excused};
 use crate::promptness::{Promptness, Sight};
 use crate::shards;
+use crate::sides;
 use crate::topology::{Home, Part, Topology};
 use crate::writes;
 
@@ -348,7 +349,7 @@ impl Rules {
             }
             for part in self.parts_of(&hold.name) {
                 let (one, sure) = (&hold.visitor, hold.remaining);
-                let is_shared = counters::is_semaphore(&part.name);
+                let is_shared = counters::is_semaphore(&part.name) || sides::is_side(&hold.name);
                 let other = (!is_shared).then(|| valid.insert(part.name.clone(), one));
                 if let Some(other) = other.flatten() {
                     return Some(format!("I2: both {other} and {one} hold {}", part.name));
@@ -362,7 +363,11 @@ impl Rules {
             }
         }
         let valid = sights.iter().map(|sight| &sight.hold);
-        counters::too_many(valid.filter(|hold| hold.is_valid))
+        let valid = valid.filter(|hold| hold.is_valid);
+        counters::too_many(valid.clone()).or_else(|| {
+            let sure = valid.filter(|hold| !is_excused(&hold.visitor));
+            sides::beside_a_writer(sure)
+        })
     }
 
     /// Whether a hold has a fencing token that is not larger than those of earlier ones, or another one than before.
@@ -410,6 +415,7 @@ impl Rules {
     }
 
     fn parts_of(&self, name: &str) -> Vec<Part> {
+        let name = sides::lock_of(name);
         let topology = self.topology.as_ref();
         topology.map_or_else(Vec::new, |it| it.parts_of(name, self.servers.len()))
     }
@@ -484,7 +490,8 @@ impl Rules {
             if scheduler::is_killed(waiting.process) {
                 continue;
             }
-            let name = &waiting.name;
+            // Both sides of a read-write lock are free at once.
+            let name = sides::lock_of(&waiting.name);
             let parts = self.parts_of(name);
             let left = if counters::is_counter(name) {
                 counters::refused(name, &self.servers[0], self.most_wanted(name))
@@ -494,19 +501,19 @@ impl Rules {
             if let Some(left) = left {
                 // Whether it ends by itself is told by the last of these looks.
                 self.looks_again_in_ms((left - SHORTLY).max(0));
-                self.left.insert(name.clone(), left);
+                self.left.insert(name.to_owned(), left);
                 self.free_since.remove(name);
                 continue;
             }
             self.sees_until = 0;
             // Nobody tells of a lease that has ended, nor of a token; and it takes a time until messages arrive.
             let was_released = self.left.get(name).is_some_and(|left| *left > SHORTLY);
-            let is_told = ["lock", "fenced", "latch", "semaphore"]
+            let is_told = ["lock", "fenced", "latch", "semaphore", sides::KIND]
                 .iter()
                 .any(|kind| name.starts_with(kind));
             let is_heard = self.expects.messages && was_released && is_told;
             let is_polled = self.expects.messages && name.starts_with("spin");
-            let free_since = *self.free_since.entry(name.clone()).or_insert(now);
+            let free_since = *self.free_since.entry(name.to_owned()).or_insert(now);
             let kept = scheduler::lag(waiting.process) - waiting.lag;
             let ends = if is_heard {
                 free_since.max(waiting.since + LISTENING) + PROMPTLY + kept

@@ -8,6 +8,7 @@ use fastrand::Rng;
 use redlatch_world::scheduler::{MILLI, Nanos, SECOND};
 
 use crate::plan::{Blow, Mood, Op, Plan, Process, Target, Thread, pick};
+use crate::sides;
 use crate::takers;
 use crate::topology::{Replicated, Topology};
 
@@ -45,6 +46,8 @@ pub(crate) enum Shape {
     Permits,
     /// The same with latches.
     Latches,
+    /// The same with read-write locks.
+    Sides,
 }
 
 /// The long ones come more often, as they cost little for the time that locks are held; and those in which least is found.
@@ -75,6 +78,7 @@ impl Shape {
         match Rng::with_seed(seed ^ 0xc0_0417).u8(..24) {
             0 | 1 => return Shape::Permits,
             2 | 3 => return Shape::Latches,
+            5 | 6 => return Shape::Sides,
             4 => return Shape::Writes,
             _ => {}
         }
@@ -247,6 +251,7 @@ impl Shape {
             }
             Shape::Permits => takers::permits(plan, draw),
             Shape::Latches => takers::latches(plan, draw),
+            Shape::Sides => sides::sides(plan, draw),
             Shape::Silence => {
                 plan.mood = Mood::Lossy;
                 plan.lease = pick(draw, &[300, 1_000]);
@@ -275,6 +280,7 @@ fn one(lease: Option<u64>) -> Target {
         name: 0,
         lease,
         is_token: false,
+        side: None,
     }
 }
 

@@ -77,6 +77,7 @@ fn acts(plan: &mut Plan, draw: &mut Rng) {
             name: 0,
             lease: None,
             is_token: false,
+            side: None,
         };
         let act = match draw.u8(..4) {
             0 => Op::Leak(target),

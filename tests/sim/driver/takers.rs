@@ -291,7 +291,7 @@ pub(crate) fn audit(plan: &Plan) {
 }
 
 /// The world of a shape of counters, before its programs.
-fn world(plan: &mut Plan, draw: &mut Rng) {
+pub(crate) fn world(plan: &mut Plan, draw: &mut Rng) {
     let moods = [
         Mood::Calm,
         Mood::Calm,
@@ -314,7 +314,7 @@ fn world(plan: &mut Plan, draw: &mut Rng) {
 
 /// Has connections be cut, under leases that outlast the time in which that is noticed: what was taken by requests without an
 /// answer comes back before.
-fn cuts(plan: &mut Plan, draw: &mut Rng) {
+pub(crate) fn cuts(plan: &mut Plan, draw: &mut Rng) {
     plan.mood = Mood::Lossy;
     plan.lease = pick(draw, &[10_000, 30_000]);
     plan.calm_at = draw.u64(1..4) * SECOND;
@@ -326,7 +326,7 @@ fn cuts(plan: &mut Plan, draw: &mut Rng) {
 }
 
 /// What befalls it: the server keeps what it has, for nothing is promised where it does not.
-fn befall(plan: &mut Plan, draw: &mut Rng) {
+pub(crate) fn befall(plan: &mut Plan, draw: &mut Rng) {
     plan.trouble(draw);
     plan.blows
         .retain(|(_, blow)| !matches!(blow, Blow::Forget(..) | Blow::Flush(_) | Blow::Replace(..)));

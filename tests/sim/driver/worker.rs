@@ -13,6 +13,7 @@ use crate::plan::{Mood, Op, Plan, Target, Thread};
 use crate::process::{Place, within};
 use crate::rules;
 use crate::run::{expect, violated};
+use crate::sides;
 use crate::takers::End;
 use crate::writes::Writes;
 
@@ -233,7 +234,10 @@ impl Worker {
     }
 
     pub(crate) fn lock(&self, target: &Target) -> (Lock, String) {
-        let (lock, name) = self.place.lock(target.name, target.is_token);
+        let (lock, name) = match target.side {
+            Some(writes) => self.place.side(target.name, writes),
+            None => self.place.lock(target.name, target.is_token),
+        };
         let lock = match target.lease {
             Some(lease) => lock.with_lease_time(Duration::from_millis(lease.max(100))),
             None => lock,
@@ -271,13 +275,44 @@ impl Worker {
         }
         scheduler::note(|| format!("{what} {name} lease {:?}", target.lease));
         let waits = rules::waits_for(&name);
+        let wish = target.side.map(|_| sides::begin(&name, bound));
         let outcome = within(what, bound, || call(&lock));
         drop(waits);
         self.note(what, &name, &outcome);
+        if let Some(wish) = wish {
+            self.has_wished(wish, target, &name, &outcome);
+        }
         match outcome {
             Ok(true) => self.has_entered(target, name),
             Ok(false) => {}
             Err(error) => self.allow(&name, Some(error)),
+        }
+    }
+
+    /// Looks whether a side was had in its turn, and whether it was refused for what the thread has.
+    fn has_wished(&mut self, wish: u64, target: &Target, name: &str, outcome: &Result<bool>) {
+        let has = |writes| {
+            let levels = self.levels.get(&sides::name_of(target.name, writes));
+            levels.is_some_and(|levels| *levels > 0)
+        };
+        let (reads, writes) = (has(false), has(true));
+        let is_sure = !self
+            .in_doubt
+            .contains_key(&sides::name_of(target.name, true));
+        let is_read = target.side == Some(false);
+        if is_read && writes && is_sure && self.is_calm && matches!(outcome, Ok(false)) {
+            violated(&format!(
+                "I15: a thread that writes is kept from reading {name}"
+            ));
+        }
+        let is_upgrade = matches!(outcome, Err(Error::Upgrade { .. }));
+        if is_upgrade && self.is_calm && (is_read || writes && is_sure || !reads) {
+            violated(&format!(
+                "I15: {name} is refused as if its thread were reading"
+            ));
+        }
+        if let Some(flaw) = sides::end(wish, outcome, !reads && !writes, self.is_calm) {
+            violated(&flaw);
         }
     }
 
@@ -314,7 +349,10 @@ impl Worker {
         match outcome {
             _ if self.is_garbled => {}
             Ok(()) if had == 0 => violated(&format!("I7: {name} was unlocked, and not held")),
-            Ok(()) if had == 1 => self.writes.end(&name),
+            Ok(()) if had == 1 => {
+                sides::left(&name);
+                self.writes.end(&name);
+            }
             Ok(()) => {}
             Err(Error::NotHeld { .. }) if had == 0 => {}
             Err(Error::NotHeld { .. }) if !self.in_doubt.contains_key(&name) => {
@@ -331,7 +369,7 @@ impl Worker {
         };
         let is_allowed = match &error {
             _ if self.is_garbled => true,
-            Error::Interrupted { .. } | Error::NotReentrant { .. } => true,
+            Error::Interrupted { .. } | Error::NotReentrant { .. } | Error::Upgrade { .. } => true,
             Error::Overlap { .. } => {
                 events::count("overlap");
                 self.has_overlaps
@@ -358,6 +396,7 @@ impl Worker {
             error,
             Error::Interrupted { .. }
                 | Error::NotReentrant { .. }
+                | Error::Upgrade { .. }
                 | Error::Overlap { .. }
                 | Error::WatchdogDied { .. }
                 | Error::Exhausted { .. }

@@ -12,6 +12,7 @@ use crate::machine::is_excused;
 use crate::plan::Target;
 use crate::process::within;
 use crate::promptness::Sight;
+use crate::sides;
 use crate::worker::Worker;
 
 /// A write that was sent, by its number, which is what it writes.
@@ -120,7 +121,7 @@ pub(crate) fn ran(server: &mut Server) {
     let entries: Vec<Vec<u8>> = server
         .keys()
         .iter()
-        .filter(|(key, _)| key.1.first() == Some(&b'{'))
+        .filter(|(key, _)| key.1.first() == Some(&b'{') && !key.1.ends_with(sides::END))
         .filter_map(|(_, entry)| match &entry.value {
             Value::String(number) => Some(number.clone()),
             _ => None,

@@ -11,7 +11,7 @@ use crate::ground::loss::LossCause;
 /// A hold at this moment, by the clock of the process that looks.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// The name of its lock.
+    /// The name of its lock, and of a read-write lock the side.
     pub name: String,
     /// Whether it is a token lock.
     pub is_token: bool,
@@ -47,6 +47,8 @@ pub fn warm_up() {
         Kind::Fenced,
         Kind::Latch,
         Kind::Permits,
+        Kind::Read,
+        Kind::Write,
     ] {
         let flaw = crate::stores::redis::flaw(kind, "lock", "lock");
         debug_assert!(flaw.is_none());
@@ -75,7 +77,12 @@ pub fn holds_of(thread: &Watched) -> Option<Vec<Seen>> {
     let look = || {
         let holds = keys.iter().filter_map(|key| owner.held.current(key));
         let seen = holds.map(|hold| Seen {
-            name: hold.name.as_ref().to_owned(),
+            // Each side of a read-write lock by itself.
+            name: match hold.kind {
+                Kind::Read => format!("{} read", hold.name),
+                Kind::Write => format!("{} write", hold.name),
+                _ => hold.name.as_ref().to_owned(),
+            },
             is_token: hold.kind == Kind::Token,
             visitor: hold.visitor.as_str().to_owned(),
             is_held: hold.is_held(),

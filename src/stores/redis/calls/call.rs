@@ -174,9 +174,12 @@ impl<'c> Call<'c> {
                 _ => 0,
             }),
             Arg::Announced => packed.number(match self.queueing {
-                Some(Queueing::Waits { .. }) => millis(COUNTS_AS_WAITING),
-                Some(Queueing::Tries) => 0,
-                Some(Queueing::Barges) | None => -1,
+                Some(Queueing::Waits { takes_place, .. }) if *takes_place => {
+                    millis(COUNTS_AS_WAITING)
+                }
+                Some(Queueing::Waits { .. }) => 0,
+                Some(Queueing::Tries) => -1,
+                Some(Queueing::Barges) | None => -2,
             }),
             Arg::Inside => packed.text(&[field(self.inside)]),
             Arg::Lease => packed.number(millis(self.lease)),

@@ -388,10 +388,10 @@ pub fn write(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Re
             Err(refused) => return returned(refused),
         };
         if mode.is_none() {
-            if waits >= 0 {
+            if waits >= -1 {
                 let mine = (waits > 0).then(|| came(redis, notes, visitor));
                 let noted = Notes::of(redis, notes, now, mine.flatten());
-                let rest = if waits > 0 {
+                let rest = if waits >= 0 {
                     noted.number(b"window") - now
                 } else {
                     0

@@ -7,8 +7,8 @@
 -- ARGV[2]  the lease, ms
 -- ARGV[3]  the count that stands there, as far as the visitor knows; 0 to begin a hold
 -- ARGV[4]  the count wanted
--- ARGV[5]  for how long the visitor is to count as waiting if it is refused, ms; 0 if it does not wait, -1 if others who wait do
---          not matter to it, either
+-- ARGV[5]  for how long the visitor is to count as waiting if it is refused, ms; 0 if it is not to be noted, -1 if it does not
+--          come back, -2 if others who wait do not matter to it, either
 -- ARGV[6]  the server time after which the request is refused, ms since 1970
 -- ARGV[7]  the number of the request, which comes before the answer: {number, …}
 --
@@ -63,10 +63,10 @@ else
     if flaw then
         return flaw
     elseif not mode then
-        if waits >= 0 then
-            -- By arrival, and, if it waits, behind readers that were turned away: one that tries does not come back so soon.
+        if waits >= -1 then
+            -- By arrival, and, if it comes back, behind readers that were turned away.
             local writer, others = first_writer(notes, now, came())
-            local rest = waits > 0 and (tonumber(others.window) or 0) - now or 0
+            local rest = waits >= 0 and (tonumber(others.window) or 0) - now or 0
             if writer or rest > 0 and rest <= 1000 then
                 return refused(writer and 1000 or rest, string.sub(writer or '', 1, 128))
             end

@@ -1,0 +1,326 @@
+//! Read-write locks: who may be in at a time, and whose turn it is.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use fastrand::Rng;
+use redlatch_sim::Result;
+use redlatch_sim::eye::Seen;
+use redlatch_world::events;
+use redlatch_world::scheduler::{self, MILLI, Nanos};
+
+use crate::plan::{Mood, Op, Plan, Target, pick};
+use crate::shapes::people;
+use crate::takers;
+
+/// How the names of read-write locks begin.
+pub(crate) const KIND: &str = "rw";
+
+/// How the keys end by which holds that read do.
+pub(crate) const END: &[u8] = b":rwlock_timeout:1";
+
+const READ: &str = " read";
+const WRITE: &str = " write";
+
+/// What a program calls a side of the read-write lock of this number, as the eye does.
+pub(crate) fn name_of(number: usize, writes: bool) -> String {
+    format!("{KIND}{number}{}", if writes { WRITE } else { READ })
+}
+
+/// The lock that a side is one of.
+pub(crate) fn lock_of(name: &str) -> &str {
+    let lock = name.strip_suffix(READ).or(name.strip_suffix(WRITE));
+    lock.unwrap_or(name)
+}
+
+pub(crate) fn is_side(name: &str) -> bool {
+    name != lock_of(name)
+}
+
+/// The thread of a hold, by its visitor.
+fn thread_of(visitor: &str) -> &str {
+    let hold = visitor.strip_suffix(":write").unwrap_or(visitor);
+    hold.rsplit_once(':').map_or(hold, |(thread, _)| thread)
+}
+
+/// Whether a writer is valid beside a hold of another thread.
+pub(crate) fn beside_a_writer<'a>(valid: impl Iterator<Item = &'a Seen> + Clone) -> Option<String> {
+    let writers = valid.clone().filter(|hold| hold.name.ends_with(WRITE));
+    for writer in writers {
+        let lock = lock_of(&writer.name);
+        let is_beside = |hold: &&Seen| {
+            let is_other = thread_of(&hold.visitor) != thread_of(&writer.visitor);
+            is_side(&hold.name) && lock_of(&hold.name) == lock && is_other
+        };
+        if let Some(other) = valid.clone().find(is_beside) {
+            let (one, other) = (&writer.visitor, &other.visitor);
+            return Some(format!("I2: {one} writes {lock}, and {other} has it, too"));
+        }
+    }
+    None
+}
+
+/// One that asks for a side, and what happened since.
+#[derive(Clone, Debug)]
+struct Wish {
+    lock: String,
+    writes: bool,
+    process: usize,
+    since: Nanos,
+    lag: Nanos,
+    /// When it gives up.
+    ends: Nanos,
+    /// How many writers got in since it must have been noted.
+    passed: u32,
+    /// Whether any did since it began, or one was in by then.
+    is_passed: bool,
+}
+
+/// What happens at one lock.
+#[derive(Clone, Debug, Default)]
+struct Scene {
+    writers_in: u32,
+    /// When the last writer came, left or gave up.
+    written: Nanos,
+    /// The same for those of each process.
+    written_by: BTreeMap<usize, Nanos>,
+}
+
+#[derive(Debug)]
+struct Turns {
+    wishes: BTreeMap<u64, Wish>,
+    next: u64,
+    scenes: BTreeMap<String, Scene>,
+}
+
+static TURNS: Mutex<Turns> = Mutex::new(Turns {
+    wishes: BTreeMap::new(),
+    next: 0,
+    scenes: BTreeMap::new(),
+});
+
+/// One that waits has asked, stood in line and been noted after this time, in calm.
+const NOTED: Nanos = 1_300 * MILLI;
+
+/// A reader that nobody keeps out is in after this time, in calm.
+const SOON: Nanos = 800 * MILLI;
+
+/// A reader waits for the writer that is in, for the one whose turn it was, and for one more that was faster.
+const MOST_WRITERS: u32 = 3;
+
+fn turns() -> MutexGuard<'static, Turns> {
+    TURNS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Notes that the calling thread asks for a side, for so long at most.
+pub(crate) fn begin(name: &str, bound: Option<Nanos>) -> u64 {
+    let process = scheduler::process();
+    let since = scheduler::now();
+    let mut turns = turns();
+    turns.next += 1;
+    let number = turns.next;
+    let writes = name.ends_with(WRITE);
+    // One that meets a writer itself waits for that one.
+    let is_written = turns.scene(lock_of(name)).writers_in > 0;
+    let wish = Wish {
+        lock: lock_of(name).to_owned(),
+        writes,
+        process,
+        since,
+        lag: scheduler::lag(process),
+        ends: bound.map_or(Nanos::MAX, |bound| since + bound),
+        passed: 0,
+        is_passed: is_written && !writes,
+    };
+    turns.wishes.insert(number, wish);
+    number
+}
+
+impl Turns {
+    /// Notes that a writer came, left or gave up.
+    fn change(&mut self, lock: &str, process: usize, by: impl FnOnce(&mut Scene)) {
+        let now = scheduler::now();
+        let scene = self.scenes.entry(lock.to_owned()).or_default();
+        scene.written = now;
+        scene.written_by.insert(process, now);
+        by(scene);
+    }
+
+    fn scene(&self, lock: &str) -> Scene {
+        self.scenes.get(lock).cloned().unwrap_or_default()
+    }
+
+    /// Writers that must be noted at a lock by the time `by`, and wait on.
+    fn noted(&self, lock: &str, by: Nanos) -> impl Iterator<Item = &Wish> {
+        let scene = self.scene(lock);
+        let lock = lock.to_owned();
+        self.wishes.values().filter(move |it| {
+            let left = scene.written_by.get(&it.process).copied();
+            let first = it.since.max(left.unwrap_or_default());
+            let waits_on = it.ends > scheduler::now() + 100 * MILLI;
+            it.writes && it.lock == lock && waits_on && first + NOTED < by
+        })
+    }
+
+    /// Whether one that got in has waited for its turn.
+    fn flaw(&self, wish: &Wish) -> Option<String> {
+        let Wish { lock, process, .. } = wish;
+        let waited = (scheduler::now() - wish.since) / MILLI;
+        let noted = self.noted(lock, wish.since).next();
+        if let Some(writer) = noted.filter(|_| !wish.is_passed) {
+            let what = if wish.writes { "writer" } else { "reader" };
+            let before = (wish.since - writer.since) / MILLI;
+            return Some(format!(
+                "I15: a {what} of process {process} got {lock} before a writer that had come {before} ms earlier"
+            ));
+        }
+        let is_passed = !wish.writes && wish.passed > MOST_WRITERS;
+        is_passed.then(|| {
+            let passed = wish.passed;
+            format!("I15: {passed} writers got {lock} while a reader of process {process} waited {waited} ms")
+        })
+    }
+
+    /// Whether a reader was kept out by nobody.
+    fn is_kept_by_nobody(&self, wish: &Wish) -> Option<String> {
+        let scene = self.scene(&wish.lock);
+        let mut others = self.wishes.values();
+        let is_written = scene.writers_in > 0
+            || others.any(|it| it.writes && it.lock == wish.lock)
+            || wish.writes;
+        let since = wish.since.max(scene.written);
+        let kept = scheduler::lag(wish.process) - wish.lag;
+        let late = scheduler::now().saturating_sub(since + SOON + kept);
+        (!is_written && late > 0).then(|| {
+            let waited = (scheduler::now() - since) / MILLI;
+            format!(
+                "I15: nobody writes {}, and a reader waited {waited} ms",
+                wish.lock
+            )
+        })
+    }
+}
+
+/// Notes what became of a wish, of one that has no side of this lock if `is_new`; in calm, whether it was its turn.
+pub(crate) fn end(
+    number: u64,
+    outcome: &Result<bool>,
+    is_new: bool,
+    is_calm: bool,
+) -> Option<String> {
+    let mut turns = turns();
+    let wish = turns.wishes.remove(&number)?;
+    let is_in = matches!(outcome, Ok(true));
+    let mut flaw = None;
+    if is_calm && is_new && outcome.is_ok() {
+        flaw = turns.is_kept_by_nobody(&wish);
+        if is_in && flaw.is_none() {
+            flaw = turns.flaw(&wish);
+        }
+    }
+    if is_in {
+        events::count(if wish.writes {
+            "write side entered"
+        } else {
+            "read side entered"
+        });
+    }
+    if is_in && wish.writes && is_new {
+        for other in turns.wishes.values_mut().filter(|it| it.lock == wish.lock) {
+            other.is_passed = true;
+            let is_noted = scheduler::now() > other.since + NOTED;
+            other.passed += u32::from(is_noted);
+        }
+        turns.change(&wish.lock, wish.process, |scene| scene.writers_in += 1);
+    } else if wish.writes {
+        turns.change(&wish.lock, wish.process, |_| ());
+    }
+    flaw
+}
+
+/// Notes that the calling thread has left a side for good.
+pub(crate) fn left(name: &str) {
+    if name.ends_with(WRITE) {
+        turns().change(lock_of(name), scheduler::process(), |scene| {
+            scene.writers_in = scene.writers_in.saturating_sub(1);
+        });
+    }
+}
+
+/// The lock as it is asked for in a program.
+fn side(draw: &mut Rng, names: usize, lease: Option<u64>) -> Target {
+    Target {
+        name: draw.usize(..names),
+        lease,
+        is_token: false,
+        side: Some(draw.u8(..3) == 0),
+    }
+}
+
+/// Programs of readers and writers, in a world in which the server keeps what it has.
+pub(crate) fn sides(plan: &mut Plan, draw: &mut Rng) {
+    takers::world(plan, draw);
+    let is_cut = draw.u8(..5) == 0;
+    if is_cut {
+        takers::cuts(plan, draw);
+    } else if draw.bool() {
+        plan.mood = Mood::Calm;
+    }
+    let names = pick(draw, &[1, 1, 2]);
+    let (lease, span) = (plan.lease, pick(draw, &[20, 300, 2_000]));
+    let is_calm = plan.mood == Mood::Calm;
+    people(plan, draw, 4, &|draw| {
+        let mut ops = Vec::new();
+        // Nobody tells of a lease that ends, and in calm it is looked whether all is told.
+        let lease = match draw.u8(..10) {
+            _ if is_calm => None,
+            0 => Some(draw.u64(100..1_000)),
+            1 => Some(lease * 2),
+            _ => None,
+        };
+        for _ in 0..draw.usize(2..=7) {
+            let target = side(draw, names, lease);
+            let other = Target {
+                side: target.side.map(|writes| !writes),
+                lease: None,
+                ..target
+            };
+            let (held, pause) = (
+                Op::Sleep(draw.u64(..=span)),
+                Op::Sleep(draw.u64(..=span / 4)),
+            );
+            let take = match draw.u8(..8) {
+                0 => Op::Try(target),
+                1 | 2 => Op::TryFor(target, draw.u64(1..=4_000)),
+                3 => Op::Interruptibly(target, draw.u64(..=3_000)),
+                _ => Op::Lock(target),
+            };
+            ops.extend([take, held]);
+            let end = if lease.is_some() { 7 } else { draw.u8(..8) };
+            match end {
+                // The one in the other, and back in either order.
+                0 => ops.extend([
+                    Op::TryFor(other, 500),
+                    Op::Unlock(target),
+                    Op::Unlock(other),
+                ]),
+                1 => ops.extend([
+                    Op::TryFor(other, 500),
+                    Op::Unlock(other),
+                    Op::Unlock(target),
+                ]),
+                2 => ops.extend([Op::Lock(target), Op::Unlock(target), Op::Unlock(target)]),
+                3 => ops.push(Op::Ask(target)),
+                _ => ops.push(Op::Unlock(target)),
+            }
+            ops.push(pause);
+        }
+        ops
+    });
+    for thread in plan.processes.iter_mut().flat_map(|it| &mut it.threads) {
+        thread.leaves = !is_calm && draw.u8(..20) == 0;
+    }
+    if !is_cut {
+        takers::befall(plan, draw);
+    }
+}
