@@ -16,7 +16,9 @@ impl Guard {
     ///
     /// Time passes between [`Guard::is_valid`] and a write of its own; none passes here. A holder that was paused, or whose
     /// lock was taken away, writes nothing and gets [`Error::Lost`]. The server also refuses a request that arrives after
-    /// the end of the validity, so a request that comes late writes nothing once this hold has ended.
+    /// the end of the validity as it was when the request was sent, so a request that comes late writes nothing once this
+    /// hold has ended. One exception: if a level with a longer lease was given back meanwhile, and that did not reach the
+    /// server either, the write may run until that lease would have ended. Nobody else has the lock then.
     ///
     /// `batch` fills in the commands, and the replies come in their order. **They run together, not all or nothing**: Redis
     /// undoes nothing, so after [`Error::CommandFailed`] those before the failed one stand. At most 4,000 words fit, and

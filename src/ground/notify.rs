@@ -224,6 +224,13 @@ impl Notifier {
         self.inner.lock().queues.contains_key(channel)
     }
 
+    /// How many wait on `channel` for it and for others at once: they stand in no queue for it.
+    pub(crate) fn waiters_for_several(&self, channel: &str) -> usize {
+        let inner = self.inner.lock();
+        let waiters = inner.queues.get(channel).into_iter().flatten();
+        waiters.filter(|waiter| waiter.source > 0).count()
+    }
+
     /// Wakes everybody who sleeps.
     #[cfg(feature = "test-util")]
     pub(crate) fn wake_all(&self) {

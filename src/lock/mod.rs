@@ -153,7 +153,8 @@ impl Lock {
     ///
     /// Each pause is drawn between half and one and a half times its length. The threads of a client go on queueing, so
     /// one of them asks at a time, and hand the lock off among themselves; now and then it rests free for one and a half times
-    /// `longest`, so that others find it. In a Redis Cluster whose messages are not
+    /// `longest`, so that others find it: those with longer pauses find it by chance, so all clients of a lock should have the
+    /// same. In a Redis Cluster whose messages are not
     /// sharded an unlock sends none, for it would go to every node; waiters that listen get the lock up to a second later.
     /// The range is 100 µs ..= 1 s, `first` not longer than `longest`; anything else is
     /// [`Error::InvalidConfig`] at the first operation. Defaults to messages; for a

@@ -460,6 +460,15 @@ fn a_script_that_fails_says_why() {
         ),
         ("return redis.pcall('HGET', KEYS[1], 'field')", "WRONGTYPE"),
         ("return nothing", "nothing"),
+        // A table that runs code where it is looked into.
+        (
+            "return setmetatable({}, {__index = function() error({err = 'LOADING on purpose'}) end})",
+            "on purpose",
+        ),
+        (
+            "return setmetatable({}, {__index = function() error('on purpose') end})",
+            "on purpose",
+        ),
         ("this is no Lua", "compiling"),
         // It would end the function, and run outside of it.
         ("return 1 end redis.call('SET', KEYS[1], 'y')", "compiling"),

@@ -135,7 +135,11 @@ impl State {
             LossCause::Gone
         } else if !owner_lives {
             LossCause::ThreadEnded
-        } else if self.life_ends().is_some_and(|end| end <= self.valid_until) {
+        } else if self
+            .life_ends()
+            .is_some_and(|end| end <= self.valid_until + ROUNDING)
+        {
+            // A renewal that was answered too late has found the same end, but for rounding.
             LossCause::Gone
         } else if self.renewed_lease().is_none() && !self.is_short() {
             LossCause::LeaseEnded

@@ -137,7 +137,9 @@ impl<'a> LockVisit<'a> {
         if self.raw_lock.prefers_readers || is_shared && mutant("readers come in whoever waits") {
             return Queueing::Barges;
         }
-        match self.waits {
+        // Of several parts the first attempt asks each, as a try does: its refusal tells who has the lock.
+        let is_first_of_several = self.raw_lock.parts.is_some() && !self.was_refused;
+        match self.waits && !is_first_of_several {
             true => Queueing::Waits {
                 need: (self.raw_lock.inner.round_trip() * 2).clamp(SHORTEST_NEED, LONGEST_NEED),
                 memo: self

@@ -158,6 +158,8 @@ impl<V: Visit> Wait<'_, V> {
         let deadline = time.latest(self.inner.timeouts.request());
         let entry = self.visit.accept(handed, deadline);
         if entry.is_none() {
+            // Messages go to those who listen, in their order, and only the first in the queue can make use of one.
+            self.sleeper.stop_listening();
             self.join(false);
         }
         entry

@@ -63,6 +63,15 @@ impl<'a> Sleeper<'a> {
         self.subscription = Some(subscription);
     }
 
+    /// Leaves those who listen: the next of them gets the message that led to no question yet.
+    pub(super) fn stop_listening(&mut self) {
+        if let Some(subscription) = self.subscription.take() {
+            // The place in the queue goes before the subscription that feeds it.
+            drop(subscription.registration);
+            drop(subscription.keep);
+        }
+    }
+
     /// Notes that the store has answered, so the message that led to the question is used up.
     pub(super) fn spend(&mut self) {
         if let Some(subscription) = &mut self.subscription {
@@ -103,10 +112,6 @@ impl<'a> Sleeper<'a> {
 
 impl Drop for Sleeper<'_> {
     fn drop(&mut self) {
-        if let Some(subscription) = self.subscription.take() {
-            // The place in the queue goes before the subscription that feeds it.
-            drop(subscription.registration);
-            drop(subscription.keep);
-        }
+        self.stop_listening();
     }
 }

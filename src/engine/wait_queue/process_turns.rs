@@ -9,11 +9,19 @@ use crate::ground::time;
 use crate::ground::turn_count::Turns;
 
 /// The longest time without the end of a turn. A holder may well have it for longer, so the lock is asked for after that:
-/// nobody sleeps on a free lock for longer than this, however many turns there are to leave.
+/// nobody sleeps on a free lock for longer than this, but for a chance now and then, however many turns there are to leave.
 const LONGEST_SPAN: Duration = Duration::from_millis(10);
 
 /// One that had a turn the last time is waited for at least so long: its machine may be busy.
 const FOR_THE_KNOWN: Duration = Duration::from_millis(4);
+
+/// A process that is far from the server is late for each turn that is left to it, so it is not known to want the lock. So
+/// as often as this, if somebody who listens had no turn meanwhile, all have as long as it takes to hear and to ask from
+/// there; each so many times for longer. That costs two hundredths of the time, if nobody there wants the lock.
+const A_CHANCE_EACH: Duration = Duration::from_secs(1);
+const FOR_THE_FAR: Duration = Duration::from_millis(10);
+const FOR_THE_FARTHEST: Duration = Duration::from_millis(100);
+const FARTHEST_EACH: u32 = 10;
 
 /// So long it is remembered how many others want the lock.
 pub(super) const REMEMBERED: Duration = Duration::from_secs(2);
@@ -38,6 +46,11 @@ pub(crate) struct Yield {
     known: u64,
     /// So often the number was learned from the time before.
     learned: u32,
+    /// Since when somebody who listens had no turn, so far as known, and how many chances all of them had.
+    missed_since: Instant,
+    chances: u32,
+    /// How long each of those who listen is waited for, if this is such a chance.
+    chance: Option<Duration>,
 }
 
 impl Yield {
@@ -55,6 +68,9 @@ impl Yield {
             left,
             known: 0,
             learned: 0,
+            missed_since: now,
+            chances: 0,
+            chance: None,
         }
     }
 
@@ -67,6 +83,19 @@ impl Yield {
             self.known = self.left.min(former.known);
             self.left = self.left.min(former.left.max(1) + more);
             self.span = self.span.max(former.span);
+            self.missed_since = former.missed_since;
+            self.chances = former.chances;
+            let missed = self.since.saturating_duration_since(self.missed_since);
+            if let Some(turns) = self.turns.as_ref().filter(|_| missed >= A_CHANCE_EACH) {
+                self.left = turns.listeners;
+                self.chances = self.chances.wrapping_add(1);
+                let is_farthest = self.chances.is_multiple_of(FARTHEST_EACH);
+                self.chance = Some(if is_farthest {
+                    FOR_THE_FARTHEST
+                } else {
+                    FOR_THE_FAR
+                });
+            }
             self.until = self.since + self.patience(0);
         }
         self
@@ -74,9 +103,10 @@ impl Yield {
 
     /// How long the next turn may take to begin and to end.
     fn patience(&self, so_far: u64) -> Duration {
-        match so_far < self.known {
-            true => self.span.max(FOR_THE_KNOWN),
-            false => self.span,
+        match self.chance {
+            Some(chance) => chance,
+            None if so_far < self.known => self.span.max(FOR_THE_KNOWN),
+            None => self.span,
         }
     }
 
@@ -93,6 +123,9 @@ impl Yield {
                 self.seen = so_far;
                 self.since = ended;
                 self.until = ended + self.patience(so_far);
+                if so_far >= turns.listeners {
+                    self.missed_since = now;
+                }
             }
             if so_far >= self.left {
                 return None;
@@ -112,6 +145,9 @@ impl Yield {
     pub(super) fn granted(&mut self) {
         let so_far = self.turns.as_ref().map(Turns::so_far);
         self.known = so_far.unwrap_or(0).min(self.left);
+        if self.chance.is_some() {
+            self.missed_since = time::now();
+        }
         if let Some(so_far) = so_far.filter(|so_far| *so_far < self.left) {
             self.left = (so_far + (self.left - so_far) / 2).max(1);
             self.span = Duration::ZERO;
@@ -247,6 +283,35 @@ mod tests {
         let (next, _) = left_to(5);
         let mut next = next.after(Some(&nobody));
         assert_eq!(next.ends(next.since), Some(next.since + SPAN));
+    }
+
+    #[test]
+    fn all_who_listen_have_a_chance_now_and_then() {
+        let (mut yields, _) = left_to(3);
+        yields.granted();
+        for chance in 1..=FARTHEST_EACH {
+            let before = yields.since.checked_sub(A_CHANCE_EACH);
+            yields.missed_since = before.unwrap_or(yields.since);
+            let (next, messages) = left_to(3);
+            let mut next = next.after(Some(&yields));
+            let long = match chance {
+                FARTHEST_EACH => FOR_THE_FARTHEST,
+                _ => FOR_THE_FAR,
+            };
+            assert_eq!(next.ends(next.since), Some(next.since + long));
+            messages.note_arrival(next.since);
+            assert_eq!(
+                next.ends(next.since),
+                Some(next.since + long),
+                "there are two more"
+            );
+            next.granted();
+            let (then, _) = left_to(3);
+            let mut then = then.after(Some(&next));
+            let end = then.ends(then.since).unwrap_or(then.since);
+            assert!(end < then.since + FOR_THE_FAR, "they had one");
+            yields = next;
+        }
     }
 
     #[test]

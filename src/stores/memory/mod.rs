@@ -134,6 +134,7 @@ impl Memory {
         let others = state.clients.iter().filter_map(Weak::upgrade);
         let mut others = others.filter(|client| !Arc::ptr_eq(client, &self.facts.notifier));
         others.any(|client| client.has_waiters(name))
+            || self.facts.notifier.waiters_for_several(name) > 0
     }
 }
 

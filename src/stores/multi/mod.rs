@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::ground::claim::{Claim, LockId, VisitorId};
+use crate::ground::claim::{Claim, LockId, Queueing, VisitorId};
 use crate::ground::clock::PROCESS;
 use crate::ground::error::{Error, Result};
 use crate::ground::notify::Parker;
@@ -135,7 +135,11 @@ impl Store for MultiStore {
     fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Granted, Refusal>> {
         let sent = self.facts.timeline.now();
         let is_first = claim.count == 0;
-        if is_first && let Some(refusal) = self.still_in_the_way(deadline) {
+        let waits = matches!(claim.queueing, Queueing::Waits { .. });
+        if is_first
+            && waits
+            && let Some(refusal) = self.still_in_the_way(deadline)
+        {
             return Ok(Outcome::Refused(refusal));
         }
         let mut late = None;

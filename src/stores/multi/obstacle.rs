@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::member::Part;
 use super::{MultiStore, share};
+use crate::ground::claim::LockId;
 use crate::store::Refusal;
 
 /// The place of the part that refused the last attempt; 0 also if none did.
@@ -28,12 +29,27 @@ impl MultiStore {
         if place == 0 {
             return None;
         }
-        let by = share(deadline, self.members.len() + 1);
-        // Where the answer is an error, the attempt itself says why.
-        let holding = member.store.inspect(&member.lock, None, by).ok()?;
-        holding.is_locked.then(|| Refusal {
-            retry_after: holding.remaining,
-            ..Refusal::default()
-        })
+        let by = share(deadline, self.members.len() + 2);
+        obstacles(&member.lock)
+            .into_iter()
+            .flatten()
+            .find_map(|lock| {
+                // Where the answer is an error, the attempt itself says why.
+                let holding = member.store.inspect(&lock, None, by).ok()?;
+                holding.is_locked.then(|| Refusal {
+                    retry_after: holding.remaining,
+                    ..Refusal::default()
+                })
+            })
     }
+}
+
+/// The locks of which each is in the way of `lock` when somebody has it: other readers are in no reader's way.
+fn obstacles(lock: &LockId) -> [Option<LockId>; 2] {
+    let rules = lock.kind.rules();
+    let other = rules.side.map(|side| LockId {
+        kind: side.other,
+        name: lock.name.clone(),
+    });
+    [(!rules.is_shared).then(|| lock.clone()), other]
 }

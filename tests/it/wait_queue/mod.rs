@@ -3,6 +3,7 @@
 mod hand_off;
 mod order;
 mod pollers;
+mod rejoined;
 mod turns;
 mod unreplicated;
 

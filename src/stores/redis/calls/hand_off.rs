@@ -116,8 +116,9 @@ impl Operation for HandOff<'_> {
                 }
                 Ok(Outcome::Done(Granted {
                     fence,
-                    others_wait: *listeners < 0
-                        || *listeners > i64::from(redis.messages(from).is_some()),
+                    // Where nobody can say how many there are, there may be some.
+                    others_wait: !u64::try_from(*listeners)
+                        .is_ok_and(|heard| redis.others_of(from, heard) == 0),
                     leftover: redis.late_copy_of(from),
                     ..Granted::at(sent)
                 }))

@@ -50,7 +50,7 @@ impl<'a> Release<'a> {
         // Mostly nobody at all has heard of it.
         if heard > 0 {
             let messages = redis.messages(self.claim);
-            let listeners = heard.saturating_sub(u64::from(messages.is_some()));
+            let listeners = redis.others_of(self.claim, heard);
             others_wait = listeners > 0;
             turns = self
                 .messages
@@ -120,6 +120,17 @@ impl Redis {
     pub(super) fn messages(&self, claim: &Claim) -> Option<Arc<Messages>> {
         let channel = Layout::of(claim.kind).channel;
         self.topology.messages(&channel.of(&claim.name))
+    }
+
+    /// How many of those who hear its messages are no waiters of this client's queue: other processes, and waiters here that
+    /// want it together with other locks.
+    pub(super) fn others_of(&self, claim: &Claim, heard: u64) -> u64 {
+        let channel = Layout::of(claim.kind).channel.of(&claim.name);
+        if self.topology.messages(&channel).is_none() {
+            return heard;
+        }
+        let here = self.facts.notifier.waiters_for_several(&channel);
+        heard.saturating_sub(1) + u64::try_from(here).unwrap_or(u64::MAX)
     }
 
     /// The copy that may still come of a hold that was given back. It is kept until nothing of it can come any more.

@@ -95,7 +95,12 @@ if script then
     elseif reply == nil then
         reply = false
     end
-    flaw = keep(reply)
+    -- A table of the user may run code of its own where it is looked into.
+    local is_kept, why = pcall(keep, reply)
+    if not is_kept then
+        why = string.sub(tostring(type(why) == 'table' and rawget(why, 'err') or why), 1, 512)
+    end
+    flaw = why
 else
     local at, last = 3, #ARGV - 2
     while at <= last and not flaw do
