@@ -115,6 +115,8 @@ fn locks_made_of_parts_are_taken() {
 fn permits_are_taken_and_latches_open() {
     let permits = ["permits taken", "permits forgotten", "stray request"];
     happens(("SHAPE", "Permits"), &permits);
+    let ids = ["permits taken", "permit id taken", "stray request"];
+    happens(("SHAPE", "PermitIds"), &ids);
     happens(("SHAPE", "Latches"), &["counted down", "latch passed"]);
 }
 

@@ -12,6 +12,7 @@ use crate::ground::claim::VisitorId;
 use crate::ground::error::Result;
 use crate::ground::events::{self, WaitSpan};
 use crate::ground::loss::LossCause;
+use crate::ground::sync::mutant;
 use crate::store::{CountOp, CountStep, Refusal};
 
 /// A waiter looks again after this time, whatever messages come.
@@ -36,9 +37,13 @@ impl RawLock {
         permit: Option<&VisitorId>,
         deadline: Instant,
     ) -> Result<i64> {
+        let number = match mutant("a step of a count is taken for the one before") {
+            true => 1,
+            false => self.inner.next_hold(),
+        };
         let op = CountOp {
             counter: &self.key.lock,
-            request: VisitorId::new(&self.inner.id, current_thread_id(), self.inner.next_hold()),
+            request: VisitorId::new(&self.inner.id, current_thread_id(), number),
             permit,
             step,
         };

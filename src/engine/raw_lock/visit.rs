@@ -273,7 +273,8 @@ impl<'a> LockVisit<'a> {
     /// Clears up after an attempt.
     fn settle(&mut self, in_doubt: InDoubt) {
         self.visitor.retire();
-        if in_doubt.visitor.permits() > 0 && mutant("permits in doubt stay taken") {
+        let is_permit = !self.raw_lock.key.lock.kind.rules().has_thread_owner;
+        if is_permit && mutant("permits in doubt stay taken") {
             return;
         }
         self.raw_lock.inner.watchdog.settle(in_doubt);

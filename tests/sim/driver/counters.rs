@@ -11,6 +11,7 @@ use redlatch_spec::Value;
 use redlatch_world::network;
 use redlatch_world::scheduler::{self, Nanos};
 
+use crate::ids;
 use crate::machine::{Redis, Simulated};
 use crate::promptness::Sight;
 
@@ -69,7 +70,12 @@ fn all() -> MutexGuard<'static, All> {
 }
 
 pub(crate) fn is_semaphore(name: &str) -> bool {
-    name.starts_with("semaphore")
+    name.starts_with("semaphore") || has_ids(name)
+}
+
+/// Whether it is a semaphore whose permits have ids.
+pub(crate) fn has_ids(name: &str) -> bool {
+    name.starts_with(ids::KIND)
 }
 
 fn is_latch(name: &str) -> bool {
@@ -82,17 +88,43 @@ pub(crate) fn is_counter(name: &str) -> bool {
 }
 
 fn owners_of(semaphore: &str) -> String {
-    format!("redlatch_sc:{{{semaphore}}}")
+    match has_ids(semaphore) {
+        true => format!("{{{semaphore}}}:timeout"),
+        false => format!("redlatch_sc:{{{semaphore}}}"),
+    }
 }
 
 /// The semaphore whose owners have this key.
 pub(crate) fn semaphore_of(key: &str) -> Option<&str> {
-    key.strip_prefix("redlatch_sc:{")?.strip_suffix('}')
+    let owners = || key.strip_prefix("redlatch_sc:{")?.strip_suffix('}');
+    let ids = || key.strip_prefix('{')?.strip_suffix("}:timeout");
+    owners().or_else(|| ids().filter(|it| has_ids(it)))
+}
+
+/// An owner of permits of this semaphore as its visitor id has it.
+pub(crate) fn owner_text(semaphore: &str, owner: &[u8]) -> String {
+    match has_ids(semaphore) {
+        true => owner.iter().map(|byte| format!("{byte:02x}")).collect(),
+        false => String::from_utf8_lossy(owner).into_owned(),
+    }
+}
+
+/// The owners that a visitor is at the server: each id by itself.
+pub(crate) fn owners_in<'a>(semaphore: &str, visitor: &'a str) -> Vec<&'a str> {
+    if !has_ids(semaphore) {
+        return vec![visitor];
+    }
+    let starts = (0..visitor.len()).step_by(ids::LENGTH);
+    starts
+        .filter_map(|at| visitor.get(at..at + ids::LENGTH))
+        .collect()
 }
 
 fn permits_of(visitor: &str) -> i64 {
-    let permits = visitor.split_once('*').map(|(permits, _)| permits);
-    permits.and_then(|it| it.parse().ok()).unwrap_or_default()
+    match visitor.split_once('*') {
+        Some((permits, _)) => permits.parse().unwrap_or_default(),
+        None => i64::try_from(visitor.len() / ids::LENGTH).unwrap_or_default(),
+    }
 }
 
 /// Permits of a thread, which the eye looks at until they are dropped.
@@ -263,12 +295,7 @@ fn owners(machine: &Simulated, now: i64, name: &str) -> Vec<(String, i64)> {
     match machine.server.look(now, &owners_of(name)) {
         Some((Value::Sorted(owners), _)) => owners
             .iter()
-            .map(|(owner, ends)| {
-                (
-                    String::from_utf8_lossy(owner).into_owned(),
-                    ends - now / 1_000,
-                )
-            })
+            .map(|(owner, ends)| (owner_text(name, owner), ends - now / 1_000))
             .collect(),
         _ => Vec::new(),
     }

@@ -62,11 +62,11 @@ pub(crate) struct Simulated {
 /// How the names of locks begin.
 const LOCKS: [&[u8]; 5] = [b"lock", b"token", b"fenced", b"spin", b"rw"];
 
-/// How the texts of these scripts begin.
-const FORCE: &str = "-- Frees a lock whoever holds it";
+/// What the texts of these scripts say in their first line.
+const FORCE: &str = " lock whoever holds it.";
 
-/// More bytes than a request by hash has.
-const KEPT: usize = 300;
+/// More bytes than a request with the text of such a script has.
+const KEPT: usize = 4_096;
 
 impl Machine for Simulated {
     fn connect(&mut self, connection: u64) {
@@ -110,7 +110,12 @@ impl Simulated {
         if is_forced {
             excuse(self.visitors(now).into_iter().map(|(_, visitor)| visitor));
         }
-        self.answer(now, connection, bytes)
+        let answers = self.answer(now, connection, bytes);
+        // The request that came last has been run, whole: it says nothing of the next one.
+        if answers.iter().any(|(to, _)| *to == connection) {
+            self.recent.remove(&connection);
+        }
+        answers
     }
 
     fn answer(&mut self, now: i64, connection: u64, bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
@@ -136,7 +141,8 @@ impl Simulated {
                         continue;
                     };
                     let living = owners.iter().filter(|(_, end)| millis < *end);
-                    visitors.extend(living.map(|(owner, _)| (semaphore.to_owned(), text(owner))));
+                    let owner = |owner: &[u8]| counters::owner_text(semaphore, owner);
+                    visitors.extend(living.map(|(it, _)| (semaphore.to_owned(), owner(it))));
                 }
                 _ if !LOCKS.iter().any(|kind| key.starts_with(kind)) => {}
                 Value::Hash(fields) => {
@@ -218,9 +224,13 @@ impl Redis {
         let now = network::time_of(self.place);
         let machine = self.glimpse();
         if counters::is_semaphore(name) {
-            let owners = counters::living_owners(&machine, now, name).into_iter();
-            let mut owners = owners.filter(|(owner, _)| owner == visitor);
-            return owners.next().map(|(_, left)| (1, left));
+            let living = counters::living_owners(&machine, now, name);
+            let mut least = i64::MAX;
+            for owner in counters::owners_in(name, visitor) {
+                let (_, left) = living.iter().find(|(it, _)| it == owner)?;
+                least = least.min(*left);
+            }
+            return Some((1, least));
         }
         let (value, left) = machine.server.look(now, name)?;
         match value {

@@ -22,6 +22,7 @@ mod clusters;
 mod counters;
 mod epochs;
 mod farm;
+mod ids;
 mod machine;
 mod mutants;
 mod names;

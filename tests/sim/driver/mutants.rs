@@ -37,7 +37,7 @@ const fn on(topology: &'static str, name: &'static str) -> Mutant {
     }
 }
 
-pub(crate) const MUTANTS: [Mutant; 40] = [
+pub(crate) const MUTANTS: [Mutant; 41] = [
     in_shape(Shape::Writes, "a batch goes without its check"),
     in_shape(Shape::Writes, "a batch is checked by a request before it"),
     in_shape(
@@ -47,10 +47,14 @@ pub(crate) const MUTANTS: [Mutant; 40] = [
     in_shape(Shape::Writes, "a batch may run behind the validity"),
     in_shape(Shape::Writes, "a batch does not declare its keys"),
     in_shape(Shape::Free, "a hold that is handed off keeps its token"),
-    in_shape(Shape::Free, "a spin lock pauses ever longer"),
+    in_shape(Shape::Spins, "a spin lock pauses ever longer"),
     in_shape(Shape::Permits, "permits end with the call that took them"),
     in_shape(Shape::Permits, "permits in doubt stay taken"),
     in_shape(Shape::Permits, "a newcomer asks before those who wait"),
+    in_shape(
+        Shape::PermitIds,
+        "a step of a count is taken for the one before",
+    ),
     in_shape(Shape::Latches, "a count-down is forgotten at once"),
     in_shape(Shape::Latches, "a latch that opens wakes nobody"),
     in_shape(Shape::Sides, "readers come in whoever waits"),

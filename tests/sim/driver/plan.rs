@@ -40,6 +40,12 @@ pub(crate) enum Op {
     GiveBack(End),
     /// Adds so many permits to a semaphore.
     Add(usize, u32),
+    /// Takes a permit that no handle owns.
+    TakeId(Want),
+    /// Gives back some permit that no handle owns, twice at once or not.
+    GiveIdBack(bool),
+    /// Sets the lease of some permit that no handle owns, ms.
+    SetLease(Option<u64>),
     CountDown(usize),
     /// Waits so many ms for a latch.
     WaitForLatch(usize, u64),
@@ -164,7 +170,7 @@ pub(crate) struct Plan {
 }
 
 /// The most locks that free programs have.
-const NAMES: usize = 3;
+pub(crate) const NAMES: usize = 3;
 
 impl Plan {
     pub(crate) fn of(seed: u64) -> Plan {

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use redlatch_sim::eye::Seen;
 use redlatch_world::scheduler::{self, MILLI, Nanos};
 
+use crate::counters;
+use crate::ids;
 use crate::machine::{Redis, is_excused};
 
 /// A hold that the eye sees, and the process that believes in it.
@@ -150,7 +152,7 @@ impl Promptness {
         let held: BTreeSet<&str> = sights
             .iter()
             .filter(|sight| sight.hold.is_held)
-            .map(|sight| &*sight.hold.visitor)
+            .flat_map(|sight| counters::owners_in(&sight.hold.name, &sight.hold.visitor))
             .collect();
         // It is not known whose it is, so it may be anybody who is kept from running.
         let lag = (1..=processes).map(scheduler::lag).sum();
@@ -158,6 +160,7 @@ impl Promptness {
         for (number, server) in servers.iter().enumerate() {
             for (name, visitor) in server.standing() {
                 let is_left = self.left.contains(&visitor) || is_excused(&visitor);
+                let is_left = is_left || ids::is_known(&visitor);
                 if is_left || held.contains(&*visitor) {
                     continue;
                 }

@@ -10,6 +10,7 @@ use redlatch_world::scheduler::{self, MILLI, Nanos, SECOND};
 
 use crate::causes::{Causes, Told};
 use crate::counters;
+use crate::ids;
 use crate::machine::{Redis, is_excused};
 use crate::promptness::{Promptness, Sight};
 use crate::shards;
@@ -508,9 +509,16 @@ impl Rules {
             self.sees_until = 0;
             // Nobody tells of a lease that has ended, nor of a token; and it takes a time until messages arrive.
             let was_released = self.left.get(name).is_some_and(|left| *left > SHORTLY);
-            let is_told = ["lock", "fenced", "latch", "semaphore", sides::KIND]
-                .iter()
-                .any(|kind| name.starts_with(kind));
+            let told = [
+                "lock",
+                "fenced",
+                "latch",
+                "semaphore",
+                ids::KIND,
+                sides::KIND,
+            ];
+            let is_told = told.iter().any(|kind| name.starts_with(kind));
+            let is_told = is_told && !ids::may_end_untold(name);
             let is_heard = self.expects.messages && was_released && is_told;
             let is_polled = self.expects.messages && name.starts_with("spin");
             let free_since = *self.free_since.entry(name.to_owned()).or_insert(now);

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use fastrand::Rng;
 use redlatch_world::scheduler::{MILLI, Nanos, SECOND};
 
-use crate::plan::{Blow, Mood, Op, Plan, Process, Target, Thread, pick};
+use crate::plan::{Blow, Flavour, Mood, NAMES, Op, Plan, Process, Target, Thread, pick};
 use crate::sides;
 use crate::takers;
 use crate::topology::{Replicated, Topology};
@@ -44,10 +44,14 @@ pub(crate) enum Shape {
     Writes,
     /// Permits of semaphores are taken and given back, while all kinds of things befall the network and the processes.
     Permits,
+    /// The same with permits that have ids, of which some are given back by whatever process.
+    PermitIds,
     /// The same with latches.
     Latches,
     /// The same with read-write locks.
     Sides,
+    /// Few poll for a lock that others hold for longer than any pause.
+    Spins,
 }
 
 /// The long ones come more often, as they cost little for the time that locks are held; and those in which least is found.
@@ -80,6 +84,8 @@ impl Shape {
             2 | 3 => return Shape::Latches,
             5 | 6 => return Shape::Sides,
             4 => return Shape::Writes,
+            7 | 8 => return Shape::PermitIds,
+            9 => return Shape::Spins,
             _ => {}
         }
         let draw = &mut Rng::with_seed(seed ^ 0x0005_4a9e);
@@ -249,7 +255,9 @@ impl Shape {
                     alone.for_each(|process| process.threads.truncate(1));
                 }
             }
-            Shape::Permits => takers::permits(plan, draw),
+            Shape::Permits => takers::permits(plan, draw, false),
+            Shape::PermitIds => takers::permits(plan, draw, true),
+            Shape::Spins => spins(plan, draw),
             Shape::Latches => takers::latches(plan, draw),
             Shape::Sides => sides::sides(plan, draw),
             Shape::Silence => {
@@ -355,6 +363,19 @@ fn levels(draw: &mut Rng, lease: u64) -> Vec<Op> {
         ]
     });
     ops.collect()
+}
+
+/// Holds of some seconds, and few who poll for them.
+fn spins(plan: &mut Plan, draw: &mut Rng) {
+    plan.lease = pick(draw, &[10_000, 30_000]);
+    plan.flavours = [Flavour::Spin; NAMES];
+    people(plan, draw, 2, &|draw| {
+        let ops = (0..draw.usize(1..4)).flat_map(|_| {
+            let held = Op::Guarded(one(None), draw.u64(..6_000), false);
+            [held, Op::Sleep(draw.u64(..300))]
+        });
+        ops.collect()
+    });
 }
 
 fn outage(plan: &mut Plan, draw: &mut Rng) {

@@ -206,6 +206,9 @@ impl Op {
             | Op::Take(_)
             | Op::GiveBack(_)
             | Op::Add(..)
+            | Op::TakeId(_)
+            | Op::GiveIdBack(_)
+            | Op::SetLease(_)
             | Op::CountDown(_)
             | Op::WaitForLatch(..) => None,
         }

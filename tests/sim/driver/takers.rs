@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use redlatch_sim::Interrupt;
+use redlatch_sim::{Interrupt, Permits};
 use redlatch_world::events;
 use redlatch_world::scheduler::{self, MILLI, SECOND};
 
 use crate::counters::{self, Change, Held};
+use crate::ids::{self, Source};
 use crate::plan::{Blow, Mood, Op, Plan, pick};
 use crate::process::{Place, within};
 use crate::rules;
@@ -43,8 +44,11 @@ pub(crate) enum End {
 const SETTING: u64 = 8;
 
 impl Worker {
-    fn semaphore(&self, number: usize) -> String {
-        format!("semaphore{number}")
+    pub(crate) fn semaphore(&self, number: usize) -> String {
+        match number.checked_sub(ids::FIRST) {
+            Some(number) => format!("{}{number}", ids::KIND),
+            None => format!("semaphore{number}"),
+        }
     }
 
     /// Sets the semaphore or latch of this number, where nobody has.
@@ -54,7 +58,7 @@ impl Worker {
         }
         let name = self.semaphore(number);
         counters::note_limit(&name, count);
-        let semaphore = self.place.client().semaphore(&name);
+        let semaphore = Source::of(self.place.client(), &name);
         loop {
             let outcome = within("try_set", Some(self.command), || semaphore.try_set(count));
             self.note("try_set", &name, &outcome);
@@ -97,7 +101,7 @@ impl Worker {
 
     pub(crate) fn take(&mut self, want: &Want) {
         let name = self.semaphore(want.semaphore);
-        let semaphore = self.place.client().semaphore(&name);
+        let semaphore = Source::of(self.place.client(), &name);
         let semaphore = match want.lease {
             Some(lease) => semaphore.with_lease_time(Duration::from_millis(lease)),
             None => semaphore,
@@ -197,8 +201,11 @@ impl Worker {
         self.allow(&name, outcome.err());
     }
 
-    fn forget(&mut self, name: &str, count: u32, permits: redlatch_sim::Permits) {
+    fn forget(&mut self, name: &str, count: u32, permits: Permits) {
         let bound = Some(self.command);
+        if counters::has_ids(name) {
+            return self.leave(name, permits);
+        }
         let gone = Change::begin(name, -i64::from(count));
         let outcome = within("forget", bound, || permits.forget());
         self.note("forget", name, &outcome);
@@ -215,9 +222,22 @@ impl Worker {
         }
     }
 
+    /// Leaves permits to their ids.
+    fn leave(&mut self, name: &str, permits: Permits) {
+        let ids = permits.ids();
+        let outcome = within("forget", Some(self.command), || permits.forget());
+        self.note("forget", name, &outcome);
+        // A renewal may be under way.
+        let lease = scheduler::nanos(self.lease);
+        let latest = scheduler::now() + self.command + lease * 2 + lease / 50;
+        ids::note_left(name, ids, latest);
+        scheduler::note_news();
+        self.allow(name, outcome.err());
+    }
+
     /// Adds so many permits that nobody had.
     pub(crate) fn add(&mut self, name: &str, count: u32) {
-        let semaphore = self.place.client().semaphore(name);
+        let semaphore = Source::of(self.place.client(), name);
         let more = Change::begin(name, count.into());
         let bound = Some(self.command);
         let outcome = within("add_permits", bound, || semaphore.add_permits(count.into()));
@@ -275,8 +295,9 @@ pub(crate) fn audit(plan: &Plan) {
     // The leases of those who died are over then.
     scheduler::sleep_until(scheduler::now() + plan.longest_lease() * MILLI);
     let place = Place::open(plan);
+    ids::give_all_back(place.client());
     for (name, permits) in counters::semaphores() {
-        let semaphore = place.client().semaphore(&name);
+        let semaphore = Source::of(place.client(), &name);
         if permits == 0 || matches!(semaphore.try_set(permits), Ok(true)) {
             continue;
         }
@@ -332,7 +353,8 @@ pub(crate) fn befall(plan: &mut Plan, draw: &mut Rng) {
         .retain(|(_, blow)| !matches!(blow, Blow::Forget(..) | Blow::Flush(_) | Blow::Replace(..)));
 }
 
-pub(crate) fn permits(plan: &mut Plan, draw: &mut Rng) {
+/// Programs of semaphores; those of the others have permits with ids, which any thread gives back.
+pub(crate) fn permits(plan: &mut Plan, draw: &mut Rng, has_ids: bool) {
     world(plan, draw);
     let is_cut = draw.u8(..4) == 0;
     if is_cut {
@@ -342,11 +364,13 @@ pub(crate) fn permits(plan: &mut Plan, draw: &mut Rng) {
     let (lease, is_calm) = (plan.lease, plan.mood == Mood::Calm);
     people(plan, draw, 3, &|draw| {
         let sets = limits.iter().enumerate();
+        let first = if has_ids { ids::FIRST } else { 0 };
         let mut ops: Vec<Op> = sets
-            .map(|(number, count)| Op::Set(number, *count, false))
+            .map(|(number, count)| Op::Set(first + number, *count, false))
             .collect();
         for _ in 0..draw.usize(2..=8) {
-            let semaphore = draw.usize(..limits.len());
+            let number = draw.usize(..limits.len());
+            let semaphore = first + number;
             let lease = match draw.u8(..8) {
                 0 => Some(draw.u64(100..1_000)),
                 1 => Some(lease * 2),
@@ -362,10 +386,14 @@ pub(crate) fn permits(plan: &mut Plan, draw: &mut Rng) {
                 1..=3 => draw.u64(..300),
                 _ => draw.u64(..20),
             };
+            if has_ids && draw.bool() {
+                ops.push(id_op(draw, semaphore, lease, wait, is_calm));
+                continue;
+            }
             ops.push(match draw.u8(..12) {
                 0..5 => Op::Take(Want {
                     semaphore,
-                    permits: draw.u32(1..=limits[semaphore]),
+                    permits: draw.u32(1..=limits[number]),
                     wait,
                     lease,
                     is_interrupted: draw.u8(..6) == 0,
@@ -383,11 +411,52 @@ pub(crate) fn permits(plan: &mut Plan, draw: &mut Rng) {
         }
         ops
     });
+    let threads = || plan.processes.iter().flat_map(|it| &it.threads);
+    let mut ops = threads().flat_map(|thread| &thread.program);
+    let endless = ops.any(|op| {
+        matches!(
+            op,
+            Op::TakeId(Want { lease: None, .. }) | Op::SetLease(None)
+        )
+    });
     for thread in plan.processes.iter_mut().flat_map(|it| &mut it.threads) {
+        // Nobody may give it back.
+        for op in thread.program.iter_mut().filter(|_| endless) {
+            if let Op::Take(want) | Op::TakeId(want) = op {
+                want.wait = want.wait.or(Some(2_000));
+            }
+        }
         thread.leaves = draw.u8(..10) == 0;
     }
     if !is_cut {
         befall(plan, draw);
+    }
+}
+
+/// Something that is done to permits that no handle owns.
+fn id_op(
+    draw: &mut Rng,
+    semaphore: usize,
+    lease: Option<u64>,
+    wait: Option<u64>,
+    is_calm: bool,
+) -> Op {
+    // Nobody would know of one without an end whose answer is lost.
+    let lease = match draw.u8(..4) {
+        0 if is_calm => None,
+        1 => Some(draw.u64(100..3_000)),
+        _ => Some(lease.unwrap_or(3_000)),
+    };
+    match draw.u8(..8) {
+        0..4 => Op::TakeId(Want {
+            semaphore,
+            permits: 1,
+            wait,
+            lease,
+            is_interrupted: false,
+        }),
+        4..7 => Op::GiveIdBack(draw.u8(..3) == 0),
+        _ => Op::SetLease(lease),
     }
 }
 

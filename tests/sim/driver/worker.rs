@@ -26,7 +26,7 @@ pub(crate) struct Worker {
     /// Whether no hold of the watchdog is lost, whatever happens.
     survives: bool,
     /// Whether replies may be other ones than were sent.
-    is_garbled: bool,
+    pub(crate) is_garbled: bool,
     /// Whether a hold may end in calm, too.
     may_lose: bool,
     /// Whether threads may wait for connections for most of the time that a node has.
@@ -203,7 +203,10 @@ impl Worker {
             Op::Set(number, count, is_latch) => self.set(*number, *count, *is_latch),
             Op::Take(want) => self.take(want),
             Op::GiveBack(how) => self.give_back(*how),
-            Op::Add(number, count) => self.add(&format!("semaphore{number}"), *count),
+            Op::Add(number, count) => self.add(&self.semaphore(*number), *count),
+            Op::TakeId(want) => self.take_id(want),
+            Op::GiveIdBack(twice) => self.give_id_back(*twice),
+            Op::SetLease(lease) => self.set_lease(*lease),
             Op::CountDown(number) => self.count_down(*number),
             Op::WaitForLatch(number, wait) => self.wait_for_latch(*number, *wait),
             Op::Leak(target) => self.leak(target),

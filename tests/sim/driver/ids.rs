@@ -1,0 +1,295 @@
+//! Permits with ids that no handle owns: what is known of each, and what threads do with them.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redlatch_sim::{
+    Client, Error, Interrupt, PermitId, PermitSemaphore, Permits, Result, Semaphore,
+};
+use redlatch_world::events;
+use redlatch_world::scheduler::{self, MILLI, Nanos};
+
+use crate::counters;
+use crate::process::within;
+use crate::rules;
+use crate::run::{expect, violated};
+use crate::takers::Want;
+use crate::worker::Worker;
+
+/// How the names of these semaphores begin.
+pub(crate) const KIND: &str = "ids";
+
+/// So many digits an id has.
+pub(crate) const LENGTH: usize = 32;
+
+/// The numbers of these semaphores in programs begin here.
+pub(crate) const FIRST: usize = 10;
+
+/// A permit that no handle owns.
+#[derive(Clone)]
+struct Loose {
+    name: String,
+    id: PermitId,
+    /// When it may have ended by itself, and when it has.
+    ends: (Nanos, Nanos),
+    /// It was told to be given back.
+    is_back: bool,
+    /// A request without an answer may have changed it, or may yet.
+    is_unsure: bool,
+    /// A lease was set for it.
+    is_set: bool,
+    is_in_use: bool,
+}
+
+static ALL: Mutex<Vec<Loose>> = Mutex::new(Vec::new());
+
+fn all() -> MutexGuard<'static, Vec<Loose>> {
+    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A lease of so many ms that began between two moments ends so, by clocks that run at other rates.
+fn ends(began: Nanos, answered: Nanos, lease: Option<u64>) -> (Nanos, Nanos) {
+    let Some(lease) = lease.map(|lease| lease * MILLI) else {
+        return (Nanos::MAX, Nanos::MAX);
+    };
+    let slack = lease / 100 + 5 * MILLI;
+    (began + lease - slack.min(lease), answered + lease + slack)
+}
+
+/// Whether a program has the id, and has not given it back.
+pub(crate) fn is_known(visitor: &str) -> bool {
+    let all = all();
+    let mut living = all.iter().filter(|it| !it.is_back);
+    living.any(|it| it.id.as_str() == visitor)
+}
+
+/// Whether some lease of a permit of this semaphore was set: nobody tells waiters of an end that comes earlier by that.
+pub(crate) fn may_end_untold(name: &str) -> bool {
+    all().iter().any(|it| it.name == name && it.is_set)
+}
+
+/// Permits that a handle has left, which end at the latest then.
+pub(crate) fn note_left(name: &str, ids: Vec<PermitId>, latest: Nanos) {
+    all().extend(ids.into_iter().map(|id| Loose {
+        name: name.to_owned(),
+        id,
+        ends: (0, latest),
+        is_back: false,
+        is_unsure: false,
+        is_set: false,
+        is_in_use: false,
+    }));
+}
+
+/// A semaphore of either kind.
+pub(crate) enum Source {
+    Plain(Semaphore),
+    WithIds(PermitSemaphore),
+}
+
+/// Calls a method that both kinds have.
+macro_rules! on {
+    ($source:expr, $method:ident($($argument:expr),*)) => {
+        match $source {
+            Source::Plain(semaphore) => semaphore.$method($($argument),*),
+            Source::WithIds(semaphore) => semaphore.$method($($argument),*),
+        }
+    };
+}
+
+impl Source {
+    pub(crate) fn of(client: &Client, name: &str) -> Source {
+        match counters::has_ids(name) {
+            true => Source::WithIds(client.permit_semaphore(name)),
+            false => Source::Plain(client.semaphore(name)),
+        }
+    }
+
+    pub(crate) fn with_lease_time(&self, lease: Duration) -> Source {
+        match self {
+            Source::Plain(semaphore) => Source::Plain(semaphore.with_lease_time(lease)),
+            Source::WithIds(semaphore) => Source::WithIds(semaphore.with_lease_time(lease)),
+        }
+    }
+
+    pub(crate) fn try_set(&self, permits: u32) -> Result<bool> {
+        on!(self, try_set(permits))
+    }
+
+    pub(crate) fn acquire(&self, permits: u32) -> Result<Permits> {
+        on!(self, acquire(permits))
+    }
+
+    pub(crate) fn acquire_interruptibly(&self, permits: u32, by: &Interrupt) -> Result<Permits> {
+        on!(self, acquire_interruptibly(permits, by))
+    }
+
+    pub(crate) fn try_acquire(&self, permits: u32) -> Result<Option<Permits>> {
+        on!(self, try_acquire(permits))
+    }
+
+    pub(crate) fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<Option<Permits>> {
+        on!(self, try_acquire_for(permits, wait))
+    }
+
+    pub(crate) fn add_permits(&self, permits: i64) -> Result<()> {
+        on!(self, add_permits(permits))
+    }
+}
+
+impl Worker {
+    /// Takes a permit that no handle owns.
+    pub(crate) fn take_id(&mut self, want: &Want) {
+        let name = self.semaphore(want.semaphore);
+        let semaphore = self.place.client().permit_semaphore(&name);
+        self.doubt(&name, "a fixed lease");
+        let may_wait = self.permits.is_empty() && counters::has_limit(&name);
+        let wait = want.wait.or_else(|| (!may_wait).then_some(300));
+        let bound = wait.map(|wait| match wait {
+            0 => self.command,
+            _ => (wait + 250) * MILLI,
+        });
+        let lease = want.lease.map(Duration::from_millis);
+        scheduler::note(|| format!("acquire_id {name}: {want:?}"));
+        let began = scheduler::now();
+        let waits = rules::waits_for_some(&name, 1);
+        let outcome = match wait {
+            None => within("acquire_id", None, || semaphore.acquire_id(lease).map(Some)),
+            Some(wait) => within("try_acquire_id_for", bound, || {
+                semaphore.try_acquire_id_for(lease, Duration::from_millis(wait))
+            }),
+        };
+        let bypasses = wait.is_some_and(|wait| scheduler::now() >= began + wait * MILLI);
+        let overtakes = waits.overtakes().filter(|_| !bypasses);
+        if let (Ok(Some(_)), Some(flaw)) = (&outcome, overtakes) {
+            violated(&flaw);
+        }
+        drop(waits);
+        self.note("acquire_id", &name, &outcome);
+        match outcome {
+            Ok(Some(id)) => {
+                events::count("permit id taken");
+                all().push(Loose {
+                    name,
+                    id,
+                    ends: ends(began, scheduler::now(), want.lease),
+                    is_back: false,
+                    is_unsure: false,
+                    is_set: false,
+                    is_in_use: false,
+                });
+                scheduler::note_news();
+            }
+            Ok(None) => {}
+            Err(error) => self.allow(&name, Some(error)),
+        }
+    }
+
+    /// Some id that nobody uses at the moment, of whatever process.
+    fn an_id(&self) -> Option<(usize, Loose)> {
+        let mut all = all();
+        // One that was given back is asked for again now and then.
+        let at = all.iter().position(|it| !it.is_in_use && !it.is_back);
+        let at = at.or_else(|| all.iter().position(|it| !it.is_in_use))?;
+        all[at].is_in_use = true;
+        Some((at, all[at].clone()))
+    }
+
+    /// Gives a permit back that any thread has taken; `twice` at once, of which one is told that it did.
+    pub(crate) fn give_id_back(&mut self, twice: bool) {
+        let Some((at, mut loose)) = self.an_id() else {
+            return;
+        };
+        let bound = Some(self.command);
+        let semaphore = self.place.client().permit_semaphore(&loose.name);
+        let began = scheduler::now();
+        let other = twice.then(|| {
+            let (semaphore, id) = (semaphore.clone(), loose.id.clone());
+            expect(scheduler::spawn("other", None, move || {
+                within("release_id", bound, || semaphore.release_id(&id))
+            }))
+        });
+        let mut outcomes = vec![within("release_id", bound, || {
+            semaphore.release_id(&loose.id)
+        })];
+        if let Some(other) = other {
+            match other.join() {
+                Ok(outcome) => outcomes.push(outcome),
+                Err(_) => violated("the release of a permit has panicked"),
+            }
+        }
+        self.note("release_id", &loose.name, &outcomes);
+        let trues = outcomes.iter().filter(|it| matches!(it, Ok(true))).count();
+        if !self.is_garbled {
+            if trues + usize::from(loose.is_back) > 1 {
+                violated(&format!("I16: the permit {} is given back twice", loose.id));
+            }
+            let is_known = outcomes.iter().all(Result::is_ok) && !loose.is_unsure;
+            self.judge_id(&loose, trues == 1, is_known, began);
+        }
+        loose.is_back |= trues > 0;
+        self.settle_id(at, loose, outcomes);
+    }
+
+    /// Sets the lease of a permit that any thread has taken.
+    pub(crate) fn set_lease(&mut self, lease: Option<u64>) {
+        let Some((at, mut loose)) = self.an_id() else {
+            return;
+        };
+        let semaphore = self.place.client().permit_semaphore(&loose.name);
+        let began = scheduler::now();
+        loose.is_set = true;
+        all()[at].is_set = true;
+        let outcome = within("set_lease", Some(self.command), || {
+            semaphore.set_lease(&loose.id, lease.map(Duration::from_millis))
+        });
+        self.note("set_lease", &loose.name, &outcome);
+        if let Ok(was_set) = &outcome
+            && !self.is_garbled
+        {
+            self.judge_id(&loose, *was_set, !loose.is_unsure, began);
+        }
+        if matches!(outcome, Ok(true)) {
+            loose.ends = ends(began, scheduler::now(), lease);
+        }
+        self.settle_id(at, loose, vec![outcome]);
+    }
+
+    /// Whether a permit was there, as an answer says to a request that was made then.
+    fn judge_id(&self, loose: &Loose, was_there: bool, is_known: bool, began: Nanos) {
+        let (id, name, now) = (&loose.id, &loose.name, scheduler::now());
+        let is_over = began > loose.ends.1;
+        if was_there && (loose.is_back || is_over) && !loose.is_unsure {
+            violated(&format!(
+                "I16: the permit {id} of {name} is there, and had ended"
+            ));
+        }
+        if !was_there && is_known && !loose.is_back && now < loose.ends.0 {
+            violated(&format!(
+                "I16: the permit {id} of {name} is not there, and had not ended"
+            ));
+        }
+    }
+
+    fn settle_id(&mut self, at: usize, mut loose: Loose, outcomes: Vec<Result<bool>>) {
+        let name = loose.name.clone();
+        let errors: Vec<Error> = outcomes.into_iter().filter_map(Result::err).collect();
+        loose.is_unsure |= errors.iter().any(Error::is_ambiguous);
+        loose.is_in_use = false;
+        all()[at] = loose;
+        scheduler::note_news();
+        for error in errors {
+            self.allow(&name, Some(error));
+        }
+    }
+}
+
+/// Gives back all that is known.
+pub(crate) fn give_all_back(client: &Client) {
+    let left: Vec<Loose> = all().iter().filter(|it| !it.is_back).cloned().collect();
+    for loose in left {
+        let semaphore = client.permit_semaphore(&loose.name);
+        let outcome = semaphore.release_id(&loose.id);
+        scheduler::note(|| format!("release_id {} = {outcome:?}", loose.id));
+    }
+}
