@@ -21,7 +21,7 @@ help:
 	@echo "make interop     tests against Redisson in a JVM and libraries of Python and Go"
 	@echo "make topologies  tests with Sentinel, Cluster, replicas and TLS"
 	@echo "make sim         runs the client in a simulated world for a minute; SEED=n shows one run, with SHRUNK=1 the needed part"
-	@echo "make mutants     changes the source in each way that cargo-mutants knows, and says which changes no test sees"
+	@echo "make mutants     changes the source in some thousand ways, and says which changes no test sees"
 	@echo "make nightly     runs the tests for longer, and the two above"
 	@echo "make ci          checks all that a release needs"
 
@@ -54,9 +54,10 @@ sim:
 		$(CARGO) run --quiet --profile sim --package redlatch-sim --bin sim
 
 # FOLDERS='engine stores/quorum' for some folders, FILES='src/engine/hold/*.rs' for some of one, SHARD=0/20 for each
-# twentieth change.
+# twentieth change, LIST=1 for the names of all, WORKERS=2 for fewer at a time.
 mutants: tools
-	@FILES="$(FILES)" SHARD="$(SHARD)" tests/mutants $(FOLDERS)
+	@FILES="$(FILES)" SHARD="$(SHARD)" LIST="$(LIST)" WORKERS="$(WORKERS)" \
+		$(CARGO) run --quiet --package redlatch-mutants -- $(FOLDERS)
 
 nightly: tools
 	REDLATCH_LONG=1 $(CARGO) test --all-features
@@ -64,7 +65,6 @@ nightly: tools
 	$(MAKE) interop
 	REDLATCH_LONG=1 $(MAKE) topologies
 	$(MAKE) sim LONG=1 FIRST=$$(date +%s)
-	command -v cargo-mutants >/dev/null || cargo install --locked cargo-mutants
 	$(MAKE) mutants SHARD=$$(expr $$(date +%j) % 60)/60
 	tests/newer-servers $(CARGO) test --all-features --test it
 
