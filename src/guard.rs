@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::hold::{Hold, LevelId};
+use crate::engine::owner::LockKey;
 use crate::engine::raw_lock::RawLock;
 use crate::engine::wait_loop::WaitLimit;
 use crate::ground::batch::Work;
@@ -149,6 +150,19 @@ impl Guard {
             return Err(Error::in_its_transaction(&self.hold.name));
         }
         self.give_back()
+    }
+
+    pub(crate) fn hold(&self) -> &Arc<Hold> {
+        &self.hold
+    }
+
+    pub(crate) fn key(&self) -> &LockKey {
+        &self.raw_lock().key
+    }
+
+    /// Ends without an unlock: its hold was given back by a wait.
+    pub(crate) fn forget(mut self) {
+        self.released = true;
     }
 
     fn raw_lock(&self) -> &RawLock {

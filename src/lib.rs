@@ -28,6 +28,7 @@
 //! | [`MultiLock::of`] | several locks taken as one |
 //! | [`Client::semaphore`] | permits that come back when their holder dies, shared with Redisson |
 //! | [`Client::permit_semaphore`] | permits with ids, which any process gives back, shared with Redisson |
+//! | [`Lock::condition`] | what threads that hold a lock wait for until another one signals it |
 //! | [`Client::latch`] | a gate that opens when a count has come down to 0, shared with Redisson |
 //!
 //! The README has the promises, and the pages in `docs/` of the repository answer one question each: guarantees,
@@ -57,6 +58,7 @@ mod support;
 
 mod builder;
 mod client;
+mod condition;
 mod engine;
 mod ground;
 mod guard;
@@ -78,6 +80,7 @@ pub mod testing;
 
 pub use builder::Builder;
 pub use client::Client;
+pub use condition::Condition;
 pub use engine::owner::current_thread_id;
 #[cfg(redlatch_sim)]
 pub use engine::owner::eye;

@@ -1,5 +1,6 @@
 //! The seam: where the truth about who holds what is kept.
 
+mod condition;
 mod count;
 mod in_doubt;
 mod subscription;
@@ -19,6 +20,7 @@ use crate::ground::reply::Reply;
 use crate::ground::sync::Mutex;
 use crate::ground::time;
 use crate::ground::turn_count::Turns;
+pub(crate) use condition::{ConditionAnswer, ConditionOp, ConditionStep, PLACE_LIFE, PlaceInDoubt};
 pub(crate) use count::{CountOp, CountStep};
 pub(crate) use in_doubt::InDoubt;
 pub(crate) use subscription::{Delivery, Subscription};
@@ -96,6 +98,27 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         })
     }
 
+    /// Carries out a step of a thread that waits on a condition, or of one that signals it.
+    fn condition(
+        &self,
+        op: &ConditionOp<'_>,
+        _deadline: Instant,
+    ) -> Result<Outcome<ConditionAnswer>> {
+        Err(Error::Unsupported {
+            lock: Arc::clone(&op.lock.name),
+            reason: self
+                .facts()
+                .keeps_no_conditions
+                .unwrap_or_default()
+                .to_owned(),
+        })
+    }
+
+    /// Puts one that waits on a condition where it hears of its signal.
+    fn subscribe_place(&self, op: &ConditionOp<'_>, parker: &Arc<Parker>) -> Subscription {
+        self.subscribe(op.lock, 0, parker)
+    }
+
     /// Puts a refused visitor where it hears that another try is worth it.
     ///
     /// Its sources, from `source` on, tell it from other stores that wake the same visitor.
@@ -133,6 +156,8 @@ pub(crate) struct Facts {
     pub(crate) is_composite: bool,
     /// Why no data can be written here in one step with the look at a hold, where that is so.
     pub(crate) keeps_no_data: &'static str,
+    /// Why nobody can wait on a condition here, where that is so.
+    pub(crate) keeps_no_conditions: Option<&'static str>,
     pub(crate) announcements: Arc<Announcements>,
 }
 
@@ -149,6 +174,7 @@ impl Facts {
             is_composite: false,
             keeps_no_data: "a lock that is not in Redis guards no commands of Redis; in a database Guard::transaction runs \
                             statements under it",
+            keeps_no_conditions: None,
             announcements: Arc::default(),
         }
     }

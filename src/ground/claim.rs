@@ -163,6 +163,9 @@ impl Kind {
                 visitor: |_, _, _| VisitorId::token(),
                 visitor_of_part: VisitorId::token_of_part,
                 is_reentrant: false,
+                no_conditions: Some(
+                    "a token lock has no conditions, as the programs that share it send no messages; use Client::lock",
+                ),
                 form: Form::Text,
                 ..Rules::PLAIN
             },
@@ -175,6 +178,10 @@ impl Kind {
                 is_shared: true,
                 queues_locally: false,
                 restores_lifetime: true,
+                no_conditions: Some(
+                    "the read side has no conditions: others who read could signal between the test and the wait; use \
+                     those of the write side",
+                ),
                 side: Some(Side {
                     other: Kind::Write,
                     enters_inside: true,
@@ -252,6 +259,8 @@ pub(crate) struct Rules {
     pub(crate) has_ids: bool,
     /// A fencing token is drawn for each hold.
     pub(crate) is_fenced: bool,
+    /// Why nobody can wait on a condition of it, where that is so.
+    pub(crate) no_conditions: Option<&'static str>,
     /// Set for the sides of a read-write lock.
     pub(crate) side: Option<Side>,
     pub(crate) form: Form,
@@ -273,6 +282,7 @@ impl Rules {
         most_permits: LARGEST_COUNT,
         has_ids: false,
         is_fenced: false,
+        no_conditions: None,
         side: None,
         form: Form::Hash,
     };
@@ -295,6 +305,7 @@ impl Rules {
         has_thread_owner: false,
         is_shared: true,
         hands_off: false,
+        no_conditions: Some("it is no lock, and has no conditions"),
         form: Form::Number,
         ..Rules::PLAIN
     };

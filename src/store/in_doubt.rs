@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::ground::claim::{Claim, Kind, VisitorId};
+use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
 use crate::ground::clock::BootInstant;
+use crate::store::condition::{PLACE_LIFE, PlaceInDoubt};
 
 /// A request without an answer may take this long to arrive, and its lease counts from then.
 const LONGEST_WAY: Duration = Duration::from_secs(30);
@@ -17,6 +18,8 @@ pub(crate) struct InDoubt {
     pub(crate) kind: Kind,
     pub(crate) name: Arc<str>,
     pub(crate) visitor: VisitorId,
+    /// Set if it is no hold but a place among those who wait on a condition, whose ticket the visitor is.
+    pub(crate) place: Option<PlaceInDoubt>,
     /// For each node: the request is refused there after this time of the node's own clock, in ms, so that a release
     /// answered later settles it. `None` where nothing is left; a node that is not listed is as the last one.
     pub(crate) not_after: SmallVec<[Option<i64>; 1]>,
@@ -41,8 +44,23 @@ impl InDoubt {
             kind,
             name: Arc::clone(name),
             visitor: visitor.clone(),
+            place: None,
             not_after: SmallVec::new(),
             ends: BootInstant::now() + lease + LONGEST_WAY,
+        }
+    }
+
+    /// The doubt whether this ticket still has a place, or comes to have one until the server's time `not_after`.
+    pub(crate) fn of_place(
+        lock: &LockId,
+        ticket: &VisitorId,
+        place: PlaceInDoubt,
+        not_after: i64,
+    ) -> InDoubt {
+        InDoubt {
+            place: Some(place),
+            not_after: smallvec![Some(not_after)],
+            ..InDoubt::of(lock.kind, &lock.name, ticket, PLACE_LIFE)
         }
     }
 

@@ -80,7 +80,7 @@ fn row(rows: &[&str]) -> BTreeSet<String> {
 }
 
 /// What a client needs for `Client::lock` alone.
-fn for_locks() -> BTreeSet<String> {
+pub(crate) fn for_locks() -> BTreeSet<String> {
     row(&["every lock", "Client::lock"])
 }
 
@@ -107,6 +107,11 @@ pub(crate) fn for_semaphores() -> BTreeSet<String> {
 /// What a client needs for `Client::read_write_lock` alone.
 pub(crate) fn for_sides() -> BTreeSet<String> {
     row(&["`Client::read_write_lock`, alone"])
+}
+
+/// What a client needs for conditions beside what their locks need.
+pub(crate) fn for_conditions() -> BTreeSet<String> {
+    row(&["`Lock::condition`"])
 }
 
 /// Checks that a user who lacks this right is refused, and told so; or is not, where nothing needs it.
@@ -247,6 +252,9 @@ fn the_tables_are_what_the_scripts_and_the_source_say() {
         union(&[&sides, &calls, &listens]),
         "for read_write_lock"
     );
+    let conditions = called_in(&format!("{scripts}/condition"), not_rights);
+    let beside: BTreeSet<_> = conditions.difference(&locks).cloned().collect();
+    assert_eq!(for_conditions(), beside, "for conditions");
     let permits = called_in(&format!("{scripts}/permit_ids"), not_rights);
     assert_eq!(
         for_permit_semaphores(),
@@ -272,6 +280,7 @@ fn the_tables_are_what_the_scripts_and_the_source_say() {
             &latches,
             &semaphores,
             &sides,
+            &conditions,
             &permits,
             &sent,
             &sharded
@@ -310,6 +319,8 @@ pub(crate) fn user(server: &RedisServer, rules: &BTreeSet<String>) -> String {
     words.push(format!("~redlatch_sc:{{{PREFIX}*"));
     words.push(format!("~{{{PREFIX}*"));
     words.push(format!("~redlatch_rw:{{{PREFIX}*"));
+    words.push(format!("~redlatch_condition:{{{PREFIX}*"));
+    words.push(format!("&redlatch_condition:{{{PREFIX}*"));
     words.push("&redisson_lock__channel:*".to_owned());
     words.push("&redisson_sc:*".to_owned());
     words.push("&redisson_rwlock:*".to_owned());

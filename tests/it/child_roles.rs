@@ -13,6 +13,7 @@ fn entry() {
         _ => {}
     }
     let known = crate::faults::play(&role) || crate::holds::play(&role);
+    let known = known || crate::condition::play(&role);
     #[cfg(feature = "mysql")]
     let known = known || crate::mysql::play(&role);
     assert!(known, "no role {role}");

@@ -45,6 +45,8 @@ scripts! {
     RIGHTS "rights.lua"
     TRANSFER "transfer.lua"
     WITHDRAW "withdraw.lua"
+    CONDITION_LOOK "condition/look.lua"
+    CONDITION_SIGNAL "condition/signal.lua"
     FENCED_ACQUIRE "fenced/acquire.lua"
     FENCED_TRANSFER "fenced/transfer.lua"
     LATCH_COUNT "latch/count.lua"

@@ -14,6 +14,7 @@ mod api;
 mod borrowed_servers;
 mod chaos;
 mod child_roles;
+mod condition;
 mod documents;
 mod errors;
 mod examples;

@@ -10,6 +10,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod validity;
+mod whole;
 mod write;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,6 +24,7 @@ pub(crate) use crate::engine::hold::in_flight::{InFlightId, LateCopy};
 pub(crate) use crate::engine::hold::renewal_schedule::{Duty, NextCheck, RenewalStart};
 use crate::engine::hold::state::{Level, Phase, State, count};
 use crate::engine::hold::validity::end_of_validity;
+pub(crate) use crate::engine::hold::whole::Leases;
 pub(crate) use crate::engine::hold::write::WriteStart;
 use crate::ground::claim::{Claim, Kind, LockId, Queueing, VisitorId};
 use crate::ground::clock::{BootInstant, PROCESS, Timeline};

@@ -1,5 +1,6 @@
 //! How a thread enters a lock, enters it again, and leaves it.
 
+mod condition;
 mod count;
 mod hand_off;
 mod release;

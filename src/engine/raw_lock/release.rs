@@ -84,7 +84,12 @@ impl RawLock {
         }
     }
 
-    fn release_whole(&self, hold: &Hold, claim: &Claim, deadline: Instant) -> Result<()> {
+    pub(super) fn release_whole(
+        &self,
+        hold: &Hold,
+        claim: &Claim,
+        deadline: Instant,
+    ) -> Result<()> {
         self.inner.watchdog.unwatch(hold);
         let outcome = match self.hand_off(hold, claim, deadline) {
             Some(outcome) => outcome,

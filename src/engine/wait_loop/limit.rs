@@ -77,11 +77,16 @@ impl<'a> WaitLimit<'a> {
         matches!(self.bound, Bound::Once)
     }
 
+    /// Whether nothing but an interrupt and an outage ends it.
+    pub(crate) fn is_endless(&self) -> bool {
+        matches!(self.bound, Bound::Forever)
+    }
+
     pub(super) fn interrupt(&self) -> Option<&'a Interrupt> {
         self.interrupt
     }
 
-    pub(super) fn is_raised(&self) -> bool {
+    pub(crate) fn is_raised(&self) -> bool {
         self.interrupt.is_some_and(Interrupt::is_raised)
     }
 }

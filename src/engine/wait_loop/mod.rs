@@ -26,9 +26,10 @@ use crate::engine::wait_queue::QueueNode;
 use crate::ground::backoff::{Backoff, WaitScope};
 use crate::ground::claim::LockId;
 use crate::ground::error::{Error, Result};
+use crate::ground::notify::Parker;
 use crate::ground::sync::mutant;
 use crate::ground::time;
-use crate::store::Refusal;
+use crate::store::{Refusal, Store, Subscription};
 
 type Node = QueueNode<HandOffOffer, Arc<Hold>>;
 
@@ -39,6 +40,11 @@ pub(crate) trait Visit {
 
     /// Asks the store once, until `deadline`.
     fn attempt(&mut self, deadline: Instant) -> Result<ControlFlow<Self::Entry, Refusal>>;
+
+    /// Joins those who hear that another attempt is worth it.
+    fn subscribe(&self, store: &dyn Store, lock: &LockId, parker: &Arc<Parker>) -> Subscription {
+        store.subscribe(lock, 0, parker)
+    }
 
     /// The data a releaser needs to hand its hold off to this visit; `None` if it does not queue.
     fn offer(&self) -> Option<HandOffOffer>;
@@ -137,7 +143,7 @@ impl<V: Visit> Wait<'_, V> {
                     self.tell(news);
                 }
                 Next::Join { is_refused } => self.join(is_refused),
-                Next::Listen => self.sleeper.listen(),
+                Next::Listen => self.listen(),
                 Next::Sleep(until) => {
                     let lets_by = seen.queue.map_or(0, |queue| queue.lets_by);
                     waiting.slept(self.sleeper.sleep(until, lets_by)?);
@@ -169,6 +175,12 @@ impl<V: Visit> Wait<'_, V> {
     fn rest(&mut self, until: Instant) -> Result<()> {
         while self.sleeper.rests_on(until)? && !self.node.as_ref().is_some_and(Node::is_granted) {}
         Ok(())
+    }
+
+    fn listen(&mut self) {
+        let parker = Arc::clone(self.sleeper.parker());
+        let subscription = self.visit.subscribe(&*self.inner.store, self.lock, &parker);
+        self.sleeper.listen(subscription);
     }
 
     fn join(&mut self, is_refused: bool) {

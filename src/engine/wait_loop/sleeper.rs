@@ -57,9 +57,7 @@ impl<'a> Sleeper<'a> {
     }
 
     /// Joins those who listen.
-    pub(super) fn listen(&mut self) {
-        let (store, lock) = (self.store, self.lock);
-        let subscription = store.subscribe(lock, 0, self.parker());
+    pub(super) fn listen(&mut self, subscription: Subscription) {
         self.subscription = Some(subscription);
     }
 

@@ -147,6 +147,10 @@ impl fmt::Display for Error {
                 f,
                 "lock {lock:?}: the current thread holds its read side, and waiting for its write side would never end; unlock the read side first, or take the write side first and read inside it"
             ),
+            Error::Nested { lock } => write!(
+                f,
+                "lock {lock:?}: a wait on a condition gives back all levels of the hold, and a guard would still count on one; wait with levels that were taken by lock() alone, or with the only guard"
+            ),
             Error::Overlap { lock, held } => write!(
                 f,
                 "lock {lock:?} has a part in common with {held:?}, which the current thread holds: waiting for it would never end; unlock that first, or take all in one MultiLock"

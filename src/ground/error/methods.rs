@@ -85,6 +85,7 @@ impl Error {
             | Error::NotHeld { lock, .. }
             | Error::NotReentrant { lock }
             | Error::Upgrade { lock }
+            | Error::Nested { lock }
             | Error::Overlap { lock, .. }
             | Error::Lost { lock, .. }
             | Error::Interrupted { lock }

@@ -272,6 +272,14 @@ pub enum Error {
         /// The lock.
         lock: Arc<str>,
     },
+    /// The calling thread holds the lock as the call cannot give it back: [`Condition::wait`](crate::Condition::wait) gives back
+    /// no level of a guard, and [`Condition::wait_with`](crate::Condition::wait_with) none beside that of its guard. Nothing was
+    /// changed, but that `wait_with` has unlocked its guard.
+    #[non_exhaustive]
+    Nested {
+        /// The lock.
+        lock: Arc<str>,
+    },
     /// The calling thread holds another lock that has a part in common with this one; see
     /// [`MultiLock`](crate::MultiLock).
     #[non_exhaustive]

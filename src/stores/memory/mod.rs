@@ -3,6 +3,7 @@
 mod counters;
 mod node;
 mod notes;
+mod places;
 mod sides;
 mod world;
 
@@ -15,8 +16,8 @@ use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
 use crate::ground::notify::{Notifier, Parker};
 use crate::store::{
-    CountOp, Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, Outcome, Refusal, Released,
-    Renewal, Store, Subscription, resolve_each,
+    ConditionAnswer, ConditionOp, CountOp, Delivery, Facts, Granted, HealthWarning, Holding,
+    InDoubt, Outcome, Refusal, Released, Renewal, Store, Subscription, resolve_each,
 };
 
 #[cfg(feature = "test-util")]
@@ -239,6 +240,11 @@ impl Store for Memory {
 
     fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {
         resolve_each(in_doubts, deadline, |in_doubt| {
+            if let Some(place) = &in_doubt.place {
+                let now = self.world.timeline.now();
+                let withdraw = |state: &mut State| state.withdraw_place(in_doubt, place, now);
+                return self.world.with_any(&in_doubt.name, withdraw).map(|()| true);
+            }
             let form = in_doubt.kind.rules().form;
             let freed = self.world.with(in_doubt.kind, &in_doubt.name, |state| {
                 match form {
@@ -304,6 +310,16 @@ impl Store for Memory {
 
     fn count(&self, op: &CountOp<'_>, _deadline: Instant) -> Result<i64> {
         self.change(op)
+    }
+
+    fn condition(&self, op: &ConditionOp<'_>, _: Instant) -> Result<Outcome<ConditionAnswer>> {
+        self.step(op)
+    }
+
+    fn subscribe_place(&self, op: &ConditionOp<'_>, parker: &Arc<Parker>) -> Subscription {
+        let channel = places::channel_of(&op.lock.name, op.condition, op.visitor);
+        let registration = self.facts.notifier.join(0, &channel, parker);
+        Subscription::of(registration, Delivery::Live)
     }
 
     fn subscribe(&self, lock: &LockId, source: u32, parker: &Arc<Parker>) -> Subscription {

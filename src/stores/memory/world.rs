@@ -36,6 +36,7 @@ pub(super) struct State {
     pub(super) counters: HashMap<Arc<str>, Counter>,
     pub(super) sides: HashMap<Arc<str>, Sides>,
     pub(super) notes: HashMap<Arc<str>, Notes>,
+    pub(super) places: HashMap<(Arc<str>, Arc<str>), Vec<Place>>,
     /// With so many holds it is time to look for those that have ended.
     pub(super) sweep_at: usize,
     pub(super) clients: Vec<Weak<Notifier>>,
@@ -91,6 +92,14 @@ pub(super) struct Note {
     pub(super) ends: BootInstant,
 }
 
+/// The place of one that waits on a condition, until it has heard that it was signalled.
+pub(super) struct Place {
+    pub(super) ticket: VisitorId,
+    /// It looks before this, or is dead.
+    pub(super) due: BootInstant,
+    pub(super) is_signalled: bool,
+}
+
 /// One hold of a side.
 pub(super) struct SideHold {
     pub(super) kind: Kind,
@@ -117,11 +126,38 @@ impl Faults {
     }
 }
 
+/// A step whose answer is lost if a test wants that.
+fn answered<T>(step: impl FnOnce(&mut State) -> T) -> impl FnOnce(&mut State) -> Option<T> {
+    |state| {
+        let answer = step(state);
+        (!state.faults.loses_the_answer()).then_some(answer)
+    }
+}
+
 impl World {
     /// Runs `step` on the state as it stands now, expired holds gone; an error while the world is told to be silent.
     pub(super) fn with<T>(
         &self,
         kind: Kind,
+        lock: &Arc<str>,
+        step: impl FnOnce(&mut State) -> T,
+    ) -> Result<T> {
+        self.with_any(lock, |state| {
+            let form = kind.rules().form;
+            if state.form_of(lock).is_some_and(|it| it != form) {
+                return Err(Error::WrongType {
+                    lock: Arc::clone(lock),
+                    node: NODE.into(),
+                    reason: "a lock of another kind".to_owned(),
+                });
+            }
+            Ok(step(state))
+        })?
+    }
+
+    /// The same whatever kind of lock stands there.
+    pub(super) fn with_any<T>(
+        &self,
         lock: &Arc<str>,
         step: impl FnOnce(&mut State) -> T,
     ) -> Result<T> {
@@ -144,14 +180,6 @@ impl World {
         if state.sides.get(lock).is_some_and(has_ended) {
             state.sides.remove(lock);
         }
-        let form = kind.rules().form;
-        if state.form_of(lock).is_some_and(|it| it != form) {
-            return Err(Error::WrongType {
-                lock: Arc::clone(lock),
-                node: NODE.into(),
-                reason: "a lock of another kind".to_owned(),
-            });
-        }
         Ok(step(&mut state))
     }
 
@@ -169,10 +197,18 @@ impl World {
         unknown: impl FnOnce() -> Result<T>,
         step: impl FnOnce(&mut State) -> T,
     ) -> Result<T> {
-        let answer = self.with(kind, lock, |state| {
-            let answer = step(state);
-            (!state.faults.loses_the_answer()).then_some(answer)
-        })?;
+        let answer = self.with(kind, lock, answered(step))?;
+        answer.map_or_else(unknown, Ok)
+    }
+
+    /// The same whatever kind of lock stands there.
+    pub(super) fn ask_any<T>(
+        &self,
+        lock: &Arc<str>,
+        unknown: impl FnOnce() -> Result<T>,
+        step: impl FnOnce(&mut State) -> T,
+    ) -> Result<T> {
+        let answer = self.with_any(lock, answered(step))?;
         answer.map_or_else(unknown, Ok)
     }
 

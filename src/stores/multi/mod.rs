@@ -61,6 +61,9 @@ impl MultiStore {
         let facts = Facts {
             timeline: if is_common { first } else { &PROCESS }.clone(),
             keeps_no_data: "a lock of several parts guards no write; take the lock that is on the server of the data by itself",
+            keeps_no_conditions: Some(
+                "a lock of several parts has no conditions: the parts may be on several servers; wait on one of a single lock",
+            ),
             ..Facts::of_composite(areas.join(" and "), longest.unwrap_or_default())
         };
         let parts = members.into_iter().enumerate();

@@ -121,6 +121,9 @@ impl MySql {
             facts: Facts {
                 refuses,
                 is_polled: |_| true,
+                keeps_no_conditions: Some(
+                    "a lock in a database has no conditions, as nobody is told of anything there; wait on one of a lock in Redis",
+                ),
                 ..Facts::of(area, &Arc::default())
             },
             pinned: Mutex::default(),

@@ -121,6 +121,10 @@ impl Quorum {
         let facts = Facts {
             keeps_no_data: "a Redlock guards no write, as the data is not on its nodes; write under a Client::lock on the \
                             server of the data",
+            keeps_no_conditions: Some(
+                "a Redlock has no conditions: its nodes would wake different threads; wait on one of a Client::lock on one \
+                 server",
+            ),
             ..Facts::of_composite(areas.join(", "), settings.max_lease)
         };
         let quorum = Quorum {

@@ -21,10 +21,16 @@ pub(super) enum Key {
     Braced(&'static str),
     /// `{name}:visitor`, without the braces if the name has a `{`, and this behind it.
     BehindVisitor(&'static str),
+    /// `redlatch_condition:{name}:condition:suffix`, without the braces if the name has a `{`.
+    OfCondition(&'static str),
 }
 
 /// The channel of a lock's unlock messages.
 pub(super) const CHANNEL: Key = Key::Prefix("redisson_lock__channel");
+
+/// The keys and channels of those who wait on a condition begin so.
+const PLACES: &str = "redlatch_condition";
+const PLACES_IN_BRACES: &str = "redlatch_condition:{";
 
 /// The key of the last fencing token of a lock.
 pub(super) const COUNTER: Key = Key::Prefix("redisson_lock_token");
@@ -37,6 +43,7 @@ impl Key {
             Key::Suffix(suffix) => {
                 return key.strip_suffix(suffix).is_some_and(|it| it.ends_with(':'));
             }
+            Key::OfCondition(_) => (PLACES, ':'),
             Key::Prefix(prefix) | Key::OfVisitor(prefix) => (prefix, ':'),
             Key::Braced(prefix) => (prefix, '{'),
         };
@@ -52,7 +59,7 @@ impl Key {
         }
     }
 
-    /// The pieces that make it.
+    /// The pieces that make it; `visitor` is the condition, where the key is of one.
     pub(super) fn pieces<'a>(self, name: &'a str, visitor: &'a str) -> [&'a str; 6] {
         match self {
             Key::Name => ["", "", name, "", "", ""],
@@ -65,6 +72,10 @@ impl Key {
             Key::Suffix(suffix) if name.contains('{') => [name, ":", suffix, "", "", ""],
             Key::Suffix(suffix) => ["{", name, "}:", suffix, "", ""],
             Key::Braced(prefix) => [prefix, "{", name, "}", "", ""],
+            Key::OfCondition(suffix) if name.contains('{') => {
+                [PLACES, ":", name, ":", visitor, suffix]
+            }
+            Key::OfCondition(suffix) => [PLACES_IN_BRACES, name, "}:", visitor, suffix, ""],
             Key::BehindVisitor(suffix) => {
                 let [_, _, name, after, ..] = Key::Prefix("").pieces(name, "");
                 let before = if after.is_empty() { "" } else { "{" };

@@ -8,7 +8,7 @@ use crate::ground::sync::mutant;
 use crate::stores::redis::keys::{self, CHANNEL, COUNTER, Key};
 use crate::stores::redis::scripts::Arg::{
     Amount, Announced, Channel, Check, Counter, Floor, Inside, Known, Lease, Life, Lock, Memo,
-    Need, Rights, Step, Successor, Visitor, Wanted, Work,
+    Need, Places, Rights, Step, Successor, Visitor, Wanted, Work,
 };
 use crate::stores::redis::scripts::{Arg, Script};
 
@@ -38,6 +38,8 @@ pub(super) struct Layout {
     pub(super) inspect: Script,
     /// The operations on the count of this kind, if it is one.
     pub(super) count: Option<Script>,
+    /// Keys that scripts take which are not of this row.
+    beside: &'static [Key],
 }
 
 /// All kinds, in the order in which a script is looked for by its hash.
@@ -194,6 +196,40 @@ pub(super) static RIGHTS_WITHOUT_KEY: LazyLock<Script> = LazyLock::new(|| {
     Script::new(text, &[], &[Channel, Rights, Counter, Lock])
 });
 
+/// The conditions of locks of every kind that has some, and what a user needs for them beside the lock.
+pub(super) struct Conditions {
+    /// The row by which rights are tried and named.
+    pub(super) layout: Layout,
+    pub(super) look: Script,
+    pub(super) signal: Script,
+}
+
+pub(super) static CONDITION: LazyLock<Conditions> = LazyLock::new(|| {
+    let look = include_str!("scripts/condition/look.lua");
+    let signal = include_str!("scripts/condition/signal.lua");
+    let steps = &[Visitor, Step, Successor, Lease, Places];
+    Conditions {
+        layout: Layout {
+            channel: Key::Prefix("redlatch_condition"),
+            rights: "condition",
+            beside: WAITING,
+            ..Layout::plain()
+        },
+        look: Script::new(look, WAITING, steps).expiring(),
+        signal: Script::new(signal, WAITING, &[Visitor, Amount, Places]).expiring(),
+    }
+});
+
+/// A lock, those who wait on a condition of it, and when each has to be heard of.
+const WAITING: &[Key] = &[
+    Key::Name,
+    Key::OfCondition(":waiting"),
+    Key::OfCondition(":due"),
+];
+
+/// The channels of those who wait on a condition, each with `:visitor` behind it.
+pub(super) const PLACES: Key = Key::OfCondition("");
+
 /// Does guarded work under a hold, whatever the kind of its lock.
 pub(super) static GUARDED: LazyLock<Script> = LazyLock::new(|| {
     let text = include_str!("scripts/guarded.lua");
@@ -273,6 +309,7 @@ impl Layout {
             force_release: force_release(include_str!("scripts/force_release.lua")),
             inspect: inspect(include_str!("scripts/inspect.lua")),
             count: None,
+            beside: &[],
         }
     }
 
@@ -303,6 +340,7 @@ impl Layout {
     /// Patterns of the keys that stand beside that of the lock itself.
     pub(super) fn keys_beside(&self, lock: &str) -> Vec<String> {
         let keys = self.scripts().flat_map(|script| script.keys);
+        let keys = keys.chain(self.beside);
         let mut beside: Vec<String> = keys
             .filter(|key| **key != Key::Name)
             .map(|key| key.pieces(lock, "*").concat())

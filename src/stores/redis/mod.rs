@@ -36,14 +36,16 @@ use crate::ground::notify::Parker;
 use crate::ground::reply::Reply;
 use crate::ground::sync::Mutex;
 use crate::store::{
-    CountOp, Delivery, Facts, Granted, Guarded, HealthWarning, Holding, InDoubt, Outcome, Refusal,
-    Released, Renewal, Store, Subscription,
+    ConditionAnswer, ConditionOp, CountOp, Delivery, Facts, Granted, Guarded, HealthWarning,
+    Holding, InDoubt, Outcome, Refusal, Released, Renewal, Store, Subscription,
 };
 
-use calls::{Acquire, Count, ForceRelease, HandOff, Inspect, Operation, Release, ReleaseLevel};
+use calls::{
+    Acquire, Condition, Count, ForceRelease, HandOff, Inspect, Operation, Release, ReleaseLevel,
+};
 use fences::Fences;
-use layout::Layout;
 pub(crate) use layout::flaw;
+use layout::{Layout, PLACES};
 pub(crate) use open::{Credentials, Settings};
 use topology::Topology;
 use transport::Connection;
@@ -119,6 +121,21 @@ impl Store for Redis {
         Count::new(op, deadline)?.run(self, deadline)
     }
 
+    fn condition(
+        &self,
+        op: &ConditionOp<'_>,
+        deadline: Instant,
+    ) -> Result<Outcome<ConditionAnswer>> {
+        Condition(op).run(self, deadline)
+    }
+
+    fn subscribe_place(&self, op: &ConditionOp<'_>, parker: &Arc<Parker>) -> Subscription {
+        let mut channel = PLACES.pieces(&op.lock.name, op.condition).concat();
+        channel.push(':');
+        channel.push_str(op.visitor.as_str());
+        self.listen(channel.into(), 0, parker)
+    }
+
     fn subscribe(&self, lock: &LockId, source: u32, parker: &Arc<Parker>) -> Subscription {
         let LockId { kind, name } = lock;
         let layout = Layout::of(*kind);
@@ -126,17 +143,7 @@ impl Store for Redis {
             let registration = self.facts.notifier.join(source, name, parker);
             return Subscription::of(registration, Delivery::Polling);
         }
-        let channel = layout.channel.of(name).into();
-        let registration = self.facts.notifier.join(source, &channel, parker);
-        let (keep, is_live) = self.topology.listen(&channel);
-        let delivery = match is_live {
-            true => Delivery::Live,
-            false => Delivery::Pending,
-        };
-        Subscription {
-            keep: Some(keep),
-            ..Subscription::of(registration, delivery)
-        }
+        self.listen(layout.channel.of(name).into(), source, parker)
     }
 
     fn check(&self, deadline: Instant) -> Result<Vec<HealthWarning>> {
@@ -162,6 +169,22 @@ impl Store for Redis {
         match lock {
             Some(lock) => self.topology.name(lock),
             None => self.topology.whole_name(),
+        }
+    }
+}
+
+impl Redis {
+    /// Puts a visitor where it hears the messages of a channel.
+    fn listen(&self, channel: Arc<str>, source: u32, parker: &Arc<Parker>) -> Subscription {
+        let registration = self.facts.notifier.join(source, &channel, parker);
+        let (keep, is_live) = self.topology.listen(&channel);
+        let delivery = match is_live {
+            true => Delivery::Live,
+            false => Delivery::Pending,
+        };
+        Subscription {
+            keep: Some(keep),
+            ..Subscription::of(registration, delivery)
         }
     }
 }

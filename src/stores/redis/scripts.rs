@@ -44,6 +44,8 @@ pub(super) enum Arg {
     Step,
     /// The number that it is about.
     Amount,
+    /// The beginning of the channels of those who wait on a condition.
+    Places,
     /// How long a counter lasts that is set, in ms.
     Life,
     /// The fence of a write.

@@ -105,7 +105,8 @@ const PASS: &str = r"
         end
         if redis.call('TYPE', key).ok == 'zset' then
             for _, member in ipairs(redis.call('ZRANGE', key, 0, -1)) do
-                redis.call('ZINCRBY', key, -ARGV[1], member)
+                local unit = redis.call('ZSCORE', key, member) + 0 > 1e15 and 1000 or 1
+                redis.call('ZINCRBY', key, string.format('%.0f', -ARGV[1] * unit), member)
             end
         end
     end
@@ -367,7 +368,12 @@ impl Both {
         for (member, score) in scores(found) {
             let mut here = members.iter_mut();
             if let Some((_, here)) = here.find(|(name, _)| *name == member.as_bytes())
-                && (*here - score).abs() <= took
+                && (*here - score).abs()
+                    <= if score > 1_000_000_000_000_000 {
+                        took * 1000
+                    } else {
+                        took
+                    }
             {
                 *here = score;
             }
@@ -471,8 +477,10 @@ fn key(name: &str) -> (u32, Vec<u8>) {
     (0, name.as_bytes().to_vec())
 }
 
+/// The channel of a lock; that of one that waits on a condition goes by its own name.
 fn channel(name: &str) -> String {
     match name.contains('{') {
+        _ if name.starts_with("redlatch_condition:") => name.to_owned(),
         true => format!("redisson_lock__channel:{name}"),
         false => format!("redisson_lock__channel:{{{name}}}"),
     }

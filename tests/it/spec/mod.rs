@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use crate::support::is_long;
 use both::{Both, Difference};
-use operations::{Op, draw, draw_counts, draw_sides};
+use operations::{Op, draw, draw_counts, draw_places, draw_sides};
 
 /// Runs drawn sequences on both sides, and returns how many operations were compared.
 ///
@@ -73,6 +73,18 @@ fn the_scripts_of_read_write_locks_do_as_they_are_specified() {
     let mut both = Both::start();
     for seed in 0..if is_long() { 20_000 } else { 1500 } {
         let ops = draw_sides(seed);
+        if let Err(difference) = both.run(&ops) {
+            let (report, _) = shrunk(seed, ops, difference, &mut both);
+            panic!("{report}");
+        }
+    }
+}
+
+#[test]
+fn the_scripts_of_conditions_do_as_they_are_specified() {
+    let mut both = Both::start();
+    for seed in 0..if is_long() { 20_000 } else { 1000 } {
+        let ops = draw_places(seed);
         if let Err(difference) = both.run(&ops) {
             let (report, _) = shrunk(seed, ops, difference, &mut both);
             panic!("{report}");
@@ -432,6 +444,123 @@ const PLANTED_IN_SIDES: &[(&str, &str, &str)] = &[
     ("rw/force_release", "mode ~= ARGV[2]", "not mode"),
     ("rw/inspect", "call('HLEN', key) < 3", "false"),
 ];
+
+/// The same of the scripts of conditions.
+const PLANTED_IN_PLACES: &[(&str, &str, &str)] = &[
+    // A copy of the request for a place puts it behind all others.
+    (
+        "condition/look",
+        "if not call('ZSCORE', waiting, visitor) then",
+        "if true then",
+    ),
+    // A place is taken, or a signal given, without the lock.
+    (
+        "condition/look",
+        "elseif has == 0 then",
+        "elseif false then",
+    ),
+    (
+        "condition/signal",
+        "elseif has == 0 then",
+        "elseif false then",
+    ),
+    // What was refused stays.
+    (
+        "condition/look",
+        "        pcall('ZREM', waiting, visitor)\n",
+        "",
+    ),
+    // A wait that is over cannot be ended late.
+    (
+        "condition/look",
+        " and (op == 'enlist' or op == 'look') then",
+        " then",
+    ),
+    // A late copy takes a place anew.
+    (
+        "condition/look",
+        "now > ARGV[6] + 0 and (op == 'enlist' or",
+        "now > ARGV[6] + 0 and (",
+    ),
+    // Those who wait are never dropped.
+    (
+        "condition/look",
+        "pcall('PEXPIRE', waiting, 10 * life)",
+        "1",
+    ),
+    // One that looks is dead after a while.
+    (
+        "condition/look",
+        "    keep()\n    return {number, {0, now}}",
+        "    return {number, {0, now}}",
+    ),
+    // One that was silent for long gives itself up.
+    ("condition/look", "if other ~= visitor then", "if true then"),
+    // The signals of the dead are lost, or those who had none give one.
+    (
+        "condition/look",
+        "if call('ZREM', waiting, other) == 0 then",
+        "if false and call('ZREM', waiting, other) == 0 then",
+    ),
+    (
+        "condition/look",
+        "if call('ZREM', waiting, other) == 0 then",
+        "if call('ZREM', waiting, other) >= 0 then",
+    ),
+    // One that was told passes nothing on, or one that was signalled does not.
+    (
+        "condition/look",
+        "(was_signalled or op == 'pass')",
+        "was_signalled",
+    ),
+    (
+        "condition/look",
+        "(was_signalled or op == 'pass')",
+        "op == 'pass'",
+    ),
+    // A place that is given up gives a signal.
+    ("condition/look", "if not waits and (", "if ("),
+    // The dead are signalled, and counted.
+    (
+        "condition/look",
+        "if ends and ends + 0 > now then",
+        "if true then",
+    ),
+    (
+        "condition/signal",
+        "if ends and ends + 0 > now then",
+        "if ends then",
+    ),
+    // One that is signalled still stands there.
+    (
+        "condition/signal",
+        "redis.pcall('PUBLISH',",
+        "redis.call('ZADD', waiting, 7, first) redis.pcall('PUBLISH',",
+    ),
+    // Nobody is told.
+    (
+        "condition/signal",
+        "redis.pcall('PUBLISH', channels .. ':' .. first, '0')",
+        "local _ = 0",
+    ),
+    // The one that came last is signalled first.
+    (
+        "condition/signal",
+        "'ZRANGE', waiting, 0, 0",
+        "'ZRANGE', waiting, -1, -1",
+    ),
+];
+
+#[test]
+fn a_bug_in_a_script_of_a_condition_is_found() {
+    let mut both = Both::start();
+    for (script, right, wrong) in PLANTED_IN_PLACES {
+        both.plant(script, right, wrong);
+        let is_found = (0..3000).any(|seed| both.run(&draw_places(seed)).is_err());
+        assert!(is_found, "{script}: {right} → {wrong}");
+        both.mend(script);
+    }
+}
 
 #[test]
 fn a_bug_in_a_script_of_a_read_write_lock_is_found() {

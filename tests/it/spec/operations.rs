@@ -7,7 +7,7 @@ pub(super) const NAMES: [&str; 3] = ["orders", "{shop}:orders", "stock"];
 
 /// The keys that are looked at: the locks, their last fencing tokens, the answers to two requests of each
 /// counter, the owners of permits, and the time keys of read-write locks.
-pub(super) const KEYS: [&str; 39] = [
+pub(super) const KEYS: [&str; 45] = [
     NAMES[0],
     NAMES[1],
     NAMES[2],
@@ -47,6 +47,12 @@ pub(super) const KEYS: [&str; 39] = [
     "redlatch_rw:{orders}",
     "redlatch_rw:{shop}:orders",
     "redlatch_rw:{stock}",
+    "redlatch_condition:{orders}:c:waiting",
+    "redlatch_condition:{orders}:c:due",
+    "redlatch_condition:{shop}:orders:c:waiting",
+    "redlatch_condition:{shop}:orders:c:due",
+    "redlatch_condition:{stock}:c:waiting",
+    "redlatch_condition:{stock}:c:due",
 ];
 
 /// The first key of the ids of permits, that of the owners of permits, and that of the time keys of holds of a read-write
@@ -54,6 +60,10 @@ pub(super) const KEYS: [&str; 39] = [
 const IDS_AT: usize = 12;
 const OWNERS_AT: usize = 15;
 const TIMES_AT: usize = 18;
+
+/// The first key of the notes on those who wait for a read-write lock, and of those who wait on a condition.
+const NOTES_AT: usize = 36;
+const PLACES_AT: usize = 39;
 
 /// The holds of read-write locks, and where the time key of each stands. The third one is Redisson's, and has a second one.
 const SIDES: [(&str, usize); 5] = [
@@ -216,12 +226,18 @@ pub(super) fn draw_sides(seed: u64) -> Vec<Op> {
     draw_of(seed, Of::Sides)
 }
 
+/// The same of calls for conditions, and for the locks that they are of.
+pub(super) fn draw_places(seed: u64) -> Vec<Op> {
+    draw_of(seed, Of::Places)
+}
+
 /// The locks that calls are drawn for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Of {
     All,
     Counts,
     Sides,
+    Places,
 }
 
 fn draw_of(seed: u64, of: Of) -> Vec<Op> {
@@ -259,12 +275,25 @@ impl Few {
             0..68 => Op::Call(self.call(rng, name), self.trouble(rng)),
             68..78 => Op::Again(rng.usize(1..6)),
             78..83 if self.of == Of::Sides && rng.u8(0..4) > 0 => Op::Put(name, hash_of_sides(rng)),
-            78..83 => Op::Put(name, self.thing(rng)),
+            78..83 if self.of != Of::Places => Op::Put(name, self.thing(rng)),
             83 if self.of == Of::Sides => {
                 let key = time_key(name, rng.usize(..6));
                 Op::Put(key, Thing::Time(one(rng, &[1000, 30_000])))
             }
             84 if self.of == Of::Sides => Op::Delete(time_key(name, rng.usize(..6))),
+            78..83 if self.of == Of::Places => Op::Put(
+                name,
+                Thing::Hash(
+                    vec![(one(rng, &VISITORS[..4]).to_owned(), "1".to_owned())],
+                    Some(90_000),
+                ),
+            ),
+            83 if self.of == Of::Places => Op::Put(places_of(name)[rng.usize(..2)], Thing::List),
+            84 | 85 if self.of == Of::Places => Op::Delete(places_of(name)[rng.usize(..2)]),
+            92..98 if self.of == Of::Places => {
+                let channel = format!("{}:{}", base_of(name), one(rng, &TICKETS));
+                Op::Listen(channel.leak(), rng.u8(0..4) > 0)
+            }
             83 => Op::Put(counter_of(name), token(rng)),
             84 => Op::Delete(one(rng, &[name, counter_of(name)])),
             85 => Op::Persist(name),
@@ -289,6 +318,22 @@ impl Few {
             Of::Counts if rng.bool() => return self.permits(rng, name, expiry),
             Of::Counts => return self.permit_ids(rng, name, expiry),
             Of::Sides => return sides(rng, name, expiry),
+            Of::Places if rng.u8(0..4) > 0 => return places(rng, name, expiry),
+            Of::Places => {
+                let visitor = text(one(rng, &VISITORS[..3]));
+                return match rng.bool() {
+                    true => Call {
+                        script: "acquire",
+                        names: vec![name],
+                        args: vec![visitor, text("60000"), text("0"), text("1"), expiry],
+                    },
+                    false => Call {
+                        script: "release",
+                        names: vec![name],
+                        args: vec![visitor, Arg::Channel(name)],
+                    },
+                };
+            }
             Of::All => {}
         }
         let channel = Arg::Channel(name);
@@ -326,6 +371,7 @@ impl Few {
             ),
             14 => return self.renewal(rng, expiry),
             15 if rng.bool() => return self.count(rng, name, expiry),
+            15 => return places(rng, name, expiry),
             16 => return self.permits(rng, name, expiry),
             17 => return self.permit_ids(rng, name, expiry),
             18 | 19 => return sides(rng, name, expiry),
@@ -333,7 +379,10 @@ impl Few {
             _ => {
                 let kind = match is_token {
                     true => "token",
-                    false => one(rng, &["", "fenced", "latch", "permits", "read"]),
+                    false => one(
+                        rng,
+                        &["", "fenced", "latch", "permits", "read", "condition"],
+                    ),
                 };
                 let args = vec![channel, text(kind), text(counter_of(name))];
                 ("rights", args)
@@ -612,7 +661,7 @@ fn sides(rng: &mut Rng, name: &'static str, expiry: Arg) -> Call {
     let (side, at) = one(rng, &SIDES);
     let is_writer = side.ends_with("write");
     let place = NAMES.iter().position(|it| *it == name).expect("a lock");
-    let notes = KEYS[KEYS.len() - NAMES.len() + place];
+    let notes = KEYS[NOTES_AT + place];
     let mut names = vec![name, time_key(name, at)];
     let (visitor, channel) = (text(side), Arg::Channel(name));
     let lease = text(one(rng, &LEASES[..4]));
@@ -660,6 +709,48 @@ fn sides(rng: &mut Rng, name: &'static str, expiry: Arg) -> Call {
         script,
         names,
         args,
+    }
+}
+
+/// The places of those who wait on a condition.
+const TICKETS: [&str; 3] = ["c:1:20", "c:2:21", "c:3:22"];
+
+/// The sets of those who wait on a condition of a lock.
+fn places_of(name: &str) -> [&'static str; 2] {
+    let place = NAMES.iter().position(|it| *it == name).expect("a lock");
+    [0, 1].map(|set| KEYS[PLACES_AT + 2 * place + set])
+}
+
+/// The beginning of their channels.
+fn base_of(name: &str) -> &'static str {
+    let [waiting, _] = places_of(name);
+    waiting.strip_suffix(":waiting").expect("a set of places")
+}
+
+/// A call of one that waits on a condition, or signals it.
+fn places(rng: &mut Rng, name: &'static str, expiry: Arg) -> Call {
+    let text = |text: &str| Arg::Text(text.to_owned());
+    let hold = text(one(rng, &VISITORS[..3]));
+    let [waiting, due] = places_of(name);
+    let names = vec![name, waiting, due];
+    let base = text(base_of(name));
+    if rng.u8(0..4) == 0 {
+        let amount = text(one(rng, &["1", "1", "2", "3"]));
+        return Call {
+            script: "condition/signal",
+            names,
+            args: vec![hold, amount, base, expiry],
+        };
+    }
+    let steps = [
+        "enlist", "enlist", "enlist", "look", "look", "look", "leave", "drop", "pass",
+    ];
+    let (ticket, step) = (text(one(rng, &TICKETS)), text(one(rng, &steps)));
+    let life = text(one(rng, &["1500", "10000", "10000", "40000"]));
+    Call {
+        script: "condition/look",
+        names,
+        args: vec![ticket, step, hold, life, base, expiry],
     }
 }
 

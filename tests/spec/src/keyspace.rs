@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+/// No score that is a time in ms is so large, that of a permit without an end included.
+const LEAST_MICROS: i64 = 1_000_000_000_000_000;
+
 /// A key in one of the databases of a server.
 pub type Key = (u32, Vec<u8>);
 
@@ -91,10 +94,16 @@ impl Keyspace {
             if let Some(end) = &mut entry.expires {
                 *end += later;
             }
-            // The scores of all sorted sets are times.
+            // The scores of all sorted sets are times, large ones in µs.
             match &mut entry.value {
                 Value::Sorted(members) => {
-                    members.iter_mut().for_each(|(_, score)| *score += later);
+                    for (_, score) in members {
+                        *score += if *score > LEAST_MICROS {
+                            later * 1000
+                        } else {
+                            later
+                        };
+                    }
                 }
                 Value::Hash(fields) => {
                     for (_, text) in fields {

@@ -10,8 +10,9 @@ use crate::ground::clock::BootInstant;
 use crate::ground::sync::mutant;
 use crate::store::CountStep;
 use crate::stores::quorum::quarantine::{Identity, NodeHandle};
+use crate::stores::redis::calls::condition::ConditionCall;
 use crate::stores::redis::keys::{COUNTER, Key};
-use crate::stores::redis::layout::Layout;
+use crate::stores::redis::layout::{Layout, PLACES};
 use crate::stores::redis::packed::Packed;
 use crate::stores::redis::scripts::{Arg, Script};
 
@@ -36,6 +37,8 @@ pub(in crate::stores::redis) struct Call<'c> {
     pub(super) floor: u64,
     /// The operation on a counter.
     pub(super) step: CountStep,
+    /// The step of one that waits on a condition, or signals it.
+    pub(super) condition: Option<ConditionCall<'c>>,
     /// The work that is done if the hold stands, and the end of its validity, from which on it is refused.
     pub(super) work: Option<Work<'c>>,
     pub(in crate::stores::redis) valid_until: Option<BootInstant>,
@@ -104,6 +107,7 @@ impl<'c> Call<'c> {
             wanted: 0,
             floor: 0,
             step: CountStep::Get,
+            condition: None,
             work: None,
             valid_until: None,
             fence: None,
@@ -159,6 +163,14 @@ impl<'c> Call<'c> {
         keys.filter(move |key| !(is_question && matches!(key, Key::OfVisitor(_))))
     }
 
+    /// The visitor, or the condition, that stands in such a key.
+    fn of_key(&self, key: Key) -> &'c str {
+        match (key, self.condition) {
+            (Key::OfCondition(_), Some(condition)) => condition.name,
+            _ => self.visitor.map_or("", VisitorId::as_str),
+        }
+    }
+
     fn add(&self, arg: Arg, packed: &mut Packed<'_>) {
         let field = |visitor: Option<&'c VisitorId>| visitor.map_or("", VisitorId::as_str);
         match arg {
@@ -192,8 +204,12 @@ impl<'c> Call<'c> {
             Arg::Lock => packed.text(&[self.lock]),
             Arg::Floor => packed.number(i64::try_from(self.floor).unwrap_or(i64::MAX)),
             Arg::Counter => packed.text(&COUNTER.pieces(self.lock, "")),
-            Arg::Step => packed.text(&[word_of(self.step)]),
-            Arg::Amount => packed.number(self.step.amount()),
+            Arg::Step => packed.text(&[self.condition.map_or(word_of(self.step), |it| it.step)]),
+            Arg::Amount => packed.number(match self.condition {
+                Some(condition) => condition.amount.into(),
+                None => self.step.amount(),
+            }),
+            Arg::Places => packed.text(&PLACES.pieces(self.lock, self.of_key(PLACES))),
             Arg::Fence => packed.text(&[&self.fence.unwrap_or_default().to_string()]),
             Arg::Check if self.fence.is_some() => packed.text(&["fence"]),
             Arg::Check => packed.text(&[self.layout.rights]),
@@ -267,8 +283,7 @@ pub(in crate::stores::redis) fn pack<'c>(
     packed.number(keys as i64);
     for call in calls.clone() {
         for key in call.keys() {
-            let visitor = call.visitor.map_or("", VisitorId::as_str);
-            packed.text(&key.pieces(call.lock, visitor));
+            packed.text(&key.pieces(call.lock, call.of_key(*key)));
         }
         let data = call.work.into_iter().flat_map(declared);
         data.for_each(|key| packed.text(&[key]));

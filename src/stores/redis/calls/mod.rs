@@ -5,6 +5,7 @@
 
 mod acquire;
 mod call;
+mod condition;
 mod count;
 mod force_release;
 mod guarded;
@@ -31,6 +32,7 @@ use crate::stores::redis::transport::{CallError, brief};
 pub(super) use acquire::Acquire;
 use call::Repeat;
 pub(super) use call::{Call, Limit, pack};
+pub(super) use condition::Condition;
 pub(super) use count::Count;
 pub(super) use force_release::ForceRelease;
 pub(super) use hand_off::HandOff;

@@ -10,7 +10,10 @@ use crate::ground::error::Result;
 use crate::ground::time;
 use crate::store::InDoubt;
 use crate::stores::redis::Redis;
+use crate::stores::redis::calls::condition::{ConditionCall, place_call};
 use crate::stores::redis::calls::{Call, Limit, Operation, Read, SentCopies, Unread};
+use crate::stores::redis::layout::CONDITION;
+use crate::stores::redis::replies::integer_at;
 use crate::stores::redis::transport::CallError;
 
 /// How many calls that withdraw something are written before the first reply is read.
@@ -27,21 +30,39 @@ impl<I: Borrow<InDoubt>> Operation for Resolve<I> {
             kind,
             name,
             visitor,
+            place,
             ..
         } = self.0.borrow();
+        if let Some(place) = place {
+            return Call {
+                condition: Some(ConditionCall {
+                    name: &place.condition,
+                    step: if place.was_told { "pass" } else { "drop" },
+                    amount: 0,
+                }),
+                ..place_call(&CONDITION.look, name, visitor)
+            };
+        }
         Call::new(*kind, |layout| &layout.resolve, name, Some(visitor))
     }
 
     fn read(&mut self, redis: &Redis, reply: &Value, copies: &mut SentCopies) -> Read<Self> {
-        let Value::Int(now) = reply else {
-            return Err(Unread::Unexpected);
-        };
+        let now = time_of(reply).ok_or(Unread::Unexpected)?;
         let in_doubt = self.0.borrow();
         let not_after = in_doubt.not_after(0).max(copies.earlier_until);
         // Behind the request in doubt on the same connection it comes after it, though not after what went elsewhere.
         let is_behind = copies.is_behind && copies.earlier_until.is_none();
-        Ok((is_behind || Some(*now) > not_after)
-            && redis.is_behind_late_copies(&in_doubt.visitor, *now))
+        Ok((is_behind || Some(now) > not_after)
+            && redis.is_behind_late_copies(&in_doubt.visitor, now))
+    }
+}
+
+/// The time at which a withdrawal was carried out.
+fn time_of(reply: &Value) -> Option<i64> {
+    match reply {
+        Value::Int(now) => Some(*now),
+        reply if integer_at(reply, 0) == Some(5) => integer_at(reply, 1),
+        _ => None,
     }
 }
 
@@ -114,8 +135,8 @@ impl Redis {
                 for (number, in_doubt) in numbers.into_iter().zip(in_doubts) {
                     let earlier = node.pool.lost_until(Some(&in_doubt.visitor));
                     replies.push(match connection.answer(number, deadline) {
-                        Ok(Value::Int(now)) => Some(now).filter(|now| Some(*now) > earlier),
-                        Ok(_) | Err(CallError::Server(_)) => None,
+                        Ok(reply) => time_of(&reply).filter(|now| Some(*now) > earlier),
+                        Err(CallError::Server(_)) => None,
                         Err(fault) => return Err(fault),
                     });
                 }

@@ -23,6 +23,7 @@ fn words(arg: Arg) -> [&'static str; 2] {
         Step => ["the operation", "the operation"],
         Amount => ["the amount", "the amount"],
         Life => ["the life", "the life"],
+        Places => ["the channels of", "the channels of"],
         Arg::Fence => ["the fence", "the fence"],
         Check => ["'fence' for a fence", "'fence' for a fence"],
         Work => ["the commands", "the commands"],
@@ -44,7 +45,7 @@ fn the_head_of_each_script_names_what_it_takes() {
     let of_kinds = KINDS
         .into_iter()
         .flat_map(|kind| Layout::of(kind).scripts());
-    for script in of_kinds.chain([&*GUARDED]) {
+    for script in of_kinds.chain([&*GUARDED, &CONDITION.look, &CONDITION.signal]) {
         let name = script.text.lines().next().unwrap();
         let data = lines(script, "KEYS[i]  the keys of the commands").len();
         let keys = lines(script, "KEYS[").len() - data;
@@ -86,7 +87,7 @@ fn no_key_of_a_lock_is_in_another_slot_than_its_name() {
         for kind in KINDS.into_iter().filter(may_have) {
             let layout = Layout::of(kind);
             let keys = layout.scripts().flat_map(|script| script.keys);
-            for key in keys.chain([&layout.channel]) {
+            for key in keys.chain([&layout.channel, &PLACES]).chain(WAITING) {
                 assert_eq!(keys::slot(&key.of(name)), keys::slot(name), "{key:?}");
             }
         }

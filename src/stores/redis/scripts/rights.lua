@@ -3,7 +3,8 @@
 -- KEYS[1]  any key of a lock, or ARGV[4] in place of it; it is not changed
 -- ARGV[1]  the channel of its unlock messages
 -- ARGV[2]  'token' for a token lock, 'fenced' for a fenced one, 'latch' for a latch, 'permits' for a semaphore,
---          'permit_ids' for one whose permits have ids, 'read' and 'write' for the sides of a read-write lock
+--          'permit_ids' for one whose permits have ids, 'read' and 'write' for the sides of a read-write lock,
+--          'condition' for a lock with conditions
 -- ARGV[3]  the counter of a fenced lock; as a key of the script it could keep the user from the call
 -- ARGV[#ARGV]  the number of the request, which comes before the answer: {number, …}
 --
@@ -90,6 +91,13 @@ if ARGV[2] == 'read' or ARGV[2] == 'write' then
     try('HINCRBY', key, '', 'x')
     try('SET', key, '', 'PX', 'x')
     try_apart('DEL')
+end
+if ARGV[2] == 'condition' then
+    try('ZSCORE', key, '')
+    try('ZRANGE', key, 0, 0)
+    try('ZRANGEBYSCORE', key, 0, 0)
+    try('ZADD', key, 'x', '')
+    try_apart('ZREM', '')
 end
 if ARGV[2] == 'fenced' then
     try('GET', ARGV[3])

@@ -21,6 +21,12 @@ impl Redis<'_> {
         Ok(self.members(key)?.first().map(|(_, score)| *score))
     }
 
+    /// The first one: ZRANGE key 0 0.
+    pub fn zfirst_member(&self, key: &[u8]) -> Answer<Option<Vec<u8>>> {
+        self.may_reach("zrange", Does::Read, key)?;
+        Ok(self.members(key)?.first().map(|(name, _)| name.clone()))
+    }
+
     /// ZRANGEBYSCORE key -inf most LIMIT 0 count.
     pub fn zrangebyscore(&self, key: &[u8], most: i64, count: usize) -> Answer<Vec<Vec<u8>>> {
         self.may_reach("zrangebyscore", Does::Read, key)?;
@@ -54,16 +60,17 @@ impl Redis<'_> {
         Ok(found.count() as i64)
     }
 
-    /// ZREM.
-    pub fn zrem(&mut self, key: &[u8], gone: &[Vec<u8>]) -> Answer<()> {
+    /// ZREM. Returns how many were there.
+    pub fn zrem(&mut self, key: &[u8], gone: &[Vec<u8>]) -> Answer<usize> {
         self.may_change("zrem", Does::Write, key)?;
         let mut members = self.members(key)?;
         let before = members.len();
         members.retain(|(name, _)| !gone.contains(name));
-        if members.len() < before {
+        let removed = before - members.len();
+        if removed > 0 {
             self.put_members(key, members);
         }
-        Ok(())
+        Ok(removed)
     }
 
     fn members(&self, key: &[u8]) -> Answer<Members> {

@@ -52,7 +52,7 @@ pub fn rights(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<R
                 ("decrby", redis.may_write("decrby")),
                 ("zadd", redis.may_write("zadd")),
                 ("pexpire", redis.pexpire(key, b"x").map(nothing)),
-                ("zrem", redis.zrem(&apart, &[Vec::new()])),
+                ("zrem", redis.zrem(&apart, &[Vec::new()]).map(|_| ())),
                 ("del", redis.del(&apart).map(nothing)),
                 ("publish", redis.publish(&channel, b"0").map(|_| ())),
             ]
@@ -98,6 +98,13 @@ pub fn rights(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<R
     }
     if args.text(2) == b"permit_ids" {
         tried.push(("zcount", redis.zcount(key, 0, 0).map(|_| ())));
+    }
+    if args.text(2) == b"condition" {
+        tried.push(("zscore", redis.zscore(key, b"").map(|_| ())));
+        tried.push(("zrange", redis.zfirst(key).map(|_| ())));
+        tried.push(("zrangebyscore", redis.zrangebyscore(key, 0, 0).map(|_| ())));
+        tried.push(("zadd", redis.may_write("zadd")));
+        tried.push(("zrem", redis.zrem(&apart, &[Vec::new()]).map(|_| ())));
     }
     if args.text(2) == b"fenced" {
         tried.push(("get", redis.get(args.text(3)).map(|_| ())));

@@ -4,6 +4,7 @@
 //! looked into for `redis.pcall`.
 
 mod arguments;
+pub mod condition;
 pub mod fenced;
 pub mod guarded;
 mod holder;
@@ -74,6 +75,8 @@ scripts! {
     "token/renew" => token::renew,
     "fenced/acquire" => fenced::acquire,
     "fenced/transfer" => fenced::transfer,
+    "condition/look" => condition::look,
+    "condition/signal" => condition::signal,
     "latch/count" => latch::count,
     "permits/acquire" => permits::acquire,
     "permits/release" => permits::release,

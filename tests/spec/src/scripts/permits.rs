@@ -243,10 +243,10 @@ pub fn count(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Re
             set.map(|()| Some(amount.to_vec()))
         }
         b"delete" => redis.del(key).and_then(|_| redis.del(owners)).map(|_| None),
-        b"forget" => redis.zrem(owners, &[visitor.to_vec()]).map(|()| None),
+        b"forget" => redis.zrem(owners, &[visitor.to_vec()]).map(|_| None),
         b"drain" if over.is_empty() => redis.decrby(key, &text(free)).map(|_| None),
         b"drain" => match redis.zrem(owners, &[Vec::new()]) {
-            Ok(()) => {
+            Ok(_) => {
                 let drained = redis.decrby(key, &text(free)).map(|_| None);
                 if drained.is_ok() {
                     redis.zrem(owners, &over)?;

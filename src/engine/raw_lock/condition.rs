@@ -1,0 +1,341 @@
+//! How a thread waits on a condition of a lock that it holds, and how it signals others.
+//!
+//! It takes a place while it holds the lock, gives all levels back, sleeps until it is signalled, and takes the lock again,
+//! whatever became of the wait. A signal that may have reached a thread that cannot come back is passed on, and every doubt
+//! is answered by waking.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::engine::hold::{HandOffOffer, Hold, Leases};
+use crate::engine::owner::Owner;
+use crate::engine::raw_lock::{Entry, RawLock};
+use crate::engine::wait_loop::{self, Visit, WaitLimit};
+use crate::ground::claim::{LockId, VisitorId};
+use crate::ground::error::{Error, Result};
+use crate::ground::events;
+use crate::ground::notify::Parker;
+use crate::store::{
+    ConditionAnswer, ConditionOp, ConditionStep, InDoubt, Outcome, PlaceInDoubt, Refusal, Store,
+    Subscription,
+};
+
+/// A waiter looks again after this time, whatever messages come: so its place lasts, and a lost message costs no more.
+const LOOKS_AGAIN: Duration = Duration::from_secs(1);
+
+/// The reason why a lock that polls has no conditions.
+const POLLS: &str = "a lock whose waiters ask again and again has no conditions, as they listen to no messages; wait on one of \
+                     Client::lock, which is the same lock";
+
+/// A wait that is over, with the lock.
+pub(crate) struct Waited {
+    /// The last level that was taken again.
+    pub(crate) entry: Entry,
+    /// It was woken, and not by the end of its time.
+    pub(crate) was_woken: bool,
+}
+
+/// The end of a wait, before the lock is taken again.
+#[derive(Debug)]
+enum Ended {
+    Woken,
+    TimedOut,
+    Interrupted,
+    Failed(Error),
+}
+
+/// The place of one wait of one thread.
+struct Place<'a> {
+    raw_lock: &'a RawLock,
+    condition: &'a Arc<str>,
+    ticket: VisitorId,
+}
+
+impl RawLock {
+    /// Gives all levels of the current thread's hold back, waits to be signalled, and takes them again. With `of_guard`
+    /// that is the hold, and after an error it is not held.
+    pub(crate) fn wait_on(
+        &self,
+        condition: &Arc<str>,
+        limit: WaitLimit<'_>,
+        of_guard: Option<&Arc<Hold>>,
+    ) -> Result<Waited> {
+        let (me, hold) = self.held_with_conditions()?;
+        if of_guard.is_some_and(|of_guard| !Arc::ptr_eq(of_guard, &hold)) {
+            return Err(self.not_held());
+        }
+        let lock = || Arc::clone(&self.key.lock.name);
+        let other = self.key.other_side();
+        let inside = other.and_then(|other| me.held.current(&other));
+        if inside.is_some_and(|inside| inside.stands()) {
+            // It could not come back while it reads.
+            return Err(Error::Upgrade { lock: lock() });
+        }
+        if !hold.has_levels_of(of_guard.is_some()) {
+            return Err(Error::Nested { lock: lock() });
+        }
+        if limit.is_raised() {
+            return Err(Error::Interrupted { lock: lock() });
+        }
+        let place = Place {
+            raw_lock: self,
+            condition,
+            ticket: VisitorId::new(&self.inner.id, me.id, self.inner.next_hold()),
+        };
+        place.enlist(&hold)?;
+        let leases = self.give_back_for(&place, &me, &hold)?;
+        let ended = place.wait(limit);
+        if let Ended::Failed(error @ Error::Closed { .. }) = ended {
+            place.pass_on(&error, true);
+            return Err(error);
+        }
+        let entry = match self.take_again(&me, &leases) {
+            Ok(entry) => entry,
+            Err(error) => {
+                place.pass_on(&error, matches!(ended, Ended::Woken));
+                return Err(error);
+            }
+        };
+        let error = match ended {
+            Ended::Woken | Ended::TimedOut => {
+                let was_woken = matches!(ended, Ended::Woken);
+                return Ok(Waited { entry, was_woken });
+            }
+            Ended::Interrupted => Error::Interrupted { lock: lock() },
+            Ended::Failed(error) => error,
+        };
+        if of_guard.is_some()
+            && let Err(error) = self.release(&entry.hold, entry.level)
+        {
+            events::unlock_failed(&self.key.lock.name, &error);
+        }
+        Err(error)
+    }
+
+    /// Signals so many of those who wait on a condition. Returns how many there were.
+    pub(crate) fn signal(&self, condition: &Arc<str>, most: u32) -> Result<u32> {
+        let (_, hold) = self.held_with_conditions()?;
+        let op = ConditionOp {
+            lock: &self.key.lock,
+            condition,
+            visitor: &hold.visitor,
+            step: ConditionStep::Signal(most),
+        };
+        match self.inner.store.condition(&op, self.inner.deadline())? {
+            Outcome::Done(ConditionAnswer::Signalled(count)) => Ok(count),
+            Outcome::Done(_) => Ok(0),
+            Outcome::Gone(cause) => {
+                self.inner.watchdog.end(&hold, cause.clone());
+                Err(hold.lost_error(cause))
+            }
+            Outcome::Unknown { error, .. } => Err(error),
+        }
+    }
+
+    /// The calling thread and its hold, if this lock has conditions.
+    fn held_with_conditions(&self) -> Result<(Arc<Owner>, Arc<Hold>)> {
+        self.ready()?;
+        let of_store = self.inner.store.facts().keeps_no_conditions;
+        let of_kind = self.key.lock.kind.rules().no_conditions;
+        let polls = self.polling.map(|_| POLLS);
+        if let Some(reason) = of_store.or(of_kind).or(polls) {
+            return Err(Error::Unsupported {
+                lock: Arc::clone(&self.key.lock.name),
+                reason: reason.to_owned(),
+            });
+        }
+        let me = self.inner.thread(&self.key.lock.name)?;
+        let hold = me.held.current(&self.key).ok_or_else(|| self.not_held())?;
+        if let Some(cause) = hold.lapse() {
+            self.inner.watchdog.end(&hold, cause);
+        }
+        match hold.loss_cause() {
+            Some(cause) => Err(hold.lost_error(cause)),
+            None if !hold.is_held() => Err(self.not_held()),
+            None => Ok((me, hold)),
+        }
+    }
+
+    /// Gives all levels back for a wait. An unlock without an answer is repeated in the background.
+    fn give_back_for(&self, place: &Place<'_>, me: &Owner, hold: &Arc<Hold>) -> Result<Leases> {
+        let given_back = self.give_all_back(me, hold);
+        match given_back {
+            Ok((leases, Ok(()))) => Ok(leases),
+            Ok((leases, Err(error))) if error.may_pass() => Ok(leases),
+            Ok((_, Err(error))) | Err(error) => {
+                place.pass_on(&error, false);
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives all levels back: with which leases they were taken, and what became of it.
+    fn give_all_back(&self, me: &Owner, hold: &Arc<Hold>) -> Result<(Leases, Result<()>)> {
+        if let Some(cause) = hold.lapse() {
+            self.inner.watchdog.end(hold, cause);
+        }
+        let left = hold.leave_all();
+        let (claim, leases) = left.map_err(|cause| hold.lost_error(cause))?;
+        let outcome = self.release_whole(hold, &claim, self.inner.deadline());
+        me.held.settle(&self.key, hold);
+        Ok((leases, outcome))
+    }
+
+    /// Takes as many levels as there are leases, each with its own, which begin anew.
+    fn take_again(&self, me: &Owner, leases: &Leases) -> Result<Entry> {
+        let mut last: Option<Entry> = None;
+        loop {
+            let taken = last.as_ref().map_or(0, |entry| entry.hold.count());
+            let lease = usize::try_from(taken).ok().and_then(|at| leases.get(at));
+            let Some(lease) = lease else {
+                return last.ok_or_else(|| self.not_held());
+            };
+            let with_lease = RawLock {
+                lease: *lease,
+                ..self.clone()
+            };
+            match with_lease.acquire(WaitLimit::forever(None)) {
+                Ok(entry) => last = entry.or(last),
+                Err(error) => {
+                    if let Some(Entry { hold, .. }) = last
+                        && let Ok((_, Err(error))) | Err(error) = self.give_all_back(me, &hold)
+                    {
+                        events::unlock_failed(&self.key.lock.name, &error);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+impl Place<'_> {
+    fn op<'a>(&'a self, step: ConditionStep<'a>) -> ConditionOp<'a> {
+        ConditionOp {
+            lock: &self.raw_lock.key.lock,
+            condition: self.condition,
+            visitor: &self.ticket,
+            step,
+        }
+    }
+
+    fn ask(&self, step: ConditionStep<'_>, deadline: Instant) -> Result<Outcome<ConditionAnswer>> {
+        let store = &self.raw_lock.inner.store;
+        store.condition(&self.op(step), deadline)
+    }
+
+    /// Takes the place, while `hold` stands: nobody can signal before the lock is given back.
+    fn enlist(&self, hold: &Hold) -> Result<()> {
+        let inner = &self.raw_lock.inner;
+        match self.ask(ConditionStep::Enlist(&hold.visitor), inner.deadline())? {
+            Outcome::Done(_) => Ok(()),
+            Outcome::Gone(cause) => {
+                inner.watchdog.end(hold, cause.clone());
+                Err(hold.lost_error(cause))
+            }
+            Outcome::Unknown {
+                in_doubt, error, ..
+            } => {
+                inner.watchdog.settle(in_doubt);
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits until it is signalled, or the limit.
+    fn wait(&self, limit: WaitLimit<'_>) -> Ended {
+        let RawLock { inner, key, .. } = self.raw_lock;
+        let mut visit = ConditionVisit(self);
+        match wait_loop::wait(inner, &key.lock, None, limit, &mut visit) {
+            Ok(Some(())) => Ended::Woken,
+            Ok(None) => self.leave(Ended::TimedOut),
+            Err(Error::Interrupted { .. }) => self.leave(Ended::Interrupted),
+            Err(error) if error.may_pass() => self.leave(match limit.is_endless() {
+                true => Ended::Woken,
+                false => Ended::TimedOut,
+            }),
+            Err(error @ Error::Closed { .. }) => Ended::Failed(error),
+            Err(error) => {
+                self.settle(false);
+                Ended::Failed(error)
+            }
+        }
+    }
+
+    /// Gives the place up for this reason, unless it turns out that it was signalled.
+    fn leave(&self, reason: Ended) -> Ended {
+        let deadline = self.raw_lock.inner.deadline();
+        match self.ask(ConditionStep::Leave, deadline) {
+            Ok(Outcome::Done(ConditionAnswer::Woken)) => return Ended::Woken,
+            Ok(Outcome::Done(_)) => {}
+            // Somebody else gets the signal, if there was one.
+            Ok(Outcome::Gone(_) | Outcome::Unknown { .. }) | Err(_) => {
+                self.settle(!matches!(reason, Ended::Woken));
+            }
+        }
+        reason
+    }
+
+    fn in_doubt(&self, was_told: bool) -> InDoubt {
+        let place = PlaceInDoubt {
+            condition: Arc::clone(self.condition),
+            was_told,
+        };
+        InDoubt::of_place(&self.raw_lock.key.lock, &self.ticket, place, 0)
+    }
+
+    fn settle(&self, was_told: bool) {
+        let in_doubt = self.in_doubt(was_told);
+        self.raw_lock.inner.watchdog.settle(in_doubt);
+    }
+
+    /// Passes the signal on, which the thread cannot use: it does not come back, for this reason.
+    fn pass_on(&self, reason: &Error, was_told: bool) {
+        if !matches!(reason, Error::Closed { .. }) {
+            self.settle(was_told);
+            return;
+        }
+        // Nothing is cleared up in the background any more.
+        let inner = &self.raw_lock.inner;
+        let mut in_doubt = self.in_doubt(was_told);
+        let deadline = inner.deadline();
+        let resolved = inner.store.resolve(&mut [&mut in_doubt], deadline).pop();
+        if let Some(Err(error)) = resolved {
+            events::not_settled(&self.raw_lock.key.lock.name, &error);
+        }
+    }
+}
+
+/// One wait of one thread for a signal.
+struct ConditionVisit<'a>(&'a Place<'a>);
+
+impl Visit for ConditionVisit<'_> {
+    type Entry = ();
+
+    fn attempt(&mut self, deadline: Instant) -> Result<ControlFlow<(), Refusal>> {
+        match self.0.ask(ConditionStep::Look, deadline)? {
+            Outcome::Done(ConditionAnswer::Waits) => Ok(ControlFlow::Continue(Refusal {
+                retry_after: Some(LOOKS_AGAIN),
+                ..Refusal::default()
+            })),
+            Outcome::Done(_) | Outcome::Gone(_) => Ok(ControlFlow::Break(())),
+            Outcome::Unknown { error, .. } => Err(error),
+        }
+    }
+
+    fn subscribe(&self, store: &dyn Store, _: &LockId, parker: &Arc<Parker>) -> Subscription {
+        store.subscribe_place(&self.0.op(ConditionStep::Look), parker)
+    }
+
+    /// Each thread has a place of its own.
+    fn offer(&self) -> Option<HandOffOffer> {
+        None
+    }
+
+    fn accept(&self, _: Arc<Hold>, _: Instant) -> Option<()> {
+        None
+    }
+
+    fn discard(&self, _: &Hold) {}
+}

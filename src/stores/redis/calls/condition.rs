@@ -1,0 +1,135 @@
+//! The steps of those who wait on a condition, and the signal.
+
+use std::sync::Arc;
+
+use redis::Value;
+
+use crate::ground::claim::VisitorId;
+use crate::store::{
+    ConditionAnswer, ConditionOp, ConditionStep, InDoubt, Outcome, PLACE_LIFE, PlaceInDoubt,
+};
+use crate::stores::redis::Redis;
+use crate::stores::redis::calls::{Answered, Call, Operation, Read, Repeat, SentCopies, Unread};
+use crate::stores::redis::layout::CONDITION;
+use crate::stores::redis::replies::{cause_of, integer_at, item_at};
+use crate::stores::redis::scripts::Script;
+use crate::stores::redis::transport::CallError;
+
+/// The condition that a call is about, and the words of its step.
+#[derive(Clone, Copy)]
+pub(in crate::stores::redis) struct ConditionCall<'c> {
+    pub(in crate::stores::redis) name: &'c str,
+    pub(in crate::stores::redis) step: &'static str,
+    pub(in crate::stores::redis) amount: u32,
+}
+
+/// A call about those who wait on a condition.
+pub(super) fn place_call<'c>(
+    script: &'c Script,
+    lock: &'c Arc<str>,
+    visitor: &'c VisitorId,
+) -> Call<'c> {
+    Call {
+        lease: PLACE_LIFE,
+        ..Call::in_layout(&CONDITION.layout, script, lock, Some(visitor))
+    }
+}
+
+/// Takes a place, asks about it, gives it up, or signals others.
+pub(crate) struct Condition<'a>(pub(crate) &'a ConditionOp<'a>);
+
+impl Condition<'_> {
+    /// Whether a second copy of a signal may have found that the first one left nobody.
+    fn may_have_run_twice(&self, count: i64, copies: &SentCopies) -> bool {
+        let most = match self.0.step {
+            ConditionStep::Signal(most) => most,
+            _ => return false,
+        };
+        copies.earlier_sent_since.is_some() && (count == 0 || most > 1)
+    }
+}
+
+impl Operation for Condition<'_> {
+    type Answer = Outcome<ConditionAnswer>;
+
+    fn call(&self) -> Call<'_> {
+        let ConditionOp {
+            lock,
+            condition,
+            visitor,
+            step,
+        } = self.0;
+        let (hold, word, amount) = match step {
+            ConditionStep::Enlist(hold) => (Some(*hold), "enlist", 0),
+            ConditionStep::Look => (None, "look", 0),
+            ConditionStep::Leave => (None, "leave", 0),
+            ConditionStep::Signal(most) => (None, "", *most),
+        };
+        let call = match step {
+            ConditionStep::Signal(_) => place_call(&CONDITION.signal, &lock.name, visitor),
+            _ => place_call(&CONDITION.look, &lock.name, visitor),
+        };
+        Call {
+            successor: hold,
+            condition: Some(ConditionCall {
+                name: condition,
+                step: word,
+                amount,
+            }),
+            // A copy finds what the first one did, or wakes somebody in vain, which is allowed.
+            repeat: Repeat::Halfway { unsent: true },
+            ..call
+        }
+    }
+
+    fn read(&mut self, redis: &Redis, reply: &Value, copies: &mut SentCopies) -> Read<Self> {
+        let signals = matches!(self.0.step, ConditionStep::Signal(_));
+        let answer = match (integer_at(reply, 0), integer_at(reply, 2)) {
+            (Some(0), _) => ConditionAnswer::Waits,
+            (Some(1), Some(count)) if signals => {
+                if self.may_have_run_twice(count, copies) {
+                    let reason = "it was sent twice and is done, but how many waited is not known";
+                    return Err(Unread::Error(redis.unknown(
+                        &self.0.lock.name,
+                        None,
+                        self.0.step.name(),
+                        reason.to_owned().into(),
+                    )));
+                }
+                ConditionAnswer::Signalled(u32::try_from(count).unwrap_or(u32::MAX))
+            }
+            (Some(1), _) if !signals => ConditionAnswer::Woken,
+            (Some(2), _) => {
+                let holder = item_at(reply, 2).unwrap_or(&Value::Nil);
+                return Ok(Outcome::Gone(cause_of(holder)));
+            }
+            (Some(3), _) => return Err(Unread::Outdated),
+            (Some(4), _) => ConditionAnswer::Left,
+            _ => return Err(Unread::Unexpected),
+        };
+        Ok(Outcome::Done(answer))
+    }
+
+    fn unknown(&self, redis: &Redis, fault: CallError, copies: &SentCopies) -> Answered<Self> {
+        let ConditionOp {
+            lock,
+            condition,
+            visitor,
+            step,
+        } = self.0;
+        let error = match step {
+            // It changes nothing but how long the place lasts.
+            ConditionStep::Look => redis.error_of(&self.call(), fault, copies.deadline),
+            _ => redis.unknown(&lock.name, None, step.name(), fault.into_reason()),
+        };
+        if matches!(step, ConditionStep::Signal(_)) {
+            return Err(error);
+        }
+        let place = PlaceInDoubt {
+            condition: Arc::clone(condition),
+            was_told: !matches!(step, ConditionStep::Enlist(_)),
+        };
+        let in_doubt = InDoubt::of_place(lock, visitor, place, copies.not_after);
+        Ok(Outcome::unknown(in_doubt, error))
+    }
+}

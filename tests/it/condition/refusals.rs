@@ -1,0 +1,103 @@
+//! Locks without conditions, and a thread that could not come back: each says why, and nothing is changed.
+
+use std::time::Duration;
+
+use redlatch::{Client, Error, Lock, MultiLock, Redlock};
+
+use crate::support::{RedisServer, ms};
+
+#[track_caller]
+fn is_refused(lock: &Lock, words: &str) {
+    lock.lock().unwrap();
+    let condition = lock.condition("filled");
+    for error in [
+        condition.wait().unwrap_err(),
+        condition.wait_for(ms(1)).unwrap_err(),
+        condition.signal().unwrap_err(),
+        condition.signal_all().unwrap_err(),
+    ] {
+        let is_told = matches!(&error, Error::Unsupported { reason, .. } if reason.contains(words));
+        assert!(is_told, "{error}");
+    }
+    assert!(lock.is_valid());
+    lock.unlock().unwrap();
+    // The same without the lock.
+    let error = condition.wait().unwrap_err();
+    assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+}
+
+#[test]
+fn a_lock_without_conditions_says_why() {
+    let server = RedisServer::start();
+    for client in [Client::in_memory(), Client::open(&server.url()).unwrap()] {
+        is_refused(&client.token_lock("token"), "send no messages");
+        is_refused(&client.spin_lock("spin"), "listen to no messages");
+        let polls = client
+            .fenced_lock("polled")
+            .with_backoff(ms(1), Duration::from_millis(9));
+        is_refused(&polls, "listen to no messages");
+        is_refused(&client.read_write_lock("prices").read(), "write side");
+        let both = MultiLock::of([&client.lock("a"), &client.lock("b")]).unwrap();
+        is_refused(&both, "several parts");
+    }
+    let redlock = Redlock::builder()
+        .nodes([Client::open(&server.url()).unwrap()])
+        .trust_new_nodes()
+        .build()
+        .unwrap();
+    is_refused(&redlock.lock("c"), "a Redlock has no conditions");
+}
+
+#[cfg(feature = "mysql")]
+#[test]
+fn a_database_has_none() {
+    let database = crate::support::MariaDb::shared().database();
+    let client = Client::open(&database.url()).unwrap();
+    client.create_tables().unwrap();
+    is_refused(&client.lock("basket"), "in a database");
+}
+
+#[test]
+fn a_thread_that_reads_cannot_wait_and_may_signal() {
+    let server = RedisServer::start();
+    for client in [Client::in_memory(), Client::open(&server.url()).unwrap()] {
+        let prices = client.read_write_lock("prices");
+        let (read, write) = (prices.read(), prices.write());
+        let condition = write.condition("filled");
+        write.lock().unwrap();
+        read.lock().unwrap();
+        let error = condition.wait().unwrap_err();
+        assert!(matches!(error, Error::Upgrade { .. }), "{error}");
+        assert!(write.is_valid() && read.is_valid());
+        assert!(!condition.signal().unwrap());
+        read.unlock().unwrap();
+        assert!(!condition.wait_for(ms(1)).unwrap());
+        write.unlock().unwrap();
+    }
+}
+
+#[test]
+fn the_guard_of_another_lock_is_refused() {
+    let client = Client::in_memory();
+    let (one, two) = (client.lock("one"), client.lock("two"));
+    let error = one
+        .condition("filled")
+        .wait_with(two.guard().unwrap())
+        .unwrap_err();
+    assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+    assert!(!two.is_locked().unwrap(), "the guard is gone");
+}
+
+#[test]
+fn conditions_do_not_meet_those_of_other_locks() {
+    let server = RedisServer::start();
+    let client = Client::open(&server.url()).unwrap();
+    for (lock, condition) in [("{x}:a", "b"), ("{x}", "a"), ("x", "a")] {
+        let lock = client.lock(lock);
+        lock.lock().unwrap();
+        assert!(!lock.condition(condition).wait_for(ms(1)).unwrap());
+        lock.unlock().unwrap();
+    }
+    let colon = client.lock("{x}").condition("a:b").signal().unwrap_err();
+    assert!(matches!(colon, Error::InvalidName { .. }), "{colon}");
+}
