@@ -1,5 +1,8 @@
 //! A hold whose row a transaction has locked.
 
+#[cfg(all(test, feature = "mysql"))]
+mod tests;
+
 #[cfg(feature = "mysql")]
 use std::time::Duration;
 

@@ -1,5 +1,8 @@
 //! When the watchdog looks at a hold: to renew it at a third of its lease, and to notice the end of its validity.
 
+#[cfg(test)]
+mod tests;
+
 use std::time::{Duration, Instant};
 
 use crate::engine::hold::Hold;

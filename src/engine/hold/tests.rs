@@ -1,14 +1,37 @@
 //! The validity of a hold against a model of what its store may have, in any order of requests.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::hold::in_flight::{By, Flying, InFlightId};
 use crate::engine::hold::validity::MOST_IN_FLIGHT;
-use crate::engine::hold::{Hold, Lease};
+use crate::engine::hold::{Hold, Lease, ReleasePlan};
 use crate::ground::claim::{Claim, Kind, Rules};
 use crate::ground::clock::{BootInstant, ClockPair, PROCESS};
 use crate::ground::loss::LossCause;
+
+/// A hold, and what lives as long as its thread.
+pub(super) fn held(lease: Lease, sent: BootInstant) -> (Hold, Arc<()>) {
+    let thread = Arc::default();
+    let claim = Claim {
+        kind: Kind::Reentrant,
+        name: "orders".into(),
+        visitor: Kind::Reentrant.visitor("model", 1, 1),
+        count: 0,
+        lease: lease.duration(),
+        inside: None,
+        queueing: Default::default(),
+    };
+    let hold = Hold::new(
+        &claim,
+        1,
+        Arc::downgrade(&thread),
+        Arc::default(),
+        lease,
+        sent,
+    );
+    (hold, thread)
+}
 
 /// A request in the model, as the servers see it.
 struct Request {
@@ -28,22 +51,7 @@ fn play(seed: u64, servers: usize, needed: usize) {
     let mut draw = fastrand::Rng::with_seed(seed);
     let millis = Duration::from_millis;
     let mut now = PROCESS.now();
-    let hold = Hold::new(
-        &Claim {
-            kind: Kind::Reentrant,
-            name: "orders".into(),
-            visitor: Kind::Reentrant.visitor("model", 1, 1),
-            count: 0,
-            lease: millis(60_000),
-            inside: None,
-            queueing: Default::default(),
-        },
-        1,
-        Weak::new(),
-        Arc::default(),
-        Lease::Watchdog(millis(60_000)),
-        now,
-    );
+    let (hold, _thread) = held(Lease::Watchdog(millis(60_000)), now);
     let mut state = hold.state.lock();
     let mut ends = vec![now + millis(60_000); servers];
     let mut requests: Vec<Request> = Vec::new();
@@ -129,23 +137,7 @@ fn a_late_look_is_told_from_a_late_answer() {
     let sent = PROCESS.read();
     let lease = Duration::from_secs(3);
     let hold = |span: Duration| {
-        let claim = Claim {
-            kind: Kind::Reentrant,
-            name: "orders".into(),
-            visitor: Kind::Reentrant.visitor("model", 1, 1),
-            count: 0,
-            lease,
-            inside: None,
-            queueing: Default::default(),
-        };
-        let hold = Hold::new(
-            &claim,
-            1,
-            Weak::new(),
-            Arc::default(),
-            Lease::Watchdog(lease),
-            sent.moment,
-        );
+        let (hold, _) = held(Lease::Watchdog(lease), sent.moment);
         hold.state.lock().due = Some(sent.instant + span);
         hold
     };
@@ -194,23 +186,111 @@ fn a_late_look_is_told_from_a_late_answer() {
 
 #[test]
 fn a_fixed_lease_is_looked_after_where_others_may_shorten_it() {
-    let sent = PROCESS.now();
-    let lease = Duration::from_secs(3);
-    let claim = Claim {
-        kind: Kind::Reentrant,
-        name: "orders".into(),
-        visitor: Kind::Reentrant.visitor("model", 1, 1),
-        count: 0,
-        lease,
-        inside: None,
-        queueing: Default::default(),
-    };
-    let fixed = Lease::Fixed(lease);
-    let hold = Hold::new(&claim, 1, Weak::new(), Arc::default(), fixed, sent);
+    let (hold, _thread) = held(Lease::Fixed(Duration::from_secs(3)), PROCESS.now());
     let restored = Rules {
         restores_lifetime: true,
         ..Rules::PLAIN
     };
     let state = hold.state.lock();
     assert!(state.is_looked_after(&restored) && !state.is_looked_after(&Rules::PLAIN));
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// The requests that may yet run, and where they stand.
+fn flying(hold: &Hold) -> Vec<(InFlightId, Flying)> {
+    let state = hold.state.lock();
+    state.in_flight.iter().map(|it| (it.id, it.state)).collect()
+}
+
+#[test]
+fn each_end_of_a_request_is_noted_for_that_request_alone() {
+    let now = PROCESS.read();
+    let (hold, _thread) = held(Lease::Watchdog(MINUTE), now.moment);
+    let deadline = now.instant + MINUTE;
+    let ask = || hold.reentry(Lease::Watchdog(MINUTE), deadline).1;
+    let (first, second, third) = (ask(), ask(), ask());
+    hold.not_done(first);
+    let left = [(second, Flying::Awaited), (third, Flying::Awaited)];
+    assert_eq!(flying(&hold), left);
+    hold.unanswered(second);
+    let left = [(second, Flying::Unanswered), (third, Flying::Awaited)];
+    assert_eq!(flying(&hold), left);
+    assert!(!hold.may_outlast());
+    hold.reentry_unknown(third);
+    let left = [(second, Flying::Unanswered), (third, Flying::Unanswered)];
+    assert_eq!(flying(&hold), left);
+    assert!(hold.may_outlast());
+}
+
+#[test]
+fn a_hold_that_has_ended_is_not_entered() {
+    let now = PROCESS.read();
+    let lease = Lease::Watchdog(MINUTE);
+    let enter = |hold: &Hold| {
+        let (claim, id) = hold.reentry(lease, now.instant + MINUTE);
+        hold.entered(&claim, id, lease, PROCESS.now(), false)
+    };
+    let (hold, _thread) = held(lease, now.moment);
+    assert_eq!((enter(&hold), hold.count()), (Some(1), 2));
+    assert!(hold.lose(LossCause::Gone).is_some());
+    assert_eq!((enter(&hold), hold.count()), (None, 2));
+    let (lapsed, _thread) = held(lease, now.moment.earlier(2 * MINUTE));
+    assert!(lapsed.is_held() && !lapsed.is_valid());
+    assert_eq!((enter(&lapsed), lapsed.count()), (None, 1));
+}
+
+#[test]
+fn a_lost_hold_forgets_the_levels_of_hand_first() {
+    let now = PROCESS.read();
+    let lease = Lease::Watchdog(MINUTE);
+    let deadline = now.instant + MINUTE;
+    let (hold, _thread) = held(lease, now.moment);
+    for _ in 0..2 {
+        let (claim, id) = hold.reentry(lease, deadline);
+        hold.entered(&claim, id, lease, PROCESS.now(), false);
+    }
+    hold.guard(0);
+    hold.guard(2);
+    let _ = hold.lose(LossCause::Gone);
+    hold.forget_level();
+    let levels = |hold: &Hold| -> Vec<_> {
+        let state = hold.state.lock();
+        state.levels.iter().map(|level| level.id).collect()
+    };
+    assert_eq!(levels(&hold), [0, 2]);
+    hold.forget_level();
+    assert_eq!(levels(&hold), [0]);
+    let had_level = |id| match hold.leave(id, deadline) {
+        ReleasePlan::Lost { had_level, .. } => had_level,
+        other => panic!("{other:?}"),
+    };
+    assert!(!had_level(2) && had_level(0) && !had_level(0));
+}
+
+#[test]
+fn without_a_watchdog_nothing_is_valid() {
+    let (hold, _thread) = held(Lease::Fixed(MINUTE), PROCESS.now());
+    assert!(hold.is_valid() && hold.stands() && hold.begin_write().is_some());
+    assert!(hold.remaining_validity() > Duration::ZERO);
+    hold.client.watchdog_died();
+    assert!(hold.is_held() && !hold.is_valid() && !hold.stands());
+    assert_eq!(hold.remaining_validity(), Duration::ZERO);
+    assert!(hold.begin_write().is_none());
+}
+
+#[test]
+fn a_request_of_the_holder_is_not_called_a_renewal() {
+    let now = PROCESS.read();
+    let sent = now.moment.earlier(2 * MINUTE);
+    let (hold, _thread) = held(Lease::Watchdog(MINUTE), sent);
+    let mut state = hold.state.lock();
+    state.note_in_flight(By::Holder, sent, MINUTE, now.moment);
+    assert_eq!(state.trouble(now), "no renewal was confirmed in time");
+    assert!(!state.is_being_renewed());
+    let renewal = state.note_in_flight(By::Watchdog, sent, MINUTE, now.moment);
+    assert!(state.is_being_renewed() && state.trouble(now).contains("no answer"));
+    state.unanswered(renewal);
+    assert!(!state.is_being_renewed());
+    assert_eq!(state.trouble(now), "no renewal was confirmed in time");
 }

@@ -1,0 +1,117 @@
+//! When a hold is looked at and renewed, on clocks that a test reads once.
+
+use std::time::Duration;
+
+use crate::engine::hold::tests::held;
+use crate::engine::hold::{Duty, Hold, Lease, RenewalStart};
+use crate::ground::clock::{BootInstant, ClockPair, PROCESS};
+use crate::ground::loss::LossCause;
+
+const LEASE: Duration = Duration::from_secs(60);
+const MILLI: Duration = Duration::from_millis(1);
+
+fn later(now: ClockPair, span: Duration) -> ClockPair {
+    ClockPair {
+        moment: now.moment + span,
+        instant: now.instant + span,
+        ..now
+    }
+}
+
+fn valid_until(hold: &Hold) -> BootInstant {
+    hold.state.lock().valid_until
+}
+
+#[test]
+fn it_is_due_earlier_only_if_the_next_look_comes_first() {
+    let now = PROCESS.read();
+    let (hold, _thread) = held(Lease::Watchdog(LEASE), now.moment);
+    assert!(hold.is_due_earlier(now), "nothing is noted");
+    let next = hold.plan(now, None).map(|next| (next.due, next.is_end));
+    let Some((due, false)) = next else {
+        panic!("{next:?}");
+    };
+    assert!(due > now.instant + LEASE / 4 && due <= now.instant + LEASE / 3);
+    assert!(!hold.is_due_earlier(now), "that is the one which is noted");
+    assert!(hold.set_due(Some(due + MILLI)));
+    assert!(hold.is_due_earlier(now));
+    assert!(hold.set_due(Some(due - MILLI)));
+    assert!(!hold.is_due_earlier(now));
+    assert!(hold.set_due(None) && !hold.set_due(None));
+    assert!(hold.lose(LossCause::Gone).is_some());
+    assert!(!hold.is_due_earlier(now) && hold.plan(now, None).is_none());
+}
+
+#[test]
+fn the_end_of_the_validity_is_looked_for_where_no_renewal_comes_before_it() {
+    let now = PROCESS.read();
+    let (hold, thread) = held(Lease::Watchdog(LEASE), now.moment);
+    let end = valid_until(&hold);
+    let plan = |again_in| {
+        let next = hold.plan(now, again_in);
+        next.map(|next| (next.due, next.is_end))
+    };
+    let rest = now.moment.until(end);
+    let at_end = Some((now.instant + rest, true));
+    assert_eq!(plan(Some(MILLI)), Some((now.instant + MILLI, false)));
+    assert_eq!(
+        plan(Some(rest - MILLI)),
+        Some((now.instant + rest - MILLI, false))
+    );
+    assert_eq!(plan(Some(rest)), at_end);
+    assert_eq!(plan(Some(rest + MILLI)), at_end);
+    // Without its thread it is not renewed.
+    drop(thread);
+    assert_eq!(plan(Some(MILLI)), at_end);
+    assert_eq!(plan(None), at_end);
+}
+
+#[test]
+fn a_renewal_counts_only_for_a_hold_that_is_valid_when_it_is_answered() {
+    let now = PROCESS.read();
+    let begin = |hold: &Hold| match hold.begin_renewal(later(now, LEASE / 3), now.moment + LEASE) {
+        RenewalStart::Renewal { in_flight_id, .. } => in_flight_id,
+        other => panic!("{other:?}"),
+    };
+    let (hold, _thread) = held(Lease::Watchdog(LEASE), now.moment);
+    let (end, id) = (valid_until(&hold), begin(&hold));
+    hold.confirmed(id, false, end);
+    assert_eq!(valid_until(&hold), end, "it had ended");
+
+    let (hold, _thread) = held(Lease::Watchdog(LEASE), now.moment);
+    let id = begin(&hold);
+    assert!(hold.lose(LossCause::Gone).is_some());
+    hold.confirmed(id, false, now.moment + LEASE / 2);
+    assert_eq!(valid_until(&hold), end, "it was lost");
+
+    let (hold, _thread) = held(Lease::Watchdog(LEASE), now.moment);
+    let id = begin(&hold);
+    hold.confirmed(id, false, end.earlier(MILLI));
+    assert_eq!(valid_until(&hold), end + LEASE / 3);
+    assert!(!hold.state.lock().is_being_renewed());
+}
+
+#[test]
+fn a_hold_whose_thread_has_ended_is_left_to_its_lease() {
+    let now = PROCESS.read();
+    let (hold, thread) = held(Lease::Watchdog(LEASE), now.moment);
+    let expires = now.moment + LEASE;
+    let start = |span| hold.begin_renewal(later(now, span), expires);
+    assert!(matches!(start(LEASE / 3), RenewalStart::Renewal { .. }));
+    drop(thread);
+    assert!(matches!(start(LEASE / 3), RenewalStart::Unowned));
+    assert!(matches!(hold.duty(later(now, LEASE / 3)), Duty::Idle));
+    let ended = start(LEASE);
+    assert!(
+        matches!(ended, RenewalStart::Lapsed(LossCause::ThreadEnded)),
+        "{ended:?}"
+    );
+}
+
+#[cfg(feature = "test-util")]
+#[test]
+fn only_a_level_of_the_watchdog_counts_on_renewal() {
+    let now = PROCESS.now();
+    assert!(held(Lease::Watchdog(LEASE), now).0.is_renewed());
+    assert!(!held(Lease::Fixed(LEASE), now).0.is_renewed());
+}
