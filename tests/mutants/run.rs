@@ -42,8 +42,11 @@ pub(crate) struct Run<'a> {
 }
 
 const PLAIN: &[&str] = &[];
-/// In a world of processes and ports of its own, which ends with its first process.
+/// In a world of processes and ports of its own, which ends with its first process, and with this one.
 const APART: &[&str] = &[
+    "setpriv",
+    "--pdeathsig",
+    "KILL",
     "unshare",
     "--net",
     "--pid",

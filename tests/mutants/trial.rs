@@ -16,6 +16,9 @@ use crate::run::{End, Run, Runner};
 /// The least time that a run may take.
 const LEAST: Duration = Duration::from_secs(30);
 
+/// The tests of one change take this long at most, one by one and without it: those that are likely to see it come first.
+const BUDGET: Duration = Duration::from_secs(60);
+
 /// A test, as it was without a change.
 #[derive(Clone, Debug)]
 pub(crate) struct Test {
@@ -188,6 +191,14 @@ fn one(
         };
         reaching.sort_by_key(rank);
     }
+    let mut left = BUDGET;
+    let mut fits = |test: &&Test| {
+        let before = left;
+        left = left.saturating_sub(test.took);
+        before > Duration::ZERO
+    };
+    let within = reaching.iter().take_while(|test| fits(test)).count();
+    reaching.truncate(within);
     let mut size = 16;
     while !reaching.is_empty() {
         let (program, before) = (reaching[0].program.clone(), reaching.len());
