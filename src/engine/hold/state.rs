@@ -42,7 +42,7 @@ pub(super) enum Phase {
 const LATE: Duration = Duration::from_millis(100);
 
 /// A hold may be counted on by this much less than its levels count on before it is mended, for rounding.
-const ROUNDING: Duration = Duration::from_millis(5);
+pub(super) const ROUNDING: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
 pub(super) struct State {

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::hold::in_flight::{By, Flying, InFlightId};
+use crate::engine::hold::state::{ROUNDING, State};
 use crate::engine::hold::validity::MOST_IN_FLIGHT;
 use crate::engine::hold::{Hold, Lease, ReleasePlan};
 use crate::ground::claim::{Claim, Kind, Rules};
-use crate::ground::clock::{BootInstant, ClockPair, PROCESS};
+use crate::ground::clock::{BootInstant, ClockPair, PROCESS, drift};
 use crate::ground::loss::LossCause;
 
 /// A hold, and what lives as long as its thread.
@@ -277,6 +278,20 @@ fn without_a_watchdog_nothing_is_valid() {
     assert!(hold.is_held() && !hold.is_valid() && !hold.stands());
     assert_eq!(hold.remaining_validity(), Duration::ZERO);
     assert!(hold.begin_write().is_none());
+}
+
+#[test]
+fn a_fixed_lease_that_is_counted_on_for_less_is_mended() {
+    let sent = PROCESS.now();
+    let (hold, _thread) = held(Lease::Fixed(MINUTE), sent);
+    let mut state = hold.state.lock();
+    let needed = (sent + MINUTE).earlier(drift(MINUTE) + ROUNDING);
+    let short = |state: &State| (state.is_short(), state.is_looked_after(&Rules::PLAIN));
+    assert_eq!(short(&state), (false, false));
+    state.valid_until = needed;
+    assert_eq!(short(&state), (false, false));
+    state.valid_until = needed.earlier(Duration::from_micros(1));
+    assert_eq!(short(&state), (true, true));
 }
 
 #[test]
