@@ -113,7 +113,8 @@ impl Client {
     /// which has no time to live.
     ///
     /// It is Redisson's `RFencedLock`: each side sees the tokens of the other rise. Beside a [`lock`](Client::lock) of the
-    /// same name they exclude each other, but a thread that holds the one waits for the other like any other. In a database
+    /// same name they exclude each other, but a thread that holds the one waits for the other like any other. Threads of one client take
+    /// turns at the one or at the other, not among both. In a database
     /// this is [`lock`](Client::lock), which has tokens there; a [`Redlock`](crate::Redlock) has none, because the tokens of
     /// several servers have no order, and a [`MultiLock`](crate::MultiLock) has a token of none of its parts.
     ///

@@ -169,20 +169,26 @@ struct Listener {
     source: u32,
 }
 
+impl Inner {
+    /// Has a parker be closed with the client.
+    fn note_parker(&mut self, parker: &Arc<Parker>) {
+        if self.closed {
+            return parker.close();
+        }
+        // Amortised: the list is swept when it has doubled, so it stays within twice the living.
+        if self.parked.len() == self.parked.capacity() {
+            self.parked.retain(|parked| parked.strong_count() > 0);
+        }
+        self.parked.push(Arc::downgrade(parker));
+    }
+}
+
 impl Notifier {
     /// Makes a place to sleep that ends with the client.
     pub(crate) fn parker(&self) -> Arc<Parker> {
         let parker = Arc::new(Parker::default());
         let mut inner = self.inner.lock();
-        if inner.closed {
-            parker.close();
-        } else {
-            // Amortised: the list is swept when it has doubled, so it stays within twice the living.
-            if inner.parked.len() == inner.parked.capacity() {
-                inner.parked.retain(|parked| parked.strong_count() > 0);
-            }
-            inner.parked.push(Arc::downgrade(&parker));
-        }
+        inner.note_parker(&parker);
         parker
     }
 
@@ -195,6 +201,11 @@ impl Notifier {
         parker: &Arc<Parker>,
     ) -> Registration {
         let mut inner = self.inner.lock();
+        // One that listens to several sources is the parker of another client, and sleeps no longer than this one lives.
+        let is_known = |parked: &Weak<Parker>| parked.as_ptr() == Arc::as_ptr(parker);
+        if source > 0 && !inner.parked.iter().any(is_known) {
+            inner.note_parker(parker);
+        }
         let waiter = Listener {
             parker: Arc::clone(parker),
             source,

@@ -468,3 +468,25 @@ fn a_part_that_the_thread_holds_through_another_client_is_an_error_at_once() {
     both.lock().unwrap();
     both.unlock().unwrap();
 }
+
+#[test]
+fn a_wait_ends_when_the_client_of_a_part_is_shut_down() {
+    let (one, two) = (RedisServer::start(), RedisServer::start());
+    let (of_a, of_b) = (client(&one), client(&two));
+    let both = MultiLock::of([&of_a.lock("a"), &of_b.lock("b")]).unwrap();
+    let holder = Client::open(&two.url()).unwrap().lock("b");
+    holder.lock().unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| both.lock().unwrap_err());
+        eventually(ms(20_000), "it listens", || {
+            let channels = one.cmd(&["PUBSUB", "CHANNELS", "redisson_lock__channel:*"]);
+            !redis::from_redis_value::<Vec<String>>(channels)
+                .unwrap()
+                .is_empty()
+        });
+        of_a.shutdown();
+        let error = waiting.join().unwrap();
+        assert!(matches!(error, Error::Closed { .. }), "{error:?}");
+    });
+    holder.unlock().unwrap();
+}

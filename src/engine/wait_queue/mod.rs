@@ -19,7 +19,7 @@ use crate::ground::notify::Parker;
 use crate::ground::sync::{Mutex, mutant};
 use crate::ground::time;
 pub(crate) use process_turns::Yield;
-use resting::Resting;
+use resting::{Memory, Resting};
 use run::Run;
 pub(crate) use successor::Successor;
 
@@ -118,10 +118,11 @@ impl<O, G> Default for WaitQueues<O, G> {
 }
 
 impl<O, G> WaitQueues<O, G> {
-    /// Whether a thread is queued for `lock`, or this client yields the lock to other processes.
+    /// Whether a thread is queued for `lock`, or one who comes has to: this client leaves the lock to other processes, or has
+    /// it itself while others want it.
     pub(crate) fn is_busy(&self, lock: &LockId) -> bool {
         self.waiting.load(Ordering::SeqCst) > 0 && self.wait_queues.lock().contains_key(lock)
-            || self.resting.is_yielded(lock)
+            || self.resting.makes_wait(lock)
     }
 
     /// The number of threads that are queued for `lock`.
@@ -141,15 +142,19 @@ impl<O, G> WaitQueues<O, G> {
         let mut wait_queues = self.wait_queues.lock();
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let queue = wait_queues.entry(lock.clone()).or_insert_with(|| {
-            let (yields, run) = self.resting.take(lock);
+            let Memory {
+                yields,
+                run,
+                held_since,
+            } = self.resting.take(lock);
             WaitQueue {
                 nodes: VecDeque::new(),
                 joined: 0,
                 told: 0,
-                is_held_locally: false,
+                is_held_locally: held_since.is_some(),
                 run,
                 yields,
-                last_usable: None,
+                last_usable: held_since,
                 is_in_doubt: false,
                 is_undone: false,
             }
@@ -361,8 +366,14 @@ impl<O, G> Drop for QueueNode<O, G> {
                 .retain(|other| !Arc::ptr_eq(other, &self.waiter));
             match queue.nodes.front() {
                 None => {
-                    if let Some(WaitQueue { yields, run, .. }) = wait_queues.remove(&self.lock) {
-                        self.wait_queues.resting.keep(&self.lock, yields, run);
+                    if let Some(queue) = wait_queues.remove(&self.lock) {
+                        let held_since = queue.last_usable.filter(|_| queue.is_held_locally);
+                        let memory = Memory {
+                            yields: queue.yields,
+                            run: queue.run,
+                            held_since,
+                        };
+                        self.wait_queues.resting.keep(&self.lock, memory);
                     }
                 }
                 // The next one takes over what this one did: it asks, and listens for messages.

@@ -51,6 +51,8 @@ pub(crate) struct Yield {
     chances: u32,
     /// How long each of those who listen is waited for, if this is such a chance.
     chance: Option<Duration>,
+    /// Our first waiter has asked since, as it may when the turns are over.
+    is_over: bool,
 }
 
 impl Yield {
@@ -71,6 +73,7 @@ impl Yield {
             missed_since: now,
             chances: 0,
             chance: None,
+            is_over: false,
         }
     }
 
@@ -81,10 +84,16 @@ impl Yield {
             // One more now and then: a process that was late for its turn would be passed over for ever.
             let more = u64::from(self.learned.is_multiple_of(TRIED_EACH));
             self.known = self.left.min(former.known);
-            self.left = self.left.min(former.left.max(1) + more);
-            self.span = self.span.max(former.span);
             self.missed_since = former.missed_since;
             self.chances = former.chances;
+            if !former.is_over {
+                return self.instead_of(former);
+            }
+            self.left = self.left.min(former.left.max(1) + more);
+            // Where turns are not counted, nothing is learned of how long they take.
+            if self.turns.is_some() {
+                self.span = self.span.max(former.span);
+            }
             let missed = self.since.saturating_duration_since(self.missed_since);
             if let Some(turns) = self.turns.as_ref().filter(|_| missed >= A_CHANCE_EACH) {
                 self.left = turns.listeners;
@@ -97,6 +106,19 @@ impl Yield {
                 });
             }
             self.until = self.since + self.patience(0);
+        }
+        self
+    }
+
+    /// Goes on with turns that were not over: a thread of this client that did not wait had the lock meanwhile. Our first
+    /// waiter rests for no longer because of that, however often it happens.
+    fn instead_of(mut self, former: &Yield) -> Yield {
+        self.learned = former.learned;
+        self.span = self.span.max(former.span);
+        self.chance = former.chance;
+        self.until = (self.since + self.patience(0)).min(former.until);
+        if let (Some(_), Some(turns)) = (&self.turns, &former.turns) {
+            self.left = self.left.min(former.left.saturating_sub(turns.so_far()));
         }
         self
     }
@@ -140,9 +162,15 @@ impl Yield {
         self.turns.as_ref().map_or(0, to_come)
     }
 
+    /// Notes that one of ours asks, as the turns are over.
+    pub(super) fn is_asked(&mut self) {
+        self.is_over = true;
+    }
+
     /// Notes that the lock was granted here: others that have had no turn did not want it, or were late. So half of them
     /// are left a turn next time.
     pub(super) fn granted(&mut self) {
+        self.is_over = true;
         let so_far = self.turns.as_ref().map(Turns::so_far);
         self.known = so_far.unwrap_or(0).min(self.left);
         if self.chance.is_some() {
@@ -156,6 +184,7 @@ impl Yield {
 
     /// Notes that somebody else was first.
     pub(super) fn refused(&mut self, now: Instant) {
+        self.is_over = true;
         match &self.turns {
             // One more than it was known of wants the lock.
             Some(turns) if turns.so_far() >= self.left => {
@@ -312,6 +341,44 @@ mod tests {
             assert!(end < then.since + FOR_THE_FAR, "they had one");
             yields = next;
         }
+    }
+
+    #[test]
+    fn a_rest_is_no_longer_because_others_here_have_the_lock_meanwhile() {
+        let (first, messages) = left_to(5);
+        let end = first.until;
+        messages.note_arrival(first.since);
+        let mut yields = first;
+        for _ in 0..3 {
+            let (next, _) = left_to(5);
+            yields = next.after(Some(&yields));
+            assert!(yields.until <= end, "{yields:?}");
+        }
+        assert_eq!(yields.left, 4, "one turn was seen");
+        let (mut next, messages) = left_to(5);
+        for _ in 0..4 {
+            messages.note_arrival(next.since);
+        }
+        next = next.after(Some(&yields));
+        let (last, _) = left_to(5);
+        let mut last = last.after(Some(&next));
+        assert_eq!(
+            last.ends(last.since),
+            None,
+            "there were as many as are to be"
+        );
+        last.is_asked();
+        let (anew, _) = left_to(5);
+        let anew = anew.after(Some(&last));
+        assert!(anew.until > end, "it is asked for in between");
+    }
+
+    #[test]
+    fn without_turns_nothing_is_learned_of_their_time() {
+        let mut slow = Yield::new(LONGEST_SPAN, None);
+        slow.granted();
+        let next = Yield::new(SPAN, None).after(Some(&slow));
+        assert_eq!(next.until, next.since + SPAN);
     }
 
     #[test]

@@ -212,7 +212,7 @@ pub(super) fn class_of(text: &str) -> Class {
         "without any password configured",
         "nknown Redis command called from",
     ];
-    const PASSING: [&str; 11] = [
+    const PASSING: [&str; 12] = [
         "LOADING",
         "BUSY",
         "READONLY",
@@ -224,6 +224,8 @@ pub(super) fn class_of(text: &str) -> Class {
         "CLUSTERDOWN",
         "max number of clients",
         "UNBLOCKED",
+        // It is no master any more.
+        "WAIT cannot be used with replica",
     ];
     if text.starts_with(STRANGER) {
         // Its words are not those of a server that we know.

@@ -206,15 +206,16 @@ impl Shared {
     }
 
     fn subscribe<'a>(&self, channels: impl IntoIterator<Item = &'a Arc<str>>) -> Vec<u8> {
+        let name = match self.shards {
+            Some(_) => "SSUBSCRIBE",
+            None => "SUBSCRIBE",
+        };
         let mut packed = Vec::new();
-        if self.shards.is_some() {
-            // One command each, because they may be refused one by one.
-            for channel in channels {
-                let mut command = redis::cmd("SSUBSCRIBE");
-                command.arg(&**channel).write_packed_command(&mut packed);
-            }
-        } else {
-            pack_together(|| redis::cmd("SUBSCRIBE"), channels, &mut packed);
+        // One command each, because they are refused one by one: the slot is elsewhere, or the user has no right to it.
+        for channel in channels {
+            redis::cmd(name)
+                .arg(&**channel)
+                .write_packed_command(&mut packed);
         }
         packed
     }

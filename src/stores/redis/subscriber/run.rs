@@ -1,6 +1,6 @@
 //! The thread of a subscriber: connects, asks for what is wanted, reads until the connection ends.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{LINGER, Shared};
 use crate::ground::backoff::Backoff;
@@ -14,6 +14,9 @@ const PING_AFTER: Duration = Duration::from_secs(5);
 /// How long it has for the answer.
 const PONG_WITHIN: Duration = Duration::from_secs(2);
 
+/// A connection that has lasted so long was of use.
+const LASTING: Duration = Duration::from_secs(1);
+
 /// As long as something could not be sent, it is tried again this often, and after each message.
 const FLUSH_EVERY: Duration = Duration::from_millis(10);
 
@@ -23,12 +26,20 @@ impl Shared {
         while self.until_wanted() {
             match self.connect() {
                 Ok(mut connection) => {
-                    backoff = Backoff::default();
+                    let begun = time::now();
                     let reason = self.listen(&mut connection);
                     events::subscriber_disconnected(&self.connector.node(), &reason);
+                    self.disconnect();
+                    // Something on the way may end each connection that subscribes.
+                    if time::since(begun) >= LASTING {
+                        backoff = Backoff::default();
+                    } else {
+                        self.pause_until(begun + backoff.next());
+                    }
                 }
                 Err(reason) => {
                     events::subscriber_cannot_connect(&self.connector.node(), &reason);
+                    self.disconnect();
                     let state = self.state.lock();
                     if !state.is_closed {
                         let again_at = time::now() + backoff.next();
@@ -36,7 +47,14 @@ impl Shared {
                     }
                 }
             }
-            self.disconnect();
+        }
+    }
+
+    /// Sleeps until then, whoever comes meanwhile: all look for themselves.
+    fn pause_until(&self, end: Instant) {
+        let mut state = self.state.lock();
+        while !state.is_closed && time::now() < end {
+            state = self.wanted.wait(state, Some(end));
         }
     }
 

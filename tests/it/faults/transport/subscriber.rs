@@ -126,3 +126,58 @@ fn channels_are_given_up_while_others_are_busy() {
         );
     });
 }
+
+/// One who may hear one lock's messages and not another's.
+#[test]
+fn a_channel_without_the_right_to_it_keeps_no_other_from_being_heard() {
+    let server = RedisServer::start();
+    let rules = [
+        "ACL",
+        "SETUSER",
+        "half",
+        "on",
+        ">half",
+        "~*",
+        "+@all",
+        "resetchannels",
+    ];
+    server.cmd(&[&rules[..], &["&redisson_lock__channel:{mine*"]].concat());
+    held_by_another(&server, &["mine".to_owned(), "other".to_owned()]);
+    let url = format!("redis://half:half@{}", server.addr());
+    let client = Client::open(&url).unwrap();
+    thread::scope(|scope| {
+        for name in ["mine", "other"] {
+            let lock = client.lock(name);
+            scope.spawn(move || lock.try_lock_for(Duration::from_secs(50)).unwrap_err());
+        }
+        let hears = || channels(&server) == 1;
+        let subscribers = || server.text(&["CLIENT", "LIST", "TYPE", "pubsub"]);
+        eventually(Duration::from_secs(20), "it hears its own", hears);
+        let before = id(subscribers());
+        assert_eq!(server.int(&["CLIENT", "KILL", "TYPE", "pubsub"]), 1);
+        eventually(Duration::from_secs(20), "it hears its own again", || {
+            let now = id(subscribers());
+            now.is_some() && now != before && hears()
+        });
+        client.shutdown();
+    });
+}
+
+/// A server behind which something ends each connection that subscribes.
+#[test]
+fn a_connection_that_ends_at_each_subscription_is_made_anew_ever_more_seldom() {
+    let server = RedisServer::start();
+    held_by_another(&server, &["orders".to_owned()]);
+    let proxy = Proxy::to(server.addr());
+    proxy.next(
+        usize::MAX,
+        Some(b"SUBSCRIBE"),
+        Fault::SwallowRequest(End::Reset),
+    );
+    let lock = Client::open(&proxy.url()).unwrap().lock("orders");
+    let before = proxy.counters().accepted;
+    assert!(!lock.try_lock_for(Duration::from_secs(3)).unwrap());
+    let accepted = proxy.counters().accepted - before;
+    // Pauses of 10 ms at first and of half a second soon, and the connection of the requests.
+    assert!((2..=30).contains(&accepted), "{accepted} connections");
+}
