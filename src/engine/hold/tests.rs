@@ -199,7 +199,7 @@ fn a_fixed_lease_is_looked_after_where_others_may_shorten_it() {
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// The requests that may yet run, and where they stand.
-fn flying(hold: &Hold) -> Vec<(InFlightId, Flying)> {
+pub(super) fn flying(hold: &Hold) -> Vec<(InFlightId, Flying)> {
     let state = hold.state.lock();
     state.in_flight.iter().map(|it| (it.id, it.state)).collect()
 }
@@ -292,6 +292,28 @@ fn a_fixed_lease_that_is_counted_on_for_less_is_mended() {
     assert_eq!(short(&state), (false, false));
     state.valid_until = needed.earlier(Duration::from_micros(1));
     assert_eq!(short(&state), (true, true));
+}
+
+#[test]
+fn it_is_renewed_at_the_pace_of_what_is_counted_on() {
+    let (hold, _thread) = held(Lease::Watchdog(MINUTE), PROCESS.now());
+    let mut state = hold.state.lock();
+    assert_eq!(state.pace(), MINUTE);
+    state.valid_until = state.counted_from + MINUTE / 6;
+    assert_eq!(state.pace(), MINUTE / 6 + drift(MINUTE));
+    state.levels.clear();
+    assert_eq!(state.pace(), MINUTE / 6);
+}
+
+#[test]
+fn a_validity_has_ended_at_its_end() {
+    let now = PROCESS.read();
+    let (hold, _thread) = held(Lease::Fixed(MINUTE), now.moment);
+    let state = hold.state.lock();
+    let at = |moment| state.lapse(ClockPair { moment, ..now }, true);
+    assert_eq!(at(state.valid_until), Some(LossCause::LeaseEnded));
+    let before = state.valid_until.earlier(Duration::from_nanos(1));
+    assert_eq!(at(before), None);
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! Until when a hold is valid: what may be believed while some of its requests may yet run.
 
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use smallvec::SmallVec;

@@ -31,6 +31,7 @@ fn it_is_due_earlier_only_if_the_next_look_comes_first() {
     let Some((due, false)) = next else {
         panic!("{next:?}");
     };
+    assert!(hold.is_due_at(due) && !hold.is_due_at(due + MILLI));
     assert!(due > now.instant + LEASE / 4 && due <= now.instant + LEASE / 3);
     assert!(!hold.is_due_earlier(now), "that is the one which is noted");
     assert!(hold.set_due(Some(due + MILLI)));
@@ -60,6 +61,14 @@ fn the_end_of_the_validity_is_looked_for_where_no_renewal_comes_before_it() {
     );
     assert_eq!(plan(Some(rest)), at_end);
     assert_eq!(plan(Some(rest + MILLI)), at_end);
+    // A renewal that is under way is waited for.
+    let begun = hold.begin_renewal(now, now.moment + LEASE);
+    let RenewalStart::Renewal { in_flight_id, .. } = begun else {
+        panic!("{begun:?}");
+    };
+    assert_eq!(plan(None), at_end);
+    hold.renewal_unknown(in_flight_id, "no answer");
+    assert_eq!(plan(Some(MILLI)), Some((now.instant + MILLI, false)));
     // Without its thread it is not renewed.
     drop(thread);
     assert_eq!(plan(Some(MILLI)), at_end);

@@ -1,0 +1,122 @@
+//! What is noted of the requests of a hold, and of the life of what it was taken from.
+
+use std::time::Duration;
+
+use crate::engine::hold::in_flight::{By, Flying, InFlightId};
+use crate::engine::hold::tests::{flying, held};
+use crate::engine::hold::validity::{MOST_IN_FLIGHT, end_of_validity};
+use crate::engine::hold::{Hold, Lease};
+use crate::ground::clock::{BootInstant, PROCESS};
+use crate::store::EXPIRY_SLACK;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Notes a request of the holder, and returns its id.
+fn note(hold: &Hold, sent: BootInstant, lease: Duration, expires: BootInstant) -> InFlightId {
+    let mut state = hold.state.lock();
+    state.note_in_flight(By::Holder, sent, lease, expires)
+}
+
+#[test]
+fn many_requests_that_nobody_waits_for_count_as_one() {
+    let now = PROCESS.now();
+    let (hold, _thread) = held(Lease::Watchdog(MINUTE), now);
+    let count = || hold.state.lock().in_flight.len();
+    let expires = now + MINUTE;
+    let awaited = [(); 2].map(|()| note(&hold, now, MINUTE, expires));
+    for number in 2..MOST_IN_FLIGHT {
+        let lease = MINUTE + SECOND * u32::try_from(number).unwrap_or(0);
+        let id = note(&hold, now, lease, expires + lease);
+        hold.unanswered(id);
+        assert_eq!(count(), number + 1);
+    }
+    let last = note(&hold, now, MINUTE, expires);
+    let state = hold.state.lock();
+    let left: Vec<_> = state.in_flight.iter().map(|it| (it.id, it.state)).collect();
+    let expected = [
+        (awaited[0], Flying::Awaited),
+        (awaited[1], Flying::Awaited),
+        (InFlightId(2), Flying::Unanswered),
+        (last, Flying::Awaited),
+    ];
+    assert_eq!(left, expected);
+    // It promises no more than any of them, for as long as any may run.
+    let one = &state.in_flight[2];
+    let longest = MINUTE + SECOND * 7;
+    assert_eq!(one.lease, MINUTE + SECOND * 2);
+    assert_eq!(one.expires, expires + longest + EXPIRY_SLACK);
+}
+
+#[test]
+fn a_request_that_has_expired_is_forgotten_by_the_next() {
+    let now = PROCESS.now();
+    let expires = now + SECOND + EXPIRY_SLACK;
+    for (sent, left) in [(expires, 1), (expires.earlier(Duration::from_nanos(1)), 2)] {
+        let (hold, _thread) = held(Lease::Watchdog(MINUTE), now);
+        note(&hold, now, MINUTE, now + SECOND);
+        note(&hold, sent, MINUTE, sent + SECOND);
+        assert_eq!(hold.state.lock().in_flight.len(), left);
+    }
+}
+
+#[test]
+fn the_first_copy_is_answered_and_may_yet_come() {
+    let now = PROCESS.read();
+    let (hold, _thread) = held(Lease::Watchdog(MINUTE), now.moment);
+    let hold = hold.with_late_copy(MINUTE, now.instant + SECOND * 50, Some(7));
+    assert_eq!(flying(&hold), [(InFlightId(0), Flying::Answered)]);
+    let not_after = |hold: &Hold| hold.late_copy().map(|copy| copy.not_after);
+    assert!(hold.may_outlast() && not_after(&hold) == Some(7));
+    hold.has_no_late_copy();
+    assert_eq!(not_after(&hold), None);
+}
+
+#[test]
+fn no_lease_counts_for_longer_than_the_life_that_was_found() {
+    let now = PROCESS.now();
+    let (hold, _thread) = held(Lease::Watchdog(MINUTE), now);
+    let first = note(&hold, now, MINUTE, now + SECOND);
+    let second = note(&hold, now + SECOND, MINUTE, now + SECOND * 2);
+    let ends = |hold: &Hold| {
+        let state = hold.state.lock();
+        (state.life_ends(), state.valid_until)
+    };
+    let whole = end_of_validity(now, MINUTE);
+    hold.note_life(InFlightId(99), Some(SECOND));
+    assert_eq!(ends(&hold), (None, whole));
+    hold.note_life(second, Some(SECOND * 20));
+    let short = end_of_validity(now + SECOND, SECOND * 20);
+    assert_eq!(ends(&hold), (Some(short), short));
+    hold.state
+        .lock()
+        .confirm(second, now + SECOND, MINUTE, false);
+    assert_eq!(ends(&hold), (Some(short), short));
+    // It was found to last again.
+    hold.note_life(first, None);
+    assert_eq!(ends(&hold), (None, short));
+    hold.state.lock().confirm(first, now, MINUTE, false);
+    assert_eq!(ends(&hold).0, None);
+    assert!(ends(&hold).1 > short);
+
+    let (hold, _thread) = held(Lease::Fixed(MINUTE), now);
+    let hold = hold.with_life(Some(SECOND * 20));
+    let short = end_of_validity(now, SECOND * 20);
+    assert_eq!(ends(&hold), (Some(short), short));
+    assert_eq!(hold.state.lock().levels[0].ends, Some(short));
+}
+
+#[test]
+fn the_store_may_keep_it_for_the_longest_lease_behind_the_last_request() {
+    let now = PROCESS.now();
+    let (hold, _thread) = held(Lease::Fixed(MINUTE), now);
+    assert_eq!(hold.state.lock().may_stand(&PROCESS), MINUTE);
+    note(&hold, now, MINUTE * 2, now + MINUTE);
+    note(&hold, now, SECOND, now + SECOND);
+    let may_stand = hold.state.lock().may_stand(&PROCESS);
+    let most = MINUTE * 3 + EXPIRY_SLACK;
+    assert!(
+        may_stand <= most && may_stand > most - SECOND * 30,
+        "{may_stand:?}"
+    );
+}
