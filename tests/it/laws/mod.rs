@@ -79,6 +79,7 @@ laws! {
         an_unlock_wakes_a_waiter_of_another_client
         an_unlock_wakes_a_waiter_of_the_same_client
         an_interrupt_ends_the_wait_and_leaves_nothing
+        an_interrupt_wakes_a_sleeper
         an_interrupt_that_was_raised_before_ends_the_wait_at_once
         a_guard_can_be_waited_for_interruptibly
         the_watchdog_renews_past_the_lease

@@ -100,6 +100,29 @@ pub(super) fn an_interrupt_ends_the_wait_and_leaves_nothing(backend: &Backend) {
     }));
 }
 
+/// A waiter that did not hear of it would ask again within a second, and look then.
+pub(super) fn an_interrupt_wakes_a_sleeper(backend: &Backend) {
+    const WAITS: u32 = 12;
+    let lock = backend.client().lock("orders");
+    let other = backend.client().lock("orders");
+    lock.lock().unwrap();
+    let mut taken = Duration::ZERO;
+    for _ in 0..WAITS {
+        let interrupt = Interrupt::new();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| other.lock_interruptibly(&interrupt));
+            until_queued(&other, 1);
+            let raised = Instant::now();
+            interrupt.raise();
+            let error = waiting.join().unwrap().unwrap_err();
+            assert!(matches!(error, Error::Interrupted { .. }), "{error}");
+            taken += raised.elapsed();
+        });
+    }
+    assert!(taken < WAITS * ms(400), "{WAITS} waits end in {taken:?}");
+    lock.unlock().unwrap();
+}
+
 pub(super) fn an_interrupt_that_was_raised_before_ends_the_wait_at_once(backend: &Backend) {
     let lock = backend.client().lock("orders");
     let interrupt = Interrupt::new();
