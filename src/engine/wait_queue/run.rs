@@ -159,6 +159,17 @@ mod tests {
     }
 
     #[test]
+    fn a_rest_is_over_at_its_end_and_the_length_outlasts_the_run() {
+        let mut run = old(AT_MOST, 1);
+        let end = time::now() + Duration::from_secs(1);
+        run.rests_until = Some(end);
+        assert_eq!(run.rests(end - Duration::from_nanos(1)), Some(end));
+        assert_eq!(run.rests(end), None);
+        run.ended();
+        assert!(run.length == AT_MOST && run.goes_on() && run.rests_until.is_none());
+    }
+
+    #[test]
     fn its_length_is_learned() {
         let mut run = old(AT_FIRST, AT_FIRST);
         run.freed(REST);
