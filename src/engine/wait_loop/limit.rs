@@ -99,3 +99,36 @@ impl Time {
             .map_or(latest, |end| latest.min(end + GRACE - MARGIN))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_behind_the_end_of_a_wait_has_what_its_grace_leaves() {
+        let wait = Duration::from_secs(10);
+        let limit = WaitLimit::lasting(wait, &PROCESS, None);
+        let time = limit.map(|limit| limit.time());
+        let (Some(time), Some(end)) = (time, time.and_then(|time| time.end)) else {
+            panic!("{time:?}");
+        };
+        assert_eq!(time.latest(wait / 2), time.now + wait / 2);
+        assert_eq!(time.latest(wait * 2), end + GRACE - MARGIN);
+        let endless = WaitLimit::forever(None).time();
+        assert_eq!(endless.latest(wait), endless.now + wait);
+    }
+
+    #[test]
+    fn a_wait_hears_its_own_interrupt() {
+        let interrupt = Interrupt::new();
+        let limit = WaitLimit::forever(Some(&interrupt));
+        assert!(
+            limit
+                .interrupt()
+                .is_some_and(|it| std::ptr::eq(it, &interrupt))
+        );
+        assert!(WaitLimit::once().interrupt().is_none() && !limit.is_raised());
+        interrupt.raise();
+        assert!(limit.is_raised() && !WaitLimit::once().is_raised());
+    }
+}

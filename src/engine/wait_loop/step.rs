@@ -1,5 +1,8 @@
 //! The steps of a wait, what it sees before each, and what it tells others after it.
 
+#[cfg(test)]
+mod tests;
+
 use std::time::{Duration, Instant};
 
 use crate::engine::wait_queue::View;

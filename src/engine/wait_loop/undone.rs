@@ -85,11 +85,13 @@ mod tests {
     #[test]
     fn a_holder_that_stays_is_believed() {
         let (mut undone, begin) = (Undone::default(), time::now());
+        assert!(!undone.is_known());
         undone.note();
-        assert!(!undone.believes(&by("one"), begin, TIMEOUTS));
+        assert!(!undone.believes(&by("one"), begin, TIMEOUTS) && undone.is_known());
         undone.note();
         assert!(!undone.believes(&by("one"), begin + ATTEMPT, TIMEOUTS));
         assert!(undone.believes(&by("one"), begin + ATTEMPT * 2, TIMEOUTS));
+        assert!(!undone.is_known());
         assert!(undone.believes(&by("two"), begin + ATTEMPT * 2, TIMEOUTS));
     }
 
