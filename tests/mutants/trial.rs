@@ -17,7 +17,7 @@ use crate::run::{End, Run, Runner};
 const LEAST: Duration = Duration::from_secs(30);
 
 /// The tests of one change take this long at most, one by one and without it: those that are likely to see it come first.
-const BUDGET: Duration = Duration::from_secs(60);
+const BUDGET: Duration = Duration::from_secs(120);
 
 /// A test, as it was without a change.
 #[derive(Clone, Debug)]

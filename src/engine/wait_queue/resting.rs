@@ -21,7 +21,7 @@ pub(super) struct Resting {
 /// So long a thread of this client is relied on to have the lock: a waiter asks as often at the latest.
 const HELD_FOR: Duration = Duration::from_secs(1);
 
-/// What goes on with the next waiter.
+/// The part of a queue that goes on with the next waiter.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     pub(super) yields: Option<Yield>,
