@@ -339,6 +339,36 @@ fn a_waiter_that_died_is_passed_over_and_its_signal_goes_on() {
     assert_eq!(scene.waiting(), 0);
 }
 
+/// One has died with a signal, and others before it was passed on.
+#[test]
+fn a_signal_that_is_passed_over_the_dead_wakes_one() {
+    let scene = Scene::new();
+    let (sender, woken) = mpsc::channel();
+    thread::scope(|scope| {
+        for number in 1..=3 {
+            start(scope, &scene.pair, 1, &sender, number, |it| {
+                it.wait().unwrap()
+            });
+        }
+        let past = "1000";
+        let dead = ["c:1:1", "c:1:2", "c:1:3"];
+        let places = [past, dead[1], past, dead[2]];
+        let due = [past, dead[0], past, dead[1], past, dead[2]];
+        // In one step, as one without an end would be taken for dead at once.
+        let add = "redis.call('ZADD', KEYS[1], unpack(ARGV, 1, 4)) redis.call('ZADD', KEYS[2], unpack(ARGV, 5))";
+        let words = ["EVAL", add, "2", WAITING, DUE];
+        scene.server.cmd(&[&words[..], &places, &due].concat());
+        assert_eq!(next(&woken), 1, "the one that has waited for longest");
+        eventually(LIFE, "the dead are gone", || scene.waiting() == 2);
+        let more = woken.recv_timeout(ms(2500));
+        assert!(more.is_err(), "another one was woken: {more:?}");
+        for number in [2, 3] {
+            assert!(scene.signal());
+            assert_eq!(next(&woken), number);
+        }
+    });
+}
+
 #[test]
 fn waiters_that_were_stopped_for_long_wake_and_no_signal_is_lost() {
     let scene = Scene::new();

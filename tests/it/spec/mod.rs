@@ -495,17 +495,17 @@ const PLANTED_IN_PLACES: &[(&str, &str, &str)] = &[
         "    return {number, {0, now}}",
     ),
     // One that was silent for long gives itself up.
-    ("condition/look", "if other ~= visitor then", "if true then"),
+    ("condition/look", "if other ~= visitor and", "if"),
     // The signals of the dead are lost, or those who had none give one.
     (
         "condition/look",
-        "if call('ZREM', waiting, other) == 0 then",
-        "if false and call('ZREM', waiting, other) == 0 then",
+        "and call('ZREM', waiting, other) == 0 then",
+        "and false and call('ZREM', waiting, other) == 0 then",
     ),
     (
         "condition/look",
-        "if call('ZREM', waiting, other) == 0 then",
-        "if call('ZREM', waiting, other) >= 0 then",
+        "and call('ZREM', waiting, other) == 0 then",
+        "and call('ZREM', waiting, other) >= 0 then",
     ),
     // One that was told passes nothing on, or one that was signalled does not.
     (

@@ -97,8 +97,8 @@ pub fn look(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Rep
         for other in redis.zrangebyscore(places.due, now, AT_ONCE)? {
             if other != visitor {
                 let other = [other];
-                redis.zrem(places.due, &other)?;
-                if redis.zrem(places.waiting, &other)? == 0 {
+                let was_due = redis.zrem(places.due, &other)? == 1;
+                if was_due && redis.zrem(places.waiting, &other)? == 0 {
                     places.wake_first(redis)?;
                 }
             }

@@ -68,11 +68,9 @@ if op == 'look' then
     -- What the dead were told, the next one is told.
     local late = call('ZRANGEBYSCORE', due, '-inf', string.format('%.0f', now), 'LIMIT', 0, 100)
     for _, other in ipairs(late) do
-        if other ~= visitor then
-            call('ZREM', due, other)
-            if call('ZREM', waiting, other) == 0 then
-                wake_first(waiting, due, channels, now)
-            end
+        -- Some of them may have been taken away as the dead before one that was woken: they had no signal.
+        if other ~= visitor and call('ZREM', due, other) == 1 and call('ZREM', waiting, other) == 0 then
+            wake_first(waiting, due, channels, now)
         end
     end
 end
