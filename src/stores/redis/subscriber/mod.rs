@@ -206,16 +206,15 @@ impl Shared {
     }
 
     fn subscribe<'a>(&self, channels: impl IntoIterator<Item = &'a Arc<str>>) -> Vec<u8> {
-        let name = match self.shards {
-            Some(_) => "SSUBSCRIBE",
-            None => "SUBSCRIBE",
+        let command = || match self.shards {
+            Some(_) => redis::cmd("SSUBSCRIBE"),
+            None => redis::cmd("SUBSCRIBE"),
         };
         let mut packed = Vec::new();
         // One command each, because they are refused one by one: the slot is elsewhere, or the user has no right to it.
         for channel in channels {
-            redis::cmd(name)
-                .arg(&**channel)
-                .write_packed_command(&mut packed);
+            let mut command = command();
+            command.arg(&**channel).write_packed_command(&mut packed);
         }
         packed
     }
