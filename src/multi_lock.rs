@@ -28,6 +28,18 @@ use crate::stores::multi::{Member, MultiStore};
 /// [`ReadWriteLock`](crate::ReadWriteLock) that is a part comes in beside others whoever waits to write, and may have to wait
 /// for a moment in which it is free.
 ///
+/// | part | as a part |
+/// |---|---|
+/// | [`lock`](crate::Client::lock), [`token_lock`](crate::Client::token_lock), a [`Redlock`](crate::Redlock), a lock in a database | as by itself; a token is not entered twice, and the whole counts instead |
+/// | [`fenced_lock`](crate::Client::fenced_lock) | draws its token, which the whole does not tell: the tokens of several locks have no order |
+/// | [`spin_lock`](crate::Client::spin_lock) | is listened to, as [`lock`](crate::Client::lock) is |
+/// | [`read`](crate::ReadWriteLock::read), [`write`](crate::ReadWriteLock::write) | without a place among those who wait, as above |
+/// | another `MultiLock` | as by itself |
+///
+/// The whole has no fencing token, guards no write ([`Guard::write`](crate::Guard::write)) and has no
+/// [`Condition`](crate::Condition), whatever its parts have: that is `None`, or
+/// [`Error::Unsupported`] with the reason. Semaphores and latches are no locks, and cannot be parts.
+///
 /// # Examples
 ///
 /// ```

@@ -23,6 +23,7 @@ mod fenced;
 mod guarded;
 mod holds;
 mod invariants;
+mod kinds;
 mod latch;
 mod late_copies;
 mod laws;

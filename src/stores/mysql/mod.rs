@@ -17,6 +17,7 @@ mod optimistic;
 pub(crate) mod parameters;
 mod pins;
 mod pool;
+mod refusals;
 mod renewals;
 pub(crate) mod row;
 mod rows;
@@ -32,7 +33,7 @@ use std::time::{Duration, Instant};
 
 use ::mysql::{Params, Row, params};
 
-use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
+use crate::ground::claim::{Claim, LockId, VisitorId};
 use crate::ground::error::{Error, Reason, Result};
 use crate::ground::notify::Parker;
 use crate::ground::sync::Mutex;
@@ -51,6 +52,7 @@ use lock_table::{Change, RowChange, millis, row_locked_reason};
 pub(crate) use optimistic::{Lookup, Update};
 
 use pool::Pools;
+use refusals::refuses;
 pub(crate) use rows::{RowLockOptions, sleep_until};
 pub(crate) use session::Session;
 use sql::Statements;
@@ -63,23 +65,6 @@ const TABLE_WAIT: Duration = Duration::from_secs(1);
 
 /// The latest that a statement takes effect after its start: it can wait for the table and then for the row.
 const LATEST_EFFECT: Duration = Duration::from_secs(4);
-
-/// The longest name of a lock in bytes, prefix included.
-const LONGEST_NAME: usize = 255;
-
-/// Returns the error for a lock that only a database refuses.
-fn refuses(kind: Kind, name: &Arc<str>) -> Option<Error> {
-    if kind != Kind::Reentrant {
-        return Some(Error::Unsupported {
-            lock: Arc::clone(name),
-            reason: "such a lock is a key in Redis; a database has lock(name)".to_owned(),
-        });
-    }
-    (name.len() > LONGEST_NAME).then(|| Error::InvalidName {
-        name: format!("{}…", name.chars().take(64).collect::<String>()),
-        reason: "it is longer than 255 bytes, prefix included, which is all that the lock table has room for",
-    })
-}
 
 /// The settings of a client that its store needs.
 #[derive(Debug, Clone)]

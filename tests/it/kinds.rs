@@ -1,0 +1,224 @@
+//! Where each kind of lock works, and the reason where it does not: as a part of a `MultiLock`, in a quorum, in a database.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use redlatch::{Client, Error, Lock, MultiLock, Redlock};
+
+#[cfg(feature = "mysql")]
+use crate::support::MariaDb;
+use crate::support::{RedisServer, elsewhere, ms};
+
+const LEASE: Duration = ms(900);
+
+/// Long enough that nothing which takes so long can pass for working.
+const LONG: Duration = Duration::from_secs(30);
+
+/// A lock that is to be a part, as one process has it, and the lock of another one that it keeps out.
+struct Part {
+    kind: &'static str,
+    part: Lock,
+    bars: Lock,
+    /// A lock beside it.
+    plain: Lock,
+}
+
+/// The kinds of locks of one client, and what their holders keep out.
+fn parts_of(one: &Client, two: &Client) -> Vec<Part> {
+    let [of_one, of_two] = [one, two].map(|it| it.read_write_lock("prices"));
+    let part = |kind, part: Lock, bars: Lock| Part {
+        kind,
+        part,
+        bars,
+        plain: one.lock("plain"),
+    };
+    let inner = MultiLock::of([&one.lock("inner a"), &one.lock("inner b")]).unwrap();
+    vec![
+        part("lock", one.lock("a"), two.lock("a")),
+        part("token_lock", one.token_lock("b"), two.token_lock("b")),
+        part("fenced_lock", one.fenced_lock("c"), two.fenced_lock("c")),
+        part("spin_lock", one.spin_lock("d"), two.spin_lock("d")),
+        part("read", of_one.read(), of_two.write()),
+        part(
+            "prefer_readers",
+            of_one.clone().prefer_readers().read(),
+            of_two.write(),
+        ),
+        part("write", of_one.write(), of_two.read()),
+        part("MultiLock", inner, two.lock("inner b")),
+    ]
+}
+
+fn redlock(server: &RedisServer) -> Lock {
+    let redlock = Redlock::builder()
+        .nodes([Client::open(&server.url()).unwrap()])
+        .watchdog_timeout(LEASE)
+        .node_timeout(ms(500))
+        .trust_new_nodes();
+    redlock.build().unwrap().lock("quorum")
+}
+
+/// Everything that a part has to do.
+fn works_as_a_part(part: &Part) {
+    let Part {
+        kind,
+        part,
+        bars,
+        plain,
+    } = part;
+    let both = MultiLock::of([part, plain]).unwrap();
+    let is_held = || !elsewhere(|| bars.try_lock().unwrap());
+    let guard = both.guard().unwrap();
+    assert!(is_held(), "{kind}");
+    assert_eq!(guard.fencing_token(), None, "{kind}");
+    both.lock().unwrap();
+    assert_eq!(both.hold_count().unwrap(), 2, "{kind}");
+    both.unlock().unwrap();
+    thread::sleep(LEASE * 2);
+    assert!(guard.is_valid() && is_held(), "{kind}: it is renewed");
+    guard.unlock().unwrap();
+    bars.lock().unwrap();
+    assert!(!elsewhere(|| both.try_lock().unwrap()), "{kind}");
+    assert!(
+        !plain.is_locked().unwrap(),
+        "{kind}: it keeps no other part"
+    );
+    // It waits, and comes when the part is free.
+    let (sender, got) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            both.lock().unwrap();
+            sender.send(()).unwrap();
+            both.unlock().unwrap();
+        });
+        assert!(got.recv_timeout(ms(300)).is_err(), "{kind}");
+        bars.unlock().unwrap();
+        got.recv_timeout(LONG).unwrap();
+    });
+    assert!(!is_held() || bars.unlock().is_ok(), "{kind}");
+    // It has neither conditions nor guarded writes, whatever its parts have.
+    both.lock().unwrap();
+    let error = both.condition("filled").signal().unwrap_err();
+    assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+    let guard = both.guard().unwrap();
+    let error = guard.eval("return 1", &[], &[]).unwrap_err();
+    assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+    guard.unlock().unwrap();
+    both.unlock().unwrap();
+}
+
+fn open(url: &str) -> Client {
+    Client::builder().watchdog_timeout(LEASE).open(url).unwrap()
+}
+
+#[test]
+fn every_kind_in_redis_is_a_part() {
+    let server = RedisServer::start();
+    let clients = [open(&server.url()), open(&server.url())];
+    for part in parts_of(&clients[0], &clients[1]) {
+        works_as_a_part(&part);
+    }
+}
+
+#[cfg(feature = "test-util")]
+#[test]
+fn every_kind_in_memory_is_a_part() {
+    let one = Client::builder()
+        .watchdog_timeout(LEASE)
+        .in_memory()
+        .unwrap();
+    let two = one.another().unwrap();
+    for part in parts_of(&one, &two) {
+        works_as_a_part(&part);
+    }
+}
+
+#[test]
+fn a_redlock_is_a_part() {
+    let (server, other) = (RedisServer::start(), RedisServer::start());
+    let client = open(&other.url());
+    works_as_a_part(&Part {
+        kind: "Redlock",
+        part: redlock(&server),
+        bars: redlock(&server),
+        plain: client.lock("plain"),
+    });
+}
+
+#[cfg(feature = "mysql")]
+#[test]
+fn a_lock_in_a_database_is_a_part() {
+    let database = MariaDb::shared().database();
+    let clients = [open(&database.url()), open(&database.url())];
+    clients[0].create_tables().unwrap();
+    let server = RedisServer::start();
+    let client = open(&server.url());
+    for name in ["lock", "spin_lock"] {
+        let lock = |client: &Client| match name {
+            "lock" => client.lock(name),
+            _ => client.spin_lock(name),
+        };
+        works_as_a_part(&Part {
+            kind: name,
+            part: lock(&clients[0]),
+            bars: lock(&clients[1]),
+            plain: client.lock("plain"),
+        });
+    }
+}
+
+#[track_caller]
+fn is_unsupported<T: std::fmt::Debug>(outcome: Result<T, Error>, words: &str) {
+    let error = outcome.unwrap_err();
+    let is_told = matches!(&error, Error::Unsupported { reason, .. } if reason.contains(words));
+    assert!(is_told, "{error}");
+}
+
+/// A quorum has one kind of lock, which polls as well; it draws no fencing token, guards no write and has no condition.
+#[test]
+fn a_quorum_has_locks_that_listen_and_locks_that_poll() {
+    let server = RedisServer::start();
+    let lock = redlock(&server);
+    for lock in [lock.clone(), lock.with_backoff(ms(1), ms(20))] {
+        let guard = lock.guard().unwrap();
+        assert_eq!(guard.fencing_token(), None);
+        is_unsupported(guard.eval("return 1", &[], &[]), "Redlock guards no write");
+        is_unsupported(
+            lock.condition("filled").signal(),
+            "a Redlock has no conditions",
+        );
+        guard.unlock().unwrap();
+    }
+}
+
+#[cfg(feature = "mysql")]
+#[test]
+fn a_database_says_why_it_has_no_other_kinds() {
+    let database = MariaDb::shared().database();
+    let client = Client::open(&database.url()).unwrap();
+    client.create_tables().unwrap();
+    for lock in [
+        client.lock("a"),
+        client.fenced_lock("b"),
+        client.spin_lock("c"),
+    ] {
+        let guard = lock.guard().unwrap();
+        assert!(guard.fencing_token().is_some());
+        is_unsupported(guard.eval("return 1", &[], &[]), "Guard::transaction");
+        is_unsupported(lock.condition("filled").wait(), "in a database");
+        guard.unlock().unwrap();
+    }
+    let prices = client.read_write_lock("prices");
+    is_unsupported(client.token_lock("d").try_lock(), "other programs");
+    is_unsupported(prices.read().try_lock(), "FOR SHARE");
+    is_unsupported(prices.write().try_lock(), "FOR SHARE");
+    is_unsupported(client.semaphore("e").try_acquire(1), "a semaphore");
+    is_unsupported(client.permit_semaphore("f").try_acquire(1), "a semaphore");
+    is_unsupported(client.latch("g").count(), "a latch");
+    // A part that cannot be had is an error of the whole.
+    let both = MultiLock::of([&client.token_lock("d"), &client.lock("a")]).unwrap();
+    is_unsupported(both.try_lock(), "other programs");
+    assert!(!client.lock("a").is_locked().unwrap());
+}
