@@ -6,7 +6,7 @@ use crate::ground::claim::Kind;
 use crate::ground::error::Error;
 
 /// The longest name of a lock in bytes, prefix included.
-const LONGEST_NAME: usize = 255;
+pub(super) const LONGEST_NAME: usize = 255;
 
 /// Returns the error for a lock that only a database refuses.
 pub(super) fn refuses(kind: Kind, name: &Arc<str>) -> Option<Error> {

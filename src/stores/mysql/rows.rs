@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use ::mysql::{Params, Value, params};
 
 use super::keys::KeyedTable;
-use super::{LONGEST_NAME, MySql, Session};
+use super::refusals::LONGEST_NAME;
+use super::{MySql, Session};
 use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Result};
 use crate::ground::interrupt::Interrupt;
