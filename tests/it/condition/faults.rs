@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Client, Condition, Lock};
 
-use super::{LONG, Pair, next, start};
+use super::{LONG, Pair, is_woken, next, start};
 use crate::invariants::{
     CONDITION_LOOK, CONDITION_SIGNAL, Class, RELEASE, SLACK, class_of, fails, quick, sha, teach,
 };
@@ -115,7 +115,7 @@ fn requests_that_are_lost_or_doubled_lose_no_place_and_no_signal() {
         thread::scope(|scope| {
             // The request for the place.
             let rule = scene.next(1, CONDITION_LOOK, fault);
-            start(scope, &scene.pair, 2, &sender, 1, |it| it.wait().unwrap());
+            start(scope, &scene.pair, 2, &sender, 1, is_woken);
             assert_eq!(rule.hits(), 1, "{fault:?}");
             assert_eq!(scene.waiting(), 1, "{fault:?}");
             // The look that hears of the signal.
@@ -126,7 +126,7 @@ fn requests_that_are_lost_or_doubled_lose_no_place_and_no_signal() {
             assert_eq!(rule.hits(), 1, "{fault:?}");
             // The unlock of the wait.
             let rule = scene.next(1, RELEASE, fault);
-            start(scope, &scene.pair, 1, &sender, 2, |it| it.wait().unwrap());
+            start(scope, &scene.pair, 1, &sender, 2, is_woken);
             assert_eq!(rule.hits(), 1, "{fault:?}");
             assert!(scene.signal());
             assert_eq!(next(&woken), 2);
@@ -145,9 +145,7 @@ fn a_signal_whose_answer_is_lost_is_given_and_says_no_more_than_it_knows() {
     thread::scope(|scope| {
         for (number, fault) in LOST.into_iter().enumerate() {
             let number = u32::try_from(number).unwrap();
-            start(scope, &scene.other, 1, &sender, number, |it| {
-                it.wait().unwrap();
-            });
+            start(scope, &scene.other, 1, &sender, number, is_woken);
             lock.lock().unwrap();
             let rule = scene.next(1, CONDITION_SIGNAL, fault);
             let signalled = condition.signal();
@@ -215,7 +213,7 @@ fn a_full_server_wakes_and_signals_all_the_same() {
     let scene = Scene::new();
     let (sender, woken) = mpsc::channel();
     thread::scope(|scope| {
-        start(scope, &scene.pair, 1, &sender, 1, |it| it.wait().unwrap());
+        start(scope, &scene.pair, 1, &sender, 1, is_woken);
         let (lock, condition) = &scene.other;
         lock.lock().unwrap();
         scene.server.cmd(&["CONFIG", "SET", "maxmemory", "1"]);
@@ -245,9 +243,7 @@ fn without_messages_a_waiter_looks_by_itself() {
             }
         });
         for number in 0..3 {
-            start(scope, &scene.pair, 1, &sender, number, |it| {
-                it.wait().unwrap();
-            });
+            start(scope, &scene.pair, 1, &sender, number, is_woken);
             assert!(scene.signal());
             let (took, first) = timed(|| next(&woken));
             assert_eq!(first, number);
@@ -269,7 +265,7 @@ fn data_that_is_lost_wakes_those_who_wait() {
             } else {
                 &scene.other
             };
-            start(scope, pair, 1, &sender, number, |it| it.wait().unwrap());
+            start(scope, pair, 1, &sender, number, is_woken);
         }
         scene.server.cmd(&["FLUSHALL"]);
         let (took, mut all) = timed(|| [(); 3].map(|()| next(&woken)));
@@ -293,7 +289,7 @@ fn a_signal_for_one_that_cannot_come_back_is_passed_on() {
             (condition.wait(), lock.is_valid())
         });
         holds.recv_timeout(LONG).unwrap();
-        start(scope, &scene.other, 1, &sender, 1, |it| it.wait().unwrap());
+        start(scope, &scene.other, 1, &sender, 1, is_woken);
         // It hears of its signal, and then of nothing any more.
         let acquire = scene.next(
             usize::MAX,
@@ -317,7 +313,7 @@ fn a_waiter_that_died_is_passed_over_and_its_signal_goes_on() {
     let mut dead = scene.child();
     dead.kill();
     thread::scope(|scope| {
-        start(scope, &scene.other, 1, &sender, 1, |it| it.wait().unwrap());
+        start(scope, &scene.other, 1, &sender, 1, is_woken);
         eventually(LIFE + SLACK + SLACK, "the place of the dead ends", || {
             scene.waiting() == 1
         });
@@ -327,7 +323,7 @@ fn a_waiter_that_died_is_passed_over_and_its_signal_goes_on() {
     // Killed when it was signalled, and before it looked.
     let mut dead = scene.child();
     thread::scope(|scope| {
-        start(scope, &scene.other, 1, &sender, 2, |it| it.wait().unwrap());
+        start(scope, &scene.other, 1, &sender, 2, is_woken);
         dead.freeze();
         assert!(scene.signal());
         let signalled = Instant::now();
@@ -380,7 +376,7 @@ fn waiters_that_were_stopped_for_long_wake_and_no_signal_is_lost() {
     thread::sleep(LIFE + ms(1500));
     assert!(!scene.signal(), "nobody alive waits");
     thread::scope(|scope| {
-        start(scope, &scene.other, 1, &sender, 1, |it| it.wait().unwrap());
+        start(scope, &scene.other, 1, &sender, 1, is_woken);
         assert!(scene.signal());
         assert_eq!(next(&woken), 1);
     });
@@ -418,7 +414,7 @@ fn a_lost_message_costs_a_second_and_a_lost_answer_wakes() {
     let [pair, of_other] = &pairs;
     let (sender, woken) = mpsc::channel();
     thread::scope(|scope| {
-        start(scope, pair, 1, &sender, 1, |it| it.wait().unwrap());
+        start(scope, pair, 1, &sender, 1, is_woken);
         // One that was given to it, and one for the unlock.
         Controls::of(&client).lose_messages(1);
         assert!(signal(of_other));

@@ -67,6 +67,11 @@ fn start<'scope, 'env: 'scope>(
     lock.unlock().unwrap();
 }
 
+/// Waits to be woken; a test that fails does not wait for its threads for ever.
+fn is_woken(condition: &Condition) {
+    assert!(condition.wait_for(LONG * 2).unwrap(), "nobody has woken it");
+}
+
 fn next(woken: &Receiver<u32>) -> u32 {
     woken.recv_timeout(LONG).unwrap()
 }
@@ -78,7 +83,7 @@ fn signal_wakes_the_longest_waiting(backend: &Backend) {
     thread::scope(|scope| {
         for (number, pair) in [one, two, one, two].into_iter().enumerate() {
             let number = u32::try_from(number).unwrap();
-            start(scope, pair, 1, &sender, number, |it| it.wait().unwrap());
+            start(scope, pair, 1, &sender, number, is_woken);
         }
         for number in 0..4 {
             let (lock, condition) = two;
@@ -105,7 +110,7 @@ fn signal_all_wakes_all(backend: &Backend) {
     thread::scope(|scope| {
         for number in 0..6 {
             let pair = if number % 2 == 0 { one } else { two };
-            start(scope, pair, 1, &sender, number, |it| it.wait().unwrap());
+            start(scope, pair, 1, &sender, number, is_woken);
         }
         let (lock, condition) = one;
         let other = lock.condition("emptied");
@@ -141,7 +146,7 @@ fn the_lock_is_held_again_in_every_outcome_with_its_count(backend: &Backend) {
     let interrupt = Interrupt::new();
     thread::scope(|scope| {
         // Signalled.
-        start(scope, pair, 3, &sender, 1, |it| it.wait().unwrap());
+        start(scope, pair, 3, &sender, 1, is_woken);
         lock.lock().unwrap();
         assert!(condition.signal().unwrap());
         lock.unlock().unwrap();
@@ -193,7 +198,7 @@ fn an_interrupt_behind_the_signal_counts_as_the_signal(backend: &Backend) {
     thread::scope(|scope| {
         let waits = |it: &Condition| it.wait_interruptibly(&interrupt).unwrap();
         start(scope, pair, 1, &sender, 1, waits);
-        start(scope, pair, 1, &sender, 2, |it| it.wait().unwrap());
+        start(scope, pair, 1, &sender, 2, is_woken);
         lock.lock().unwrap();
         assert!(condition.signal().unwrap());
         interrupt.raise();
@@ -287,7 +292,7 @@ fn a_shutdown_ends_the_wait_and_passes_the_signal_on(backend: &Backend) {
             (condition.wait(), lock.is_valid())
         });
         holds.recv_timeout(LONG).unwrap();
-        start(scope, &pair, 1, &sender, 1, |it| it.wait().unwrap());
+        start(scope, &pair, 1, &sender, 1, is_woken);
         source.shutdown();
         let (ended, is_valid) = ended.join().unwrap();
         assert!(matches!(ended, Err(Error::Closed { .. })), "{ended:?}");

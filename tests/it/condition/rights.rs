@@ -5,7 +5,7 @@ use std::thread;
 
 use redlatch::{Client, Error};
 
-use super::{LONG, start};
+use super::{LONG, is_woken, start};
 use crate::acl::{PREFIX, for_conditions, for_locks, is_named, user};
 use crate::support::{RedisServer, ms};
 
@@ -24,7 +24,7 @@ fn the_rights_for_conditions_are_enough() {
     let pair = (lock, condition);
     let (sender, woken) = mpsc::channel();
     thread::scope(|scope| {
-        start(scope, &pair, 2, &sender, 1, |it| it.wait().unwrap());
+        start(scope, &pair, 2, &sender, 1, is_woken);
         start(scope, &pair, 1, &sender, 2, |it| {
             assert!(!it.wait_for(ms(300)).unwrap());
         });
