@@ -2,6 +2,7 @@
 
 mod condition;
 mod count;
+mod health_warning;
 mod in_doubt;
 mod subscription;
 
@@ -22,6 +23,7 @@ use crate::ground::time;
 use crate::ground::turn_count::Turns;
 pub(crate) use condition::{ConditionAnswer, ConditionOp, ConditionStep, PLACE_LIFE, PlaceInDoubt};
 pub(crate) use count::{CountOp, CountStep};
+pub use health_warning::HealthWarning;
 pub(crate) use in_doubt::InDoubt;
 pub(crate) use subscription::{Delivery, Subscription};
 
@@ -95,6 +97,14 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         Err(Error::Unsupported {
             lock: Arc::clone(&op.counter.name),
             reason: "a count is kept by one Redis server, or in memory: several stores would count apart".to_owned(),
+        })
+    }
+
+    /// Tells how many wait for a lock of a kind whose queue is in the store.
+    fn waiters(&self, lock: &LockId, _deadline: Instant) -> Result<u32> {
+        Err(Error::Unsupported {
+            lock: Arc::clone(&lock.name),
+            reason: lock.kind.rules().no_waiters.unwrap_or_default().to_owned(),
         })
     }
 
@@ -372,20 +382,4 @@ pub(crate) struct Holding {
     pub(crate) count: u32,
     /// How long the present hold lasts if nobody renews it; `None` if nobody holds it or it has no end.
     pub(crate) remaining: Option<Duration>,
-}
-
-/// Something about the server that endangers locks, found by [`Client::check`](crate::Client::check).
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct HealthWarning {
-    /// The server.
-    pub node: Arc<str>,
-    /// The finding, and what to do about it.
-    pub message: String,
-}
-
-impl fmt::Display for HealthWarning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.node, self.message)
-    }
 }

@@ -261,6 +261,8 @@ pub(crate) struct Rules {
     pub(crate) is_fenced: bool,
     /// Why nobody can wait on a condition of it, where that is so.
     pub(crate) no_conditions: Option<&'static str>,
+    /// Why nobody knows how many wait for it, where that is so.
+    pub(crate) no_waiters: Option<&'static str>,
     /// Set for the sides of a read-write lock.
     pub(crate) side: Option<Side>,
     pub(crate) form: Form,
@@ -283,6 +285,9 @@ impl Rules {
         has_ids: false,
         is_fenced: false,
         no_conditions: None,
+        no_waiters: Some(
+            "those who wait for it leave nothing in the store, so nobody knows how many there are",
+        ),
         side: None,
         form: Form::Hash,
     };
@@ -290,6 +295,10 @@ impl Rules {
     /// The rules that both sides of a read-write lock have in common.
     const READ_WRITE: Rules = Rules {
         hands_off: false,
+        no_waiters: Some(
+            "of those who wait to write the first of each process alone is noted in the store, and of those who wait to \
+             read nobody, so nobody knows how many there are",
+        ),
         form: Form::ReadWrite,
         ..Rules::PLAIN
     };

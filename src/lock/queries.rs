@@ -64,6 +64,21 @@ impl Lock {
         self.count_of(Some(me))
     }
 
+    /// Asks the store how many threads of all processes wait for the lock in its queue; the `getQueueLength` of Java.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] with the reason for each kind of lock whose waiters leave nothing in the store, or too little to be
+    /// counted: that of [`lock`](crate::Client::lock), [`fenced_lock`](crate::Client::fenced_lock),
+    /// [`token_lock`](crate::Client::token_lock), [`spin_lock`](crate::Client::spin_lock), a
+    /// [`ReadWriteLock`](crate::ReadWriteLock), a [`MultiLock`](crate::MultiLock), a [`Redlock`](crate::Redlock), and of all in a
+    /// database. And those of [`Lock::is_locked`].
+    pub fn waiters(&self) -> Result<u32> {
+        self.raw_lock.ready()?;
+        let RawLock { inner, key, .. } = &self.raw_lock;
+        inner.store.waiters(&key.lock, inner.deadline())
+    }
+
     /// Asks the store how long the present hold of any thread lasts if it is not renewed; `None` if there is none.
     ///
     /// # Errors

@@ -9,9 +9,10 @@ use redlatch::{Client, Error, Lock, MultiLock, Redlock};
 
 #[cfg(feature = "mysql")]
 use crate::support::MariaDb;
-use crate::support::{RedisServer, elsewhere, ms};
+use crate::support::{RedisServer, elsewhere, eventually, ms};
 
-const LEASE: Duration = ms(900);
+/// A busy machine stops a process for seconds. It is renewed three times in it.
+const LEASE: Duration = ms(9000);
 
 /// Long enough that nothing which takes so long can pass for working.
 const LONG: Duration = Duration::from_secs(30);
@@ -27,12 +28,15 @@ struct Part {
 
 /// The kinds of locks of one client, and what their holders keep out.
 fn parts_of(one: &Client, two: &Client) -> Vec<Part> {
-    let [of_one, of_two] = [one, two].map(|it| it.read_write_lock("prices"));
+    let sides = |name: &str| [one, two].map(|it| it.read_write_lock(name));
+    let [read, read_of_two] = sides("prices");
+    let [preferred, preferred_of_two] = sides("rates");
+    let [write, write_of_two] = sides("stock");
     let part = |kind, part: Lock, bars: Lock| Part {
         kind,
         part,
         bars,
-        plain: one.lock("plain"),
+        plain: one.lock(&format!("beside {kind}")),
     };
     let inner = MultiLock::of([&one.lock("inner a"), &one.lock("inner b")]).unwrap();
     vec![
@@ -40,13 +44,13 @@ fn parts_of(one: &Client, two: &Client) -> Vec<Part> {
         part("token_lock", one.token_lock("b"), two.token_lock("b")),
         part("fenced_lock", one.fenced_lock("c"), two.fenced_lock("c")),
         part("spin_lock", one.spin_lock("d"), two.spin_lock("d")),
-        part("read", of_one.read(), of_two.write()),
+        part("read", read.read(), read_of_two.write()),
         part(
             "prefer_readers",
-            of_one.clone().prefer_readers().read(),
-            of_two.write(),
+            preferred.prefer_readers().read(),
+            preferred_of_two.write(),
         ),
-        part("write", of_one.write(), of_two.read()),
+        part("write", write.write(), write_of_two.read()),
         part("MultiLock", inner, two.lock("inner b")),
     ]
 }
@@ -76,8 +80,12 @@ fn works_as_a_part(part: &Part) {
     both.lock().unwrap();
     assert_eq!(both.hold_count().unwrap(), 2, "{kind}");
     both.unlock().unwrap();
-    thread::sleep(LEASE * 2);
-    assert!(guard.is_valid() && is_held(), "{kind}: it is renewed");
+    let mut left = guard.remaining_validity();
+    eventually(LONG, "it is renewed", || {
+        let before = std::mem::replace(&mut left, guard.remaining_validity());
+        left > before
+    });
+    assert!(guard.is_valid() && is_held(), "{kind}");
     guard.unlock().unwrap();
     bars.lock().unwrap();
     assert!(!elsewhere(|| both.try_lock().unwrap()), "{kind}");
@@ -109,6 +117,15 @@ fn works_as_a_part(part: &Part) {
     both.unlock().unwrap();
 }
 
+/// All of them at a time, as each waits for a renewal.
+fn work_as_parts(parts: &[Part]) {
+    thread::scope(|scope| {
+        for part in parts {
+            scope.spawn(|| works_as_a_part(part));
+        }
+    });
+}
+
 fn open(url: &str) -> Client {
     Client::builder().watchdog_timeout(LEASE).open(url).unwrap()
 }
@@ -117,9 +134,7 @@ fn open(url: &str) -> Client {
 fn every_kind_in_redis_is_a_part() {
     let server = RedisServer::start();
     let clients = [open(&server.url()), open(&server.url())];
-    for part in parts_of(&clients[0], &clients[1]) {
-        works_as_a_part(&part);
-    }
+    work_as_parts(&parts_of(&clients[0], &clients[1]));
 }
 
 #[cfg(feature = "test-util")]
@@ -130,9 +145,7 @@ fn every_kind_in_memory_is_a_part() {
         .in_memory()
         .unwrap();
     let two = one.another().unwrap();
-    for part in parts_of(&one, &two) {
-        works_as_a_part(&part);
-    }
+    work_as_parts(&parts_of(&one, &two));
 }
 
 #[test]
@@ -155,18 +168,16 @@ fn a_lock_in_a_database_is_a_part() {
     clients[0].create_tables().unwrap();
     let server = RedisServer::start();
     let client = open(&server.url());
-    for name in ["lock", "spin_lock"] {
-        let lock = |client: &Client| match name {
-            "lock" => client.lock(name),
-            _ => client.spin_lock(name),
-        };
-        works_as_a_part(&Part {
-            kind: name,
-            part: lock(&clients[0]),
-            bars: lock(&clients[1]),
-            plain: client.lock("plain"),
-        });
-    }
+    let part = |kind, lock: fn(&Client, &str) -> Lock| Part {
+        kind,
+        part: lock(&clients[0], kind),
+        bars: lock(&clients[1], kind),
+        plain: client.lock(kind),
+    };
+    work_as_parts(&[
+        part("lock", Client::lock),
+        part("spin_lock", Client::spin_lock),
+    ]);
 }
 
 #[track_caller]
@@ -174,6 +185,20 @@ fn is_unsupported<T: std::fmt::Debug>(outcome: Result<T, Error>, words: &str) {
     let error = outcome.unwrap_err();
     let is_told = matches!(&error, Error::Unsupported { reason, .. } if reason.contains(words));
     assert!(is_told, "{error}");
+}
+
+/// Whoever waits for these leaves nothing in the store that could be counted.
+#[test]
+fn nobody_knows_how_many_wait_without_a_queue_in_the_store() {
+    let server = RedisServer::start();
+    let clients = [Client::in_memory(), open(&server.url())];
+    for client in &clients {
+        for part in parts_of(client, client) {
+            is_unsupported(part.part.waiters(), "nobody knows how many");
+        }
+    }
+    is_unsupported(redlock(&server).waiters(), "nobody knows how many");
+    assert_eq!(server.int(&["DBSIZE"]), 0, "nothing is asked");
 }
 
 /// A quorum has one kind of lock, which polls as well; it draws no fencing token, guards no write and has no condition.
