@@ -463,7 +463,8 @@ impl Rules {
     /// As [`Rules::looks_again_in`], in ms of a server; below zero for never.
     fn looks_again_in_ms(&mut self, left: i64) {
         if let Ok(left) = u64::try_from(left) {
-            self.looks_again_in(left * MILLI);
+            // Permits with ids may have no end.
+            self.looks_again_in(left.saturating_mul(MILLI));
         }
     }
 
