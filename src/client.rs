@@ -152,6 +152,34 @@ impl Client {
         self.lock_of(Kind::Fenced, name)
     }
 
+    /// Returns the fair lock of this name, without I/O: a [`lock`](Client::lock) that those who wait get in the order in which
+    /// they came, over all threads of all processes. It is Redisson's `RFairLock`.
+    ///
+    /// A [`try_lock`](Lock::try_lock) without a wait gets it only if nobody waits, and a re-entry goes before everybody. A waiter
+    /// that dies keeps the others waiting for about 1.5 s once it is its turn, one whose process was stopped for 10 s; if that
+    /// one goes on, it is the first again. After a request without an answer a waiter goes to the end.
+    ///
+    /// In Redis those who wait stand in the list `redisson_lock_queue:{name}` and, with times, in the sorted set
+    /// `redisson_lock_timeout:{name}`; each listens to a channel of its own. A [`lock`](Client::lock) of the same name is excluded
+    /// by it, but goes before those who wait, and the unlock of the one wakes no waiter of the other, which looks again within
+    /// about a second. A [`MultiLock`](crate::MultiLock) gets it only if nobody waits, and may starve. In a database this is
+    /// [`Error::Unsupported`](crate::Error::Unsupported), and a [`Redlock`](crate::Redlock) has none.
+    ///
+    /// Order costs time: each hold begins with a message to the next waiter, also in the same process, where a
+    /// [`lock`](Client::lock) is handed over.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let client = redlatch::Client::in_memory(); // or Client::open("redis://127.0.0.1:6379")?
+    /// let lock = client.fair_lock("lock:tickets");
+    /// lock.run(|_| println!("behind all who came before"))?;
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
+    pub fn fair_lock(&self, name: &str) -> Lock {
+        self.lock_of(Kind::Fair, name)
+    }
+
     /// Returns the [`lock`](Client::lock) of this name, without I/O, whose waiters ask again and again in place of listening
     /// for unlock messages.
     ///

@@ -126,13 +126,20 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 
     /// Puts one that waits on a condition where it hears of its signal.
     fn subscribe_place(&self, op: &ConditionOp<'_>, parker: &Arc<Parker>) -> Subscription {
-        self.subscribe(op.lock, 0, parker)
+        self.subscribe(op.lock, None, 0, parker)
     }
 
-    /// Puts a refused visitor where it hears that another try is worth it.
+    /// Puts a refused visitor where it hears that another try is worth it. `place` is the visitor that has a place in the
+    /// store, if one has.
     ///
     /// Its sources, from `source` on, tell it from other stores that wake the same visitor.
-    fn subscribe(&self, lock: &LockId, source: u32, parker: &Arc<Parker>) -> Subscription;
+    fn subscribe(
+        &self,
+        lock: &LockId,
+        place: Option<&VisitorId>,
+        source: u32,
+        parker: &Arc<Parker>,
+    ) -> Subscription;
 
     /// Looks for settings of the server that endanger locks.
     fn check(&self, deadline: Instant) -> Result<Vec<HealthWarning>>;
@@ -345,6 +352,8 @@ pub(crate) struct Refusal {
     pub(crate) leftover: Option<InDoubt>,
     /// A word that the store wants back with the next attempt of this wait.
     pub(crate) memo: Option<Box<str>>,
+    /// How long a lost message may cost this visitor, where that is more than it may cost others.
+    pub(crate) recheck_after: Option<Duration>,
 }
 
 /// A request that cannot be refused is refused never.

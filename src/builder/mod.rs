@@ -46,6 +46,7 @@ pub struct Builder {
     database: Option<i64>,
     sharded_pubsub: Option<bool>,
     wait_replicas: Option<Replication>,
+    fair_lock_wait_timeout: Duration,
     #[cfg(feature = "mysql")]
     lock_table: String,
     on_lost: Option<OnLost>,
@@ -65,6 +66,7 @@ impl Default for Builder {
             database: None,
             sharded_pubsub: None,
             wait_replicas: None,
+            fair_lock_wait_timeout: Duration::from_secs(300),
             #[cfg(feature = "mysql")]
             lock_table: "redlatch".to_owned(),
             on_lost: None,
@@ -218,6 +220,17 @@ impl Builder {
         self
     }
 
+    /// Sets for how long a waiter for a [`fair_lock`](crate::Client::fair_lock) counts as alive behind the one before it, as
+    /// Redisson's `fairLockWaitTimeout` does.
+    ///
+    /// Only Redisson goes by that time: it takes a waiter out of the queue whose time is over when it is the first. Waiters of
+    /// this library renew theirs every few seconds, and come back to the front if they are taken out all the same. It need not
+    /// be Redisson's. 1 s ..= 1 day. Defaults to 5 minutes, as in Redisson.
+    pub fn fair_lock_wait_timeout(mut self, timeout: Duration) -> Builder {
+        self.fair_lock_wait_timeout = timeout;
+        self
+    }
+
     /// Sets the name of the lock table in a database; the table of the named rows has the same name and `_rows` after it.
     ///
     /// A letter or `_`, then letters, digits, `_` and `$`. Defaults to `redlatch`.
@@ -242,6 +255,13 @@ impl Builder {
         check_timeout("command_timeout", self.command_timeout)?;
         check_timeout("connect_timeout", self.connect_timeout)?;
         check_timeout("outage_timeout", self.outage_timeout)?;
+        let patience = LEAST_PATIENCE..=MOST_TIMEOUT;
+        check_within(
+            "fair_lock_wait_timeout",
+            self.fair_lock_wait_timeout,
+            patience,
+            "1 s ..= 1 day",
+        )?;
         if let Some(Replication { timeout, .. }) = self.wait_replicas
             && !(LEAST_TIMEOUT..self.command_timeout).contains(&timeout)
         {
@@ -285,6 +305,8 @@ pub(crate) fn check_timeout(setting: &'static str, timeout: Duration) -> Result<
 }
 
 pub(crate) const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
+/// Waiters look at the queue about as often.
+const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 const MOST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Half of what a Redis server takes by default (`maxclients` 10000), for all clients together.
 const MOST_CONNECTIONS: u32 = 5000;

@@ -177,6 +177,7 @@ impl Builder {
             database: self.database.unwrap_or_default(),
             sharded: self.sharded_pubsub,
             replication: self.wait_replicas,
+            patience: self.fair_lock_wait_timeout,
         };
         let store = Arc::new(open(&settings)?);
         let backend = Backend::Redis(Arc::clone(&store));

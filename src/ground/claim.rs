@@ -147,6 +147,8 @@ pub(crate) enum Kind {
     Write,
     /// The same with an id for each permit, by which any process may give it back.
     PermitIds,
+    /// As `Reentrant`, and whoever waits gets it in the order of arrival, over all processes.
+    Fair,
 }
 
 impl Kind {
@@ -203,6 +205,12 @@ impl Kind {
                 most_permits: MOST_IDS,
                 has_ids: true,
                 ..Rules::COUNTER
+            },
+            Kind::Fair => &Rules {
+                places_in_store: true,
+                queues_locally: false,
+                hands_off: false,
+                ..Rules::PLAIN
             },
         }
     }
@@ -303,6 +311,11 @@ impl Rules {
         ..Rules::PLAIN
     };
 
+    /// Whether those who wait stand in a queue of the store, each with a place and messages of its own.
+    pub(crate) fn waits_in_store(&self) -> bool {
+        self.places_in_store && !self.queues_locally
+    }
+
     /// Whether it is a number that several share.
     pub(crate) fn is_counter(&self) -> bool {
         self.form == Form::Number
@@ -368,11 +381,13 @@ pub(crate) enum Queueing {
     Barges,
     /// It asks once, and leaves the lock to those who wait.
     Tries,
-    /// It waits: how long it needs to come when it is told, the word of its last refusal, and whether it takes a place among
-    /// those who wait. Of a client that is the first in line alone, for the others do not ask again before they are that.
+    /// It waits: how long it needs to come when it is told, the word of its last refusal, whether it takes a place among
+    /// those who wait, and whether it was told that it has one. Of a client that has a queue of its own the first in line alone
+    /// takes a place, for the others do not ask again before they are that.
     Waits {
         need: Duration,
         memo: Option<Box<str>>,
         takes_place: bool,
+        had_place: bool,
     },
 }

@@ -53,6 +53,11 @@ impl Jvm {
 
     /// A JVM of one's own.
     pub(crate) fn start() -> Arc<Jvm> {
+        Jvm::start_with(&[])
+    }
+
+    /// The same with properties of its own.
+    pub(crate) fn start_with(properties: &[&str]) -> Arc<Jvm> {
         let jar = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests/interop/redisson/target")
             .join(version_text())
@@ -60,6 +65,7 @@ impl Jvm {
         let mut java = Command::new("java");
         java.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m"])
             .arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+            .args(properties)
             .args(
                 std::env::var("JVM_OPTIONS")
                     .unwrap_or_default()

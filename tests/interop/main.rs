@@ -9,6 +9,7 @@ mod child_roles;
 mod counters;
 mod driver;
 mod exclusion;
+mod fair;
 mod fenced;
 mod interop_faults;
 mod jvm;

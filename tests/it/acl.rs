@@ -114,6 +114,11 @@ pub(crate) fn for_conditions() -> BTreeSet<String> {
     row(&["`Lock::condition`"])
 }
 
+/// What a client needs for `Client::fair_lock` alone.
+pub(crate) fn for_fair() -> BTreeSet<String> {
+    row(&["`Client::fair_lock`, alone"])
+}
+
 /// Checks that a user who lacks this right is refused, and told so; or is not, where nothing needs it.
 pub(crate) fn is_named(lacking: &str, errors: Vec<Error>, is_needed: bool) {
     assert_eq!(!errors.is_empty(), is_needed, "{lacking}: {errors:?}");
@@ -261,6 +266,13 @@ fn the_tables_are_what_the_scripts_and_the_source_say() {
         union(&[&permits, &calls, &listens]),
         "for permit_semaphore"
     );
+    let fair = called_in(&format!("{scripts}/fair"), not_rights);
+    // The scripts of the holds themselves are those of every lock.
+    assert_eq!(
+        union(&[&for_fair(), &set(&["pubsub|numsub"])]),
+        union(&[&fair, &calls, &listens]),
+        "for fair_lock"
+    );
     let guarded = called_in(scripts, |name| name == "guarded.lua");
     let writes = row(&["Client::write_fenced"]);
     let own = set(&["time", "get", "set"]);
@@ -282,6 +294,7 @@ fn the_tables_are_what_the_scripts_and_the_source_say() {
             &sides,
             &conditions,
             &permits,
+            &fair,
             &sent,
             &sharded
         ]),
@@ -321,6 +334,9 @@ pub(crate) fn user(server: &RedisServer, rules: &BTreeSet<String>) -> String {
     words.push(format!("~redlatch_rw:{{{PREFIX}*"));
     words.push(format!("~redlatch_condition:{{{PREFIX}*"));
     words.push(format!("&redlatch_condition:{{{PREFIX}*"));
+    words.push(format!("~redisson_lock_queue:{{{PREFIX}*"));
+    words.push(format!("~redisson_lock_timeout:{{{PREFIX}*"));
+    words.push(format!("~redlatch_fair:{{{PREFIX}*"));
     words.push("&redisson_lock__channel:*".to_owned());
     words.push("&redisson_sc:*".to_owned());
     words.push("&redisson_rwlock:*".to_owned());

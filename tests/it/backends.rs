@@ -172,6 +172,18 @@ impl Backend {
         Backend::simulated().of_kind(|client, name| client.read_write_lock(name).write())
     }
 
+    pub(crate) fn fair_in_memory() -> Backend {
+        Backend::memory().of_kind(Client::fair_lock)
+    }
+
+    pub(crate) fn fair() -> Backend {
+        Backend::redis().of_kind(Client::fair_lock)
+    }
+
+    pub(crate) fn fair_simulated() -> Backend {
+        Backend::simulated().of_kind(Client::fair_lock)
+    }
+
     pub(crate) fn spin_in_memory() -> Backend {
         Backend::memory().of_kind(Client::spin_lock)
     }
@@ -275,6 +287,9 @@ macro_rules! laws {
         laws! { @write_in_memory $($law)* $($more)* $($none)* }
         laws! { @write $($law)* $($more)* $($data)* }
         laws! { @write_simulated $($law)* $($more)* $($data)* }
+        laws! { @fair_in_memory $($law)* $($more)* $($none)* }
+        laws! { @fair $($law)* $($more)* $($data)* }
+        laws! { @fair_simulated $($law)* $($more)* $($data)* }
         laws! { @spin_in_memory $($law)* $($more)* $($none)* }
         laws! { @spin $($law)* $($more)* $($data)* }
         #[cfg(feature = "tls")]

@@ -9,6 +9,7 @@ fn entry() {
     match &*role {
         SELLER => return crate::chaos::sell(),
         crate::many_processes::ROLE => return crate::many_processes::take_it(),
+        crate::fair::ROLE => return crate::fair::wait(),
         crate::redlock::ROLE => return crate::redlock::take_it(),
         _ => {}
     }

@@ -18,6 +18,7 @@ mod condition;
 mod documents;
 mod errors;
 mod examples;
+mod fair;
 mod faults;
 mod fenced;
 mod guarded;

@@ -21,6 +21,7 @@ pub(crate) fn take_it() {
     let client = client.open(&arg("URL")).unwrap();
     let lock = match &*arg("KIND") {
         "fenced" => client.fenced_lock("crowd"),
+        "fair" => client.fair_lock("crowd"),
         _ => client.lock("crowd"),
     };
     contend(
@@ -41,6 +42,11 @@ fn a_crowd_under_faults_never_overlaps_and_loses_no_waiter() {
 #[test]
 fn a_crowd_at_a_fenced_lock_never_overlaps_and_loses_no_waiter() {
     is_a_crowd_at_one_lock("fenced");
+}
+
+#[test]
+fn a_crowd_at_a_fair_lock_never_overlaps_and_loses_no_waiter() {
+    is_a_crowd_at_one_lock("fair");
 }
 
 fn is_a_crowd_at_one_lock(kind: &str) {

@@ -299,6 +299,7 @@ const KINDS: &[Kind] = &[
     Kind::Reentrant,
     Kind::Token,
     Kind::Fenced,
+    Kind::Fair,
     Kind::Read,
     Kind::Read,
     Kind::Write,

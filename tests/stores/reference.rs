@@ -69,12 +69,11 @@ impl Reference {
             }
             Op::Renew(claims) => Answer::Several(claims.iter().map(|it| self.renew(it)).collect()),
             Op::Resolve(claim) => {
-                let reply = self.call(
-                    claim.kind,
-                    "withdraw",
-                    &claim.name,
-                    &[claim.visitor.as_str(), ""],
-                );
+                let mut args = vec![claim.visitor.as_str(), ""];
+                if claim.kind == Kind::Fair {
+                    args.push(PATIENCE);
+                }
+                let reply = self.call(claim.kind, "withdraw", &claim.name, &args);
                 told(&reply, |_| Answer::Freed(true))
             }
             Op::ForceRelease(lock) => {
@@ -212,6 +211,10 @@ impl Reference {
         if (claim.kind, script) == (Kind::Read, "acquire") {
             args.splice(args.len() - 1..args.len() - 1, [inside, "*", "0"]);
         }
+        if (claim.kind, script) == (Kind::Fair, "acquire") {
+            let asked = ["", "never", PATIENCE, "1"];
+            args.splice(args.len() - 1..args.len() - 1, asked);
+        }
         if (claim.kind, script) == (Kind::Write, "acquire") {
             args.insert(args.len() - 1, "-2");
         }
@@ -269,7 +272,20 @@ impl Reference {
             (Kind::Token, "release_level") | (Kind::Reentrant, _) => script.to_owned(),
             (Kind::Token, script) => format!("token/{script}"),
             (Kind::Fenced, "acquire" | "transfer") => format!("fenced/{script}"),
-            (Kind::Fenced, _) => script.to_owned(),
+            (Kind::Fair, "acquire" | "release" | "withdraw" | "force_release") => {
+                let keys = [
+                    "redisson_lock_queue",
+                    "redisson_lock_timeout",
+                    "redlatch_fair",
+                ];
+                let [queue, times, absent] = keys.map(|key| format!("{key}:{{{lock}}}"));
+                return self.run(
+                    &format!("fair/{script}"),
+                    &[lock, &queue, &times, &absent],
+                    args,
+                );
+            }
+            (Kind::Fenced | Kind::Fair, _) => script.to_owned(),
             (Kind::Latch | Kind::Permits | Kind::PermitIds | Kind::Read | Kind::Write, _) => {
                 panic!("it has no such script")
             }
@@ -338,6 +354,9 @@ pub(super) fn owners_of(name: &str) -> String {
 pub(super) fn ids_of(name: &str) -> String {
     format!("{{{name}}}:timeout")
 }
+
+/// For how long a waiter counts as alive behind the one before it, in ms.
+const PATIENCE: &str = "300000";
 
 /// A server time that does not come.
 const FAR: &str = "9999999999999";

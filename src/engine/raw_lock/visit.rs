@@ -86,6 +86,11 @@ impl Visit for LockVisit<'_> {
         Ok(answer)
     }
 
+    fn place(&self) -> Option<&VisitorId> {
+        let waits_in_store = self.raw_lock.key.lock.kind.rules().waits_in_store();
+        self.visitor.kept.as_ref().filter(|_| waits_in_store)
+    }
+
     fn offer(&self) -> Option<HandOffOffer> {
         let rules = self.raw_lock.key.lock.kind.rules();
         // A re-entry barges past the queue.
@@ -133,8 +138,10 @@ impl<'a> LockVisit<'a> {
     }
 
     fn queueing(&self) -> Queueing {
-        let is_shared = self.raw_lock.key.lock.kind.rules().is_shared;
-        if self.raw_lock.prefers_readers || is_shared && mutant("readers come in whoever waits") {
+        let rules = self.raw_lock.key.lock.kind.rules();
+        if self.raw_lock.prefers_readers
+            || rules.is_shared && mutant("readers come in whoever waits")
+        {
             return Queueing::Barges;
         }
         // Of several parts the first attempt asks each, as a try does: its refusal tells who has the lock.
@@ -146,8 +153,11 @@ impl<'a> LockVisit<'a> {
                     .memo
                     .clone()
                     .filter(|_| !mutant("a reader is turned away in each phase")),
-                // The first attempt comes before it stands in line.
-                takes_place: self.was_refused || mutant("one takes a place before it is first"),
+                // The first attempt comes before it stands in the line of this client, if that has one.
+                takes_place: self.was_refused
+                    || rules.waits_in_store()
+                    || mutant("one takes a place before it is first"),
+                had_place: self.has_place,
             },
             false => Queueing::Tries,
         }
@@ -273,6 +283,7 @@ impl<'a> LockVisit<'a> {
     /// Clears up after an attempt.
     fn settle(&mut self, in_doubt: InDoubt) {
         self.visitor.retire();
+        self.has_place = false;
         let is_permit = !self.raw_lock.key.lock.kind.rules().has_thread_owner;
         if is_permit && mutant("permits in doubt stay taken") {
             return;

@@ -5,6 +5,7 @@
 //! `outage_timeout`. `waiting.rs` decides each step.
 
 mod limit;
+mod pause;
 mod sleeper;
 mod step;
 #[cfg(test)]
@@ -23,8 +24,10 @@ use crate::engine::wait_loop::sleeper::Sleeper;
 use crate::engine::wait_loop::step::{News, Next, Seen, Time};
 use crate::engine::wait_loop::waiting::Waiting;
 use crate::engine::wait_queue::QueueNode;
+#[cfg(feature = "test-util")]
+use crate::engine::wait_queue::Unqueued;
 use crate::ground::backoff::{Backoff, WaitScope};
-use crate::ground::claim::LockId;
+use crate::ground::claim::{LockId, VisitorId};
 use crate::ground::error::{Error, Result};
 use crate::ground::notify::Parker;
 use crate::ground::sync::mutant;
@@ -43,7 +46,12 @@ pub(crate) trait Visit {
 
     /// Joins those who hear that another attempt is worth it.
     fn subscribe(&self, store: &dyn Store, lock: &LockId, parker: &Arc<Parker>) -> Subscription {
-        store.subscribe(lock, 0, parker)
+        store.subscribe(lock, self.place(), 0, parker)
+    }
+
+    /// The visitor that has a place in the store, where it waits there; its messages go to no other.
+    fn place(&self) -> Option<&VisitorId> {
+        None
     }
 
     /// The data a releaser needs to hand its hold off to this visit; `None` if it does not queue.
@@ -88,6 +96,8 @@ pub(crate) fn wait<V: Visit>(
         visit,
         node: None,
         sleeper: Sleeper::new(&*inner.store, lock, polling.is_some(), limit),
+        #[cfg(feature = "test-util")]
+        unqueued: None,
     };
     let polls =
         polling.map(
@@ -106,6 +116,9 @@ struct Wait<'a, V> {
     visit: &'a mut V,
     node: Option<Node>,
     sleeper: Sleeper<'a>,
+    /// Tells tests that it waits, where it stands in no queue of this client.
+    #[cfg(feature = "test-util")]
+    unqueued: Option<Unqueued>,
 }
 
 impl<V: Visit> Wait<'_, V> {
@@ -180,11 +193,15 @@ impl<V: Visit> Wait<'_, V> {
     fn listen(&mut self) {
         let parker = Arc::clone(self.sleeper.parker());
         let subscription = self.visit.subscribe(&*self.inner.store, self.lock, &parker);
-        self.sleeper.listen(subscription);
+        self.sleeper.listen(subscription, self.visit.place());
     }
 
     fn join(&mut self, is_refused: bool) {
         let offer = self.visit.offer();
+        #[cfg(feature = "test-util")]
+        if !self.lock.kind.rules().queues_locally && self.unqueued.is_none() {
+            self.unqueued = Some(self.inner.wait_queues.unqueued(self.lock));
+        }
         self.node = offer.map(|offer| {
             let wait_queues = &self.inner.wait_queues;
             wait_queues.join(self.lock, self.sleeper.parker(), offer)
@@ -203,6 +220,7 @@ impl<V: Visit> Wait<'_, V> {
         if answer.is_ok() {
             self.sleeper.spend();
         }
+        self.sleeper.stands_at(self.visit.place());
         match (&answer, newest) {
             (Ok(ControlFlow::Break(_)), Some((node, newest))) => node.let_in(newest),
             (Ok(ControlFlow::Continue(_)), Some((node, newest))) => node.tell(newest),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::engine::wait_loop::WaitLimit;
-use crate::ground::claim::LockId;
+use crate::ground::claim::{LockId, VisitorId};
 use crate::ground::error::{Error, Result};
 use crate::ground::notify::{Parker, Wake};
 use crate::store::{Delivery, Store, Subscription};
@@ -18,6 +18,8 @@ pub(super) struct Sleeper<'a> {
     limit: WaitLimit<'a>,
     parker: Option<Arc<Parker>>,
     subscription: Option<Subscription>,
+    /// The visitor that it listens for, where it has a place of its own.
+    place: Option<VisitorId>,
 }
 
 impl<'a> Sleeper<'a> {
@@ -34,6 +36,7 @@ impl<'a> Sleeper<'a> {
             limit,
             parker: None,
             subscription: None,
+            place: None,
         }
     }
 
@@ -56,9 +59,18 @@ impl<'a> Sleeper<'a> {
         Some((subscription.delivery, subscription.jitter))
     }
 
-    /// Joins those who listen.
-    pub(super) fn listen(&mut self, subscription: Subscription) {
+    /// Joins those who listen, for the visitor that has this place.
+    pub(super) fn listen(&mut self, subscription: Subscription, place: Option<&VisitorId>) {
         self.subscription = Some(subscription);
+        self.place = place.cloned();
+    }
+
+    /// Leaves those who listen if the place is that of another visitor by now, whose messages go elsewhere.
+    pub(super) fn stands_at(&mut self, place: Option<&VisitorId>) {
+        if self.place.as_ref() != place {
+            self.stop_listening();
+            self.place = None;
+        }
     }
 
     /// Leaves those who listen: the next of them gets the message that led to no question yet.

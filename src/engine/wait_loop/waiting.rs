@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::engine::client_inner::Timeouts;
+use crate::engine::wait_loop::pause::{LONGEST_SLEEP, longest_sleep, sleep_for};
 use crate::engine::wait_loop::step::{News, Next, Seen, Time};
 use crate::engine::wait_loop::undone::Undone;
 use crate::engine::wait_queue::{Turn, View};
@@ -18,9 +19,6 @@ pub(super) const GRACE: Duration = Duration::from_millis(250);
 
 /// This much of it is left for the way back.
 pub(super) const MARGIN: Duration = Duration::from_millis(70);
-
-/// A waiter looks again after this time at the latest, so a lost unlock message costs no more.
-pub(super) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// The age up to which a refusal of the head counts for the waiters behind it: the head asks about as often.
 pub(super) const FRESH: Duration = LONGEST_SLEEP.saturating_add(GRACE);
@@ -203,7 +201,7 @@ impl<'a> Waiting<'a> {
         let Some(round_trip) = refusal.split else {
             self.split_backoff = None;
             return Then::Pause {
-                length: sleep_for(refusal.retry_after),
+                length: sleep_for(refusal),
                 listens: true,
             };
         };
@@ -386,15 +384,4 @@ impl<'a> Waiting<'a> {
 
 pub(super) fn is_exhausted(error: &Error) -> bool {
     matches!(error, Error::Exhausted { .. })
-}
-
-/// Until the holder's lease ends, but never longer than a lost message may cost.
-fn sleep_for(retry_after: Option<Duration>) -> Duration {
-    let longest = longest_sleep();
-    retry_after.map_or(longest, |left| longest.min(left + Duration::from_millis(1)))
-}
-
-fn longest_sleep() -> Duration {
-    // The jitter keeps waiters whose messages were lost together from coming back together.
-    LONGEST_SLEEP + jitter(LONGEST_SLEEP / 10)
 }

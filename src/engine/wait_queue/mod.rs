@@ -8,6 +8,8 @@ mod process_turns;
 mod resting;
 mod run;
 mod successor;
+#[cfg(feature = "test-util")]
+mod unqueued;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -22,6 +24,8 @@ pub(crate) use process_turns::Yield;
 use resting::{Memory, Resting};
 use run::Run;
 pub(crate) use successor::Successor;
+#[cfg(all(feature = "test-util", not(redlatch_shuttle)))]
+pub(crate) use unqueued::Unqueued;
 
 /// The wait queues of a client, by lock. `O` is the data a releaser needs to create a hold for a waiter, `G` that hold.
 #[derive(Debug)]
@@ -31,6 +35,9 @@ pub(crate) struct WaitQueues<O, G> {
     resting: Resting,
     /// The number of waiters in all queues: read without a mutex to see that there is nothing to do.
     waiting: AtomicUsize,
+    /// The threads that wait, and stand in no queue here.
+    #[cfg(feature = "test-util")]
+    unqueued: unqueued::Threads,
 }
 
 #[derive(Debug)]
@@ -113,6 +120,8 @@ impl<O, G> Default for WaitQueues<O, G> {
             wait_queues: Mutex::new(HashMap::new()),
             resting: Resting::default(),
             waiting: AtomicUsize::new(0),
+            #[cfg(feature = "test-util")]
+            unqueued: unqueued::Threads::default(),
         }
     }
 }
@@ -123,13 +132,6 @@ impl<O, G> WaitQueues<O, G> {
     pub(crate) fn is_busy(&self, lock: &LockId) -> bool {
         self.waiting.load(Ordering::SeqCst) > 0 && self.wait_queues.lock().contains_key(lock)
             || self.resting.makes_wait(lock)
-    }
-
-    /// The number of threads that are queued for `lock`.
-    #[cfg(feature = "test-util")]
-    pub(crate) fn length(&self, lock: &LockId) -> usize {
-        let wait_queues = self.wait_queues.lock();
-        wait_queues.get(lock).map_or(0, |queue| queue.nodes.len())
     }
 
     /// Puts a waiter at the end of the queue.

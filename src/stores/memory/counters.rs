@@ -321,8 +321,14 @@ impl State {
     pub(super) fn withdraw(&mut self, in_doubt: &InDoubt) {
         if in_doubt.kind.rules().is_counter() {
             self.give_back(&in_doubt.name, &in_doubt.visitor, None);
-        } else if self.hold_of(&in_doubt.name, &in_doubt.visitor).is_ok() {
-            self.free(&in_doubt.name);
+            return;
+        }
+        let (kind, name) = (in_doubt.kind, &in_doubt.name);
+        let was_first = self.leave_line(name, &in_doubt.visitor);
+        if self.hold_of(name, &in_doubt.visitor).is_ok() {
+            self.free(kind, name);
+        } else if was_first && !self.holds.contains_key(name) {
+            self.tell_first(name);
         }
     }
 }

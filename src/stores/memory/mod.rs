@@ -4,6 +4,7 @@ mod counters;
 mod node;
 mod notes;
 mod places;
+mod queues;
 mod sides;
 mod world;
 
@@ -144,6 +145,7 @@ impl Store for Memory {
         match claim.kind.rules().form {
             Form::Number => self.take(claim),
             Form::ReadWrite => self.take_side(claim),
+            _ if claim.count == 0 && claim.kind.rules().waits_in_store() => self.put_in_turn(claim),
             _ if claim.count == 0 => self.put(claim, 1),
             _ => self.enter(claim),
         }
@@ -195,7 +197,7 @@ impl Store for Memory {
             Outcome::Gone,
             |state| match state.hold_of(&claim.name, &claim.visitor) {
                 Ok(_) => {
-                    state.free(&claim.name);
+                    state.free(claim.kind, &claim.name);
                     let others_wait = self.others_wait(state, &claim.name);
                     Outcome::Done(Released {
                         others_wait,
@@ -272,7 +274,7 @@ impl Store for Memory {
             }
             let was_held = state.holds.contains_key(name);
             if was_held {
-                state.free(name);
+                state.free(*kind, name);
             }
             was_held
         })
@@ -322,9 +324,25 @@ impl Store for Memory {
         Subscription::of(registration, Delivery::Live)
     }
 
-    fn subscribe(&self, lock: &LockId, source: u32, parker: &Arc<Parker>) -> Subscription {
-        let registration = self.facts.notifier.join(source, &lock.name, parker);
-        Subscription::of(registration, Delivery::Live)
+    fn subscribe(
+        &self,
+        lock: &LockId,
+        place: Option<&VisitorId>,
+        source: u32,
+        parker: &Arc<Parker>,
+    ) -> Subscription {
+        let join = |channel: &Arc<str>| self.facts.notifier.join(source, channel, parker);
+        match place.filter(|_| lock.kind.rules().waits_in_store()) {
+            Some(place) => {
+                let channel = queues::channel_of(&lock.name, place);
+                Subscription::of(join(&channel), Delivery::Live)
+            }
+            // Nobody tells one that has no place.
+            None if lock.kind.rules().waits_in_store() => {
+                Subscription::of(join(&lock.name), Delivery::Polling)
+            }
+            None => Subscription::of(join(&lock.name), Delivery::Live),
+        }
     }
 
     fn check(&self, _deadline: Instant) -> Result<Vec<HealthWarning>> {

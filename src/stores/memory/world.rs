@@ -1,6 +1,6 @@
 //! The state that the clients of one in-memory world share.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -37,6 +37,8 @@ pub(super) struct State {
     pub(super) sides: HashMap<Arc<str>, Sides>,
     pub(super) notes: HashMap<Arc<str>, Notes>,
     pub(super) places: HashMap<(Arc<str>, Arc<str>), Vec<Place>>,
+    /// Those who wait for fair locks.
+    pub(super) lines: HashMap<Arc<str>, VecDeque<InLine>>,
     /// With so many holds it is time to look for those that have ended.
     pub(super) sweep_at: usize,
     pub(super) clients: Vec<Weak<Notifier>>,
@@ -98,6 +100,13 @@ pub(super) struct Place {
     /// It looks before this, or is dead.
     pub(super) due: BootInstant,
     pub(super) is_signalled: bool,
+}
+
+/// One that waits for a fair lock.
+pub(super) struct InLine {
+    pub(super) visitor: VisitorId,
+    /// Since when the lock is free, and it does not come.
+    pub(super) absent_since: Option<BootInstant>,
 }
 
 /// One hold of a side.
@@ -277,10 +286,13 @@ impl State {
         self.holds.insert(Arc::clone(name), entry);
     }
 
-    pub(super) fn free(&mut self, name: &str) {
+    pub(super) fn free(&mut self, kind: Kind, name: &str) {
         self.holds.remove(name);
-        // One waiter of each client, as one message wakes one waiter of each process.
-        self.wake(name, 1);
+        match kind.rules().waits_in_store() {
+            true => self.tell_first(name),
+            // One waiter of each client, as one message wakes one waiter of each process.
+            false => self.wake(name, 1),
+        }
     }
 
     /// Wakes so many waiters of each client.

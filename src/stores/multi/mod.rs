@@ -326,14 +326,21 @@ impl Store for MultiStore {
         Ok(whole)
     }
 
-    fn subscribe(&self, lock: &LockId, source: u32, parker: &Arc<Parker>) -> Subscription {
+    fn subscribe(
+        &self,
+        lock: &LockId,
+        _: Option<&VisitorId>,
+        source: u32,
+        parker: &Arc<Parker>,
+    ) -> Subscription {
         let registration = self.facts.notifier.join(source, &lock.name, parker);
         // Whichever is freed: it may have been the last one that was in the way. A quorum among them needs word from several
         // nodes, for an attempt that is undone at one of them would wake all who wait.
         let mut sources = 1;
         let subscribe = |member: &Part| {
             let source = source + sources;
-            let part = member.store.subscribe(&member.lock, source, parker);
+            // Its members have no places, for it waits for none of them while it has another.
+            let part = member.store.subscribe(&member.lock, None, source, parker);
             sources += part.sources;
             part
         };

@@ -346,7 +346,13 @@ impl Store for MySql {
         })
     }
 
-    fn subscribe(&self, lock: &LockId, source: u32, parker: &Arc<Parker>) -> Subscription {
+    fn subscribe(
+        &self,
+        lock: &LockId,
+        _: Option<&VisitorId>,
+        source: u32,
+        parker: &Arc<Parker>,
+    ) -> Subscription {
         let registration = self.facts.notifier.join(source, &lock.name, parker);
         Subscription::of(registration, Delivery::Polling)
     }

@@ -256,14 +256,20 @@ impl Store for Quorum {
         self.inspect_by_majority(lock, visitor, deadline)
     }
 
-    fn subscribe(&self, lock: &LockId, source: u32, parker: &Arc<Parker>) -> Subscription {
+    fn subscribe(
+        &self,
+        lock: &LockId,
+        _: Option<&VisitorId>,
+        source: u32,
+        parker: &Arc<Parker>,
+    ) -> Subscription {
         let number = |of: usize| u32::try_from(of).unwrap_or(u32::MAX);
         let sources = number(self.nodes.len());
         parker.need(source, sources, number(self.needed));
         let registration = self.facts.notifier.join(source, &lock.name, parker);
         let parts: Vec<Subscription> = (source..)
             .zip(&self.nodes)
-            .map(|(source, node)| node.node.store().subscribe(lock, source, parker))
+            .map(|(source, node)| node.node.store().subscribe(lock, None, source, parker))
             .collect();
         let hears = |what| parts.iter().filter(|part| part.delivery == what).count();
         let delivery = if hears(Delivery::Live) >= self.needed {

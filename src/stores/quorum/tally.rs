@@ -170,6 +170,7 @@ impl Quorum {
             split: (most + silent < self.needed).then(|| self.round_trip()),
             leftover,
             memo: None,
+            recheck_after: None,
         }))
     }
 

@@ -4,13 +4,16 @@ use std::sync::LazyLock;
 
 use crate::ground::claim::Kind;
 use crate::ground::error::Error;
-use crate::ground::sync::mutant;
 use crate::stores::redis::keys::{self, CHANNEL, COUNTER, Key};
 use crate::stores::redis::scripts::Arg::{
-    Amount, Announced, Channel, Check, Counter, Floor, Inside, Known, Lease, Life, Lock, Memo,
-    Need, Places, Rights, Step, Successor, Visitor, Wanted, Work,
+    Amount, Announced, Channel, Check, Counter, Floor, HearsAll, Inside, Known, Lease, Life, Lock,
+    Memo, Need, Patience, Places, Rights, Step, Successor, Visitor, Wanted, Wish, Work,
 };
 use crate::stores::redis::scripts::{Arg, Script};
+
+mod wakes;
+
+use wakes::{wakes_all, wakes_as_many, wakes_every_one, wakes_one};
 
 /// The properties of locks of one kind in Redis, and the scripts that they have.
 ///
@@ -19,6 +22,8 @@ use crate::stores::redis::scripts::{Arg, Script};
 pub(super) struct Layout {
     /// The channel of the unlock messages of a lock.
     pub(super) channel: Key,
+    /// The channel of each waiter that has a place, where it has one of its own.
+    pub(super) place_channel: Option<Key>,
     /// How many waiters of this client a message with these words is for. `None` where a release publishes none: programs
     /// that share a layout without messages leave waiters to poll.
     pub(super) wakes: Option<fn(&str) -> usize>,
@@ -43,7 +48,7 @@ pub(super) struct Layout {
 }
 
 /// All kinds, in the order in which a script is looked for by its hash.
-pub(super) const KINDS: [Kind; 8] = [
+pub(super) const KINDS: [Kind; 9] = [
     Kind::Reentrant,
     Kind::Token,
     Kind::Fenced,
@@ -52,6 +57,7 @@ pub(super) const KINDS: [Kind; 8] = [
     Kind::Read,
     Kind::Write,
     Kind::PermitIds,
+    Kind::Fair,
 ];
 
 static REENTRANT: LazyLock<Layout> = LazyLock::new(Layout::plain);
@@ -136,11 +142,6 @@ const WITH_NOTES: &[Key] = &[
     Key::Prefix("redlatch_rw"),
 ];
 
-/// The rule of a read-write lock: its waiting readers ask all at once, and of its waiting writers only the first listens.
-fn wakes_every_one(_: &str) -> usize {
-    usize::MAX
-}
-
 /// As those, with ids in the place of owners: Redisson's own set.
 static PERMIT_IDS: LazyLock<Layout> = LazyLock::new(|| Layout {
     channel: Key::Prefix("redisson_sc"),
@@ -164,18 +165,47 @@ const IDS: Key = Key::Suffix("timeout");
 const OWNED: &[Key] = &[Key::Name, OWNERS];
 const WITH_IDS: &[Key] = &[Key::Name, IDS];
 
+/// Those who wait in order, each with a channel behind that of the lock.
+static FAIR: LazyLock<Layout> = LazyLock::new(|| {
+    let acquire = include_str!("scripts/fair/acquire.lua");
+    let asked = &[
+        Visitor, Lease, Known, Wanted, Channel, Wish, Patience, HearsAll,
+    ];
+    let withdraw = include_str!("scripts/fair/withdraw.lua");
+    let withdrawn = &[Visitor, Channel, Patience];
+    let force_release = include_str!("scripts/fair/force_release.lua");
+    Layout {
+        place_channel: Some(Key::OfVisitor("redisson_lock__channel")),
+        rights: "fair",
+        acquire: Script::new(acquire, WITH_ABSENT, asked).expiring(),
+        release: owned(include_str!("scripts/fair/release.lua"), WITH_QUEUE),
+        resolve: Script::new(withdraw, WITH_QUEUE, withdrawn),
+        force_release: Script::new(force_release, WITH_QUEUE, &[Channel]).expiring(),
+        ..Layout::plain()
+    }
+});
+
+/// A fair lock, those who wait for it, and until when they count as alive.
+const WITH_QUEUE: &[Key] = &[
+    Key::Name,
+    Key::Prefix("redisson_lock_queue"),
+    Key::Prefix("redisson_lock_timeout"),
+];
+
+/// The same with the notes on those who do not come.
+const WITH_ABSENT: &[Key] = &[
+    Key::Name,
+    Key::Prefix("redisson_lock_queue"),
+    Key::Prefix("redisson_lock_timeout"),
+    Key::Prefix("redlatch_fair"),
+];
+
 fn taken(text: &'static str, keys: &'static [Key]) -> Script {
     Script::new(text, keys, &[Visitor, Lease, Channel]).expiring()
 }
 
 fn owned(text: &'static str, keys: &'static [Key]) -> Script {
     Script::new(text, keys, &[Visitor, Channel])
-}
-
-/// The rule of a semaphore: its messages tell how many permits are free.
-fn wakes_as_many(words: &str) -> usize {
-    let free = words.parse::<i64>();
-    free.map_or(1, |free| usize::try_from(free).unwrap_or_default())
 }
 
 /// The keys of a script that takes that of the lock alone.
@@ -236,24 +266,6 @@ pub(super) static GUARDED: LazyLock<Script> = LazyLock::new(|| {
     Script::new(text, &[Key::Name], &[Visitor, Check, Work]).expiring()
 });
 
-/// The rule of a lock that one of its waiters gets.
-fn wakes_one(words: &str) -> usize {
-    match words {
-        // Redisson's "read unlock", which is for everybody.
-        "1" => usize::MAX,
-        _ => 1,
-    }
-}
-
-/// The rule of a latch: its opening is for everybody, and that it was set is for nobody.
-fn wakes_all(words: &str) -> usize {
-    match words {
-        "0" if !mutant("a latch that opens wakes nobody") => usize::MAX,
-        "0" | "1" => 0,
-        _ => 1,
-    }
-}
-
 fn set_count(text: &'static str) -> Script {
     Script::new(text, &[Key::Name], &[Visitor, Lease, Known, Wanted]).expiring()
 }
@@ -290,6 +302,7 @@ impl Layout {
             Kind::Read => &READ,
             Kind::Write => &WRITE,
             Kind::PermitIds => &PERMIT_IDS,
+            Kind::Fair => &FAIR,
         }
     }
 
@@ -297,6 +310,7 @@ impl Layout {
     fn plain() -> Layout {
         Layout {
             channel: CHANNEL,
+            place_channel: None,
             wakes: Some(wakes_one),
             repeats_acquisition: false,
             rights: "",

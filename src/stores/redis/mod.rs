@@ -60,6 +60,8 @@ pub(crate) struct Redis {
     /// Copies of granted requests for tokens that may still come, with the holder. Before the hold ends they are harmless.
     late_copies: Mutex<Vec<(VisitorId, InDoubt)>>,
     fences: Mutex<Fences>,
+    /// For how long a waiter in a queue on the server counts as alive behind the one before it.
+    patience: Duration,
 }
 
 impl Store for Redis {
@@ -133,17 +135,29 @@ impl Store for Redis {
         let mut channel = PLACES.pieces(&op.lock.name, op.condition).concat();
         channel.push(':');
         channel.push_str(op.visitor.as_str());
-        self.listen(channel.into(), 0, parker)
+        self.listen(channel.into(), true, 0, parker)
     }
 
-    fn subscribe(&self, lock: &LockId, source: u32, parker: &Arc<Parker>) -> Subscription {
+    fn subscribe(
+        &self,
+        lock: &LockId,
+        place: Option<&VisitorId>,
+        source: u32,
+        parker: &Arc<Parker>,
+    ) -> Subscription {
         let LockId { kind, name } = lock;
         let layout = Layout::of(*kind);
-        if layout.wakes.is_none() {
+        // Where each place has a channel of its own, nobody tells one that has no place.
+        if layout.wakes.is_none() || layout.place_channel.is_some() && place.is_none() {
             let registration = self.facts.notifier.join(source, name, parker);
             return Subscription::of(registration, Delivery::Polling);
         }
-        self.listen(layout.channel.of(name).into(), source, parker)
+        let own = layout.place_channel.zip(place);
+        let channel: Arc<str> = match own {
+            Some((channel, place)) => channel.pieces(name, place.as_str()).concat().into(),
+            None => layout.channel.of(name).into(),
+        };
+        self.listen(channel, own.is_none(), source, parker)
     }
 
     fn check(&self, deadline: Instant) -> Result<Vec<HealthWarning>> {
@@ -175,9 +189,15 @@ impl Store for Redis {
 
 impl Redis {
     /// Puts a visitor where it hears the messages of a channel.
-    fn listen(&self, channel: Arc<str>, source: u32, parker: &Arc<Parker>) -> Subscription {
+    fn listen(
+        &self,
+        channel: Arc<str>,
+        lingers: bool,
+        source: u32,
+        parker: &Arc<Parker>,
+    ) -> Subscription {
         let registration = self.facts.notifier.join(source, &channel, parker);
-        let (keep, is_live) = self.topology.listen(&channel);
+        let (keep, is_live) = self.topology.listen(&channel, lingers);
         let delivery = match is_live {
             true => Delivery::Live,
             false => Delivery::Pending,

@@ -34,6 +34,8 @@ pub(crate) struct Settings {
     /// Whether unlock messages in a cluster are sharded; `None` to find it out.
     pub(crate) sharded: Option<bool>,
     pub(crate) replication: Option<Replication>,
+    /// For how long a waiter in a queue on the server counts as alive behind the one before it.
+    pub(crate) patience: Duration,
 }
 
 /// A user, empty for the default one, and its password.
@@ -115,6 +117,7 @@ impl Redis {
             replication: settings.replication,
             late_copies: Mutex::default(),
             fences: Mutex::default(),
+            patience: settings.patience,
         }
     }
 

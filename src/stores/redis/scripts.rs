@@ -62,6 +62,12 @@ pub(super) enum Arg {
     Need,
     /// For how long a writer is to count as waiting, in ms.
     Announced,
+    /// The word for the place that a waiter is to have.
+    Wish,
+    /// For how long a waiter counts as alive behind the one before it, in ms.
+    Patience,
+    /// Whether the server knows all who listen to a channel.
+    HearsAll,
 }
 
 impl Script {

@@ -21,6 +21,7 @@ fn store(url: &str) -> Arc<Redis> {
         database: 0,
         sharded: None,
         replication: None,
+        patience: Duration::from_secs(300),
     };
     Arc::new(Redis::open(url, &settings).unwrap())
 }

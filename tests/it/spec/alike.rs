@@ -19,7 +19,10 @@ pub(super) fn content(found: &Value) -> (String, i64) {
     let (kind, content, end): (String, Value, i64) = redis::from_redis_value_ref(found).unwrap();
     let text = match &*kind {
         "none" => "nothing".to_owned(),
-        "list" => "another type".to_owned(),
+        "list" => format!(
+            "{:?}",
+            redis::from_redis_value::<Vec<String>>(content).unwrap()
+        ),
         "zset" => format!("{:?}", scores(found)),
         "string" => format!("{:?}", redis::from_redis_value::<String>(content).unwrap()),
         _ => format!(
@@ -51,6 +54,9 @@ pub(super) fn described(entry: Option<&Entry>) -> String {
     match entry.map(|entry| &entry.value) {
         None => "nothing".to_owned(),
         Some(Content::Other) => "another type".to_owned(),
+        Some(Content::List(items)) => {
+            format!("{:?}", items.iter().map(|it| text(it)).collect::<Vec<_>>())
+        }
         Some(Content::String(bytes)) => format!("{:?}", text(bytes)),
         Some(Content::Sorted(members)) => {
             let members = members.iter().map(|(name, score)| (text(name), *score));

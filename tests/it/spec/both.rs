@@ -82,7 +82,8 @@ const LOOK: &str = r"
     for i, key in ipairs(KEYS) do
         local kind = redis.call('TYPE', key).ok
         local content = kind == 'hash' and redis.call('HGETALL', key) or kind == 'string' and redis.call('GET', key)
-            or kind == 'zset' and redis.call('ZRANGE', key, 0, -1, 'WITHSCORES') or ''
+            or kind == 'zset' and redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
+            or kind == 'list' and redis.call('LRANGE', key, 0, -1) or ''
         found[i] = {kind, content, redis.call('PEXPIRETIME', key)}
     end
     return found";
@@ -210,7 +211,7 @@ impl Both {
                     );
                 }
                 Op::Pass(ms) => self.pass(*ms),
-                Op::Listen(name, on) => self.listen(name, *on),
+                Op::Listen(name, waiter, on) => self.listen(name, waiter, *on),
                 Op::Forget => {
                     self.forget_scripts();
                     self.spec.forget_scripts();

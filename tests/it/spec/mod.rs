@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use crate::support::is_long;
 use both::{Both, Difference};
-use operations::{Op, draw, draw_counts, draw_places, draw_sides};
+use operations::{Op, draw, draw_counts, draw_fair, draw_places, draw_sides};
 
 /// Runs drawn sequences on both sides, and returns how many operations were compared.
 ///
@@ -85,6 +85,18 @@ fn the_scripts_of_conditions_do_as_they_are_specified() {
     let mut both = Both::start();
     for seed in 0..if is_long() { 20_000 } else { 1000 } {
         let ops = draw_places(seed);
+        if let Err(difference) = both.run(&ops) {
+            let (report, _) = shrunk(seed, ops, difference, &mut both);
+            panic!("{report}");
+        }
+    }
+}
+
+#[test]
+fn the_scripts_of_fair_locks_do_as_they_are_specified() {
+    let mut both = Both::start();
+    for seed in 0..if is_long() { 20_000 } else { 1500 } {
+        let ops = draw_fair(seed);
         if let Err(difference) = both.run(&ops) {
             let (report, _) = shrunk(seed, ops, difference, &mut both);
             panic!("{report}");
@@ -557,6 +569,181 @@ fn a_bug_in_a_script_of_a_condition_is_found() {
     for (script, right, wrong) in PLANTED_IN_PLACES {
         both.plant(script, right, wrong);
         let is_found = (0..3000).any(|seed| both.run(&draw_places(seed)).is_err());
+        assert!(is_found, "{script}: {right} → {wrong}");
+        both.mend(script);
+    }
+}
+
+/// The same of the scripts of fair locks.
+const PLANTED_IN_QUEUES: &[(&str, &str, &str)] = &[
+    // Those who were thrown out go to the end, or all who come to the front.
+    (
+        "fair/acquire",
+        "call('LPUSH', queue, visitor)",
+        "call('RPUSH', queue, visitor)",
+    ),
+    (
+        "fair/acquire",
+        "call('RPUSH', queue, visitor)",
+        "call('LPUSH', queue, visitor)",
+    ),
+    // Those behind one that comes back have no more time than before, or more each time.
+    (
+        "fair/acquire",
+        "            pcall('ZINCRBY', times, patience, waiter)\n",
+        "",
+    ),
+    (
+        "fair/acquire",
+        "next + 0 < begins + patience * 1.5 then",
+        "true then",
+    ),
+    // One that only tries takes a place.
+    ("fair/acquire", "if wish == 'never' then", "if false then"),
+    // The times of those behind stay where they were.
+    (
+        "fair/acquire",
+        "pcall('ZINCRBY', times, -patience, waiter)",
+        "local _ = 0",
+    ),
+    (
+        "fair/withdraw",
+        "pcall('ZINCRBY', times, -ARGV[3], waiter)",
+        "local _ = 0",
+    ),
+    ("fair/withdraw", "elseif is_behind and", "elseif"),
+    // They sink under contention, and the dead are never gone.
+    (
+        "fair/acquire",
+        "or ends + 0 < due - patience / 2 then",
+        "then",
+    ),
+    (
+        "fair/acquire",
+        "if type(ends) == 'string' and ends + 0 > now then",
+        "if ends then",
+    ),
+    // Suspects are thrown out before their time, or never, or one that is not the first before it.
+    (
+        "fair/acquire",
+        "(listens and 10000 or place == 1 and 1500 or 3500)",
+        "0",
+    ),
+    ("fair/acquire", "place == 1 and 1500 or 3500", "3500"),
+    ("fair/acquire", "place == 1 and 1500 or 3500", "1500"),
+    ("fair/acquire", "listens and 10000 or", "listens and 1e9 or"),
+    ("fair/acquire", "goes = goes and silence", "goes = silence"),
+    // A look clears no suspicion, nor does a holder.
+    (
+        "fair/acquire",
+        "pcall('HDEL', absent, visitor)",
+        "local _ = 0",
+    ),
+    (
+        "fair/acquire",
+        "if has_absent and is_held then",
+        "if false then",
+    ),
+    (
+        "fair/acquire",
+        "    if has_absent then\n        pcall('DEL', absent)\n    end\n    return granted",
+        "    return granted",
+    ),
+    // One of Redisson that listens is thrown out, or one that may listen elsewhere.
+    (
+        "fair/acquire",
+        "if listens and not is_ours(waiter) then",
+        "if false then",
+    ),
+    ("fair/acquire", " or ARGV[8] ~= '1'", ""),
+    // The set alone tells of a place, or the list of one that is dead.
+    (
+        "fair/acquire",
+        "if length ~= call('ZCARD', times) or not",
+        "if not",
+    ),
+    (
+        "fair/acquire",
+        " or not ends and wish == 'rejoin' then",
+        " then",
+    ),
+    (
+        "fair/acquire",
+        "if not first and call('EXISTS', times) == 1 then",
+        "if false then",
+    ),
+    // Nobody is told again, nor the next one, nor anybody that one leaves, nor by itself.
+    (
+        "fair/acquire",
+        "heard = pcall('PUBLISH', base .. ':' .. waiter, '0')",
+        "heard = pcall('PUBSUB', 'NUMSUB', base .. ':' .. waiter)[2]",
+    ),
+    (
+        "fair/acquire",
+        "if first and first ~= visitor and first ~= told then",
+        "if false then",
+    ),
+    (
+        "fair/withdraw",
+        "    tell_first(queue, times, ARGV[2], now)\n",
+        "",
+    ),
+    (
+        "fair/withdraw",
+        "freed == 1 or call('LINDEX', queue, 0) == visitor",
+        "freed == 1",
+    ),
+    (
+        "fair/release",
+        "local heard = redis.pcall('PUBLISH', base .. ':' .. first, '0')",
+        "local heard = redis.pcall('PUBLISH', base, '0')",
+    ),
+    (
+        "fair/force_release",
+        "tell_first(KEYS[2], KEYS[3], ARGV[1], now)\n",
+        "\n",
+    ),
+    // One of Redisson is told that is not the first, and would ask without an end.
+    (
+        "fair/release",
+        "if heard == 0 and is_ours(waiter) then",
+        "if heard == 0 then",
+    ),
+    (
+        "fair/acquire",
+        "call('PTTL', key) or 1000\n",
+        "call('PTTL', key) or 0\n",
+    ),
+    // A copy shortens the end.
+    (
+        "fair/acquire",
+        "if call('PTTL', key) < ARGV[2] + 0 then",
+        "if true then",
+    ),
+    // One that has the lock, or has left, still waits.
+    (
+        "fair/acquire",
+        "pcall('ZREM', times, visitor)",
+        "local _ = 0",
+    ),
+    ("fair/withdraw", "    call('LREM', queue, 0, visitor)\n", ""),
+    ("fair/withdraw", "call('ZREM', times, visitor)", ""),
+    // What could not be finished stands, and the queue for ever.
+    (
+        "fair/acquire",
+        "if type(gone) == 'table' then",
+        "if false then",
+    ),
+    ("fair/acquire", "    call('PEXPIRE', queue, 86400000)\n", ""),
+    ("fair/acquire", "is_held and place > 2 and 3000 or", ""),
+];
+
+#[test]
+fn a_bug_in_a_script_of_a_fair_lock_is_found() {
+    let mut both = Both::start();
+    for (script, right, wrong) in PLANTED_IN_QUEUES {
+        both.plant(script, right, wrong);
+        let is_found = (0..4000).any(|seed| both.run(&draw_fair(seed)).is_err());
         assert!(is_found, "{script}: {right} → {wrong}");
         both.mend(script);
     }

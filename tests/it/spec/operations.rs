@@ -1,13 +1,15 @@
 //! Drawn sequences of operations on a few locks.
 
+mod fair;
+
 use fastrand::Rng;
 
 /// The locks; one has its hash tag in its name.
 pub(super) const NAMES: [&str; 3] = ["orders", "{shop}:orders", "stock"];
 
 /// The keys that are looked at: the locks, their last fencing tokens, the answers to two requests of each
-/// counter, the owners of permits, and the time keys of read-write locks.
-pub(super) const KEYS: [&str; 45] = [
+/// counter, the owners of permits, the time keys of read-write locks, those who wait on conditions, and the queues of fair locks.
+pub(super) const KEYS: [&str; 54] = [
     NAMES[0],
     NAMES[1],
     NAMES[2],
@@ -53,13 +55,26 @@ pub(super) const KEYS: [&str; 45] = [
     "redlatch_condition:{shop}:orders:c:due",
     "redlatch_condition:{stock}:c:waiting",
     "redlatch_condition:{stock}:c:due",
+    "redisson_lock_queue:{orders}",
+    "redisson_lock_queue:{shop}:orders",
+    "redisson_lock_queue:{stock}",
+    "redisson_lock_timeout:{orders}",
+    "redisson_lock_timeout:{shop}:orders",
+    "redisson_lock_timeout:{stock}",
+    "redlatch_fair:{orders}",
+    "redlatch_fair:{shop}:orders",
+    "redlatch_fair:{stock}",
 ];
 
-/// The first key of the ids of permits, that of the owners of permits, and that of the time keys of holds of a read-write
-/// lock.
+/// The first key of the ids of permits, that of the owners of permits, that of the time keys of holds of a read-write lock,
+/// and that of the queues of fair locks.
 const IDS_AT: usize = 12;
 const OWNERS_AT: usize = 15;
 const TIMES_AT: usize = 18;
+const QUEUES_AT: usize = 45;
+
+/// For how long waiters for fair locks count as alive behind one another, in ms.
+pub(super) const PATIENCE: [i64; 2] = [7130, 60_370];
 
 /// The first key of the notes on those who wait for a read-write lock, and of those who wait on a condition.
 const NOTES_AT: usize = 36;
@@ -134,8 +149,8 @@ pub(super) enum Op {
     Persist(&'static str),
     /// So many ms pass.
     Pass(i64),
-    /// Somebody listens for the messages of a lock, or does not any more.
-    Listen(&'static str, bool),
+    /// Somebody listens for the messages of a lock, or for those of one that waits, or does not any more.
+    Listen(&'static str, &'static str, bool),
     /// The server forgets all scripts.
     Forget,
 }
@@ -177,6 +192,10 @@ pub(super) enum Thing {
     /// The time key of a hold.
     Time(i64),
     List,
+    /// Those who wait for a fair lock.
+    Line(Vec<&'static str>),
+    /// In how many ms each of them counts as dead.
+    Times(Vec<(&'static str, i64)>),
     /// A hash, and when it ends.
     Hash(Vec<(String, String)>, Option<i64>),
 }
@@ -229,6 +248,11 @@ pub(super) fn draw_sides(seed: u64) -> Vec<Op> {
 /// The same of calls for conditions, and for the locks that they are of.
 pub(super) fn draw_places(seed: u64) -> Vec<Op> {
     draw_of(seed, Of::Places)
+}
+
+/// The same of calls for fair locks alone.
+pub(super) fn draw_fair(seed: u64) -> Vec<Op> {
+    fair::draw(seed)
 }
 
 /// The locks that calls are drawn for.
@@ -292,13 +316,13 @@ impl Few {
             84 | 85 if self.of == Of::Places => Op::Delete(places_of(name)[rng.usize(..2)]),
             92..98 if self.of == Of::Places => {
                 let channel = format!("{}:{}", base_of(name), one(rng, &TICKETS));
-                Op::Listen(channel.leak(), rng.u8(0..4) > 0)
+                Op::Listen(channel.leak(), "", rng.u8(0..4) > 0)
             }
             83 => Op::Put(counter_of(name), token(rng)),
             84 => Op::Delete(one(rng, &[name, counter_of(name)])),
             85 => Op::Persist(name),
             86..92 => Op::Pass(one(rng, &[700, 2000, 20_000, 90_000])),
-            92..98 => Op::Listen(name, rng.u8(0..3) > 0),
+            92..98 => Op::Listen(name, "", rng.u8(0..3) > 0),
             _ => Op::Forget,
         }
     }

@@ -157,7 +157,7 @@ impl Simulated {
                     visitors.extend(standing.map(|field| (text(key), text(field))));
                 }
                 Value::String(token) => visitors.push((text(key), text(token))),
-                Value::Other => {}
+                Value::Other | Value::List(_) => {}
             }
         }
         visitors
@@ -245,7 +245,7 @@ impl Redis {
                 Some((std::str::from_utf8(count).ok()?.parse().ok()?, left))
             }
             Value::String(token) => (token == visitor.as_bytes()).then_some((1, left)),
-            Value::Other | Value::Sorted(_) => None,
+            Value::Other | Value::Sorted(_) | Value::List(_) => None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! The commands that scripts call.
 
+mod lists;
 mod sorted;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -17,7 +17,9 @@ pub enum Value {
     Hash(Vec<(Vec<u8>, Vec<u8>)>),
     /// The members of a sorted set with their scores, by these.
     Sorted(Vec<(Vec<u8>, i64)>),
-    /// A list, a set or anything else that no lock is made of.
+    /// The items of a list.
+    List(Vec<Vec<u8>>),
+    /// A set or anything else that no lock is made of.
     Other,
 }
 
@@ -78,7 +80,10 @@ impl Keyspace {
                 // Those who wait to write are forgotten some time after their ends, and waited for a while behind their arrival.
                 let of_notes = times.flat_map(|(came, time)| {
                     let patience = came.map(|came| came / 1000 + 3000);
-                    [Some(time), came.map(|_| time + 6000), patience]
+                    // Those who do not come to a fair lock are noted with a time alone, and gone some time after it.
+                    let gone = [1500, 3500, 10_000].map(|it| (came.is_none()).then_some(time + it));
+                    let ends = [Some(time), came.map(|_| time + 6000), patience];
+                    ends.into_iter().chain(gone)
                 });
                 of_notes.flatten().collect()
             }

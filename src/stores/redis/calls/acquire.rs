@@ -159,6 +159,9 @@ impl Operation for Acquire<'_> {
                 && !mutant("the copy of a token is refused by the first one"))
             .then(|| claim.in_doubt(copies.not_after)),
             memo: item_at(reply, 4).map(|memo| text_of(memo).into()),
+            recheck_after: integer_at(reply, 5)
+                .and_then(|pause| u64::try_from(pause).ok())
+                .map(Duration::from_millis),
             ..Refusal::default()
         }))
     }

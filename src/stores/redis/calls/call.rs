@@ -51,6 +51,10 @@ pub(in crate::stores::redis) struct Call<'c> {
     pub(super) repeat: Repeat,
     /// Names no channel to a node whose messages are not sharded.
     pub(super) is_quiet: bool,
+    /// For how long a waiter counts as alive behind the one before it.
+    pub(in crate::stores::redis) patience: Duration,
+    /// Whether others than the node that it goes to may have those who listen, unless messages are sharded.
+    pub(in crate::stores::redis) is_in_cluster: bool,
 }
 
 /// When a call is sent again that got no answer.
@@ -115,6 +119,8 @@ impl<'c> Call<'c> {
             handle: None,
             repeat: Repeat::Never,
             is_quiet: false,
+            patience: Duration::ZERO,
+            is_in_cluster: false,
         }
     }
 
@@ -138,6 +144,7 @@ impl<'c> Call<'c> {
             true => Call {
                 script: self.script.sharded(),
                 is_quiet: false,
+                is_in_cluster: false,
                 ..self
             },
             false => self,
@@ -193,6 +200,13 @@ impl<'c> Call<'c> {
                 Some(Queueing::Tries) => -1,
                 Some(Queueing::Barges) | None => -2,
             }),
+            Arg::Wish => packed.text(&[match self.queueing {
+                Some(Queueing::Waits { had_place, .. }) if *had_place => "rejoin",
+                Some(Queueing::Waits { .. }) => "join",
+                _ => "never",
+            }]),
+            Arg::Patience => packed.number(millis(self.patience)),
+            Arg::HearsAll => packed.number(i64::from(!self.is_in_cluster)),
             Arg::Inside => packed.text(&[field(self.inside)]),
             Arg::Lease => packed.number(millis(self.lease)),
             Arg::Life => packed.number(millis(self.step.life())),

@@ -10,10 +10,20 @@ use crate::stores::redis::Redis;
 use crate::stores::redis::admission::vote_on;
 use crate::stores::redis::calls::{Call, Limit};
 use crate::stores::redis::replies::integer_at;
+use crate::stores::redis::topology::Topology;
 use crate::stores::redis::transport::{CallError, Connection};
 use crate::stores::redis::wait_replicas::ReplicaAck;
 
 impl Redis {
+    /// A call with what its client is set to.
+    pub(in crate::stores::redis) fn completed<'c>(&self, call: Call<'c>) -> Call<'c> {
+        Call {
+            patience: self.patience,
+            is_in_cluster: matches!(self.topology, Topology::Cluster(_)),
+            ..call
+        }
+    }
+
     /// Sends a copy of a call to the server that has the lock, and reads the reply.
     pub(in crate::stores::redis) fn ask(
         &self,
@@ -21,6 +31,7 @@ impl Redis {
         deadline: Instant,
         copies: &mut SentCopies,
     ) -> Result<Value, CallError> {
+        let call = &self.completed(*call);
         self.topology.with(call.lock, deadline, |node, connection| {
             let earlier = node.pool.lost_until(call.visitor);
             copies.earlier_until = copies.earlier_until.max(earlier);

@@ -125,7 +125,8 @@ impl Redis {
                 let mut numbers = Vec::with_capacity(in_doubts.len());
                 for in_doubt in in_doubts {
                     let resolve = Resolve(&**in_doubt);
-                    let call = resolve.call().for_shards(node.pool.is_sharded());
+                    let call = self.completed(resolve.call());
+                    let call = call.for_shards(node.pool.is_sharded());
                     let number = connection.number();
                     numbers.push(number);
                     call.pack(by_text, Limit::default(), number, &mut packed);

@@ -331,6 +331,7 @@ fn drawn_answers_of_scripts_are_read() {
         database: 0,
         sharded: None,
         replication: None,
+        patience: Duration::from_secs(300),
     };
     let redis =
         Redis::open("redis://127.0.0.1:1", &settings).unwrap_or_else(|error| panic!("{error}"));

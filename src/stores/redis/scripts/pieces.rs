@@ -21,6 +21,7 @@ fn piece(name: &str) -> Option<&'static str> {
         "phases.lua" => include_str!("pieces/phases.lua"),
         "places.lua" => include_str!("pieces/places.lua"),
         "leave_side.lua" => include_str!("pieces/leave_side.lua"),
+        "fair_queue.lua" => include_str!("pieces/fair_queue.lua"),
         _ => return None,
     })
 }

@@ -4,15 +4,15 @@
 -- ARGV[1]  the channel of its unlock messages
 -- ARGV[2]  'token' for a token lock, 'fenced' for a fenced one, 'latch' for a latch, 'permits' for a semaphore,
 --          'permit_ids' for one whose permits have ids, 'read' and 'write' for the sides of a read-write lock,
---          'condition' for a lock with conditions
+--          'condition' for a lock with conditions, 'fair' for a fair lock
 -- ARGV[3]  the counter of a fenced lock; as a key of the script it could keep the user from the call
 -- ARGV[#ARGV]  the number of the request, which comes before the answer: {number, …}
 --
 -- Returns what is refused: a command in lower case, '~' and a key, '&' for the channel
 --
 -- Keeps: nothing is changed, and nobody woken. HSET and PEXPIRE are refused by their own arguments after the rights were
--- looked at, so are SET and its time, INCRBY, DECRBY and ZADD; HDEL, ZREM, DEL and PUBLISH are called for a key and a
--- channel that no lock can have.
+-- looked at, so are SET and its time, INCRBY, DECRBY, ZADD and ZINCRBY; HDEL, ZREM, LREM, LPOP, DEL and PUBLISH are called
+-- for a key and a channel that no lock can have. So are RPUSH and LPUSH, whose item is gone at once.
 local number = ARGV[#ARGV] + 0
 local refused, key = {}, KEYS[1] or ARGV[4]
 local function try(command, ...)
@@ -98,6 +98,27 @@ if ARGV[2] == 'condition' then
     try('ZRANGEBYSCORE', key, 0, 0)
     try('ZADD', key, 'x', '')
     try_apart('ZREM', '')
+end
+if ARGV[2] == 'fair' then
+    try('LINDEX', key, 0)
+    try('LLEN', key)
+    try('LRANGE', key, 0, 0)
+    try_apart('LREM', 0, '')
+    try('ZSCORE', key, '')
+    try('ZCARD', key)
+    try('ZRANGE', key, 0, 0)
+    try('ZADD', key, 'x', '')
+    try('ZINCRBY', key, 'x', '')
+    try_apart('ZREM', '')
+    try_apart('DEL')
+    local before = #refused
+    try_apart('LPOP')
+    if #refused == before then
+        for _, command in ipairs({'RPUSH', 'LPUSH'}) do
+            try_apart(command, '')
+            try_apart('LPOP')
+        end
+    end
 end
 if ARGV[2] == 'fenced' then
     try('GET', ARGV[3])

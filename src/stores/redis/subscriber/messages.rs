@@ -122,9 +122,15 @@ impl Shared {
         if idle.is_empty() {
             return !state.channels.is_empty();
         }
+        self.give_up(state, &idle);
+        !state.channels.is_empty()
+    }
+
+    /// Listens to these channels no more.
+    pub(super) fn give_up(&self, state: &mut State, idle: &[Arc<str>]) {
         let mut packed = Vec::new();
         if self.shards.is_some() {
-            for name in &idle {
+            for name in idle {
                 if state.channels.get(name).is_some_and(|it| it.asked > 0) {
                     let mut unsubscribe = redis::cmd("SUNSUBSCRIBE");
                     unsubscribe.arg(&**name).write_packed_command(&mut packed);
@@ -132,9 +138,9 @@ impl Shared {
                 }
             }
         } else {
-            pack_together(|| redis::cmd("UNSUBSCRIBE"), &idle, &mut packed);
+            pack_together(|| redis::cmd("UNSUBSCRIBE"), idle, &mut packed);
         }
-        for name in &idle {
+        for name in idle {
             state.channels.remove(name);
         }
         if let Some(writer) = &mut state.writer
@@ -142,7 +148,6 @@ impl Shared {
         {
             writer.shut_down();
         }
-        !state.channels.is_empty()
     }
 }
 

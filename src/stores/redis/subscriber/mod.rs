@@ -64,7 +64,7 @@ struct State {
 /// |---|---|---|
 /// | > 0 | yes, > 0 | live: messages arrive |
 /// | > 0 | no | a confirmation is on its way, or there is no connection |
-/// | 0 | any | lingers until `idle_since + LINGER` |
+/// | 0 | any | lingers until `idle_since + LINGER`, unless it is for one waiter alone |
 #[derive(Default)]
 struct Channel {
     waiters: usize,
@@ -109,8 +109,9 @@ impl Subscriber {
         }
     }
 
-    /// Asks for the messages of `channel`, until the interest is dropped. Returns whether they arrive already.
-    pub(super) fn listen(&self, channel: &Arc<str>) -> (Interest, bool) {
+    /// Asks for the messages of `channel`, until the interest is dropped. Returns whether they arrive already. One that does
+    /// not linger is for one waiter alone.
+    pub(super) fn listen(&self, channel: &Arc<str>, lingers: bool) -> (Interest, bool) {
         self.ensure_running();
         let mut state = self.shared.state.lock();
         let state = &mut *state;
@@ -126,6 +127,7 @@ impl Subscriber {
         let interest = Interest {
             shared: Arc::clone(&self.shared),
             channel: Arc::clone(channel),
+            lingers,
         };
         (interest, is_live)
     }
@@ -177,15 +179,24 @@ impl Subscriber {
 pub(super) struct Interest {
     shared: Arc<Shared>,
     channel: Arc<str>,
+    lingers: bool,
 }
 
 impl Drop for Interest {
     fn drop(&mut self) {
-        if let Some(entry) = self.shared.state.lock().channels.get_mut(&self.channel) {
-            entry.waiters = entry.waiters.saturating_sub(1);
-            if entry.waiters == 0 {
-                entry.idle_since = Some(time::now());
-            }
+        let mut state = self.shared.state.lock();
+        let Some(entry) = state.channels.get_mut(&self.channel) else {
+            return;
+        };
+        entry.waiters = entry.waiters.saturating_sub(1);
+        if entry.waiters > 0 {
+            return;
+        }
+        entry.idle_since = Some(time::now());
+        // The confirmation of one that comes back so soon would not be known from that of this one.
+        if !self.lingers && entry.is_live() {
+            self.shared
+                .give_up(&mut state, &[Arc::clone(&self.channel)]);
         }
     }
 }

@@ -89,15 +89,16 @@ impl Topology {
         }
     }
 
-    /// Asks for the messages of `channel` until the guard is dropped. Returns whether they arrive already.
-    pub(crate) fn listen(&self, channel: &Arc<str>) -> (Box<dyn Send>, bool) {
+    /// Asks for the messages of `channel` until the guard is dropped, or somewhat longer if it `lingers`. Returns whether they
+    /// arrive already.
+    pub(crate) fn listen(&self, channel: &Arc<str>, lingers: bool) -> (Box<dyn Send>, bool) {
         match self {
             Topology::One(node) => {
-                let (interest, is_live) = node.subscriber.listen(channel);
+                let (interest, is_live) = node.subscriber.listen(channel, lingers);
                 (Box::new(interest), is_live)
             }
             Topology::Cluster(cluster) => {
-                let (interest, is_live) = cluster.listen(channel);
+                let (interest, is_live) = cluster.listen(channel, lingers);
                 (Box::new(interest), is_live)
             }
         }

@@ -4,7 +4,7 @@ use redis::Value;
 use redlatch_spec::{Entry, Keyspace, Value as Content};
 
 use super::{Both, Given, MARGIN, PASS, channel};
-use crate::spec::operations::{KEYS, Thing, Trouble};
+use crate::spec::operations::{KEYS, PATIENCE, Thing, Trouble};
 use crate::spec::wire::request;
 
 impl Both {
@@ -57,7 +57,24 @@ impl Both {
             }
             Thing::List => {
                 self.admin.say(&["RPUSH", name, "1"]);
-                (Content::Other, None)
+                (Content::List(vec![b"1".to_vec()]), None)
+            }
+            Thing::Line(waiters) => {
+                for waiter in waiters {
+                    self.admin.say(&["RPUSH", name, waiter]);
+                }
+                let waiters = waiters.iter().map(|it| it.as_bytes().to_vec());
+                (Content::List(waiters.collect()), None)
+            }
+            Thing::Times(members) => {
+                let members = members.iter().map(|(member, left)| (*member, now + left));
+                for (member, at) in members.clone() {
+                    self.admin.say(&["ZADD", name, &at.to_string(), member]);
+                }
+                let members = members.map(|(member, at)| (member.as_bytes().to_vec(), at));
+                let mut members: Vec<_> = members.collect();
+                members.sort_by(|(name, score), (other, than)| (score, name).cmp(&(than, other)));
+                (Content::Sorted(members), None)
             }
             Thing::Hash(fields, end) => {
                 for (field, text) in fields {
@@ -84,8 +101,10 @@ impl Both {
     pub(super) fn pass(&mut self, ms: i64) {
         let now = self.now;
         let mut ms = ms;
-        let is_near =
-            |keys: &Keyspace, ms: i64| keys.ends().any(|end| (end - ms - now).abs() < MARGIN);
+        let is_near = |keys: &Keyspace, ms: i64| {
+            let mut ends = keys.ends().chain(lifted(keys));
+            ends.any(|end| (end - ms - now).abs() < MARGIN)
+        };
         while is_near(self.spec.keys(), ms) {
             ms += 2 * MARGIN;
         }
@@ -103,9 +122,13 @@ impl Both {
         }
     }
 
-    pub(super) fn listen(&mut self, name: &str, on: bool) {
+    pub(super) fn listen(&mut self, name: &str, waiter: &str, on: bool) {
         let word = if on { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
-        let words = request(&[word, &channel(name)]);
+        let channel = match waiter {
+            "" => channel(name),
+            waiter => format!("{}:{waiter}", channel(name)),
+        };
+        let words = request(&[word, &channel]);
         self.spec.command(0, 2, &words);
         // What was heard before comes before the confirmation.
         let mut next = self.listener.ask(&[words]).remove(0);
@@ -114,4 +137,20 @@ impl Both {
             next = self.listener.next();
         }
     }
+}
+
+/// The times at which one that waits for a fair lock lifts its time.
+fn lifted(keys: &Keyspace) -> impl Iterator<Item = i64> {
+    let sets = keys.iter().filter_map(|(_, entry)| match &entry.value {
+        Content::Sorted(members) => Some(members),
+        _ => None,
+    });
+    let scores = sets.flatten().map(|(_, score)| *score);
+    let lifted = scores.flat_map(|score| {
+        // The end of a holder may stand between them.
+        let of_one =
+            move |patience: i64| (1..8).map(move |place| score - patience * place + patience / 2);
+        PATIENCE.iter().flat_map(move |it| of_one(*it))
+    });
+    lifted.collect::<Vec<_>>().into_iter()
 }

@@ -35,6 +35,34 @@ impl Redis<'_> {
         Ok(members.take(count).map(|(name, _)| name).collect())
     }
 
+    /// ZRANGE key 0 -1: all members by their scores.
+    pub fn zmembers(&self, key: &[u8]) -> Answer<Vec<Vec<u8>>> {
+        self.may_reach("zrange", Does::Read, key)?;
+        Ok(self
+            .members(key)?
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect())
+    }
+
+    /// ZCARD.
+    pub fn zcard(&self, key: &[u8]) -> Answer<i64> {
+        self.may_reach("zcard", Does::Read, key)?;
+        Ok(self.members(key)?.len() as i64)
+    }
+
+    /// ZINCRBY; a member that is missing counts as 0.
+    pub fn zincrby(&mut self, key: &[u8], by: i64, member: &[u8]) -> Answer<()> {
+        self.may_change("zincrby", Does::Grow, key)?;
+        let mut members = self.members(key)?;
+        match members.iter_mut().find(|(name, _)| name == member) {
+            Some((_, score)) => *score += by,
+            None => members.push((member.to_vec(), by)),
+        }
+        self.put_members(key, members);
+        Ok(())
+    }
+
     /// ZADD of one member.
     pub fn zadd(&mut self, key: &[u8], score: i64, member: &[u8]) -> Answer<()> {
         self.may_change("zadd", Does::Grow, key)?;

@@ -106,6 +106,27 @@ pub fn rights(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<R
         tried.push(("zadd", redis.may_write("zadd")));
         tried.push(("zrem", redis.zrem(&apart, &[Vec::new()]).map(|_| ())));
     }
+    if args.text(2) == b"fair" {
+        tried.push(("lindex", redis.lindex(key, 0).map(|_| ())));
+        tried.push(("llen", redis.llen(key).map(|_| ())));
+        tried.push(("lrange", redis.lrange(key, 0, 0).map(|_| ())));
+        tried.push(("lrem", redis.lrem(&apart, b"")));
+        tried.push(("zscore", redis.zscore(key, b"").map(|_| ())));
+        tried.push(("zcard", redis.zcard(key).map(|_| ())));
+        tried.push(("zrange", redis.zmembers(key).map(|_| ())));
+        tried.push(("zadd", redis.may_write("zadd")));
+        tried.push(("zincrby", redis.may_write("zincrby")));
+        tried.push(("zrem", redis.zrem(&apart, &[Vec::new()]).map(|_| ())));
+        tried.push(("del", redis.del(&apart).map(nothing)));
+        let takes = redis.lpop(&apart).map(|_| ());
+        let may_take = takes.is_ok();
+        tried.push(("lpop", takes));
+        if may_take {
+            // The item is gone at once.
+            tried.push(("rpush", redis.may_write("rpush")));
+            tried.push(("lpush", redis.may_write("lpush")));
+        }
+    }
     if args.text(2) == b"fenced" {
         tried.push(("get", redis.get(args.text(3)).map(|_| ())));
         tried.push(("set", redis.set_px(args.text(3), b"", b"x")));

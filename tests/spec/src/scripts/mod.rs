@@ -5,6 +5,7 @@
 
 mod arguments;
 pub mod condition;
+pub mod fair;
 pub mod fenced;
 pub mod guarded;
 mod holder;
@@ -97,6 +98,10 @@ scripts! {
     "rw/renew" => rw::renew,
     "rw/force_release" => rw::force_release,
     "rw/inspect" => rw::inspect,
+    "fair/acquire" => fair::acquire,
+    "fair/release" => fair::release,
+    "fair/withdraw" => fair::withdraw,
+    "fair/force_release" => fair::force_release,
     "rights" => many::rights,
 }
 

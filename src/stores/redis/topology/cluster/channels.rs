@@ -17,6 +17,7 @@ pub(super) struct Channels {
 /// One channel with waiters, and where its messages are heard.
 struct Channel {
     waiters: usize,
+    lingers: bool,
     at: Option<(Arc<Shard>, Interest)>,
 }
 
@@ -46,7 +47,11 @@ impl Cluster {
         shard.node.subscriber.messages(channel)
     }
 
-    pub(crate) fn listen(self: &Arc<Self>, channel: &Arc<str>) -> (ChannelInterest, bool) {
+    pub(crate) fn listen(
+        self: &Arc<Self>,
+        channel: &Arc<str>,
+        lingers: bool,
+    ) -> (ChannelInterest, bool) {
         let is_live = {
             let mut channels = self.channels.lock();
             let is_closed = channels.is_closed;
@@ -55,6 +60,7 @@ impl Cluster {
                 .entry(Arc::clone(channel))
                 .or_insert(Channel {
                     waiters: 0,
+                    lingers,
                     at: None,
                 });
             entry.waiters += 1;
@@ -94,7 +100,7 @@ impl Cluster {
                 shard.node.subscriber.ask_again(channel);
             }
             _ => {
-                let (interest, _) = master.node.subscriber.listen(channel);
+                let (interest, _) = master.node.subscriber.listen(channel, entry.lingers);
                 entry.at = Some((master, interest));
             }
         }

@@ -268,6 +268,11 @@ public final class Driver {
         config.setThreads(8);
         config.setNettyThreads(2);
         config.setLockWatchdogTimeout(Long.parseLong(words.get(3)));
+        Long fairWait = Long.getLong("fair.wait");
+        if (fairWait != null) {
+            // Not there in every generation.
+            Config.class.getMethod("setFairLockWaitTimeout", long.class).invoke(config, fairWait);
+        }
         BaseConfig<?> servers = servers(config, words.get(1), words.get(2).split(" "));
         servers.setTimeout(Integer.parseInt(words.get(4)));
         if (!prefix.isEmpty()) {

@@ -1,0 +1,168 @@
+//! Fair locks: those who wait for one stand in a queue of the world, in the order in which they came.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::world::{Entry, InLine, State};
+use super::{Memory, not_known};
+use crate::ground::claim::{Claim, Queueing, VisitorId};
+use crate::ground::clock::BootInstant;
+use crate::ground::error::Result;
+use crate::store::{Granted, Outcome, Refusal};
+
+/// A visitor that is turned away from a free lock looks again after this time, and so do the first who wait.
+const LOOKS_AGAIN: Duration = Duration::from_secs(1);
+
+/// The others look again after this time, whatever messages come.
+const LOOKS_RARELY: Duration = Duration::from_secs(3);
+
+/// One to whom the lock is free and who does not listen for so long is dead: the first in the queue, and another one.
+const FIRST_MAY_BE_ABSENT: Duration = Duration::from_millis(1500);
+const OTHERS_MAY_BE_ABSENT: Duration = Duration::from_millis(3500);
+
+/// The channel of one that waits. No name has a line feed in it.
+pub(super) fn channel_of(name: &str, visitor: &VisitorId) -> Arc<str> {
+    format!("{name}\n{visitor}").into()
+}
+
+impl Memory {
+    /// Begins a hold if the lock is free and it is the visitor's turn; one that waits takes a place.
+    pub(super) fn put_in_turn(&self, claim: &Claim) -> Result<Outcome<Granted, Refusal>> {
+        let now = self.world.timeline.now();
+        let unknown = || not_known(claim, "acquire");
+        self.world.ask(claim.kind, &claim.name, unknown, |state| {
+            if let Ok(entry) = state.hold_of(&claim.name, &claim.visitor) {
+                // The same request once more.
+                entry.ends = entry.ends.max(now + claim.lease);
+                return Outcome::Done(Granted::at(now));
+            }
+            let holder = state.holds.get(&claim.name);
+            let holder = holder.map(|it| (it.visitor.clone(), it.ends));
+            state.look_at_line(claim, holder.is_some(), now);
+            let first = state.first_in_line(&claim.name);
+            let is_first = first.as_ref().is_none_or(|first| *first == claim.visitor);
+            if holder.is_none() && is_first {
+                state.leave_line(&claim.name, &claim.visitor);
+                let entry = Entry {
+                    kind: claim.kind,
+                    visitor: claim.visitor.clone(),
+                    count: 1,
+                    ends: now + claim.lease,
+                };
+                state.put(&claim.name, entry, now);
+                return Outcome::Done(Granted::at(now));
+            }
+            let left = holder.as_ref().map(|(_, ends)| now.until(*ends));
+            let place = state.join_line(claim);
+            let is_far = holder.is_some() && place.is_none_or(|place| place > 1);
+            let before = holder.map(|(visitor, _)| visitor).or(first);
+            Outcome::Refused(Refusal {
+                retry_after: Some(left.unwrap_or(LOOKS_AGAIN)),
+                holder: before.map(|it| it.as_str().into()),
+                recheck_after: Some(if is_far { LOOKS_RARELY } else { LOOKS_AGAIN }),
+                ..Refusal::default()
+            })
+        })
+    }
+}
+
+impl State {
+    fn line(&mut self, name: &str) -> Option<&mut VecDeque<InLine>> {
+        self.lines.get_mut(name)
+    }
+
+    fn first_in_line(&mut self, name: &str) -> Option<VisitorId> {
+        Some(self.line(name)?.front()?.visitor.clone())
+    }
+
+    /// Notes that a visitor looks at the lock. While that is free, those who do not come are passed over.
+    fn look_at_line(&mut self, claim: &Claim, is_held: bool, now: BootInstant) {
+        let Some(line) = self.line(&claim.name) else {
+            return;
+        };
+        for place in line.iter_mut() {
+            if is_held || place.visitor == claim.visitor {
+                place.absent_since = None;
+            }
+        }
+        let first = line.front().map(|it| it.visitor.clone());
+        if is_held || first.as_ref().is_none_or(|first| *first == claim.visitor) {
+            return;
+        }
+        // A message may have been lost.
+        self.tell_first(&claim.name);
+        let mut gone = 0;
+        let line = self.lines.get(&claim.name).into_iter().flatten();
+        let before = line.take_while(|it| it.visitor != claim.visitor);
+        let channels = before.map(|it| channel_of(&claim.name, &it.visitor));
+        let absent: Vec<bool> = channels.map(|it| !self.is_heard(&it)).collect();
+        for (place, is_absent) in self.line(&claim.name).into_iter().flatten().zip(absent) {
+            if !is_absent {
+                break;
+            }
+            let since = *place.absent_since.get_or_insert(now);
+            let most = match gone {
+                0 => FIRST_MAY_BE_ABSENT,
+                _ => OTHERS_MAY_BE_ABSENT,
+            };
+            if since + most > now {
+                break;
+            }
+            gone += 1;
+        }
+        if gone > 0 {
+            self.line(&claim.name)
+                .into_iter()
+                .for_each(|line| drop(line.drain(..gone)));
+            self.tell_first(&claim.name);
+        }
+    }
+
+    fn is_heard(&self, channel: &str) -> bool {
+        let mut clients = self.clients.iter().filter_map(Weak::upgrade);
+        clients.any(|client| client.has_waiters(channel))
+    }
+
+    /// Gives a visitor that waits a place, if it has none: at the end, or at the front if it had one before. Returns where it
+    /// stands.
+    fn join_line(&mut self, claim: &Claim) -> Option<usize> {
+        let Queueing::Waits { had_place, .. } = claim.queueing else {
+            return None;
+        };
+        let line = self.lines.entry(Arc::clone(&claim.name)).or_default();
+        let at = line.iter().position(|it| it.visitor == claim.visitor);
+        Some(at.unwrap_or_else(|| {
+            let place = InLine {
+                visitor: claim.visitor.clone(),
+                absent_since: None,
+            };
+            match had_place {
+                // Only the first are passed over, so it came before all others.
+                true => line.push_front(place),
+                false => line.push_back(place),
+            }
+            if had_place { 0 } else { line.len() - 1 }
+        }))
+    }
+
+    /// Takes a visitor out of the line. Returns whether it was the first.
+    pub(super) fn leave_line(&mut self, name: &str, visitor: &VisitorId) -> bool {
+        let Some(line) = self.line(name) else {
+            return false;
+        };
+        let was_first = line.front().is_some_and(|it| it.visitor == *visitor);
+        line.retain(|it| it.visitor != *visitor);
+        if line.is_empty() {
+            self.lines.remove(name);
+        }
+        was_first
+    }
+
+    /// Tells the first who waits that the lock is free.
+    pub(super) fn tell_first(&mut self, name: &str) {
+        if let Some(first) = self.first_in_line(name) {
+            self.wake(&channel_of(name, &first), 1);
+        }
+    }
+}

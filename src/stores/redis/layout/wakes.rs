@@ -1,0 +1,32 @@
+//! How many waiters of this client a message is for.
+
+use crate::ground::sync::mutant;
+
+/// The rule of a read-write lock: its waiting readers ask all at once, and of its waiting writers only the first listens.
+pub(super) fn wakes_every_one(_: &str) -> usize {
+    usize::MAX
+}
+
+/// The rule of a semaphore: its messages tell how many permits are free.
+pub(super) fn wakes_as_many(words: &str) -> usize {
+    let free = words.parse::<i64>();
+    free.map_or(1, |free| usize::try_from(free).unwrap_or_default())
+}
+
+/// The rule of a lock that one of its waiters gets.
+pub(super) fn wakes_one(words: &str) -> usize {
+    match words {
+        // Redisson's "read unlock", which is for everybody.
+        "1" => usize::MAX,
+        _ => 1,
+    }
+}
+
+/// The rule of a latch: its opening is for everybody, and that it was set is for nobody.
+pub(super) fn wakes_all(words: &str) -> usize {
+    match words {
+        "0" if !mutant("a latch that opens wakes nobody") => usize::MAX,
+        "0" | "1" => 0,
+        _ => 1,
+    }
+}

@@ -1,0 +1,45 @@
+-- Those who wait for a fair lock stand in a list, in the order in which they came. A sorted set has for each of them the time,
+-- ms, from which on it counts as dead. Each listens to a channel of its own.
+
+-- Whether a waiter is one of this library, whose visitors have the number of a hold at the end.
+local function is_ours(waiter)
+    return string.find(waiter, ':%d+:%d+$') ~= nil
+end
+
+-- The first who waits, false if nobody does. Before it, all but `me` go that are dead; one without a time is dead, too. Where
+-- `call` hands errors out, it may be one.
+local function first_of(call, queue, times, me, now)
+    local first = call('LINDEX', queue, 0)
+    while first and first ~= me and type(first) == 'string' do
+        local ends = call('ZSCORE', times, first)
+        if type(ends) == 'string' and ends + 0 > now then
+            return first
+        end
+        local gone = call('LPOP', queue)
+        if type(gone) ~= 'string' then
+            return gone
+        end
+        call('ZREM', times, first)
+        first = call('LINDEX', queue, 0)
+    end
+    if not first and call('EXISTS', times) == 1 then
+        call('DEL', times)
+    end
+    return first
+end
+
+-- Tells the first who waits that the lock is free. If it does not hear of it, the first of this library who does looks at once.
+-- Returns an error, if there is one.
+local function tell_first(queue, times, base, now)
+    local first = first_of(redis.pcall, queue, times, nil, now)
+    if type(first) ~= 'string' then
+        return first
+    end
+    local heard = redis.pcall('PUBLISH', base .. ':' .. first, '0')
+    for _, waiter in ipairs(heard == 0 and redis.pcall('LRANGE', queue, 1, 7) or {}) do
+        if heard == 0 and is_ours(waiter) then
+            heard = redis.pcall('PUBLISH', base .. ':' .. waiter, '0')
+        end
+    end
+    return heard
+end

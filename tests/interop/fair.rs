@@ -1,0 +1,388 @@
+//! One fair lock of both sides, with one queue.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redlatch::{Client, Lock};
+
+use crate::both_sides::{BothSides, LEASE, LONG, SLACK, Turn, elsewhere, report, timed};
+use crate::exclusion::WAKE_UP;
+use crate::jvm::{JavaLock, Jvm, Redisson, version};
+use crate::support::{eventually, ms};
+
+const QUEUE: &str = "redisson_lock_queue:{tickets}";
+
+/// The first generation whose time to wait can be set.
+const HAS_A_SETTING: (u32, u32) = (3, 46);
+
+fn java(redisson: &Redisson, name: &str) -> JavaLock {
+    redisson.thread().lock("fair", name)
+}
+
+fn waiting(sides: &BothSides) -> usize {
+    usize::try_from(sides.server.int(&["LLEN", QUEUE])).unwrap()
+}
+
+#[track_caller]
+fn until_waiting(sides: &BothSides, count: usize) {
+    eventually(SLACK * 4, "they wait", || waiting(sides) == count);
+}
+
+/// Another client of ours, as of another process.
+fn another(sides: &BothSides) -> Client {
+    let builder = Client::builder().watchdog_timeout(LONG);
+    sides.another(builder, &sides.server.url())
+}
+
+#[track_caller]
+fn nothing_is_left(sides: &BothSides) {
+    eventually(ms(9000), "nothing is left", || {
+        let notes = sides.server.int(&["EXISTS", "redlatch_fair:{tickets}"]);
+        sides.server.int(&["DBSIZE"]) == notes
+    });
+}
+
+#[test]
+#[ignore = "needs Java: make interop"]
+fn a_fair_lock_is_one_lock() {
+    let sides = BothSides::with(Turn::together(), LONG);
+    for name in ["tickets", "{shop}:tickets"] {
+        let (ours, theirs) = (sides.rust.fair_lock(name), java(&sides.java, name));
+        ours.lock().unwrap();
+        assert!(!theirs.try_lock(ms(0)) && !theirs.try_lock(ms(300)));
+        assert!(theirs.is_locked() && !theirs.is_held());
+        ours.lock().unwrap();
+        ours.unlock().unwrap();
+        assert!(!theirs.try_lock(ms(0)));
+        ours.unlock().unwrap();
+        theirs.lock();
+        theirs.lock();
+        assert_eq!((theirs.hold_count(), ours.hold_count().unwrap()), (2, 0));
+        assert!(!ours.try_lock().unwrap() && !ours.try_lock_for(ms(300)).unwrap());
+        theirs.unlock();
+        assert!(ours.is_locked().unwrap() && !ours.try_lock().unwrap());
+        theirs.unlock();
+        assert!(ours.try_lock().unwrap());
+        assert!(theirs.force_unlock());
+        assert!(ours.unlock().unwrap_err().is_lost());
+        theirs.lock();
+        assert!(ours.force_unlock().unwrap());
+        assert!(!theirs.is_locked());
+        nothing_is_left(&sides);
+    }
+}
+
+#[test]
+#[ignore = "needs Java: make interop"]
+fn each_side_wakes_the_other() {
+    let sides = BothSides::with(Turn::alone(), LONG);
+    let (ours, theirs) = (
+        sides.rust.fair_lock("tickets"),
+        java(&sides.java, "tickets"),
+    );
+    for _ in 0..5 {
+        theirs.lock();
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                ours.lock().unwrap();
+                Instant::now()
+            });
+            until_waiting(&sides, 1);
+            thread::sleep(ms(200));
+            let freed = Instant::now();
+            theirs.unlock();
+            let took = waits.join().unwrap().saturating_duration_since(freed);
+            assert!(took < WAKE_UP, "ours: {took:?}");
+        });
+        // Its thread is over.
+        assert!(ours.force_unlock().unwrap());
+        ours.lock().unwrap();
+        let waits = theirs.start("lock", &[]);
+        until_waiting(&sides, 1);
+        assert!(waits.still_runs_after(ms(200)));
+        let (took, ()) = timed(|| {
+            ours.unlock().unwrap();
+            waits.value();
+        });
+        assert!(took < WAKE_UP, "theirs: {took:?}");
+        theirs.unlock();
+        // A forced unlock wakes, too.
+        theirs.lock();
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| ours.run(|_| ()).unwrap());
+            until_waiting(&sides, 1);
+            let (took, ()) = timed(|| {
+                assert!(ours.force_unlock().unwrap());
+                waits.join().unwrap();
+            });
+            assert!(took < WAKE_UP, "{took:?}");
+        });
+    }
+    nothing_is_left(&sides);
+}
+
+#[test]
+#[ignore = "needs Java: make interop"]
+fn the_order_is_that_of_arrival_over_both_sides() {
+    let sides = BothSides::with(Turn::alone(), LONG);
+    let other = another(&sides);
+    let ours = [&sides.rust, &other].map(|client| client.fair_lock("tickets"));
+    for round in 0..4 {
+        let order = Mutex::new(Vec::new());
+        let held = java(&sides.java, "tickets");
+        match round % 2 {
+            0 => held.lock(),
+            _ => ours[0].lock().unwrap(),
+        }
+        thread::scope(|scope| {
+            for number in 0..12 {
+                let (sides, ours, order) = (&sides, &ours, &order);
+                let had = move || {
+                    order.lock().unwrap().push(number);
+                    thread::sleep(ms(5));
+                };
+                scope.spawn(move || {
+                    if (number + round / 2) % 2 == 0 {
+                        return ours[number / 2 % 2].run(|_| had()).unwrap();
+                    }
+                    let lock = java(&sides.java, "tickets");
+                    lock.lock();
+                    had();
+                    lock.unlock();
+                });
+                until_waiting(sides, number + 1);
+            }
+            match round % 2 {
+                0 => held.unlock(),
+                _ => ours[0].unlock().unwrap(),
+            }
+        });
+        let order = order.into_inner().unwrap();
+        assert_eq!(order, (0..12).collect::<Vec<_>>(), "round {round}");
+        nothing_is_left(&sides);
+    }
+}
+
+#[test]
+#[ignore = "needs Java: make interop"]
+fn waiters_that_give_up_leave_no_entry_and_pass_their_turns_on() {
+    let sides = BothSides::with(Turn::together(), LONG);
+    let ours = sides.rust.fair_lock("tickets");
+    let held = another(&sides).fair_lock("tickets");
+    for gives_up in 0..4 {
+        held.lock().unwrap();
+        let order = Mutex::new(Vec::new());
+        thread::scope(|scope| {
+            for number in 0..4 {
+                let (sides, ours, order) = (&sides, &ours, &order);
+                let wait = if number == gives_up {
+                    ms(1500)
+                } else {
+                    ms(30_000)
+                };
+                scope.spawn(move || {
+                    if number % 2 == 0 {
+                        if ours.try_lock_for(wait).unwrap() {
+                            order.lock().unwrap().push(number);
+                            ours.unlock().unwrap();
+                        }
+                        return;
+                    }
+                    let lock = java(&sides.java, "tickets");
+                    if lock.try_lock(wait) {
+                        order.lock().unwrap().push(number);
+                        lock.unlock();
+                    }
+                });
+                until_waiting(sides, number + 1);
+            }
+            until_waiting(&sides, 3);
+            held.unlock().unwrap();
+        });
+        let rest: Vec<_> = (0..4).filter(|it| *it != gives_up).collect();
+        assert_eq!(order.into_inner().unwrap(), rest);
+        nothing_is_left(&sides);
+    }
+}
+
+#[test]
+#[ignore = "needs Java: make interop"]
+fn killed_waiters_of_either_side_cost_seconds() {
+    let sides = BothSides::with(Turn::alone(), LONG);
+    let (ours, held) = (
+        sides.rust.fair_lock("tickets"),
+        another(&sides).fair_lock("tickets"),
+    );
+    for is_java in [true, false] {
+        for count in [1, 4] {
+            held.lock().unwrap();
+            let (took, ()) = thread::scope(|scope| {
+                if is_java {
+                    let jvm = Jvm::start();
+                    let doomed = Redisson::open(&jvm, &sides.server.url(), LONG);
+                    let pending: Vec<_> = (0..count)
+                        .map(|_| java(&doomed, "tickets").start("lock", &[]))
+                        .collect();
+                    until_waiting(&sides, count);
+                    jvm.kill();
+                    drop(pending);
+                } else {
+                    let doomed = another(&sides);
+                    let waits: Vec<_> = (0..count)
+                        .map(|_| {
+                            let lock = doomed.fair_lock("tickets");
+                            scope.spawn(move || lock.lock().is_err())
+                        })
+                        .collect();
+                    until_waiting(&sides, count);
+                    doomed.shutdown();
+                    waits
+                        .into_iter()
+                        .for_each(|wait| assert!(wait.join().unwrap()));
+                }
+                let theirs = java(&sides.java, "tickets");
+                let waits = theirs.start("lock", &[]);
+                until_waiting(&sides, count + 1);
+                let behind = scope.spawn(|| ours.run(|_| ()).unwrap());
+                until_waiting(&sides, count + 2);
+                timed(|| {
+                    held.unlock().unwrap();
+                    waits.value();
+                    theirs.unlock();
+                    behind.join().unwrap();
+                })
+            });
+            report(&format!("{count} killed (Java: {is_java}): {took:?}"));
+            assert!(took < ms(5000) + SLACK, "{took:?}");
+            nothing_is_left(&sides);
+        }
+    }
+    // The holders themselves end with their leases.
+    let jvm = Jvm::start();
+    let doomed = Redisson::open(&jvm, &sides.server.url(), LEASE);
+    java(&doomed, "tickets").lock();
+    jvm.kill();
+    let (took, ()) = timed(|| ours.run(|_| ()).unwrap());
+    assert!(took < LEASE + ms(1100) + SLACK, "{took:?}");
+    nothing_is_left(&sides);
+}
+
+/// Has threads of both sides take the lock without a pause, and returns how often each of them had it, ours first.
+fn contend(
+    sides: &BothSides,
+    redisson: &Redisson,
+    locks: &[Lock],
+    theirs: usize,
+    span: Duration,
+) -> Vec<(u32, Duration)> {
+    let inside = AtomicI64::new(0);
+    let ends = Instant::now() + span;
+    let work = || {
+        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two at once");
+        thread::sleep(ms(20));
+        inside.fetch_sub(1, Ordering::SeqCst);
+    };
+    let several = |take: &dyn Fn(), free: &dyn Fn()| {
+        let (mut turns, mut longest) = (0, Duration::ZERO);
+        while Instant::now() < ends {
+            let (took, ()) = timed(take);
+            work();
+            free();
+            (turns, longest) = (turns + 1, longest.max(took));
+        }
+        (turns, longest)
+    };
+    thread::scope(|scope| {
+        let several = &several;
+        let mut begun = Vec::new();
+        for lock in locks {
+            begun.push(
+                scope.spawn(move || several(&|| lock.lock().unwrap(), &|| lock.unlock().unwrap())),
+            );
+        }
+        for _ in 0..theirs {
+            begun.push(scope.spawn(move || {
+                let lock = java(redisson, "tickets");
+                several(&|| lock.lock(), &|| lock.unlock())
+            }));
+        }
+        let turns = begun.into_iter().map(|it| it.join().unwrap()).collect();
+        let _ = sides;
+        turns
+    })
+}
+
+#[test]
+#[ignore = "needs Java: make interop"]
+fn nobody_overlaps_and_everybody_has_turns() {
+    let sides = BothSides::with(Turn::alone(), LONG);
+    let other = another(&sides);
+    let locks =
+        [&sides.rust, &sides.rust, &other, &other].map(|client| client.fair_lock("tickets"));
+    let found = contend(&sides, &sides.java, &locks, 3, Duration::from_secs(6));
+    report(&format!(
+        "a fair lock of both libraries, 4 and 3 threads: {found:?}"
+    ));
+    let (least, most) = (found.iter().min().unwrap().0, found.iter().max().unwrap().0);
+    assert!(least + 4 >= most, "{found:?}");
+    nothing_is_left(&sides);
+}
+
+#[test]
+#[ignore = "needs Java: make interop"]
+fn contention_without_a_pause_throws_nobody_of_ours_out() {
+    if version() < HAS_A_SETTING {
+        return;
+    }
+    let sides = BothSides::with(Turn::alone(), LONG);
+    let patience = ms(1500);
+    let jvm = Jvm::start_with(&["-Dfair.wait=1500"]);
+    let redisson = Redisson::open(&jvm, &sides.server.url(), LONG);
+    let client = Client::builder().fair_lock_wait_timeout(patience);
+    let client = sides.another(client, &sides.server.url());
+    let locks = [(); 2].map(|()| client.fair_lock("tickets"));
+    let found = contend(&sides, &redisson, &locks, 2, patience * 4);
+    report(&format!("with 1.5 s to wait, 2 and 2 threads: {found:?}"));
+    for (turns, longest) in &found[..2] {
+        assert!(*turns > 10 && *longest < ms(1000) + SLACK, "{found:?}");
+    }
+    nothing_is_left(&sides);
+}
+
+#[test]
+#[ignore = "needs Java: make interop"]
+fn a_waiter_that_theirs_threw_out_comes_back_to_the_front() {
+    let sides = BothSides::with(Turn::together(), LONG);
+    let ours = sides.rust.fair_lock("tickets");
+    let held = another(&sides).fair_lock("tickets");
+    held.lock().unwrap();
+    let had = AtomicU32::new(0);
+    thread::scope(|scope| {
+        let first = scope.spawn(|| ours.run(|_| had.fetch_add(1, Ordering::SeqCst)).unwrap());
+        until_waiting(&sides, 1);
+        // As if its clock was ahead: the time of ours is over when theirs looks.
+        let field: Vec<String> =
+            redis::from_redis_value(sides.server.cmd(&["LRANGE", QUEUE, "0", "0"])).unwrap();
+        sides
+            .server
+            .cmd(&["ZADD", "redisson_lock_timeout:{tickets}", "1000", &field[0]]);
+        let theirs = java(&sides.java, "tickets");
+        let waits = theirs.start("lock", &[]);
+        eventually(ms(3000) + SLACK, "ours is back", || {
+            let line: Vec<String> =
+                redis::from_redis_value(sides.server.cmd(&["LRANGE", QUEUE, "0", "-1"])).unwrap();
+            line.len() == 2 && line[0] == field[0]
+        });
+        held.unlock().unwrap();
+        waits.value();
+        assert_eq!(first.join().unwrap(), 0);
+        assert_eq!(had.load(Ordering::SeqCst), 1, "before theirs");
+        theirs.unlock();
+    });
+    assert!(elsewhere(|| ours.try_lock().unwrap()));
+    assert!(ours.force_unlock().unwrap());
+    nothing_is_left(&sides);
+}

@@ -1,0 +1,148 @@
+//! Processes that wait for a fair lock, and are stopped or killed.
+
+use std::thread;
+use std::time::Duration;
+
+use redlatch::Client;
+
+use super::queue::Scene;
+use crate::invariants::SLACK;
+use crate::support::child::{self, arg};
+use crate::support::{Child, eventually, ms, timed};
+
+pub(crate) const ROLE: &str = "one that waits for a fair lock";
+
+/// In a child: so many threads wait for the lock, and tell when they have it.
+pub(crate) fn wait() {
+    let client = Client::open(&arg("URL")).unwrap();
+    let lock = client.fair_lock("tickets");
+    let threads: usize = arg("THREADS").parse().unwrap();
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                lock.run(|_| {
+                    child::say("in");
+                    thread::sleep(ms(50));
+                })
+                .unwrap();
+            });
+        }
+    });
+    child::say("over");
+}
+
+impl Scene {
+    /// A process whose threads wait for the lock, which is held.
+    fn waiters(&self, threads: usize) -> Child {
+        let before = self.waiting().len();
+        let env = [
+            ("URL", &*self.server.url()),
+            ("THREADS", &threads.to_string()),
+        ];
+        let child = Child::spawn(ROLE, &env);
+        let listens = |waiter: &String| {
+            let channel = format!("redisson_lock__channel:{{tickets}}:{waiter}");
+            let reply = self.server.cmd(&["PUBSUB", "NUMSUB", &channel]);
+            let (_, listeners): (String, u32) = redis::from_redis_value(reply).unwrap();
+            listeners > 0
+        };
+        eventually(Duration::from_secs(30), "they wait", || {
+            let waiting = self.waiting();
+            waiting.len() == before + threads && waiting[before..].iter().all(listens)
+        });
+        child
+    }
+}
+
+#[test]
+fn killed_waiters_cost_seconds_wherever_they_stand() {
+    let scene = Scene::new();
+    let (_client, held) = scene.process();
+    let (other, lock) = scene.process();
+    // At the head, inside, at the end, and many.
+    for (before, threads, behind, most) in
+        [(0, 1, 1, 5), (1, 1, 1, 5), (2, 1, 0, 5), (0, 64, 1, 11)]
+    {
+        held.lock().unwrap();
+        let (took, ()) = thread::scope(|scope| {
+            let wait = |count: usize| {
+                for _ in 0..count {
+                    let waiting = scene.waiting().len();
+                    scope.spawn(|| lock.run(|_| ()).unwrap());
+                    eventually(SLACK, "it waits", || scene.waiting().len() == waiting + 1);
+                }
+            };
+            wait(before);
+            let mut killed = scene.waiters(threads);
+            wait(behind);
+            killed.kill();
+            timed(|| {
+                held.unlock().unwrap();
+                eventually(Duration::from_secs(60), "all had it", || {
+                    scene.waiting().iter().all(|it| !it.starts_with(other.id()))
+                        && !lock.is_locked().unwrap()
+                });
+            })
+        });
+        let most = Duration::from_secs(most);
+        assert!(
+            took < most + SLACK,
+            "{took:?} with {threads} behind {before}"
+        );
+        // Those at the end go with the next look.
+        lock.run(|_| ()).unwrap();
+        scene.all_goes();
+    }
+}
+
+#[test]
+fn a_process_that_is_stopped_for_a_while_keeps_its_place() {
+    let scene = Scene::new();
+    let (_client, held) = scene.process();
+    let (_other, lock) = scene.process();
+    for stopped in [1, 5] {
+        held.lock().unwrap();
+        let waits = scene.waiters(1);
+        waits.freeze();
+        thread::scope(|scope| {
+            let behind = scope.spawn(|| lock.run(|_| ()).unwrap());
+            eventually(SLACK, "it waits", || scene.waiting().len() == 2);
+            held.unlock().unwrap();
+            thread::sleep(Duration::from_secs(stopped));
+            assert!(!behind.is_finished(), "it keeps its place");
+            waits.thaw();
+            waits.expect_line("in", SLACK);
+            behind.join().unwrap();
+        });
+        scene.all_goes();
+    }
+}
+
+#[test]
+fn a_process_that_is_stopped_for_long_is_passed_over_and_comes_back_to_the_front() {
+    let scene = Scene::new();
+    let (_client, held) = scene.process();
+    let (_other, lock) = scene.process();
+    held.lock().unwrap();
+    let waits = scene.waiters(1);
+    waits.freeze();
+    thread::scope(|scope| {
+        let behind = scope.spawn(|| lock.lock().unwrap());
+        eventually(SLACK, "it waits", || scene.waiting().len() == 2);
+        let (took, ()) = timed(|| {
+            held.unlock().unwrap();
+            behind.join().unwrap();
+        });
+        assert!(took < Duration::from_secs(12) + SLACK, "{took:?}");
+        // It comes back before one that came later.
+        let later = scope.spawn(|| held.lock().unwrap());
+        eventually(SLACK, "it waits", || scene.waiting().len() == 1);
+        waits.thaw();
+        eventually(SLACK, "it is back", || scene.waiting().len() == 2);
+        assert!(lock.force_unlock().unwrap());
+        waits.expect_line("in", SLACK);
+        later.join().unwrap();
+        assert!(lock.force_unlock().unwrap());
+    });
+    scene.all_goes();
+}

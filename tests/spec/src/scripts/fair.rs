@@ -1,0 +1,372 @@
+//! The scripts of fair locks: a hash of one visitor and its hold count, and those who wait in a list.
+
+use super::holder::{Holder, holder_of, may_be_freed};
+use super::reentrant::{begin_hold, counts, returned};
+use super::{ANOTHER_TYPE, Args, answered, begin, small};
+use crate::commands::{Answer, Redis};
+use crate::reply::{Reply, array};
+
+/// One of this library that listens and does not look for so long is dead, in ms.
+const SILENT: i64 = 10_000;
+
+/// The same of one that does not listen: the first, and any other one.
+const FIRST_UNHEARD: i64 = 1500;
+const OTHER_UNHEARD: i64 = 3500;
+
+/// Of so many is noted that they do not come.
+const MOST_ABSENT: i64 = 32;
+
+/// A note that somebody does not come ends after so long, in ms; the queue a day behind the last who joined it.
+const NOTED: &[u8] = b"60000";
+const DAY: &[u8] = b"86400000";
+
+/// The list of those who wait, and the set of the times from which on they count as dead.
+#[derive(Clone, Copy)]
+struct Queue<'k> {
+    line: &'k [u8],
+    times: &'k [u8],
+}
+
+impl<'k> Queue<'k> {
+    fn of(keys: Args<'k>) -> Queue<'k> {
+        Queue {
+            line: keys.text(2),
+            times: keys.text(3),
+        }
+    }
+
+    /// The first who waits; those before it go that are dead, but not `me`. With `raises` any refusal ends it, else only one
+    /// that concerns the list.
+    fn first(
+        self,
+        redis: &mut Redis<'_>,
+        me: &[u8],
+        now: i64,
+        raises: bool,
+    ) -> Answer<Option<Vec<u8>>> {
+        while let Some(first) = redis.lindex(self.line, 0)? {
+            if !me.is_empty() && first == me {
+                return Ok(Some(first));
+            }
+            let ends = match redis.zscore(self.times, &first) {
+                Err(refused) if raises => return Err(refused),
+                ends => ends.ok().flatten(),
+            };
+            if ends.is_some_and(|ends| ends > now) {
+                return Ok(Some(first));
+            }
+            redis.lpop(self.line)?;
+            let gone = redis.zrem(self.times, &[first]).map(|_| ());
+            gone.or_else(|refused| if raises { Err(refused) } else { Ok(()) })?;
+        }
+        let left = redis.exists(self.times);
+        let cleared = match left {
+            Ok(true) => redis.del(self.times).map(|_| ()),
+            left => left.map(|_| ()),
+        };
+        cleared.or_else(|refused| if raises { Err(refused) } else { Ok(()) })?;
+        Ok(None)
+    }
+
+    /// Tells the first who waits that the lock is free, or another one if that is not heard.
+    fn tell_first(self, redis: &mut Redis<'_>, base: &[u8], now: i64) -> Answer<()> {
+        let Some(first) = self.first(redis, b"", now, false)? else {
+            return Ok(());
+        };
+        let mut heard = redis.publish(&channel(base, &first), b"0");
+        if heard == Ok(0) {
+            for waiter in redis.lrange(self.line, 1, 7).unwrap_or_default() {
+                if heard == Ok(0) && is_ours(&waiter) {
+                    heard = redis.publish(&channel(base, &waiter), b"0");
+                }
+            }
+        }
+        heard.map(|_| ())
+    }
+}
+
+fn channel(base: &[u8], waiter: &[u8]) -> Vec<u8> {
+    [base, b":", waiter].concat()
+}
+
+fn text(number: i64) -> Vec<u8> {
+    number.to_string().into_bytes()
+}
+
+/// Whether it ends in two numbers, each behind a colon.
+fn is_ours(waiter: &[u8]) -> bool {
+    let mut parts = waiter.rsplit(|sign| *sign == b':');
+    let is_number = |it: Option<&[u8]>| {
+        it.is_some_and(|it| !it.is_empty() && it.iter().all(u8::is_ascii_digit))
+    };
+    is_number(parts.next()) && is_number(parts.next()) && parts.next().is_some()
+}
+
+/// One look of a visitor at a lock.
+struct Look<'k> {
+    queue: Queue<'k>,
+    /// The notes on those who do not come.
+    absent: &'k [u8],
+    has_absent: bool,
+    visitor: &'k [u8],
+    base: &'k [u8],
+    knows_all: bool,
+    now: i64,
+}
+
+impl Look<'_> {
+    /// Notes that a waiter does not come. Returns since when.
+    fn note_absent(&mut self, redis: &mut Redis<'_>, waiter: &[u8]) -> i64 {
+        let since = redis.hget(self.absent, waiter).ok().flatten();
+        let since = since.and_then(|since| String::from_utf8(since).ok()?.parse().ok());
+        if let Some(since) = since {
+            return since;
+        }
+        self.has_absent = true;
+        let is_set = redis.hset(self.absent, waiter, &text(self.now)).is_ok();
+        if is_set && redis.pexpire(self.absent, NOTED) != Ok(true) {
+            let _ = redis.del(self.absent);
+        }
+        self.now
+    }
+
+    /// Takes those away who do not come though the lock is free. Returns the first then.
+    fn pass_over(&mut self, redis: &mut Redis<'_>, told: &[u8]) -> Answer<Option<Vec<u8>>> {
+        let mut goes = true;
+        let waiters = redis.lrange(self.queue.line, 0, MOST_ABSENT - 1)?;
+        for (place, waiter) in waiters.iter().enumerate() {
+            if waiter == self.visitor {
+                break;
+            }
+            let channel = channel(self.base, waiter);
+            let heard = match place {
+                0 => redis.publish(&channel, b"0"),
+                _ => redis.numsub(&channel),
+            };
+            let listens = heard != Ok(0) || !self.knows_all;
+            if listens && !is_ours(waiter) {
+                let _ = redis.hdel(self.absent, waiter);
+                break;
+            }
+            let silence = self.now - self.note_absent(redis, waiter);
+            let most = match (listens, place) {
+                (true, _) => SILENT,
+                (false, 0) => FIRST_UNHEARD,
+                (false, _) => OTHER_UNHEARD,
+            };
+            goes = goes && silence >= most;
+            if goes {
+                redis.lpop(self.queue.line)?;
+                redis.zrem(self.queue.times, std::slice::from_ref(waiter))?;
+                let _ = redis.hdel(self.absent, waiter);
+            } else if listens {
+                break;
+            }
+        }
+        let first = self.queue.first(redis, self.visitor, self.now, true)?;
+        if let Some(first) = &first
+            && first != self.visitor
+            && first != told
+        {
+            let _ = redis.publish(&channel(self.base, first), b"0");
+        }
+        Ok(first)
+    }
+}
+
+/// Takes a fair lock, or enters it once more.
+pub fn acquire(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Reply> {
+    let (number, key, visitor, lease) = (args.request()?, keys.text(1), args.text(1), args.text(2));
+    let (known, wanted, wish) = (args.text(3), args.text(4), args.text(6));
+    let (patience, expiry) = (args.number(7)?, args.number(9)?);
+    let now = redis.time()?;
+    if now > expiry {
+        return answered(number, array![3, now]);
+    }
+    if known != b"0" {
+        if let Err(answer) = counts(redis, key, visitor, [known, wanted], number, now)? {
+            return Ok(answer);
+        }
+        redis.pexpire(key, lease)?;
+        redis.hset(key, visitor, wanted)?;
+        return small(number, expiry - now);
+    }
+    let queue = Queue::of(keys);
+    let mut holder = None;
+    if redis.exists(key)? {
+        if redis.hexists(key, visitor)? {
+            if redis.pttl(key)? < args.number(2)? {
+                redis.pexpire(key, lease)?;
+            }
+            return small(number, expiry - now);
+        }
+        holder = Some(match holder_of(redis, key)? {
+            Holder::Visitor(field) => begin(&field, 128).to_vec(),
+            Holder::Nobody => Vec::new(),
+            Holder::NoLock => return returned(Holder::no_lock()),
+        });
+    }
+    let mut first = queue.first(redis, visitor, now, true)?;
+    let mut look = Look {
+        queue,
+        absent: keys.text(4),
+        has_absent: redis.exists(keys.text(4))?,
+        visitor,
+        base: args.text(5),
+        knows_all: args.text(8) == b"1",
+        now,
+    };
+    if look.has_absent {
+        let _ = match holder {
+            Some(_) => redis.del(look.absent),
+            None => redis.hdel(look.absent, visitor),
+        };
+    }
+    if holder.is_none()
+        && let Some(told) = first.clone().filter(|first| first != visitor)
+    {
+        first = look.pass_over(redis, &told)?;
+    }
+    if holder.is_none() && first.as_deref().is_none_or(|first| first == visitor) {
+        if let Err(refused) = begin_hold(redis, key, visitor, wanted, lease)? {
+            return Ok(refused);
+        }
+        if first.is_some() {
+            if let Err(refused) = redis.lpop(queue.line) {
+                if !redis.hdel(key, visitor).unwrap_or_default() {
+                    let _ = redis.del(key);
+                }
+                return returned(refused);
+            }
+            let _ = redis.zrem(queue.times, &[visitor.to_vec()]);
+            for waiter in redis.zmembers(queue.times).unwrap_or_default() {
+                let _ = redis.zincrby(queue.times, -patience, &waiter);
+            }
+        }
+        if look.has_absent {
+            let _ = redis.del(look.absent);
+        }
+        return small(number, expiry - now);
+    }
+    let is_held = holder.is_some();
+    let ttl = if is_held { redis.pttl(key)? } else { 1000 };
+    let before = first.clone().unwrap_or_default();
+    let holder = holder.unwrap_or_else(|| begin(&before, 128).to_vec());
+    if wish == b"never" {
+        return answered(number, array![0, now, ttl, holder]);
+    }
+    let (ends, mut length) = (redis.zscore(queue.times, visitor)?, redis.llen(queue.line)?);
+    let mut is_in = ends.is_some();
+    if length != redis.zcard(queue.times)? || ends.is_none() && wish == b"rejoin" {
+        let line = redis.lrange(queue.line, 0, -1)?;
+        is_in = line.iter().any(|waiter| waiter == visitor);
+    }
+    let place = if is_in {
+        let place = match first.as_deref() == Some(visitor) {
+            true => 1,
+            false => match redis.lindex(queue.line, 1)?.as_deref() == Some(visitor) {
+                true => 2,
+                false => length,
+            },
+        };
+        let due = now + patience * place;
+        if ends.is_none_or(|ends| 2 * ends < 2 * due - patience) {
+            redis.zadd(queue.times, due, visitor)?;
+        }
+        place
+    } else {
+        let goes_first = wish == b"rejoin" && length > 0;
+        let mut begins = now + ttl.max(0);
+        let next = match redis.lindex(queue.line, if goes_first { 0 } else { -1 })? {
+            Some(next) => redis.zscore(queue.times, &next)?,
+            None => None,
+        };
+        if goes_first {
+            if next.is_some_and(|next| 2 * (next - begins) < 3 * patience) {
+                for waiter in redis.zmembers(queue.times)? {
+                    let _ = redis.zincrby(queue.times, patience, &waiter);
+                }
+            }
+        } else {
+            begins = next.unwrap_or(begins).max(now + patience * length);
+        }
+        redis.zadd(queue.times, begins + patience, visitor)?;
+        length += 1;
+        match goes_first {
+            true => redis.lpush(queue.line, visitor)?,
+            false => redis.rpush(queue.line, visitor)?,
+        }
+        redis.pexpire(queue.line, DAY)?;
+        redis.pexpire(queue.times, DAY)?;
+        if goes_first { 1 } else { length }
+    };
+    let pause = if is_held && place > 2 { 3000 } else { 1000 };
+    answered(number, array![0, now, ttl, holder, "", pause])
+}
+
+/// Gives a whole hold back, and tells the first who waits.
+pub fn release(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Reply> {
+    let (number, key, visitor, base) = (args.request()?, keys.text(1), args.text(1), args.text(2));
+    let now = redis.time()?;
+    match redis.hdel(key, visitor) {
+        Ok(true) if base.is_empty() || redis.exists(key) == Ok(true) => small(number, 0),
+        Ok(true) => match Queue::of(keys).tell_first(redis, base, now) {
+            Ok(()) => small(number, 0),
+            Err(refused) => answered(number, array![1, refused.0.as_str()]),
+        },
+        Ok(false) => answered(number, array![0, holder_of(redis, key)?.told()]),
+        Err(refused) if refused.is_wrong_type() => answered(number, array![0, ANOTHER_TYPE]),
+        Err(refused) => returned(refused),
+    }
+}
+
+/// Takes a visitor out of the queue, and frees what a request without an answer may have left.
+pub fn withdraw(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Reply> {
+    let (number, key, visitor, base) = (args.request()?, keys.text(1), args.text(1), args.text(2));
+    let (patience, queue) = (args.number(3)?, Queue::of(keys));
+    let now = redis.time()?;
+    let freed = redis.hdel(key, visitor);
+    let is_first = freed != Ok(true) && redis.lindex(queue.line, 0)?.as_deref() == Some(visitor);
+    let line = redis.lrange(queue.line, 0, -1)?;
+    let mut behind = line
+        .iter()
+        .skip_while(|waiter| *waiter != visitor)
+        .peekable();
+    let is_in = behind.peek().is_some();
+    for waiter in behind.filter(|waiter| *waiter != visitor) {
+        if redis.zscore(queue.times, waiter)?.is_some() {
+            let _ = redis.zincrby(queue.times, -patience, waiter);
+        }
+    }
+    if is_in {
+        redis.lrem(queue.line, visitor)?;
+    }
+    redis.zrem(queue.times, &[visitor.to_vec()])?;
+    let was_held = match freed {
+        Ok(freed) => freed,
+        Err(refused) => return returned(refused),
+    };
+    if (was_held || is_first) && redis.exists(key) != Ok(true) {
+        let _ = queue.tell_first(redis, base, now);
+    }
+    answered(number, now)
+}
+
+/// Frees a lock whoever holds it, and tells the first who waits.
+pub fn force_release(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Reply> {
+    let (number, key, base, expiry) =
+        (args.request()?, keys.text(1), args.text(1), args.number(2)?);
+    let now = redis.time()?;
+    if now > expiry {
+        return answered(number, array![3, now]);
+    }
+    match holder_of(redis, key)? {
+        Holder::Nobody => answered(number, array![0, now]),
+        Holder::Visitor(field) if may_be_freed(&field) => {
+            redis.hdel(key, &field)?;
+            let _ = Queue::of(keys).tell_first(redis, base, now);
+            answered(number, array![1, now])
+        }
+        Holder::Visitor(_) | Holder::NoLock => returned(Holder::no_lock()),
+    }
+}
