@@ -283,7 +283,7 @@ pub fn acquire(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
         };
         if goes_first {
             if next.is_some_and(|next| 2 * (next - begins) < 3 * patience) {
-                for waiter in redis.zmembers(queue.times)? {
+                for waiter in redis.zmembers(queue.times).unwrap_or_default() {
                     let _ = redis.zincrby(queue.times, patience, &waiter);
                 }
             }

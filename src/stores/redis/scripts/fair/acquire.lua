@@ -176,7 +176,7 @@ else
     next = next and call('ZSCORE', times, next)
     if is_first and next and next + 0 < begins + patience * 1.5 then
         -- The times of the others are those without it.
-        for _, waiter in ipairs(call('ZRANGE', times, 0, -1)) do
+        for _, waiter in ipairs(pcall('ZRANGE', times, 0, -1)) do
             pcall('ZINCRBY', times, patience, waiter)
         end
     elseif not is_first then
