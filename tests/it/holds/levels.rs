@@ -205,13 +205,13 @@ pub(super) fn holder_beside_a_slow_clock() {
 #[test]
 fn the_end_of_a_short_level_is_told_when_the_long_one_was_given_back_before() {
     let client = Client::in_memory();
+    let long = client.lock("orders").guard().unwrap();
     let short = client.lock("orders").with_lease_time(ms(1000));
-    let outer = short.guard().unwrap();
-    let inner = client.lock("orders").guard().unwrap();
-    let lost = outer.lost();
-    inner.unlock().unwrap();
+    let short = short.guard().unwrap();
+    let lost = short.lost();
     // The longer lease would have been looked at after ten seconds.
+    long.unlock().unwrap();
     let loss = lost.recv_timeout(ms(6000)).unwrap();
     assert_eq!(loss.cause, LossCause::LeaseEnded);
-    assert!(!outer.is_valid());
+    assert!(!short.is_valid());
 }
