@@ -12,10 +12,11 @@ REDISSON = $(OLDEST) $(LATCHED) $(NEWEST)
 # Options for the JVM. No generation needs any for its locks on Java 17.
 JVM_OPTIONS =
 
-.PHONY: help test demo bench interop topologies sim mutants nightly ci tools
+.PHONY: help test command demo bench interop topologies sim mutants nightly ci tools
 
 help:
 	@echo "make test        runs the tests"
+	@echo "make command     tests the command redlatch, in cli/"
 	@echo "make demo        shows in four acts what the locks are good for"
 	@echo "make bench       shows what the lock costs"
 	@echo "make interop     tests against Redisson in a JVM and libraries of Python and Go"
@@ -30,6 +31,9 @@ TEST_THREADS = $(shell expr 2 '*' "$$(getconf _NPROCESSORS_ONLN)")
 
 test: tools
 	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$(TEST_THREADS)} $(CARGO) test --all-features
+
+command: tools
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$(TEST_THREADS)} $(CARGO) test --package redlatch-cli
 
 demo:
 	@command -v $(CARGO) >/dev/null || { echo "Rust is missing, see https://rustup.rs" >&2; exit 1; }

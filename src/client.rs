@@ -15,6 +15,7 @@ use crate::lock::Lock;
 use crate::permit_semaphore::PermitSemaphore;
 use crate::read_write_lock::ReadWriteLock;
 use crate::semaphore::Semaphore;
+use crate::stats::{Activity, Stats};
 use crate::store::HealthWarning;
 use crate::stores::memory::Memory;
 #[cfg(feature = "test-util")]
@@ -321,6 +322,16 @@ impl Client {
         self.inner.check()
     }
 
+    /// Returns the numbers of this client since it was made, without I/O; clones of it share them.
+    pub fn stats(&self) -> Stats {
+        self.inner.stats()
+    }
+
+    /// Returns the oldest holds and waits of its threads, without I/O.
+    pub fn activity(&self) -> Activity {
+        self.inner.activity()
+    }
+
     /// Ends every wait with [`Error::Closed`], stops renewing, and joins the threads.
     ///
     /// The call returns within one [`command_timeout`](crate::Builder::command_timeout) and 250 ms, whatever the server or a
@@ -329,6 +340,9 @@ impl Client {
     ///
     /// Threads that hold locks may go on working: `unlock` still works, and a hold that is not unlocked ends with its lease.
     /// Every [`Losses`](crate::Losses) reports [`LossCause::Closed`](crate::LossCause::Closed), now and later.
+    ///
+    /// A [`MultiLock`](crate::MultiLock) of locks of this client, and a [`Redlock`](crate::Redlock) over it, are clients of their
+    /// own: their holds are still renewed.
     pub fn shutdown(&self) {
         self.inner.shut_down();
     }

@@ -7,7 +7,7 @@ use crate::ground::batch::{Batch, Work};
 use crate::ground::claim::Kind;
 use crate::ground::error::{Error, Result};
 use crate::ground::reply::Reply;
-use crate::guard::Guard;
+use crate::guard::{Guard, OwnedGuard};
 use crate::lock::Lock;
 use crate::stores::redis::flaw;
 
@@ -62,7 +62,7 @@ impl Guard {
     /// # Ok::<(), redlatch::Error>(())
     /// ```
     pub fn write(&self, batch: impl FnOnce(&mut Batch)) -> Result<Vec<Reply>> {
-        self.work(Work::Commands(&filled(batch)))
+        self.held().work(Work::Commands(&filled(batch)))
     }
 
     /// Runs a script in Lua on the server of the lock, in one step with the check that this hold is still there.
@@ -87,7 +87,27 @@ impl Guard {
     /// # Ok::<(), redlatch::Error>(())
     /// ```
     pub fn eval(&self, script: &str, keys: &[&str], args: &[&[u8]]) -> Result<Reply> {
-        self.work(script_of(script, keys, args)).map(only)
+        self.held().work(script_of(script, keys, args)).map(only)
+    }
+}
+
+impl OwnedGuard {
+    /// Runs commands on the server as [`Guard::write`](crate::Guard::write) does, under this hold and from any thread.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Guard::write`](crate::Guard::write).
+    pub fn write(&self, batch: impl FnOnce(&mut Batch)) -> Result<Vec<Reply>> {
+        self.held().work(Work::Commands(&filled(batch)))
+    }
+
+    /// Runs a script in Lua on the server as [`Guard::eval`](crate::Guard::eval) does, under this hold and from any thread.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Guard::eval`](crate::Guard::eval).
+    pub fn eval(&self, script: &str, keys: &[&str], args: &[&[u8]]) -> Result<Reply> {
+        self.held().work(script_of(script, keys, args)).map(only)
     }
 }
 

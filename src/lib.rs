@@ -69,12 +69,15 @@ mod losses;
 mod multi_lock;
 #[cfg(feature = "mysql")]
 pub mod mysql;
+mod observed;
 mod permit_semaphore;
 mod read_write_lock;
 mod redlock;
 mod semaphore;
+mod stats;
 mod store;
 mod stores;
+mod survey;
 #[cfg(feature = "test-util")]
 pub mod testing;
 
@@ -89,9 +92,10 @@ pub use ground::claim::VisitorId;
 pub use ground::error::{Error, IoSource, NodeAnswer, Result, RunError};
 pub use ground::interrupt::Interrupt;
 pub use ground::loss::{Loss, LossCause, NoLoss};
+pub use ground::observer::{Event, Observer};
 pub use ground::permit_id::PermitId;
 pub use ground::reply::Reply;
-pub use guard::Guard;
+pub use guard::{Guard, OwnedGuard};
 pub use latch::Latch;
 pub use lock::Lock;
 pub use losses::Losses;
@@ -100,7 +104,12 @@ pub use permit_semaphore::PermitSemaphore;
 pub use read_write_lock::ReadWriteLock;
 pub use redlock::{Redlock, RedlockBuilder};
 pub use semaphore::{Permits, Semaphore};
-pub use store::HealthWarning;
+pub use stats::{
+    Acquisitions, ActiveHold, ActiveWait, Activity, ClassStats, Durations, RenewalStats,
+    RequestStats, Stats,
+};
+pub use store::{HealthWarning, Holder, LockInfo, LockKind};
+pub use survey::Locks;
 
 /// The code in the README and in the pages of `docs/`, which runs as doctests.
 #[cfg(doctest)]
@@ -132,6 +141,9 @@ mod documents {
 
     #[doc = include_str!("../docs/benchmarks.md")]
     mod benchmarks {}
+
+    #[doc = include_str!("../docs/observability.md")]
+    mod observability {}
 
     #[cfg(feature = "test-util")]
     #[doc = include_str!("../docs/testing.md")]

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use crate::engine::client_inner::{ClientInner, Timeouts};
+use crate::engine::counters::CountSettings;
 use crate::ground::claim::Kind;
 use crate::ground::error::{Error, Result};
 use crate::lock::Lock;
@@ -116,6 +117,7 @@ impl MultiLock {
             timeouts,
             String::new(),
             None,
+            CountSettings::default(),
         );
         Ok(Lock::made_of(
             parts,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::builder::{LEAST_TIMEOUT, check_lease, check_timeout, check_within, new_id};
 use crate::client::Client;
 use crate::engine::client_inner::{ClientInner, Timeouts};
+use crate::engine::counters::CountSettings;
 use crate::engine::loss_notice::OnLost;
 use crate::ground::claim::Kind;
 use crate::ground::clock::SHORTEST_LEASE;
@@ -17,6 +18,7 @@ use crate::ground::events;
 use crate::ground::loss::Loss;
 use crate::ground::time;
 use crate::lock::Lock;
+use crate::stats::{Activity, Stats};
 use crate::store::{HealthWarning, Store};
 use crate::stores::quorum::{MOST_NODES, Quorum, Settings};
 
@@ -95,6 +97,15 @@ impl Redlock {
         Lock::named(&self.inner, self.kind, name)
     }
 
+    pub(crate) fn inner(&self) -> &Arc<ClientInner> {
+        &self.inner
+    }
+
+    /// Whether its locks are tokens.
+    pub(crate) fn is_canonical(&self) -> bool {
+        self.kind == Kind::Token
+    }
+
     /// Looks at all nodes, and at their number, for what endangers locks, and returns a warning for each finding.
     ///
     /// Besides the findings of [`Client::check`] these are nodes that have no vote at present, with the reason, nodes that
@@ -105,6 +116,17 @@ impl Redlock {
     /// [`Error::Forked`] in a forked child.
     pub fn check(&self) -> Result<Vec<HealthWarning>> {
         self.inner.check()
+    }
+
+    /// Returns the numbers of this quorum since it was made, without I/O; see [`Client::stats`]. The clients of its nodes count
+    /// for themselves.
+    pub fn stats(&self) -> Stats {
+        self.inner.stats()
+    }
+
+    /// Returns the oldest holds and waits of its threads, without I/O.
+    pub fn activity(&self) -> Activity {
+        self.inner.activity()
     }
 
     /// Ends every wait with [`Error::Closed`], stops renewing, and joins the threads; see [`Client::shutdown`].
@@ -155,6 +177,7 @@ pub struct RedlockBuilder {
     max_extensions: Option<u32>,
     trusts_new_nodes: bool,
     on_lost: Option<OnLost>,
+    pub(crate) count_settings: CountSettings,
 }
 
 impl Default for RedlockBuilder {
@@ -169,6 +192,7 @@ impl Default for RedlockBuilder {
             max_extensions: None,
             trusts_new_nodes: false,
             on_lost: None,
+            count_settings: CountSettings::default(),
         }
     }
 }
@@ -273,6 +297,7 @@ impl RedlockBuilder {
         let leases = SHORTEST_LEASE..=self.max_lease;
         check_within("watchdog_timeout", watchdog_timeout, leases, &range)?;
         check_timeout("outage_timeout", self.outage_timeout)?;
+        self.count_settings.validate()?;
         check_timeout("node_timeout", self.node_timeout.unwrap_or(LEAST_TIMEOUT))?;
         let cores: Vec<&Arc<ClientInner>> = self.nodes.iter().map(Client::inner).collect();
         let key_prefix = cores.first().map(|inner| inner.key_prefix.clone());
@@ -315,6 +340,7 @@ impl RedlockBuilder {
                 timeouts,
                 key_prefix,
                 self.on_lost,
+                self.count_settings,
             )),
             kind: self.kind,
         })

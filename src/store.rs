@@ -1,10 +1,14 @@
 //! The seam: where the truth about who holds what is kept.
 
+mod announcements;
 mod condition;
 mod count;
+mod counted;
 mod health_warning;
 mod in_doubt;
+mod requests;
 mod subscription;
+mod survey;
 
 use std::convert::Infallible;
 use std::fmt;
@@ -18,14 +22,17 @@ use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
 use crate::ground::notify::{Notifier, Parker};
 use crate::ground::reply::Reply;
-use crate::ground::sync::Mutex;
-use crate::ground::time;
 use crate::ground::turn_count::Turns;
+pub(crate) use announcements::{Announcement, Announcements};
 pub(crate) use condition::{ConditionAnswer, ConditionOp, ConditionStep, PLACE_LIFE, PlaceInDoubt};
 pub(crate) use count::{CountOp, CountStep};
+pub(crate) use counted::Counted;
 pub use health_warning::HealthWarning;
-pub(crate) use in_doubt::InDoubt;
+pub(crate) use in_doubt::{InDoubt, resolve_each};
+pub(crate) use requests::{RequestEnd, Requests, RequestsRead};
 pub(crate) use subscription::{Delivery, Subscription};
+pub(crate) use survey::{CUT, Connected, Parts, Position, Scope, introduce, merged};
+pub use survey::{Holder, LockInfo, LockKind};
 
 /// Longer leases are refused, so that sums of times cannot overflow.
 pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -92,6 +99,26 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         deadline: Instant,
     ) -> Result<Holding>;
 
+    /// Tells who holds the lock, with all that an operator wants to know.
+    fn describe(&self, lock: &LockId, _deadline: Instant) -> Result<LockInfo> {
+        Err(Error::Unsupported {
+            lock: Arc::clone(&lock.name),
+            reason: "it is made of several locks: describe each of them".to_owned(),
+        })
+    }
+
+    /// Looks at the next locks of this scope, from where `position` is. After an error it is over, unless `position` says
+    /// that others are left to be asked.
+    fn survey(
+        &self,
+        _: &Scope,
+        position: &mut Position,
+        _deadline: Instant,
+    ) -> Result<Vec<LockInfo>> {
+        position.is_over = true;
+        Ok(Vec::new())
+    }
+
     /// Changes a counter, or asks for it, at most once whatever copies of the request are sent.
     fn count(&self, op: &CountOp<'_>, _deadline: Instant) -> Result<i64> {
         Err(Error::Unsupported {
@@ -102,10 +129,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 
     /// Tells how many wait for a lock of a kind whose queue is in the store.
     fn waiters(&self, lock: &LockId, _deadline: Instant) -> Result<u32> {
-        Err(Error::Unsupported {
-            lock: Arc::clone(&lock.name),
-            reason: lock.kind.rules().no_waiters.unwrap_or_default().to_owned(),
-        })
+        Err(nobody_counts_waiters(lock))
     }
 
     /// Carries out a step of a thread that waits on a condition, or of one that signals it.
@@ -206,58 +230,13 @@ impl Facts {
     }
 }
 
-/// Something that a store says without being asked.
-pub(crate) enum Announcement {
-    /// Another server has taken over: what stands there is to be asked.
-    TakenOver,
-    /// A renewal has left this in some part of the store, to be cleared up after.
-    Leftover(InDoubt),
-}
-
-type Listener = Arc<dyn Fn(Announcement) + Send + Sync>;
-
-/// The way from a store to the client that uses it.
-#[derive(Default)]
-pub(crate) struct Announcements {
-    listener: Mutex<Option<Listener>>,
-}
-
-impl Announcements {
-    /// Calls `listener`, which must not block, for each announcement from now on.
-    pub(crate) fn listen(&self, listener: impl Fn(Announcement) + Send + Sync + 'static) {
-        *self.listener.lock() = Some(Arc::new(listener));
+/// The error for a lock whose waiters stand in no queue of its store.
+pub(crate) fn nobody_counts_waiters(lock: &LockId) -> Error {
+    let reason = lock.kind.rules().no_waiters;
+    Error::Unsupported {
+        lock: Arc::clone(&lock.name),
+        reason: reason.unwrap_or("this store has no queue").to_owned(),
     }
-
-    pub(crate) fn announce(&self, announcement: Announcement) {
-        let listener = self.listener.lock().clone();
-        if let Some(listener) = listener {
-            listener(announcement);
-        }
-    }
-}
-
-impl fmt::Debug for Announcements {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Announcements")
-    }
-}
-
-/// Resolves one by one, until one has no answer or the time is over.
-pub(crate) fn resolve_each(
-    in_doubts: &mut [&mut InDoubt],
-    deadline: Instant,
-    mut resolve: impl FnMut(&mut InDoubt) -> Result<bool>,
-) -> Vec<Result<bool>> {
-    let mut outcomes = Vec::with_capacity(in_doubts.len());
-    for in_doubt in in_doubts {
-        let outcome = resolve(in_doubt);
-        let is_silent = matches!(&outcome, Err(error) if error.may_pass());
-        outcomes.push(outcome);
-        if is_silent || time::now() >= deadline {
-            break;
-        }
-    }
-    outcomes
 }
 
 /// The outcome of a request that changes a hold: `D` if it was done, `R` if somebody else has the lock.

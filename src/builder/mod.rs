@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::client_inner::ClientInner;
+use crate::engine::counters::CountSettings;
 use crate::engine::loss_notice::OnLost;
 use crate::ground::clock::SHORTEST_LEASE;
 use crate::ground::error::{Error, Result};
@@ -49,7 +50,9 @@ pub struct Builder {
     fair_lock_wait_timeout: Duration,
     #[cfg(feature = "mysql")]
     lock_table: String,
+    connection_name: Option<String>,
     on_lost: Option<OnLost>,
+    pub(crate) count_settings: CountSettings,
 }
 
 impl Default for Builder {
@@ -69,7 +72,9 @@ impl Default for Builder {
             fair_lock_wait_timeout: Duration::from_secs(300),
             #[cfg(feature = "mysql")]
             lock_table: "redlatch".to_owned(),
+            connection_name: None,
             on_lost: None,
+            count_settings: CountSettings::default(),
         }
     }
 }
@@ -83,6 +88,7 @@ impl Builder {
             outage_timeout: inner.timeouts.outage_timeout,
             key_prefix: inner.key_prefix.clone(),
             on_lost: inner.watchdog.on_lost(),
+            count_settings: inner.counters.settings().clone(),
             ..Builder::default()
         }
     }
@@ -225,7 +231,7 @@ impl Builder {
     ///
     /// Only Redisson goes by that time: it takes a waiter out of the queue whose time is over when it is the first. Waiters of
     /// this library renew theirs every few seconds, and come back to the front if they are taken out all the same. It need not
-    /// be Redisson's. 1 s ..= 1 day. Defaults to 5 minutes, as in Redisson.
+    /// be Redisson's. 10 s ..= 1 day, so that half of it is longer than a waiter rests between two looks. Defaults to 5 minutes, as in Redisson.
     pub fn fair_lock_wait_timeout(mut self, timeout: Duration) -> Builder {
         self.fair_lock_wait_timeout = timeout;
         self
@@ -237,6 +243,17 @@ impl Builder {
     #[cfg(feature = "mysql")]
     pub fn lock_table(mut self, table: impl Into<String>) -> Builder {
         self.lock_table = table.into();
+        self
+    }
+
+    /// Sets the name that the connections have in `CLIENT LIST` of a Redis server.
+    ///
+    /// By the default name, [`Client::locks`](crate::Client::locks) and [`Lock::describe`](crate::Lock::describe) know which
+    /// process holds a lock; set another one, such as `redlatch`, to tell less. 1 ..= 256 visible signs of ASCII. A database
+    /// gets no name. Defaults to `redlatch:UUID:PID@HOST`: the [`id`](crate::Client::id) of the client, the process and the
+    /// machine.
+    pub fn connection_name(mut self, name: impl Into<String>) -> Builder {
+        self.connection_name = Some(name.into());
         self
     }
 
@@ -255,12 +272,13 @@ impl Builder {
         check_timeout("command_timeout", self.command_timeout)?;
         check_timeout("connect_timeout", self.connect_timeout)?;
         check_timeout("outage_timeout", self.outage_timeout)?;
+        self.count_settings.validate()?;
         let patience = LEAST_PATIENCE..=MOST_TIMEOUT;
         check_within(
             "fair_lock_wait_timeout",
             self.fair_lock_wait_timeout,
             patience,
-            "1 s ..= 1 day",
+            "10 s ..= 1 day",
         )?;
         if let Some(Replication { timeout, .. }) = self.wait_replicas
             && !(LEAST_TIMEOUT..self.command_timeout).contains(&timeout)
@@ -268,6 +286,13 @@ impl Builder {
             let most = self.command_timeout;
             let reason = format!("{timeout:?} is outside 1 ms .. {most:?}, the command time-out");
             return Err(Error::config("wait_replicas", reason));
+        }
+        if let Some(name) = &self.connection_name
+            && !((1..=LONGEST_CONNECTION_NAME).contains(&name.len())
+                && name.bytes().all(|sign| sign.is_ascii_graphic()))
+        {
+            let reason = "it has to be 1 ..= 256 visible signs of ASCII, without a space";
+            return Err(Error::config("connection_name", reason));
         }
         let range = format!("1 ..= {MOST_CONNECTIONS}");
         check_within("pool_size", self.pool_size, 1..=MOST_CONNECTIONS, &range)
@@ -305,11 +330,14 @@ pub(crate) fn check_timeout(setting: &'static str, timeout: Duration) -> Result<
 }
 
 pub(crate) const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
-/// Waiters look at the queue about as often.
-const LEAST_PATIENCE: Duration = Duration::from_secs(1);
+/// A waiter behind the second looks at the queue every 3 s, and has half of the time or more when others leave. So it has 2 s for
+/// a look that is late.
+const LEAST_PATIENCE: Duration = Duration::from_secs(10);
 const MOST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Half of what a Redis server takes by default (`maxclients` 10000), for all clients together.
 const MOST_CONNECTIONS: u32 = 5000;
+
+const LONGEST_CONNECTION_NAME: usize = 256;
 
 pub(crate) fn new_id() -> Arc<str> {
     random::uuid().hyphenated().to_string().into()

@@ -6,6 +6,7 @@ use crate::builder::{Builder, new_id};
 use crate::client::{Backend, Client};
 use crate::engine::client_inner::{ClientInner, Timeouts};
 use crate::ground::error::{Error, Result};
+use crate::ground::process_name;
 use crate::store::Store;
 use crate::stores::memory::{Memory, World};
 #[cfg(feature = "mysql")]
@@ -167,7 +168,11 @@ impl Builder {
     ) -> Result<Client> {
         self.validate()?;
         self.refuse_settings_of(place)?;
+        let id = new_id();
+        let name = self.connection_name.clone();
+        let name = name.unwrap_or_else(|| process_name::of_client(&id));
         let settings = Settings {
+            connection_name: name.into(),
             command_timeout: self.command_timeout,
             connect_timeout: self.connect_timeout,
             pool_size: self.pool_size,
@@ -181,7 +186,7 @@ impl Builder {
         };
         let store = Arc::new(open(&settings)?);
         let backend = Backend::Redis(Arc::clone(&store));
-        Ok(self.of_store(store, backend))
+        Ok(self.of_store(id, store, backend))
     }
 
     /// Refuses settings that only another kind of place has a use for, rather than to leave them unused.
@@ -220,7 +225,7 @@ impl Builder {
         };
         let store = Arc::new(MySql::open(url, settings)?);
         let backend = Backend::Mysql(Arc::clone(&store));
-        Ok(self.of_store(store, backend))
+        Ok(self.of_store(new_id(), store, backend))
     }
 
     #[cfg(not(feature = "mysql"))]
@@ -249,16 +254,23 @@ impl Builder {
     fn of_world(self, world: Arc<World>) -> Client {
         let store = Arc::new(Memory::new(world));
         let backend = Backend::Memory(Arc::clone(&store));
-        self.of_store(store, backend)
+        self.of_store(new_id(), store, backend)
     }
 
-    fn of_store(self, store: Arc<dyn Store>, backend: Backend) -> Client {
+    fn of_store(self, id: Arc<str>, store: Arc<dyn Store>, backend: Backend) -> Client {
         let timeouts = Timeouts {
             watchdog_timeout: self.watchdog_timeout,
             command_timeout: self.command_timeout,
             outage_timeout: self.outage_timeout,
         };
-        let inner = ClientInner::new(new_id(), store, timeouts, self.key_prefix, self.on_lost);
+        let inner = ClientInner::new(
+            id,
+            store,
+            timeouts,
+            self.key_prefix,
+            self.on_lost,
+            self.count_settings,
+        );
         Client {
             inner: Arc::new(inner),
             backend,

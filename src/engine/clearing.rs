@@ -1,4 +1,5 @@
-//! Releases in the background: what requests without an answer may have left is freed as soon as the store can be told.
+//! Releases in the background: what requests without an answer may have left, and what was given to it to be released, is
+//! freed as soon as the store can be told.
 //!
 //! Each place that keeps locks has a thread of its own for it, while there is something to do, so that a silent one
 //! delays neither a renewal nor what is to be released elsewhere. All that is due at one place goes in one call.
@@ -49,6 +50,18 @@ struct OpenDoubt {
     in_doubt: InDoubt,
     due: Instant,
     backoff: Backoff,
+    /// Somebody has left a release to it that was not tried yet: that is done even when the client ends.
+    is_owed: bool,
+}
+
+/// The place of something that is to be released.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Filed {
+    Staffed,
+    /// There is no thread for it yet, so that [`Clearing::staff`] is to be called again.
+    Unstaffed,
+    /// Nothing is released any more.
+    Closed,
 }
 
 impl Clearing {
@@ -61,9 +74,9 @@ impl Clearing {
         }
     }
 
-    /// Releases in the background what `in_doubt` is about, now and as long as it may stand. Returns false if there is no
-    /// thread for it yet, so that [`Clearing::staff`] is to be called again.
-    pub(crate) fn settle(self: &Arc<Self>, mut in_doubt: InDoubt) -> bool {
+    /// Releases in the background what `in_doubt` is about, now and as long as it may stand; if it `is_owed`, also when the
+    /// client ends before.
+    pub(crate) fn settle(self: &Arc<Self>, mut in_doubt: InDoubt, is_owed: bool) -> Filed {
         if mutant("a doubt is given up after half a minute") {
             let given_up = BootInstant::now() + Duration::from_secs(30);
             in_doubt.ends = in_doubt.ends.min(given_up);
@@ -72,10 +85,11 @@ impl Clearing {
             in_doubt,
             due: time::now(),
             backoff: Backoff::default(),
+            is_owed,
         };
         let mut state = self.state.lock();
         if state.is_closed {
-            return true;
+            return Filed::Closed;
         }
         let is_resting = self.file(&mut state, open);
         let is_staffed = self.staff_all(&mut state);
@@ -83,7 +97,10 @@ impl Clearing {
         if !is_resting {
             self.changed.notify_all();
         }
-        is_staffed
+        match is_staffed {
+            true => Filed::Staffed,
+            false => Filed::Unstaffed,
+        }
     }
 
     /// Returns whether nothing is asked there at present.
@@ -93,6 +110,18 @@ impl Clearing {
         desk.open.push(open);
         desk.rests_until
             .is_some_and(|deadline| time::now() < deadline)
+    }
+
+    /// How many doubts are to be cleared up.
+    pub(crate) fn open(&self) -> u64 {
+        let open: usize = self
+            .state
+            .lock()
+            .desks
+            .values()
+            .map(|it| it.open.iter().filter(|it| !it.is_owed).count())
+            .sum();
+        u64::try_from(open).unwrap_or(u64::MAX)
     }
 
     /// Starts the threads that are missing. Returns whether none is any more.
@@ -126,11 +155,17 @@ impl Clearing {
         true
     }
 
-    /// Has the threads end after the call they are in, and returns them.
-    pub(crate) fn close(&self) -> Vec<JoinHandle<()>> {
+    /// Has the threads end after the call they are in and what is owed, and returns them.
+    pub(crate) fn close(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
         let mut state = self.state.lock();
+        state.desks.retain(|_, desk| {
+            desk.open.retain(|it| it.is_owed);
+            desk.rests_until = None;
+            !desk.open.is_empty()
+        });
+        // If there is no room for a thread even now, a lease ends what is owed.
+        self.staff_all(&mut state);
         state.is_closed = true;
-        state.desks.clear();
         self.changed.notify_all();
         std::mem::take(&mut state.threads)
     }
@@ -144,11 +179,10 @@ impl Clearing {
             let mut outcomes = outcomes.into_iter();
             let (mut is_silent, mut has_answered) = (false, false);
             let mut state = self.state.lock();
-            if state.is_closed {
-                return;
-            }
             for mut open in batch {
-                match outcomes.next() {
+                let outcome = outcomes.next();
+                open.is_owed &= outcome.is_none();
+                match outcome {
                     Some(Ok(true)) => {
                         has_answered = true;
                         continue;
@@ -165,7 +199,12 @@ impl Clearing {
                     // It was not asked for, because one before it had no answer or there was no time left.
                     None => open.due = time::now(),
                 }
-                self.file(&mut state, open);
+                if !state.is_closed || open.is_owed {
+                    self.file(&mut state, open);
+                }
+            }
+            if state.is_closed && is_silent {
+                return;
             }
             if let Some(desk) = state.desks.get_mut(keeper) {
                 if is_silent {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::engine::hold::{HandOffOffer, Hold};
+use crate::engine::counters::{CountSettings, Counters};
+use crate::engine::hold::{ClientState, HandOffOffer, Hold};
 use crate::engine::loss_notice::OnLost;
 use crate::engine::owner::Owner;
 use crate::engine::wait_queue::WaitQueues;
@@ -12,7 +13,7 @@ use crate::engine::watchdog::{Watchdog, join};
 use crate::ground::error::{Error, Result};
 use crate::ground::sync;
 use crate::ground::time;
-use crate::store::{HealthWarning, Store};
+use crate::store::{Counted, HealthWarning, Store};
 
 /// The end of a client may take this much longer than one command.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(250);
@@ -25,6 +26,7 @@ pub(crate) struct ClientInner {
     pub(crate) number: u64,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) watchdog: Watchdog,
+    pub(crate) counters: Arc<Counters>,
     pub(crate) timeouts: Timeouts,
     /// The threads that wait, by lock.
     pub(crate) wait_queues: Arc<WaitQueues<HandOffOffer, Arc<Hold>>>,
@@ -62,13 +64,17 @@ impl ClientInner {
         timeouts: Timeouts,
         key_prefix: String,
         on_lost: Option<OnLost>,
+        count_settings: CountSettings,
     ) -> ClientInner {
         static CLIENTS: AtomicU64 = AtomicU64::new(0);
+        let counters = Arc::new(Counters::new(count_settings));
+        let store: Arc<dyn Store> = Arc::new(Counted::new(store, Arc::clone(&counters.requests)));
         let wait_queues = Arc::<WaitQueues<_, _>>::default();
         let watchdog = Watchdog::new(
             Arc::clone(&store),
             Arc::clone(&wait_queues),
             timeouts.command_timeout,
+            Arc::new(ClientState::new(&counters)),
             on_lost,
         );
         #[cfg(feature = "test-util")]
@@ -80,6 +86,7 @@ impl ClientInner {
             id,
             number: CLIENTS.fetch_add(1, Ordering::Relaxed),
             watchdog,
+            counters,
             store,
             timeouts,
             wait_queues,
@@ -89,6 +96,11 @@ impl ClientInner {
             is_shut_down: AtomicBool::new(false),
             round_trip: AtomicU64::new(0),
         }
+    }
+
+    /// The name of a lock as its user gave it.
+    pub(crate) fn without_prefix<'a>(&self, name: &'a str) -> &'a str {
+        name.strip_prefix(&*self.key_prefix).unwrap_or(name)
     }
 
     pub(crate) fn next_hold(&self) -> u64 {

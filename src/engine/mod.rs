@@ -2,6 +2,7 @@
 
 mod clearing;
 pub(crate) mod client_inner;
+pub(crate) mod counters;
 pub(crate) mod hold;
 pub(crate) mod loss_notice;
 pub(crate) mod owner;

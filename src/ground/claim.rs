@@ -210,9 +210,7 @@ impl Kind {
                 places_in_store: true,
                 queues_locally: false,
                 hands_off: false,
-                no_waiters: Some(
-                    "its queue in the store also has the places of the dead until they are passed over",
-                ),
+                no_waiters: None,
                 ..Rules::PLAIN
             },
         }

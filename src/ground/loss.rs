@@ -93,7 +93,8 @@ pub struct Loss {
     pub lock: Arc<str>,
     /// The visitor that held it.
     pub visitor: VisitorId,
-    /// The number of the thread that held it; see [`current_thread_id`](crate::current_thread_id).
+    /// The number of the thread that held it, see [`current_thread_id`](crate::current_thread_id), or of the
+    /// [`OwnedGuard`](crate::OwnedGuard).
     pub thread: u64,
     /// The reason.
     pub cause: LossCause,

@@ -1,5 +1,6 @@
 //! The lock.
 
+mod describe;
 mod queries;
 
 use std::fmt;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::client_inner::ClientInner;
+use crate::engine::counters::class::ClassId;
 use crate::engine::hold::Lease;
 use crate::engine::owner::LockKey;
 use crate::engine::raw_lock::{Entry, RawLock};
@@ -82,6 +84,10 @@ impl Lock {
         name: Arc<str>,
         flaw: Option<Box<Error>>,
     ) -> Lock {
+        let class = match &flaw {
+            None => inner.counters.class_of(inner.without_prefix(&name)),
+            Some(_) => ClassId::default(),
+        };
         Lock {
             raw_lock: RawLock {
                 key: LockKey {
@@ -91,6 +97,7 @@ impl Lock {
                 lease: Lease::Watchdog(inner.timeouts.watchdog_timeout),
                 polling: None,
                 inner,
+                class,
                 flaw,
                 parts: None,
                 permits: None,
@@ -366,11 +373,7 @@ impl Lock {
     }
 
     pub(crate) fn acquire(&self, limit: WaitLimit<'_>) -> Result<Option<Entry>> {
-        #[cfg(feature = "mysql")]
-        if let Some(store) = &self.database {
-            self.raw_lock.ready()?;
-            store.check_not_pinned_here(&self.raw_lock.key.lock.name)?;
-        }
+        self.check_not_pinned_here()?;
         self.raw_lock.acquire(limit)
     }
 }

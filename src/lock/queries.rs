@@ -41,7 +41,7 @@ impl Lock {
     }
 
     /// Asks the store whether a thread of this process holds the lock through this client; its number is that of
-    /// [`current_thread_id`](crate::current_thread_id).
+    /// [`current_thread_id`](crate::current_thread_id), or of [`OwnedGuard::owner`](crate::OwnedGuard::owner).
     ///
     /// # Errors
     ///
@@ -64,12 +64,26 @@ impl Lock {
         self.count_of(Some(me))
     }
 
-    /// Asks the store how many threads of all processes wait for the lock in its queue; the `getQueueLength` of Java.
+    /// Asks the store how many threads of all processes wait for a [`fair_lock`](crate::Client::fair_lock) in its queue; the
+    /// `getQueueLength` of Java.
+    ///
+    /// Waiters of Redisson are among them, and so is one that died until it is passed over. The answer may be old when it
+    /// arrives, so it is a figure to watch, and nothing to decide by.
+    ///
+    /// ```
+    /// # fn main() -> redlatch::Result<()> {
+    /// let client = redlatch::Client::in_memory();
+    /// let tickets = client.fair_lock("lock:tickets");
+    /// let guard = tickets.guard()?;
+    /// assert_eq!(tickets.waiters()?, 0); // the holder waits no more
+    /// # guard.unlock()
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] with the reason for each kind of lock whose waiters leave nothing in the store, or too little to be
-    /// counted: that of [`lock`](crate::Client::lock), [`fenced_lock`](crate::Client::fenced_lock),
+    /// [`Error::Unsupported`] with the reason for each other kind of lock, whose waiters leave nothing in the store, or too
+    /// little to be counted: that of [`lock`](crate::Client::lock), [`fenced_lock`](crate::Client::fenced_lock),
     /// [`token_lock`](crate::Client::token_lock), [`spin_lock`](crate::Client::spin_lock), a
     /// [`ReadWriteLock`](crate::ReadWriteLock), a [`MultiLock`](crate::MultiLock), a [`Redlock`](crate::Redlock), and of all in a
     /// database. And those of [`Lock::is_locked`].
@@ -139,6 +153,16 @@ impl Lock {
     /// ```
     pub fn fencing_token(&self) -> Result<Option<u64>> {
         Ok(self.current_hold()?.fence)
+    }
+
+    /// Refuses to wait for a row that a transaction of the calling thread has locked.
+    pub(crate) fn check_not_pinned_here(&self) -> Result<()> {
+        #[cfg(feature = "mysql")]
+        if let Some(store) = &self.database {
+            self.raw_lock.ready()?;
+            store.check_not_pinned_here(&self.raw_lock.key.lock.name)?;
+        }
+        Ok(())
     }
 
     fn current_hold(&self) -> Result<Arc<Hold>> {

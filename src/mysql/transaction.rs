@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::hold::Hold;
-use crate::engine::owner::current_thread_id;
 use crate::engine::raw_lock::RawLock;
 use crate::ground::clock::BootInstant;
 use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
-use crate::guard::Guard;
+use crate::guard::{Guard, HeldLevel, OwnedGuard};
 use crate::mysql::allowed_statements::{ALLOWED, changes_session, first_word};
 use crate::stores::mysql::parameters::Params;
 use crate::stores::mysql::row::FromRow;
@@ -179,13 +178,36 @@ impl Guard {
         &self,
         work: impl FnOnce(&mut Tx<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let (raw_lock, database, hold) = self.parts();
-        raw_lock.ready()?;
-        let mut pinned = Pinned::begin(raw_lock, database, hold)?;
-        let value = work(&mut Tx::new(&mut pinned.session, Arc::clone(&hold.name)))?;
-        pinned.commit()?;
-        Ok(value)
+        transaction(self.held(), work)
     }
+}
+
+impl OwnedGuard {
+    /// Runs `work` in a transaction that commits only if this lock is still held at that moment, as
+    /// [`Guard::transaction`](crate::Guard::transaction) does, on the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Guard::transaction`](crate::Guard::transaction); [`Error::Unsupported`] also while another thread has a
+    /// transaction of this guard open.
+    pub fn transaction<T, E: From<Error>>(
+        &self,
+        work: impl FnOnce(&mut Tx<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        transaction(self.held(), work)
+    }
+}
+
+fn transaction<T, E: From<Error>>(
+    held: &HeldLevel,
+    work: impl FnOnce(&mut Tx<'_>) -> Result<T, E>,
+) -> Result<T, E> {
+    let (raw_lock, database, hold) = held.parts();
+    raw_lock.ready()?;
+    let mut pinned = Pinned::begin(raw_lock, database, hold)?;
+    let value = work(&mut Tx::new(&mut pinned.session, Arc::clone(&hold.name)))?;
+    pinned.commit()?;
+    Ok(value)
 }
 
 /// A transaction that has locked the row of a hold. Drop rolls it back.
@@ -224,11 +246,7 @@ impl<'a> Pinned<'a> {
             return Err(hold.lost_error(cause));
         }
         if !hold.is_held() {
-            return Err(Error::NotHeld {
-                lock: Arc::clone(&hold.name),
-                client: Arc::clone(&inner.id),
-                thread: current_thread_id(),
-            });
+            return Err(raw_lock.given_back(hold));
         }
         if !hold.pin() {
             return Err(Error::Unsupported {

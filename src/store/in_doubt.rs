@@ -1,12 +1,14 @@
 //! The doubt about what a request without an answer has done.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use smallvec::{SmallVec, smallvec};
 
 use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
 use crate::ground::clock::BootInstant;
+use crate::ground::error::Result;
+use crate::ground::time;
 use crate::store::condition::{PLACE_LIFE, PlaceInDoubt};
 
 /// A request without an answer may take this long to arrive, and its lease counts from then.
@@ -108,4 +110,22 @@ impl InDoubt {
         let listed = self.not_after.get(node).or(self.not_after.last());
         listed.copied().unwrap_or(Some(0))
     }
+}
+
+/// Resolves one by one, until one has no answer or the time is over.
+pub(crate) fn resolve_each(
+    in_doubts: &mut [&mut InDoubt],
+    deadline: Instant,
+    mut resolve: impl FnMut(&mut InDoubt) -> Result<bool>,
+) -> Vec<Result<bool>> {
+    let mut outcomes = Vec::with_capacity(in_doubts.len());
+    for in_doubt in in_doubts {
+        let outcome = resolve(in_doubt);
+        let is_silent = matches!(&outcome, Err(error) if error.may_pass());
+        outcomes.push(outcome);
+        if is_silent || time::now() >= deadline {
+            break;
+        }
+    }
+    outcomes
 }

@@ -340,14 +340,14 @@ fn contention_without_a_pause_throws_nobody_of_ours_out() {
         return;
     }
     let sides = BothSides::with(Turn::alone(), LONG);
-    let patience = ms(1500);
-    let jvm = Jvm::start_with(&["-Dfair.wait=1500"]);
+    let patience = Duration::from_secs(10);
+    let jvm = Jvm::start_with(&["-Dfair.wait=10000"]);
     let redisson = Redisson::open(&jvm, &sides.server.url(), LONG);
     let client = Client::builder().fair_lock_wait_timeout(patience);
     let client = sides.another(client, &sides.server.url());
     let locks = [(); 2].map(|()| client.fair_lock("tickets"));
-    let found = contend(&sides, &redisson, &locks, 2, patience * 4);
-    report(&format!("with 1.5 s to wait, 2 and 2 threads: {found:?}"));
+    let found = contend(&sides, &redisson, &locks, 2, patience * 3);
+    report(&format!("with 10 s to wait, 2 and 2 threads: {found:?}"));
     for (turns, longest) in &found[..2] {
         assert!(*turns > 10 && *longest < ms(1000) + SLACK, "{found:?}");
     }

@@ -14,6 +14,7 @@ mod fenced;
 mod interop_faults;
 mod jvm;
 mod other_languages;
+mod owned;
 mod read_write;
 mod spin;
 #[path = "../support/mod.rs"]

@@ -119,6 +119,11 @@ pub(crate) fn for_fair() -> BTreeSet<String> {
     row(&["`Client::fair_lock`, alone"])
 }
 
+/// What an operator needs for `Client::locks` and `Lock::describe`, with all that they tell.
+pub(crate) fn for_looks() -> BTreeSet<String> {
+    row(&["a look at locks", "`+client|list`", "`+pubsub|numsub`"])
+}
+
 /// Checks that a user who lacks this right is refused, and told so; or is not, where nothing needs it.
 pub(crate) fn is_named(lacking: &str, errors: Vec<Error>, is_needed: bool) {
     assert_eq!(!errors.is_empty(), is_needed, "{lacking}: {errors:?}");
@@ -737,7 +742,7 @@ fn what_is_not_needed_is_what_the_page_says() {
         monitor.lines_containing("\"PUBLISH\"").len()
     };
     let without = handed(&client, "b");
-    let all: Vec<_> = ["`+client", "`+info", "`+ping", "`+pubsub"].into();
+    let all: Vec<_> = ["`+client|setname", "`+info", "`+ping", "`+pubsub"].into();
     let url = user(&server, &union(&[&for_locks(), &row(&all)]));
     let client = open(&url);
     let said = format!("{:?}", client.check().unwrap());

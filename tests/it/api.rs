@@ -4,10 +4,13 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Client, Error, Guard, Interrupt, Lock, Loss, Losses, RunError, VisitorId};
+use redlatch::{
+    Client, Error, Guard, Interrupt, Lock, Loss, Losses, OwnedGuard, RunError, VisitorId,
+};
 
 fn is_shared<T: Send + Sync + UnwindSafe + RefUnwindSafe>() {}
 fn is_cloned<T: Clone>() {}
+fn is_static<T: 'static>() {}
 fn is_error<T: std::error::Error + Send + Sync + 'static>() {}
 
 #[test]
@@ -22,6 +25,8 @@ fn handles_go_wherever_threads_go() {
     is_cloned::<Losses>();
     is_shared::<Loss>();
     is_shared::<VisitorId>();
+    is_shared::<OwnedGuard>();
+    is_static::<OwnedGuard>();
     is_error::<Error>();
     is_error::<RunError<String>>();
 }

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redlatch::{Builder, Client, Lock, Redlock};
+use redlatch::{Builder, Client, Lock, Locks, Redlock};
 
 use crate::laws::Settings;
 #[cfg(feature = "mysql")]
@@ -41,6 +41,13 @@ impl Source {
         match self {
             Source::Client(client, kind) => kind(client, name),
             Source::Redlock(redlock) => redlock.lock(name),
+        }
+    }
+
+    pub(crate) fn locks(&self, prefix: &str) -> Locks {
+        match self {
+            Source::Client(client, _) => client.locks(prefix).with_tokens(),
+            Source::Redlock(redlock) => redlock.locks(prefix),
         }
     }
 
@@ -296,6 +303,22 @@ macro_rules! laws {
         laws! { @tls $($law)* $($more)* $($data)* }
         #[cfg(feature = "mysql")]
         laws! { @mysql $($law)* $($more)* $($none)* }
+    };
+    (looks { $($law:ident)* }) => {
+        laws! { @memory $($law)* }
+        laws! { @redis $($law)* }
+        laws! { @redlock $($law)* }
+        laws! { @canonical $($law)* }
+        laws! { @token_in_memory $($law)* }
+        laws! { @token $($law)* }
+        laws! { @fenced $($law)* }
+        laws! { @write_in_memory $($law)* }
+        laws! { @write $($law)* }
+        laws! { @fair_in_memory $($law)* }
+        laws! { @fair $($law)* }
+        laws! { @spin $($law)* }
+        #[cfg(feature = "mysql")]
+        laws! { @mysql $($law)* }
     };
     (spin { $($law:ident)* }) => {
         laws! { @memory $($law)* }

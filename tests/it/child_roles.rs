@@ -14,7 +14,7 @@ fn entry() {
         _ => {}
     }
     let known = crate::faults::play(&role) || crate::holds::play(&role);
-    let known = known || crate::condition::play(&role);
+    let known = known || crate::condition::play(&role) || crate::owned::play(&role);
     #[cfg(feature = "mysql")]
     let known = known || crate::mysql::play(&role);
     assert!(known, "no role {role}");

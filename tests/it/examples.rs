@@ -96,8 +96,10 @@ fn there_is_a_test_of_each_example() {
         "interrupt",
         "lost",
         "nightly",
+        "owned",
         "quickstart",
         "redlock",
+        "stats",
         "stock",
         "tasks",
     ];
@@ -137,6 +139,17 @@ fn guard() {
 }
 
 #[test]
+fn stats() {
+    let parts = [
+        "CLASS",
+        "task ",
+        "redlatch_acquisitions_total{class=\"task\",via=\"free\"} ",
+        " tasks were reviewed",
+    ];
+    run_everywhere("stats", &parts);
+}
+
+#[test]
 fn guarded() {
     let server = RedisServer::start();
     let said = run("guarded", &[], &[("REDIS_URL", &server.url())]);
@@ -172,6 +185,21 @@ fn nightly() {
     let server = RedisServer::start();
     let said = run("nightly", &[], &[("REDIS_URL", &server.url())]);
     says(&said, &["1 of 4 processes ran the job"]);
+}
+
+#[test]
+fn owned() {
+    let parts = [
+        "its thread has ended: is_valid true",
+        "this thread: false",
+        "its unlock(): lock \"redlatch-owned\"",
+        "try_owned: free false",
+        "try_lock:  free false",
+        "part 3: is_valid true",
+        "the next owner: is_valid true",
+        "nobody: is_locked false",
+    ];
+    run_everywhere("owned", &parts);
 }
 
 #[test]

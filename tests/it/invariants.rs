@@ -50,6 +50,7 @@ scripts! {
     FAIR_ACQUIRE "fair/acquire.lua"
     FAIR_FORCE_RELEASE "fair/force_release.lua"
     FAIR_RELEASE "fair/release.lua"
+    FAIR_WAITERS "fair/waiters.lua"
     FAIR_WITHDRAW "fair/withdraw.lua"
     FENCED_ACQUIRE "fenced/acquire.lua"
     FENCED_TRANSFER "fenced/transfer.lua"
@@ -246,7 +247,7 @@ pub(crate) fn told(lost: &Losses, limit: Duration) -> Loss {
 pub(crate) fn connections(server: &RedisServer) -> Vec<String> {
     let list = server.text(&["CLIENT", "LIST"]).unwrap_or_default();
     list.lines()
-        .filter(|line| line.contains(" name=redlatch "))
+        .filter(|line| line.contains(" name=redlatch:"))
         .map(str::to_owned)
         .collect()
 }

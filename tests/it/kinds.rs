@@ -198,6 +198,9 @@ fn nobody_knows_how_many_wait_without_a_queue_in_the_store() {
         }
     }
     is_unsupported(redlock(&server).waiters(), "nobody knows how many");
+    let parts = [&clients[0].fair_lock("i"), &clients[1].fair_lock("j")];
+    let of_fair = MultiLock::of(parts).unwrap();
+    is_unsupported(of_fair.waiters(), "nobody knows how many");
     assert_eq!(server.int(&["DBSIZE"]), 0, "nothing is asked");
 }
 

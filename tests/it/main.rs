@@ -32,15 +32,18 @@ mod many_processes;
 mod multi_lock;
 #[cfg(feature = "mysql")]
 mod mysql;
+mod owned;
 mod permit_semaphore;
 mod read_write;
 mod redlock;
 mod semaphore;
 mod spec;
 mod spin;
+mod stats;
 #[path = "../support/mod.rs"]
 mod support;
 mod support_tests;
+mod survey;
 #[cfg(feature = "test-util")]
 mod testing;
 mod tidy;

@@ -455,6 +455,34 @@ fn a_line_with_impatient_ones() {
     assert_eq!(*counter.holder.lock(), 0, "nobody has it any more");
 }
 
+/// Two that take the lock in turns, again and again: a free lock is waited for by nobody.
+fn two_that_come_again() {
+    let counter = Counter::new();
+    let threads: Vec<_> = (1..=2)
+        .map(|me| {
+            let counter = Arc::clone(&counter);
+            thread::spawn(move || {
+                for round in 0..4 {
+                    assert!(counter.lock(me, None));
+                    thread::yield_now();
+                    // Free now and then, where it would be handed over.
+                    counter.unlock(round % 2 == 0);
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    assert_eq!(*counter.holder.lock(), 0, "nobody has it any more");
+}
+
+#[test]
+fn nobody_waits_for_a_lock_that_was_set_free_meanwhile() {
+    explore(two_that_come_again);
+    finds("a lock is set free beside its queue", two_that_come_again);
+}
+
 #[test]
 fn a_line_loses_nobody_and_nothing() {
     explore(a_line_with_impatient_ones);

@@ -73,7 +73,7 @@ fn bugs_that_are_planted_are_found() {
     finds("an earlier entry wakes nobody", "I9: ", &forced);
     let split = seeds("Split", "60");
     finds("what was not undone is dropped", "I8: ", &split);
-    let writes = seeds("Writes", "4000");
+    let writes = seeds("Writes", "20000");
     finds("a batch goes without its check", "I10: ", &writes);
     finds("a batch may run behind the validity", "I10: ", &writes);
     let permits = seeds("Permits", "400");
@@ -85,6 +85,12 @@ fn bugs_that_are_planted_are_found() {
     finds("readers come in whoever waits", "I15: ", &sides);
     finds("a reader is turned away in each phase", "I15: ", &sides);
     finds("one takes a place before it is first", "I5: ", &sides);
+    let queues = seeds("Queues", "20000");
+    finds("a newcomer passes a queue on the server", "I16: ", &queues);
+    finds("nobody is told that a fair lock is free", "I5: ", &queues);
+    let conditions = seeds("Conditions", "20000");
+    finds("a signal wakes two", "I17: ", &conditions);
+    finds("a signal is not told", "I17: ", &conditions);
 }
 
 #[test]
@@ -128,6 +134,18 @@ fn permits_are_taken_and_latches_open() {
 fn readers_and_writers_come_in() {
     let sides = ["read side entered", "write side entered", "stray request"];
     happens(("SHAPE", "Sides"), &sides);
+}
+
+#[test]
+fn queues_on_the_server_are_stood_in_and_conditions_waited_on() {
+    let queues = [
+        "fair lock entered",
+        "waiter passed over",
+        "waiter came back",
+    ];
+    happens(("SHAPE", "Queues"), &queues);
+    let conditions = ["signal", "woken by a signal", "fair lock entered"];
+    happens(("SHAPE", "Conditions"), &conditions);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::{Arc, Barrier, Mutex, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Builder, Client, Guard, Interrupt, Lock};
+use redlatch::{Builder, Client, Guard, Interrupt, Lock, Locks};
 
 use crate::laws::Settings;
 use crate::support::topology_fixtures::sentinels::NAME;
@@ -37,6 +37,10 @@ pub(crate) struct Source(Client, Kind);
 impl Source {
     pub(crate) fn lock(&self, name: &str) -> Lock {
         self.1(&self.0, name)
+    }
+
+    pub(crate) fn locks(&self, prefix: &str) -> Locks {
+        self.0.locks(prefix).with_tokens()
     }
 
     pub(crate) fn shutdown(&self) {
@@ -141,6 +145,9 @@ macro_rules! laws {
         without_data { $($none:ident)* }
     ) => {
         laws! { $($law)* $($more)* $($data)* }
+    };
+    (looks { $($law:ident)* }) => {
+        laws! { $($law)* }
     };
     (spin { $($law:ident)* }) => {
         laws! { $($law)* }

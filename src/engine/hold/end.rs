@@ -12,12 +12,14 @@ use crate::store::InDoubt;
 impl Hold {
     /// Turns the hold lost for good. Returns the event the first time, `None` if it had ended before.
     pub(crate) fn lose(&self, cause: LossCause) -> Option<Loss> {
-        // The span ends behind the mutex: a subscriber's code runs then.
-        let (loss, _span) = {
+        // It is told behind the mutex: a subscriber's code runs then, and an observer's.
+        let (loss, _span, _ended) = {
             let mut state = self.state.lock();
             let is_held = matches!(state.phase, Phase::Held);
             let span = state.span.take_if(|_| is_held);
-            (is_held.then(|| self.lose_now(&mut state, cause)), span)
+            let ended = is_held.then(|| self.end_notice(true));
+            let loss = is_held.then(|| self.lose_now(&mut state, cause));
+            (loss, span, ended)
         };
         loss
     }

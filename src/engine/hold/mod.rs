@@ -2,6 +2,8 @@
 //!
 //! The store is the truth; what stands here is what was confirmed last, and says until when it may be believed.
 
+mod client_state;
+mod counted;
 mod end;
 mod in_flight;
 mod pin;
@@ -13,12 +15,13 @@ mod validity;
 mod whole;
 mod write;
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use smallvec::{SmallVec, smallvec};
 
+use crate::engine::counters::class::ClassId;
+pub(crate) use crate::engine::hold::client_state::ClientState;
 use crate::engine::hold::in_flight::By;
 pub(crate) use crate::engine::hold::in_flight::{InFlightId, LateCopy};
 pub(crate) use crate::engine::hold::renewal_schedule::{Duty, NextCheck, RenewalStart};
@@ -62,29 +65,6 @@ pub(crate) struct HandOffOffer {
     pub(crate) lease: Lease,
 }
 
-/// The end of a client, for all its holds.
-#[derive(Debug, Default)]
-pub(crate) struct ClientState {
-    has_no_watchdog: AtomicBool,
-    is_gone: AtomicBool,
-}
-
-impl ClientState {
-    /// Notes that a thread of the watchdog has died: nothing is renewed any more, so nothing is valid.
-    pub(crate) fn watchdog_died(&self) {
-        self.has_no_watchdog.store(true, Ordering::Release);
-    }
-
-    pub(crate) fn has_watchdog(&self) -> bool {
-        !self.has_no_watchdog.load(Ordering::Acquire)
-    }
-
-    /// Notes that the last handle of the client is gone: what it holds nobody can unlock any more.
-    pub(crate) fn note_gone(&self) {
-        self.is_gone.store(true, Ordering::Release);
-    }
-}
-
 #[derive(Debug)]
 pub(crate) struct Hold {
     pub(crate) kind: Kind,
@@ -92,10 +72,12 @@ pub(crate) struct Hold {
     pub(crate) visitor: VisitorId,
     /// Its fencing number, where the store draws one.
     pub(crate) fence: Option<u64>,
-    /// Its thread's number, and what lives as long as that thread.
+    /// The number of its owner, which is a thread or as good as one, and what lives as long as that.
     thread: u64,
     owner: Weak<()>,
     client: Arc<ClientState>,
+    /// The class that it is counted in, if it is, since it began.
+    counted: Option<(ClassId, BootInstant)>,
     /// The clock that it is counted on.
     timeline: Timeline,
     state: Mutex<State>,
@@ -133,6 +115,7 @@ impl Hold {
             thread,
             owner,
             client,
+            counted: None,
             timeline: PROCESS.clone(),
             state: Mutex::new(State {
                 phase: Phase::Held,
@@ -238,7 +221,7 @@ impl Hold {
 
     /// Whether the last handle of its client is gone.
     pub(crate) fn has_no_client(&self) -> bool {
-        self.client.is_gone.load(Ordering::Acquire)
+        self.client.is_gone()
     }
 
     /// Whether the hold is neither released nor known to be lost. It may have ended by the clock, see [`Hold::lapse`].
@@ -346,8 +329,8 @@ impl Hold {
 
     /// Takes level `id` away, before anything is sent, and says what to send.
     pub(crate) fn leave(&self, id: LevelId, deadline: Instant) -> ReleasePlan {
-        // Whatever hears of the end of the span is not to be called under the lock.
-        let _span;
+        // Whatever hears of the end is not to be called under the lock.
+        let (_span, _ended);
         let mut state = self.state.lock();
         let mut claim = self.claim(&state, Duration::ZERO);
         let before = state.levels.len();
@@ -364,6 +347,7 @@ impl Hold {
         if state.levels.is_empty() {
             // From here on nobody renews it: the last release ends the hold here, whatever becomes of the request.
             state.phase = Phase::Released;
+            _ended = self.end_notice(false);
             _span = state.span.take();
             claim.lease = state.may_stand(&self.timeline);
             return ReleasePlan::Whole(claim);

@@ -88,6 +88,8 @@ pub(super) struct Rare {
     pub(super) life_ends: Option<BootInstant>,
     /// The longest lease whose third it is left alone for, where others may shorten what keeps it.
     pub(super) longest_pace: Option<Duration>,
+    /// It is told that it has lasted for long when it has lasted as long as this; set when that was told before.
+    pub(super) long_from: Option<Duration>,
 }
 
 impl Level {

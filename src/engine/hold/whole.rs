@@ -32,9 +32,10 @@ impl Hold {
         let leases = state.levels.drain(..).map(|level| level.lease).collect();
         // From here on nobody renews it.
         state.phase = Phase::Released;
+        let _ended = self.end_notice(false);
         let _span = state.span.take();
         claim.lease = state.may_stand(&self.timeline);
-        // Whatever hears of the end of the span is not to be called under the lock.
+        // Whatever hears of the end is not to be called under the lock.
         drop(state);
         Ok((claim, leases))
     }

@@ -1,4 +1,4 @@
-//! The threads of this process: their numbers, and what each of them holds.
+//! The owners of holds: the threads of this process and those that are none, their numbers, and what each of them holds.
 
 /// The eye of the simulation.
 #[cfg(redlatch_sim)]
@@ -16,19 +16,19 @@ use std::sync::{Arc, Weak};
 pub(crate) use crate::engine::owner::holds::LockKey;
 use crate::engine::owner::holds::OwnerHolds;
 
-/// The owner of holds: one thread of this process, its number and what it holds; or a handle that threads pass on.
+/// The owner of holds: one thread of this process, its number and what it holds; or a guard or handle that threads pass on.
 ///
 /// Its holds keep a `Weak` to its life, so that those of a thread that ended stop being renewed. Numbers come from a counter
 /// and are never used twice, unlike the operating system's thread ids.
 #[derive(Debug)]
 pub(crate) struct Owner {
     pub(crate) id: u64,
-    /// The process that the thread belongs to.
+    /// The process that it belongs to.
     pid: u32,
     alive: Arc<()>,
     pub(crate) held: OwnerHolds,
-    /// Whether it is a thread, which is found by its number.
-    is_thread: bool,
+    /// Whether it is found by its number, which no other owner has.
+    is_registered: bool,
 }
 
 thread_local! {
@@ -46,7 +46,9 @@ impl Owner {
             match &*current {
                 Some(token) if token.pid == pid => Arc::clone(token),
                 _ => {
-                    let token = Owner::register(pid);
+                    let number = new_number();
+                    NUMBER.set(number);
+                    let token = Owner::register(pid, number);
                     // What a forked thread brings along stays untouched: others may have been busy with it.
                     std::mem::forget(current.replace(Arc::clone(&token)));
                     token
@@ -56,35 +58,41 @@ impl Owner {
         CURRENT.try_with(current).ok()
     }
 
-    fn register(pid: u32) -> Arc<Owner> {
+    fn register(pid: u32, id: u64) -> Arc<Owner> {
         let token = Arc::new(Owner {
-            id: new_number(),
+            id,
             pid,
             alive: Arc::default(),
             held: OwnerHolds::default(),
-            is_thread: true,
+            is_registered: true,
         });
         registry::insert(&token);
         token
     }
 
-    /// Returns an owner that is no thread, made by the calling one: it lives as long as somebody keeps it.
+    /// Returns an owner that is no thread, with a number of its own, as if it were one more thread: it lives as long as
+    /// somebody keeps it.
+    pub(crate) fn without_thread(pid: u32) -> Arc<Owner> {
+        Owner::register(pid, new_number())
+    }
+
+    /// Returns an owner that is no thread, with the number of the calling one: it lives as long as somebody keeps it.
     pub(crate) fn of_handle(pid: u32) -> Arc<Owner> {
         Arc::new(Owner {
             id: current_thread_id(),
             pid,
             alive: Arc::default(),
             held: OwnerHolds::default(),
-            is_thread: false,
+            is_registered: false,
         })
     }
 
-    /// Returns a token that lives as long as this thread.
+    /// Returns a token that lives as long as this owner.
     pub(crate) fn liveness(&self) -> Weak<()> {
         Arc::downgrade(&self.alive)
     }
 
-    /// Returns the token of the living thread of process `pid` with this number.
+    /// Returns the living owner of process `pid` with this number.
     pub(crate) fn find(pid: u32, id: u64) -> Option<Arc<Owner>> {
         registry::find(pid, id)
     }
@@ -93,10 +101,9 @@ impl Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         if self.pid == std::process::id() {
-            if !self.is_thread {
-                return;
+            if self.is_registered {
+                registry::remove(self.pid, self.id);
             }
-            registry::remove(self.pid, self.id);
         } else {
             // In a forked child: other threads may have been busy with it at the fork.
             std::mem::forget(std::mem::take(&mut self.held));
@@ -106,14 +113,12 @@ impl Drop for Owner {
 
 fn new_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    NUMBER.set(number);
-    number
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Returns the number that this library has given the calling thread.
 ///
-/// Numbers start at 1 and are never used twice in a process.
+/// Numbers start at 1 and are never used twice in a process, also not for an [`OwnedGuard`](crate::OwnedGuard).
 /// [`Lock::is_held_by_thread`](crate::Lock::is_held_by_thread) takes such a number.
 ///
 /// # Examples
@@ -127,7 +132,11 @@ pub fn current_thread_id() -> u64 {
     match Owner::current(std::process::id()) {
         Some(token) => token.id,
         None => match NUMBER.get() {
-            0 => new_number(),
+            0 => {
+                let number = new_number();
+                NUMBER.set(number);
+                number
+            }
             number => number,
         },
     }

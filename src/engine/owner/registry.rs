@@ -1,4 +1,4 @@
-//! The living threads that ever used a lock, by number.
+//! The living threads that ever used a lock, and the owners that are no threads, by number.
 //!
 //! A fork may catch a mutex locked by a thread that the child does not have. So there are several registries; a process
 //! uses those that it found open, and leaves the others alone.

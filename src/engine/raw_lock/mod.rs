@@ -7,12 +7,14 @@ mod release;
 #[cfg(test)]
 mod tests;
 mod visit;
+mod wait_visitor;
 mod write;
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use crate::engine::client_inner::ClientInner;
+use crate::engine::counters::class::{ClassId, WaitEnd};
 use crate::engine::hold::{Hold, Lease, LevelId};
 use crate::engine::owner::{LockKey, Owner, current_thread_id};
 use crate::engine::raw_lock::visit::LockVisit;
@@ -22,6 +24,7 @@ use crate::ground::clock::SHORTEST_LEASE;
 use crate::ground::error::{Error, Result};
 use crate::ground::events::WaitSpan;
 use crate::ground::interrupt::Interrupt;
+use crate::ground::time;
 use crate::store::Granted;
 
 /// The way into one lock, with one lease.
@@ -32,6 +35,8 @@ pub(crate) struct RawLock {
     pub(crate) lease: Lease,
     /// The pauses between its attempts, if it listens to no messages.
     pub(crate) polling: Option<Polling>,
+    /// The class that its waits and holds are counted in.
+    pub(crate) class: ClassId,
     /// The flaw of the name, if it has one, kept for the first operation.
     pub(crate) flaw: Option<Box<Error>>,
     /// The locks that this one is made of, if it is.
@@ -48,6 +53,13 @@ pub(crate) struct Entry {
     pub(crate) level: LevelId,
     /// The owner of the hold, which is renewed as long as that lives.
     pub(crate) owner: Arc<Owner>,
+}
+
+impl Entry {
+    /// Whether the hold began with it.
+    fn is_first(&self) -> bool {
+        self.level == 0
+    }
 }
 
 impl RawLock {
@@ -67,17 +79,34 @@ impl RawLock {
 
     /// Takes the lock or enters it once more; `None` if it was refused until the limit.
     pub(crate) fn acquire(&self, limit: WaitLimit<'_>) -> Result<Option<Entry>> {
-        self.ready()?;
+        self.check()?;
         let RawLock { inner, key, .. } = self;
-        if let Lease::Fixed(lease) = self.lease
-            && !(lease == ENDLESS && key.lock.kind.rules().has_ids)
-        {
-            self.check_lease(lease)?;
-        }
         let me = match key.lock.kind.rules().has_thread_owner {
             true => inner.thread(&key.lock.name)?,
             false => Owner::of_handle(inner.pid()),
         };
+        self.acquire_as(me, limit)
+    }
+
+    /// Takes the lock for an owner that is no thread, which holds nothing else.
+    pub(crate) fn acquire_owned(&self, limit: WaitLimit<'_>) -> Result<Option<Entry>> {
+        self.check()?;
+        self.acquire_as(Owner::without_thread(self.inner.pid()), limit)
+    }
+
+    /// Says what is wrong with this lock, its lease or its client before anything is sent.
+    fn check(&self) -> Result<()> {
+        self.ready()?;
+        if let Lease::Fixed(lease) = self.lease
+            && !(lease == ENDLESS && self.key.lock.kind.rules().has_ids)
+        {
+            self.check_lease(lease)?;
+        }
+        Ok(())
+    }
+
+    fn acquire_as(&self, me: Arc<Owner>, limit: WaitLimit<'_>) -> Result<Option<Entry>> {
+        let RawLock { inner, key, .. } = self;
         if let Some(held) = me.held.overlapping(key, self.parts.as_deref()) {
             return Err(self.overlap(held));
         }
@@ -88,7 +117,20 @@ impl RawLock {
         }
         let _span = WaitSpan::enter(&key.lock.name, me.id);
         let mut visit = LockVisit::new(self, me, !limit.is_single());
-        wait_loop::wait(inner, &key.lock, self.polling, limit, &mut visit)
+        let began = time::now();
+        let outcome = wait_loop::wait(inner, &key.lock, self.polling, limit, &mut visit);
+        let (waited, lock) = (time::since(began), &key.lock.name);
+        match &outcome {
+            Ok(Some(entry)) => {
+                let via = visit.via(entry);
+                inner.counters.acquired(self.class, lock, via, waited);
+            }
+            _ => {
+                let end = WaitEnd::of(&outcome);
+                inner.counters.not_acquired(self.class, lock, end, waited);
+            }
+        }
+        outcome
     }
 
     /// The hold of this thread inside which a new one begins. A thread that would wait for its own hold is told so.
@@ -157,6 +199,15 @@ impl RawLock {
             lock: Arc::clone(&self.key.lock.name),
             client: Arc::clone(&self.inner.id),
             thread: current_thread_id(),
+        }
+    }
+
+    /// The error of the owner of `hold`, which has given it back.
+    pub(crate) fn given_back(&self, hold: &Hold) -> Error {
+        Error::NotHeld {
+            lock: Arc::clone(&self.key.lock.name),
+            client: Arc::clone(&self.inner.id),
+            thread: hold.thread(),
         }
     }
 

@@ -1,9 +1,10 @@
-//! How a thread gives a lock back.
+//! How the owner of a hold gives it back.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::engine::hold::{Hold, InFlightId, LevelId, ReleasePlan};
+use crate::engine::owner::Owner;
 use crate::engine::raw_lock::RawLock;
 use crate::engine::wait_queue::Yield;
 use crate::ground::backoff::Backoff;
@@ -20,6 +21,18 @@ const FOR_A_QUESTION: Duration = Duration::from_millis(10);
 impl RawLock {
     /// Gives level `level` of `hold` back, by the thread that holds it and after [`RawLock::ready`].
     pub(crate) fn release(&self, hold: &Arc<Hold>, level: LevelId) -> Result<()> {
+        // A guard may outlive the rest of its thread.
+        let me = self.inner.thread(&self.key.lock.name).ok();
+        self.release_of(me.as_deref(), hold, level)
+    }
+
+    /// Gives level `level` of `hold` back, which `owner` has, after [`RawLock::ready`].
+    pub(crate) fn release_of(
+        &self,
+        owner: Option<&Owner>,
+        hold: &Arc<Hold>,
+        level: LevelId,
+    ) -> Result<()> {
         if hold.is_held()
             && let Some(cause) = hold.lapse()
         {
@@ -28,12 +41,12 @@ impl RawLock {
         let deadline = self.inner.deadline();
         let outcome = match hold.leave(level, deadline) {
             ReleasePlan::Lost { cause, had_level } => {
-                if had_level && let Ok(me) = self.inner.thread(&self.key.lock.name) {
-                    me.held.leave_lapsed(&self.key, hold);
+                if had_level && let Some(owner) = owner {
+                    owner.held.leave_lapsed(&self.key, hold);
                 }
                 Err(hold.lost_error(cause))
             }
-            ReleasePlan::AlreadyGivenBack => Err(self.not_held()),
+            ReleasePlan::AlreadyGivenBack => Err(self.given_back(hold)),
             ReleasePlan::Whole(claim) => self.release_whole(hold, &claim, deadline),
             ReleasePlan::Part(claim, in_flight_id) => {
                 // Its validity may end while the answer is waited for.
@@ -46,11 +59,34 @@ impl RawLock {
                 self.release_whole(hold, &claim, deadline)
             }
         };
-        // A guard may outlive the rest of its thread.
-        if let Ok(me) = self.inner.thread(&self.key.lock.name) {
-            me.held.settle(&self.key, hold);
+        if let Some(owner) = owner {
+            owner.held.settle(&self.key, hold);
         }
         outcome
+    }
+
+    /// Gives `hold` back in the background, whose only level `owner` has, after [`RawLock::ready`].
+    pub(crate) fn release_in_background(&self, owner: &Owner, hold: &Arc<Hold>, level: LevelId) {
+        if hold.is_held()
+            && let Some(cause) = hold.lapse()
+        {
+            self.inner.watchdog.end(hold, cause);
+        }
+        let in_doubt = hold.in_doubt();
+        let deadline = self.inner.deadline();
+        // All else is a loss, which was told.
+        if let ReleasePlan::Whole(claim) = hold.leave(level, deadline) {
+            if self.inner.watchdog.release_later(in_doubt) {
+                self.inner.watchdog.unwatch(hold);
+                self.inner.wait_queues.freed(&self.key.lock, None, None);
+                hold.close_listeners();
+                events::unlocked(&claim.name, &claim.visitor);
+            } else if let Err(error) = self.release_whole(hold, &claim, deadline) {
+                // A client that was shut down has no thread for it.
+                events::unlock_failed(&claim.name, &error);
+            }
+        }
+        owner.held.settle(&self.key, hold);
     }
 
     fn give_level_back(

@@ -1,6 +1,6 @@
 //! The visitor of a wait, by the rules of its kind.
 
-use crate::engine::raw_lock::visit::WaitVisitor;
+use crate::engine::raw_lock::wait_visitor::WaitVisitor;
 use crate::ground::claim::{Rules, VisitorId};
 
 /// The numbers of the visitors of three attempts, the second of which leaves something that is cleared up.

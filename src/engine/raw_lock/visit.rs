@@ -4,11 +4,14 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::engine::counters::OpenWait;
+use crate::engine::counters::class::Via;
 use crate::engine::hold::{HandOffOffer, Hold, Lease};
 use crate::engine::owner::Owner;
+use crate::engine::raw_lock::wait_visitor::WaitVisitor;
 use crate::engine::raw_lock::{Entry, RawLock};
 use crate::engine::wait_loop::Visit;
-use crate::ground::claim::{COUNTS_AS_WAITING, Claim, Queueing, Rules, VisitorId};
+use crate::ground::claim::{COUNTS_AS_WAITING, Claim, Queueing, VisitorId};
 use crate::ground::error::{Error, Result};
 use crate::ground::events;
 use crate::ground::loss::LossCause;
@@ -33,38 +36,14 @@ pub(super) struct LockVisit<'a> {
     has_place: bool,
     /// The word of the last refusal.
     memo: Option<Box<str>>,
-}
-
-/// The visitor of a wait: one for all its attempts where a refused one leaves something in the store, else one for each,
-/// so that an attempt can be withdrawn while the next one runs.
-#[derive(Debug)]
-pub(super) struct WaitVisitor {
-    rules: &'static Rules,
-    kept: Option<VisitorId>,
-}
-
-impl WaitVisitor {
-    pub(super) fn new(rules: &'static Rules) -> WaitVisitor {
-        WaitVisitor { rules, kept: None }
-    }
-
-    /// The visitor of the next attempt.
-    pub(super) fn next(&mut self, make: impl FnOnce() -> VisitorId) -> VisitorId {
-        let visitor = self.kept.take().unwrap_or_else(make);
-        let is_kept = self.rules.places_in_store && !mutant("a place is taken anew at each look");
-        self.kept = is_kept.then(|| visitor.clone());
-        visitor
-    }
-
-    /// The visitor that has a place in the store, if one was asked for and is not retired.
-    fn take(&mut self) -> Option<VisitorId> {
-        self.kept.take()
-    }
-
-    /// Never asks for this visitor again: to clear up after an attempt would withdraw a hold of it.
-    pub(super) fn retire(&mut self) {
-        self.kept = None;
-    }
+    /// It was counted as one that found somebody else there.
+    was_contended: bool,
+    /// The hold that it was refused by last, where the store names it.
+    holder: Option<Box<str>>,
+    /// It is listed among those who wait.
+    open_wait: Option<OpenWait>,
+    /// How it came to the lock, once it has.
+    via: Option<Via>,
 }
 
 impl Visit for LockVisit<'_> {
@@ -82,13 +61,32 @@ impl Visit for LockVisit<'_> {
         let answer = self.ask(deadline)?;
         if answer.is_continue() && !std::mem::replace(&mut self.was_refused, true) {
             events::contended(&key.lock.name);
+            self.note_contended();
         }
         Ok(answer)
     }
 
+    fn waits(&mut self) {
+        self.note_contended();
+        let RawLock { inner, key, .. } = self.raw_lock;
+        let class = self.raw_lock.class;
+        let begin = || inner.counters.waits(class, &key.lock.name, self.me.id);
+        self.open_wait.get_or_insert_with(begin);
+    }
+
+    fn still_waits(&mut self, now: Instant) {
+        if let Some(open_wait) = &mut self.open_wait {
+            open_wait.look(now, self.holder.as_deref());
+        }
+    }
+
+    fn came(&mut self, via: Via) {
+        self.via = Some(via);
+    }
+
     fn place(&self) -> Option<&VisitorId> {
         let waits_in_store = self.raw_lock.key.lock.kind.rules().waits_in_store();
-        self.visitor.kept.as_ref().filter(|_| waits_in_store)
+        self.visitor.kept().filter(|_| waits_in_store)
     }
 
     fn offer(&self) -> Option<HandOffOffer> {
@@ -134,6 +132,27 @@ impl<'a> LockVisit<'a> {
             waits,
             has_place: false,
             memo: None,
+            was_contended: false,
+            holder: None,
+            open_wait: None,
+            via: None,
+        }
+    }
+
+    /// How it came to the lock with this entry.
+    pub(super) fn via(&self, entry: &Entry) -> Via {
+        match entry.is_first() {
+            true => self.via.unwrap_or(Via::Free),
+            false => Via::Reentered,
+        }
+    }
+
+    fn note_contended(&mut self) {
+        if !std::mem::replace(&mut self.was_contended, true) {
+            let RawLock { inner, key, .. } = self.raw_lock;
+            inner
+                .counters
+                .contended(self.raw_lock.class, &key.lock.name);
         }
     }
 
@@ -157,7 +176,8 @@ impl<'a> LockVisit<'a> {
                 takes_place: self.was_refused
                     || rules.waits_in_store()
                     || mutant("one takes a place before it is first"),
-                had_place: self.has_place,
+                had_place: self.has_place
+                    && !mutant("a place that was lost is not asked for again"),
             },
             false => Queueing::Tries,
         }
@@ -207,7 +227,6 @@ impl<'a> LockVisit<'a> {
                 let hold = self
                     .raw_lock
                     .hold_of(&claim, me, *lease, &granted, deadline);
-                let hold = Arc::new(hold);
                 if inside.is_some() {
                     hold.note_other_side();
                 }
@@ -217,13 +236,14 @@ impl<'a> LockVisit<'a> {
                     return Err(late(&claim));
                 }
                 events::acquired(&claim.name, &claim.visitor);
-                let entry = self.enter(hold);
+                let entry = self.enter(Arc::new(hold.counted_in(self.raw_lock.class)));
                 inner.watchdog.watch(&entry.hold);
                 self.prepare_renewal(deadline);
                 Ok(ControlFlow::Break(entry))
             }
             Outcome::Refused(mut refusal) => {
                 self.memo = refusal.memo.take().or(self.memo.take());
+                self.holder.clone_from(&refusal.holder);
                 self.has_place = matches!(
                     claim.queueing,
                     Queueing::Waits {

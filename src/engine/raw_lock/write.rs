@@ -1,4 +1,4 @@
-//! How a thread writes under a lock that it holds.
+//! How the owner of a hold writes under it.
 
 use crate::engine::hold::{Hold, LateCopy, WriteStart};
 use crate::engine::raw_lock::RawLock;
@@ -9,7 +9,7 @@ use crate::ground::sync;
 use crate::store::{Guarded, Outcome};
 
 impl RawLock {
-    /// Does work where `hold` stands, by the thread that has it and after [`RawLock::ready`].
+    /// Does work where `hold` stands, by its owner and after [`RawLock::ready`].
     pub(crate) fn write(&self, hold: &Hold, work: Work<'_>) -> Result<Vec<Reply>> {
         let inner = &self.inner;
         work.check(&hold.name)?;
@@ -59,7 +59,7 @@ impl RawLock {
         }
     }
 
-    /// The error of a thread whose hold has ended.
+    /// The error of an owner whose hold has ended.
     fn ended(&self, hold: &Hold) -> Error {
         if let Some(cause) = hold.lapse() {
             self.inner.watchdog.end(hold, cause);
@@ -67,10 +67,10 @@ impl RawLock {
         let watchdog = &self.inner.watchdog;
         match hold.loss_cause() {
             Some(cause) => hold.lost_error(cause),
-            None if watchdog.client().has_watchdog() => self.not_held(),
+            None if watchdog.client().has_watchdog() => self.given_back(hold),
             None => {
                 let died = watchdog.ensure_running(&hold.name).err();
-                died.unwrap_or_else(|| self.not_held())
+                died.unwrap_or_else(|| self.given_back(hold))
             }
         }
     }

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::engine::client_inner::ClientInner;
+use crate::engine::counters::class::Via;
 use crate::engine::hold::{HandOffOffer, Hold};
 pub(crate) use crate::engine::wait_loop::limit::WaitLimit;
 use crate::engine::wait_loop::sleeper::Sleeper;
@@ -64,6 +65,15 @@ pub(crate) trait Visit {
     /// Frees a hold that was handed off to a visit that has the lock already.
     fn discard(&self, hold: &Hold);
 
+    /// Hears that it joins those who wait.
+    fn waits(&mut self) {}
+
+    /// Hears that it has slept, and waits on.
+    fn still_waits(&mut self, _now: Instant) {}
+
+    /// Hears how it came to its entry.
+    fn came(&mut self, _via: Via) {}
+
     /// The entry of one that asked for the same as another one, who has got it; `None` if that holds for nobody else.
     fn follow(&self) -> Option<Self::Entry> {
         None
@@ -98,6 +108,7 @@ pub(crate) fn wait<V: Visit>(
         sleeper: Sleeper::new(&*inner.store, lock, polling.is_some(), limit),
         #[cfg(feature = "test-util")]
         unqueued: None,
+        woken_by: Via::Free,
     };
     let polls =
         polling.map(
@@ -119,6 +130,8 @@ struct Wait<'a, V> {
     /// Tells tests that it waits, where it stands in no queue of this client.
     #[cfg(feature = "test-util")]
     unqueued: Option<Unqueued>,
+    /// How it would come to the lock if its next question were granted.
+    woken_by: Via,
 }
 
 impl<V: Visit> Wait<'_, V> {
@@ -148,7 +161,10 @@ impl<V: Visit> Wait<'_, V> {
                 Next::Return(outcome) => return outcome.map(|()| None),
                 Next::Attempt(deadline) => {
                     let answer = match self.ask(deadline) {
-                        Ok(ControlFlow::Break(entry)) => return Ok(Some(entry)),
+                        Ok(ControlFlow::Break(entry)) => {
+                            self.visit.came(self.woken_by);
+                            return Ok(Some(entry));
+                        }
                         Ok(ControlFlow::Continue(refusal)) => Ok(refusal),
                         Err(error) => Err(error),
                     };
@@ -159,11 +175,17 @@ impl<V: Visit> Wait<'_, V> {
                 Next::Listen => self.listen(),
                 Next::Sleep(until) => {
                     let lets_by = seen.queue.map_or(0, |queue| queue.lets_by);
-                    waiting.slept(self.sleeper.sleep(until, lets_by)?);
+                    let was_woken = self.sleeper.sleep(until, lets_by)?;
+                    self.woken_by = match was_woken {
+                        true => Via::Woken,
+                        false => Via::Polled,
+                    };
+                    waiting.slept(was_woken);
                 }
                 Next::Rest(until) => self.rest(until)?,
             }
             time = limit.time();
+            self.visit.still_waits(time.now);
         }
     }
 
@@ -175,6 +197,7 @@ impl<V: Visit> Wait<'_, V> {
         }
         let handed = node.take()?;
         let deadline = time.latest(self.inner.timeouts.request());
+        self.visit.came(Via::Handed);
         let entry = self.visit.accept(handed, deadline);
         if entry.is_none() {
             // Messages go to those who listen, in their order, and only the first in the queue can make use of one.
@@ -197,6 +220,7 @@ impl<V: Visit> Wait<'_, V> {
     }
 
     fn join(&mut self, is_refused: bool) {
+        self.visit.waits();
         let offer = self.visit.offer();
         #[cfg(feature = "test-util")]
         if !self.lock.kind.rules().queues_locally && self.unqueued.is_none() {
@@ -238,6 +262,11 @@ impl<V: Visit> Wait<'_, V> {
         }
     }
 
+    fn accept_at_last(&mut self, hold: Arc<Hold>) -> Option<V::Entry> {
+        self.visit.came(Via::Handed);
+        self.visit.accept(hold, time::now())
+    }
+
     /// Leaves the queue, with what this waiter was handed at the last moment.
     fn leave(mut self, outcome: Result<Option<V::Entry>>) -> Result<Option<V::Entry>> {
         let has_the_lock = matches!(outcome, Ok(Some(_)));
@@ -254,7 +283,7 @@ impl<V: Visit> Wait<'_, V> {
                 outcome
             }
             // It is to return at once.
-            Some(hold) => match self.visit.accept(hold, time::now()) {
+            Some(hold) => match self.accept_at_last(hold) {
                 None => outcome,
                 entry => Ok(entry),
             },

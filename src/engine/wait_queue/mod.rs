@@ -10,6 +10,7 @@ mod run;
 mod successor;
 #[cfg(feature = "test-util")]
 mod unqueued;
+mod view;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use run::Run;
 pub(crate) use successor::Successor;
 #[cfg(all(feature = "test-util", not(redlatch_shuttle)))]
 pub(crate) use unqueued::Unqueued;
+pub(crate) use view::{Turn, View};
 
 /// The wait queues of a client, by lock. `O` is the data a releaser needs to create a hold for a waiter, `G` that hold.
 #[derive(Debug)]
@@ -35,6 +37,8 @@ pub(crate) struct WaitQueues<O, G> {
     resting: Resting,
     /// The number of waiters in all queues: read without a mutex to see that there is nothing to do.
     waiting: AtomicUsize,
+    /// The same, and the number of locks of which something is kept: one that is never 0 in between, whoever joins or leaves.
+    known: AtomicUsize,
     /// The threads that wait, and stand in no queue here.
     #[cfg(feature = "test-util")]
     unqueued: unqueued::Threads,
@@ -84,42 +88,13 @@ enum State<G> {
     Left,
 }
 
-/// The turn of a queued waiter.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// Ask the store.
-    #[default]
-    Attempt,
-    /// Sleep: a thread of this client holds the lock, as was heard when the queue heard last, and will hand it over.
-    HeldLocally,
-    /// Sleep: others are before.
-    NotFirst,
-    /// Sleep until then, or until others have had their turns.
-    Yield(Instant),
-}
-
-/// A queue as one of its waiters sees it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct View {
-    pub(crate) turn: Turn,
-    /// How many messages are no reason to wake up, while the lock is left to others.
-    pub(crate) lets_by: u64,
-    /// When the store gave a usable answer to anybody in this queue last: it refused the lock, or gave it to one of them.
-    pub(crate) last_usable: Option<Instant>,
-    /// The last answer was of no use.
-    pub(crate) is_in_doubt: bool,
-    /// A hold was undone.
-    pub(crate) is_undone: bool,
-    /// An answer was given to a question that was asked while it stood here.
-    pub(crate) is_told: bool,
-}
-
 impl<O, G> Default for WaitQueues<O, G> {
     fn default() -> Self {
         WaitQueues {
             wait_queues: Mutex::new(HashMap::new()),
             resting: Resting::default(),
             waiting: AtomicUsize::new(0),
+            known: AtomicUsize::new(0),
             #[cfg(feature = "test-util")]
             unqueued: unqueued::Threads::default(),
         }
@@ -132,6 +107,16 @@ impl<O, G> WaitQueues<O, G> {
     pub(crate) fn is_busy(&self, lock: &LockId) -> bool {
         self.waiting.load(Ordering::SeqCst) > 0 && self.wait_queues.lock().contains_key(lock)
             || self.resting.makes_wait(lock)
+    }
+
+    fn has_queue(&self, lock: &LockId) -> bool {
+        self.wait_queues.lock().contains_key(lock)
+    }
+
+    /// Notes for how many there is a queue or a memory, before the mutex of the queues is unlocked under which that changed.
+    fn note_known(&self) {
+        let known = self.waiting.load(Ordering::SeqCst) + self.resting.number();
+        self.known.store(known, Ordering::SeqCst);
     }
 
     /// Puts a waiter at the end of the queue.
@@ -169,6 +154,7 @@ impl<O, G> WaitQueues<O, G> {
             state: Mutex::new(State::Waiting),
         });
         queue.nodes.push_back(Arc::clone(&waiter));
+        self.note_known();
         QueueNode {
             wait_queues: Arc::clone(self),
             lock: lock.clone(),
@@ -211,17 +197,25 @@ impl<O, G> WaitQueues<O, G> {
     /// ask for it, after `yields` if others have heard that it is free: they get their turns. After a long run it leaves
     /// the time `rest` to those who poll.
     pub(crate) fn freed(&self, lock: &LockId, yields: Option<Yield>, rest: Option<Duration>) {
+        if yields.is_none() && self.known.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        if mutant("a lock is set free beside its queue") && !self.has_queue(lock) {
+            return self.resting.freed(lock, yields);
+        }
         let mut first = None;
-        if self.waiting.load(Ordering::SeqCst) > 0
-            && let Some(queue) = self.wait_queues.lock().get_mut(lock)
-        {
+        // Over both looks: what is kept of the lock goes into the queue of one who comes meanwhile, and would rest there.
+        let mut wait_queues = self.wait_queues.lock();
+        if let Some(queue) = wait_queues.get_mut(lock) {
             queue.is_held_locally = false;
             queue.run.freed(rest);
             queue.yields = yields.map(|yields| yields.after(queue.yields.as_ref()));
             first = queue.nodes.front().map(Arc::clone);
         } else {
             self.resting.freed(lock, yields);
+            self.note_known();
         }
+        drop(wait_queues);
         // It looks at the queue at once. Should it leave before it is woken, it wakes the next one.
         if let Some(first) = first {
             first.parker.give_permit();
@@ -387,11 +381,12 @@ impl<O, G> Drop for QueueNode<O, G> {
                 Some(_) => {}
             }
         }
-        // It looks at the queue at once.
+        self.wait_queues.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.wait_queues.note_known();
         drop(wait_queues);
+        // It looks at the queue at once.
         if let Some(next) = takes_over {
             next.parker.give_permit();
         }
-        self.wait_queues.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 }

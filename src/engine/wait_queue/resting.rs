@@ -75,6 +75,11 @@ impl Kept {
 }
 
 impl Resting {
+    /// Of how many locks there is something to remember.
+    pub(super) fn number(&self) -> usize {
+        self.number.load(Ordering::SeqCst)
+    }
+
     /// Whether one who comes for `lock` has to queue, though nobody does.
     pub(super) fn makes_wait(&self, lock: &LockId) -> bool {
         if self.number.load(Ordering::SeqCst) == 0 {

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::unbounded;
 
-use crate::engine::clearing::Clearing;
+use crate::engine::clearing::{Clearing, Filed};
 use crate::engine::hold::{ClientState, HandOffOffer, Hold};
 use crate::engine::loss_notice::{LossHook, OnLost};
 use crate::engine::timer::Timer;
@@ -74,6 +74,7 @@ impl Watchdog {
         store: Arc<dyn Store>,
         wait_queues: Arc<WaitQueues<HandOffOffer, Arc<Hold>>>,
         command_timeout: Duration,
+        client: Arc<ClientState>,
         on_lost: Option<OnLost>,
     ) -> Watchdog {
         let shared = Arc::new(Shared {
@@ -83,7 +84,7 @@ impl Watchdog {
             command_timeout,
             timer: Timer::default(),
             running: AtomicBool::new(false),
-            client: Arc::default(),
+            client,
             hook: LossHook::default(),
             #[cfg(feature = "test-util")]
             die: AtomicBool::new(false),
@@ -203,6 +204,29 @@ impl Watchdog {
         self.shared.hasten(|hold| *hold.name == *name);
     }
 
+    /// The holds that it looks after.
+    pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
+        let mut holds = Vec::new();
+        self.shared.timer.each(|job| holds.extend(job.hold()));
+        holds
+    }
+
+    /// For how long the oldest hold has lasted that it looks after.
+    pub(crate) fn oldest_hold(&self) -> Option<Duration> {
+        let mut oldest = None;
+        self.shared.timer.each(|job| {
+            if let Job::Renew(hold) | Job::End(hold) = job {
+                oldest = oldest.max(hold.age());
+            }
+        });
+        oldest
+    }
+
+    /// How many doubts are to be cleared up.
+    pub(crate) fn doubts(&self) -> u64 {
+        self.shared.clearing.open()
+    }
+
     /// Turns a hold lost, and tells who wants to know.
     #[cfg(feature = "mysql")]
     pub(crate) fn lose(&self, hold: &Hold, cause: LossCause) {
@@ -219,6 +243,7 @@ impl Watchdog {
     /// Tells of the loss that a release has found.
     pub(crate) fn lost_in_release(&self, hold: &Hold, cause: LossCause) {
         if let Some(loss) = hold.lose_in_release(cause) {
+            hold.count_loss(&loss);
             self.shared.hook.tell(loss);
         }
         if hold.may_outlast() {
@@ -237,9 +262,15 @@ impl Watchdog {
         self.shared.settle(in_doubt);
     }
 
+    /// Releases a hold in the background that was given back here, also if the client ends meanwhile. Returns whether there
+    /// is somebody to do it.
+    pub(crate) fn release_later(&self, hold: InDoubt) -> bool {
+        self.shared.clear(hold, true)
+    }
+
     /// Takes back in the background what a visitor has left in the store that has waited, and has no hold.
     pub(crate) fn withdraw(&self, place: InDoubt) {
-        self.shared.clear(place);
+        self.shared.clear(place, false);
     }
 
     /// Ends the threads, and waits for them until `deadline`, for calls of the hook until `hook_until`. Holds are not freed;
@@ -297,13 +328,16 @@ impl Shared {
             let deadline = time::now() + self.command_timeout;
             drop(self.store.resolve(&mut [&mut in_doubt], deadline));
         }
-        self.clear(in_doubt);
+        self.clear(in_doubt, false);
     }
 
-    fn clear(&self, in_doubt: InDoubt) {
-        if !self.clearing.settle(in_doubt) {
+    /// Returns whether there is, or will be, a thread for it.
+    fn clear(&self, in_doubt: InDoubt, is_owed: bool) -> bool {
+        let filed = self.clearing.settle(in_doubt, is_owed);
+        if filed == Filed::Unstaffed {
             self.timer.schedule(time::now() + ROOM_AGAIN, Job::Staff);
         }
+        filed != Filed::Closed
     }
 
     fn staff(&self) {
@@ -341,6 +375,7 @@ impl Shared {
             return false;
         };
         self.wait_queues.freed(&hold.lock(), None, None);
+        hold.count_loss(&loss);
         self.hook.tell(loss);
         true
     }

@@ -127,6 +127,7 @@ impl Shared {
         let answered = self.now();
         for (((hold, in_flight_id), claim), outcome) in batch.into_iter().zip(&claims).zip(outcomes)
         {
+            self.client.counters().renewal(&outcome);
             match outcome {
                 Renewal::Renewed | Renewal::RenewedFor(_) => {
                     let life = match outcome {
@@ -135,6 +136,7 @@ impl Shared {
                     };
                     hold.note_life(in_flight_id, life);
                     events::renewed(&hold.name, &hold.visitor);
+                    hold.look_at_age();
                     // A part that has not answered may renew it behind later requests.
                     hold.confirmed(
                         in_flight_id,

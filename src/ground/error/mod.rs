@@ -3,6 +3,7 @@
 #[cfg(feature = "mysql")]
 pub(crate) mod database;
 mod display;
+mod kind;
 mod methods;
 mod reason;
 mod run_error;

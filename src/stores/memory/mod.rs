@@ -6,6 +6,7 @@ mod notes;
 mod places;
 mod queues;
 mod sides;
+mod survey;
 mod world;
 
 use std::fmt;
@@ -18,7 +19,8 @@ use crate::ground::loss::LossCause;
 use crate::ground::notify::{Notifier, Parker};
 use crate::store::{
     ConditionAnswer, ConditionOp, CountOp, Delivery, Facts, Granted, HealthWarning, Holding,
-    InDoubt, Outcome, Refusal, Released, Renewal, Store, Subscription, resolve_each,
+    InDoubt, LockInfo, Outcome, Position, Refusal, Released, Renewal, Scope, Store, Subscription,
+    resolve_each,
 };
 
 #[cfg(feature = "test-util")]
@@ -308,6 +310,19 @@ impl Store for Memory {
                 },
                 None => Holding::default(),
             })
+    }
+
+    fn waiters(&self, lock: &LockId, _deadline: Instant) -> Result<u32> {
+        self.count_line(lock)
+    }
+
+    fn describe(&self, lock: &LockId, _: Instant) -> Result<LockInfo> {
+        self.describe_lock(lock)
+    }
+
+    fn survey(&self, scope: &Scope, position: &mut Position, _: Instant) -> Result<Vec<LockInfo>> {
+        position.is_over = true;
+        self.locks_in(scope)
     }
 
     fn count(&self, op: &CountOp<'_>, _deadline: Instant) -> Result<i64> {

@@ -52,16 +52,18 @@ impl Notes {
 impl State {
     /// Whether it is not the turn of a visitor to take a lock that it could take.
     pub(super) fn waits_its_turn(&mut self, claim: &Claim, now: BootInstant) -> Option<TurnedAway> {
+        let is_free = !self.sides.contains_key(&claim.name);
         let notes = self.notes.get_mut(&claim.name);
         let notes = notes.filter(|it| !it.are_over(now))?;
         let ends = now + LOOKS_AGAIN;
+        let window = notes.window.filter(|window| now < *window);
         match (claim.kind, &claim.queueing) {
             (_, Queueing::Barges) => None,
             (Kind::Write, queueing) => {
                 let first = notes.first(now, notes.came(&claim.visitor));
                 let holder = first.map(|it| it.visitor.clone());
                 let waits = matches!(queueing, Queueing::Waits { .. });
-                let window = notes.window.filter(|window| waits && now < *window);
+                let window = window.filter(|_| waits);
                 let ends = if holder.is_some() { Some(ends) } else { window };
                 ends.map(|ends| TurnedAway {
                     holder,
@@ -69,6 +71,8 @@ impl State {
                     memo: None,
                 })
             }
+            // A free lock is kept for readers for a while behind a writer.
+            _ if is_free && window.is_some() => None,
             (_, queueing) => {
                 let first = notes.first(now, None)?.visitor.clone();
                 let phase = notes.phase.to_string();

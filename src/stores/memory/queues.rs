@@ -5,11 +5,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::world::{Entry, InLine, State};
-use super::{Memory, not_known};
-use crate::ground::claim::{Claim, Queueing, VisitorId};
+use super::{Memory, not_known, unreachable};
+use crate::ground::claim::{Claim, LockId, Queueing, VisitorId};
 use crate::ground::clock::BootInstant;
 use crate::ground::error::Result;
-use crate::store::{Granted, Outcome, Refusal};
+use crate::store::{Granted, Outcome, Refusal, nobody_counts_waiters};
 
 /// A visitor that is turned away from a free lock looks again after this time, and so do the first who wait.
 const LOOKS_AGAIN: Duration = Duration::from_secs(1);
@@ -63,6 +63,20 @@ impl Memory {
                 recheck_after: Some(if is_far { LOOKS_RARELY } else { LOOKS_AGAIN }),
                 ..Refusal::default()
             })
+        })
+    }
+}
+
+impl Memory {
+    /// How many wait for a lock of a kind whose queue is here.
+    pub(super) fn count_line(&self, lock: &LockId) -> Result<u32> {
+        if !lock.kind.rules().waits_in_store() {
+            return Err(nobody_counts_waiters(lock));
+        }
+        let unknown = || Err(unreachable(&lock.name, "a test lost its answer"));
+        self.world.ask_any(&lock.name, unknown, |state| {
+            let length = state.lines.get(&lock.name).map_or(0, VecDeque::len);
+            u32::try_from(length).unwrap_or(u32::MAX)
         })
     }
 }

@@ -24,6 +24,7 @@ mod rows;
 mod schema;
 mod session;
 mod sql;
+mod survey;
 pub(crate) mod value;
 
 use std::collections::HashSet;
@@ -39,8 +40,8 @@ use crate::ground::notify::Parker;
 use crate::ground::sync::Mutex;
 use crate::ground::time;
 use crate::store::{
-    Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, Outcome, Refusal, Released, Renewal,
-    Store, Subscription, resolve_each,
+    Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, LockInfo, Outcome, Position,
+    Refusal, Released, Renewal, Scope, Store, Subscription, resolve_each,
 };
 
 use address::Address;
@@ -344,6 +345,19 @@ impl Store for MySql {
             },
             _ => Holding::default(),
         })
+    }
+
+    fn describe(&self, lock: &LockId, deadline: Instant) -> Result<LockInfo> {
+        self.describe_lock(lock, deadline)
+    }
+
+    fn survey(
+        &self,
+        scope: &Scope,
+        position: &mut Position,
+        deadline: Instant,
+    ) -> Result<Vec<LockInfo>> {
+        self.survey_rows(scope, position, deadline)
     }
 
     fn subscribe(

@@ -37,6 +37,9 @@ pub(crate) struct Statements {
     pub(crate) force_release: String,
     /// `:r`. Returns owner, count and remaining lease in microseconds, if there is an owner.
     pub(crate) inspect: String,
+    /// `:a` the least name, `:z` the name to end before, `:k` the largest number of rows. Returns name, owner, count,
+    /// remaining lease in microseconds and fencing number of each lock that is held, in order of the names.
+    pub(crate) survey: String,
     /// `:r`. Fails at once if a transaction has locked the row. Old servers do not know NOWAIT.
     pub(crate) probe: String,
     /// `:r`, `:o`. Returns the fencing number within the lease; the row stays locked until the transaction ends.
@@ -117,6 +120,12 @@ impl Statements {
             inspect: format!(
                 "SELECT owner, holds, TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), expires_at) \
                  FROM {table} WHERE resource = :r AND owner IS NOT NULL"
+            ),
+            survey: format!(
+                "SELECT resource, owner, holds, \
+                 TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), expires_at), fence FROM {table} \
+                 WHERE resource >= :a AND resource < :z AND owner IS NOT NULL AND expires_at > UTC_TIMESTAMP(6) \
+                 ORDER BY resource LIMIT :k"
             ),
             probe: format!("SELECT 1 FROM {table} WHERE resource = :r FOR UPDATE NOWAIT"),
             pin: format!(

@@ -16,6 +16,7 @@ pub(crate) mod quarantine;
 mod release;
 mod renew;
 mod resolve;
+mod survey;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -32,8 +33,8 @@ use crate::ground::error::{Error, Result};
 use crate::ground::notify::Parker;
 use crate::ground::sync::{self, Mutex};
 use crate::store::{
-    Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, Outcome, Refusal, Released, Renewal,
-    Store, Subscription,
+    Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, LockInfo, Outcome, Position,
+    Refusal, Released, Renewal, Scope, Store, Subscription,
 };
 use crate::stores::quorum::breaker::Breaker;
 use crate::stores::quorum::links::{Line, Links};
@@ -254,6 +255,19 @@ impl Store for Quorum {
         deadline: Instant,
     ) -> Result<Holding> {
         self.inspect_by_majority(lock, visitor, deadline)
+    }
+
+    fn describe(&self, lock: &LockId, deadline: Instant) -> Result<LockInfo> {
+        self.describe_by_majority(lock, deadline)
+    }
+
+    fn survey(
+        &self,
+        scope: &Scope,
+        position: &mut Position,
+        deadline: Instant,
+    ) -> Result<Vec<LockInfo>> {
+        self.survey_nodes(scope, position, deadline)
     }
 
     fn subscribe(

@@ -100,7 +100,7 @@ impl Redis {
             CallError::Server(text) if matches!(class_of(text), Class::Permission) => text,
             _ => return self.error(lock, fault, deadline),
         };
-        let is_about_keys = text.contains("key");
+        let is_about_keys = text.contains("key") && !keys.is_empty();
         let missing = match keys {
             [key] => named_in(text, vec![(*key).to_owned()]),
             // The server does not say which one.

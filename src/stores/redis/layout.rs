@@ -43,6 +43,8 @@ pub(super) struct Layout {
     pub(super) inspect: Script,
     /// The operations on the count of this kind, if it is one.
     pub(super) count: Option<Script>,
+    /// The question how many wait, if they stand in a queue on the server.
+    pub(super) waiters: Option<Script>,
     /// Keys that scripts take which are not of this row.
     beside: &'static [Key],
 }
@@ -181,21 +183,25 @@ static FAIR: LazyLock<Layout> = LazyLock::new(|| {
         release: owned(include_str!("scripts/fair/release.lua"), WITH_QUEUE),
         resolve: Script::new(withdraw, WITH_QUEUE, withdrawn),
         force_release: Script::new(force_release, WITH_QUEUE, &[Channel]).expiring(),
+        waiters: Some(Script::new(
+            include_str!("scripts/fair/waiters.lua"),
+            &[QUEUE],
+            &[],
+        )),
         ..Layout::plain()
     }
 });
 
+/// Those who wait for a fair lock.
+const QUEUE: Key = Key::Prefix("redisson_lock_queue");
+
 /// A fair lock, those who wait for it, and until when they count as alive.
-const WITH_QUEUE: &[Key] = &[
-    Key::Name,
-    Key::Prefix("redisson_lock_queue"),
-    Key::Prefix("redisson_lock_timeout"),
-];
+const WITH_QUEUE: &[Key] = &[Key::Name, QUEUE, Key::Prefix("redisson_lock_timeout")];
 
 /// The same with the notes on those who do not come.
 const WITH_ABSENT: &[Key] = &[
     Key::Name,
-    Key::Prefix("redisson_lock_queue"),
+    QUEUE,
     Key::Prefix("redisson_lock_timeout"),
     Key::Prefix("redlatch_fair"),
 ];
@@ -323,6 +329,7 @@ impl Layout {
             force_release: force_release(include_str!("scripts/force_release.lua")),
             inspect: inspect(include_str!("scripts/inspect.lua")),
             count: None,
+            waiters: None,
             beside: &[],
         }
     }
@@ -375,7 +382,7 @@ impl Layout {
             &self.force_release,
             &self.inspect,
         ];
-        of_holds.into_iter().chain(&self.count)
+        of_holds.into_iter().chain(&self.count).chain(&self.waiters)
     }
 }
 

@@ -20,6 +20,7 @@ mod scripts;
 mod sent_operations;
 mod server;
 mod subscriber;
+mod survey;
 #[cfg(all(test, feature = "test-util"))]
 mod tests;
 mod topology;
@@ -37,11 +38,13 @@ use crate::ground::reply::Reply;
 use crate::ground::sync::Mutex;
 use crate::store::{
     ConditionAnswer, ConditionOp, CountOp, Delivery, Facts, Granted, Guarded, HealthWarning,
-    Holding, InDoubt, Outcome, Refusal, Released, Renewal, Store, Subscription,
+    Holding, InDoubt, LockInfo, Outcome, Position, Refusal, Released, Renewal, Scope, Store,
+    Subscription,
 };
 
 use calls::{
     Acquire, Condition, Count, ForceRelease, HandOff, Inspect, Operation, Release, ReleaseLevel,
+    Waiters,
 };
 use fences::Fences;
 pub(crate) use layout::flaw;
@@ -117,6 +120,23 @@ impl Store for Redis {
         deadline: Instant,
     ) -> Result<Holding> {
         Inspect { lock, visitor }.run(self, deadline)
+    }
+
+    fn waiters(&self, lock: &LockId, deadline: Instant) -> Result<u32> {
+        Waiters::of(lock)?.run(self, deadline)
+    }
+
+    fn describe(&self, lock: &LockId, deadline: Instant) -> Result<LockInfo> {
+        self.describe_lock(lock, deadline)
+    }
+
+    fn survey(
+        &self,
+        scope: &Scope,
+        position: &mut Position,
+        deadline: Instant,
+    ) -> Result<Vec<LockInfo>> {
+        self.survey_page(scope, position, deadline)
     }
 
     fn count(&self, op: &CountOp<'_>, deadline: Instant) -> Result<i64> {

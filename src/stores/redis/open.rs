@@ -22,6 +22,8 @@ use crate::stores::redis::wait_replicas::Replication;
 /// The settings of a client that concern its store.
 #[derive(Clone)]
 pub(crate) struct Settings {
+    /// The name of its connections in the list of a server.
+    pub(crate) connection_name: Arc<str>,
     pub(crate) command_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) pool_size: u32,
@@ -57,6 +59,7 @@ impl Redis {
     /// One server.
     pub(crate) fn open(url: &str, settings: &Settings) -> Result<Redis> {
         let address = Address::parse(url, settings.connect_timeout, &settings.tls_config)?;
+        let address = address.named(&settings.connection_name);
         let database = address.database();
         Ok(Redis::on(Arc::new(address), database, settings))
     }
@@ -145,7 +148,7 @@ fn addresses(
     for url in urls {
         let address = Address::parse(url, settings.connect_timeout, &settings.tls_config)?;
         if !addresses.iter().any(|it| it.node == address.node) {
-            addresses.push(address);
+            addresses.push(address.named(&settings.connection_name));
         }
     }
     let invalid = |reason: &str| Err(Error::config(setting, reason));

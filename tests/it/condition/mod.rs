@@ -402,6 +402,9 @@ macro_rules! condition_laws {
         condition_laws! { @write_in_memory $($law)* }
         condition_laws! { @write $($law)* }
         condition_laws! { @write_simulated $($law)* }
+        condition_laws! { @fair_in_memory $($law)* }
+        condition_laws! { @fair $($law)* }
+        condition_laws! { @fair_simulated $($law)* }
         #[cfg(feature = "tls")]
         condition_laws! { @tls $($law)* }
     };

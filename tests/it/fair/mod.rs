@@ -6,6 +6,7 @@ mod faults;
 mod processes;
 mod queue;
 mod rights;
+mod times;
 
 pub(crate) use processes::{ROLE, wait};
 
@@ -262,6 +263,32 @@ fn another_kind_under_the_name_is_left_alone(backend: &Backend) {
     tagged.run(|_| assert!(!is_free(&tagged))).unwrap();
 }
 
+fn those_who_wait_are_counted(backend: &Backend) {
+    let both = locks(backend);
+    let are = |count| {
+        eventually(SLACK, "they are counted", || {
+            both.iter().all(|it| it.waiters().unwrap() == count)
+        });
+    };
+    are(0);
+    both[0].lock().unwrap();
+    assert_eq!(both[0].waiters().unwrap(), 0, "the holder waits no more");
+    assert!(!is_free(&both[1]));
+    assert_eq!(both[1].waiters().unwrap(), 0, "a try leaves nothing");
+    thread::scope(|scope| {
+        for (place, lock) in both.iter().enumerate() {
+            scope.spawn(|| lock.run(|_| ()).unwrap());
+            are(u32::try_from(place).unwrap() + 1);
+        }
+        let leaves = scope.spawn(|| both[1].try_lock_for(ms(1000)).unwrap());
+        are(3);
+        assert!(!leaves.join().unwrap());
+        are(2);
+        both[0].unlock().unwrap();
+    });
+    are(0);
+}
+
 fn a_fair_lock_is_a_part_of_a_multi_lock(backend: &Backend) {
     let [one, two] = locks(backend);
     let client = client(backend);
@@ -316,6 +343,7 @@ fair_laws! {
     a_plain_lock_of_the_name_is_excluded
     another_kind_under_the_name_is_left_alone
     a_fair_lock_is_a_part_of_a_multi_lock
+    those_who_wait_are_counted
 }
 
 #[cfg(feature = "mysql")]
@@ -334,8 +362,8 @@ fn the_time_to_wait_has_a_range() {
             .fair_lock_wait_timeout(timeout)
             .in_memory()
     };
-    assert!(open(Duration::from_secs(1)).is_ok());
-    for timeout in [ms(999), Duration::from_secs(24 * 60 * 60 + 1)] {
+    assert!(open(Duration::from_secs(10)).is_ok());
+    for timeout in [ms(9_999), Duration::from_secs(24 * 60 * 60 + 1)] {
         let error = open(timeout).unwrap_err();
         assert!(
             error.to_string().contains("fair_lock_wait_timeout"),

@@ -51,7 +51,7 @@ impl Scene {
     }
 
     /// The times of those who wait, from now on, in their order.
-    fn times(&self) -> Vec<i64> {
+    pub(super) fn times(&self) -> Vec<i64> {
         let now = self.now();
         let waiting = self.waiting();
         let of = |waiter: &String| self.server.text(&["ZSCORE", TIMES, waiter]);

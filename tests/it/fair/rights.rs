@@ -27,6 +27,7 @@ fn the_rights_for_fair_locks_are_enough() {
         until_queued(&two, 1);
         let waits = scope.spawn(|| two.run(|_| ()).unwrap());
         until_queued(&two, 2);
+        assert_eq!(one.waiters().unwrap(), 2);
         assert!(!leaves.join().unwrap());
         thread::sleep(ms(900));
         assert!(one.is_valid(), "it is renewed");
@@ -68,6 +69,7 @@ fn each_right_for_fair_locks_is_needed_and_named() {
         // Somebody has it, and those who wait are dead, or come back, or are as many as the times.
         whole.lock().unwrap();
         errors.extend(lock.is_locked().err());
+        errors.extend(lock.waiters().err());
         for waiters in [&["a:1:1"][..], &["a:1:1", "b:1:1"]] {
             server.cmd(&[&["RPUSH", QUEUE], waiters].concat());
             errors.extend(lock.try_lock_for(ms(1300)).err());

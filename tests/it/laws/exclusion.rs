@@ -3,7 +3,12 @@
 use super::*;
 
 /// Lets every thread of `locks` run its critical section `rounds` times, and finds two of them inside at once.
-fn hammer(locks: Vec<Lock>, rounds: u32, enter: impl Fn(&Lock) + Sync) {
+pub(super) fn hammer<H>(
+    locks: Vec<Lock>,
+    rounds: u32,
+    enter: impl Fn(&Lock) -> H + Sync,
+    leave: impl Fn(&Lock, H) + Sync,
+) {
     let inside = AtomicBool::new(false);
     let sum = AtomicI64::new(0);
     let barrier = Barrier::new(locks.len());
@@ -13,13 +18,13 @@ fn hammer(locks: Vec<Lock>, rounds: u32, enter: impl Fn(&Lock) + Sync) {
             scope.spawn(|| {
                 barrier.wait();
                 for _ in 0..rounds {
-                    enter(lock);
+                    let held = enter(lock);
                     assert!(!inside.swap(true, Ordering::SeqCst), "two at once");
                     let seen = sum.load(Ordering::SeqCst);
                     thread::yield_now();
                     sum.store(seen + 1, Ordering::SeqCst);
                     assert!(inside.swap(false, Ordering::SeqCst));
-                    lock.unlock().unwrap();
+                    leave(lock, held);
                 }
             });
         }
@@ -28,14 +33,20 @@ fn hammer(locks: Vec<Lock>, rounds: u32, enter: impl Fn(&Lock) + Sync) {
     assert!(!locks[0].is_locked().unwrap());
 }
 
+fn enter(lock: &Lock) {
+    lock.lock().unwrap();
+}
+
+fn leave(lock: &Lock, (): ()) {
+    lock.unlock().unwrap();
+}
+
 pub(super) fn many_threads_never_overlap(backend: &Backend) {
     // The watchdog's lease is the default one: on a busy machine 64 threads take their time.
     let client = backend.client_with(Settings::default());
     // A quorum hands nothing over within the process, so each round costs all of them a race.
     let rounds = if backend.is_slow() { 40 } else { 200 };
-    hammer(vec![client.lock("orders"); 64], rounds, |lock| {
-        lock.lock().unwrap()
-    });
+    hammer(vec![client.lock("orders"); 64], rounds, enter, leave);
 }
 
 pub(super) fn many_clients_never_overlap(backend: &Backend) {
@@ -43,16 +54,17 @@ pub(super) fn many_clients_never_overlap(backend: &Backend) {
         .map(|_| backend.client_with(Settings::default()))
         .collect();
     let locks = clients.iter().map(|client| client.lock("orders")).collect();
-    hammer(locks, 50, |lock| lock.lock().unwrap());
+    hammer(locks, 50, enter, leave);
 }
 
 pub(super) fn many_threads_that_only_try_never_overlap(backend: &Backend) {
     let client = backend.client_with(Settings::default());
-    hammer(vec![client.lock("orders"); 16], 50, |lock| {
+    let enter = |lock: &Lock| {
         while !lock.try_lock().unwrap() {
             thread::yield_now();
         }
-    });
+    };
+    hammer(vec![client.lock("orders"); 16], 50, enter, leave);
 }
 
 pub(super) fn many_threads_on_a_few_names_all_get_through(backend: &Backend) {

@@ -11,6 +11,7 @@ laws! {
         hand_over_draws_a_new_one
         a_number_is_the_holders_alone
         numbers_rise_over_losses
+        owned_guards_draw_numbers_as_threads_do
     }
 }
 
@@ -113,4 +114,25 @@ fn numbers_rise_over_losses(backend: &Backend) {
     thread::sleep(ms(80));
     rises(token_of(&other));
     rises(token_of(&lock));
+}
+
+fn owned_guards_draw_numbers_as_threads_do(backend: &Backend) {
+    let lock = backend.client().lock("orders");
+    let mut last = token_of(&lock);
+    for _ in 0..5 {
+        let guard = lock.owned().unwrap();
+        assert!(matches!(lock.fencing_token(), Err(Error::NotHeld { .. })));
+        let (of_guard, of_thread) = thread::scope(|scope| {
+            let waits = scope.spawn(|| token_of(&lock));
+            until_queued(&lock, 1);
+            let of_guard = elsewhere(|| {
+                let token = guard.fencing_token().unwrap();
+                guard.unlock().unwrap();
+                token
+            });
+            (of_guard, waits.join().unwrap())
+        });
+        assert!(last < of_guard && of_guard < of_thread);
+        last = of_thread;
+    }
 }

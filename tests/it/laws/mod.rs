@@ -9,7 +9,9 @@ mod fences;
 mod guarded;
 mod holding;
 mod leases;
+mod looks;
 mod losses;
+mod owned;
 mod spins;
 mod waiting;
 

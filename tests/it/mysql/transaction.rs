@@ -596,3 +596,50 @@ fn a_row_that_is_pinned_past_its_lease_is_refused_in_time() {
         .unwrap();
     assert!(theirs.lock("stock:1").try_lock_for(ms(300)).unwrap());
 }
+
+#[test]
+fn a_transaction_of_an_owned_guard_runs_on_any_thread_and_one_at_a_time() {
+    let database = with_stock();
+    let client = client(&database);
+    let lock = client.lock("stock:1");
+    let guard = lock.owned().unwrap();
+    thread::scope(|scope| {
+        let sells = || {
+            guard.transaction(|tx| {
+                tx.exec("UPDATE stock SET qty = qty - 1 WHERE id = 1", ())?;
+                // Another transaction of the hold, and this lock from within.
+                let second = thread::scope(|scope| {
+                    let second = scope.spawn(|| guard.transaction(|_| Ok::<_, Error>(())));
+                    second.join().unwrap()
+                });
+                assert!(
+                    matches!(second, Err(Error::Unsupported { .. })),
+                    "{second:?}"
+                );
+                let inside = [
+                    lock.try_owned().map(|_| ()),
+                    lock.owned().map(|_| ()),
+                    lock.lock(),
+                ];
+                for inside in inside {
+                    assert!(
+                        matches!(inside, Err(Error::Unsupported { .. })),
+                        "{inside:?}"
+                    );
+                }
+                Ok::<_, Error>(())
+            })
+        };
+        scope.spawn(sells).join().unwrap().unwrap();
+    });
+    assert_eq!(qty(&database), 99);
+    assert!(guard.is_valid());
+    assert!(guard.fencing_token().is_some());
+    guard.unlock().unwrap();
+    assert!(!lock.is_locked().unwrap());
+    let guard = lock.owned().unwrap();
+    assert!(lock.force_unlock().unwrap());
+    let refused = guard.transaction(|tx| tx.exec("UPDATE stock SET qty = 0", ()));
+    assert!(refused.unwrap_err().is_lost());
+    assert_eq!(qty(&database), 99);
+}

@@ -23,9 +23,21 @@ impl Scene {
             .collect()
     }
 
+    /// The time of the server, s and µs.
+    fn now(&self) -> (i64, i64) {
+        ::redis::from_redis_value(self.server.cmd(&["TIME"])).unwrap()
+    }
+
+    /// Keeps the lock for readers until so many ms from now.
+    fn keep_for_readers(&self, rest: i64) {
+        let now = self.now();
+        let window = (now.0 * 1000 + now.1 / 1000 + rest).to_string();
+        self.server.cmd(&["HSET", NOTES, "window", &window]);
+    }
+
     /// Notes a writer of another process that came now and counts until so many ms from now.
     fn note(&self, writer: &str, ends: i64) {
-        let now: (i64, i64) = ::redis::from_redis_value(self.server.cmd(&["TIME"])).unwrap();
+        let now = self.now();
         let (came, now) = (now.0 * 1_000_000 + now.1, now.0 * 1000 + now.1 / 1000);
         let noted = format!("{came}:{}", now + ends);
         self.server.cmd(&["HSET", NOTES, writer, &noted]);
@@ -165,6 +177,27 @@ fn notes_of_a_clock_that_was_set_count_for_nothing() {
         let (took, ()) = timed(|| side.run(|_| ()).unwrap());
         assert!(took < WAKE_UP, "{took:?}");
     }
+}
+
+#[test]
+fn a_free_lock_that_is_kept_for_readers_turns_none_away() {
+    let scene = Scene::new();
+    let (_client, other) = scene.other(Duration::from_secs(30));
+    let may_read = || {
+        elsewhere(|| {
+            let taken = scene.lock.read().try_lock().unwrap();
+            taken.then(|| scene.lock.read().unlock().unwrap()).is_some()
+        })
+    };
+    scene.note("other:1:1:write", 3000);
+    assert!(!may_read(), "the turn of the other");
+    scene.keep_for_readers(900);
+    assert!(may_read());
+    let reading = other.read().guard().unwrap();
+    assert!(!may_read(), "it is not free");
+    reading.unlock().unwrap();
+    scene.keep_for_readers(-1);
+    assert!(!may_read(), "no more");
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::thread;
 use redlatch::{Client, Error};
 
 use crate::acl::{PREFIX, for_sides, is_named, is_spare, user};
-use crate::support::{RedisServer, elsewhere, ms};
+use crate::invariants::SLACK;
+use crate::support::{RedisServer, elsewhere, eventually, ms, timed};
 
 fn open(url: &str) -> Client {
     let builder = crate::invariants::quick().key_prefix(PREFIX);
@@ -86,4 +87,33 @@ fn each_right_for_read_write_locks_is_needed_and_named() {
         let is_needed = !is_spare(&lacking) && lacking != "hincrby";
         is_named(&lacking, errors, is_needed);
     }
+}
+
+/// It costs the others no more than its own look, once a second.
+#[test]
+fn a_writer_that_hears_nothing_costs_the_others_a_second_at_its_turn() {
+    let server = RedisServer::start();
+    let mut rules = for_sides();
+    assert!(rules.remove("subscribe"));
+    let deaf = open(&user(&server, &rules)).read_write_lock("prices");
+    let others = [(); 2].map(|()| open(&server.url()).read_write_lock("prices"));
+    let noted = || server.int(&["HLEN", "redlatch_rw:{orders:prices}"]);
+    let mut longest = ms(0);
+    for _ in 0..4 {
+        let writing = others[0].write().guard().unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| deaf.write().run(|_| ()).unwrap());
+            eventually(ms(5000), "it is noted", || noted() > 0);
+            let before = noted();
+            let behind = scope.spawn(|| others[1].write().run(|_| ()).unwrap());
+            eventually(ms(5000), "so is the other", || noted() > before);
+            let (took, ()) = timed(|| {
+                writing.unlock().unwrap();
+                behind.join().unwrap();
+            });
+            longest = longest.max(took);
+            assert!(took < ms(1100) + SLACK, "{took:?}");
+        });
+    }
+    assert!(longest > ms(100), "it is not told: {longest:?}");
 }

@@ -327,11 +327,23 @@ const PLANTED_IN_SIDES: &[(&str, &str, &str)] = &[
         "if false then\n    local _, others",
     ),
     // Writers do not come by arrival, nor behind readers, and count when they are dead.
-    ("rw/write", "if writer or rest > 0 and", "if rest > 0 and"),
+    ("rw/write", "if writer or rest > 0 then", "if rest > 0 then"),
+    ("rw/write", "if writer or rest > 0 then", "if writer then"),
     (
         "rw/write",
-        "if writer or rest > 0 and rest <= 1000 then",
-        "if writer then",
+        "rest > 0 and rest <= 1000 and rest or 0",
+        "rest > 0 and rest or 0",
+    ),
+    // A free lock that is kept for readers turns them away, or one that others read does not.
+    (
+        "rw/read",
+        "is_turned and (mode or window_of(others, now) == 0)",
+        "is_turned",
+    ),
+    (
+        "rw/read",
+        "(mode or window_of(others, now) == 0)",
+        "window_of(others, now) == 0",
     ),
     ("rw/write", "elseif left > 0 and", "elseif"),
     ("rw/write", "local begun = came() or", "local begun ="),
@@ -603,15 +615,31 @@ const PLANTED_IN_QUEUES: &[(&str, &str, &str)] = &[
     // The times of those behind stay where they were.
     (
         "fair/acquire",
-        "pcall('ZINCRBY', times, -patience, waiter)",
+        "take_time(times, pcall('ZRANGE', times, 0, -1, 'WITHSCORES'), patience, now)",
         "local _ = 0",
     ),
     (
         "fair/withdraw",
-        "pcall('ZINCRBY', times, -ARGV[3], waiter)",
+        "take_time(times, behind, ARGV[3] + 0, now)",
         "local _ = 0",
     ),
-    ("fair/withdraw", "elseif is_behind and", "elseif"),
+    (
+        "fair/withdraw",
+        "~= visitor and is_behind and",
+        "~= visitor and",
+    ),
+    // Those that are alive are left with less than half of a patience, or the dead come to life.
+    (
+        "fair/acquire",
+        "math.max(ends - patience, least)",
+        "ends - patience",
+    ),
+    (
+        "fair/withdraw",
+        "math.max(ends - patience, least)",
+        "ends - patience",
+    ),
+    ("fair/acquire", "if ends > least then", "if true then"),
     // They sink under contention, and the dead are never gone.
     (
         "fair/acquire",
@@ -736,6 +764,8 @@ const PLANTED_IN_QUEUES: &[(&str, &str, &str)] = &[
     ),
     ("fair/acquire", "    call('PEXPIRE', queue, 86400000)\n", ""),
     ("fair/acquire", "is_held and place > 2 and 3000 or", ""),
+    // None of those who wait is counted.
+    ("fair/waiters", "redis.call('LLEN', KEYS[1])", "0"),
 ];
 
 #[test]

@@ -12,6 +12,7 @@ use crate::causes;
 use crate::counters;
 use crate::epochs;
 use crate::plan::Plan;
+use crate::queues;
 use crate::shards;
 use crate::sides;
 use crate::topology::Topology;
@@ -60,7 +61,7 @@ pub(crate) struct Simulated {
 }
 
 /// How the names of locks begin.
-const LOCKS: [&[u8]; 5] = [b"lock", b"token", b"fenced", b"spin", b"rw"];
+const LOCKS: [&[u8]; 6] = [b"lock", b"token", b"fenced", b"spin", b"rw", b"fair"];
 
 /// What the texts of these scripts say in their first line.
 const FORCE: &str = " lock whoever holds it.";
@@ -83,6 +84,9 @@ impl Machine for Simulated {
         let visitors = self.visitors(now).into_iter();
         causes::note_visitors(visitors.map(|(_, visitor)| visitor));
         writes::ran(&mut self.server);
+        let answer = answers.iter().find(|(to, _)| *to == connection);
+        let answer = answer.map(|(_, answer)| &**answer);
+        queues::ran(&self.server, now, connection, bytes, answer);
         if self.is_stale {
             let visitors = self.visitors(now).into_iter().map(|(_, visitor)| visitor);
             excuse(visitors.filter(|it| !epochs::knows_better(self.number, it)));
@@ -268,6 +272,17 @@ impl Redis {
     pub(crate) fn standing(&self) -> Vec<(String, String)> {
         let now = network::time_of(self.place);
         self.glimpse().visitors(now)
+    }
+
+    /// The members of a list or a set.
+    pub(crate) fn texts(&self, key: &str) -> Vec<String> {
+        let now = network::time_of(self.place);
+        let text = |item: &[u8]| String::from_utf8_lossy(item).into_owned();
+        match self.glimpse().server.look(now, key) {
+            Some((Value::List(items), _)) => items.iter().map(|it| text(it)).collect(),
+            Some((Value::Sorted(items), _)) => items.iter().map(|(it, _)| text(it)).collect(),
+            _ => Vec::new(),
+        }
     }
 
     /// How many requests it remembers so as not to run them again.

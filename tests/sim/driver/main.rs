@@ -19,6 +19,7 @@
 mod acts;
 mod causes;
 mod clusters;
+mod conditions;
 mod counters;
 mod epochs;
 mod farm;
@@ -29,6 +30,7 @@ mod names;
 mod plan;
 mod process;
 mod promptness;
+mod queues;
 mod replication;
 mod report;
 mod rules;
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
     }
     if let Ok(bug) = std::env::var("MUTANT") {
         redlatch_world::plant(&bug);
+        redlatch_spec::plant(&bug);
     }
     if let Some(seed) = variable("SEED") {
         if variable("SHRUNK").is_some() {

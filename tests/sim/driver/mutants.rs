@@ -9,10 +9,10 @@ use crate::report::{verdict_of, worker};
 use crate::shapes::Shape;
 use crate::{cores, variable};
 
-/// A bug of the library.
+/// A bug of the library, or of the scripts as the simulated server runs them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mutant {
-    /// What `mutant` is asked in the source.
+    /// What `mutant` is asked in the source, or `is_planted` in the specification of the scripts.
     pub(crate) name: &'static str,
     /// Seeds of other shapes are counted, and not run: it may be found in them, too, and seldom is.
     pub(crate) shape: Shape,
@@ -37,7 +37,7 @@ const fn on(topology: &'static str, name: &'static str) -> Mutant {
     }
 }
 
-pub(crate) const MUTANTS: [Mutant; 41] = [
+pub(crate) const MUTANTS: [Mutant; 53] = [
     in_shape(Shape::Writes, "a batch goes without its check"),
     in_shape(Shape::Writes, "a batch is checked by a request before it"),
     in_shape(
@@ -63,6 +63,27 @@ pub(crate) const MUTANTS: [Mutant; 41] = [
     in_shape(Shape::Sides, "one that gives up keeps its place"),
     in_shape(Shape::Sides, "one takes a place before it is first"),
     in_shape(Shape::Sides, "a writer that reads waits for itself"),
+    in_shape(Shape::Queues, "a newcomer passes a queue on the server"),
+    in_shape(Shape::Queues, "nobody is told that a fair lock is free"),
+    in_shape(Shape::Queues, "one is passed over at the first look"),
+    in_shape(Shape::Queues, "the dead keep their places in a queue"),
+    in_shape(Shape::Queues, "one that comes back stands last"),
+    in_shape(
+        Shape::Queues,
+        "one that leaves takes twice its time off others",
+    ),
+    in_shape(
+        Shape::Queues,
+        "a place that was lost is not asked for again",
+    ),
+    in_shape(Shape::Conditions, "a signal is not told"),
+    in_shape(Shape::Conditions, "a signal wakes two"),
+    in_shape(Shape::Conditions, "one that leaves forgets its signal"),
+    in_shape(
+        Shape::Conditions,
+        "a signal at the end of a wait is dropped",
+    ),
+    in_shape(Shape::Conditions, "a wait takes one level back"),
     in_shape(Shape::Free, "a request in flight shortens nothing"),
     in_shape(
         Shape::Orders,

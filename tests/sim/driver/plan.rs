@@ -4,6 +4,7 @@ use fastrand::Rng;
 use redlatch_world::network::Faults;
 use redlatch_world::scheduler::{MILLI, Nanos, Pace, SECOND};
 
+use crate::conditions::Await;
 use crate::shapes::Shape;
 use crate::spread;
 use crate::takers::{End, Want};
@@ -49,6 +50,10 @@ pub(crate) enum Op {
     CountDown(usize),
     /// Waits so many ms for a latch.
     WaitForLatch(usize, u64),
+    /// Puts so many things under a lock, and signals all who wait for some.
+    Produce(Target, u32, bool),
+    /// Takes something from under a lock, or waits for it.
+    Consume(Target, Await),
 }
 
 /// A lock, and the lease that it is asked for with, ms; `None` for that of the watchdog.
@@ -69,6 +74,7 @@ pub(crate) enum Flavour {
     Spin,
     /// Plain in one half of the processes, and a spin lock in the other.
     Mixed,
+    Fair,
 }
 
 #[derive(Clone, Debug)]
@@ -167,6 +173,8 @@ pub(crate) struct Plan {
     /// How long after that what had befallen connections before may be noticed.
     pub(crate) settle: Nanos,
     pub(crate) flavours: [Flavour; NAMES],
+    /// For how long a waiter for a fair lock counts as alive, ms.
+    pub(crate) patience: u64,
 }
 
 /// The most locks that free programs have.
@@ -230,6 +238,7 @@ impl Plan {
             calm_at,
             settle: 0,
             flavours: [Flavour::Plain; NAMES],
+            patience: 300_000,
         };
         plan.trouble(draw);
         plan.settle = 60 * SECOND + plan.longest_lease() * MILLI;

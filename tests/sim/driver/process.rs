@@ -9,6 +9,7 @@ use redlatch_world::scheduler::{self, MILLI, Nanos};
 
 use crate::machine::host;
 use crate::plan::{Flavour, Plan, Process};
+use crate::queues;
 use crate::rules;
 use crate::run::{expect, violated};
 use crate::sentinels::MASTER;
@@ -43,6 +44,7 @@ pub(crate) struct Several {
 impl Place {
     pub(crate) fn open(plan: &Plan) -> Place {
         let clients = clients(plan);
+        queues::note_client(clients[0].id());
         Place {
             locks: Locks::of(clients.clone(), plan),
             clients,
@@ -64,11 +66,13 @@ impl Place {
             Flavour::Plain | Flavour::Mixed => "lock",
             Flavour::Fenced => "fenced",
             Flavour::Spin => "spin",
+            Flavour::Fair => queues::KIND,
         };
         let name = format!("{kind}{number}");
         match &self.locks {
             Locks::One(client) if is_token => (client.token_lock(&name), name),
             Locks::One(client) if flavour == Flavour::Fenced => (client.fenced_lock(&name), name),
+            Locks::One(client) if flavour == Flavour::Fair => (client.fair_lock(&name), name),
             Locks::One(client) if flavour == Flavour::Spin || is_mixed => {
                 (client.spin_lock(&name), name)
             }
@@ -132,6 +136,7 @@ fn builder(plan: &Plan) -> Builder {
         .connect_timeout(Duration::from_millis(plan.command / 2))
         .outage_timeout(Duration::from_millis(plan.outage))
         .pool_size(plan.pool)
+        .fair_lock_wait_timeout(Duration::from_millis(plan.patience))
 }
 
 /// The client of masters with replicas.

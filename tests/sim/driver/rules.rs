@@ -9,10 +9,12 @@ use redlatch_sim::eye;
 use redlatch_world::scheduler::{self, MILLI, Nanos, SECOND};
 
 use crate::causes::{Causes, Told};
+use crate::conditions;
 use crate::counters;
 use crate::ids;
 use crate::machine::{Redis, is_excused};
 use crate::promptness::{Promptness, Sight};
+use crate::queues;
 use crate::shards;
 use crate::sides;
 use crate::topology::{Home, Part, Topology};
@@ -80,6 +82,8 @@ pub(crate) struct Expects {
     pub(crate) losses: bool,
     /// What nobody counts on is freed in calm.
     pub(crate) owners: bool,
+    /// Processes may have died in a queue.
+    pub(crate) dead: bool,
     pub(crate) processes: usize,
 }
 
@@ -227,6 +231,8 @@ fn look() -> Nanos {
         .or_else(|| rules.causes(&sights))
         .or_else(|| rules.times(&sights))
         .or_else(|| rules.waits(now))
+        .or_else(|| rules.sleeps())
+        .or_else(queues::flaw)
         .or_else(|| counters::flaw(&rules.servers[0]));
     if let Some(broken) = broken {
         drop(place);
@@ -517,6 +523,7 @@ impl Rules {
                 "semaphore",
                 ids::KIND,
                 sides::KIND,
+                queues::KIND,
             ];
             let is_told = told.iter().any(|kind| name.starts_with(kind));
             let is_told = is_told && !ids::may_end_untold(name);
@@ -529,7 +536,9 @@ impl Rules {
             } else if is_polled {
                 free_since.max(waiting.since) + POLLING + kept
             } else {
-                free_since.max(waiting.since) + self.expects.patience + kept
+                let is_behind_the_dead = self.expects.dead && name.starts_with(queues::KIND);
+                let dead = if is_behind_the_dead { queues::DEAD } else { 0 };
+                free_since.max(waiting.since) + self.expects.patience + dead + kept
             };
             if now > ends {
                 let seconds = (now - free_since.max(waiting.since)) / MILLI;
@@ -537,6 +546,31 @@ impl Rules {
                     "I5: {name} is free for {seconds} ms, and one of process {} waits for it",
                     waiting.process
                 ));
+            }
+        }
+        None
+    }
+
+    /// Whether somebody sleeps on a condition beside what it waits for, in calm.
+    fn sleeps(&mut self) -> Option<String> {
+        if !IS_CALM.load(Ordering::Relaxed) {
+            return None;
+        }
+        for name in conditions::wanted() {
+            let parts = self.parts_of(&name);
+            if let Some(left) = parts.iter().filter_map(|part| self.left(part)).max() {
+                self.looks_again_in_ms(left);
+                conditions::is_held(&name);
+                continue;
+            }
+            self.sees_until = 0;
+            let most = match self.expects.messages {
+                true => LISTENING + 2 * PROMPTLY,
+                false => 2 * self.expects.patience,
+            };
+            let flaw = conditions::sleeps_on(&name, most);
+            if flaw.is_some() {
+                return flaw;
             }
         }
         None

@@ -16,7 +16,7 @@ use crate::process::{live, may_keep_connections};
 use crate::rules::Expects;
 use crate::shards;
 use crate::topology::Topology;
-use crate::{counters, names, rules, takers};
+use crate::{conditions, counters, names, queues, rules, takers};
 
 static IS_TRACED: AtomicBool = AtomicBool::new(false);
 static SEED: AtomicU64 = AtomicU64::new(0);
@@ -62,6 +62,7 @@ pub(crate) fn run(seed: u64, plan: &Plan, is_traced: bool) -> ! {
         names::introduce();
     }
     scheduler::note(|| format!("seed {seed}: {plan:?}"));
+    queues::begin(plan);
     let servers = (0..plan.servers.len()).map(|number| Redis::start(number, seed, plan));
     let servers: Vec<Redis> = servers.collect();
     let patience = rules::patience(plan.command * MILLI);
@@ -81,6 +82,7 @@ pub(crate) fn run(seed: u64, plan: &Plan, is_traced: bool) -> ! {
         longest: longest_lease(plan) * MILLI,
         validities: !is_off,
         owners: plan.lingers() && !kills,
+        dead: kills,
         processes: plan.processes.len(),
     };
     // Of what a client believes without reason, nothing need be so.
@@ -109,6 +111,7 @@ pub(crate) fn run(seed: u64, plan: &Plan, is_traced: bool) -> ! {
     // What had befallen connections before may be noticed as late as this.
     let settled_at = match plan.mood {
         Mood::Calm => 0,
+        _ if queues::only_kills(plan) => 0,
         _ => plan.calm_at + plan.settle,
     };
     scheduler::at(settled_at, rules::calm);
@@ -187,6 +190,7 @@ fn longest(plan: &Plan) -> Nanos {
         let each = thread.program.iter().map(|op| match op {
             Op::TryFor(_, span) | Op::Interruptibly(_, span) => *span + plan.command,
             Op::WaitForLatch(_, span) => *span + plan.command,
+            Op::Consume(_, how) => 4 * (how.wait + plan.command),
             Op::Take(want) => want.wait.unwrap_or(300) + plan.command,
             Op::Sleep(span) | Op::Guarded(_, span, _) | Op::Run(_, span, _) => *span,
             _ => 4 * plan.command,
@@ -217,6 +221,10 @@ fn rest(plan: &Plan, labels: &[usize], servers: &[Redis]) -> ! {
         }
     }
     scheduler::sleep_until(scheduler::now() + (plan.longest_lease() + 40_000) * MILLI);
+    let left = queues::left_over(&servers[0]);
+    if let Some(left) = left.or_else(|| conditions::left_over(&servers[0], plan)) {
+        violated(&left);
+    }
     for server in servers {
         let remembered = server.remembered();
         if remembered > 0 {

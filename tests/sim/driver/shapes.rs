@@ -7,7 +7,9 @@ use std::collections::BTreeSet;
 use fastrand::Rng;
 use redlatch_world::scheduler::{MILLI, Nanos, SECOND};
 
+use crate::conditions;
 use crate::plan::{Blow, Flavour, Mood, NAMES, Op, Plan, Process, Target, Thread, pick};
+use crate::queues;
 use crate::sides;
 use crate::takers;
 use crate::topology::{Replicated, Topology};
@@ -50,6 +52,10 @@ pub(crate) enum Shape {
     Latches,
     /// The same with read-write locks.
     Sides,
+    /// The same with fair locks.
+    Queues,
+    /// The same with conditions of locks.
+    Conditions,
     /// Few poll for a lock that others hold for longer than any pause.
     Spins,
 }
@@ -86,6 +92,8 @@ impl Shape {
             4 => return Shape::Writes,
             7 | 8 => return Shape::PermitIds,
             9 => return Shape::Spins,
+            10 | 11 => return Shape::Queues,
+            12 | 13 => return Shape::Conditions,
             _ => {}
         }
         let draw = &mut Rng::with_seed(seed ^ 0x0005_4a9e);
@@ -260,6 +268,8 @@ impl Shape {
             Shape::Spins => spins(plan, draw),
             Shape::Latches => takers::latches(plan, draw),
             Shape::Sides => sides::sides(plan, draw),
+            Shape::Queues => queues::queues(plan, draw),
+            Shape::Conditions => conditions::conditions(plan, draw),
             Shape::Silence => {
                 plan.mood = Mood::Lossy;
                 plan.lease = pick(draw, &[300, 1_000]);

@@ -84,6 +84,8 @@ struct Scene {
     written: Nanos,
     /// The same for those of each process.
     written_by: BTreeMap<usize, Nanos>,
+    /// Until when the lock may be kept for readers behind a writer that left.
+    kept: Nanos,
 }
 
 #[derive(Debug)]
@@ -101,6 +103,9 @@ static TURNS: Mutex<Turns> = Mutex::new(Turns {
 
 /// One that waits has asked, stood in line and been noted after this time, in calm.
 const NOTED: Nanos = 1_300 * MILLI;
+
+/// For so long a writer that leaves keeps the lock for readers at most.
+const KEPT: Nanos = 500 * MILLI;
 
 /// A reader that nobody keeps out is in after this time, in calm.
 const SOON: Nanos = 800 * MILLI;
@@ -167,7 +172,8 @@ impl Turns {
         let Wish { lock, process, .. } = wish;
         let waited = (scheduler::now() - wish.since) / MILLI;
         let noted = self.noted(lock, wish.since).next();
-        if let Some(writer) = noted.filter(|_| !wish.is_passed) {
+        let is_kept = !wish.writes && wish.since <= self.scene(lock).kept;
+        if let Some(writer) = noted.filter(|_| !wish.is_passed && !is_kept) {
             let what = if wish.writes { "writer" } else { "reader" };
             let before = (wish.since - writer.since) / MILLI;
             return Some(format!(
@@ -243,6 +249,7 @@ pub(crate) fn left(name: &str) {
     if name.ends_with(WRITE) {
         turns().change(lock_of(name), scheduler::process(), |scene| {
             scene.writers_in = scene.writers_in.saturating_sub(1);
+            scene.kept = scheduler::now() + KEPT;
         });
     }
 }

@@ -200,6 +200,8 @@ impl Op {
             | Op::Ask(target)
             | Op::Leak(target)
             | Op::Unwind(target, _)
+            | Op::Produce(target, ..)
+            | Op::Consume(target, _)
             | Op::Fork(target) => Some(target),
             Op::Sleep(_)
             | Op::Set(..)

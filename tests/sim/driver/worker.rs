@@ -166,7 +166,24 @@ impl Worker {
         held.all(|(held, _)| **held == *name || (!self.has_overlaps && **held < *name))
     }
 
-    fn execute(&mut self, op: &Op) {
+    /// Whether it counts on having a lock.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.levels.get(name).is_some_and(|levels| *levels > 0)
+    }
+
+    /// Whether nothing befalls it.
+    pub(crate) fn is_in_calm(&self) -> bool {
+        self.is_calm
+    }
+
+    /// Notes that it has a lock once more that it gave back for a wait.
+    pub(crate) fn has_come_back(&mut self, lock: &Lock, name: &str) {
+        if let Ok(losses) = lock.lost() {
+            self.losses.insert(name.to_owned(), losses);
+        }
+    }
+
+    pub(crate) fn execute(&mut self, op: &Op) {
         match op {
             Op::Lock(target) | Op::Guarded(target, ..) | Op::Run(target, ..)
                 if !self.may_wait(&self.lock(target).1) =>
@@ -209,6 +226,8 @@ impl Worker {
             Op::SetLease(lease) => self.set_lease(*lease),
             Op::CountDown(number) => self.count_down(*number),
             Op::WaitForLatch(number, wait) => self.wait_for_latch(*number, *wait),
+            Op::Produce(target, things, all) => self.produce(target, *things, *all),
+            Op::Consume(target, how) => self.consume(target, *how),
             Op::Leak(target) => self.leak(target),
             Op::Unwind(target, span) => self.unwind(target, *span),
             Op::Fork(target) => self.fork(target),
@@ -327,6 +346,8 @@ impl Worker {
             events::count("fenced lock entered");
         } else if name.starts_with("spin") {
             events::count("spin lock entered");
+        } else if name.starts_with("fair") {
+            events::count("fair lock entered");
         }
         let (lock, _) = self.lock(target);
         let target = Target {

@@ -49,6 +49,7 @@ pub fn warm_up() {
         Kind::Permits,
         Kind::Read,
         Kind::Write,
+        Kind::Fair,
     ] {
         let flaw = crate::stores::redis::flaw(kind, "lock", "lock");
         debug_assert!(flaw.is_none());

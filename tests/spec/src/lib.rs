@@ -5,6 +5,7 @@
 
 mod commands;
 mod keyspace;
+mod plant;
 pub mod reply;
 pub mod request;
 pub mod scripts;
@@ -12,6 +13,7 @@ mod server;
 
 pub use commands::{Answer, Redis, Refused, Subscriptions, Surroundings};
 pub use keyspace::{Change, Entry, Key, Keyspace, Value, time_in};
+pub use plant::plant;
 pub use reply::Reply;
 pub use server::{
     Address, Changes, Config, Delivery, Persistence, Server, SlotRange, Snapshot, slot, warm_up,

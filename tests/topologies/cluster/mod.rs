@@ -4,6 +4,7 @@
 mod failovers;
 mod frozen_shard;
 mod guarded;
+mod looks;
 mod messages;
 mod sides;
 mod slots;

@@ -16,6 +16,7 @@ mod release;
 mod release_level;
 mod requests;
 mod resolve;
+mod waiters;
 
 use std::time::Instant;
 
@@ -41,6 +42,7 @@ pub(super) use release::Release;
 pub(super) use release_level::ReleaseLevel;
 pub(super) use requests::{SentCopies, note_in};
 pub(super) use resolve::Resolve;
+pub(super) use waiters::Waiters;
 
 /// How often a request is sent anew because its clock or its count turned out to be wrong.
 const CORRECTIONS: u32 = 3;

@@ -48,6 +48,27 @@ impl Topology {
         }
     }
 
+    /// Runs `talk` at the first master that is not `done`, and returns that with its name; `None` if all are done. At the
+    /// beginning the masters are looked up.
+    pub(crate) fn at_next<T>(
+        &self,
+        done: &[Arc<str>],
+        begins: bool,
+        deadline: Instant,
+        mut talk: impl FnMut(&Node, &mut Connection, &Arc<str>) -> Result<T, CallError>,
+    ) -> Option<(Arc<str>, Result<T, CallError>)> {
+        match self {
+            Topology::One(_) if !done.is_empty() => None,
+            Topology::One(node) => {
+                // Whichever server it is, there is one.
+                let name: Arc<str> = "the master".into();
+                let told = node.with(deadline, |connection| talk(node, connection, &name));
+                Some((name, told))
+            }
+            Topology::Cluster(cluster) => cluster.at_next(done, begins, deadline, &mut talk),
+        }
+    }
+
     /// The name, in messages, of the node that has this lock.
     pub(crate) fn name(&self, lock: &str) -> Arc<str> {
         match self {

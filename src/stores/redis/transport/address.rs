@@ -23,6 +23,8 @@ pub(crate) struct Address {
     pub(super) peer: Option<Peer>,
     /// A sentinel keeps no keys, and knows few commands.
     pub(super) is_sentinel: bool,
+    /// The name of a connection in the list of the server.
+    pub(super) connection_name: Arc<str>,
 }
 
 impl Address {
@@ -73,7 +75,16 @@ impl Address {
             connect_timeout,
             peer,
             is_sentinel: false,
+            connection_name: "redlatch".into(),
         })
+    }
+
+    /// The same with another name for its connections.
+    pub(crate) fn named(self, connection_name: &Arc<str>) -> Address {
+        Address {
+            connection_name: Arc::clone(connection_name),
+            ..self
+        }
     }
 
     /// Another server that is to be talked to in the same way.

@@ -138,6 +138,10 @@ impl Line {
             }
             17 | 18 => ("fair/withdraw", vec![visitor, channel, patience]),
             _ if rng.u8(0..3) == 0 => {
+                names = vec![queue];
+                ("fair/waiters", vec![])
+            }
+            _ if rng.u8(0..3) == 0 => {
                 names.truncate(1);
                 ("rights", vec![channel, text("fair"), text("")])
             }

@@ -45,6 +45,12 @@ impl Redis<'_> {
             .collect())
     }
 
+    /// The same with their scores: ZRANGE key 0 -1 WITHSCORES.
+    pub fn zscored(&self, key: &[u8]) -> Answer<Vec<(Vec<u8>, i64)>> {
+        self.may_reach("zrange", Does::Read, key)?;
+        self.members(key)
+    }
+
     /// ZCARD.
     pub fn zcard(&self, key: &[u8]) -> Answer<i64> {
         self.may_reach("zcard", Does::Read, key)?;

@@ -4,6 +4,7 @@ use super::holder::{Holder, holder_of};
 use super::reentrant::returned;
 use super::{ANOTHER_TYPE, Args, answered, begin};
 use crate::commands::{Answer, Redis};
+use crate::plant::is_planted;
 use crate::reply::{Reply, array};
 
 /// So many of the dead are looked at in one go.
@@ -25,7 +26,9 @@ impl Places<'_> {
             redis.zrem(self.waiting, std::slice::from_ref(&first))?;
             if ends.is_some_and(|ends| ends > self.now) {
                 let channel = [self.channels, b":", &first].concat();
-                let _ = redis.publish(&channel, b"0");
+                if !is_planted("a signal is not told") {
+                    let _ = redis.publish(&channel, b"0");
+                }
                 return Ok(true);
             }
             redis.zrem(self.due, &[first])?;
@@ -114,7 +117,8 @@ pub fn look(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Rep
     }
     let was_signalled = redis.zrem(places.due, &mine)? > 0;
     if [&b"look"[..], b"leave"].contains(&op) {
-        return answered(number, array![if waits { 4 } else { 1 }, now]);
+        let forgets = op == b"leave" && is_planted("one that leaves forgets its signal");
+        return answered(number, array![if waits || forgets { 4 } else { 1 }, now]);
     }
     if !waits && (was_signalled || op == b"pass") {
         places.wake_first(redis)?;
@@ -141,6 +145,9 @@ pub fn signal(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<R
     let mut count = 0;
     while count < most && places.wake_first(redis)? {
         count += 1;
+        if is_planted("a signal wakes two") {
+            places.wake_first(redis)?;
+        }
     }
     answered(number, array![1, now, count])
 }

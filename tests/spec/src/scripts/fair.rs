@@ -4,6 +4,7 @@ use super::holder::{Holder, holder_of, may_be_freed};
 use super::reentrant::{begin_hold, counts, returned};
 use super::{ANOTHER_TYPE, Args, answered, begin, small};
 use crate::commands::{Answer, Redis};
+use crate::plant::is_planted;
 use crate::reply::{Reply, array};
 
 /// One of this library that listens and does not look for so long is dead, in ms.
@@ -68,9 +69,29 @@ impl<'k> Queue<'k> {
         Ok(None)
     }
 
+    /// Takes the time of one that left off that of others, but nobody is left with less than half of it by that.
+    fn take_time(
+        self,
+        redis: &mut Redis<'_>,
+        others: Vec<(Vec<u8>, i64)>,
+        patience: i64,
+        now: i64,
+    ) {
+        let least = now + patience / 2;
+        for (waiter, ends) in others.into_iter().filter(|(_, ends)| *ends > least) {
+            let left = match is_planted("one that leaves takes twice its time off others") {
+                true => ends - 2 * patience,
+                false => least.max(ends - patience),
+            };
+            let _ = redis.zadd(self.times, left, &waiter);
+        }
+    }
+
     /// Tells the first who waits that the lock is free, or another one if that is not heard.
     fn tell_first(self, redis: &mut Redis<'_>, base: &[u8], now: i64) -> Answer<()> {
-        let Some(first) = self.first(redis, b"", now, false)? else {
+        let first = self.first(redis, b"", now, false)?;
+        let tells = |_: &_| !is_planted("nobody is told that a fair lock is free");
+        let Some(first) = first.filter(tells) else {
             return Ok(());
         };
         let mut heard = redis.publish(&channel(base, &first), b"0");
@@ -154,7 +175,8 @@ impl Look<'_> {
                 (false, 0) => FIRST_UNHEARD,
                 (false, _) => OTHER_UNHEARD,
             };
-            goes = goes && silence >= most;
+            goes = goes && silence >= most && !is_planted("the dead keep their places in a queue")
+                || is_planted("one is passed over at the first look");
             if goes {
                 redis.lpop(self.queue.line)?;
                 redis.zrem(self.queue.times, std::slice::from_ref(waiter))?;
@@ -227,7 +249,8 @@ pub fn acquire(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
     {
         first = look.pass_over(redis, &told)?;
     }
-    if holder.is_none() && first.as_deref().is_none_or(|first| first == visitor) {
+    let is_first = first.as_deref().is_none_or(|first| first == visitor);
+    if holder.is_none() && (is_first || is_planted("a newcomer passes a queue on the server")) {
         if let Err(refused) = begin_hold(redis, key, visitor, wanted, lease)? {
             return Ok(refused);
         }
@@ -239,9 +262,8 @@ pub fn acquire(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
                 return returned(refused);
             }
             let _ = redis.zrem(queue.times, &[visitor.to_vec()]);
-            for waiter in redis.zmembers(queue.times).unwrap_or_default() {
-                let _ = redis.zincrby(queue.times, -patience, &waiter);
-            }
+            let others = redis.zscored(queue.times).unwrap_or_default();
+            queue.take_time(redis, others, patience, now);
         }
         if look.has_absent {
             let _ = redis.del(look.absent);
@@ -275,7 +297,8 @@ pub fn acquire(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
         }
         place
     } else {
-        let goes_first = wish == b"rejoin" && length > 0;
+        let comes_back = wish == b"rejoin" && !is_planted("one that comes back stands last");
+        let goes_first = comes_back && length > 0;
         let mut begins = now + ttl.max(0);
         let next = match redis.lindex(queue.line, if goes_first { 0 } else { -1 })? {
             Some(next) => redis.zscore(queue.times, &next)?,
@@ -333,11 +356,13 @@ pub fn withdraw(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer
         .skip_while(|waiter| *waiter != visitor)
         .peekable();
     let is_in = behind.peek().is_some();
+    let mut others = Vec::new();
     for waiter in behind.filter(|waiter| *waiter != visitor) {
-        if redis.zscore(queue.times, waiter)?.is_some() {
-            let _ = redis.zincrby(queue.times, -patience, waiter);
+        if let Some(ends) = redis.zscore(queue.times, waiter)? {
+            others.push((waiter.clone(), ends));
         }
     }
+    queue.take_time(redis, others, patience, now);
     if is_in {
         redis.lrem(queue.line, visitor)?;
     }
@@ -369,4 +394,9 @@ pub fn force_release(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> A
         }
         Holder::Visitor(_) | Holder::NoLock => returned(Holder::no_lock()),
     }
+}
+
+/// Tells how many wait.
+pub fn waiters(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Reply> {
+    answered(args.request()?, redis.llen(keys.text(1))?)
 }

@@ -102,6 +102,7 @@ scripts! {
     "fair/release" => fair::release,
     "fair/withdraw" => fair::withdraw,
     "fair/force_release" => fair::force_release,
+    "fair/waiters" => fair::waiters,
     "rights" => many::rights,
 }
 

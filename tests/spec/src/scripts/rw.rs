@@ -202,6 +202,16 @@ impl Notes {
         self.other(name).and_then(number_of).unwrap_or_default()
     }
 
+    /// For how long a free lock is still kept for readers, in ms.
+    fn window(&self, now: i64) -> i64 {
+        let rest = self.number(b"window") - now;
+        if rest > 2 * LONGEST_WINDOW {
+            0
+        } else {
+            rest.max(0)
+        }
+    }
+
     /// Notes that a reader was turned away that needs so long to come.
     fn turn_away(&self, redis: &mut Redis<'_>, notes: &[u8], need: i64) {
         if need > 0 {
@@ -297,7 +307,9 @@ pub fn read(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Rep
         let noted = Notes::of(redis, notes, now, None);
         let phase = noted.other(b"phase").unwrap_or(b"0").to_vec();
         let waits_long = noted.came.is_some_and(|came| now * 1000 - came > PATIENCE);
+        let is_kept_for_readers = mode.is_none() && noted.window(now) > 0;
         if let Some(writer) = &noted.first
+            && !is_kept_for_readers
             && (memo.is_empty()
                 || *memo == *phase && !(waits_long && redis.hkeys(key)?.iter().any(is_of_redisson)))
         {
@@ -391,12 +403,8 @@ pub fn write(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Re
             if waits >= -1 {
                 let mine = (waits > 0).then(|| came(redis, notes, visitor));
                 let noted = Notes::of(redis, notes, now, mine.flatten());
-                let rest = if waits >= 0 {
-                    noted.number(b"window") - now
-                } else {
-                    0
-                };
-                if noted.first.is_some() || (1..=2 * LONGEST_WINDOW).contains(&rest) {
+                let rest = if waits >= 0 { noted.window(now) } else { 0 };
+                if noted.first.is_some() || rest > 0 {
                     let ttl = if noted.first.is_some() { 1000 } else { rest };
                     let writer = noted.first.unwrap_or_default();
                     let told = (ttl, begin(&writer, 128).to_vec());

@@ -284,6 +284,12 @@ impl Server {
         Some((&entry.value, entry.expires.map_or(-1, |end| end - now)))
     }
 
+    /// How many listen to a channel whose messages are not sharded.
+    pub fn listeners(&self, channel: &str) -> usize {
+        let listeners = self.channels.get(channel.as_bytes());
+        listeners.map_or(0, BTreeSet::len)
+    }
+
     /// The number of its connections, and that of the subscriptions on them.
     pub fn clients(&self) -> (usize, usize) {
         let listeners = self.channels.values().chain(self.shard_channels.values());

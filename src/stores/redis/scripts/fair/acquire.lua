@@ -135,10 +135,7 @@ if not is_held and (not first or first == visitor) then
             return gone
         end
         pcall('ZREM', times, visitor)
-        -- Those behind have one fewer before them.
-        for _, waiter in ipairs(pcall('ZRANGE', times, 0, -1)) do
-            pcall('ZINCRBY', times, -patience, waiter)
-        end
+        take_time(times, pcall('ZRANGE', times, 0, -1, 'WITHSCORES'), patience, now)
     end
     if has_absent then
         pcall('DEL', absent)

@@ -20,15 +20,17 @@ local key, queue, times, visitor = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 local freed = pcall('HDEL', key, visitor)
-local opens, is_behind = freed == 1 or call('LINDEX', queue, 0) == visitor, false
+local opens, is_behind, behind = freed == 1 or call('LINDEX', queue, 0) == visitor, false, {}
 for _, waiter in ipairs(call('LRANGE', queue, 0, -1)) do
+    local ends = waiter ~= visitor and is_behind and call('ZSCORE', times, waiter)
     if waiter == visitor then
         is_behind = true
-    elseif is_behind and call('ZSCORE', times, waiter) then
-        -- It has one fewer before it.
-        pcall('ZINCRBY', times, -ARGV[3], waiter)
+    elseif ends then
+        behind[#behind + 1] = waiter
+        behind[#behind + 1] = ends
     end
 end
+take_time(times, behind, ARGV[3] + 0, now)
 if is_behind then
     call('LREM', queue, 0, visitor)
 end

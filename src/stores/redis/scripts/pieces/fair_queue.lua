@@ -28,6 +28,19 @@ local function first_of(call, queue, times, me, now)
     return first
 end
 
+-- Takes the time of one that left off that of others, who have one fewer before them: each of them, and until when it counts as
+-- alive. A place may be left more often than it was paid for, as late copies take it once more, so nobody is left with less than
+-- half of a patience by that.
+local function take_time(times, others, patience, now)
+    local least = now + (patience - patience % 2) / 2
+    for at = 1, #others, 2 do
+        local ends = others[at + 1] + 0
+        if ends > least then
+            redis.pcall('ZADD', times, string.format('%.0f', math.max(ends - patience, least)), others[at])
+        end
+    end
+end
+
 -- Tells the first who waits that the lock is free. If it does not hear of it, the first of this library who does looks at once.
 -- Returns an error, if there is one.
 local function tell_first(queue, times, base, now)

@@ -21,6 +21,12 @@ local function first_writer(notes, now, before)
     return first, others, came
 end
 
+-- For how long a free lock is still kept for readers, ms.
+local function window_of(others, now)
+    local rest = (tonumber(others.window) or 0) - now
+    return rest > 0 and rest <= 1000 and rest or 0
+end
+
 -- Has notes stand for so long at least, and never for ever.
 local function keep_notes(notes, life)
     local left = redis.pcall('PTTL', notes)

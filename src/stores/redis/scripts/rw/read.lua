@@ -54,10 +54,11 @@ end
 if not mode or mode == 'read' or inside ~= '' and call('HEXISTS', key, inside) == 1 then
     local is_new = call('HEXISTS', key, visitor) == 0
     if is_new and mode ~= 'write' and memo ~= '*' then
-        -- A reader is turned away in the phase in which it first asked, and once.
+        -- A reader is turned away in the phase in which it first asked, and once, but not from a free lock that is kept for readers.
         local writer, others, came = first_writer(notes, now)
         local phase = others.phase or '0'
         local is_turned = writer and (memo == '' or memo == phase)
+        is_turned = is_turned and (mode or window_of(others, now) == 0)
         if is_turned and memo ~= '' and now * 1000 - came > 3000000 then
             -- Where readers of Redisson come in whoever waits, to wait on for the writer that they keep out is of no use.
             for _, field in ipairs(call('HKEYS', key)) do

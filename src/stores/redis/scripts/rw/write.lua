@@ -66,8 +66,8 @@ else
         if waits >= -1 then
             -- By arrival, and, if it comes back, behind readers that were turned away.
             local writer, others = first_writer(notes, now, came())
-            local rest = waits >= 0 and (tonumber(others.window) or 0) - now or 0
-            if writer or rest > 0 and rest <= 1000 then
+            local rest = waits >= 0 and window_of(others, now) or 0
+            if writer or rest > 0 then
                 return refused(writer and 1000 or rest, string.sub(writer or '', 1, 128))
             end
         end

@@ -161,6 +161,37 @@ impl Cluster {
         told.collect()
     }
 
+    /// Runs `talk` at the first master, by name, that is not `done`; `None` if all are. A master that fails is looked up again,
+    /// as long as there is time.
+    pub(crate) fn at_next<T>(
+        &self,
+        done: &[Arc<str>],
+        begins: bool,
+        deadline: Instant,
+        talk: &mut impl FnMut(&Node, &mut Connection, &Arc<str>) -> Result<T, CallError>,
+    ) -> Option<(Arc<str>, Result<T, CallError>)> {
+        let mut backoff = Backoff::default();
+        let mut is_stale = begins;
+        loop {
+            if is_stale && let Err(fault) = self.refresh(deadline) {
+                return Some((self.whole_name(), Err(fault)));
+            }
+            let shards: Vec<Arc<Shard>> = self.map.lock().shards.values().cloned().collect();
+            let left = shards.iter().filter(|it| !done.contains(&it.address.node));
+            let shard = left.min_by(|a, b| a.address.node.cmp(&b.address.node))?;
+            let (name, node) = (&shard.address.node, &shard.node);
+            let told = node
+                .pool
+                .with(deadline, |connection| talk(node, connection, name));
+            let passes = matches!(&told, Err(fault) if fault.is_passing());
+            if !passes || !backoff.pause(deadline, &self.notifier) {
+                return Some((Arc::clone(name), told));
+            }
+            shard.suspect();
+            is_stale = true;
+        }
+    }
+
     /// Calls `hook` whenever another server has become a master, or one is none any more.
     pub(crate) fn on_takeover(&self, hook: Hook) {
         self.on_takeover.add(hook);

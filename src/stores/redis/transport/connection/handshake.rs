@@ -112,7 +112,7 @@ impl Connection {
             commands.push((select, true));
         }
         let mut name = redis::cmd("CLIENT");
-        name.arg("SETNAME").arg("redlatch");
+        name.arg("SETNAME").arg(&*address.connection_name);
         // For whoever looks at CLIENT LIST; not worth failing for.
         commands.push((name, false));
         // A sentinel has no TIME.

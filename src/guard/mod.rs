@@ -1,5 +1,8 @@
 //! The guard: a lock that is held, and unlocked when it goes out of scope.
 
+mod held_level;
+mod owned;
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -7,22 +10,19 @@ use std::time::Duration;
 
 use crate::engine::hold::{Hold, LevelId};
 use crate::engine::owner::LockKey;
-use crate::engine::raw_lock::RawLock;
 use crate::engine::wait_loop::WaitLimit;
-use crate::ground::batch::Work;
 use crate::ground::claim::VisitorId;
 use crate::ground::error::{Error, Result, RunError};
 use crate::ground::events;
 use crate::ground::interrupt::Interrupt;
-use crate::ground::reply::Reply;
+pub(crate) use crate::guard::held_level::HeldLevel;
+pub use crate::guard::owned::OwnedGuard;
 use crate::lock::Lock;
 use crate::losses::Losses;
-#[cfg(feature = "mysql")]
-use crate::stores::mysql::MySql;
 
 /// A lock that is held by the current thread until the guard is dropped.
 ///
-/// The thread is the owner, so a guard stays on its thread and is not `Send`. Dropping it unlocks within one
+/// The thread is the owner, so a guard stays on its thread and is not `Send` ([`Lock::owned`] gives one that is). Dropping it unlocks within one
 /// [`command_timeout`](crate::Builder::command_timeout) and only logs an error (feature `tracing`); [`Guard::unlock`]
 /// returns the error. The hold of a guard that was forgotten (`mem::forget`) is renewed until its thread or its client
 /// ends.
@@ -49,9 +49,7 @@ use crate::stores::mysql::MySql;
 /// ```
 #[must_use = "the lock is unlocked as soon as the guard is dropped"]
 pub struct Guard {
-    lock: Lock,
-    hold: Arc<Hold>,
-    level: LevelId,
+    held: HeldLevel,
     released: bool,
     /// Ownership is the thread's.
     not_send: PhantomData<*const ()>,
@@ -59,11 +57,8 @@ pub struct Guard {
 
 impl Guard {
     pub(crate) fn new(lock: Lock, hold: Arc<Hold>, level: LevelId) -> Guard {
-        hold.guard(level);
         Guard {
-            lock,
-            hold,
-            level,
+            held: HeldLevel::new(lock, hold, level),
             released: false,
             not_send: PhantomData,
         }
@@ -76,16 +71,12 @@ impl Guard {
     /// passes between this check and the next step, because a lock is a lease. (In `Guard::transaction` of the feature
     /// `mysql` the result may turn true again with the commit.)
     pub fn is_valid(&self) -> bool {
-        // First the fork: in the child the mutex of the hold may be locked by a thread that is not there.
-        !self.raw_lock().inner.is_forked() && self.hold.is_valid()
+        self.held.is_valid()
     }
 
     /// Returns how long the hold stays valid if no further renewal is confirmed; zero if it is not valid. No I/O.
     pub fn remaining_validity(&self) -> Duration {
-        if self.raw_lock().inner.is_forked() {
-            return Duration::ZERO;
-        }
-        self.hold.remaining_validity()
+        self.held.remaining_validity()
     }
 
     /// Returns the [`Losses`] of this hold, on which its loss arrives, to wait for or to select on.
@@ -108,12 +99,12 @@ impl Guard {
     /// # Ok::<(), redlatch::Error>(())
     /// ```
     pub fn lost(&self) -> Losses {
-        Losses::of(Arc::clone(&self.hold), self.raw_lock().inner.pid())
+        self.held.lost()
     }
 
     /// Returns the id of this hold in the store.
     pub fn visitor(&self) -> &VisitorId {
-        &self.hold.visitor
+        &self.held.hold.visitor
     }
 
     /// Returns the fencing token of this hold, a number larger than that of every earlier hold of this lock.
@@ -122,18 +113,7 @@ impl Guard {
     /// yet. Re-entries keep the number of the hold. Holds of a [`fenced_lock`](crate::Client::fenced_lock) have one, and
     /// those of every lock in a database; `None` for all others.
     pub fn fencing_token(&self) -> Option<u64> {
-        self.hold.fence
-    }
-
-    /// Does work on the server where this hold stands.
-    pub(crate) fn work(&self, work: Work<'_>) -> Result<Vec<Reply>> {
-        self.raw_lock().ready()?;
-        self.raw_lock().write(&self.hold, work)
-    }
-
-    #[cfg(feature = "mysql")]
-    pub(crate) fn parts(&self) -> (&RawLock, Option<&MySql>, &Arc<Hold>) {
-        (self.raw_lock(), self.lock.database(), &self.hold)
+        self.held.hold.fence
     }
 
     /// Unlocks, and returns the error that a drop would only log.
@@ -147,17 +127,22 @@ impl Guard {
     pub fn unlock(mut self) -> Result<()> {
         self.released = true;
         if self.is_put_off() {
-            return Err(Error::in_its_transaction(&self.hold.name));
+            return Err(Error::in_its_transaction(&self.held.hold.name));
         }
         self.give_back()
     }
 
+    /// The level that it holds.
+    pub(crate) fn held(&self) -> &HeldLevel {
+        &self.held
+    }
+
     pub(crate) fn hold(&self) -> &Arc<Hold> {
-        &self.hold
+        &self.held.hold
     }
 
     pub(crate) fn key(&self) -> &LockKey {
-        &self.raw_lock().key
+        &self.held.raw_lock().key
     }
 
     /// Ends without an unlock: its hold was given back by a wait.
@@ -165,18 +150,16 @@ impl Guard {
         self.released = true;
     }
 
-    fn raw_lock(&self) -> &RawLock {
-        self.lock.raw_lock()
-    }
-
     /// Leaves its level to the transaction that has the hold, if one has.
     fn is_put_off(&self) -> bool {
-        self.raw_lock().ready().is_ok() && self.hold.put_off(self.level)
+        self.held.raw_lock().ready().is_ok() && self.held.hold.put_off(self.held.level)
     }
 
     fn give_back(&self) -> Result<()> {
-        self.raw_lock().ready()?;
-        self.raw_lock().release(&self.hold, self.level)
+        self.held.raw_lock().ready()?;
+        self.held
+            .raw_lock()
+            .release(&self.held.hold, self.held.level)
     }
 }
 
@@ -188,18 +171,14 @@ impl Drop for Guard {
         match self.give_back() {
             // `Lock::unlock` has given it back before.
             Ok(()) | Err(Error::NotHeld { .. }) => {}
-            Err(error) => events::unlock_failed(&self.hold.name, &error),
+            Err(error) => events::unlock_failed(&self.held.hold.name, &error),
         }
     }
 }
 
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guard")
-            .field("lock", &self.hold.name)
-            .field("visitor", &self.hold.visitor)
-            .field("is_valid", &self.is_valid())
-            .finish_non_exhaustive()
+        self.held.fmt(&mut f.debug_struct("Guard"))
     }
 }
 

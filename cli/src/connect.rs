@@ -1,0 +1,378 @@
+//! The place of the locks: which server or servers, as whom, with which settings.
+
+mod place;
+mod url;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use redlatch::{Builder, Client, Redlock};
+
+use crate::errors::Failure;
+use crate::output::note;
+pub(crate) use place::Place;
+use place::Source;
+use url::Secrets;
+
+/// The arguments that say where the locks are.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Where the locks are")]
+#[group(id = "place")]
+pub(crate) struct Args {
+    /// One server: redis://, rediss://, redis+unix:// or mysql://, without a password [REDLATCH_URL]
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// A file with that URL, which may have a password [REDLATCH_URL_FILE]
+    #[arg(long, value_name = "FILE")]
+    url_file: Option<PathBuf>,
+    /// One of several servers; say it once for each [REDLATCH_NODES, with spaces between]
+    #[arg(long = "node", value_name = "URL")]
+    nodes: Vec<String>,
+    /// The nodes belong to a Redis Cluster [REDLATCH_MODE=cluster]
+    #[arg(long, group = "mode")]
+    cluster: bool,
+    /// The nodes are a master and its replicas [REDLATCH_MODE=replicas]
+    #[arg(long, group = "mode")]
+    replicas: bool,
+    /// The nodes are sentinels, which know this master [REDLATCH_MODE=sentinel:MASTER]
+    #[arg(long, group = "mode", value_name = "MASTER")]
+    sentinel: Option<String>,
+    /// The nodes are independent masters, of which a majority decides [REDLATCH_MODE=redlock]
+    #[arg(long, group = "mode")]
+    redlock: bool,
+    /// The user [REDLATCH_USER]
+    #[arg(long)]
+    user: Option<String>,
+    /// A file with the password; else REDLATCH_PASSWORD has it [REDLATCH_PASSWORD_FILE]
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+    /// The number of the database, behind sentinels; elsewhere the URL has it [REDLATCH_DATABASE]
+    #[arg(long, value_name = "NUMBER")]
+    database: Option<u32>,
+    /// A file with the authorities to trust, for rediss:// [REDLATCH_CA]
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// A file with the certificate of this client [REDLATCH_CERT]
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// A file with the private key of that certificate [REDLATCH_KEY]
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+    /// The beginning of every name, which is not typed [REDLATCH_PREFIX]
+    #[arg(long)]
+    prefix: Option<String>,
+    /// Plain token locks: SET name token NX PX lease
+    #[arg(long)]
+    token: bool,
+    /// With --redlock: token locks on each node, as libraries of other languages have them
+    #[arg(long, requires = "redlock")]
+    canonical: bool,
+    /// The lease of a lock, such as 30s; it is renewed at a third of it [REDLATCH_LEASE]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    lease: Option<Duration>,
+    /// With --redlock: the longest lease that any program asks of these nodes [REDLATCH_MAX_LEASE]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    max_lease: Option<Duration>,
+    /// How long one request may take, such as 2s [REDLATCH_COMMAND_TIMEOUT]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    command_timeout: Option<Duration>,
+}
+
+/// How several servers belong together.
+enum Mode {
+    One,
+    Cluster,
+    Replicas,
+    Sentinel(String),
+    Redlock,
+}
+
+/// The lease by default, here as in the library.
+const LEASE: Duration = Duration::from_secs(30);
+
+/// The variables that are set and have a secret, which a command under a lock has no use for.
+pub(crate) fn secret_variables() -> Vec<&'static str> {
+    let has_password = |name: &&str| {
+        let urls = variable(name).unwrap_or_default();
+        urls.split_whitespace().any(url::has_password)
+    };
+    let urls = ["REDLATCH_URL", "REDLATCH_NODES"];
+    let with_passwords = urls.into_iter().filter(has_password);
+    with_passwords.chain(["REDLATCH_PASSWORD"]).collect()
+}
+
+/// A setting from a variable, if it is set to something.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn duration_in(name: &str) -> Result<Option<Duration>, Failure> {
+    let parse = |text: String| {
+        duration(&text).map_err(|error| Failure::usage(format!("{name} cannot be used: {error}")))
+    };
+    variable(name).map(parse).transpose()
+}
+
+/// Reads a time such as `500ms`, `30s`, `5m`, `2h` or `1d`.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is no time; write 500ms, 30s, 5m, 2h or 1d");
+    let at = text
+        .find(|sign: char| !sign.is_ascii_digit())
+        .ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(at);
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let millis: u64 = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return Err(wrong()),
+    };
+    let millis = number.checked_mul(millis).ok_or_else(wrong)?;
+    Ok(Duration::from_millis(millis))
+}
+
+/// Reads a file with one secret in it.
+fn secret_in(path: &Path) -> Result<String, Failure> {
+    let shown = path.display();
+    let wrong = |error| Failure::usage(format!("{shown} cannot be read: {error}"));
+    let text = fs::read_to_string(path).map_err(wrong)?;
+    let mode = fs::metadata(path).map_err(wrong)?.permissions().mode();
+    if mode & 0o077 != 0 {
+        note(&format!(
+            "others can read {shown}, which has a secret; chmod 600 it"
+        ));
+    }
+    let text = text.trim_end_matches(['\r', '\n']).to_owned();
+    match text.is_empty() {
+        true => Err(Failure::usage(format!("{shown} is empty"))),
+        false => Ok(text),
+    }
+}
+
+fn file_in(path: &Path) -> Result<Vec<u8>, Failure> {
+    let wrong = |error| Failure::usage(format!("{} cannot be read: {error}", path.display()));
+    fs::read(path).map_err(wrong)
+}
+
+impl Args {
+    /// The lease that was asked for.
+    fn lease(&self) -> Result<Option<Duration>, Failure> {
+        match self.lease {
+            None => duration_in("REDLATCH_LEASE"),
+            lease => Ok(lease),
+        }
+    }
+
+    fn max_lease(&self) -> Result<Option<Duration>, Failure> {
+        match self.max_lease {
+            None => duration_in("REDLATCH_MAX_LEASE"),
+            lease => Ok(lease),
+        }
+    }
+
+    /// Whether several masters decide by majority.
+    pub(crate) fn is_quorum(&self) -> Result<bool, Failure> {
+        Ok(matches!(self.mode()?, Mode::Redlock))
+    }
+
+    /// Opens the place; nothing is connected yet, but for a quorum.
+    pub(crate) fn open(&self) -> Result<Place, Failure> {
+        for url in self.url.iter().chain(&self.nodes) {
+            if url::has_password(url) {
+                return Err(Failure::usage(
+                    "a password in an argument is seen by everybody who runs ps; put it into the variable \
+                     REDLATCH_PASSWORD or a file (--password-file), or the whole URL into a file (--url-file)",
+                ));
+            }
+        }
+        let prefix = self.prefix.clone().or_else(|| variable("REDLATCH_PREFIX"));
+        let prefix = prefix.unwrap_or_default();
+        let mode = self.mode()?;
+        let urls = self.urls(&mode)?;
+        let secrets = self.secrets()?;
+        let source = match mode {
+            Mode::One => {
+                let [url] = &urls[..] else {
+                    return Err(Failure::usage(
+                        "several servers were given; say how they belong together: --cluster, --replicas, \
+                         --sentinel MASTER or --redlock",
+                    ));
+                };
+                Source::One(self.builder(&prefix)?.open(&secrets.in_url(url)?)?)
+            }
+            Mode::Cluster => Source::One(self.builder(&prefix)?.cluster(secrets.in_urls(&urls)?)?),
+            Mode::Replicas => Source::One(
+                self.builder(&prefix)?
+                    .master_replicas(secrets.in_urls(&urls)?)?,
+            ),
+            Mode::Sentinel(master) => {
+                let mut builder = self.builder(&prefix)?;
+                if let Some((user, password)) = secrets.credentials() {
+                    builder = builder.credentials(user, password);
+                }
+                if let Some(number) = self.database()? {
+                    builder = builder.database(number);
+                }
+                Source::One(builder.sentinel(&master, &urls)?)
+            }
+            Mode::Redlock => Source::Quorum(self.quorum(&secrets.in_urls(&urls)?, &prefix)?),
+        };
+        let max_lease = match &source {
+            Source::Quorum(_) => self.max_lease()?,
+            Source::One(_) => None,
+        };
+        Ok(Place {
+            source,
+            prefix,
+            are_tokens: self.token,
+            lease: self.lease()?.or(max_lease).unwrap_or(LEASE),
+        })
+    }
+
+    fn mode(&self) -> Result<Mode, Failure> {
+        if let Some(master) = &self.sentinel {
+            return Ok(Mode::Sentinel(master.clone()));
+        }
+        Ok(match (self.cluster, self.replicas, self.redlock) {
+            (true, ..) => Mode::Cluster,
+            (_, true, _) => Mode::Replicas,
+            (.., true) => Mode::Redlock,
+            _ if self.url.is_some() || self.url_file.is_some() => Mode::One,
+            _ => match variable("REDLATCH_MODE").as_deref() {
+                None => Mode::One,
+                Some("cluster") => Mode::Cluster,
+                Some("replicas") => Mode::Replicas,
+                Some("redlock") => Mode::Redlock,
+                Some(mode) => match mode.strip_prefix("sentinel:") {
+                    Some(master) if !master.is_empty() => Mode::Sentinel(master.to_owned()),
+                    _ => {
+                        return Err(Failure::usage(format!(
+                            "REDLATCH_MODE is {mode:?}; it has to be cluster, replicas, redlock or sentinel:MASTER"
+                        )));
+                    }
+                },
+            },
+        })
+    }
+
+    /// The servers: what the arguments say goes before what variables say.
+    fn urls(&self, mode: &Mode) -> Result<Vec<String>, Failure> {
+        if self.url.is_some() && (self.url_file.is_some() || !self.nodes.is_empty()) {
+            return Err(Failure::usage("--url excludes --url-file and --node"));
+        }
+        if let Some(url) = &self.url {
+            return Ok(vec![url.clone()]);
+        }
+        if !self.nodes.is_empty() {
+            return Ok(self.nodes.clone());
+        }
+        if let Some(file) = &self.url_file {
+            return Ok(vec![secret_in(file)?]);
+        }
+        if let Some(nodes) = variable("REDLATCH_NODES") {
+            return Ok(nodes.split_whitespace().map(str::to_owned).collect());
+        }
+        if !matches!(mode, Mode::One) {
+            return Err(Failure::usage(
+                "no servers were given; name them with --node, or in REDLATCH_NODES",
+            ));
+        }
+        if let Some(url) = variable("REDLATCH_URL") {
+            return Ok(vec![url]);
+        }
+        match variable("REDLATCH_URL_FILE") {
+            Some(file) => Ok(vec![secret_in(Path::new(&file))?]),
+            // A job that locks on its own localhost excludes nobody.
+            None => Err(Failure::usage(
+                "no server was given, and there is no default one; set --url or REDLATCH_URL",
+            )),
+        }
+    }
+
+    fn secrets(&self) -> Result<Secrets, Failure> {
+        let user = self.user.clone().or_else(|| variable("REDLATCH_USER"));
+        let file = self.password_file.clone();
+        let file = file.or_else(|| variable("REDLATCH_PASSWORD_FILE").map(PathBuf::from));
+        let password = match (file, variable("REDLATCH_PASSWORD")) {
+            (Some(file), _) => Some(secret_in(&file)?),
+            (None, password) => password,
+        };
+        Ok(Secrets { user, password })
+    }
+
+    fn database(&self) -> Result<Option<u32>, Failure> {
+        let parse = |text: String| {
+            text.parse().map_err(|_| {
+                Failure::usage(format!("REDLATCH_DATABASE is {text:?}, which is no number"))
+            })
+        };
+        match self.database {
+            None => variable("REDLATCH_DATABASE").map(parse).transpose(),
+            number => Ok(number),
+        }
+    }
+
+    fn builder(&self, prefix: &str) -> Result<Builder, Failure> {
+        let mut builder = Client::builder().key_prefix(prefix);
+        if let Some(lease) = self.lease()? {
+            builder = builder.watchdog_timeout(lease);
+        }
+        let timeout = match self.command_timeout {
+            None => duration_in("REDLATCH_COMMAND_TIMEOUT")?,
+            timeout => timeout,
+        };
+        if let Some(timeout) = timeout {
+            // A request may have to connect first.
+            builder = builder
+                .command_timeout(timeout)
+                .connect_timeout(timeout / 2);
+        }
+        let path = |given: &Option<PathBuf>, name| {
+            given.clone().or_else(|| variable(name).map(PathBuf::from))
+        };
+        #[cfg(feature = "tls")]
+        if let Some(file) = path(&self.ca, "REDLATCH_CA") {
+            builder = builder.ca_certificate(file_in(&file)?);
+        }
+        match (
+            path(&self.cert, "REDLATCH_CERT"),
+            path(&self.key, "REDLATCH_KEY"),
+        ) {
+            (Some(cert), Some(key)) => {
+                builder = builder.client_certificate(file_in(&cert)?, file_in(&key)?);
+            }
+            (None, None) => {}
+            _ => {
+                return Err(Failure::usage(
+                    "a certificate and its key belong together: set both REDLATCH_CERT and REDLATCH_KEY",
+                ));
+            }
+        }
+        Ok(builder)
+    }
+
+    fn quorum(&self, urls: &[String], prefix: &str) -> Result<Redlock, Failure> {
+        let mut nodes = Vec::with_capacity(urls.len());
+        for url in urls {
+            nodes.push(self.builder(prefix)?.open(url)?);
+        }
+        let mut builder = Redlock::builder().nodes(nodes);
+        if let Some(lease) = self.max_lease()? {
+            builder = builder.max_lease(lease);
+        }
+        if let Some(lease) = self.lease()? {
+            builder = builder.watchdog_timeout(lease);
+        }
+        if self.canonical || self.token {
+            builder = builder.canonical();
+        }
+        Ok(builder.build()?)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! The locks at an opened place.
+
+use std::time::Duration;
+
+use redlatch::{Client, Lock, LockInfo, LockKind, Locks, Redlock};
+
+use crate::errors::Failure;
+
+/// Where the locks are, opened.
+pub(crate) struct Place {
+    pub(super) source: Source,
+    pub(super) prefix: String,
+    pub(super) are_tokens: bool,
+    pub(super) lease: Duration,
+}
+
+/// What was opened.
+pub(super) enum Source {
+    One(Client),
+    Quorum(Redlock),
+}
+
+impl Place {
+    /// The lock of this name.
+    pub(crate) fn lock(&self, name: &str) -> Lock {
+        match &self.source {
+            Source::One(client) if self.are_tokens => client.token_lock(name),
+            Source::One(client) => client.lock(name),
+            Source::Quorum(redlock) => redlock.lock(name),
+        }
+    }
+
+    /// The lease of its locks.
+    pub(crate) fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    /// The locks whose names begin so.
+    pub(crate) fn locks(&self, prefix: &str) -> Locks {
+        let locks = match &self.source {
+            Source::One(client) => client.locks(prefix),
+            Source::Quorum(redlock) => redlock.locks(prefix),
+        };
+        match self.are_tokens {
+            true => locks.with_tokens(),
+            false => locks,
+        }
+    }
+
+    /// The name of a lock as it is typed here.
+    pub(crate) fn short<'a>(&self, name: &'a str) -> &'a str {
+        name.strip_prefix(&*self.prefix).unwrap_or(name)
+    }
+
+    /// The lock of this name, of the kind that is found there, and its state.
+    pub(crate) fn describe(&self, name: &str) -> Result<(Lock, LockInfo), Failure> {
+        let client = match &self.source {
+            Source::Quorum(redlock) => {
+                let lock = redlock.lock(name);
+                let info = lock.describe()?;
+                return Ok((lock, info));
+            }
+            Source::One(client) => client,
+        };
+        if self.are_tokens {
+            let lock = client.token_lock(name);
+            let info = lock.describe()?;
+            return Ok((lock, info));
+        }
+        let lock = client.lock(name);
+        let info = match lock.describe() {
+            Ok(info) => info,
+            Err(error) if error.kind() == "wrong_type" => {
+                let sides = client.read_write_lock(name);
+                // The first error says more.
+                let info = sides.read().describe().map_err(|_| error)?;
+                let lock = match info.kind {
+                    LockKind::Write => sides.write(),
+                    _ => sides.read(),
+                };
+                return Ok((lock.clone(), info));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        // The end of a hold is told to those who wait in the way of its kind.
+        let lock = match info.kind {
+            LockKind::Fair => client.fair_lock(name),
+            _ => lock,
+        };
+        Ok((lock, info))
+    }
+}

@@ -1,0 +1,149 @@
+//! URLs and the secrets in them.
+
+use crate::errors::Failure;
+
+/// The user and the password that stand beside the URLs.
+pub(super) struct Secrets {
+    pub(super) user: Option<String>,
+    pub(super) password: Option<String>,
+}
+
+/// The parts of a URL: the scheme with its slashes, the user with the password, the rest.
+fn parts(url: &str) -> Option<(&str, Option<&str>, &str)> {
+    let at = url.find("://")? + 3;
+    let (scheme, rest) = url.split_at(at);
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    match rest.get(..end)?.rfind('@') {
+        Some(at) => Some((scheme, rest.get(..at), rest.get(at + 1..)?)),
+        None => Some((scheme, None, rest)),
+    }
+}
+
+/// Whether a URL shows a password.
+pub(super) fn has_password(url: &str) -> bool {
+    let in_front = |user: &str| user.split_once(':').is_some_and(|(_, it)| !it.is_empty());
+    let behind = url.split_once('?').is_some_and(|(_, query)| {
+        query
+            .split('&')
+            .any(|pair| pair.strip_prefix("pass=").is_some_and(|it| !it.is_empty()))
+    });
+    // A password may have any sign in it.
+    let is_odd = url.contains('@') && parts(url).is_none_or(|(_, user, _)| user.is_none());
+    behind
+        || is_odd
+        || parts(url)
+            .and_then(|(_, user, _)| user)
+            .is_some_and(in_front)
+}
+
+impl Secrets {
+    /// The user, empty for the default one, and the password.
+    pub(super) fn credentials(&self) -> Option<(&str, &str)> {
+        let password = self.password.as_deref()?;
+        Some((self.user.as_deref().unwrap_or_default(), password))
+    }
+
+    /// The URL with user and password in it, unless it has its own.
+    pub(super) fn in_url(&self, url: &str) -> Result<String, Failure> {
+        let Some(password) = self.password.as_deref() else {
+            return match &self.user {
+                Some(_) => Err(Failure::usage(
+                    "a user was given without a password; set REDLATCH_PASSWORD or --password-file",
+                )),
+                None => Ok(url.to_owned()),
+            };
+        };
+        // The library says best what is wrong with it.
+        let Some((scheme, user, rest)) = parts(url) else {
+            return Ok(url.to_owned());
+        };
+        if has_password(url) {
+            return Ok(url.to_owned());
+        }
+        let own = user.map(|user| user.trim_end_matches(':').to_owned());
+        let user = self
+            .user
+            .as_deref()
+            .map(encoded)
+            .or(own)
+            .unwrap_or_default();
+        let password = encoded(password);
+        if scheme.contains("unix") {
+            let sign = if rest.contains('?') { '&' } else { '?' };
+            let user = if user.is_empty() {
+                user
+            } else {
+                format!("user={user}&")
+            };
+            return Ok(format!("{scheme}{rest}{sign}{user}pass={password}"));
+        }
+        Ok(format!("{scheme}{user}:{password}@{rest}"))
+    }
+
+    pub(super) fn in_urls(&self, urls: &[String]) -> Result<Vec<String>, Failure> {
+        urls.iter().map(|url| self.in_url(url)).collect()
+    }
+}
+
+/// A text as a part of a URL.
+fn encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            true => encoded.push(char::from(byte)),
+            false => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_in_a_url_is_seen() {
+        for url in [
+            "redis://:secret@h",
+            "redis://user:secret@h:1/0",
+            "mysql://app:p%40ss@h/shop",
+            "redis+unix:///run/r.sock?pass=secret",
+            "redis+unix:///run/r.sock?db=1&pass=secret",
+            "redis://:sec/ret@h",
+        ] {
+            assert!(has_password(url), "{url}");
+        }
+        for url in [
+            "redis://h",
+            "redis://user@h",
+            "redis://user:@h",
+            "redis+unix:///run/r.sock?db=1",
+        ] {
+            assert!(!has_password(url), "{url}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_put_into_urls() {
+        let put = |user: Option<&str>, url: &str| {
+            let secrets = Secrets {
+                user: user.map(str::to_owned),
+                password: Some("p@s/s".to_owned()),
+            };
+            secrets
+                .in_url(url)
+                .unwrap_or_else(|error| panic!("{error}"))
+        };
+        assert_eq!(put(None, "redis://h:1/2"), "redis://:p%40s%2Fs@h:1/2");
+        assert_eq!(put(Some("me"), "rediss://h"), "rediss://me:p%40s%2Fs@h");
+        assert_eq!(
+            put(None, "mysql://app@h/shop"),
+            "mysql://app:p%40s%2Fs@h/shop"
+        );
+        assert_eq!(
+            put(Some("me"), "redis+unix:///r.sock?db=1"),
+            "redis+unix:///r.sock?db=1&user=me&pass=p%40s%2Fs"
+        );
+        assert_eq!(put(None, "redis://:own@h"), "redis://:own@h");
+    }
+}

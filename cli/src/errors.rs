@@ -1,0 +1,127 @@
+//! Why a command failed: one sentence, and an exit code.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use redlatch::Error;
+use serde::Serialize;
+
+use crate::output::{SCHEMA, visible};
+
+/// The answer is no.
+pub(crate) const NO: u8 = 1;
+const USAGE: u8 = 2;
+const UNREACHABLE: u8 = 3;
+const FORBIDDEN: u8 = 4;
+
+/// The form of what is printed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Text,
+    Json,
+}
+
+/// The reason why a command could not do what it was asked for.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    kind: &'static str,
+    text: String,
+    lock: Option<String>,
+    node: Option<String>,
+    code: u8,
+    /// Whether there is nobody to tell, because a reader has closed the pipe.
+    is_silent: bool,
+}
+
+#[derive(Serialize)]
+struct Told<'a> {
+    schema: u32,
+    error: ToldError<'a>,
+}
+
+#[derive(Serialize)]
+struct ToldError<'a> {
+    kind: &'a str,
+    message: &'a str,
+    lock: Option<&'a str>,
+    node: Option<&'a str>,
+}
+
+impl Failure {
+    pub(crate) fn usage(text: impl Into<String>) -> Failure {
+        Failure {
+            kind: "usage",
+            text: text.into(),
+            lock: None,
+            node: None,
+            code: USAGE,
+            is_silent: false,
+        }
+    }
+
+    /// The output could not be written; a reader that has gone, such as `head`, needs no message.
+    pub(crate) fn output(error: &io::Error) -> Failure {
+        Failure {
+            kind: "output",
+            is_silent: error.kind() == io::ErrorKind::BrokenPipe,
+            code: UNREACHABLE,
+            ..Failure::usage(format!("the output could not be written: {error}"))
+        }
+    }
+
+    /// Says it on stderr, as a sentence.
+    pub(crate) fn say(&self) {
+        self.tell(Format::Text);
+    }
+
+    /// Says it on stderr, and returns the exit code.
+    pub(crate) fn tell(&self, format: Format) -> ExitCode {
+        if !self.is_silent {
+            let line = match format {
+                Format::Text => format!("redlatch: {}", visible(&self.text)),
+                Format::Json => self.json(),
+            };
+            // Nobody is left to be told that this failed, too.
+            let _ = writeln!(io::stderr(), "{line}");
+        }
+        ExitCode::from(self.code)
+    }
+
+    fn json(&self) -> String {
+        let told = Told {
+            schema: SCHEMA,
+            error: ToldError {
+                kind: self.kind,
+                message: &self.text,
+                lock: self.lock.as_deref(),
+                node: self.node.as_deref(),
+            },
+        };
+        serde_json::to_string(&told).unwrap_or_else(|error| error.to_string())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        let kind = error.kind();
+        Failure {
+            kind,
+            lock: error.lock_name().map(str::to_owned),
+            node: error.node().map(str::to_owned),
+            code: match kind {
+                "permission" | "untrusted" => FORBIDDEN,
+                "invalid_name" | "invalid_config" | "invalid_lease" | "invalid_wait"
+                | "unsupported" | "wrong_type" => USAGE,
+                _ => UNREACHABLE,
+            },
+            ..Failure::usage(error.to_string())
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! `redlatch inspect`: all that is known of one lock.
+
+use std::process::ExitCode;
+
+use redlatch::LockInfo;
+
+use crate::errors::{Failure, NO};
+use crate::output::{LockObject, holder, json, span, text, visible};
+
+/// The arguments of `redlatch inspect`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The name of the lock
+    name: String,
+    /// Print a JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    place: crate::connect::Args,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let place = args.place.open()?;
+    let (_, info) = place.describe(&args.name)?;
+    match args.json {
+        true => json(&LockObject::of(&args.name, &info))?,
+        false => {
+            for line in lines(&args.name, &info) {
+                text(&line)?;
+            }
+        }
+    }
+    match info.holders.is_empty() {
+        true => Ok(ExitCode::from(NO)),
+        false => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// A lock as people read it.
+pub(crate) fn lines(name: &str, info: &LockInfo) -> Vec<String> {
+    let mut lines = vec![visible(name)];
+    let mut line = |title: &str, value: String| lines.push(format!("  {title:<10} {value}"));
+    line("kind", info.kind.to_string());
+    line("server", visible(&info.node));
+    if info.holders.is_empty() {
+        line("holder", "nobody".to_owned());
+    }
+    for it in &info.holders {
+        let times = if it.count == 1 { "once" } else { "times" };
+        let count = if it.count == 1 {
+            String::new()
+        } else {
+            format!("{} ", it.count)
+        };
+        line(
+            "holder",
+            format!("{}, {count}{times}, by {}", holder(it), it.by),
+        );
+        line("  visitor", visible(&it.visitor));
+        if let Some(address) = &it.address {
+            line("  from", visible(address));
+        }
+    }
+    match info.expires {
+        Some(left) => line(
+            "expires",
+            format!("in {}, unless it is renewed", span(left)),
+        ),
+        None if info.holders.is_empty() => {}
+        None => line("expires", "never".to_owned()),
+    }
+    if let Some(listening) = info.listening {
+        line(
+            "listening",
+            match listening {
+                1 => "1 process".to_owned(),
+                number => format!("{number} processes"),
+            },
+        );
+    }
+    if let Some(fence) = info.fence {
+        line("fence", fence.to_string());
+    }
+    if let Some((held, of)) = info.nodes {
+        line("nodes", format!("{held} of {of}"));
+    }
+    lines
+}

@@ -1,0 +1,109 @@
+//! `redlatch list`: the locks that somebody holds.
+
+use std::process::ExitCode;
+
+use redlatch::LockInfo;
+
+use crate::connect::Place;
+use crate::errors::Failure;
+use crate::output::{LockObject, holder, json, note, span, table, text, visible};
+
+/// The arguments of `redlatch list`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The beginning of the names; all locks without it
+    #[arg(value_name = "PREFIX")]
+    beginning: Option<String>,
+    /// Also list semaphores and latches, held or not
+    #[arg(long)]
+    all_kinds: bool,
+    /// List so many locks at most
+    #[arg(long, default_value_t = 1000, value_name = "N")]
+    limit: usize,
+    /// Print one JSON object per line
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    place: crate::connect::Args,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let place = args.place.open()?;
+    let mut locks = place.locks(args.beginning.as_deref().unwrap_or_default());
+    if args.all_kinds {
+        locks = locks.with_counters();
+    }
+    let (mut found, mut failure, mut is_cut) = (Vec::new(), None, false);
+    for info in locks {
+        match info {
+            Ok(_) if found.len() >= args.limit => {
+                is_cut = true;
+                break;
+            }
+            Ok(info) if args.json => {
+                json(&LockObject::of(place.short(&info.name), &info))?;
+                found.push(info);
+            }
+            Ok(info) => found.push(info),
+            // Of a quorum, other nodes may have something to say.
+            Err(error) => failure = Some(Failure::from(error)),
+        }
+    }
+    if !args.json {
+        print(&place, &mut found)?;
+    }
+    if is_cut {
+        let limit = args.limit;
+        note(&format!(
+            "there are more than {limit} locks; raise --limit, or give the beginning of the names"
+        ));
+    }
+    match failure {
+        Some(failure) => Err(failure),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn print(place: &Place, found: &mut [LockInfo]) -> Result<(), Failure> {
+    found.sort_by(|one, other| one.name.cmp(&other.name));
+    let titles = [
+        "NAME",
+        "KIND",
+        "HOLDER",
+        "COUNT",
+        "EXPIRES",
+        "LISTENING",
+        "NODES",
+    ];
+    let mut rows = vec![titles.map(str::to_owned).to_vec()];
+    for info in found.iter() {
+        rows.extend(rows_of(place.short(&info.name), info));
+    }
+    for line in table(&rows) {
+        text(&line)?;
+    }
+    Ok(())
+}
+
+/// The lines of a lock: one for each holder.
+fn rows_of(name: &str, info: &LockInfo) -> Vec<Vec<String>> {
+    let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let row = |holder: String, count: String| {
+        vec![
+            visible(name),
+            info.kind.to_string(),
+            holder,
+            count,
+            or_none(info.expires.map(span)),
+            or_none(info.listening.map(|number| number.to_string())),
+            or_none(info.nodes.map(|(held, of)| format!("{held}/{of}"))),
+        ]
+    };
+    if let Some(number) = info.available {
+        return vec![row("-".to_owned(), number.to_string())];
+    }
+    let holders = info.holders.iter();
+    holders
+        .map(|it| row(holder(it), it.count.to_string()))
+        .collect()
+}

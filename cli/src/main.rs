@@ -1,0 +1,168 @@
+//! The command `redlatch`: locks for shells, cron and containers, and a look at them for those who operate them.
+
+mod child;
+mod connect;
+mod errors;
+mod inspect;
+mod list;
+mod output;
+mod run;
+mod unlock;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
+
+use errors::{Failure, Format};
+
+/// Distributed locks on Redis, MySQL and MariaDB, for shells and for those who operate them.
+#[derive(Parser)]
+#[command(name = "redlatch", version, max_term_width = 100, after_help = AFTER)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER: &str = "The locks are found by --url or --node, or by the variables REDLATCH_URL or REDLATCH_NODES; passwords \
+                     only by REDLATCH_PASSWORD or a file.\nExit codes: 0 done, 1 the answer is no, 2 usage, \
+                     3 unreachable or outcome unknown, 4 not permitted or not trusted.";
+
+const RUN: &str = "Exit codes: that of the command, 128+n if signal n ended it; 120 it was not started, 121 the lock was lost, \
+                   122 an outer run has the lock, 124 --max-run was over, 125 redlatch failed, 126 it cannot be executed, \
+                   127 it was not found.";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a command under a lock, and end it before the lock can be lost
+    #[command(after_help = RUN)]
+    Run(Box<run::Args>),
+    /// List the locks that somebody holds
+    #[command(alias = "status")]
+    List(list::Args),
+    /// Show who holds a lock; ends with 1 if nobody does
+    Inspect(inspect::Args),
+    /// End one hold of a lock, and no later one
+    Unlock(unlock::Args),
+    /// Print the completions for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    Man,
+}
+
+impl Command {
+    fn format(&self) -> Format {
+        let is_json = match self {
+            Command::List(args) => args.json,
+            Command::Inspect(args) => args.json,
+            Command::Unlock(args) => args.json,
+            Command::Run(_) | Command::Completions { .. } | Command::Man => false,
+        };
+        match is_json {
+            true => Format::Json,
+            false => Format::Text,
+        }
+    }
+
+    fn run(self) -> Result<ExitCode, Failure> {
+        match self {
+            Command::Run(args) => Ok(run::run(&args)),
+            Command::List(args) => list::run(&args),
+            Command::Inspect(args) => inspect::run(&args),
+            Command::Unlock(args) => unlock::run(&args),
+            Command::Completions { shell } => {
+                let mut command = Cli::command();
+                let mut script = Vec::new();
+                clap_complete::generate(shell, &mut command, "redlatch", &mut script);
+                print(&script)
+            }
+            Command::Man => {
+                let mut page = Vec::new();
+                clap_mangen::Man::new(Cli::command())
+                    .render(&mut page)
+                    .map_err(|error| Failure::output(&error))?;
+                print(&page)
+            }
+        }
+    }
+}
+
+fn print(bytes: &[u8]) -> Result<ExitCode, Failure> {
+    io::stdout()
+        .write_all(bytes)
+        .map_err(|error| Failure::output(&error))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    if let [_, word, rest @ ..] = &arguments[..]
+        && word == child::CHILD
+    {
+        return child::run(rest);
+    }
+    let cli = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => cli,
+        Err(error) => return refused(&arguments, &error),
+    };
+    let format = cli.command.format();
+    match cli.command.run() {
+        Ok(code) => code,
+        Err(failure) => failure.tell(format),
+    }
+}
+
+/// Prints the help that was asked for, or says in one line what is wrong with the arguments.
+fn refused(arguments: &[OsString], error: &clap::Error) -> ExitCode {
+    let is_help = matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+    );
+    if is_help {
+        let printed = error.print();
+        return match printed {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => Failure::output(&error).tell(Format::Text),
+        };
+    }
+    let text = error.to_string();
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let said: Vec<&str> = lines
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
+        .collect();
+    let said = said.join(" ");
+    let said = said.strip_prefix("error: ").unwrap_or(&said);
+    let command = arguments.get(1).and_then(|name| name.to_str());
+    let known = Cli::command();
+    let help = match command.filter(|name| known.find_subcommand(name).is_some()) {
+        Some(name) => format!("`redlatch {name} --help` shows how it is called"),
+        None => "`redlatch --help` lists the commands".to_owned(),
+    };
+    let said = match error.kind() {
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "no command was given",
+        _ => said,
+    };
+    let failure = Failure::usage(format!("{said}; {help}"));
+    if command == Some("run") {
+        failure.say();
+        return ExitCode::from(run::FAILED);
+    }
+    let is_json = arguments.iter().any(|argument| argument == "--json");
+    let format = if is_json { Format::Json } else { Format::Text };
+    failure.tell(format)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_do_not_contradict_each_other() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,206 @@
+//! The forms of what is printed: JSON for programs, text for people.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use redlatch::{Holder, LockInfo};
+use serde::Serialize;
+
+use crate::errors::Failure;
+
+/// The version of the JSON objects; within one, fields are only ever added.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// A lock as JSON; `cli/schema/lock.json` describes it.
+#[derive(Serialize)]
+pub(crate) struct LockObject<'a> {
+    schema: u32,
+    name: &'a str,
+    kind: &'static str,
+    node: &'a str,
+    holders: Vec<HolderObject<'a>>,
+    expires_ms: Option<u64>,
+    listening: Option<u32>,
+    fence: Option<u64>,
+    available: Option<i64>,
+    nodes: Option<NodesObject>,
+}
+
+#[derive(Serialize)]
+struct HolderObject<'a> {
+    visitor: &'a str,
+    client: Option<&'a str>,
+    thread: Option<u64>,
+    hold: Option<u64>,
+    count: u32,
+    by: &'a str,
+    address: Option<&'a str>,
+    host: Option<&'a str>,
+    pid: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct NodesObject {
+    held: u32,
+    of: u32,
+}
+
+impl<'a> LockObject<'a> {
+    /// The object of a lock that is called `name` here.
+    pub(crate) fn of(name: &'a str, info: &'a LockInfo) -> LockObject<'a> {
+        LockObject {
+            schema: SCHEMA,
+            name,
+            kind: info.kind.as_str(),
+            node: &info.node,
+            holders: info.holders.iter().map(HolderObject::of).collect(),
+            expires_ms: info.expires.map(millis),
+            listening: info.listening,
+            fence: info.fence,
+            available: info.available,
+            nodes: info.nodes.map(|(held, of)| NodesObject { held, of }),
+        }
+    }
+}
+
+impl<'a> HolderObject<'a> {
+    fn of(holder: &'a Holder) -> HolderObject<'a> {
+        HolderObject {
+            visitor: &holder.visitor,
+            client: holder.client.as_deref(),
+            thread: holder.thread,
+            hold: holder.hold,
+            count: holder.count,
+            by: holder.by,
+            address: holder.address.as_deref(),
+            host: holder.host.as_deref(),
+            pid: holder.pid,
+        }
+    }
+}
+
+pub(crate) fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Prints an object on a line of its own.
+pub(crate) fn json(object: &impl Serialize) -> Result<(), Failure> {
+    let line = serde_json::to_string(object).map_err(|error| Failure::output(&error.into()))?;
+    text(&line)
+}
+
+/// Prints a line.
+pub(crate) fn text(line: &str) -> Result<(), Failure> {
+    writeln!(io::stdout(), "{line}").map_err(|error| Failure::output(&error))
+}
+
+/// Says something on stderr that is no failure.
+pub(crate) fn note(text: &str) {
+    // What was asked for is done without it.
+    let _ = writeln!(io::stderr(), "redlatch: {}", visible(text));
+}
+
+/// A text without signs that a terminal would obey: names are chosen by others.
+pub(crate) fn visible(text: &str) -> String {
+    let mut visible = String::with_capacity(text.len());
+    for sign in text.chars() {
+        match sign.is_control() || is_invisible(sign) {
+            true => visible.extend(sign.escape_unicode()),
+            false => visible.push(sign),
+        }
+    }
+    visible
+}
+
+/// Whether a sign changes the order or the place of others.
+fn is_invisible(sign: char) -> bool {
+    matches!(sign, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// A span of time as people read it.
+pub(crate) fn span(span: Duration) -> String {
+    let seconds = span.as_secs();
+    match seconds {
+        0..=59 => format!("{:.1} s", (span.as_secs_f64() * 10.0).floor() / 10.0),
+        60..=3599 => format!("{}m {:02}s", seconds / 60, seconds % 60),
+        3600..=86_399 => format!("{}h {:02}m", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{}d {:02}h", seconds / 86_400, seconds / 3600 % 24),
+    }
+}
+
+/// A holder in a few words: `web-3/812 thread 7`, or `1f6f…4d6e:31 (Redisson)`.
+pub(crate) fn holder(holder: &Holder) -> String {
+    let thread = match holder.thread {
+        Some(thread) => format!(" thread {thread}"),
+        None => String::new(),
+    };
+    let words = match (&holder.host, holder.pid, &holder.client) {
+        (Some(host), Some(pid), _) => format!("{host}/{pid}{thread}"),
+        (_, _, Some(client)) => {
+            let (begin, end) = (
+                client.get(..4),
+                client.get(client.len().saturating_sub(4)..),
+            );
+            let short = match (begin, end) {
+                (Some(begin), Some(end)) => format!("{begin}…{end}"),
+                _ => client.clone(),
+            };
+            let by = match holder.by {
+                "redlatch" => String::new(),
+                by => format!(" ({by})"),
+            };
+            format!("{short}{thread}{by}")
+        }
+        _ => holder.visitor.clone(),
+    };
+    visible(&words)
+}
+
+/// Lines of cells, each column as wide as its widest cell.
+pub(crate) fn table(rows: &[Vec<String>]) -> Vec<String> {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
+    let length = |cell: &String| cell.chars().count();
+    let width = |at: usize| rows.iter().filter_map(|row| row.get(at)).map(length).max();
+    let widths: Vec<usize> = (0..columns)
+        .map(|at| width(at).unwrap_or_default())
+        .collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths);
+        let padded: Vec<String> = cells
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
+        padded.join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_read_at_a_glance() {
+        let shown = |millis: u64| span(Duration::from_millis(millis));
+        assert_eq!(shown(28_999), "28.9 s");
+        assert_eq!(shown(0), "0.0 s");
+        assert_eq!(shown(252_000), "4m 12s");
+        assert_eq!(shown(7_260_000), "2h 01m");
+        assert_eq!(shown(90_000_000), "1d 01h");
+    }
+
+    #[test]
+    fn a_name_does_not_command_the_terminal() {
+        assert_eq!(visible("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\u{a}");
+        assert_eq!(visible("a\u{202e}b"), "a\\u{202e}b");
+        assert_eq!(visible("ünïcode 鎖"), "ünïcode 鎖");
+    }
+
+    #[test]
+    fn columns_stand_below_each_other() {
+        let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
+        assert_eq!(
+            table(&[row(["NAME", "KIND"]), row(["a", "b"])]),
+            ["NAME  KIND", "a     b"]
+        );
+    }
+}

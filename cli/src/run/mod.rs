@@ -1,0 +1,173 @@
+//! `redlatch run`: a command that runs as long as its lock is held, and no longer.
+
+mod arguments;
+mod obtain;
+mod once;
+mod process;
+mod report;
+mod signals;
+mod supervise;
+mod waiting;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use redlatch::{Error, Guard};
+
+use crate::errors::Failure;
+use crate::output::note;
+pub(crate) use arguments::Args;
+use obtain::Obtained;
+use process::{Ended, Process};
+use report::Report;
+use signals::Signals;
+use supervise::{Limits, Outcome};
+
+/// An outer run has this very lock.
+const NESTED: u8 = 122;
+/// `--max-run` was over, as timeout(1) says it.
+const TIMED_OUT: u8 = 124;
+/// It failed by itself.
+pub(crate) const FAILED: u8 = 125;
+/// The base of the codes of signals.
+const SIGNALLED: u8 = 128;
+
+/// Runs the command; every failure of our own has one code.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let mut report = Report::default();
+    let code = match attempt(args, &mut report) {
+        Ok(code) => code,
+        Err(failure) => {
+            report.failed(&failure);
+            failure.say();
+            FAILED
+        }
+    };
+    report.code = Some(code);
+    if let Some(file) = &args.report
+        && let Err(failure) = report.write(file)
+    {
+        failure.say();
+    }
+    ExitCode::from(code)
+}
+
+fn attempt(args: &Args, report: &mut Report) -> Result<u8, Failure> {
+    args.check()?;
+    // Before anything is asked, so that no signal is missed.
+    let signals = Signals::take_over()?;
+    let place = args.place.open()?;
+    let limits = Limits::of(args, place.lease())?;
+    let begun = Instant::now();
+    let obtained = obtain::obtain(args, &place, &signals)?;
+    report.waited = begun.elapsed();
+    let (guard, locks) = match obtained {
+        Obtained::Held(guard, locks) => (guard, locks),
+        Obtained::Refused => {
+            if !args.quiet {
+                note(&format!(
+                    "{}: somebody else holds it, so the command was not started",
+                    args.title()
+                ));
+            }
+            return Ok(args.refused_code);
+        }
+        Obtained::Nested => {
+            note(&format!(
+                "{}: the redlatch run around this one holds it, so waiting would never end",
+                args.title()
+            ));
+            return Ok(NESTED);
+        }
+        Obtained::Signalled(number) => return Ok(SIGNALLED.saturating_add(number)),
+    };
+    drop(locks);
+    report.obtained = true;
+    let mark = once::Mark::of(args, &place)?;
+    if let Some(mark) = &mark
+        && !mark.may_run()?
+    {
+        report.skipped = true;
+        if !args.quiet {
+            note(&format!(
+                "{}: it has run in this period, so the command was not started",
+                args.title()
+            ));
+        }
+        drop(release(guard));
+        return Ok(args.refused_code);
+    }
+    // One that came while it waited was heard by nobody else.
+    if let Some(number) = signals.ending() {
+        drop(release(guard));
+        return Ok(SIGNALLED.saturating_add(number));
+    }
+    under_lock(args, &limits, guard, mark.as_ref(), &signals, report)
+}
+
+/// Runs the command under the lock.
+fn under_lock(
+    args: &Args,
+    limits: &Limits,
+    guard: Guard,
+    mark: Option<&once::Mark>,
+    signals: &Signals,
+    report: &mut Report,
+) -> Result<u8, Failure> {
+    let process = Process::start(args, &guard, limits.lease())?;
+    let Outcome {
+        ended,
+        is_late,
+        lost,
+    } = supervise::watch(&process, &guard, limits, signals);
+    let is_valid = guard.is_valid();
+    report.held = process.begun.elapsed();
+    let lost = match (lost, is_valid) {
+        (None, false) => Some("its validity ended before the command did".to_owned()),
+        (lost, _) => lost,
+    };
+    let ended_well = matches!(ended, Ended::Code(0)) && lost.is_none() && !is_late;
+    if ended_well && let Some(mark) = mark {
+        mark.succeeded(process.begun)?;
+    }
+    let lost = match lost {
+        Some(lost) => {
+            // It is no longer ours to unlock.
+            drop(guard);
+            Some(lost)
+        }
+        None => release(guard),
+    };
+    match ended {
+        Ended::Code(code) => report.command_code = Some(code),
+        Ended::Signal(number) => report.signal = Some(number),
+    }
+    if let Some(lost) = lost {
+        note(&format!(
+            "{}: the lock was lost while the command ran: {lost}",
+            args.title()
+        ));
+        report.lost = Some(lost);
+        return Ok(args.lost_code);
+    }
+    if is_late {
+        return Ok(TIMED_OUT);
+    }
+    Ok(match ended {
+        Ended::Code(code) => code,
+        Ended::Signal(number) => SIGNALLED.saturating_add(number),
+    })
+}
+
+/// Unlocks, and returns why the lock was found to be lost, if it was. The command has ended, so an answer that does not
+/// come is no failure of it.
+fn release(guard: Guard) -> Option<String> {
+    match guard.unlock() {
+        Ok(()) => None,
+        Err(Error::Lost { cause, .. }) => Some(cause.to_string()),
+        Err(error) => {
+            note(&format!("{error}"));
+            None
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! `--once-per`: the mark that a command has run in a period, which is a lock with a fixed lease that nobody unlocks.
+
+use std::time::{Duration, Instant};
+
+use redlatch::Lock;
+
+use super::arguments::{Args, When};
+use crate::connect::Place;
+use crate::errors::Failure;
+use crate::output::note;
+
+/// The slack that is left out of a period, so that a timer that is early by a little finds it over.
+const MOST_SLACK: Duration = Duration::from_secs(300);
+
+/// The mark of one command.
+pub(super) struct Mark {
+    lock: Lock,
+    period: Duration,
+    when: When,
+}
+
+impl Mark {
+    pub(super) fn of(args: &Args, place: &Place) -> Result<Option<Mark>, Failure> {
+        let (Some(period), [name]) = (args.once_per, &args.names[..]) else {
+            return Ok(None);
+        };
+        let slack = args.slack.unwrap_or((period / 10).min(MOST_SLACK));
+        let period = period.checked_sub(slack).filter(|period| !period.is_zero());
+        let Some(period) = period else {
+            return Err(Failure::usage("--slack has to be shorter than --once-per"));
+        };
+        let name = match &args.once_key {
+            Some(key) => format!("{name}:once:{key}"),
+            None => format!("{name}:once"),
+        };
+        Ok(Some(Mark {
+            lock: place.lock(&name),
+            period,
+            when: args.mark,
+        }))
+    }
+
+    /// Whether the command may run in this period; if its start counts, that is noted.
+    pub(super) fn may_run(&self) -> Result<bool, Failure> {
+        match self.when {
+            When::Start => Ok(self.lock.with_lease_time(self.period).try_lock()?),
+            When::Success => Ok(!self.lock.is_locked()?),
+        }
+    }
+
+    /// Notes that the command has ended well; its period counts from its start.
+    pub(super) fn succeeded(&self, begun: Instant) -> Result<(), Failure> {
+        if self.when == When::Start {
+            return Ok(());
+        }
+        let left = self.period.saturating_sub(begun.elapsed());
+        if left < Duration::from_millis(10) {
+            return Ok(());
+        }
+        if !self.lock.with_lease_time(left).try_lock()? {
+            note("somebody else has noted this period already");
+        }
+        Ok(())
+    }
+}

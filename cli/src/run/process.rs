@@ -1,0 +1,149 @@
+//! The command as a process: started, signalled, reaped.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{self, IsTerminal};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use redlatch::Guard;
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, wait,
+};
+
+use super::arguments::Args;
+use super::obtain::VISITORS;
+use crate::child::{CHILD, word_of};
+use crate::connect::secret_variables;
+use crate::errors::Failure;
+
+/// How a command has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    Code(u8),
+    Signal(u8),
+}
+
+/// A command that runs.
+pub(super) struct Process {
+    pid: Pid,
+    /// Whether it leads a group of its own, to which signals go.
+    leads: bool,
+    pub(super) begun: Instant,
+    pub(super) ended: Receiver<Ended>,
+}
+
+impl Process {
+    /// Starts the command. The calling thread has to live as long as it: the kernel ends it with its parent *thread*.
+    pub(super) fn start(args: &Args, guard: &Guard, lease: Duration) -> Result<Process, Failure> {
+        let failed = |what: &str, error: io::Error| Failure::usage(format!("{what}: {error}"));
+        let itself = itself().map_err(|error| failed("redlatch does not find itself", error))?;
+        let mut command = Command::new(itself);
+        let own = rustix::process::getpid().as_raw_nonzero().get().to_string();
+        command.args([CHILD, &own, &word_of(args.orphan_signal())]);
+        command.args(&args.command);
+        if !args.keep_credentials {
+            for name in secret_variables() {
+                command.env_remove(name);
+            }
+        }
+        command.env("REDLATCH_LOCK", args.title());
+        command.env("REDLATCH_LEASE_MS", lease.as_millis().to_string());
+        let visitor = guard.visitor().as_str();
+        let visitors = match env::var(VISITORS) {
+            Ok(around) if !around.is_empty() => format!("{around} {visitor}"),
+            _ => visitor.to_owned(),
+        };
+        command.env(VISITORS, visitors);
+        match guard.fencing_token() {
+            Some(fence) => command.env("REDLATCH_FENCE", fence.to_string()),
+            None => command.env_remove("REDLATCH_FENCE"),
+        };
+        let leads = !args.foreground && !io::stdin().is_terminal();
+        if leads {
+            command.process_group(0);
+        }
+        let begun = Instant::now();
+        let child = command
+            .spawn()
+            .map_err(|error| failed("the command could not be started", error))?;
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let Some(pid) = pid else {
+            return Err(Failure::usage("the command has no process id"));
+        };
+        let (told, ended) = unbounded();
+        // Whatever child ends is reaped, for as process 1 of a container we get those of others.
+        thread::Builder::new()
+            .name("redlatch-reaps".to_owned())
+            .spawn(move || reap(pid, &told))
+            .map_err(|error| {
+                // Nobody would notice its end.
+                let _ = kill_process(pid, Signal::KILL);
+                failed("no thread could be started", error)
+            })?;
+        Ok(Process {
+            pid,
+            leads,
+            begun,
+            ended,
+        })
+    }
+
+    /// Sends a signal to the command, and to its group if it has one.
+    pub(super) fn signal(&self, signal: Signal) {
+        // One that has ended gets none.
+        let _ = match self.leads {
+            true => kill_process_group(self.pid, signal),
+            false => kill_process(self.pid, signal),
+        };
+    }
+
+    /// Ends what the command has left in its group.
+    pub(super) fn sweep(&self) {
+        if self.leads {
+            let _ = kill_process_group(self.pid, Signal::KILL);
+        }
+    }
+
+    /// Whether the terminal tells the command of its signals by itself.
+    pub(super) fn shares_terminal(&self) -> bool {
+        !self.leads && io::stdin().is_terminal()
+    }
+}
+
+/// This program, also if its file was replaced meanwhile.
+fn itself() -> io::Result<PathBuf> {
+    match cfg!(target_os = "linux") {
+        true => Ok(PathBuf::from(OsString::from("/proc/self/exe"))),
+        false => env::current_exe(),
+    }
+}
+
+fn reap(command: Pid, told: &Sender<Ended>) {
+    loop {
+        match wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid == command => {
+                if let Some(ended) = ended_of(status) {
+                    // The main thread waits for it.
+                    let _ = told.send(ended);
+                }
+            }
+            Ok(_) | Err(Errno::INTR) => {}
+            // There is no child any more.
+            Err(_) => return,
+        }
+    }
+}
+
+fn ended_of(status: WaitStatus) -> Option<Ended> {
+    let number = |it: i32| u8::try_from(it).unwrap_or(u8::MAX);
+    let code = status.exit_status().map(|code| Ended::Code(number(code)));
+    code.or(status
+        .terminating_signal()
+        .map(|signal| Ended::Signal(number(signal))))
+}

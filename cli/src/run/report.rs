@@ -1,0 +1,68 @@
+//! `--report`: what became of a run, for programs.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::errors::Failure;
+use crate::output::{SCHEMA, millis};
+
+/// The story of one run.
+#[derive(Default)]
+pub(super) struct Report {
+    pub(super) obtained: bool,
+    pub(super) skipped: bool,
+    pub(super) waited: Duration,
+    pub(super) held: Duration,
+    pub(super) lost: Option<String>,
+    pub(super) code: Option<u8>,
+    pub(super) command_code: Option<u8>,
+    pub(super) signal: Option<u8>,
+    error: Option<String>,
+}
+
+/// The same as JSON; `cli/schema/report.json` describes it.
+#[derive(Serialize)]
+struct ReportObject<'a> {
+    schema: u32,
+    obtained: bool,
+    skipped: bool,
+    waited_ms: u64,
+    held_ms: u64,
+    lost: bool,
+    why: Option<&'a str>,
+    code: Option<u8>,
+    command_code: Option<u8>,
+    signal: Option<u8>,
+    error: Option<&'a str>,
+}
+
+impl Report {
+    /// Notes that we could not do it.
+    pub(super) fn failed(&mut self, failure: &Failure) {
+        self.error = Some(failure.to_string());
+    }
+
+    pub(super) fn write(&self, file: &Path) -> Result<(), Failure> {
+        let object = ReportObject {
+            schema: SCHEMA,
+            obtained: self.obtained,
+            skipped: self.skipped,
+            waited_ms: millis(self.waited),
+            held_ms: millis(self.held),
+            lost: self.lost.is_some(),
+            why: self.lost.as_deref(),
+            code: self.code,
+            command_code: self.command_code,
+            signal: self.signal,
+            error: self.error.as_deref(),
+        };
+        let line =
+            serde_json::to_string(&object).map_err(|error| Failure::output(&error.into()))?;
+        fs::write(file, line + "\n").map_err(|error| {
+            Failure::usage(format!("{} cannot be written: {error}", file.display()))
+        })
+    }
+}

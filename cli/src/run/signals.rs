@@ -1,0 +1,83 @@
+//! The signals that come to us: they end a wait, and go on to the command.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::thread;
+
+use crossbeam_channel::{Receiver, unbounded};
+use redlatch::Interrupt;
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
+use signal_hook::iterator;
+
+use crate::errors::Failure;
+
+/// Those that end a wait for the lock.
+const ENDING: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
+const OTHERS: [i32; 4] = [SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH];
+
+/// The signals of this process from now on.
+pub(super) struct Signals {
+    heard: Receiver<i32>,
+    interrupt: Interrupt,
+    /// The first one that ends a wait; 0 if none came.
+    ending: Arc<AtomicI32>,
+}
+
+impl Signals {
+    /// Takes them over; those that this process was started to ignore stay ignored, as behind nohup.
+    pub(super) fn take_over() -> Result<Signals, Failure> {
+        let failed = |error| Failure::usage(format!("the signals cannot be taken over: {error}"));
+        let ignored = ignored();
+        let ours = ENDING.into_iter().chain(OTHERS);
+        let ours = ours.filter(|signal| ignored & (1 << (signal - 1)) == 0);
+        let mut taken = iterator::Signals::new(ours).map_err(failed)?;
+        let (tell, heard) = unbounded();
+        let interrupt = Interrupt::new();
+        let ending = Arc::new(AtomicI32::new(0));
+        let (raises, first) = (interrupt.clone(), Arc::clone(&ending));
+        let listen = move || {
+            for signal in taken.forever() {
+                if ENDING.contains(&signal) {
+                    let _ = first.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
+                    raises.raise();
+                }
+                if tell.send(signal).is_err() {
+                    return;
+                }
+            }
+        };
+        thread::Builder::new()
+            .name("redlatch-signals".to_owned())
+            .spawn(listen)
+            .map_err(failed)?;
+        Ok(Signals {
+            heard,
+            interrupt,
+            ending,
+        })
+    }
+
+    /// Raised by the first signal that ends a wait.
+    pub(super) fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
+    }
+
+    /// The first signal that came to end a wait.
+    pub(super) fn ending(&self) -> Option<u8> {
+        let number = self.ending.load(Ordering::SeqCst);
+        u8::try_from(number).ok().filter(|number| *number > 0)
+    }
+
+    /// All signals as they come.
+    pub(super) fn heard(&self) -> &Receiver<i32> {
+        &self.heard
+    }
+}
+
+/// The signals that are ignored, a bit for each; elsewhere than on Linux nobody tells.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or_default()
+}

@@ -1,0 +1,233 @@
+//! The watch over a command: signals go on to it, and it ends before its lock can.
+
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{after, select};
+use redlatch::{Guard, LossCause};
+use rustix::process::Signal;
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
+
+use super::arguments::{Args, OnLost};
+use super::process::{Ended, Process};
+use super::signals::Signals;
+use crate::errors::Failure;
+use crate::output::note;
+
+/// The watch looks at least this often, for timers do not count while a machine is suspended.
+const LOOKS: Duration = Duration::from_secs(1);
+
+/// KILL comes this part of the lease before the end of the validity.
+const LAST_PART: u32 = 60;
+
+/// The times of a run.
+pub(super) struct Limits {
+    lease: Duration,
+    grace: Duration,
+    kill_after: Duration,
+    max_run: Option<Duration>,
+    on_lost: OnLost,
+    title: String,
+}
+
+/// How a run has ended.
+pub(super) struct Outcome {
+    pub(super) ended: Ended,
+    /// Whether `--max-run` was over.
+    pub(super) is_late: bool,
+    /// Why the lock was lost, or why the command had to end before it could be.
+    pub(super) lost: Option<String>,
+}
+
+impl Limits {
+    pub(super) fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    pub(super) fn of(args: &Args, lease: Duration) -> Result<Limits, Failure> {
+        let longest = lease / 3;
+        let grace = args.grace.unwrap_or(longest);
+        if grace > longest {
+            return Err(Failure::usage(format!(
+                "--grace is longer than a third of the lease, {longest:?}: each renewal would come too late; raise --lease"
+            )));
+        }
+        Ok(Limits {
+            lease,
+            grace,
+            kill_after: args.kill_after,
+            max_run: args.max_run,
+            on_lost: args.on_lost,
+            title: args.title(),
+        })
+    }
+}
+
+/// What has been done about the command so far.
+struct Watch<'a> {
+    process: &'a Process,
+    limits: &'a Limits,
+    /// When KILL is sent.
+    kill_at: Option<Instant>,
+    is_killed: bool,
+    is_late: bool,
+    is_warned: bool,
+    lost: Option<String>,
+}
+
+/// Watches over the command until it has ended.
+pub(super) fn watch(
+    process: &Process,
+    guard: &Guard,
+    limits: &Limits,
+    signals: &Signals,
+) -> Outcome {
+    let losses = guard.lost();
+    let mut is_told = false;
+    let mut watch = Watch {
+        process,
+        limits,
+        kill_at: None,
+        is_killed: false,
+        is_late: false,
+        is_warned: false,
+        lost: None,
+    };
+    loop {
+        let pause = watch.look(guard.remaining_validity());
+        let never = crossbeam_channel::never();
+        let lost = if is_told {
+            &never
+        } else {
+            losses.as_receiver()
+        };
+        select! {
+            recv(process.ended) -> ended => {
+                // The reaper ends only with the last child.
+                let ended = ended.unwrap_or(Ended::Signal(9));
+                if watch.kill_at.is_some() || watch.is_killed {
+                    process.sweep();
+                }
+                return Outcome { ended, is_late: watch.is_late, lost: watch.lost };
+            }
+            recv(signals.heard()) -> signal => {
+                if let Ok(signal) = signal {
+                    watch.pass_on(signal);
+                }
+            }
+            recv(lost) -> loss => {
+                is_told = true;
+                if let Ok(loss) = loss {
+                    watch.lose(&loss.cause);
+                }
+            }
+            recv(after(pause)) -> _ => {}
+        }
+    }
+}
+
+impl Watch<'_> {
+    /// Does what is due, and returns how long nothing will be.
+    fn look(&mut self, left: Duration) -> Duration {
+        let limits = self.limits;
+        let now = Instant::now();
+        if let Some(most) = limits.max_run.filter(|_| !self.is_late) {
+            match most.checked_sub(self.process.begun.elapsed()) {
+                Some(rest) if !rest.is_zero() => {}
+                _ => {
+                    self.is_late = true;
+                    self.end_within(limits.kill_after);
+                }
+            }
+        }
+        if left <= limits.grace && limits.on_lost != OnLost::Warn {
+            let last = left.saturating_sub(limits.lease / LAST_PART);
+            if self.lost.is_none() {
+                self.lost = Some("its lease could not be renewed in time".to_owned());
+                note(&format!(
+                    "{}: the lock is not renewed, so the command is ended before it can be lost",
+                    limits.title
+                ));
+                match limits.on_lost {
+                    OnLost::Kill => self.kill(),
+                    _ => self.end_within(last),
+                }
+            }
+            // Where it ends for another reason, it has no longer than this either.
+            self.kill_at = Some(self.kill_at.map_or(now + last, |at| at.min(now + last)));
+        } else if left <= limits.grace && !self.is_warned {
+            self.is_warned = true;
+            note(&format!(
+                "{}: the lock is not renewed and may be lost soon",
+                limits.title
+            ));
+        }
+        if self.kill_at.is_some_and(|at| at <= now) && !self.is_killed {
+            self.kill();
+        }
+        let mut pause = LOOKS;
+        if left > limits.grace {
+            pause = pause.min(left - limits.grace);
+        }
+        if let Some(at) = self.kill_at.filter(|_| !self.is_killed) {
+            pause = pause.min(at.saturating_duration_since(now));
+        }
+        if let Some(most) = limits.max_run.filter(|_| !self.is_late) {
+            pause = pause.min(most.saturating_sub(self.process.begun.elapsed()));
+        }
+        pause
+    }
+
+    /// The store has told that the hold is lost.
+    fn lose(&mut self, cause: &LossCause) {
+        let limits = self.limits;
+        note(&format!("{}: the lock is lost: {cause}", limits.title));
+        self.lost = Some(cause.to_string());
+        let is_in_time = matches!(cause, LossCause::Gone | LossCause::HeldBy(_));
+        match limits.on_lost {
+            OnLost::Warn => {}
+            OnLost::Term if is_in_time => self.end_within(limits.kill_after),
+            // There is no time left that could be waited for.
+            OnLost::Term | OnLost::Kill => self.kill(),
+        }
+    }
+
+    /// Passes a signal on that came to us.
+    fn pass_on(&mut self, number: i32) {
+        let signal = match number {
+            SIGINT => Signal::INT,
+            SIGTERM => Signal::TERM,
+            SIGHUP => Signal::HUP,
+            SIGQUIT => Signal::QUIT,
+            SIGUSR1 => Signal::USR1,
+            SIGUSR2 => Signal::USR2,
+            SIGCONT => Signal::CONT,
+            SIGWINCH => Signal::WINCH,
+            _ => return,
+        };
+        // On a terminal it comes to the command, too.
+        let is_known = matches!(number, SIGINT | SIGQUIT | SIGWINCH | SIGCONT);
+        if !(is_known && self.process.shares_terminal()) {
+            self.process.signal(signal);
+        }
+        if number == SIGTERM {
+            self.kill_within(self.limits.kill_after);
+        }
+    }
+
+    fn end_within(&mut self, time: Duration) {
+        self.process.signal(Signal::TERM);
+        // One that is stopped hears nothing.
+        self.process.signal(Signal::CONT);
+        self.kill_within(time);
+    }
+
+    fn kill_within(&mut self, time: Duration) {
+        let at = Instant::now() + time;
+        self.kill_at = Some(self.kill_at.map_or(at, |before| before.min(at)));
+    }
+
+    fn kill(&mut self) {
+        self.is_killed = true;
+        self.process.signal(Signal::KILL);
+    }
+}

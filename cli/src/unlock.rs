@@ -1,0 +1,126 @@
+//! `redlatch unlock --force`: the end of one hold.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::process::ExitCode;
+
+use redlatch::LockInfo;
+use serde::Serialize;
+
+use crate::errors::{Failure, NO};
+use crate::inspect::lines;
+use crate::output::{SCHEMA, json, text, visible};
+
+/// The arguments of `redlatch unlock`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The name of the lock
+    name: String,
+    /// Really end the hold of somebody else, who may be working under it
+    #[arg(long, required = true)]
+    force: bool,
+    /// End the present hold without a question
+    #[arg(long, conflicts_with = "holder")]
+    yes: bool,
+    /// End the hold of this visitor, as `redlatch inspect` shows it
+    #[arg(long, value_name = "VISITOR")]
+    holder: Option<String>,
+    /// Print a JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    place: crate::connect::Args,
+}
+
+/// The outcome as JSON; `cli/schema/unlock.json` describes it.
+#[derive(Serialize)]
+struct Unlocked<'a> {
+    schema: u32,
+    name: &'a str,
+    visitor: Option<&'a str>,
+    freed: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let place = args.place.open()?;
+    let (lock, info) = place.describe(&args.name)?;
+    let Some(visitor) = chosen(args, &info)? else {
+        return answer(args, None, false, "nobody holds it");
+    };
+    if args.holder.is_none() && !args.yes && !is_confirmed(args, &info)? {
+        return answer(args, Some(&visitor), false, "nothing was done");
+    }
+    match lock.force_unlock_of(&visitor)? {
+        true => answer(args, Some(&visitor), true, "the hold was ended"),
+        false => answer(
+            args,
+            Some(&visitor),
+            false,
+            "that hold had ended already, and nothing was done",
+        ),
+    }
+}
+
+/// The hold that is to end; `None` if nobody holds the lock.
+fn chosen(args: &Args, info: &LockInfo) -> Result<Option<String>, Failure> {
+    if let Some(visitor) = &args.holder {
+        return Ok(Some(visitor.clone()));
+    }
+    match &info.holders[..] {
+        [] => Ok(None),
+        [holder] => Ok(Some(holder.visitor.clone())),
+        several => {
+            let visitors: Vec<&str> = several.iter().map(|it| &*it.visitor).collect();
+            Err(Failure::usage(format!(
+                "{}: several hold it; choose one with --holder: {}",
+                args.name,
+                visitors.join(", ")
+            )))
+        }
+    }
+}
+
+/// Shows the holder, and asks for the name to be typed.
+fn is_confirmed(args: &Args, info: &LockInfo) -> Result<bool, Failure> {
+    if !io::stdin().is_terminal() {
+        return Err(Failure::usage(
+            "there is no terminal to ask at; say --yes to end the present hold, or --holder VISITOR to end that one",
+        ));
+    }
+    let mut shown = io::stderr().lock();
+    let told = lines(&args.name, info)
+        .into_iter()
+        .try_for_each(|line| writeln!(shown, "{line}"));
+    told.and_then(|()| {
+        write!(
+            shown,
+            "Its holder may be working. Type the name of the lock to end this hold: "
+        )?;
+        shown.flush()
+    })
+    .map_err(|error| Failure::output(&error))?;
+    let mut typed = String::new();
+    let read = io::stdin().lock().read_line(&mut typed);
+    read.map_err(|error| Failure::usage(format!("the answer could not be read: {error}")))?;
+    Ok(typed.trim_end_matches(['\r', '\n']) == args.name)
+}
+
+fn answer(
+    args: &Args,
+    visitor: Option<&str>,
+    freed: bool,
+    words: &str,
+) -> Result<ExitCode, Failure> {
+    match args.json {
+        true => json(&Unlocked {
+            schema: SCHEMA,
+            name: &args.name,
+            visitor,
+            freed,
+        })?,
+        false => text(&format!("{}: {words}", visible(&args.name)))?,
+    }
+    match freed {
+        true => Ok(ExitCode::SUCCESS),
+        false => Ok(ExitCode::from(NO)),
+    }
+}

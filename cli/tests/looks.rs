@@ -1,0 +1,308 @@
+//! `list`, `inspect` and `unlock`.
+
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support::RedisServer;
+use crate::{at, client_of, ends_with, redlatch, stderr, stdout};
+
+fn objects(text: &str) -> Vec<Value> {
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn a_list_shows_holders_in_columns_and_as_json() {
+    let server = RedisServer::start();
+    let client = client_of(&server.url());
+    let lock = client.lock("orders:42");
+    lock.lock().unwrap();
+    lock.lock().unwrap();
+    client.lock("stock:7").lock().unwrap();
+    client.token_lock("token").lock().unwrap();
+    client.latch("latch").try_set(3).unwrap();
+
+    let output = at(&server, &["list"]);
+    ends_with(&output, 0);
+    let text = stdout(&output);
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines.len(), 3, "{text}");
+    assert!(
+        lines[0].starts_with("NAME       KIND       HOLDER"),
+        "{text}"
+    );
+    let words: Vec<_> = lines[1].split_whitespace().collect();
+    assert_eq!(words[..2], ["orders:42", "reentrant"], "{text}");
+    let host = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
+    assert_eq!(words[2], format!("{host}/{}", std::process::id()), "{text}");
+    assert_eq!(words[5], "2", "{text}");
+
+    for (args, names) in [
+        (&["status", "--json", "orders:"][..], &["orders:42"][..]),
+        (&["list", "--json"], &["orders:42", "stock:7"]),
+        (
+            &["list", "--json", "--token"],
+            &["orders:42", "stock:7", "token"],
+        ),
+        (
+            &["list", "--json", "--all-kinds"],
+            &["latch", "orders:42", "stock:7"],
+        ),
+        (&["list", "--json", "nobody"], &[]),
+    ] {
+        let output = at(&server, args);
+        ends_with(&output, 0);
+        let objects = objects(&stdout(&output));
+        let mut found: Vec<_> = objects
+            .iter()
+            .map(|it| it["name"].as_str().unwrap())
+            .collect();
+        found.sort_unstable();
+        assert_eq!(found, names, "{args:?}");
+    }
+    let output = at(&server, &["list", "--limit", "1"]);
+    ends_with(&output, 0);
+    assert!(
+        stderr(&output).contains("more than 1 locks"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn a_prefix_is_not_typed() {
+    let server = RedisServer::start();
+    let client = crate::patient()
+        .key_prefix("shop:")
+        .open(&server.url())
+        .unwrap();
+    client.lock("orders").lock().unwrap();
+    let output = at(&server, &["list", "--json", "--prefix", "shop:"]);
+    assert_eq!(objects(&stdout(&output))[0]["name"], "orders");
+    ends_with(&at(&server, &["inspect", "orders", "--prefix", "shop:"]), 0);
+    ends_with(&at(&server, &["inspect", "orders"]), 1);
+}
+
+#[test]
+fn an_inspected_lock_is_told_of_and_a_free_one_ends_with_1() {
+    let server = RedisServer::start();
+    let client = client_of(&server.url());
+    let free = at(&server, &["inspect", "orders"]);
+    ends_with(&free, 1);
+    assert!(stdout(&free).contains("nobody"), "{}", stdout(&free));
+    client.fenced_lock("orders").lock().unwrap();
+    let held = at(&server, &["inspect", "orders"]);
+    ends_with(&held, 0);
+    for word in ["orders", "fenced", "visitor", "expires", "redlatch"] {
+        assert!(stdout(&held).contains(word), "{word}: {}", stdout(&held));
+    }
+    let read = client.read_write_lock("prices");
+    read.read().lock().unwrap();
+    let output = at(&server, &["inspect", "prices", "--json"]);
+    assert_eq!(objects(&stdout(&output))[0]["kind"], "read");
+    server.cmd(&["HSET", "user", "name", "Ada"]);
+    let output = at(&server, &["inspect", "user"]);
+    ends_with(&output, 2);
+    assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+}
+
+#[test]
+fn a_hold_is_ended_and_no_later_one() {
+    let server = RedisServer::start();
+    let lock = client_of(&server.url()).lock("orders");
+    lock.lock().unwrap();
+    let first = lock.describe().unwrap().holders[0].visitor.clone();
+    let refused = at(&server, &["unlock", "orders"]);
+    ends_with(&refused, 2);
+    assert!(stderr(&refused).contains("--force"), "{}", stderr(&refused));
+    let refused = at(&server, &["unlock", "orders", "--force"]);
+    ends_with(&refused, 2);
+    assert!(stderr(&refused).contains("--yes"), "{}", stderr(&refused));
+    assert!(lock.is_locked().unwrap());
+
+    let ended = at(&server, &["unlock", "orders", "--force", "--yes"]);
+    ends_with(&ended, 0);
+    assert!(!lock.is_locked().unwrap());
+    assert!(lock.unlock().is_err());
+    ends_with(&at(&server, &["unlock", "orders", "--force", "--yes"]), 1);
+
+    lock.lock().unwrap();
+    let output = at(
+        &server,
+        &["unlock", "orders", "--force", "--holder", &first, "--json"],
+    );
+    ends_with(&output, 1);
+    assert_eq!(objects(&stdout(&output))[0]["freed"], false);
+    assert!(lock.is_locked().unwrap());
+    let present = lock.describe().unwrap().holders[0].visitor.clone();
+    ends_with(
+        &at(
+            &server,
+            &["unlock", "orders", "--force", "--holder", &present],
+        ),
+        0,
+    );
+    assert!(!lock.is_locked().unwrap());
+}
+
+#[test]
+fn of_several_readers_one_is_chosen() {
+    let server = RedisServer::start();
+    let clients = [(); 2].map(|()| client_of(&server.url()));
+    for client in &clients {
+        client.read_write_lock("prices").read().lock().unwrap();
+    }
+    let several = at(&server, &["unlock", "prices", "--force", "--yes"]);
+    ends_with(&several, 2);
+    let holders = clients[0]
+        .read_write_lock("prices")
+        .read()
+        .describe()
+        .unwrap()
+        .holders;
+    assert!(
+        stderr(&several).contains(&holders[0].visitor),
+        "{}",
+        stderr(&several)
+    );
+    let args = [
+        "unlock",
+        "prices",
+        "--force",
+        "--holder",
+        &holders[0].visitor,
+    ];
+    ends_with(&at(&server, &args), 0);
+    let left = clients[0]
+        .read_write_lock("prices")
+        .read()
+        .describe()
+        .unwrap()
+        .holders;
+    assert_eq!(left, holders[1..]);
+}
+
+#[test]
+fn at_a_terminal_the_name_is_asked_for() {
+    let server = RedisServer::start();
+    let lock = client_of(&server.url()).lock("orders");
+    for (typed, code) in [("order\n", 1), ("orders\n", 0)] {
+        lock.try_lock().unwrap();
+        let flags = rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY;
+        let controller = rustix::pty::openpt(flags).unwrap();
+        rustix::pty::grantpt(&controller).unwrap();
+        rustix::pty::unlockpt(&controller).unwrap();
+        let name = rustix::pty::ptsname(&controller, Vec::new()).unwrap();
+        let name = name.to_str().unwrap();
+        let terminal = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(name)
+            .unwrap();
+        let mut command = redlatch();
+        command.env("REDLATCH_URL", server.url());
+        command.args(["unlock", "orders", "--force"]);
+        command.stdin(terminal).stdout(std::process::Stdio::piped());
+        command.stderr(std::process::Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        drop(command);
+        let mut asked = String::new();
+        let mut said = child.stderr.take().unwrap();
+        while !asked.contains("Type the name") {
+            let mut part = [0; 256];
+            let read = said.read(&mut part).unwrap();
+            assert!(read > 0, "{asked}");
+            asked += &String::from_utf8_lossy(&part[..read]);
+        }
+        assert!(asked.contains("holder"), "{asked}");
+        std::fs::File::from(controller.try_clone().unwrap())
+            .write_all(typed.as_bytes())
+            .unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{asked}");
+        assert_eq!(lock.is_locked().unwrap(), code == 1);
+    }
+}
+
+#[test]
+fn a_quorum_says_how_many_nodes_have_a_lock() {
+    let servers = [(); 3].map(|()| RedisServer::start());
+    let urls = servers.each_ref().map(RedisServer::url);
+    let clients = urls.iter().map(|url| client_of(url));
+    let redlock = redlatch::Redlock::builder()
+        .nodes(clients)
+        .trust_new_nodes();
+    let redlock = redlock.build().unwrap();
+    let lock = redlock
+        .lock("orders")
+        .with_lease_time(Duration::from_secs(25));
+    lock.lock().unwrap();
+    let run = |args: &[&str]| {
+        let mut command = redlatch();
+        command
+            .env("REDLATCH_NODES", urls.join(" "))
+            .env("REDLATCH_MODE", "redlock");
+        command.args(args).output().unwrap()
+    };
+    let output = run(&["list", "--json"]);
+    ends_with(&output, 0);
+    let object = &objects(&stdout(&output))[0];
+    assert_eq!(
+        (&object["nodes"]["held"], &object["nodes"]["of"]),
+        (&3.into(), &3.into())
+    );
+    servers[1].kill();
+    let output = run(&["list", "--json"]);
+    ends_with(&output, 3);
+    assert_eq!(objects(&stdout(&output))[0]["nodes"]["held"], 2);
+    let ended = run(&["unlock", "orders", "--force", "--yes"]);
+    ends_with(&ended, 0);
+    assert!(!lock.is_locked().unwrap());
+}
+
+#[test]
+fn a_name_with_signs_for_the_terminal_is_shown_and_not_obeyed() {
+    let server = RedisServer::start();
+    let field = "9b2a7c44-11d0-4e55-8a3e-2f1d0c9b8a7f:31";
+    server.cmd(&["HSET", "a\u{1b}[2Jb", field, "1"]);
+    server.cmd(&["PEXPIRE", "a\u{1b}[2Jb", "60000"]);
+    let output = at(&server, &["list"]);
+    assert!(!stdout(&output).contains('\u{1b}'), "{:?}", stdout(&output));
+    assert!(
+        stdout(&output).contains("a\\u{1b}[2Jb"),
+        "{:?}",
+        stdout(&output)
+    );
+    assert!(stdout(&output).contains("Redisson"), "{}", stdout(&output));
+}
+
+#[cfg(feature = "mysql")]
+#[test]
+fn a_lock_in_a_database_is_shown_and_ended() {
+    let database = crate::support::MariaDb::shared().database();
+    let client = client_of(&database.url());
+    client.create_tables().unwrap();
+    let lock = client.lock("orders");
+    lock.lock().unwrap();
+    let run = |args: &[&str]| {
+        let mut command = redlatch();
+        command.env("REDLATCH_URL", database.url()).args(args);
+        command.output().unwrap()
+    };
+    let listed = run(&["list", "--json"]);
+    ends_with(&listed, 0);
+    let object = &objects(&stdout(&listed))[0];
+    assert_eq!(
+        (&object["name"], &object["kind"]),
+        (&"orders".into(), &"fenced".into())
+    );
+    assert_eq!(object["holders"][0]["client"], client.id());
+    ends_with(&run(&["unlock", "orders", "--force", "--yes"]), 0);
+    assert!(!lock.is_locked().unwrap());
+    ends_with(&run(&["inspect", "orders"]), 1);
+}

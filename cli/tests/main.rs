@@ -1,0 +1,62 @@
+//! The command with real servers.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "what cannot go on fails the test"
+)]
+
+mod looks;
+mod refusals;
+mod run;
+mod schema;
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
+use std::process::{Command, Output, Stdio};
+
+use support::RedisServer;
+
+/// The command without any variable that it reads.
+fn redlatch() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_redlatch"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("REDLATCH")) {
+        command.env_remove(name);
+    }
+    // A machine may be so busy that a second is nothing.
+    command.env("REDLATCH_COMMAND_TIMEOUT", "20s");
+    command.stdin(Stdio::null());
+    command
+}
+
+/// A client with as much patience.
+fn client_of(url: &str) -> redlatch::Client {
+    patient().open(url).unwrap()
+}
+
+fn patient() -> redlatch::Builder {
+    let builder = redlatch::Client::builder();
+    builder
+        .command_timeout(support::ms(20_000))
+        .connect_timeout(support::ms(10_000))
+}
+
+/// Runs the command at a server.
+fn at(server: &RedisServer, args: &[&str]) -> Output {
+    let mut command = redlatch();
+    command.env("REDLATCH_URL", server.url()).args(args);
+    command.output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[track_caller]
+fn ends_with(output: &Output, code: i32) {
+    let (out, err) = (stdout(output), stderr(output));
+    assert_eq!(output.status.code(), Some(code), "{out}\n{err}");
+}

@@ -1,0 +1,189 @@
+//! Bad input, servers that are gone, and secrets.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::support::{RedisServer, free_port};
+use crate::{at, client_of, ends_with, redlatch, stderr, stdout};
+
+const CANARY: &str = "canary-9d1e";
+
+#[test]
+fn bad_input_gets_one_line_and_2() {
+    let url = "redis://127.0.0.1:1";
+    for (args, says) in [
+        (&["list"][..], "REDLATCH_URL"),
+        (&["lst"], "--help"),
+        (&[], "no command"),
+        (&["list", "--url", url, "--limit", "x"], "--limit"),
+        (&["list", "--url", "http://h"], "URL"),
+        (
+            &["list", "--node", url, "--node", "redis://127.0.0.1:2"],
+            "--cluster",
+        ),
+        (&["list", "--cluster"], "--node"),
+        (&["list", "--url", url, "--lease", "30"], "30s"),
+        (&["inspect", "", "--url", url], "name"),
+        (&["list", "--url", url, "--url-file", "/nowhere"], "--url"),
+        (&["list", "--url-file", "/nowhere"], "/nowhere"),
+        (&["list", "--url", url, "--user", "me"], "REDLATCH_PASSWORD"),
+        (&["unlock", "orders", "--url", url], "--force"),
+    ] {
+        let output = redlatch().args(args).output().unwrap();
+        ends_with(&output, 2);
+        let said = stderr(&output);
+        assert_eq!(said.lines().count(), 1, "{args:?}: {said}");
+        assert!(
+            said.starts_with("redlatch: ") && said.contains(says),
+            "{args:?}: {said}"
+        );
+        assert_eq!(stdout(&output), "", "{args:?}");
+    }
+}
+
+#[test]
+fn a_server_that_is_gone_ends_with_3_also_as_json() {
+    let url = format!("redis://127.0.0.1:{}", free_port());
+    for command in [
+        &["list"][..],
+        &["inspect", "a"],
+        &["unlock", "a", "--force", "--yes"],
+    ] {
+        let output = redlatch()
+            .args(command)
+            .args(["--url", &url])
+            .output()
+            .unwrap();
+        ends_with(&output, 3);
+        assert!(
+            stderr(&output).contains("cannot be reached"),
+            "{}",
+            stderr(&output)
+        );
+        let output = redlatch()
+            .args(command)
+            .args(["--url", &url, "--json"])
+            .output()
+            .unwrap();
+        ends_with(&output, 3);
+        let told: serde_json::Value = serde_json::from_str(&stderr(&output)).unwrap();
+        assert_eq!(told["error"]["kind"], "unreachable", "{told}");
+        crate::schema::holds("error", &told);
+    }
+}
+
+#[test]
+fn a_user_without_rights_ends_with_4() {
+    let server = RedisServer::start();
+    let password = format!(">{CANARY}");
+    server.cmd(&["ACL", "SETUSER", "me", "on", &password, "~*", "+time"]);
+    let run = |password: &str| {
+        let mut command = redlatch();
+        command.env("REDLATCH_PASSWORD", password);
+        command.args(["list", "--user", "me", "--url", &server.url()]);
+        command.output().unwrap()
+    };
+    let denied = run(CANARY);
+    ends_with(&denied, 4);
+    assert!(stderr(&denied).contains("scan"), "{}", stderr(&denied));
+    let wrong = run("canary-wrong");
+    ends_with(&wrong, 4);
+    for output in [denied, wrong] {
+        assert!(!stderr(&output).contains("canary"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_password_is_refused_in_an_argument_and_taken_from_elsewhere() {
+    let server = RedisServer::with(&["--requirepass", CANARY]);
+    let bare = format!("redis://127.0.0.1:{}", server.port());
+    let url = format!("redis://:{CANARY}@127.0.0.1:{}", server.port());
+    for flag in ["--url", "--node"] {
+        let output = redlatch().args(["list", flag, &url]).output().unwrap();
+        ends_with(&output, 2);
+        let said = stderr(&output);
+        assert!(
+            said.contains("REDLATCH_PASSWORD") && said.contains("--password-file"),
+            "{said}"
+        );
+        assert!(!said.contains(CANARY), "{said}");
+    }
+    client_of(&url).lock("orders").lock().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str, mode| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let secret = file("password", &format!("{CANARY}\n"), 0o600);
+    let whole = file("url", &format!("{url}\n"), 0o600);
+    let open = file("open", CANARY, 0o644);
+    type Variables<'a> = &'a [(&'a str, &'a str)];
+    let runs: [(&[&str], Variables<'_>); 5] = [
+        (&["--url", &bare], &[("REDLATCH_PASSWORD", CANARY)]),
+        (&["--url", &bare, "--password-file", &secret], &[]),
+        (&["--url-file", &whole], &[]),
+        (&[], &[("REDLATCH_URL", &url)]),
+        (&["--url", &bare, "--password-file", &open], &[]),
+    ];
+    for (args, variables) in runs {
+        let mut command = redlatch();
+        command
+            .arg("list")
+            .args(args)
+            .envs(variables.iter().copied());
+        let output = command.output().unwrap();
+        ends_with(&output, 0);
+        assert!(stdout(&output).contains("orders"), "{args:?}");
+        let is_warned = stderr(&output).contains("chmod 600");
+        assert_eq!(
+            is_warned,
+            args.contains(&&*open),
+            "{args:?}: {}",
+            stderr(&output)
+        );
+        assert!(!stderr(&output).contains(CANARY), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn completions_and_the_manual_are_printed() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = redlatch().args(["completions", shell]).output().unwrap();
+        ends_with(&output, 0);
+        assert!(stdout(&output).contains("inspect"), "{shell}");
+    }
+    let output = redlatch().arg("man").output().unwrap();
+    ends_with(&output, 0);
+    assert!(
+        stdout(&output).contains(".TH redlatch 1"),
+        "{}",
+        stdout(&output)
+    );
+    let output = redlatch().arg("--version").output().unwrap();
+    ends_with(&output, 0);
+    let help = redlatch().args(["unlock", "--help"]).output().unwrap();
+    ends_with(&help, 0);
+    assert!(stdout(&help).contains("--holder"), "{}", stdout(&help));
+}
+
+#[test]
+fn a_closed_pipe_is_no_news() {
+    let server = RedisServer::start();
+    let client = client_of(&server.url());
+    for at in 0..50 {
+        client.lock(&format!("orders:{at}")).lock().unwrap();
+    }
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = redlatch();
+    command
+        .env("REDLATCH_URL", server.url())
+        .args(["list", "--json"])
+        .stdout(writer);
+    let output = command.output().unwrap();
+    assert_eq!(stderr(&output), "");
+    assert_ne!(output.status.code(), Some(101));
+    ends_with(&at(&server, &["list"]), 0);
+}

@@ -1,0 +1,204 @@
+//! What becomes of a command when its lock is in danger, and when redlatch is killed.
+
+use super::*;
+use crate::support::Proxy;
+
+/// The lease in these tests: long enough for a busy machine.
+const LEASE: Duration = ms(6000);
+
+fn leased<'a>(args: &[&'a str]) -> Vec<&'a str> {
+    [&["--lease", "6s", "--command-timeout", "2s"], args].concat()
+}
+
+/// L5: news of a loss reaches the command soon.
+#[test]
+fn a_hold_that_is_ended_ends_the_command() {
+    let server = RedisServer::start();
+    let mut child = spawn(
+        &server,
+        &leased(&["demo", "--", "sh", "-c", "echo $$; exec sleep 1000"]),
+    );
+    let command = command_pid(&mut child);
+    let lock = client_of(&server.url()).lock("demo");
+    let holder = lock.describe().unwrap().holders[0].visitor.clone();
+    assert!(lock.force_unlock_of(&holder).unwrap());
+    let ended = Instant::now();
+    let output = child.wait_with_output().unwrap();
+    // It learns of it at its next renewal.
+    assert!(ended.elapsed() < LEASE / 3 + SLACK, "{:?}", ended.elapsed());
+    ends_with(&output, 121);
+    assert!(!is_alive(command));
+    assert!(stderr(&output).contains("lost"), "{}", stderr(&output));
+}
+
+/// L1: the command ends well before a renewal could have found the loss.
+#[test]
+fn a_loss_that_only_the_unlock_finds_is_told_in_the_code() {
+    let server = RedisServer::start();
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("report.json");
+    let args = [
+        "--lease",
+        "60s",
+        "--report",
+        report.to_str().unwrap(),
+        "demo",
+        "--",
+    ];
+    let script = "echo $$; while [ ! -e go ]; do sleep 0.05; done";
+    let mut command = run_at(&server.url(), &[&args[..], &["sh", "-c", script]].concat());
+    let mut child = command.current_dir(folder.path()).spawn().unwrap();
+    command_pid(&mut child);
+    let lock = client_of(&server.url()).lock("demo");
+    let holder = lock.describe().unwrap().holders[0].visitor.clone();
+    assert!(lock.force_unlock_of(&holder).unwrap());
+    fs::write(folder.path().join("go"), "").unwrap();
+    let output = child.wait_with_output().unwrap();
+    ends_with(&output, 121);
+    assert!(
+        stderr(&output).contains("was lost while"),
+        "{}",
+        stderr(&output)
+    );
+    let report = fs::read_to_string(report).unwrap();
+    assert!(
+        report.contains("\"lost\":true") && report.contains("\"command_code\":0"),
+        "{report}"
+    );
+}
+
+#[test]
+fn a_command_may_go_on_after_a_loss_if_it_is_told_so() {
+    let server = RedisServer::start();
+    let args = [
+        "--on-lost",
+        "warn",
+        "--lost-exit-code",
+        "0",
+        "demo",
+        "--",
+        "sh",
+        "-c",
+    ];
+    let script = "echo $$; while [ ! -e go ]; do sleep 0.05; done; exit 5";
+    let folder = tempfile::tempdir().unwrap();
+    let args = leased(&[&args[..], &[script]].concat());
+    let mut command = run_at(&server.url(), &args);
+    let mut child = command.current_dir(folder.path()).spawn().unwrap();
+    let pid = command_pid(&mut child);
+    server.cmd(&["DEL", "demo"]);
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert!(line.contains("lost"), "{line}");
+    assert!(is_alive(pid));
+    fs::write(folder.path().join("go"), "").unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// L2 and L6: with the network cut, TERM comes before the end and KILL before the end, also to one that ignores TERM.
+#[test]
+fn a_command_ends_before_its_lease_can() {
+    let server = RedisServer::start();
+    for script in [
+        "echo $$; exec sleep 1000",
+        "trap '' TERM; echo $$; while :; do sleep 0.05; done",
+    ] {
+        let proxy = Proxy::to(server.addr());
+        let mut child = run_at(&proxy.url(), &leased(&["demo", "--", "sh", "-c", script]));
+        let mut child = child.spawn().unwrap();
+        let command = command_pid(&mut child);
+        proxy.black_hole();
+        let other = client_of(&server.url()).lock("demo");
+        assert!(
+            other.try_lock_for(LEASE * 3).unwrap(),
+            "it is free after a lease"
+        );
+        assert!(
+            !is_alive(command),
+            "{script}: two commands of one name live"
+        );
+        other.unlock().unwrap();
+        proxy.heal();
+        let output = child.wait_with_output().unwrap();
+        ends_with(&output, 121);
+        assert!(
+            stderr(&output).contains("before it can be lost"),
+            "{}",
+            stderr(&output)
+        );
+    }
+}
+
+/// L10: a killed redlatch leaves no command, and no key beyond the lease.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_killed_redlatch_leaves_no_command() {
+    let server = RedisServer::start();
+    for at in 0..20u64 {
+        let mut child = spawn(
+            &server,
+            &[
+                "--lease",
+                "2s",
+                "demo",
+                "--",
+                "sh",
+                "-c",
+                "echo $$; exec sleep 1000",
+            ],
+        );
+        // Some before it has started anything, and some after.
+        thread::sleep(ms(at * 7));
+        let _ = kill_process(pid_of(&child), Signal::KILL);
+        child.wait().unwrap();
+        let mut told = String::new();
+        // The end of its output comes when nobody has it any more.
+        child
+            .stdout
+            .take()
+            .unwrap()
+            .read_to_string(&mut told)
+            .unwrap();
+        if let Some(pid) = told.lines().next().and_then(|line| line.parse().ok()) {
+            let pid = Pid::from_raw(pid).unwrap();
+            eventually(SLACK, "the command has ended", || !is_alive(pid));
+        }
+    }
+    eventually(ms(2000) + SLACK, "the lock is free", || {
+        server.int(&["DBSIZE"]) == 0
+    });
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_orphan_may_be_kept() {
+    let server = RedisServer::start();
+    let script = "echo $$; exec sleep 1000";
+    let mut child = spawn(
+        &server,
+        &["--orphan", "keep", "demo", "--", "sh", "-c", script],
+    );
+    let command = command_pid(&mut child);
+    kill_process(pid_of(&child), Signal::KILL).unwrap();
+    child.wait().unwrap();
+    thread::sleep(ms(300));
+    assert!(is_alive(command));
+    kill_process(command, Signal::KILL).unwrap();
+}
+
+#[test]
+fn a_server_that_is_killed_ends_the_command_in_time() {
+    let server = RedisServer::start();
+    let begun = Instant::now();
+    let mut child = spawn(
+        &server,
+        &leased(&["demo", "--", "sh", "-c", "echo $$; exec sleep 1000"]),
+    );
+    let command = command_pid(&mut child);
+    server.kill();
+    let output = child.wait_with_output().unwrap();
+    ends_with(&output, 121);
+    assert!(!is_alive(command));
+    assert!(begun.elapsed() < LEASE + SLACK, "{:?}", begun.elapsed());
+}

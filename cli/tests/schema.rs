@@ -1,0 +1,163 @@
+//! The JSON that is printed, held against its schemas.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::support::RedisServer;
+use crate::{at, client_of, stderr, stdout};
+
+/// Whether a value is as a schema says; only the words that ours use are known.
+fn flaw(schema: &Value, value: &Value, at: &str) -> Option<String> {
+    let known = [
+        "$schema",
+        "title",
+        "description",
+        "type",
+        "const",
+        "enum",
+        "minimum",
+        "properties",
+        "required",
+        "additionalProperties",
+        "items",
+    ];
+    for word in schema.as_object().unwrap().keys() {
+        assert!(
+            known.contains(&word.as_str()),
+            "{at}: the word {word} is not checked"
+        );
+    }
+    let is = |kind: &str| match kind {
+        "null" => value.is_null(),
+        "string" => value.is_string(),
+        "integer" => value.is_u64() || value.is_i64(),
+        "boolean" => value.is_boolean(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        other => panic!("{at}: the type {other}"),
+    };
+    let is_typed = match &schema["type"] {
+        Value::String(kind) => is(kind),
+        Value::Array(kinds) => kinds.iter().any(|kind| is(kind.as_str().unwrap())),
+        _ => true,
+    };
+    if !is_typed {
+        return Some(format!("{at}: {value} is no {}", schema["type"]));
+    }
+    if schema.get("const").is_some_and(|it| it != value) {
+        return Some(format!("{at}: {value} is not {}", schema["const"]));
+    }
+    let choices = schema.get("enum").and_then(Value::as_array);
+    if choices.is_some_and(|choices| !choices.contains(value)) {
+        return Some(format!("{at}: {value} is none of {}", schema["enum"]));
+    }
+    let least = schema.get("minimum").and_then(Value::as_i64);
+    if value
+        .as_i64()
+        .zip(least)
+        .is_some_and(|(value, least)| value < least)
+    {
+        return Some(format!("{at}: {value} is too small"));
+    }
+    if let Some(fields) = value.as_object() {
+        let none = serde_json::Map::new();
+        let properties = schema["properties"].as_object().unwrap_or(&none);
+        for name in schema["required"].as_array().into_iter().flatten() {
+            if !fields.contains_key(name.as_str().unwrap()) {
+                return Some(format!("{at}: {name} is missing"));
+            }
+        }
+        for (name, field) in fields {
+            let Some(property) = properties.get(name) else {
+                return Some(format!("{at}: {name} is not described"));
+            };
+            if let Some(found) = flaw(property, field, &format!("{at}.{name}")) {
+                return Some(found);
+            }
+        }
+    }
+    let mut items = value.as_array().into_iter().flatten();
+    items.find_map(|item| flaw(schema.get("items")?, item, &format!("{at}[]")))
+}
+
+fn schema(name: &str) -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("schema/{name}.json"));
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// Checks that an object is as its schema says.
+#[track_caller]
+pub(crate) fn holds(name: &str, value: &Value) {
+    assert_eq!(flaw(&schema(name), value, name), None, "{value}");
+}
+
+#[track_caller]
+fn each_holds(name: &str, text: &str) {
+    assert!(!text.is_empty(), "{name}");
+    for line in text.lines() {
+        holds(name, &serde_json::from_str(line).unwrap());
+    }
+}
+
+#[test]
+fn the_output_is_as_the_schemas_say() {
+    let server = RedisServer::start();
+    let client = client_of(&server.url());
+    client.lock("plain").lock().unwrap();
+    client.fenced_lock("fenced").lock().unwrap();
+    client.token_lock("token").lock().unwrap();
+    client.read_write_lock("sides").write().lock().unwrap();
+    client.latch("latch").try_set(1).unwrap();
+    server.cmd(&[
+        "HSET",
+        "redisson",
+        "9b2a7c44-11d0-4e55-8a3e-2f1d0c9b8a7f:31",
+        "1",
+    ]);
+    server.cmd(&["PEXPIRE", "redisson", "60000"]);
+    let listed = at(&server, &["list", "--json", "--all-kinds", "--token"]);
+    assert_eq!(stdout(&listed).lines().count(), 6, "{}", stdout(&listed));
+    each_holds("lock", &stdout(&listed));
+    each_holds(
+        "lock",
+        &stdout(&at(&server, &["inspect", "plain", "--json"])),
+    );
+    each_holds(
+        "lock",
+        &stdout(&at(&server, &["inspect", "free", "--json"])),
+    );
+    for name in ["plain", "free"] {
+        let args = ["unlock", name, "--force", "--yes", "--json"];
+        each_holds("unlock", &stdout(&at(&server, &args)));
+    }
+    each_holds(
+        "error",
+        &stderr(&at(&server, &["list", "--json", "--limit", "x"])),
+    );
+    server.cmd(&["HSET", "user", "name", "Ada"]);
+    each_holds(
+        "error",
+        &stderr(&at(&server, &["inspect", "user", "--json"])),
+    );
+}
+
+#[test]
+fn the_check_can_fail() {
+    let server = RedisServer::start();
+    client_of(&server.url()).lock("plain").lock().unwrap();
+    let line = stdout(&at(&server, &["inspect", "plain", "--json"]));
+    let good: Value = serde_json::from_str(&line).unwrap();
+    let changed = |change: fn(&mut Value)| {
+        let mut value = good.clone();
+        change(&mut value);
+        flaw(&schema("lock"), &value, "lock")
+    };
+    assert_eq!(changed(|_| ()), None);
+    assert!(changed(|it| it["schema"] = 2.into()).is_some());
+    assert!(changed(|it| it["kind"] = "other".into()).is_some());
+    assert!(changed(|it| it["more"] = 1.into()).is_some());
+    assert!(changed(|it| it["holders"][0]["count"] = "1".into()).is_some());
+    assert!(changed(|it| drop(it.as_object_mut().unwrap().remove("node"))).is_some());
+}

@@ -1,0 +1,197 @@
+//! The numbers that a client counts, and whom it tells what happens: waits and holds by the class of their lock, renewals by
+//! their outcome.
+//!
+//! On the way of every lock and unlock there are atomics alone, which nobody waits for. A thread that waits behind others is
+//! listed, too, which takes a mutex: it sleeps anyway.
+
+pub(crate) mod class;
+mod settings;
+mod waits;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::engine::counters::class::{Class, ClassId, Classes, Via, WaitEnd};
+pub(crate) use crate::engine::counters::settings::{ClassOf, CountSettings};
+use crate::engine::counters::waits::Waits;
+pub(crate) use crate::engine::counters::waits::{ListedWait, OpenWait};
+use crate::ground::events;
+use crate::ground::loss::Loss;
+use crate::ground::observer::Event;
+use crate::store::{Renewal, Requests};
+
+/// The counters of one client.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    settings: CountSettings,
+    classes: Classes,
+    waits: Waits,
+    renewed: AtomicU64,
+    renewals_lost: AtomicU64,
+    renewals_unknown: AtomicU64,
+    pub(crate) requests: Arc<Requests>,
+}
+
+/// The outcomes of renewals so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RenewalsRead {
+    pub(crate) renewed: u64,
+    pub(crate) lost: u64,
+    pub(crate) unknown: u64,
+}
+
+impl Counters {
+    pub(crate) fn new(settings: CountSettings) -> Counters {
+        Counters {
+            classes: Classes::new(settings.class_of.clone()),
+            requests: Arc::new(Requests::told_to(settings.observer.clone())),
+            settings,
+            ..Counters::default()
+        }
+    }
+
+    pub(crate) fn settings(&self) -> &CountSettings {
+        &self.settings
+    }
+
+    /// The class of the lock of this name.
+    pub(crate) fn class_of(&self, name: &str) -> ClassId {
+        self.classes.of(name)
+    }
+
+    pub(crate) fn class(&self, id: ClassId) -> &Class {
+        self.classes.get(id)
+    }
+
+    /// All classes that were asked for so far, and the one of the others.
+    pub(crate) fn classes(&self) -> impl Iterator<Item = (ClassId, &Class)> {
+        self.classes.all()
+    }
+
+    pub(crate) fn acquired(&self, class: ClassId, lock: &str, via: Via, waited: Duration) {
+        let class = self.class(class);
+        class.waited(WaitEnd::Acquired, waited);
+        class.acquired(via);
+        self.settings.observer.tell(|| Event::Acquired {
+            class: &class.name,
+            lock,
+            waited,
+            via: via.name(),
+        });
+    }
+
+    pub(crate) fn not_acquired(&self, class: ClassId, lock: &str, end: WaitEnd, waited: Duration) {
+        let class = self.class(class);
+        class.waited(end, waited);
+        self.settings.observer.tell(|| Event::NotAcquired {
+            class: &class.name,
+            lock,
+            waited,
+            outcome: end.name(),
+        });
+    }
+
+    pub(crate) fn contended(&self, class: ClassId, lock: &str) {
+        let class = self.class(class);
+        class.contended();
+        self.settings.observer.tell(|| Event::Contended {
+            class: &class.name,
+            lock,
+        });
+    }
+
+    /// Counts the end of a hold, with no mutex locked.
+    pub(crate) fn ended(&self, class: ClassId, lock: &str, held: Duration, is_lost: bool) {
+        let class = self.class(class);
+        let end = match is_lost {
+            true => {
+                class.hold_lost(held);
+                "lost"
+            }
+            false => {
+                class.hold_unlocked(held);
+                "unlocked"
+            }
+        };
+        self.settings.observer.tell(|| Event::Ended {
+            class: &class.name,
+            lock,
+            held,
+            end,
+        });
+    }
+
+    pub(crate) fn lost(&self, class: ClassId, loss: &Loss) {
+        let class = self.class(class);
+        class.lost(&loss.cause);
+        self.settings.observer.tell(|| Event::Lost {
+            class: &class.name,
+            loss,
+        });
+    }
+
+    /// Lists a wait until what this returns is dropped.
+    pub(crate) fn waits(
+        self: &Arc<Self>,
+        class: ClassId,
+        lock: &Arc<str>,
+        thread: u64,
+    ) -> OpenWait {
+        OpenWait::begin(self, class, lock, thread)
+    }
+
+    /// The waits that are listed, the oldest first.
+    pub(crate) fn listed(&self) -> Vec<ListedWait> {
+        self.waits.all()
+    }
+
+    /// Tells of a wait that has lasted for long.
+    pub(crate) fn long_wait(&self, wait: &ListedWait, holder: Option<&str>) {
+        let class = self.class(wait.class);
+        class.long_wait();
+        let same = |it: &&ListedWait| it.lock == wait.lock;
+        let others = self.listed().iter().filter(same).count().saturating_sub(1);
+        let waited = wait.lasts;
+        let named = holder.unwrap_or("nobody that is known");
+        events::long_wait(&wait.lock, &wait.thread, &waited.as_secs(), &named, &others);
+        self.settings.observer.tell(|| Event::LongWait {
+            class: &class.name,
+            lock: &wait.lock,
+            thread: wait.thread,
+            waited,
+            holder,
+            others,
+        });
+    }
+
+    /// Tells of a hold that has lasted for long.
+    pub(crate) fn long_hold(&self, class: ClassId, lock: &str, thread: u64, held: Duration) {
+        let class = self.class(class);
+        class.long_hold();
+        events::long_hold(&lock, &thread, &held.as_secs());
+        self.settings.observer.tell(|| Event::LongHold {
+            class: &class.name,
+            lock,
+            thread,
+            held,
+        });
+    }
+
+    pub(crate) fn renewal(&self, outcome: &Renewal) {
+        let counter = match outcome {
+            Renewal::Renewed | Renewal::RenewedFor(_) => &self.renewed,
+            Renewal::Lost(_) => &self.renewals_lost,
+            Renewal::Unknown(_) => &self.renewals_unknown,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn renewals(&self) -> RenewalsRead {
+        RenewalsRead {
+            renewed: self.renewed.load(Ordering::Relaxed),
+            lost: self.renewals_lost.load(Ordering::Relaxed),
+            unknown: self.renewals_unknown.load(Ordering::Relaxed),
+        }
+    }
+}

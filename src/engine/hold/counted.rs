@@ -1,0 +1,90 @@
+//! How a hold is counted, from its beginning to its end.
+
+use std::time::Duration;
+
+use crate::engine::counters::class::ClassId;
+use crate::engine::hold::Hold;
+use crate::ground::clock::BootInstant;
+use crate::ground::loss::Loss;
+
+impl Hold {
+    /// Counts it in this class from now on, as one that a thread has come to.
+    pub(crate) fn counted_in(mut self, class: ClassId) -> Hold {
+        self.counted = Some((class, self.timeline.now()));
+        self.client.counters().class(class).hold_began();
+        self
+    }
+
+    /// Counts that it has ended, when this is dropped.
+    pub(super) fn end_notice(&self, is_lost: bool) -> EndNotice<'_> {
+        let held = |(_, since): (_, BootInstant)| since.until(self.timeline.now());
+        EndNotice {
+            hold: self,
+            held: self.counted.map(held).unwrap_or_default(),
+            is_lost,
+        }
+    }
+
+    /// For how long it has lasted, if it is counted and goes on.
+    pub(crate) fn age(&self) -> Option<Duration> {
+        let (_, since) = self.counted.filter(|_| self.is_held())?;
+        Some(since.until(self.timeline.now()))
+    }
+
+    /// The number of its owner.
+    pub(crate) fn thread(&self) -> u64 {
+        self.thread
+    }
+
+    /// Counts a loss that is told. One that a release has found is the loss of a hold that was given back.
+    pub(crate) fn count_loss(&self, loss: &Loss) {
+        if let Some((class, _)) = self.counted {
+            self.client.counters().lost(class, loss);
+        }
+    }
+
+    /// Tells if it has lasted for long, when that has doubled since it was told last.
+    pub(crate) fn look_at_age(&self) {
+        let counters = self.client.counters();
+        let long = counters.settings().long_hold;
+        let (Some((class, _)), Some(held)) = (self.counted, self.age()) else {
+            return;
+        };
+        if held >= long && self.is_news(held) {
+            counters.long_hold(class, &self.name, self.thread, held);
+        }
+    }
+
+    fn is_news(&self, held: Duration) -> bool {
+        let mut state = self.state.lock();
+        let told_from = &mut state.rare().long_from;
+        let is_news = told_from.is_none_or(|from| held >= from);
+        if is_news {
+            *told_from = Some(held.saturating_mul(2));
+        }
+        is_news
+    }
+}
+
+/// The end of a hold: it is counted, and told, when this is dropped, behind the mutex of the hold.
+pub(super) struct EndNotice<'a> {
+    hold: &'a Hold,
+    held: Duration,
+    is_lost: bool,
+}
+
+impl Drop for EndNotice<'_> {
+    fn drop(&mut self) {
+        let Hold {
+            client,
+            counted,
+            name,
+            ..
+        } = self.hold;
+        if let Some((class, _)) = counted {
+            client
+                .counters()
+                .ended(*class, name, self.held, self.is_lost);
+        }
+    }
+}

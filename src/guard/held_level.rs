@@ -1,0 +1,69 @@
+//! The level of a hold that a guard of either kind stands for.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::hold::{Hold, LevelId};
+use crate::engine::raw_lock::RawLock;
+use crate::ground::batch::Work;
+use crate::ground::error::Result;
+use crate::ground::reply::Reply;
+use crate::lock::Lock;
+use crate::losses::Losses;
+#[cfg(feature = "mysql")]
+use crate::stores::mysql::MySql;
+
+/// One level of a hold, and the lock through which it was taken.
+pub(crate) struct HeldLevel {
+    pub(super) lock: Lock,
+    pub(super) hold: Arc<Hold>,
+    pub(super) level: LevelId,
+}
+
+impl HeldLevel {
+    pub(super) fn new(lock: Lock, hold: Arc<Hold>, level: LevelId) -> HeldLevel {
+        hold.guard(level);
+        HeldLevel { lock, hold, level }
+    }
+
+    pub(super) fn raw_lock(&self) -> &RawLock {
+        self.lock.raw_lock()
+    }
+
+    pub(super) fn is_valid(&self) -> bool {
+        // First the fork: in the child the mutex of the hold may be locked by a thread that is not there.
+        !self.raw_lock().inner.is_forked() && self.hold.is_valid()
+    }
+
+    pub(super) fn remaining_validity(&self) -> Duration {
+        if self.raw_lock().inner.is_forked() {
+            return Duration::ZERO;
+        }
+        self.hold.remaining_validity()
+    }
+
+    pub(super) fn lost(&self) -> Losses {
+        Losses::of(Arc::clone(&self.hold), self.raw_lock().inner.pid())
+    }
+
+    /// Does work on the server where this hold stands.
+    pub(crate) fn work(&self, work: Work<'_>) -> Result<Vec<Reply>> {
+        self.raw_lock().ready()?;
+        self.raw_lock().write(&self.hold, work)
+    }
+
+    #[cfg(feature = "mysql")]
+    pub(crate) fn parts(&self) -> (&RawLock, Option<&MySql>, &Arc<Hold>) {
+        (self.raw_lock(), self.lock.database(), &self.hold)
+    }
+
+    /// Ends the description of a guard.
+    pub(super) fn fmt(&self, guard: &mut fmt::DebugStruct<'_, '_>) -> fmt::Result {
+        guard
+            .field("lock", &self.hold.name)
+            .field("visitor", &self.hold.visitor)
+            .field("is_valid", &self.is_valid())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,103 @@
+//! The settings of what is counted and told, the same for a client and for a quorum.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::builder::{Builder, LEAST_TIMEOUT, check_within};
+use crate::engine::counters::{ClassOf, CountSettings};
+use crate::ground::error::Result;
+use crate::ground::observer::{Observed, Observer};
+use crate::redlock::RedlockBuilder;
+
+impl Builder {
+    /// Sets which class a lock is counted in by [`Client::stats`](crate::Client::stats): a part of its name.
+    ///
+    /// The function gets the name without the key prefix, once for each [`Lock`](crate::Lock) value. Classes are the labels of
+    /// metrics, so there are to be few: the first 64 of a client count, and all locks of others count as `other`, as do those
+    /// of a class that is longer than 64 bytes. Defaults to the name up to the first of `:`, `/`, `{` and `}`, but for a brace
+    /// that it begins with: `orders` for `orders:42`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use redlatch::Client;
+    ///
+    /// // "eu.orders.42" counts as "eu.orders".
+    /// let client = Client::builder()
+    ///     .lock_class(|name| name.rsplit_once('.').map_or(name, |(class, _)| class))
+    ///     .in_memory()?;
+    /// client.lock("eu.orders.42").run(|_| ())?;
+    /// assert_eq!(client.stats().classes[0].class, "eu.orders");
+    /// # Ok::<(), redlatch::Error>(())
+    /// ```
+    pub fn lock_class(
+        mut self,
+        class_of: impl for<'a> Fn(&'a str) -> &'a str + Send + Sync + 'static,
+    ) -> Builder {
+        self.count_settings.set_class(class_of);
+        self
+    }
+
+    /// Sets the observer that hears what happens to the locks of this client; see [`Observer`].
+    ///
+    /// There is at most one. Defaults to none.
+    pub fn observer(mut self, observer: impl Observer) -> Builder {
+        self.count_settings.set_observer(observer);
+        self
+    }
+
+    /// Sets after which time a wait and a hold are told to last for long.
+    ///
+    /// They are told once then, and again each time that the time has doubled: to the [`Observer`], as a warning of `tracing`
+    /// (with that feature), and in [`Client::stats`](crate::Client::stats). A wait is told when it looks after the lock, every
+    /// second to every third one, with the hold that refused it last; a hold when it is renewed. A hold with a fixed lease ends
+    /// by itself, and is not told. At least 1 ms, and [`Duration::MAX`] for never. Defaults to 30 s and 10 min.
+    pub fn warn_after(mut self, wait: Duration, hold: Duration) -> Builder {
+        self.count_settings.set_warnings(wait, hold);
+        self
+    }
+}
+
+impl RedlockBuilder {
+    /// Sets which class a lock is counted in; see [`Builder::lock_class`].
+    pub fn lock_class(
+        mut self,
+        class_of: impl for<'a> Fn(&'a str) -> &'a str + Send + Sync + 'static,
+    ) -> RedlockBuilder {
+        self.count_settings.set_class(class_of);
+        self
+    }
+
+    /// Sets the observer that hears what happens to the locks of this quorum; see [`Observer`].
+    pub fn observer(mut self, observer: impl Observer) -> RedlockBuilder {
+        self.count_settings.set_observer(observer);
+        self
+    }
+
+    /// Sets after which time a wait and a hold are told to last for long; see [`Builder::warn_after`].
+    pub fn warn_after(mut self, wait: Duration, hold: Duration) -> RedlockBuilder {
+        self.count_settings.set_warnings(wait, hold);
+        self
+    }
+}
+
+impl CountSettings {
+    fn set_class(&mut self, class_of: impl for<'a> Fn(&'a str) -> &'a str + Send + Sync + 'static) {
+        self.class_of = Some(ClassOf(Arc::new(class_of)));
+    }
+
+    fn set_observer(&mut self, observer: impl Observer) {
+        self.observer = Observed::by(Arc::new(observer));
+    }
+
+    fn set_warnings(&mut self, wait: Duration, hold: Duration) {
+        (self.long_wait, self.long_hold) = (wait, hold);
+    }
+
+    /// Refuses settings that cannot be used.
+    pub(crate) fn validate(&self) -> Result<()> {
+        let shorter = self.long_wait.min(self.long_hold);
+        let range = LEAST_TIMEOUT..=Duration::MAX;
+        check_within("warn_after", shorter, range, "1 ms ..= Duration::MAX")
+    }
+}

@@ -1,0 +1,93 @@
+//! The holds and waits of a client at a moment.
+
+use std::time::Duration;
+
+use crate::engine::client_inner::ClientInner;
+use crate::ground::claim::VisitorId;
+
+/// At most so many holds and so many waits are listed.
+const LISTED: usize = 100;
+
+/// The oldest holds and the oldest waits of a client, 100 of each at most, the oldest first.
+///
+/// [`Client::activity`](crate::Client::activity) and [`Redlock::activity`](crate::Redlock::activity) return it, without I/O.
+///
+/// # Examples
+///
+/// ```
+/// use redlatch::Client;
+///
+/// let client = Client::in_memory();
+/// let _guard = client.lock("orders:42").guard()?;
+/// let activity = client.activity();
+/// assert_eq!(activity.holds[0].lock, "orders:42");
+/// assert!(activity.waits.is_empty());
+/// # Ok::<(), redlatch::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Activity {
+    /// The oldest holds.
+    pub holds: Vec<ActiveHold>,
+    /// The calls that have waited longest behind others.
+    pub waits: Vec<ActiveWait>,
+}
+
+/// A hold of this client.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ActiveHold {
+    /// The lock, prefix included.
+    pub lock: String,
+    /// The number of its thread, as in [`current_thread_id`](crate::current_thread_id), or of its
+    /// [`OwnedGuard`](crate::OwnedGuard).
+    pub thread: u64,
+    /// The id of the hold in the store.
+    pub visitor: VisitorId,
+    /// For how long it has lasted.
+    pub lasts: Duration,
+    /// For how long it is valid without a further renewal; zero if it no longer is.
+    pub remaining_validity: Duration,
+}
+
+/// A call that waits for a lock.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ActiveWait {
+    /// The lock, prefix included.
+    pub lock: String,
+    /// The number of its thread, as in [`current_thread_id`](crate::current_thread_id).
+    pub thread: u64,
+    /// For how long it has waited.
+    pub lasts: Duration,
+}
+
+impl ClientInner {
+    pub(crate) fn activity(&self) -> Activity {
+        let mut holds = self.watchdog.holds();
+        holds.retain(|hold| hold.is_held());
+        let mut holds: Vec<_> = holds.iter().map(|hold| (hold.age(), hold)).collect();
+        holds.sort_by(|(one, _), (other, _)| other.cmp(one));
+        let holds = holds
+            .into_iter()
+            .take(LISTED)
+            .map(|(age, hold)| ActiveHold {
+                lock: hold.name.to_string(),
+                thread: hold.thread(),
+                visitor: hold.visitor.clone(),
+                lasts: age.unwrap_or_default(),
+                remaining_validity: hold.remaining_validity(),
+            });
+        let waits = self.counters.listed().into_iter().take(LISTED);
+        Activity {
+            holds: holds.collect(),
+            waits: waits
+                .map(|wait| ActiveWait {
+                    lock: wait.lock.to_string(),
+                    thread: wait.thread,
+                    lasts: wait.lasts,
+                })
+                .collect(),
+        }
+    }
+}

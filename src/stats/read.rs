@@ -1,0 +1,90 @@
+//! How the numbers of a client are read from its counters.
+
+use crate::engine::client_inner::ClientInner;
+use crate::engine::counters::class::{CAUSES, ClassRead};
+use crate::stats::{Acquisitions, ClassStats, RenewalStats, RequestStats, Stats};
+use crate::store::{RequestEnd, RequestsRead};
+
+impl ClientInner {
+    pub(crate) fn stats(&self) -> Stats {
+        let counters = &self.counters;
+        let listed = counters.listed();
+        let classes = counters.classes().filter_map(|(id, class)| {
+            let waiters = listed.iter().filter(|wait| wait.class == id).count();
+            let waiters = u64::try_from(waiters).unwrap_or(u64::MAX);
+            let stats = class_stats(&class.name, class.read(), waiters);
+            stats.is_used().then_some(stats)
+        });
+        let renewals = counters.renewals();
+        Stats {
+            classes: classes.collect(),
+            requests: counters
+                .requests
+                .read()
+                .map(request_stats)
+                .filter(|it| !it.results.is_empty())
+                .collect(),
+            renewals: RenewalStats {
+                renewed: renewals.renewed,
+                lost: renewals.lost,
+                unknown: renewals.unknown,
+            },
+            oldest_wait: listed.first().map(|wait| wait.lasts),
+            oldest_hold: self.watchdog.oldest_hold(),
+            doubts: self.watchdog.doubts(),
+        }
+    }
+}
+
+impl ClassStats {
+    fn is_used(&self) -> bool {
+        let calls = [
+            &self.acquired,
+            &self.refused,
+            &self.interrupted,
+            &self.failed,
+        ];
+        self.waiters > 0 || calls.iter().any(|it| it.count() > 0)
+    }
+}
+
+fn class_stats(name: &str, read: ClassRead, waiters: u64) -> ClassStats {
+    let [acquired, refused, interrupted, failed] = read.waits;
+    let [free, woken, polled, handed, reentered] = read.acquisitions;
+    ClassStats {
+        class: name.to_owned(),
+        acquisitions: Acquisitions {
+            free,
+            woken,
+            polled,
+            handed,
+            reentered,
+        },
+        contended: read.contended,
+        acquired,
+        refused,
+        interrupted,
+        failed,
+        unlocked: read.unlocked,
+        lost: read.lost,
+        long_waits: read.long_waits,
+        long_holds: read.long_holds,
+        losses: some(CAUSES.into_iter().zip(read.losses)),
+        holds: read.holds,
+        waiters,
+    }
+}
+
+fn request_stats(read: RequestsRead) -> RequestStats {
+    let ends = RequestEnd::ALL.into_iter().map(RequestEnd::name);
+    RequestStats {
+        operation: read.operation,
+        results: some(ends.zip(read.ends)),
+        took: read.took,
+    }
+}
+
+/// Those that ever were.
+fn some(counts: impl Iterator<Item = (&'static str, u64)>) -> Vec<(&'static str, u64)> {
+    counts.filter(|(_, count)| *count > 0).collect()
+}

@@ -1,0 +1,234 @@
+//! How many operations a store was asked for, how each ended, and how long they took.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use crate::ground::error::{Error, Result};
+use crate::ground::histogram::{Durations, Histogram};
+use crate::ground::observer::{Event, Observed};
+use crate::ground::time;
+use crate::store::{Outcome, Renewal};
+
+/// One kind of operation of a [`Store`](crate::store::Store).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Acquire,
+    Release,
+    HandOff,
+    Write,
+    Renew,
+    Clear,
+    ForceUnlock,
+    Ask,
+    Count,
+    Condition,
+    Check,
+}
+
+/// The way an operation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequestEnd {
+    Done,
+    Refused,
+    Gone,
+    Unknown,
+    Unreachable,
+    Unavailable,
+    Denied,
+    Failed,
+}
+
+impl Operation {
+    pub(crate) const ALL: [Operation; 11] = [
+        Operation::Acquire,
+        Operation::Release,
+        Operation::HandOff,
+        Operation::Write,
+        Operation::Renew,
+        Operation::Clear,
+        Operation::ForceUnlock,
+        Operation::Ask,
+        Operation::Count,
+        Operation::Condition,
+        Operation::Check,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Operation::Acquire => "acquire",
+            Operation::Release => "release",
+            Operation::HandOff => "hand_off",
+            Operation::Write => "write",
+            Operation::Renew => "renew",
+            Operation::Clear => "clear",
+            Operation::ForceUnlock => "force_unlock",
+            Operation::Ask => "ask",
+            Operation::Count => "count",
+            Operation::Condition => "condition",
+            Operation::Check => "check",
+        }
+    }
+}
+
+impl RequestEnd {
+    pub(crate) const ALL: [RequestEnd; 8] = [
+        RequestEnd::Done,
+        RequestEnd::Refused,
+        RequestEnd::Gone,
+        RequestEnd::Unknown,
+        RequestEnd::Unreachable,
+        RequestEnd::Unavailable,
+        RequestEnd::Denied,
+        RequestEnd::Failed,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            RequestEnd::Done => "ok",
+            RequestEnd::Refused => "refused",
+            RequestEnd::Gone => "gone",
+            RequestEnd::Unknown => "unknown",
+            RequestEnd::Unreachable => "unreachable",
+            RequestEnd::Unavailable => "unavailable",
+            RequestEnd::Denied => "denied",
+            RequestEnd::Failed => "failed",
+        }
+    }
+
+    fn of_error(error: &Error) -> RequestEnd {
+        match error {
+            Error::Unknown { .. } => RequestEnd::Unknown,
+            Error::Unreachable { .. } | Error::Exhausted { .. } | Error::NoQuorum { .. } => {
+                RequestEnd::Unreachable
+            }
+            Error::Unavailable { .. } | Error::NotReplicated { .. } => RequestEnd::Unavailable,
+            Error::Permission { .. } | Error::Untrusted { .. } => RequestEnd::Denied,
+            _ => RequestEnd::Failed,
+        }
+    }
+}
+
+/// An answer of a store, as far as it is counted.
+pub(crate) trait Answer {
+    fn end(&self) -> RequestEnd;
+}
+
+impl<D, R> Answer for Outcome<D, R> {
+    fn end(&self) -> RequestEnd {
+        match self {
+            Outcome::Done(_) => RequestEnd::Done,
+            Outcome::Refused(_) => RequestEnd::Refused,
+            Outcome::Gone(_) => RequestEnd::Gone,
+            Outcome::Unknown { .. } => RequestEnd::Unknown,
+        }
+    }
+}
+
+impl<T: Answer> Answer for Result<T> {
+    fn end(&self) -> RequestEnd {
+        match self {
+            Ok(answer) => answer.end(),
+            Err(error) => RequestEnd::of_error(error),
+        }
+    }
+}
+
+/// An answer that says nothing but that it was done.
+pub(crate) struct Plain<'a, T>(pub(crate) &'a Result<T>);
+
+impl<T> Answer for Plain<'_, T> {
+    fn end(&self) -> RequestEnd {
+        match self.0 {
+            Ok(_) => RequestEnd::Done,
+            Err(error) => RequestEnd::of_error(error),
+        }
+    }
+}
+
+impl Answer for Renewal {
+    fn end(&self) -> RequestEnd {
+        match self {
+            Renewal::Renewed | Renewal::RenewedFor(_) => RequestEnd::Done,
+            Renewal::Lost(_) => RequestEnd::Gone,
+            Renewal::Unknown(_) => RequestEnd::Unknown,
+        }
+    }
+}
+
+/// The operations so far.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    observer: Observed,
+    by_operation: [OfOperation; Operation::ALL.len()],
+}
+
+#[derive(Debug, Default)]
+struct OfOperation {
+    ends: [AtomicU64; RequestEnd::ALL.len()],
+    took: Histogram,
+}
+
+impl Requests {
+    /// Requests that this observer hears of.
+    pub(crate) fn told_to(observer: Observed) -> Requests {
+        Requests {
+            observer,
+            ..Requests::default()
+        }
+    }
+
+    /// Counts an operation that was begun then and has ended now.
+    pub(crate) fn note(&self, operation: Operation, began: Instant, end: RequestEnd) {
+        self.note_all(operation, began, [end].into_iter());
+    }
+
+    /// Counts one that concerned several holds, each with an end of its own.
+    pub(crate) fn note_all(
+        &self,
+        operation: Operation,
+        began: Instant,
+        mut ends: impl Iterator<Item = RequestEnd>,
+    ) {
+        let (Some(of), Some(first)) = (self.by_operation.get(operation as usize), ends.next())
+        else {
+            return;
+        };
+        let took = time::since(began);
+        of.took.note(took);
+        of.count(first);
+        ends.for_each(|end| of.count(end));
+        self.observer.tell(|| Event::Request {
+            operation: operation.name(),
+            result: first.name(),
+            took,
+        });
+    }
+
+    pub(crate) fn read(&self) -> impl Iterator<Item = RequestsRead> + '_ {
+        let of = Operation::ALL.iter().zip(&self.by_operation);
+        of.map(|(operation, of)| RequestsRead {
+            operation: operation.name(),
+            ends: of
+                .ends
+                .each_ref()
+                .map(|count| count.load(Ordering::Relaxed)),
+            took: of.took.read(),
+        })
+    }
+}
+
+impl OfOperation {
+    fn count(&self, end: RequestEnd) {
+        if let Some(count) = self.ends.get(end as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The operations of one kind.
+pub(crate) struct RequestsRead {
+    pub(crate) operation: &'static str,
+    /// By [`RequestEnd`].
+    pub(crate) ends: [u64; RequestEnd::ALL.len()],
+    pub(crate) took: Durations,
+}

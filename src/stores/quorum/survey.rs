@@ -1,0 +1,79 @@
+//! The look of an operator at the locks of a quorum: what its nodes tell, as one.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::ground::claim::LockId;
+use crate::ground::error::Result;
+use crate::ground::time;
+use crate::store::{LockInfo, LockKind, Position, Scope, Store, merged};
+use crate::stores::quorum::Quorum;
+use crate::stores::quorum::tally::{Tally, Vote};
+
+impl Quorum {
+    /// Asks all nodes for one lock.
+    pub(super) fn describe_by_majority(
+        &self,
+        lock: &LockId,
+        deadline: Instant,
+    ) -> Result<LockInfo> {
+        let mut tally = Tally::new(self.nodes.len());
+        let mut told = Vec::new();
+        for (index, node) in self.nodes.iter().enumerate() {
+            // One that is silent must leave time for those behind it.
+            let now = time::now();
+            let left = u32::try_from(self.nodes.len() - index).unwrap_or(u32::MAX);
+            let deadline = now + deadline.saturating_duration_since(now) / left;
+            match node.node.store().describe(lock, deadline) {
+                Ok(info) => {
+                    told.push(info);
+                    tally.note(index, Vote::Granted);
+                }
+                Err(error) => tally.note(index, Vote::Failed(error)),
+            }
+        }
+        if told.len() < self.needed {
+            return Err(self.no_quorum(&lock.name, &tally.said));
+        }
+        let of = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
+        let free = || LockInfo {
+            nodes: Some((0, of)),
+            ..LockInfo::free(&lock.name, LockKind::of(lock.kind), self.node(None))
+        };
+        Ok(merged(told, self.needed, self.nodes.len()).unwrap_or_else(free))
+    }
+
+    /// Asks the next node for its next locks; behind the last one all are told, each once.
+    pub(super) fn survey_nodes(
+        &self,
+        scope: &Scope,
+        position: &mut Position,
+        deadline: Instant,
+    ) -> Result<Vec<LockInfo>> {
+        let Some(node) = self.nodes.get(position.node) else {
+            position.is_over = true;
+            let told = std::mem::take(&mut position.told).into_values();
+            let all = told.filter_map(|told| {
+                let told = told.into_iter().map(|(_, info)| info).collect();
+                merged(told, self.needed, self.nodes.len())
+            });
+            return Ok(all.collect());
+        };
+        let index = position.node;
+        let within = position.within.get_or_insert_default();
+        let found = node.node.store().survey(scope, within, deadline);
+        if within.is_over || found.is_err() {
+            // The others have something to tell without it, too.
+            position.within = None;
+            position.node += 1;
+        }
+        for info in found? {
+            let told = position.told.entry(Arc::clone(&info.name)).or_default();
+            // A scan may show a key twice.
+            if told.iter().all(|(of, _)| *of != index) {
+                told.push((index, info));
+            }
+        }
+        Ok(Vec::new())
+    }
+}

@@ -1,0 +1,45 @@
+//! The question how many wait.
+
+use redis::Value;
+
+use crate::ground::claim::LockId;
+use crate::ground::error::Result;
+use crate::store::nobody_counts_waiters;
+use crate::stores::redis::Redis;
+use crate::stores::redis::calls::{Call, Operation, Read, SentCopies, Unread};
+use crate::stores::redis::layout::Layout;
+use crate::stores::redis::scripts::Script;
+
+/// Tells how many wait for a lock in its queue on the server.
+pub(crate) struct Waiters<'a> {
+    lock: &'a LockId,
+    layout: &'static Layout,
+    script: &'static Script,
+}
+
+impl<'a> Waiters<'a> {
+    pub(crate) fn of(lock: &'a LockId) -> Result<Waiters<'a>> {
+        let layout = Layout::of(lock.kind);
+        let script = layout.waiters.as_ref();
+        Ok(Waiters {
+            lock,
+            layout,
+            script: script.ok_or_else(|| nobody_counts_waiters(lock))?,
+        })
+    }
+}
+
+impl Operation for Waiters<'_> {
+    type Answer = u32;
+
+    fn call(&self) -> Call<'_> {
+        Call::in_layout(self.layout, self.script, &self.lock.name, None)
+    }
+
+    fn read(&mut self, _: &Redis, reply: &Value, _: &mut SentCopies) -> Read<Self> {
+        match reply {
+            Value::Int(length) => u32::try_from(*length).map_err(|_| Unread::Unexpected),
+            _ => Err(Unread::Unexpected),
+        }
+    }
+}

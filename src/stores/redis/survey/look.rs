@@ -1,0 +1,392 @@
+//! The questions about keys, and what their answers say of locks.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redis::{Cmd, Value};
+
+use crate::ground::claim::Kind;
+use crate::ground::error::Result;
+use crate::store::{Holder, LockInfo, LockKind, Parts};
+use crate::stores::redis::errors::{Class, class_of};
+use crate::stores::redis::keys::{COUNTER, Key};
+use crate::stores::redis::layout::Layout;
+use crate::stores::redis::replies::{item_at, text_of};
+use crate::stores::redis::server::Node;
+use crate::stores::redis::transport::{CallError, Connection};
+
+/// So many holds of one lock are read at most.
+const MOST_HOLDS: usize = 64;
+
+/// The queue of a fair lock, and the end of a hold that reads.
+const QUEUE: Key = Key::Prefix("redisson_lock_queue");
+const END: Key = Key::BehindVisitor(":rwlock_timeout:1");
+
+/// Names of keys.
+type Names = Vec<Arc<str>>;
+
+/// The answer of a server to one question, or its words of refusal.
+type Answer = Result<Value, String>;
+
+/// A conversation with one server.
+pub(super) struct Look<'a> {
+    pub(super) node: &'a Node,
+    connection: &'a mut Connection,
+    deadline: Instant,
+    /// Whether it is known that these are names of locks: then a hold need not look like one of the two libraries.
+    are_locks: bool,
+}
+
+/// The locks that were found, and the names about which the server said something else.
+#[derive(Default)]
+pub(super) struct Looked {
+    pub(super) found: Vec<LockInfo>,
+    pub(super) others: Vec<(Arc<str>, String)>,
+}
+
+impl Looked {
+    pub(super) fn extend(&mut self, more: Looked) {
+        self.found.extend(more.found);
+        self.others.extend(more.others);
+    }
+
+    /// The answer about a key, unless the server says that it is elsewhere, or not for this user.
+    pub(super) fn usable(
+        &mut self,
+        name: &Arc<str>,
+        answer: Answer,
+    ) -> Result<Option<Value>, CallError> {
+        match answer {
+            Ok(value) => Ok(Some(value)),
+            // A right that is missing for one key may be there for the others; a command is refused for all.
+            Err(text) if matches!(class_of(&text), Class::Permission) && !is_about_a_key(&text) => {
+                Err(CallError::Server(text))
+            }
+            Err(text) => {
+                self.others.push((Arc::clone(name), text));
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// A hash that is a lock.
+struct Hash {
+    name: Arc<str>,
+    /// The side that has it, if it is a read-write lock.
+    side: Option<LockKind>,
+    holders: Vec<Holder>,
+}
+
+impl<'a> Look<'a> {
+    pub(super) fn new(
+        node: &'a Node,
+        connection: &'a mut Connection,
+        deadline: Instant,
+    ) -> Look<'a> {
+        Look {
+            node,
+            connection,
+            deadline,
+            are_locks: false,
+        }
+    }
+
+    /// The same at names of which it is known that locks have them.
+    pub(super) fn at_locks(self) -> Look<'a> {
+        Look {
+            are_locks: true,
+            ..self
+        }
+    }
+
+    /// Asks all questions, and returns the answers in their order.
+    pub(super) fn ask(&mut self, questions: &[Cmd]) -> Result<Vec<Answer>, CallError> {
+        let deadline = self.deadline;
+        let mut answers = Vec::with_capacity(questions.len());
+        let kept = |reply| match reply {
+            Ok(value) => Ok(Ok(value)),
+            Err(CallError::Server(text)) => Ok(Err(text)),
+            Err(fault) => Err(fault),
+        };
+        if self.connection.is_asking {
+            // The word that goes before counts for one question.
+            for question in questions {
+                let packed = question.get_packed_command();
+                answers.push(kept(self.connection.call(&packed, deadline))?);
+            }
+            return Ok(answers);
+        }
+        let mut packed = Vec::new();
+        for question in questions {
+            question.write_packed_command(&mut packed);
+        }
+        if !packed.is_empty() {
+            self.connection.ask(&packed, deadline)?;
+        }
+        for _ in questions {
+            answers.push(kept(self.connection.receive(deadline))?);
+        }
+        Ok(answers)
+    }
+
+    /// Asks the same question about each of these keys.
+    pub(super) fn ask_about(
+        &mut self,
+        question: &Cmd,
+        names: &[Arc<str>],
+    ) -> Result<Vec<Answer>, CallError> {
+        let about: Vec<Cmd> = names.iter().map(|name| about(question, name)).collect();
+        self.ask(&about)
+    }
+
+    /// Sorts keys into hashes and strings.
+    pub(super) fn sorted(
+        &mut self,
+        names: Vec<Arc<str>>,
+        looked: &mut Looked,
+    ) -> Result<[Names; 2], CallError> {
+        let answers = self.ask_about(&redis::cmd("TYPE"), &names)?;
+        let (mut hashes, mut strings) = (Vec::new(), Vec::new());
+        for (name, answer) in names.into_iter().zip(answers) {
+            let kind = looked.usable(&name, answer)?;
+            match kind.as_ref().map(text_of).as_deref() {
+                Some("hash") => hashes.push(name),
+                Some("string") => strings.push(name),
+                _ => {}
+            }
+        }
+        Ok([hashes, strings])
+    }
+
+    /// The locks among these hashes. No value of a hash is read that has another field than a lock has.
+    pub(super) fn hashes(&mut self, names: Vec<Arc<str>>) -> Result<Looked, CallError> {
+        let mut looked = Looked::default();
+        let sizes = self.ask_about(&redis::cmd("HLEN"), &names)?;
+        let (mut small, mut large) = (Vec::new(), Vec::new());
+        for (name, size) in names.into_iter().zip(sizes) {
+            let size = looked.usable(&name, size)?;
+            match size.as_ref().map(number_of) {
+                None | Some(0) => {}
+                // One more, for the mode.
+                Some(size) if size <= MOST_HOLDS as i64 + 1 => small.push(name),
+                Some(_) => large.push(name),
+            }
+        }
+        let fields = self.ask_about(&redis::cmd("HKEYS"), &small)?;
+        let (mut candidates, are_locks) = (Vec::new(), self.are_locks);
+        let is_hold = |field: &Value| is_of_a_lock(&text_of(field), are_locks);
+        for (name, fields) in small.into_iter().zip(fields) {
+            match looked.usable(&name, fields)? {
+                Some(Value::Array(fields)) if fields.is_empty() => {}
+                Some(Value::Array(fields)) if fields.iter().all(is_hold) => {
+                    candidates.push(name);
+                }
+                Some(_) => looked.others.push((name, super::NO_LOCK.to_owned())),
+                None => {}
+            }
+        }
+        let pairs = self.ask_about(&redis::cmd("HGETALL"), &candidates)?;
+        let mut hashes = Vec::new();
+        for (name, pairs) in candidates.into_iter().zip(pairs) {
+            if let Some(pairs) = looked.usable(&name, pairs)? {
+                hashes.push((name, pairs));
+            }
+        }
+        hashes.extend(self.crowds(large, &mut looked)?);
+        let hashes = hashes.into_iter().filter_map(|(name, pairs)| {
+            let read = read(&name, &pairs, are_locks);
+            if read.is_none() && item_at(&pairs, 0).is_some() {
+                looked.others.push((name, super::NO_LOCK.to_owned()));
+            }
+            read
+        });
+        let hashes: Vec<Hash> = hashes.collect();
+        self.tell_of(hashes, &mut looked)?;
+        Ok(looked)
+    }
+
+    /// The first holds of read-write locks that very many have. Other hashes of that size are no locks.
+    fn crowds(
+        &mut self,
+        names: Vec<Arc<str>>,
+        looked: &mut Looked,
+    ) -> Result<Vec<(Arc<str>, Value)>, CallError> {
+        let mode = |name: &Arc<str>| about(&redis::cmd("HGET"), name).arg("mode").clone();
+        let modes: Vec<Cmd> = names.iter().map(mode).collect();
+        let modes = self.ask(&modes)?;
+        let mut crowds = Vec::new();
+        for (name, mode) in names.into_iter().zip(modes) {
+            let Some(mode) = looked.usable(&name, mode)? else {
+                continue;
+            };
+            if !matches!(&*text_of(&mode), "read" | "write") {
+                looked.others.push((name, super::NO_LOCK.to_owned()));
+                continue;
+            }
+            let mut scan = about(&redis::cmd("HSCAN"), &name);
+            scan.arg(0).arg("COUNT").arg(MOST_HOLDS + 1);
+            let part = self.ask(&[scan])?.pop();
+            let Some(Some(Value::Array(parts))) =
+                part.map(|part| looked.usable(&name, part)).transpose()?
+            else {
+                continue;
+            };
+            let Some(Value::Array(pairs)) = parts.into_iter().nth(1) else {
+                continue;
+            };
+            let holds = pairs.chunks_exact(2).filter(|pair| {
+                let field = pair.first().map(text_of);
+                field.as_deref() != Some("mode")
+            });
+            let mut pairs = holds
+                .take(MOST_HOLDS)
+                .flatten()
+                .cloned()
+                .collect::<Vec<_>>();
+            pairs.push(Value::BulkString(b"mode".to_vec()));
+            pairs.push(mode);
+            crowds.push((name, Value::Array(pairs)));
+        }
+        Ok(crowds)
+    }
+
+    /// The rest of what is to be said of locks: their ends, their tokens, those who wait.
+    fn tell_of(&mut self, hashes: Vec<Hash>, looked: &mut Looked) -> Result<(), CallError> {
+        let listeners = self.listeners();
+        let mut questions = Vec::new();
+        for hash in &hashes {
+            let name = &hash.name;
+            let kind = if hash.side.is_some() {
+                Kind::Read
+            } else {
+                Kind::Reentrant
+            };
+            questions.push(about(&redis::cmd("PTTL"), name));
+            questions.push(about(&listeners, &Layout::of(kind).channel.of(name)));
+            if hash.side.is_some() {
+                questions.extend(hash.holders.iter().map(|holder| {
+                    let end = END.pieces(name, &holder.visitor).concat();
+                    about(&redis::cmd("PTTL"), &end)
+                }));
+            } else {
+                questions.push(about(&redis::cmd("GET"), &COUNTER.of(name)));
+                questions.push(about(&redis::cmd("EXISTS"), &QUEUE.of(name)));
+            }
+        }
+        let mut answers = self.ask(&questions)?.into_iter();
+        for hash in hashes {
+            let life = answers.next().map(|life| looked.usable(&hash.name, life));
+            let life = life.transpose()?.flatten().as_ref().map_or(-2, number_of);
+            // The rest may be missing.
+            let mut next = || answers.next().and_then(Result::ok);
+            let listening = next().as_ref().and_then(listeners_of);
+            let mut info = LockInfo {
+                holders: hash.holders,
+                expires: u64::try_from(life).ok().map(Duration::from_millis),
+                listening,
+                ..LockInfo::free(&hash.name, LockKind::Reentrant, self.node.name())
+            };
+            if let Some(side) = hash.side {
+                info.kind = side;
+                // A reader of ours whose key is gone has ended; what stands there goes with the next request.
+                let mut ends = Vec::with_capacity(info.holders.len());
+                ends.extend(info.holders.iter().map(|_| next()));
+                let mut ends = ends.into_iter();
+                info.holders.retain(|holder| {
+                    let is_gone = ends.next().flatten().as_ref().map(number_of) == Some(-2);
+                    let is_writer = holder.visitor.ends_with(":write");
+                    !is_gone || is_writer || holder.hold.is_none()
+                });
+            } else {
+                info.fence = next().as_ref().and_then(|it| text_of(it).parse().ok());
+                let is_fair = next().as_ref().map(number_of) == Some(1);
+                info.kind = match (is_fair, info.fence) {
+                    (true, _) => LockKind::Fair,
+                    (_, Some(_)) => LockKind::Fenced,
+                    _ => LockKind::Reentrant,
+                };
+                if is_fair {
+                    // Each of those who wait listens to a channel of its own.
+                    info.listening = None;
+                }
+            }
+            // It has ended between two questions.
+            if life != -2 {
+                looked.found.push(info);
+            }
+        }
+        Ok(())
+    }
+
+    /// The question how many listen to a channel.
+    fn listeners(&self) -> Cmd {
+        let mut question = redis::cmd("PUBSUB");
+        match self.node.pool.is_sharded() {
+            true => question.arg("SHARDNUMSUB"),
+            false => question.arg("NUMSUB"),
+        };
+        question
+    }
+}
+
+/// Whether a refusal is for one key, and not for a command: `hkeys` is no key.
+fn is_about_a_key(text: &str) -> bool {
+    text.contains("access") && text.contains("key")
+}
+
+/// A question about a key.
+pub(super) fn about(question: &Cmd, key: &str) -> Cmd {
+    let mut question = question.clone();
+    question.arg(key);
+    question
+}
+
+/// The number of those who listen, from `[channel, number]`.
+fn listeners_of(answer: &Value) -> Option<u32> {
+    u32::try_from(number_of(item_at(answer, 1)?)).ok()
+}
+
+/// A number as a server gives it; -2 for what is none.
+pub(super) fn number_of(value: &Value) -> i64 {
+    text_of(value).parse().unwrap_or(-2)
+}
+
+/// Whether a lock can have this field. Under the name of a lock a hold need have no uuid.
+fn is_of_a_lock(field: &str, is_lock: bool) -> bool {
+    let has_number = |(_, rest): (&str, &str)| rest.starts_with(|sign: char| sign.is_ascii_digit());
+    let is_hold = |field: &str| is_lock && field.split_once(':').is_some_and(has_number);
+    field == "mode" || Parts::of(field).is_some() || is_hold(field)
+}
+
+/// Reads the fields of a hash with their values; `None` if it is no lock.
+fn read(name: &Arc<str>, pairs: &Value, is_lock: bool) -> Option<Hash> {
+    let Value::Array(pairs) = pairs else {
+        return None;
+    };
+    let (mut side, mut holders) = (None, Vec::new());
+    for pair in pairs.chunks_exact(2) {
+        let [field, value] = pair else {
+            return None;
+        };
+        let (field, value) = (text_of(field), text_of(value));
+        match (&*field, &*value) {
+            ("mode", "read") => side = Some(LockKind::Read),
+            ("mode", "write") => side = Some(LockKind::Write),
+            ("mode", _) => return None,
+            _ if !is_of_a_lock(&field, is_lock) => return None,
+            _ => {
+                holders.push(Holder::of_field(&field, value.parse().ok()?));
+            }
+        }
+    }
+    let is_lock = side.is_some() || holders.len() == 1;
+    is_lock.then(|| Hash {
+        name: Arc::clone(name),
+        side,
+        holders,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,265 @@
+//! The look of an operator at locks: at one, and at all whose names begin alike.
+//!
+//! It reads with plain commands, so that a server in trouble runs no script for it, and writes nothing. All masters are
+//! scanned one after the other, never with `KEYS`, and of no hash more is read than a lock can be.
+
+mod connected;
+mod look;
+mod strings;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use redis::Value;
+
+use crate::ground::claim::{Form, LockId};
+use crate::ground::error::Result;
+use crate::store::{LockInfo, LockKind, Position, Scope, introduce};
+use crate::stores::redis::Redis;
+use crate::stores::redis::calls::Call;
+use crate::stores::redis::replies::{item_at, text_of};
+use crate::stores::redis::server::Node;
+use crate::stores::redis::transport::{CallError, Connection};
+use look::{Look, Looked};
+
+/// How many keys a server looks at for one page.
+const KEYS_AT_ONCE: u32 = 512;
+
+/// The next locks of one master.
+struct Page {
+    generation: u64,
+    cursor: u64,
+    looked: Looked,
+}
+
+impl Redis {
+    /// Tells who holds a lock, with all that the server shows.
+    pub(super) fn describe_lock(&self, lock: &LockId, deadline: Instant) -> Result<LockInfo> {
+        let name = &lock.name;
+        let form = lock.kind.rules().form;
+        let looked = self.topology.with(name, deadline, |node, connection| {
+            let mut look = Look::new(node, connection, deadline).at_locks();
+            let one = vec![Arc::clone(name)];
+            let looked = match form {
+                Form::Hash | Form::ReadWrite => look.hashes(one)?,
+                Form::Text => look.strings(one, true, false)?,
+                Form::Number => look.strings(one, false, true)?,
+            };
+            // Elsewhere, or no lock at all.
+            match looked.others.into_iter().next() {
+                Some((_, text)) => Err(CallError::Server(text)),
+                None => Ok((looked.found, node.name())),
+            }
+        });
+        let call = Call::new(lock.kind, |layout| &layout.inspect, name, None);
+        let (mut found, node) = looked.map_err(|fault| self.error_of(&call, fault, deadline))?;
+        if found.iter().any(|info| !is_of(info.kind, form)) {
+            let fault = CallError::Server(NO_LOCK.to_owned());
+            return Err(self.error_of(&call, fault, deadline));
+        }
+        if found.iter().any(|info| !info.holders.is_empty()) {
+            let connected = self.topology.with(name, deadline, |_, connection| {
+                connected::of_this_library(connection, deadline)
+            });
+            // They say no more than which processes those are.
+            introduce(&mut found, &connected.unwrap_or_default());
+        }
+        let free = || LockInfo::free(name, LockKind::of(lock.kind), node);
+        Ok(found.pop().unwrap_or_else(free))
+    }
+
+    /// Looks at the next locks from where `position` is.
+    pub(super) fn survey_page(
+        &self,
+        scope: &Scope,
+        position: &mut Position,
+        deadline: Instant,
+    ) -> Result<Vec<LockInfo>> {
+        let (at, cursor) = (position.at.clone(), position.cursor);
+        let page = |node: &Node, connection: &mut Connection, name: &Arc<str>| {
+            let generation = connection.generation;
+            let goes_on = at.as_ref() == Some(&(Arc::clone(name), generation));
+            // Another server has other cursors.
+            let cursor = if goes_on { cursor } else { 0 };
+            read_page(node, connection, scope, cursor, deadline)
+        };
+        let begins = position.at.is_none() && position.done.is_empty();
+        let told = self
+            .topology
+            .at_next(&position.done, begins, deadline, page);
+        let error = |fault| {
+            let all = format!("{}*", scope.prefix).into();
+            self.error_about(&all, &[], fault, deadline)
+        };
+        let Some((name, told)) = told else {
+            position.is_over = true;
+            return Ok(Vec::new());
+        };
+        let Page {
+            generation,
+            cursor,
+            looked: Looked { mut found, others },
+        } = told.map_err(|fault| {
+            position.is_over = true;
+            error(fault)
+        })?;
+        found.extend(self.found_elsewhere(others, deadline)?);
+        if at.is_none() {
+            // They say no more than which processes hold what, so their failure is none of the look.
+            let connected =
+                self.topology
+                    .at_next(&position.done, false, deadline, |_, connection, _| {
+                        connected::of_this_library(connection, deadline)
+                    });
+            position.connected = connected
+                .and_then(|(_, told)| told.ok())
+                .unwrap_or_default();
+        }
+        introduce(&mut found, &position.connected);
+        position.cursor = cursor;
+        position.at = Some((Arc::clone(&name), generation));
+        if cursor == 0 {
+            position.at = None;
+            position.done.push(name);
+        }
+        Ok(found)
+    }
+
+    /// The locks of a slot on the move, each asked where it is.
+    fn found_elsewhere(
+        &self,
+        others: Vec<(Arc<str>, String)>,
+        deadline: Instant,
+    ) -> Result<Vec<LockInfo>> {
+        let mut found = Vec::new();
+        for (name, _) in others.iter().filter(|(_, text)| is_elsewhere(text)) {
+            let looked = self.topology.with(name, deadline, |node, connection| {
+                let one = vec![Arc::clone(name)];
+                let looked = Look::new(node, connection, deadline).hashes(one)?;
+                match looked
+                    .others
+                    .into_iter()
+                    .find(|(_, text)| is_elsewhere(text))
+                {
+                    Some((_, text)) => Err(CallError::Server(text)),
+                    None => Ok(looked.found),
+                }
+            });
+            found.extend(looked.map_err(|fault| self.error(name, fault, deadline))?);
+        }
+        found.retain(|info| !info.holders.is_empty() && info.expires.is_some());
+        Ok(found)
+    }
+}
+
+/// Why what stands under a name is no lock of the wanted kind.
+const NO_LOCK: &str = "WRONGTYPE this hash is no lock, or one of another kind";
+
+/// Whether a lock that was found can be one of this form.
+fn is_of(kind: LockKind, form: Form) -> bool {
+    let is_side = matches!(kind, LockKind::Read | LockKind::Write);
+    match form {
+        Form::ReadWrite => is_side,
+        Form::Hash => !is_side,
+        Form::Text | Form::Number => true,
+    }
+}
+
+/// Whether a server says that it does not answer for a key, or not now.
+fn is_elsewhere(text: &str) -> bool {
+    const SIGNS: [&str; 3] = ["MOVED ", "ASK ", "TRYAGAIN"];
+    SIGNS.iter().any(|sign| text.starts_with(sign))
+}
+
+fn read_page(
+    node: &Node,
+    connection: &mut Connection,
+    scope: &Scope,
+    cursor: u64,
+    deadline: Instant,
+) -> Result<Page, CallError> {
+    let has_strings = scope.has_tokens || scope.has_counters;
+    let (next, names, are_hashes) = scan(connection, scope, cursor, !has_strings, deadline)?;
+    let generation = connection.generation;
+    let mut look = Look::new(node, connection, deadline);
+    let mut looked = Looked::default();
+    let [hashes, strings] = match are_hashes {
+        true => [names, Vec::new()],
+        false => look.sorted(names, &mut looked)?,
+    };
+    looked.extend(look.hashes(hashes)?);
+    if has_strings {
+        looked.extend(look.strings(strings, scope.has_tokens, scope.has_counters)?);
+    }
+    // Without an end it is no lock that anybody could wait for; a number has none.
+    let is_lock = |info: &LockInfo| {
+        info.available.is_some() || !info.holders.is_empty() && info.expires.is_some()
+    };
+    looked.found.retain(is_lock);
+    Ok(Page {
+        generation,
+        cursor: next,
+        looked,
+    })
+}
+
+/// The next keys, and whether the server has left out all that are no hashes.
+fn scan(
+    connection: &mut Connection,
+    scope: &Scope,
+    cursor: u64,
+    of_hashes: bool,
+    deadline: Instant,
+) -> Result<(u64, Vec<Arc<str>>, bool), CallError> {
+    let mut scan = redis::cmd("SCAN");
+    scan.arg(cursor).arg("MATCH").arg(pattern(&scope.prefix));
+    scan.arg("COUNT").arg(KEYS_AT_ONCE);
+    let mut typed = scan.clone();
+    typed.arg("TYPE").arg("hash");
+    let (reply, is_typed) = match of_hashes {
+        true => match connection.call(&typed.get_packed_command(), deadline) {
+            // Redis 5 has no types there.
+            Err(CallError::Server(text)) if text.contains("syntax error") => {
+                (connection.call(&scan.get_packed_command(), deadline), false)
+            }
+            reply => (reply, true),
+        },
+        false => (connection.call(&scan.get_packed_command(), deadline), false),
+    };
+    let reply = reply?;
+    let next = item_at(&reply, 0).and_then(|next| text_of(next).parse().ok());
+    let (Some(next), Some(Value::Array(keys))) = (next, item_at(&reply, 1)) else {
+        return Err(CallError::Server("SCAN answered something else".to_owned()));
+    };
+    // Names of locks are text.
+    let name = |key: &Value| match key {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok().map(Arc::from),
+        _ => None,
+    };
+    Ok((next, keys.iter().filter_map(name).collect(), is_typed))
+}
+
+/// The pattern of all names that begin so.
+fn pattern(prefix: &str) -> String {
+    let mut pattern = String::with_capacity(prefix.len() + 1);
+    for sign in prefix.chars() {
+        if matches!(sign, '*' | '?' | '[' | ']' | '^' | '-' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(sign);
+    }
+    pattern.push('*');
+    pattern
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_is_no_pattern() {
+        assert_eq!(pattern("orders:"), "orders:*");
+        assert_eq!(pattern("a*b?[c]\\"), "a\\*b\\?\\[c\\]\\\\*");
+        assert_eq!(pattern(""), "*");
+    }
+}

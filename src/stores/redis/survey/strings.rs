@@ -1,0 +1,98 @@
+//! The locks that are strings: tokens, and the numbers of semaphores and latches.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::ground::error::Result;
+use crate::store::{Holder, LockInfo, LockKind};
+use crate::stores::redis::keys::Key;
+use crate::stores::redis::replies::text_of;
+use crate::stores::redis::survey::look::{Look, Looked, about, number_of};
+use crate::stores::redis::transport::CallError;
+
+/// A longer string is the token of no lock.
+const LONGEST_TOKEN: i64 = 256;
+
+/// The keys that semaphores have beside their number.
+const OWNERS: Key = Key::Prefix("redlatch_sc");
+const IDS: Key = Key::Suffix("timeout");
+
+impl Look<'_> {
+    /// The tokens and the numbers among these strings, as far as they are wanted.
+    pub(super) fn strings(
+        &mut self,
+        names: Vec<Arc<str>>,
+        has_tokens: bool,
+        has_counters: bool,
+    ) -> Result<Looked, CallError> {
+        let mut looked = Looked::default();
+        let names: Vec<Arc<str>> = names.into_iter().filter(|it| !is_beside(it)).collect();
+        let sizes = self.ask_about(&redis::cmd("STRLEN"), &names)?;
+        let mut short = Vec::new();
+        for (name, size) in names.into_iter().zip(sizes) {
+            let size = looked.usable(&name, size)?;
+            if size.is_some_and(|size| (1..=LONGEST_TOKEN).contains(&number_of(&size))) {
+                short.push(name);
+            }
+        }
+        let mut questions = Vec::new();
+        for name in &short {
+            questions.push(about(&redis::cmd("GET"), name));
+            questions.push(about(&redis::cmd("PTTL"), name));
+            if has_counters {
+                questions.push(about(&redis::cmd("EXISTS"), &OWNERS.of(name)));
+                questions.push(about(&redis::cmd("EXISTS"), &IDS.of(name)));
+            }
+        }
+        let mut answers = self.ask(&questions)?.into_iter();
+        for name in short {
+            let (text, life) = (answers.next(), answers.next());
+            let mut exists = || {
+                let answer = answers.next().and_then(Result::ok);
+                answer.as_ref().map(number_of) == Some(1)
+            };
+            let beside = has_counters.then(|| (exists(), exists()));
+            let Some(text) = text
+                .map(|text| looked.usable(&name, text))
+                .transpose()?
+                .flatten()
+            else {
+                continue;
+            };
+            let text = text_of(&text);
+            let life = life
+                .map(|life| looked.usable(&name, life))
+                .transpose()?
+                .flatten();
+            let life = life.as_ref().map_or(-2, number_of);
+            let free = LockInfo {
+                expires: u64::try_from(life).ok().map(Duration::from_millis),
+                ..LockInfo::free(&name, LockKind::Token, self.node.name())
+            };
+            if let (Some((has_owners, has_ids)), Ok(number)) = (beside, text.parse()) {
+                looked.found.push(LockInfo {
+                    kind: match (has_owners, has_ids) {
+                        (true, _) => LockKind::Semaphore,
+                        (_, true) => LockKind::PermitSemaphore,
+                        _ => LockKind::Counter,
+                    },
+                    available: Some(number),
+                    ..free
+                });
+            } else if has_tokens && life != -2 {
+                looked.found.push(LockInfo {
+                    holders: vec![Holder::of_token(&text)],
+                    ..free
+                });
+            }
+        }
+        Ok(looked)
+    }
+}
+
+/// Whether a key is one that stands beside that of a lock.
+fn is_beside(name: &str) -> bool {
+    const BEGINNINGS: [&str; 3] = ["redlatch_once:", "redlatch_fence:", "redisson_lock_token:"];
+    let begins = BEGINNINGS.iter().any(|begin| name.starts_with(begin));
+    begins || name.contains(":rwlock_timeout:")
+}

@@ -1,0 +1,500 @@
+//! Owned guards beyond the laws: forks, the ends of threads and processes, servers that are silent, other kinds.
+
+use std::cell::RefCell;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fork::Fork;
+use redlatch::{Client, Error, LossCause, Losses, MultiLock, OwnedGuard};
+
+use crate::invariants::{RELEASE, SLACK, WITHDRAW, sha, teach};
+use crate::laws::until_queued;
+use crate::support::child::{arg, listen, say};
+use crate::support::{
+    Child, End, Fault, Monitor, Proxy, RedisServer, elsewhere, eventually, is_long, ms, timed,
+};
+
+const LEASE: Duration = ms(1500);
+const MINUTE: Duration = Duration::from_secs(60);
+const CHILD: Duration = Duration::from_secs(30);
+
+/// Plays `role` in a child process; false if it is not one of this file.
+pub(crate) fn play(role: &str) -> bool {
+    match role {
+        "forking owner" => forking_owner(),
+        "owner that ends" => owner_that_ends(),
+        "many owners" => many_owners(),
+        _ => return false,
+    }
+    true
+}
+
+fn outcome<T>(result: redlatch::Result<T>) -> String {
+    match result {
+        Ok(_) => "ok".to_owned(),
+        Err(error) => format!("{error:?}").split(' ').next().unwrap().to_owned(),
+    }
+}
+
+#[test]
+fn a_forked_child_neither_releases_nor_renews_what_it_inherits() {
+    let server = RedisServer::start();
+    let monitor = Monitor::start(&server);
+    let mut child = Child::spawn("forking owner", &[("URL", &server.url())]);
+    let client = child.expect_line("client", CHILD)["client ".len()..].to_owned();
+    let sent = || {
+        let mut lines = monitor.lines_containing(&client);
+        lines.retain(|line| !line.contains(" lua] "));
+        lines.len()
+    };
+    let before = sent();
+    assert!(before > 0);
+    child.tell("fork");
+    assert_eq!(
+        child.expect_line("forked", CHILD),
+        "forked valid=false remaining=0ns lost=Forked unlock=Forked try_owned=Forked write=Forked own=false,true"
+    );
+    child.expect_line("joined", CHILD);
+    assert_eq!(sent(), before, "the child has sent nothing of its parent's");
+    assert_eq!(server.int(&["DBSIZE"]), 3);
+    child.tell("go on");
+    assert_eq!(child.expect_line("parent", CHILD), "parent valid=true ok");
+    assert!(child.wait(CHILD).success());
+    assert_eq!(server.int(&["DBSIZE"]), 0);
+}
+
+fn forking_owner() {
+    let url = arg("URL");
+    // No renewal falls into the life of the forked child.
+    let client = Client::builder().watchdog_timeout(Duration::from_secs(45));
+    let client = client.open(&url).unwrap();
+    let [first, second, third] =
+        ["first", "second", "third"].map(|name| client.lock(name).owned().unwrap());
+    let visitor = first.visitor().as_str();
+    say(&format!("client {}", visitor.split(':').next().unwrap()));
+    listen();
+    match fork::fork().unwrap() {
+        Fork::Child => {
+            let valid = first.is_valid();
+            let remaining = first.remaining_validity();
+            let lost = first.lost().recv_timeout(SLACK).unwrap().cause;
+            assert_eq!(lost, LossCause::Forked);
+            let written = outcome(first.write(|_| ()));
+            let unlocked = outcome(first.unlock());
+            second.unlock_in_background();
+            drop(third);
+            let tried = outcome(client.lock("fourth").try_owned());
+            client.shutdown();
+            drop(client);
+            let own = Client::open(&url).unwrap();
+            let theirs = own.lock("first").try_owned().unwrap().is_some();
+            let ours = own.lock("fourth").try_owned().unwrap().is_some();
+            say(&format!(
+                "forked valid={valid} remaining={remaining:?} lost={lost:?} unlock={unlocked} \
+                 try_owned={tried} write={written} own={theirs},{ours}"
+            ));
+            std::process::exit(0);
+        }
+        Fork::Parent(pid) => {
+            fork::waitpid(pid).unwrap();
+            say("joined");
+            listen();
+            let valid = [&first, &second, &third].map(OwnedGuard::is_valid) == [true; 3];
+            let ends = [first, second, third].map(|guard| outcome(guard.unlock()));
+            assert_eq!(ends, ["ok"; 3]);
+            say(&format!("parent valid={valid} ok"));
+        }
+    }
+}
+
+#[test]
+fn a_program_that_drops_its_client_leaves_no_lock_behind() {
+    let server = RedisServer::start();
+    for how in ["drop", "shutdown"] {
+        let mut child = Child::spawn("owner that ends", &[("URL", &server.url()), ("HOW", how)]);
+        assert!(child.wait(CHILD).success());
+        assert_eq!(server.int(&["DBSIZE"]), 0, "{how}");
+    }
+}
+
+fn owner_that_ends() {
+    let client = Client::open(&arg("URL")).unwrap();
+    for number in 0..20 {
+        let lock = client.lock(&format!("orders:{number}"));
+        lock.owned().unwrap().unlock_in_background();
+    }
+    match &*arg("HOW") {
+        "drop" => drop(client),
+        _ => client.shutdown(),
+    }
+    // From here on nothing runs any more.
+    std::process::exit(0);
+}
+
+#[test]
+fn many_holds_one_after_the_other_leave_nothing_in_memory() {
+    let mut child = Child::spawn("many owners", &[]);
+    let said = child.expect_line("grown", CHILD * 4);
+    assert!(child.wait(CHILD).success());
+    let grown: u64 = said["grown ".len()..].parse().unwrap();
+    assert!(grown < 2_000, "{grown} KiB more after 100,000 holds");
+}
+
+/// The memory that this process has in use, in KiB.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let words = line.unwrap().split_whitespace().next();
+    words.unwrap().parse().unwrap()
+}
+
+fn many_owners() {
+    let client = Client::in_memory();
+    let hold = |number: u32| {
+        let lock = client.lock(&format!("orders:{}", number % 7));
+        let guard = lock.owned().unwrap();
+        match number % 3 {
+            0 => guard.unlock_in_background(),
+            1 => guard.unlock().unwrap(),
+            _ => drop(guard),
+        }
+    };
+    (0..20_000).for_each(hold);
+    let before = resident();
+    (0..100_000).for_each(hold);
+    say(&format!("grown {}", resident().saturating_sub(before)));
+}
+
+#[test]
+fn a_guard_that_ends_with_its_thread_or_its_panic_unlocks() {
+    thread_local! {
+        static KEPT: RefCell<Option<OwnedGuard>> = const { RefCell::new(None) };
+    }
+    let client = Client::in_memory();
+    let lock = client.lock("orders");
+    // Among the last things of a thread, when nothing else of it is left.
+    elsewhere(|| {
+        let guard = lock.owned().unwrap();
+        KEPT.with(|kept| *kept.borrow_mut() = Some(guard));
+    });
+    eventually(SLACK, "its destructor has run", || {
+        !lock.is_locked().unwrap()
+    });
+    let taker = lock.clone();
+    let panicked = thread::spawn(move || {
+        let _guard = taker.owned().unwrap();
+        std::panic::panic_any("as planned");
+    });
+    assert!(panicked.join().is_err());
+    assert!(!lock.is_locked().unwrap());
+}
+
+#[test]
+fn a_cut_connection_keeps_a_lock_for_no_longer_than_its_lease() {
+    let server = RedisServer::start();
+    teach(&server);
+    let proxy = Proxy::to(server.addr());
+    let client = Client::builder().watchdog_timeout(LEASE);
+    let client = client.open(&proxy.url()).unwrap();
+    let direct = Client::open(&server.url()).unwrap();
+    let lock = client.lock("orders");
+    let guard = lock.owned().unwrap();
+    proxy.refuse();
+    proxy.cut();
+    let (took, ()) = timed(|| guard.unlock_in_background());
+    assert!(took < ms(1000), "{took:?}");
+    let free = direct.lock("orders").try_lock_for(LEASE + SLACK).unwrap();
+    assert!(free);
+    direct.lock("orders").unlock().unwrap();
+    proxy.heal();
+
+    // And it is repeated for as long as a longer lease may last.
+    let hour = Duration::from_secs(3600);
+    let guard = lock.with_lease_time(hour).owned().unwrap();
+    proxy.refuse();
+    proxy.cut();
+    guard.unlock_in_background();
+    thread::sleep(ms(300));
+    assert!(direct.lock("orders").is_locked().unwrap());
+    proxy.heal();
+    assert!(direct.lock("orders").try_lock_for(CHILD).unwrap());
+    direct.lock("orders").unlock().unwrap();
+}
+
+#[test]
+fn a_silent_server_bounds_waits_and_the_end_of_the_client() {
+    let server = RedisServer::start();
+    teach(&server);
+    let proxy = Proxy::to(server.addr());
+    let timeout = ms(1000);
+    let client = Client::builder().command_timeout(timeout);
+    let client = client.open(&proxy.url()).unwrap();
+    let (lock, other) = (client.lock("orders"), client.lock("invoices"));
+    let guards = [lock.owned().unwrap(), other.owned().unwrap()];
+    proxy.black_hole();
+    let (took, got) = timed(|| client.lock("stock").try_owned_for(ms(300)));
+    assert!(got.is_err() && took < ms(300) + SLACK, "{took:?} {got:?}");
+    let [first, second] = guards;
+    let (took, error) = timed(|| first.unlock().unwrap_err());
+    assert!(took < timeout + SLACK, "{took:?}");
+    assert!(error.is_ambiguous() || error.is_retryable(), "{error}");
+    let (took, ()) = timed(|| second.unlock_in_background());
+    assert!(took < timeout, "{took:?}");
+    let (took, ()) = timed(|| client.shutdown());
+    assert!(took < timeout + SLACK, "{took:?}");
+}
+
+/// The first copy of the release is lost on the way to the server, or its answer on the way back.
+#[test]
+fn a_release_in_the_background_whose_answer_is_lost_is_sent_again() {
+    let server = RedisServer::start();
+    teach(&server);
+    let proxy = Proxy::to(server.addr());
+    let client = Client::builder().command_timeout(ms(500));
+    let client = client.open(&proxy.url()).unwrap();
+    let direct = Client::open(&server.url()).unwrap().lock("orders");
+    for fault in [
+        Fault::SwallowRequest(End::Reset),
+        Fault::SwallowReply(End::Silent),
+    ] {
+        let guard = client.lock("orders").owned().unwrap();
+        let rule = proxy.next(1, None, fault);
+        guard.unlock_in_background();
+        assert!(direct.try_lock_for(CHILD).unwrap(), "{fault:?}");
+        assert_eq!(rule.hits(), 1);
+        // What comes late does not touch the next hold.
+        thread::sleep(ms(700));
+        assert!(direct.is_held_by_current_thread().unwrap());
+        direct.unlock().unwrap();
+    }
+}
+
+#[test]
+fn the_sides_of_a_read_write_lock_are_shared_and_excluded_among_owned_guards() {
+    let server = RedisServer::start();
+    for client in [Client::in_memory(), Client::open(&server.url()).unwrap()] {
+        let lock = client.read_write_lock("orders");
+        let (read, write) = (lock.read(), lock.write());
+        let readers = [read.owned().unwrap(), read.owned().unwrap()];
+        assert!(read.try_lock().unwrap(), "a thread reads along");
+        assert!(write.try_owned().unwrap().is_none());
+        read.unlock().unwrap();
+        assert!(!write.try_lock().unwrap());
+        for guard in readers {
+            elsewhere(|| guard.unlock().unwrap());
+        }
+        let writer = write.owned().unwrap();
+        // It is nobody's, so nobody reads inside it.
+        assert!(read.try_owned().unwrap().is_none());
+        assert!(!read.try_lock().unwrap());
+        writer.unlock().unwrap();
+        // A thread that reads waits for itself, and not for ever if it has said for how long.
+        read.lock().unwrap();
+        assert!(write.try_owned_for(ms(100)).unwrap().is_none());
+        assert!(matches!(write.try_lock(), Err(Error::Upgrade { .. })));
+        read.unlock().unwrap();
+        assert!(!read.is_locked().unwrap() && !write.is_locked().unwrap());
+    }
+}
+
+#[test]
+fn a_condition_needs_a_thread_that_holds_the_lock() {
+    let client = Client::in_memory();
+    let lock = client.lock("orders");
+    let condition = lock.condition("full");
+    let guard = lock.owned().unwrap();
+    assert!(matches!(condition.signal(), Err(Error::NotHeld { .. })));
+    let waited = condition.wait_for(ms(10));
+    assert!(matches!(waited, Err(Error::NotHeld { .. })), "{waited:?}");
+    assert!(guard.is_valid());
+    // One that waits on it comes back when the owned guard is gone.
+    guard.unlock().unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            lock.lock().unwrap();
+            let was_woken = condition.wait_for(CHILD).unwrap();
+            lock.unlock().unwrap();
+            was_woken
+        });
+        eventually(CHILD, "it waits", || {
+            lock.lock().unwrap();
+            let woken = condition.signal().unwrap();
+            lock.unlock().unwrap();
+            woken
+        });
+        let guard = lock.owned().unwrap();
+        guard.unlock().unwrap();
+        assert!(waiter.join().unwrap());
+    });
+}
+
+#[test]
+fn a_lock_of_several_is_owned_as_one() {
+    let client = Client::in_memory();
+    let (one, two) = (client.lock("one"), client.lock("two"));
+    let both = MultiLock::of([&one, &two]).unwrap();
+    let guard = both.owned().unwrap();
+    assert!(both.try_owned().unwrap().is_none());
+    assert!(one.try_owned().unwrap().is_none());
+    assert!(!two.try_lock().unwrap(), "refused, as to any other thread");
+    elsewhere(|| guard.unlock().unwrap());
+    let part = one.owned().unwrap();
+    assert!(both.try_owned_for(ms(50)).unwrap().is_none());
+    thread::scope(|scope| {
+        let whole = scope.spawn(|| both.owned().unwrap());
+        until_queued(&both, 1);
+        part.unlock().unwrap();
+        whole.join().unwrap().unlock_in_background();
+    });
+    assert!(both.try_owned_for(SLACK).unwrap().is_some());
+    assert!(one.try_lock().unwrap() && two.try_lock().unwrap());
+}
+
+/// One thread takes and another gives back, all the time, while a third asks for the numbers of owners.
+#[test]
+fn owners_come_and_go_while_they_are_asked_for() {
+    let client = Client::in_memory();
+    let lock = client.lock("orders");
+    let (sender, guards) = std::sync::mpsc::sync_channel::<OwnedGuard>(1);
+    let end = Instant::now() + ms(500);
+    let (lock, taken) = (&lock, &AtomicU64::new(0));
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            while Instant::now() < end {
+                let guard = lock.owned().unwrap();
+                taken.store(guard.owner(), Ordering::SeqCst);
+                sender.send(guard).unwrap();
+            }
+        });
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while Instant::now() < end {
+                    lock.is_held_by_thread(taken.load(Ordering::SeqCst))
+                        .unwrap();
+                }
+            });
+        }
+        for guard in guards {
+            assert!(lock.is_held_by_thread(guard.owner()).unwrap());
+            guard.unlock().unwrap();
+        }
+    });
+    assert!(!lock.is_locked().unwrap());
+}
+
+#[test]
+fn a_script_under_an_owned_guard_runs_from_any_thread() {
+    let server = RedisServer::start();
+    let client = Client::open(&server.url()).unwrap();
+    let guard = client.lock("orders").owned().unwrap();
+    let text = "return redis.call('INCRBY', KEYS[1], ARGV[1])";
+    let stock = || guard.eval(text, &["stock"], &[b"5"]).unwrap().as_int();
+    assert_eq!([elsewhere(stock), stock()], [Some(5), Some(10)]);
+    server.cmd(&["DEL", "orders"]);
+    let error = elsewhere(|| guard.eval(text, &["stock"], &[b"5"]).unwrap_err());
+    assert!(error.is_lost(), "{error}");
+    assert_eq!(server.int(&["GET", "stock"]), 10);
+}
+
+/// Of the requests of a hold only one releases it, whichever way it is given back.
+#[test]
+fn a_hold_that_was_given_back_is_not_released_again() {
+    let server = RedisServer::start();
+    teach(&server);
+    let client = Client::open(&server.url()).unwrap();
+    let lock = client.lock("orders");
+    lock.owned().unwrap().unlock().unwrap();
+    let monitor = Monitor::start(&server);
+    let guard = lock.with_lease_time(MINUTE).owned().unwrap();
+    let visitor = guard.visitor().to_string();
+    guard.unlock_in_background();
+    eventually(CHILD, "it is free", || !lock.is_locked().unwrap());
+    thread::sleep(ms(300));
+    let lines = monitor.lines_containing(&visitor);
+    let count = |script: &str| {
+        let is_sent = |line: &&String| line.contains(script) && !line.contains(" lua] ");
+        lines.iter().filter(is_sent).count()
+    };
+    let counts = [WITHDRAW, RELEASE].map(|script| count(&sha(script)));
+    assert_eq!(counts, [1, 0], "{lines:#?}");
+}
+
+/// Two clients whose connections break all the time; guards end on other threads than began them, each way.
+#[test]
+fn no_two_owners_are_valid_at_once_while_connections_break() {
+    let server = RedisServer::start();
+    teach(&server);
+    let proxies = [Proxy::to(server.addr()), Proxy::to(server.addr())];
+    let clients = [&proxies[0], &proxies[1]].map(|proxy| {
+        let builder = Client::builder().watchdog_timeout(ms(1000));
+        let builder = builder.command_timeout(ms(200)).connect_timeout(ms(200));
+        builder.open(&proxy.url()).unwrap()
+    });
+    let end = Instant::now() + if is_long() { MINUTE } else { ms(4000) };
+    let present: Mutex<Vec<Losses>> = Mutex::default();
+    let (sender, ending) = std::sync::mpsc::channel::<(u32, OwnedGuard)>();
+    let ending = Mutex::new(ending);
+    let taken = AtomicU32::new(0);
+    thread::scope(|scope| {
+        for client in &clients {
+            for _ in 0..3 {
+                let (sender, present, taken) = (sender.clone(), &present, &taken);
+                let lock = client.lock("orders");
+                scope.spawn(move || {
+                    while Instant::now() < end {
+                        let Ok(Some(guard)) = lock.try_owned_for(ms(500)) else {
+                            continue;
+                        };
+                        let mine = guard.lost();
+                        let mut present = present.lock().unwrap();
+                        present.retain(Losses::is_valid);
+                        if mine.is_valid() {
+                            // Valid before and after a moment in which this one is.
+                            let other = present.iter().find(|other| other.is_valid());
+                            assert!(other.is_none(), "{other:?} and {mine:?}");
+                        }
+                        present.push(mine);
+                        drop(present);
+                        let number = taken.fetch_add(1, Ordering::SeqCst);
+                        thread::sleep(ms(u64::from(number % 7)));
+                        sender.send((number, guard)).unwrap();
+                    }
+                });
+            }
+        }
+        drop(sender);
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let next = ending.lock().unwrap().recv();
+                    match next {
+                        Ok((number, guard)) if number % 3 == 0 => guard.unlock_in_background(),
+                        Ok((number, guard)) if number % 3 == 1 => drop(guard.unlock()),
+                        Ok((_, guard)) => drop(guard),
+                        Err(_) => return,
+                    }
+                }
+            });
+        }
+        let mut round = 0_u64;
+        while Instant::now() < end {
+            let proxy = &proxies[usize::from(round.is_multiple_of(2))];
+            match round % 3 {
+                0 => proxy.cut(),
+                1 => proxy.black_hole(),
+                _ => proxy.refuse(),
+            }
+            thread::sleep(ms(20 + round * 37 % 130));
+            proxy.heal();
+            thread::sleep(ms(round * 53 % 170));
+            round += 1;
+        }
+    });
+    assert!(taken.load(Ordering::SeqCst) > 10);
+    // All that was left in doubt is cleared up, or ends with its lease.
+    let direct = Client::open(&server.url()).unwrap().lock("orders");
+    assert!(direct.try_lock_for(CHILD).unwrap());
+    direct.unlock().unwrap();
+}

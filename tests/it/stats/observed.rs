@@ -1,0 +1,215 @@
+//! What an observer hears, and when.
+
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use redlatch::{Client, Event, Observer, Redlock};
+
+use super::{eventually, open};
+use crate::support::{RedisServer, ms};
+
+/// Notes what it hears, in words.
+#[derive(Default)]
+struct Notes(Mutex<Vec<String>>);
+
+impl Observer for Notes {
+    fn event(&self, event: &Event<'_>) {
+        let said = match event {
+            Event::Acquired {
+                class, lock, via, ..
+            } => format!("{class} {lock} acquired {via}"),
+            Event::NotAcquired { lock, outcome, .. } => format!("{lock} {outcome}"),
+            Event::Contended { lock, .. } => format!("{lock} contended"),
+            Event::Ended { lock, end, .. } => format!("{lock} {end}"),
+            Event::Lost { loss, .. } => format!("{} gone: {}", loss.lock, loss.cause),
+            Event::Request {
+                operation, result, ..
+            } => format!("{operation} {result}"),
+            Event::LongWait {
+                lock,
+                holder,
+                others,
+                ..
+            } => {
+                format!("{lock} long wait, {} others, {}", others, holder.is_some())
+            }
+            Event::LongHold { lock, .. } => format!("{lock} long hold"),
+            _ => "something new".to_owned(),
+        };
+        self.0.lock().unwrap().push(said);
+    }
+}
+
+impl Notes {
+    fn said(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+
+    fn count(&self, text: &str) -> usize {
+        self.said()
+            .iter()
+            .filter(|said| said.contains(text))
+            .count()
+    }
+}
+
+#[test]
+fn an_observer_hears_all_in_order() {
+    let notes = Arc::new(Notes::default());
+    let client = Client::builder()
+        .observer(Arc::clone(&notes))
+        .in_memory()
+        .unwrap();
+    let lock = client.lock("orders:1");
+    lock.lock().unwrap();
+    lock.lock().unwrap();
+    lock.unlock().unwrap();
+    lock.unlock().unwrap();
+    let other = client.another().unwrap();
+    other.lock("orders:1").lock().unwrap();
+    assert!(!lock.try_lock().unwrap());
+    // The settings of a client are those of the other one in the same world.
+    let expected = [
+        "acquire ok",
+        "orders orders:1 acquired free",
+        "acquire ok",
+        "orders orders:1 acquired reentered",
+        "release ok",
+        "orders:1 unlocked",
+        "release ok",
+        "acquire ok",
+        "orders orders:1 acquired free",
+        "acquire refused",
+        "orders:1 contended",
+        "orders:1 refused",
+    ];
+    let mut said = notes.said();
+    // With the feature `tracing` the server is looked at once, when the first lock is taken.
+    said.retain(|it| it != "check ok");
+    assert_eq!(said, expected);
+    other.lock("orders:1").unlock().unwrap();
+
+    lock.lock().unwrap();
+    other.lock("orders:1").force_unlock().unwrap();
+    assert!(lock.unlock().is_err());
+    assert_eq!(notes.count("orders:1 gone"), 1);
+}
+
+#[test]
+fn an_observer_that_panics_or_asks_harms_nothing() {
+    struct Rude(OnceLock<Client>);
+    impl Observer for Rude {
+        fn event(&self, event: &Event<'_>) {
+            if let Some(client) = self.0.get() {
+                // No mutex is locked: all that it asks is answered.
+                drop((client.stats(), client.activity()));
+            }
+            if matches!(event, Event::Acquired { .. } | Event::Ended { .. }) {
+                panic!("the observer is at fault");
+            }
+        }
+    }
+    let rude = Arc::new(Rude(OnceLock::new()));
+    let client = Client::builder()
+        .watchdog_timeout(ms(3000))
+        .observer(Arc::clone(&rude))
+        .in_memory()
+        .unwrap();
+    assert!(rude.0.set(client.clone()).is_ok());
+    let lock = client.lock("orders:1");
+    let guard = lock.guard().unwrap();
+    eventually("it is renewed", || client.stats().renewals.renewed > 0);
+    assert!(guard.is_valid());
+    guard.unlock().unwrap();
+    lock.lock().unwrap();
+    client
+        .another()
+        .unwrap()
+        .lock("orders:1")
+        .force_unlock()
+        .unwrap();
+    eventually("it is told", || {
+        !client.stats().classes[0].losses.is_empty()
+    });
+    assert!(lock.unlock().is_err());
+    assert!(!lock.is_locked().unwrap());
+}
+
+#[test]
+fn a_long_wait_and_a_long_hold_are_told_at_each_doubling() {
+    let server = RedisServer::start();
+    let notes = Arc::new(Notes::default());
+    let client = Client::builder()
+        .watchdog_timeout(ms(300))
+        .warn_after(ms(500), ms(500))
+        .observer(Arc::clone(&notes))
+        .open(&server.url())
+        .unwrap();
+    let theirs = open(&server).lock("orders:1");
+    theirs.lock().unwrap();
+    let held = client.lock("orders:2").guard().unwrap();
+    let fixed = client
+        .lock("orders:3")
+        .with_lease_time(Duration::from_secs(60));
+    fixed.lock().unwrap();
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| client.lock("orders:1").run(|_| ()).unwrap());
+        eventually("both are told twice", || {
+            notes.count("orders:1 long wait, 0 others, true") >= 2
+                && notes.count("orders:2 long hold") >= 2
+        });
+        theirs.unlock().unwrap();
+        waits.join().unwrap();
+    });
+    held.unlock().unwrap();
+    fixed.unlock().unwrap();
+    assert_eq!(notes.count("orders:3 long"), 0);
+    let stats = client.stats();
+    let orders = stats.class("orders").unwrap();
+    assert_eq!(orders.long_waits as usize, notes.count("long wait"));
+    assert_eq!(orders.long_holds as usize, notes.count("long hold"));
+    // Half a second, one, two, … of a few at most.
+    assert!(orders.long_holds <= 6, "{}", orders.long_holds);
+}
+
+#[test]
+fn nothing_is_told_that_is_not_to_be() {
+    let server = RedisServer::start();
+    let notes = Arc::new(Notes::default());
+    let client = Client::builder()
+        .watchdog_timeout(ms(100))
+        .warn_after(Duration::MAX, Duration::MAX)
+        .observer(Arc::clone(&notes))
+        .open(&server.url())
+        .unwrap();
+    client
+        .lock("orders:1")
+        .run(|_| thread::sleep(ms(500)))
+        .unwrap();
+    assert_eq!(notes.count("long"), 0);
+    let refused = Client::builder()
+        .warn_after(ms(1), Duration::ZERO)
+        .in_memory();
+    assert!(refused.unwrap_err().to_string().contains("warn_after"));
+    let nodes = [(); 3].map(|()| Client::in_memory());
+    let refused = Redlock::builder()
+        .nodes(nodes)
+        .warn_after(Duration::ZERO, ms(1))
+        .build();
+    assert!(refused.unwrap_err().to_string().contains("warn_after"));
+}
+
+#[test]
+fn a_quorum_has_an_observer_of_its_own() {
+    let notes = Arc::new(Notes::default());
+    let nodes = [(); 3].map(|()| Client::in_memory());
+    let redlock = Redlock::builder()
+        .nodes(nodes)
+        .observer(Arc::clone(&notes))
+        .lock_class(|_| "all")
+        .build()
+        .unwrap();
+    redlock.lock("orders:1").run(|_| ()).unwrap();
+    assert_eq!(notes.count("all orders:1 acquired free"), 1);
+}

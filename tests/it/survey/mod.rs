@@ -1,0 +1,290 @@
+//! The look of an operator at locks on a Redis server: which kinds it tells apart, and what it asks of the server.
+
+mod rights;
+
+use std::thread;
+use std::time::Duration;
+
+use redlatch::{Client, Error, LockInfo, LockKind, MultiLock};
+
+use crate::laws::until_queued;
+use crate::support::{Monitor, RedisServer, eventually, ms};
+
+const REDISSON: &str = "9b2a7c44-11d0-4e55-8a3e-2f1d0c9b8a7f:31";
+
+fn open(server: &RedisServer) -> Client {
+    Client::open(&server.url()).unwrap()
+}
+
+fn listed(locks: redlatch::Locks) -> Vec<(String, LockKind)> {
+    let locks = locks.map(|info| info.unwrap());
+    let mut kinds: Vec<_> = locks
+        .map(|info| (info.name.to_string(), info.kind))
+        .collect();
+    kinds.sort();
+    kinds
+}
+
+fn kinds(expected: &[(&str, LockKind)]) -> Vec<(String, LockKind)> {
+    let named = expected
+        .iter()
+        .map(|(name, kind)| ((*name).to_owned(), *kind));
+    named.collect()
+}
+
+#[test]
+fn every_kind_that_somebody_holds_is_listed_and_nothing_else() {
+    let server = RedisServer::start();
+    let client = open(&server);
+    client.lock("plain").lock().unwrap();
+    client.spin_lock("spin").lock().unwrap();
+    client.fenced_lock("fenced").lock().unwrap();
+    client.fair_lock("fair").lock().unwrap();
+    client.token_lock("token").lock().unwrap();
+    let sides = client.read_write_lock("read");
+    sides.read().lock().unwrap();
+    client.read_write_lock("write").write().lock().unwrap();
+    client.semaphore("permits").try_set(3).unwrap();
+    let taken = client.semaphore("permits").acquire(1).unwrap();
+    client.latch("latch").try_set(2).unwrap();
+    server.cmd(&["HSET", "redisson", REDISSON, "2"]);
+    server.cmd(&["PEXPIRE", "redisson", "60000"]);
+    // Data of others.
+    server.cmd(&["HSET", "user", "name", "Ada"]);
+    server.cmd(&["HSET", "session", "a:1", "1"]);
+    server.cmd(&["HSET", "endless", REDISSON, "1"]);
+    server.cmd(&["RPUSH", "list", "1"]);
+    server.cmd(&["SET", "text", "hello"]);
+    server.cmd(&["SET", "cached", &"x".repeat(300), "PX", "60000"]);
+    let own = [
+        ("fair", LockKind::Reentrant),
+        ("fenced", LockKind::Fenced),
+        ("plain", LockKind::Reentrant),
+        ("read", LockKind::Read),
+        ("redisson", LockKind::Reentrant),
+        ("spin", LockKind::Reentrant),
+        ("write", LockKind::Write),
+    ];
+    assert_eq!(listed(client.locks("")), kinds(&own));
+    let mut more = own.to_vec();
+    more.push(("token", LockKind::Token));
+    more.sort();
+    assert_eq!(listed(client.locks("").with_tokens()), kinds(&more));
+    let mut more = own.to_vec();
+    more.extend([
+        ("permits", LockKind::Semaphore),
+        ("latch", LockKind::Counter),
+    ]);
+    more.sort();
+    assert_eq!(listed(client.locks("").with_counters()), kinds(&more));
+    drop(taken);
+}
+
+#[test]
+fn a_holder_is_told_with_its_process() {
+    let server = RedisServer::start();
+    let client = open(&server);
+    let lock = client.lock("orders");
+    lock.lock().unwrap();
+    lock.lock().unwrap();
+    let other = open(&server).lock("orders");
+    thread::scope(|scope| {
+        scope.spawn(|| assert!(!other.try_lock_for(ms(1500)).unwrap()));
+        until_queued(&other, 1);
+        eventually(ms(5000), "somebody listens", || {
+            lock.describe().unwrap().listening == Some(1)
+        });
+        for info in [
+            lock.describe().unwrap(),
+            client.locks("").next().unwrap().unwrap(),
+        ] {
+            let holder = &info.holders[0];
+            assert_eq!((holder.count, holder.by), (2, "redlatch"));
+            assert_eq!(holder.client.as_deref(), Some(client.id()));
+            assert_eq!(holder.pid, Some(std::process::id()));
+            assert!(holder.host.as_ref().is_some_and(|host| !host.is_empty()));
+            assert!(
+                holder
+                    .address
+                    .as_ref()
+                    .is_some_and(|it| it.starts_with("127.0.0.1:"))
+            );
+            assert_eq!(&*info.node, server.addr().to_string());
+        }
+    });
+    server.cmd(&["HSET", "redisson", REDISSON, "3"]);
+    server.cmd(&["PEXPIRE", "redisson", "60000"]);
+    let info = client.lock("redisson").describe().unwrap();
+    let holder = &info.holders[0];
+    assert_eq!(
+        (holder.by, holder.thread, holder.count),
+        ("Redisson", Some(31), 3)
+    );
+    assert_eq!((holder.hold, holder.pid), (None, None));
+}
+
+#[test]
+fn a_connection_name_of_ones_own_tells_less() {
+    let server = RedisServer::start();
+    let client = Client::builder()
+        .connection_name("redlatch")
+        .open(&server.url());
+    let lock = client.unwrap().lock("orders");
+    lock.lock().unwrap();
+    let info = lock.describe().unwrap();
+    assert_eq!((&info.holders[0].host, info.holders[0].pid), (&None, None));
+    for name in ["", "a b", "a\n", &"x".repeat(257)] {
+        let error = Client::builder().connection_name(name).open(&server.url());
+        assert!(
+            matches!(error, Err(Error::InvalidConfig { .. })),
+            "{name:?}"
+        );
+    }
+}
+
+#[test]
+fn both_sides_of_a_read_write_lock_tell_of_all_who_read() {
+    let server = RedisServer::start();
+    let clients = [open(&server), open(&server)];
+    for client in &clients {
+        client.read_write_lock("prices").read().lock().unwrap();
+    }
+    let sides = clients[0].read_write_lock("prices");
+    for side in [sides.read(), sides.write()] {
+        let info = side.describe().unwrap();
+        assert_eq!((info.kind, info.holders.len()), (LockKind::Read, 2));
+    }
+    let reader = sides.read().describe().unwrap().holders[0].visitor.clone();
+    assert!(sides.read().force_unlock_of(&reader).unwrap());
+    let left = sides.read().describe().unwrap().holders;
+    assert!(left.len() == 1 && left[0].visitor != reader, "{left:?}");
+}
+
+#[test]
+fn a_fair_lock_is_known_by_those_who_wait() {
+    let server = RedisServer::start();
+    let lock = open(&server).fair_lock("tickets");
+    lock.lock().unwrap();
+    let other = open(&server).fair_lock("tickets");
+    thread::scope(|scope| {
+        scope.spawn(|| assert!(!other.try_lock_for(ms(1500)).unwrap()));
+        until_queued(&other, 1);
+        eventually(ms(5000), "it stands in the queue", || {
+            lock.describe().unwrap().kind == LockKind::Fair
+        });
+    });
+}
+
+#[test]
+fn what_is_no_lock_of_the_kind_is_not_described() {
+    let server = RedisServer::start();
+    let client = open(&server);
+    server.cmd(&["HSET", "user", "name", "Ada"]);
+    server.cmd(&["SET", "text", "hello"]);
+    client.read_write_lock("sides").read().lock().unwrap();
+    for lock in [
+        client.lock("user"),
+        client.lock("text"),
+        client.lock("sides"),
+    ] {
+        let error = lock.describe().unwrap_err();
+        assert!(matches!(error, Error::WrongType { .. }), "{error}");
+        assert_eq!(error.kind(), "wrong_type");
+    }
+    let parts = [client.lock("a"), client.lock("b")];
+    let error = MultiLock::of(&parts).unwrap().describe().unwrap_err();
+    assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+}
+
+/// A look writes nothing and runs no command that stops a server.
+#[test]
+fn a_look_reads_and_does_no_more() {
+    let server = RedisServer::start();
+    let client = open(&server);
+    let guards: Vec<_> = ["plain", "fenced"].map(|it| client.fenced_lock(it)).into();
+    for lock in &guards {
+        lock.with_lease_time(Duration::from_secs(60))
+            .lock()
+            .unwrap();
+    }
+    client
+        .read_write_lock("sides")
+        .read()
+        .with_lease_time(Duration::from_secs(60))
+        .lock()
+        .unwrap();
+    let other = open(&server);
+    let monitor = Monitor::start(&server);
+    let all: Vec<LockInfo> = other
+        .locks("")
+        .with_tokens()
+        .with_counters()
+        .map(|it| it.unwrap())
+        .collect();
+    assert_eq!(all.len(), 3, "{all:?}");
+    other.lock("plain").describe().unwrap();
+    const READS: [&str; 15] = [
+        "SCAN", "TYPE", "HLEN", "HKEYS", "HGETALL", "HGET", "HSCAN", "PTTL", "GET", "STRLEN",
+        "EXISTS", "PUBSUB", "CLIENT", "TIME", "PING",
+    ];
+    for line in monitor.lines() {
+        // A client looks once by itself for what endangers locks.
+        if line.contains("redlatch:preflight") {
+            continue;
+        }
+        let command = line.split('"').nth(1).unwrap_or_default();
+        assert!(READS.contains(&&*command.to_uppercase()), "{line}");
+    }
+}
+
+#[test]
+fn a_crowd_of_foreign_keys_is_passed_over_page_by_page() {
+    let server = RedisServer::start();
+    let client = open(&server);
+    client.lock("lock:1").lock().unwrap();
+    server.cmd(&["DEBUG", "POPULATE", "20000", "foreign"]);
+    let fields: Vec<String> = (0..5000).map(|at| format!("{at}")).collect();
+    for part in fields.chunks(500) {
+        let words: Vec<&str> = part.iter().flat_map(|it| [&**it, "1"]).collect();
+        server.cmd(&[&["HSET", "large"], &words[..]].concat());
+    }
+    let monitor = Monitor::start(&server);
+    assert_eq!(
+        listed(client.locks("")),
+        kinds(&[("lock:1", LockKind::Reentrant)])
+    );
+    let scans = monitor.lines_containing("\"SCAN\"").len();
+    assert!(scans >= 20_000 / 512, "{scans} pages");
+    for field in ["HKEYS", "HGETALL"] {
+        let asked = monitor.lines_containing(&format!("\"{field}\""));
+        assert!(
+            asked.iter().all(|line| !line.contains("large")),
+            "{asked:?}"
+        );
+    }
+}
+
+#[test]
+fn of_very_many_readers_64_are_told() {
+    let server = RedisServer::start();
+    server.cmd(&["HSET", "prices", "mode", "read"]);
+    for reader in 0..300 {
+        let field = format!("9b2a7c44-11d0-4e55-8a3e-2f1d0c9b8a7f:{reader}");
+        server.cmd(&["HSET", "prices", &field, "1"]);
+    }
+    server.cmd(&["PEXPIRE", "prices", "60000"]);
+    let info = open(&server).locks("").next().unwrap().unwrap();
+    assert_eq!((info.kind, info.holders.len()), (LockKind::Read, 64));
+}
+
+#[test]
+fn a_server_that_is_gone_ends_the_list_with_an_error() {
+    let server = RedisServer::start();
+    let client = crate::invariants::quick().open(&server.url()).unwrap();
+    server.kill();
+    let mut locks = client.locks("orders:");
+    let error = locks.next().unwrap().unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+    assert_eq!(error.kind(), "unreachable");
+    assert!(locks.next().is_none());
+}

@@ -1,0 +1,352 @@
+//! Fair locks: the order in which those who wait get them, who is passed over, and what is left of their queues.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use fastrand::Rng;
+use redlatch_spec::{Server, Value};
+use redlatch_world::events;
+use redlatch_world::scheduler::{self, MILLI, Nanos, SECOND};
+
+use crate::machine::Redis;
+use crate::plan::{Blow, Flavour, Mood, NAMES, Op, Plan, Target, pick};
+use crate::shapes::people;
+use crate::takers;
+
+/// How the names of fair locks begin.
+pub(crate) const KIND: &str = "fair";
+
+/// One to whom the lock is free is passed over after this time, ms, if it does not listen, and after the other one if it does.
+const UNHEARD: i64 = 1_500;
+const SILENT: i64 = 10_000;
+
+/// So long the dead keep others from a free lock, wherever they stand: those behind look every three seconds, all are suspected
+/// then, and are passed over at some look of the next five.
+pub(crate) const DEAD: Nanos = 8 * SECOND;
+
+/// What was seen of one lock.
+#[derive(Debug, Default)]
+struct Line {
+    waiting: Vec<String>,
+    holder: Option<String>,
+    /// When each was seen to look, in ms of the server.
+    looked: BTreeMap<String, i64>,
+    /// Since when nobody has it, as was seen.
+    free_since: Option<i64>,
+    /// Those that ever waited, and those that were passed over and did not come back.
+    known: BTreeSet<String>,
+    passed: BTreeSet<String>,
+}
+
+#[derive(Debug)]
+struct Lines {
+    is_on: bool,
+    /// For how long one counts as alive that does not look, ms.
+    patience: i64,
+    /// The first rule that was broken.
+    flaw: Option<String>,
+    /// By connection, the beginning of a request that comes in pieces.
+    pieces: BTreeMap<u64, Vec<u8>>,
+    lines: BTreeMap<String, Line>,
+    /// The process of each client, by the id with which its visitors begin.
+    clients: BTreeMap<String, usize>,
+}
+
+static LINES: Mutex<Lines> = Mutex::new(Lines {
+    is_on: false,
+    patience: 0,
+    flaw: None,
+    pieces: BTreeMap::new(),
+    lines: BTreeMap::new(),
+    clients: BTreeMap::new(),
+});
+
+fn lines() -> MutexGuard<'static, Lines> {
+    LINES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The lock of this number.
+pub(crate) fn name_of(number: usize) -> String {
+    format!("{KIND}{number}")
+}
+
+/// Begins to look, if there are fair locks.
+pub(crate) fn begin(plan: &Plan) {
+    let mut lines = lines();
+    lines.is_on = plan.flavours.contains(&Flavour::Fair);
+    lines.patience = i64::try_from(plan.patience).unwrap_or(i64::MAX);
+}
+
+/// Notes the client of the calling process.
+pub(crate) fn note_client(id: &str) {
+    let mut lines = lines();
+    if lines.is_on {
+        lines.clients.insert(id.to_owned(), scheduler::process());
+    }
+}
+
+fn texts(value: Option<(&Value, i64)>) -> Vec<String> {
+    let text = |item: &Vec<u8>| String::from_utf8_lossy(item).into_owned();
+    match value {
+        Some((Value::List(items), _)) => items.iter().map(text).collect(),
+        Some((Value::Hash(fields), _)) => fields.iter().map(|(field, _)| text(field)).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The rule that was broken by a request, if there is one.
+pub(crate) fn flaw() -> Option<String> {
+    lines().flaw.take()
+}
+
+/// Looks at all queues when a request has run, or a piece of it has come; `answer` is what it was answered, if it was.
+pub(crate) fn ran(server: &Server, now: i64, connection: u64, piece: &[u8], answer: Option<&[u8]>) {
+    let lines = &mut *lines();
+    if !lines.is_on {
+        return;
+    }
+    let mut request = lines.pieces.remove(&connection).unwrap_or_default();
+    request.extend(piece);
+    let Some(answer) = answer else {
+        lines.pieces.insert(connection, request);
+        return;
+    };
+    let has_run = has_run(answer);
+    let half = lines.patience / 2;
+    for name in (0..NAMES).map(name_of) {
+        let waiting = texts(server.look(now, &format!("redisson_lock_queue:{{{name}}}")));
+        let holder = texts(server.look(now, &name)).into_iter().next();
+        let line = lines.lines.entry(name.clone()).or_default();
+        let listens = |waiter: &str| {
+            server.listeners(&format!("redisson_lock__channel:{{{name}}}:{waiter}")) > 0
+        };
+        let may_go = |waiter: &str, silence: Silence| {
+            // By its time, if it has not looked for so long, or because the lock is free to it and it does not come.
+            let most = if listens(waiter) { SILENT } else { UNHEARD };
+            silence.not_looked >= half || silence.not_come >= most
+        };
+        let asked = Asked {
+            request: &request,
+            has_run,
+        };
+        let flaw = line.change(&waiting, holder.as_deref(), now / 1000, asked, may_go);
+        line.note(waiting, holder, now / 1000, asked);
+        let flaw = flaw.map(|flaw| format!("I16: {name}: {flaw}"));
+        lines.flaw = lines.flaw.take().or(flaw);
+    }
+}
+
+/// What is told of a visitor that is passed over, in ms.
+#[derive(Clone, Copy, Debug)]
+struct Silence {
+    not_looked: i64,
+    /// Though the lock is free to it.
+    not_come: i64,
+}
+
+/// A request, and whether it did what it was to do.
+#[derive(Clone, Copy, Debug)]
+struct Asked<'a> {
+    request: &'a [u8],
+    has_run: bool,
+}
+
+/// Whether a request has a visitor among its arguments.
+fn names(request: &[u8], visitor: &str) -> bool {
+    let argument = format!("\r\n{visitor}\r\n");
+    let argument = argument.as_bytes();
+    request.windows(argument.len()).any(|it| it == argument)
+}
+
+/// Whether a request was not refused, for coming too late or by an error.
+fn has_run(answer: &[u8]) -> bool {
+    const TOO_LATE: &[u8] = b"*2\r\n:3\r\n";
+    let is_too_late = answer.windows(TOO_LATE.len()).any(|it| it == TOO_LATE);
+    !is_too_late && !answer.starts_with(b"-")
+}
+
+impl Line {
+    /// What is wrong with what a request made of the queue.
+    fn change(
+        &mut self,
+        waiting: &[String],
+        holder: Option<&str>,
+        now: i64,
+        asked: Asked<'_>,
+        may_go: impl Fn(&str, Silence) -> bool,
+    ) -> Option<String> {
+        let stays = |waiter: &&String| waiting.contains(waiter);
+        let is_free = self.holder.is_none();
+        for gone in self.waiting.iter().filter(|it| !stays(it)) {
+            // It has the lock, or left by itself.
+            if holder == Some(gone.as_str()) || names(asked.request, gone) {
+                continue;
+            }
+            let looked = self.looked.get(gone).copied().unwrap_or_default();
+            let free = self.free_since.filter(|_| is_free).unwrap_or(now);
+            let silence = Silence {
+                not_looked: now - looked,
+                not_come: now - looked.max(free),
+            };
+            if !may_go(gone, silence) {
+                return Some(format!("{gone} is passed over, {silence:?}"));
+            }
+            events::count("waiter passed over");
+            self.passed.insert(gone.clone());
+        }
+        let before: Vec<&String> = self.waiting.iter().filter(stays).collect();
+        let after = waiting.iter().filter(|it| self.waiting.contains(it));
+        let after: Vec<&String> = after.collect();
+        if before != after {
+            return Some(format!(
+                "those who wait change places: {before:?}, {after:?}"
+            ));
+        }
+        for (place, comes) in waiting.iter().enumerate() {
+            if self.waiting.contains(comes) {
+                continue;
+            }
+            let is_last = waiting[place..].iter().all(|it| !self.waiting.contains(it));
+            if self.passed.remove(comes) {
+                if place > 0 {
+                    return Some(format!(
+                        "{comes} was passed over, and comes back to place {place}"
+                    ));
+                }
+                events::count("waiter came back");
+            } else if !self.known.contains(comes) && !is_last {
+                return Some(format!("{comes} comes before others at once"));
+            }
+        }
+        let taker = holder.filter(|holder| self.holder.as_deref() != Some(holder))?;
+        let mut ahead = self.waiting.iter().take_while(|it| it.as_str() != taker);
+        let overtaken = ahead.find(stays)?;
+        Some(format!(
+            "{taker} gets it before {overtaken}, which came earlier"
+        ))
+    }
+
+    /// Notes how it is now.
+    fn note(&mut self, waiting: Vec<String>, holder: Option<String>, now: i64, asked: Asked<'_>) {
+        for waiter in &waiting {
+            if !self.known.contains(waiter) || asked.has_run && names(asked.request, waiter) {
+                self.looked.insert(waiter.clone(), now);
+            }
+        }
+        self.known.extend(waiting.iter().cloned());
+        self.free_since = match holder {
+            Some(_) => None,
+            None => self.free_since.or(Some(now)),
+        };
+        (self.waiting, self.holder) = (waiting, holder);
+    }
+}
+
+/// What is left of a queue in the end, but for those who died.
+pub(crate) fn left_over(server: &Redis) -> Option<String> {
+    let lines = lines();
+    if !lines.is_on {
+        return None;
+    }
+    let died = |waiter: &&String| {
+        let client = waiter.split(':').next().unwrap_or_default();
+        let process = lines.clients.get(client);
+        process.is_some_and(|process| scheduler::is_killed(*process))
+    };
+    (0..NAMES).map(name_of).find_map(|name| {
+        let waiting = server.texts(&format!("redisson_lock_queue:{{{name}}}"));
+        let times = server.texts(&format!("redisson_lock_timeout:{{{name}}}"));
+        let mut left = waiting.iter().chain(&times).filter(|it| !died(it));
+        let left = left.next()?;
+        Some(format!("I16: at the end {left} still waits for {name}"))
+    })
+}
+
+/// Whether processes die, and nothing else happens: the others are judged all the time then.
+pub(crate) fn only_kills(plan: &Plan) -> bool {
+    let kills = |(_, blow): &(Nanos, Blow)| matches!(blow, Blow::KillProcess(_));
+    plan.shape == crate::shapes::Shape::Queues
+        && plan.mood == Mood::Processes
+        && plan.blows.iter().all(kills)
+}
+
+fn fair(name: usize, lease: Option<u64>) -> Target {
+    Target {
+        name,
+        lease,
+        is_token: false,
+        side: None,
+    }
+}
+
+/// Programs of threads that stand in queues on the server.
+pub(crate) fn queues(plan: &mut Plan, draw: &mut Rng) {
+    takers::world(plan, draw);
+    plan.flavours = [Flavour::Fair; NAMES];
+    plan.patience = pick(draw, &[10, 10, 300]) * SECOND / MILLI;
+    let world = draw.u8(..8);
+    match world {
+        0 => takers::cuts(plan, draw),
+        1..=3 => plan.mood = Mood::Calm,
+        4..=6 => plan.mood = Mood::Processes,
+        _ => {}
+    }
+    let names = pick(draw, &[1, 1, 1, 2]);
+    let (lease, span) = (plan.lease, pick(draw, &[20, 300, 2_000]));
+    let is_calm = plan.mood == Mood::Calm;
+    people(plan, draw, 4, &|draw| {
+        let mut ops = Vec::new();
+        for _ in 0..draw.usize(2..=7) {
+            let lease = match draw.u8(..10) {
+                // Nobody tells of a lease that ends, and in calm it is looked whether all is told.
+                _ if is_calm => None,
+                0 => Some(draw.u64(100..1_000)),
+                1 => Some(lease * 2),
+                _ => None,
+            };
+            let target = fair(draw.usize(..names), lease);
+            let (held, pause) = (draw.u64(..=span), draw.u64(..=span / 4));
+            // Some waits end just when the lock is free.
+            let longest = pick(draw, &[span, 4_000]);
+            ops.push(match draw.u8(..10) {
+                0 => Op::Try(target),
+                1 | 2 => Op::TryFor(target, draw.u64(1..=longest)),
+                3 => Op::Interruptibly(target, draw.u64(..=longest)),
+                4 => Op::Guarded(target, held, draw.bool()),
+                _ => Op::Lock(target),
+            });
+            ops.push(Op::Sleep(held));
+            match draw.u8(..8) {
+                0 => ops.extend([Op::Lock(target), Op::Unlock(target), Op::Unlock(target)]),
+                1 => ops.extend([Op::Ask(target), Op::Unlock(target)]),
+                _ => ops.push(Op::Unlock(target)),
+            }
+            ops.push(Op::Sleep(pause));
+        }
+        ops
+    });
+    match world {
+        0..=3 => {}
+        4 => {
+            // The dead alone.
+            plan.blows = (0..draw.usize(1..=2))
+                .map(|_| {
+                    let at = draw.u64(..3_000) * MILLI;
+                    (at, Blow::KillProcess(draw.usize(..plan.processes.len())))
+                })
+                .collect();
+        }
+        5 => {
+            // One that stands still for so long that others take it for dead.
+            plan.calm_at = 30 * SECOND;
+            plan.blows = (0..draw.usize(1..=3))
+                .map(|_| {
+                    let (at, span) = (draw.u64(..5_000), draw.u64(1_000..16_000));
+                    let process = draw.usize(..plan.processes.len());
+                    (at * MILLI, Blow::PauseProcess(process, span * MILLI))
+                })
+                .collect();
+        }
+        _ => takers::befall(plan, draw),
+    }
+}
