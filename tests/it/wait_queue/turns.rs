@@ -143,7 +143,7 @@ fn longest_wait_for_a_permit(distance: Duration, held: Duration) -> Duration {
         thread::sleep(ms(200));
         let wait = || {
             let start = Instant::now();
-            drop(far.try_acquire_for(1, ms(10_000)).unwrap());
+            drop(far.try_acquire_for(1, ms(60_000)).unwrap());
             start.elapsed()
         };
         let longest = (0..5).map(|_| wait()).max().unwrap_or_default();
@@ -156,5 +156,7 @@ fn longest_wait_for_a_permit(distance: Duration, held: Duration) -> Duration {
 fn a_distant_process_gets_permits() {
     let waits = [(2, 30), (4, 30), (2, 100)]
         .map(|(distance, held)| longest_wait_for_a_permit(ms(distance), ms(held)));
-    assert!(waits.iter().all(|it| *it < ms(5000)), "{waits:?}");
+    // About a second on a quiet machine. A busy one may be late for each chance of 10 ms, and has one of 100 ms in ten
+    // seconds: this is the time of three of those.
+    assert!(waits.iter().all(|it| *it < ms(30_000)), "{waits:?}");
 }
