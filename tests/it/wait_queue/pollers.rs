@@ -103,7 +103,7 @@ fn until_it_rests<T>(lock: &Lock, test: impl FnOnce() -> T) -> T {
         for _ in 0..6 {
             scope.spawn(|| {
                 while !is_over.load(Ordering::SeqCst) {
-                    if waiter.try_lock_for(ms(3000)).unwrap() {
+                    if waiter.try_lock_for(ms(10_000)).unwrap() {
                         thread::sleep(ms(1));
                         waiter.unlock().unwrap();
                     }
@@ -131,7 +131,7 @@ fn until_it_rests<T>(lock: &Lock, test: impl FnOnce() -> T) -> T {
 fn a_rest_keeps_no_wait_beyond_its_end() {
     let server = RedisServer::start();
     let open = || Client::open(&server.url()).unwrap();
-    let lock = open().spin_lock("orders").with_backoff(ms(1), ms(300));
+    let lock = open().spin_lock("orders").with_backoff(ms(1), ms(3000));
     let waited = until_it_rests(&lock, || {
         let start = Instant::now();
         assert!(
@@ -142,28 +142,28 @@ fn a_rest_keeps_no_wait_beyond_its_end() {
         let of_others = open().lock("orders");
         of_others.lock().unwrap();
         of_others.unlock().unwrap();
-        assert!(start.elapsed() < ms(100), "{:?}", start.elapsed());
+        assert!(start.elapsed() < ms(1500), "{:?}", start.elapsed());
         let start = Instant::now();
         if lock.try_lock_for(ms(40)).unwrap() {
             lock.unlock().unwrap();
         }
         start.elapsed()
     });
-    assert!(waited < ms(40) + ms(250), "{waited:?}");
+    assert!(waited < ms(1500), "{waited:?}");
     // Nobody waits any more, so nothing rests.
     let start = Instant::now();
     for _ in 0..20 {
         lock.lock().unwrap();
         lock.unlock().unwrap();
     }
-    assert!(start.elapsed() < ms(150), "{:?}", start.elapsed());
+    assert!(start.elapsed() < ms(1500), "{:?}", start.elapsed());
 }
 
 #[test]
 fn a_waiter_is_interrupted_while_the_lock_rests() {
     let server = RedisServer::start();
     let client = Client::open(&server.url()).unwrap();
-    let lock = client.spin_lock("orders").with_backoff(ms(1), ms(400));
+    let lock = client.spin_lock("orders").with_backoff(ms(1), ms(4000));
     let interrupt = Interrupt::new();
     let outcomes = thread::scope(|scope| {
         let spawn = || {
@@ -198,5 +198,5 @@ fn a_waiter_is_interrupted_while_the_lock_rests() {
             at - raised
         })
     });
-    assert!(outcomes.iter().all(|took| *took < ms(300)), "{outcomes:?}");
+    assert!(outcomes.iter().all(|took| *took < ms(2000)), "{outcomes:?}");
 }
