@@ -3,7 +3,7 @@
 use crate::engine::client_inner::ClientInner;
 use crate::engine::counters::class::{CAUSES, ClassRead};
 use crate::stats::{Acquisitions, ClassStats, RenewalStats, RequestStats, Stats};
-use crate::store::{RequestEnd, RequestsRead};
+use crate::store::{Operation, RequestEnd, RequestsRead};
 
 impl ClientInner {
     pub(crate) fn stats(&self) -> Stats {
@@ -15,20 +15,12 @@ impl ClientInner {
             let stats = class_stats(&class.name, class.read(), waiters);
             stats.is_used().then_some(stats)
         });
-        let renewals = counters.renewals();
+        let requests = counters.requests.read().map(request_stats);
+        let requests: Vec<_> = requests.filter(|it| !it.results.is_empty()).collect();
         Stats {
             classes: classes.collect(),
-            requests: counters
-                .requests
-                .read()
-                .map(request_stats)
-                .filter(|it| !it.results.is_empty())
-                .collect(),
-            renewals: RenewalStats {
-                renewed: renewals.renewed,
-                lost: renewals.lost,
-                unknown: renewals.unknown,
-            },
+            renewals: renewal_stats(&requests),
+            requests,
             oldest_wait: listed.first().map(|wait| wait.lasts),
             oldest_hold: self.watchdog.oldest_hold(),
             doubts: self.watchdog.doubts(),
@@ -81,6 +73,22 @@ fn request_stats(read: RequestsRead) -> RequestStats {
         operation: read.operation,
         results: some(ends.zip(read.ends)),
         took: read.took,
+    }
+}
+
+/// The outcomes of renewals: each hold of a request to renew has its own.
+fn renewal_stats(requests: &[RequestStats]) -> RenewalStats {
+    let renew = Operation::Renew.name();
+    let of = requests.iter().find(|it| it.operation == renew);
+    let count = |end: RequestEnd| {
+        let results = of.into_iter().flat_map(|it| &it.results);
+        let count = results.filter(|(name, _)| *name == end.name());
+        count.map(|(_, count)| count).sum()
+    };
+    RenewalStats {
+        renewed: count(RequestEnd::Done),
+        lost: count(RequestEnd::Gone),
+        unknown: count(RequestEnd::Unknown),
     }
 }
 

@@ -1,5 +1,5 @@
-//! The numbers that a client counts, and whom it tells what happens: waits and holds by the class of their lock, renewals by
-//! their outcome.
+//! The numbers that a client counts, and whom it tells what happens: waits and holds by the class of their lock, requests by
+//! their operation.
 //!
 //! On the way of every lock and unlock there are atomics alone, which nobody waits for. A thread that waits behind others is
 //! listed, too, which takes a mutex: it sleeps anyway.
@@ -9,7 +9,6 @@ mod settings;
 mod waits;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::engine::counters::class::{Class, ClassId, Classes, Via, WaitEnd};
@@ -19,7 +18,7 @@ pub(crate) use crate::engine::counters::waits::{ListedWait, OpenWait};
 use crate::ground::events;
 use crate::ground::loss::Loss;
 use crate::ground::observer::Event;
-use crate::store::{Renewal, Requests};
+use crate::store::Requests;
 
 /// The counters of one client.
 #[derive(Debug, Default)]
@@ -27,18 +26,7 @@ pub(crate) struct Counters {
     settings: CountSettings,
     classes: Classes,
     waits: Waits,
-    renewed: AtomicU64,
-    renewals_lost: AtomicU64,
-    renewals_unknown: AtomicU64,
     pub(crate) requests: Arc<Requests>,
-}
-
-/// The outcomes of renewals so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RenewalsRead {
-    pub(crate) renewed: u64,
-    pub(crate) lost: u64,
-    pub(crate) unknown: u64,
 }
 
 impl Counters {
@@ -176,22 +164,5 @@ impl Counters {
             thread,
             held,
         });
-    }
-
-    pub(crate) fn renewal(&self, outcome: &Renewal) {
-        let counter = match outcome {
-            Renewal::Renewed | Renewal::RenewedFor(_) => &self.renewed,
-            Renewal::Lost(_) => &self.renewals_lost,
-            Renewal::Unknown(_) => &self.renewals_unknown,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn renewals(&self) -> RenewalsRead {
-        RenewalsRead {
-            renewed: self.renewed.load(Ordering::Relaxed),
-            lost: self.renewals_lost.load(Ordering::Relaxed),
-            unknown: self.renewals_unknown.load(Ordering::Relaxed),
-        }
     }
 }

@@ -127,7 +127,6 @@ impl Shared {
         let answered = self.now();
         for (((hold, in_flight_id), claim), outcome) in batch.into_iter().zip(&claims).zip(outcomes)
         {
-            self.client.counters().renewal(&outcome);
             match outcome {
                 Renewal::Renewed | Renewal::RenewedFor(_) => {
                     let life = match outcome {
