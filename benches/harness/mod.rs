@@ -35,6 +35,8 @@ pub(crate) struct Counts {
     /// Reads from sockets: as many as requests, if nobody sends two before the answer to the first.
     pub(crate) reads: u64,
     pub(crate) pings: u64,
+    /// Microseconds that it worked on scripts.
+    pub(crate) script_us: u64,
 }
 
 impl Counter {
@@ -51,9 +53,17 @@ impl Counter {
             .expect("INFO");
         let number =
             |name: &str| -> Option<u64> { field(&info, name)?.split(',').next()?.parse().ok() };
+        let time = |command: &str| -> Option<u64> {
+            let statistics = field(&info, &format!("cmdstat_{command}:"))?;
+            let time = statistics
+                .split(',')
+                .find_map(|it| it.strip_prefix("usec="))?;
+            time.parse().ok()
+        };
         Counts {
             reads: number("total_reads_processed:").expect("a Redis of 6.0 or newer counts reads"),
             pings: number("cmdstat_ping:calls=").unwrap_or(0),
+            script_us: time("eval").unwrap_or(0) + time("evalsha").unwrap_or(0),
         }
     }
 
@@ -63,6 +73,7 @@ impl Counter {
         Counts {
             reads: now.reads - before.reads - 1,
             pings: now.pings - before.pings,
+            script_us: now.script_us - before.script_us,
         }
     }
 }

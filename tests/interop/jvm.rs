@@ -58,14 +58,20 @@ impl Jvm {
 
     /// The same with properties of its own.
     pub(crate) fn start_with(properties: &[&str]) -> Arc<Jvm> {
+        // It lives for minutes and has little to do.
+        let small = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m"];
+        Jvm::start_version(&version_text(), &[&small, properties].concat())
+    }
+
+    /// A JVM with this version of Redisson in it, and no options but these.
+    pub(crate) fn start_version(version: &str, options: &[&str]) -> Arc<Jvm> {
         let jar = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests/interop/redisson/target")
-            .join(version_text())
+            .join(version)
             .join("driver.jar");
         let mut java = Command::new("java");
-        java.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m"])
-            .arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
-            .args(properties)
+        java.arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+            .args(options)
             .args(
                 std::env::var("JVM_OPTIONS")
                     .unwrap_or_default()
@@ -83,7 +89,8 @@ impl Jvm {
         self.driver.kill();
     }
 
-    fn ask(&self, words: &[&str]) -> Pending {
+    /// Starts a command.
+    pub(crate) fn ask(&self, words: &[&str]) -> Pending {
         self.driver.ask(words)
     }
 }

@@ -7,6 +7,7 @@ import java.io.PrintStream;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
@@ -38,7 +39,8 @@ import org.redisson.config.SingleServerConfig;
  *
  * <pre>
  * open   client mode urls watchdogMillis timeoutMillis prefix     makes a client, see
- *                                             {@link #servers}; the prefix may be empty
+ *                                             {@link #servers}; the prefix may be empty; the mode {@code default} is a
+ *                                             client of one server with the defaults of Redisson but for these times
  * close  client
  * count  client lock other counter times      adds to a counter at another client that only the lock protects, by GET
  *                                             and SET
@@ -46,6 +48,9 @@ import org.redisson.config.SingleServerConfig;
  * latch  client name operation words        an operation of a count-down latch
  * semaphore  client name operation words    an operation of a semaphore
  * permits client name operation words      an operation of a semaphore whose permits have ids
+ * pairs  client kind name millis           what a pair of taking and giving back takes, see {@link Rush#pairs}
+ * rush   clients kind name threads millis insideMicros      many threads that want the same, see {@link Rush#rush};
+ *                                             the clients are separated by spaces, the threads those of each
  * lock, unlock, ...   client kind name ...    see {@link #operate}; kind is plain, read, write, fair, spin or fenced
  * </pre>
  *
@@ -104,6 +109,10 @@ public final class Driver {
                 RPermitExpirableSemaphore permits =
                         client(words.get(0)).getPermitExpirableSemaphore(words.get(1));
                 return operate(permits, words.get(2), words.subList(3, words.size()));
+            case "pairs":
+                return Rush.pairs(Way.to(client(words.get(0)), words.get(1), words.get(2)), Long.parseLong(words.get(3)));
+            case "rush":
+                return rush(words);
             default:
                 RLock lock = lock(client(words.get(0)), words.get(1), words.get(2));
                 return operate(lock, command, words.subList(3, words.size()));
@@ -220,6 +229,17 @@ public final class Driver {
         }
     }
 
+    private static String rush(List<String> words) throws Exception {
+        int threads = Integer.parseInt(words.get(3));
+        List<Way> ways = new ArrayList<>();
+        for (String name : words.get(0).split(" ")) {
+            for (int i = 0; i < threads; i++) {
+                ways.add(Way.to(client(name), words.get(1), words.get(2)));
+            }
+        }
+        return Rush.rush(ways, Long.parseLong(words.get(4)), Long.parseLong(words.get(5)));
+    }
+
     private static RedissonClient client(String name) {
         RedissonClient client = CLIENTS.get(name);
         if (client == null) {
@@ -228,7 +248,7 @@ public final class Driver {
         return client;
     }
 
-    private static RLock lock(RedissonClient client, String kind, String name) throws ReflectiveOperationException {
+    static RLock lock(RedissonClient client, String kind, String name) throws ReflectiveOperationException {
         switch (kind) {
             case "plain":
                 return client.getLock(name);
@@ -265,8 +285,10 @@ public final class Driver {
     private static String open(List<String> words) throws Exception {
         String prefix = words.get(5);
         Config config = new Config();
-        config.setThreads(8);
-        config.setNettyThreads(2);
+        if (!words.get(1).equals("default")) {
+            config.setThreads(8);
+            config.setNettyThreads(2);
+        }
         config.setLockWatchdogTimeout(Long.parseLong(words.get(3)));
         Long fairWait = Long.getLong("fair.wait");
         if (fairWait != null) {
@@ -283,9 +305,11 @@ public final class Driver {
         return "opened";
     }
 
-    /** The servers of a mode: {@code single}, {@code cluster}, or the name that sentinels have for a master. */
+    /** The servers of a mode: {@code single}, {@code default}, {@code cluster}, or the name that sentinels have for a master. */
     private static BaseConfig<?> servers(Config config, String mode, String[] urls) {
         switch (mode) {
+            case "default":
+                return config.useSingleServer().setAddress(urls[0]);
             case "single":
                 SingleServerConfig server = config.useSingleServer();
                 server.setAddress(urls[0]);

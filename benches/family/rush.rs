@@ -1,0 +1,125 @@
+//! Many threads that take what they want and give it back, again and again; `Rush.java` is the same.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::members::Member;
+
+/// Of so many turns of a thread one writes.
+const READS_PER_WRITE: usize = 20;
+
+/// As many readers as a writer counts for, which shares with nobody.
+pub(crate) const WRITER: usize = 1000;
+
+/// What a rush came to.
+#[derive(Clone, Debug)]
+pub(crate) struct Rushed {
+    /// Until all were done.
+    pub(crate) took: Duration,
+    /// Of those that read or have no kind to choose, and of those that wrote.
+    pub(crate) longest_waits: [Duration; 2],
+    /// With a writer for [`WRITER`]; 0 if it is not known.
+    pub(crate) most_inside: usize,
+    /// How often each thread was inside.
+    pub(crate) times: Vec<u64>,
+}
+
+impl Rushed {
+    /// As `Rush.java` says it.
+    pub(crate) fn of(numbers: &[u64]) -> Rushed {
+        let [took, reader, writer, times @ ..] = numbers else {
+            panic!("a rush has more numbers than {numbers:?}")
+        };
+        Rushed {
+            took: Duration::from_nanos(*took),
+            longest_waits: [*reader, *writer].map(Duration::from_nanos),
+            most_inside: 0,
+            times: times.to_vec(),
+        }
+    }
+
+    pub(crate) fn acquisitions(&self) -> f64 {
+        self.times.iter().sum::<u64>() as f64
+    }
+
+    pub(crate) fn per_second(&self) -> f64 {
+        self.acquisitions() / self.took.as_secs_f64()
+    }
+
+    /// The fewest of a thread, by the most of one.
+    pub(crate) fn fairness(&self) -> f64 {
+        let bounds = (self.times.iter().min(), self.times.iter().max());
+        let (Some(fewest), Some(most)) = bounds else {
+            panic!("no threads")
+        };
+        *fewest as f64 / *most as f64
+    }
+
+    pub(crate) fn longest_wait_ms(&self, writes: bool) -> f64 {
+        self.longest_waits[usize::from(writes)].as_secs_f64() * 1000.0
+    }
+}
+
+/// Lets a thread for each member do so; those that write weigh `writer`.
+pub(crate) fn rush(
+    members: Vec<Box<dyn Member>>,
+    time: Duration,
+    inside: Duration,
+    writer: usize,
+) -> Rushed {
+    let ready = Barrier::new(members.len() + 1);
+    let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        let threads: Vec<_> = members
+            .into_iter()
+            .enumerate()
+            .map(|(first, mut member)| {
+                let (ready, now, most) = (&ready, &now, &most);
+                scope.spawn(move || {
+                    ready.wait();
+                    let (mut times, mut longest) = (0, [Duration::ZERO; 2]);
+                    let end = Instant::now() + time;
+                    loop {
+                        let asked = Instant::now();
+                        if asked >= end {
+                            return (times as u64, longest);
+                        }
+                        let writes = (times + first) % READS_PER_WRITE == 0;
+                        member.enter(writes);
+                        let longest = &mut longest[usize::from(writes)];
+                        *longest = asked.elapsed().max(*longest);
+                        let weight = if writes { writer } else { 1 };
+                        let here = now.fetch_add(weight, Ordering::SeqCst) + weight;
+                        most.fetch_max(here, Ordering::SeqCst);
+                        if !inside.is_zero() {
+                            thread::sleep(inside);
+                        }
+                        now.fetch_sub(weight, Ordering::SeqCst);
+                        member.leave(writes);
+                        times += 1;
+                    }
+                })
+            })
+            .collect();
+        ready.wait();
+        let start = Instant::now();
+        let mut rushed = Rushed {
+            took: Duration::ZERO,
+            longest_waits: [Duration::ZERO; 2],
+            most_inside: 0,
+            times: Vec::new(),
+        };
+        for thread in threads {
+            let (times, longest) = thread.join().expect("a thread");
+            rushed.times.push(times);
+            for (all, one) in rushed.longest_waits.iter_mut().zip(longest) {
+                *all = one.max(*all);
+            }
+        }
+        rushed.took = start.elapsed();
+        rushed.most_inside = most.load(Ordering::SeqCst);
+        rushed
+    })
+}
