@@ -1,6 +1,6 @@
-//! A model of the quorum, of which every state is looked at.
+//! Models of which every state is looked at: of the quorum, and of the queue of a fair lock (`queue.rs`).
 //!
-//! Three nodes, two clients, one lock, all times in ticks. A client sends its acquire to all nodes, holds the lock when
+//! The quorum has three nodes, two clients, one lock, all times in ticks. A client sends its acquire to all nodes, holds the lock when
 //! enough of them said yes, extends the hold as often as it likes, and releases on all nodes whenever it likes; each
 //! of this may take any time, also in the middle. Messages are lost, delayed and reordered in every run. A run also
 //! has up to two mishaps at any instant: a node restarts with its keys or without, or a server without them takes over in
@@ -18,8 +18,11 @@
     reason = "the counts and the traces are worth a look"
 )]
 
+mod queue;
+mod queue_tests;
 mod quorum;
 mod served;
+mod server;
 
 use std::time::Instant;
 
