@@ -4,6 +4,7 @@
 //! A subscriber is code of the user. Its faults stay its own affair: no panic of it gets out of here.
 
 use std::fmt::Display;
+use std::time::Duration;
 
 /// Makes a function of each event, which does nothing without the feature.
 macro_rules! events {
@@ -55,6 +56,22 @@ pub(crate) struct WaitSpan {
     span: Option<tracing::span::EnteredSpan>,
 }
 
+/// The end of a wait, as its span tells it.
+#[derive(Debug)]
+#[cfg_attr(
+    not(feature = "tracing"),
+    expect(dead_code, reason = "only a span tells it")
+)]
+pub(crate) struct WaitTold<'a> {
+    pub(crate) outcome: &'static str,
+    pub(crate) waited: Duration,
+    pub(crate) attempts: u32,
+    /// The hold that refused it first, where the store names it.
+    pub(crate) holder: Option<&'a str>,
+    /// The hold that it got.
+    pub(crate) visitor: Option<&'a str>,
+}
+
 #[cfg(feature = "tracing")]
 impl Drop for WaitSpan {
     fn drop(&mut self) {
@@ -64,18 +81,39 @@ impl Drop for WaitSpan {
 
 impl WaitSpan {
     #[cfg(feature = "tracing")]
-    pub(crate) fn enter(lock: &str, thread: u64) -> WaitSpan {
+    pub(crate) fn enter(lock: &str, class: &str, thread: u64) -> WaitSpan {
+        use tracing::field::Empty;
         WaitSpan {
             span: contain(|| {
-                tracing::debug_span!(target: "redlatch", "wait", lock, thread).entered()
+                tracing::debug_span!(
+                    target: "redlatch", "wait", lock, class, thread,
+                    holder = Empty, attempts = Empty, waited_ms = Empty, outcome = Empty, visitor = Empty,
+                )
+                .entered()
             }),
         }
     }
 
     #[cfg(not(feature = "tracing"))]
-    pub(crate) fn enter(_: &str, _: u64) -> WaitSpan {
+    pub(crate) fn enter(_: &str, _: &str, _: u64) -> WaitSpan {
         WaitSpan {}
     }
+
+    /// Notes how it ended.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn tell(&self, told: &WaitTold<'_>) {
+        let Some(span) = &self.span else { return };
+        contain(|| {
+            span.record("outcome", told.outcome);
+            span.record("waited_ms", millis(told.waited));
+            span.record("attempts", told.attempts);
+            span.record("holder", told.holder);
+            span.record("visitor", told.visitor);
+        });
+    }
+
+    #[cfg(not(feature = "tracing"))]
+    pub(crate) fn tell(&self, _: &WaitTold<'_>) {}
 }
 
 /// The span of a hold, open until it is dropped.
@@ -93,15 +131,61 @@ impl Drop for HoldSpan {
 }
 
 impl HoldSpan {
+    /// Leaves the span of a wait, and opens that of the hold that it has led to, which is a part of the same span as the wait
+    /// was.
     #[cfg(feature = "tracing")]
-    pub(crate) fn open(lock: &str, visitor: &dyn Display) -> HoldSpan {
-        HoldSpan {
-            span: contain(|| tracing::debug_span!(target: "redlatch", "hold", lock, %visitor)),
+    pub(crate) fn behind(
+        mut wait: WaitSpan,
+        (lock, class): (&str, &str),
+        visitor: &str,
+        fence: Option<u64>,
+        waited: Duration,
+    ) -> HoldSpan {
+        let waited_ms = millis(waited);
+        // Each call by itself: the end of one span may panic, and another one's in the cleaning up for that would end the
+        // process.
+        let left = contain(|| wait.span.take().map(tracing::span::EnteredSpan::exit)).flatten();
+        let span = contain(|| {
+            tracing::debug_span!(
+                target: "redlatch", "hold", lock, class, visitor, fence, waited_ms,
+                end = tracing::field::Empty,
+            )
+        });
+        if let (Some(span), Some(left)) = (&span, &left) {
+            contain(|| {
+                span.follows_from(left.id());
+            });
+        }
+        contain(|| drop(left));
+        HoldSpan { span }
+    }
+
+    #[cfg(not(feature = "tracing"))]
+    pub(crate) fn behind(
+        _: WaitSpan,
+        _: (&str, &str),
+        _: &str,
+        _: Option<u64>,
+        _: Duration,
+    ) -> HoldSpan {
+        HoldSpan {}
+    }
+
+    /// Notes how it ended.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn tell(&self, end: &'static str) {
+        if let Some(span) = &self.span {
+            contain(|| {
+                span.record("end", end);
+            });
         }
     }
 
     #[cfg(not(feature = "tracing"))]
-    pub(crate) fn open(_: &str, _: &dyn Display) -> HoldSpan {
-        HoldSpan {}
-    }
+    pub(crate) fn tell(&self, _: &'static str) {}
+}
+
+#[cfg(feature = "tracing")]
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

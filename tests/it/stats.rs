@@ -12,6 +12,8 @@ use crate::support::{self, RedisServer, ms};
 
 mod observed;
 mod page;
+#[cfg(feature = "tracing")]
+mod spans;
 
 /// Far more than anything here takes.
 fn eventually(what: &str, happened: impl FnMut() -> bool) {

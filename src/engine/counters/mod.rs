@@ -29,6 +29,14 @@ pub(crate) struct Counters {
     pub(crate) requests: Arc<Requests>,
 }
 
+/// The word for the end of a hold here.
+pub(crate) fn end_name(is_lost: bool) -> &'static str {
+    match is_lost {
+        true => "lost",
+        false => "unlocked",
+    }
+}
+
 impl Counters {
     pub(crate) fn new(settings: CountSettings) -> Counters {
         Counters {
@@ -92,21 +100,15 @@ impl Counters {
     /// Counts the end of a hold, with no mutex locked.
     pub(crate) fn ended(&self, class: ClassId, lock: &str, held: Duration, is_lost: bool) {
         let class = self.class(class);
-        let end = match is_lost {
-            true => {
-                class.hold_lost(held);
-                "lost"
-            }
-            false => {
-                class.hold_unlocked(held);
-                "unlocked"
-            }
-        };
+        match is_lost {
+            true => class.hold_lost(held),
+            false => class.hold_unlocked(held),
+        }
         self.settings.observer.tell(|| Event::Ended {
             class: &class.name,
             lock,
             held,
-            end,
+            end: end_name(is_lost),
         });
     }
 

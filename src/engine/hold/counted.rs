@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use crate::engine::counters::class::ClassId;
+use crate::engine::counters::end_name;
 use crate::engine::hold::Hold;
+use crate::engine::hold::state::{Phase, State};
 use crate::ground::clock::BootInstant;
+use crate::ground::events::{HoldSpan, WaitSpan};
 use crate::ground::loss::Loss;
 
 impl Hold {
@@ -15,13 +18,28 @@ impl Hold {
         self
     }
 
+    /// Opens its span, behind that of the wait that led to it.
+    pub(crate) fn begin_span(&self, wait: WaitSpan, class: &str, waited: Duration) {
+        let (visitor, fence) = (self.visitor.as_str(), self.fence);
+        let span = HoldSpan::behind(wait, (&self.name, class), visitor, fence, waited);
+        let mut state = self.state.lock();
+        if matches!(state.phase, Phase::Held) {
+            state.span = Some(span);
+        } else {
+            // Lost meanwhile, and told behind the mutex.
+            drop(state);
+            span.tell(end_name(true));
+        }
+    }
+
     /// Counts that it has ended, when this is dropped.
-    pub(super) fn end_notice(&self, is_lost: bool) -> EndNotice<'_> {
+    pub(super) fn end_notice(&self, state: &mut State, is_lost: bool) -> EndNotice<'_> {
         let held = |(_, since): (_, BootInstant)| since.until(self.timeline.now());
         EndNotice {
             hold: self,
             held: self.counted.map(held).unwrap_or_default(),
             is_lost,
+            span: state.span.take(),
         }
     }
 
@@ -71,6 +89,8 @@ pub(super) struct EndNotice<'a> {
     hold: &'a Hold,
     held: Duration,
     is_lost: bool,
+    /// Closed with it.
+    span: Option<HoldSpan>,
 }
 
 impl Drop for EndNotice<'_> {
@@ -85,6 +105,9 @@ impl Drop for EndNotice<'_> {
             client
                 .counters()
                 .ended(*class, name, self.held, self.is_lost);
+        }
+        if let Some(span) = &self.span {
+            span.tell(end_name(self.is_lost));
         }
     }
 }

@@ -13,13 +13,12 @@ impl Hold {
     /// Turns the hold lost for good. Returns the event the first time, `None` if it had ended before.
     pub(crate) fn lose(&self, cause: LossCause) -> Option<Loss> {
         // It is told behind the mutex: a subscriber's code runs then, and an observer's.
-        let (loss, _span, _ended) = {
+        let (loss, _ended) = {
             let mut state = self.state.lock();
             let is_held = matches!(state.phase, Phase::Held);
-            let span = state.span.take_if(|_| is_held);
-            let ended = is_held.then(|| self.end_notice(true));
+            let ended = is_held.then(|| self.end_notice(&mut state, true));
             let loss = is_held.then(|| self.lose_now(&mut state, cause));
-            (loss, span, ended)
+            (loss, ended)
         };
         loss
     }

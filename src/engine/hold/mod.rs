@@ -31,7 +31,6 @@ pub(crate) use crate::engine::hold::whole::Leases;
 pub(crate) use crate::engine::hold::write::WriteStart;
 use crate::ground::claim::{Claim, Kind, LockId, Queueing, VisitorId};
 use crate::ground::clock::{BootInstant, PROCESS, Timeline};
-use crate::ground::events::HoldSpan;
 use crate::ground::loss::LossCause;
 use crate::ground::sync::Mutex;
 use crate::store::EXPIRY_SLACK;
@@ -131,7 +130,7 @@ impl Hold {
                 news: None,
                 may_outlast: false,
                 is_abandoned: false,
-                span: Some(HoldSpan::open(&claim.name, &claim.visitor)),
+                span: None,
                 rare: None,
             }),
         }
@@ -330,7 +329,7 @@ impl Hold {
     /// Takes level `id` away, before anything is sent, and says what to send.
     pub(crate) fn leave(&self, id: LevelId, deadline: Instant) -> ReleasePlan {
         // Whatever hears of the end is not to be called under the lock.
-        let (_span, _ended);
+        let _ended;
         let mut state = self.state.lock();
         let mut claim = self.claim(&state, Duration::ZERO);
         let before = state.levels.len();
@@ -347,8 +346,7 @@ impl Hold {
         if state.levels.is_empty() {
             // From here on nobody renews it: the last release ends the hold here, whatever becomes of the request.
             state.phase = Phase::Released;
-            _ended = self.end_notice(false);
-            _span = state.span.take();
+            _ended = self.end_notice(&mut state, false);
             claim.lease = state.may_stand(&self.timeline);
             return ReleasePlan::Whole(claim);
         }

@@ -32,8 +32,7 @@ impl Hold {
         let leases = state.levels.drain(..).map(|level| level.lease).collect();
         // From here on nobody renews it.
         state.phase = Phase::Released;
-        let _ended = self.end_notice(false);
-        let _span = state.span.take();
+        let _ended = self.end_notice(&mut state, false);
         claim.lease = state.may_stand(&self.timeline);
         // Whatever hears of the end is not to be called under the lock.
         drop(state);

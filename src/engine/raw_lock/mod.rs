@@ -22,7 +22,7 @@ use crate::engine::wait_loop::{self, Polling, WaitLimit};
 use crate::ground::claim::{Claim, ENDLESS, VisitorId};
 use crate::ground::clock::SHORTEST_LEASE;
 use crate::ground::error::{Error, Result};
-use crate::ground::events::WaitSpan;
+use crate::ground::events::{WaitSpan, WaitTold};
 use crate::ground::interrupt::Interrupt;
 use crate::ground::time;
 use crate::store::Granted;
@@ -115,21 +115,30 @@ impl RawLock {
             // Before it queues behind others, who may wait for the other side.
             self.inside(&me)?;
         }
-        let _span = WaitSpan::enter(&key.lock.name, me.id);
+        let class = &inner.counters.class(self.class).name;
+        let span = WaitSpan::enter(&key.lock.name, class, me.id);
         let mut visit = LockVisit::new(self, me, !limit.is_single());
         let began = time::now();
         let outcome = wait_loop::wait(inner, &key.lock, self.polling, limit, &mut visit);
         let (waited, lock) = (time::since(began), &key.lock.name);
-        match &outcome {
-            Ok(Some(entry)) => {
-                let via = visit.via(entry);
-                inner.counters.acquired(self.class, lock, via, waited);
-            }
-            _ => {
-                let end = WaitEnd::of(&outcome);
-                inner.counters.not_acquired(self.class, lock, end, waited);
-            }
+        let end = WaitEnd::of(&outcome);
+        let entry = outcome.as_ref().ok().and_then(Option::as_ref);
+        span.tell(&WaitTold {
+            outcome: end.name(),
+            waited,
+            attempts: visit.attempts,
+            holder: visit.first_holder.as_deref(),
+            visitor: entry.map(|entry| entry.hold.visitor.as_str()),
+        });
+        let Some(entry) = entry else {
+            inner.counters.not_acquired(self.class, lock, end, waited);
+            return outcome;
+        };
+        if entry.is_first() && cfg!(feature = "tracing") {
+            entry.hold.begin_span(span, class, waited);
         }
+        let via = visit.via(entry);
+        inner.counters.acquired(self.class, lock, via, waited);
         outcome
     }
 

@@ -40,6 +40,10 @@ pub(super) struct LockVisit<'a> {
     was_contended: bool,
     /// The hold that it was refused by last, where the store names it.
     holder: Option<Box<str>>,
+    /// The one that it was refused by first, for the span alone.
+    pub(super) first_holder: Option<Box<str>>,
+    /// How often it has asked.
+    pub(super) attempts: u32,
     /// It is listed among those who wait.
     open_wait: Option<OpenWait>,
     /// How it came to the lock, once it has.
@@ -50,6 +54,7 @@ impl Visit for LockVisit<'_> {
     type Entry = Entry;
 
     fn attempt(&mut self, deadline: Instant) -> Result<ControlFlow<Entry, Refusal>> {
+        self.attempts += 1;
         let RawLock { inner, key, .. } = self.raw_lock;
         // At each attempt: the thread that renews may die while we wait.
         inner.watchdog.ensure_running(&key.lock.name)?;
@@ -134,6 +139,8 @@ impl<'a> LockVisit<'a> {
             memo: None,
             was_contended: false,
             holder: None,
+            first_holder: None,
+            attempts: 0,
             open_wait: None,
             via: None,
         }
@@ -244,6 +251,9 @@ impl<'a> LockVisit<'a> {
             Outcome::Refused(mut refusal) => {
                 self.memo = refusal.memo.take().or(self.memo.take());
                 self.holder.clone_from(&refusal.holder);
+                if self.first_holder.is_none() && cfg!(feature = "tracing") {
+                    self.first_holder.clone_from(&refusal.holder);
+                }
                 self.has_place = matches!(
                     claim.queueing,
                     Queueing::Waits {

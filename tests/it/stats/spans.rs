@@ -1,0 +1,235 @@
+//! The spans of waits and holds, which join the two sides of a lock.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::{Interest, with_default};
+use tracing::{Event, Metadata, Subscriber};
+
+use super::open;
+use crate::laws::until_queued;
+use crate::support::{RedisServer, ms};
+
+/// Keeps all spans.
+#[derive(Clone, Default)]
+struct Spans(Arc<Mutex<Seen>>);
+
+#[derive(Default)]
+struct Seen {
+    spans: Vec<Span>,
+    /// The spans that were entered, by thread, the inner one last.
+    entered: HashMap<thread::ThreadId, Vec<usize>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Span {
+    name: &'static str,
+    fields: HashMap<&'static str, String>,
+    parent: Option<usize>,
+    follows: Option<usize>,
+    handles: usize,
+}
+
+/// The number of a span, from its id.
+fn place(id: &Id) -> usize {
+    usize::try_from(id.into_u64()).unwrap() - 1
+}
+
+struct Fields<'a>(&'a mut HashMap<&'static str, String>);
+
+impl Visit for Fields<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.insert(field.name(), format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name(), value.to_owned());
+    }
+}
+
+impl Subscriber for Spans {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_span()
+    }
+
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
+
+    fn new_span(&self, made: &Attributes<'_>) -> Id {
+        let mut seen = self.0.lock().unwrap();
+        let mut span = Span {
+            name: made.metadata().name(),
+            handles: 1,
+            ..Span::default()
+        };
+        made.record(&mut Fields(&mut span.fields));
+        let entered = seen.entered.get(&thread::current().id());
+        span.parent = match made.is_contextual() {
+            true => entered.and_then(|entered| entered.last().copied()),
+            false => made.parent().map(place),
+        };
+        seen.spans.push(span);
+        Id::from_u64(seen.spans.len() as u64)
+    }
+
+    fn record(&self, id: &Id, values: &Record<'_>) {
+        let mut seen = self.0.lock().unwrap();
+        values.record(&mut Fields(&mut seen.spans[place(id)].fields));
+    }
+
+    fn record_follows_from(&self, id: &Id, follows: &Id) {
+        self.0.lock().unwrap().spans[place(id)].follows = Some(place(follows));
+    }
+
+    fn event(&self, _: &Event<'_>) {}
+
+    fn enter(&self, id: &Id) {
+        let mut seen = self.0.lock().unwrap();
+        let entered = seen.entered.entry(thread::current().id());
+        entered.or_default().push(place(id));
+    }
+
+    fn exit(&self, _: &Id) {
+        let mut seen = self.0.lock().unwrap();
+        let entered = seen.entered.get_mut(&thread::current().id());
+        entered.unwrap().pop();
+    }
+
+    fn clone_span(&self, id: &Id) -> Id {
+        self.0.lock().unwrap().spans[place(id)].handles += 1;
+        id.clone()
+    }
+
+    fn try_close(&self, id: Id) -> bool {
+        let mut seen = self.0.lock().unwrap();
+        let span = &mut seen.spans[place(&id)];
+        span.handles -= 1;
+        span.handles == 0
+    }
+}
+
+impl Spans {
+    /// The only span of this name with this value.
+    fn one(&self, name: &str, (field, value): (&str, &str)) -> (usize, Span) {
+        self.only(|span| span.name == name && span.text(field) == Some(value))
+    }
+
+    fn only(&self, is_it: impl Fn(&Span) -> bool) -> (usize, Span) {
+        let seen = self.0.lock().unwrap();
+        let found = seen.spans.iter().enumerate();
+        let found: Vec<_> = found.filter(|(_, span)| is_it(span)).collect();
+        match found[..] {
+            [(at, span)] => (at, span.clone()),
+            _ => panic!("one of {:#?}", seen.spans),
+        }
+    }
+}
+
+impl Span {
+    fn text(&self, field: &str) -> Option<&str> {
+        self.fields.get(field).map(String::as_str)
+    }
+
+    fn number(&self, field: &str) -> u64 {
+        self.text(field).unwrap().parse().unwrap()
+    }
+}
+
+#[test]
+fn the_spans_of_a_waiter_and_a_holder_name_each_other() {
+    let server = RedisServer::start();
+    let (mine, theirs) = (open(&server), open(&server));
+    let (here, there) = (Spans::default(), Spans::default());
+    let waited = ms(30);
+    let first = with_default(here.clone(), || mine.lock("orders:1").guard().unwrap());
+    let second = thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            with_default(there.clone(), || {
+                let _request = tracing::info_span!("request").entered();
+                let guard = theirs.lock("orders:1").guard().unwrap();
+                let visitor = guard.visitor().to_string();
+                guard.unlock().unwrap();
+                visitor
+            })
+        });
+        until_queued(&theirs.lock("orders:1"), 1);
+        thread::sleep(waited);
+        first.unlock().unwrap();
+        waiter.join().unwrap()
+    });
+
+    // Each side alone, by what the other side knows of it.
+    let (at, wait) = there.one("wait", ("outcome", "acquired"));
+    let (_, held) = here.one("hold", ("visitor", wait.text("holder").unwrap()));
+    assert_eq!(held.text("end"), Some("unlocked"));
+    assert_eq!(held.handles, 0, "it is closed");
+    assert!(held.number("waited_ms") < 20_000, "{held:?}");
+    for span in [&wait, &held] {
+        assert_eq!(span.text("lock"), Some("orders:1"));
+        assert_eq!(span.text("class"), Some("orders"));
+    }
+    assert_eq!(wait.text("visitor"), Some(&*second));
+    assert!(wait.number("attempts") >= 2, "{wait:?}");
+    assert!(wait.number("waited_ms") >= 30, "{wait:?}");
+    let (_, hold) = there.one("hold", ("visitor", &second));
+    assert_eq!(hold.follows, Some(at));
+    let (request, _) = there.only(|span| span.name == "request");
+    assert_eq!((wait.parent, hold.parent), (Some(request), Some(request)));
+    assert_eq!(hold.number("waited_ms"), wait.number("waited_ms"));
+    assert_eq!((wait.handles, hold.handles), (0, 0), "both are closed");
+}
+
+#[test]
+fn a_refusal_a_handover_and_a_loss_are_told_by_their_spans() {
+    let server = RedisServer::start();
+    let (client, other) = (open(&server), open(&server));
+    let spans = Spans::default();
+    let lock = client.fenced_lock("orders:1");
+    let guard = lock.guard().unwrap();
+    with_default(spans.clone(), || {
+        assert!(!other.fenced_lock("orders:1").try_lock().unwrap());
+    });
+    let (_, refused) = spans.one("wait", ("outcome", "refused"));
+    assert_eq!(refused.text("holder"), Some(guard.visitor().as_str()));
+    assert_eq!(
+        (refused.number("attempts"), refused.text("visitor")),
+        (1, None)
+    );
+
+    // The hold is made by the thread that hands it over, and its span is that of the thread that waited.
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            with_default(spans.clone(), || {
+                let guard = lock.guard().unwrap();
+                let fence = guard.fencing_token().unwrap();
+                assert!(other.fenced_lock("orders:1").force_unlock().unwrap());
+                assert!(guard.unlock().unwrap_err().is_lost());
+                fence
+            })
+        });
+        until_queued(&lock, 1);
+        guard.unlock().unwrap();
+        let fence = waiter.join().unwrap().to_string();
+        let (_, hold) = spans.one("hold", ("fence", &fence));
+        assert!(hold.follows.is_some());
+        // The unlock came before anybody found the loss.
+        assert_eq!(hold.text("end"), Some("unlocked"));
+    });
+
+    with_default(spans.clone(), || {
+        lock.lock().unwrap();
+        lock.lock().unwrap();
+        let visitor = lock.describe().unwrap().holders[0].visitor.clone();
+        server.cmd(&["DEL", "orders:1"]);
+        // The inner level finds the hold gone.
+        assert!(lock.unlock().unwrap_err().is_lost());
+        let (_, hold) = spans.one("hold", ("visitor", &visitor));
+        assert_eq!((hold.text("end"), hold.handles), (Some("lost"), 0));
+        assert!(lock.unlock().unwrap_err().is_lost());
+    });
+}
