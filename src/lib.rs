@@ -105,8 +105,8 @@ pub use read_write_lock::ReadWriteLock;
 pub use redlock::{Redlock, RedlockBuilder};
 pub use semaphore::{Permits, Semaphore};
 pub use stats::{
-    Acquisitions, ActiveHold, ActiveWait, Activity, ClassStats, Durations, RenewalStats,
-    RequestStats, Stats,
+    Acquisitions, ActiveHold, ActiveWait, Activity, ClassStats, ConnectionStats, Durations,
+    RenewalStats, RequestStats, Stats,
 };
 pub use store::{HealthWarning, Holder, LockInfo, LockKind};
 pub use survey::Locks;

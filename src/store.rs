@@ -9,6 +9,7 @@ mod in_doubt;
 mod requests;
 mod subscription;
 mod survey;
+mod traffic;
 
 use std::convert::Infallible;
 use std::fmt;
@@ -33,6 +34,8 @@ pub(crate) use requests::{Operation, RequestEnd, Requests, RequestsRead};
 pub(crate) use subscription::{Delivery, Subscription};
 pub(crate) use survey::{CUT, Connected, Parts, Position, Scope, introduce, merged};
 pub use survey::{Holder, LockInfo, LockKind};
+pub use traffic::ConnectionStats;
+pub(crate) use traffic::{ConnectEnd, Opened, Traffic};
 
 /// Longer leases are refused, so that sums of times cannot overflow.
 pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -173,6 +176,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 
     /// The name, without a secret, of what has this lock and can fail alone; without a lock that of the whole store.
     fn node(&self, lock: Option<&str>) -> Arc<str>;
+
+    /// Tells of the connections as they are now, and of what has come over them so far.
+    fn connections(&self) -> ConnectionStats {
+        ConnectionStats::default()
+    }
 
     /// Ends the threads of the store, if they do not belong to other clients. Requests go on working.
     fn close(&self) {}

@@ -7,7 +7,7 @@ use crate::client::{Backend, Client};
 use crate::engine::client_inner::{ClientInner, Timeouts};
 use crate::ground::error::{Error, Result};
 use crate::ground::process_name;
-use crate::store::Store;
+use crate::store::{Store, Traffic};
 use crate::stores::memory::{Memory, World};
 #[cfg(feature = "mysql")]
 use crate::stores::mysql::MySql;
@@ -173,6 +173,7 @@ impl Builder {
         let name = name.unwrap_or_else(|| process_name::of_client(&id));
         let settings = Settings {
             connection_name: name.into(),
+            traffic: self.traffic(),
             command_timeout: self.command_timeout,
             connect_timeout: self.connect_timeout,
             pool_size: self.pool_size,
@@ -187,6 +188,11 @@ impl Builder {
         let store = Arc::new(open(&settings)?);
         let backend = Backend::Redis(Arc::clone(&store));
         Ok(self.of_store(id, store, backend))
+    }
+
+    /// The counters of the connections, which the observer hears of.
+    fn traffic(&self) -> Arc<Traffic> {
+        Arc::new(Traffic::told_to(self.count_settings.observer.clone()))
     }
 
     /// Refuses settings that only another kind of place has a use for, rather than to leave them unused.
@@ -222,6 +228,7 @@ impl Builder {
             connect_timeout: self.connect_timeout,
             pool_size: self.pool_size,
             table: self.lock_table.clone(),
+            traffic: self.traffic(),
         };
         let store = Arc::new(MySql::open(url, settings)?);
         let backend = Backend::Mysql(Arc::clone(&store));

@@ -35,6 +35,42 @@ pub enum LossCause {
 }
 
 impl LossCause {
+    /// The words of [`LossCause::kind`].
+    pub(crate) const KINDS: [&'static str; 9] = [
+        "gone",
+        "held_by",
+        "unreachable",
+        "lease_ended",
+        "thread_ended",
+        "watchdog_died",
+        "forked",
+        "closed",
+        "unheard",
+    ];
+
+    /// Returns a word for the cause that stays the same in later versions, such as `held_by`: the label of metrics.
+    pub fn kind(&self) -> &'static str {
+        LossCause::KINDS
+            .get(self.place())
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// The place of its word.
+    pub(crate) fn place(&self) -> usize {
+        match self {
+            LossCause::Gone => 0,
+            LossCause::HeldBy(_) => 1,
+            LossCause::Unreachable { .. } => 2,
+            LossCause::LeaseEnded => 3,
+            LossCause::ThreadEnded => 4,
+            LossCause::WatchdogDied => 5,
+            LossCause::Forked => 6,
+            LossCause::Closed => 7,
+            LossCause::Unheard => 8,
+        }
+    }
+
     /// The hold of `holder`, a text that anybody may have written.
     pub(crate) fn held_by(holder: &str) -> LossCause {
         LossCause::HeldBy(printable(holder))

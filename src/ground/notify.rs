@@ -221,13 +221,14 @@ impl Notifier {
     }
 
     /// Hands a permit each to the first `most` waiters of `channel` that have none: word, if they listen to several
-    /// sources. For all of them it is word that messages may have been lost, which nobody lets by.
-    pub(crate) fn release(&self, channel: &str, most: usize) {
+    /// sources. For all of them it is word that messages may have been lost, which nobody lets by. Returns for how many it was
+    /// news.
+    pub(crate) fn release(&self, channel: &str, most: usize) -> usize {
         let inner = self.inner.lock();
         let waiters = inner.queues.get(channel).into_iter().flatten();
         let is_one_turn = most < usize::MAX;
         let woken = waiters.filter(|waiter| waiter.parker.hear(waiter.source, is_one_turn));
-        woken.take(most).for_each(drop);
+        woken.take(most).count()
     }
 
     /// Whether anybody waits on `channel`.

@@ -116,6 +116,16 @@ pub enum Event<'a> {
         /// How long it took, connecting and repetitions included.
         took: Duration,
     },
+    /// An attempt to connect to a server has ended.
+    #[non_exhaustive]
+    Connected {
+        /// The server.
+        node: &'a str,
+        /// `ok`, `unreachable`, `refused` or `untrusted`.
+        result: &'static str,
+        /// How long it took.
+        took: Duration,
+    },
     /// A call has waited for long; told again each time that the time has doubled.
     #[non_exhaustive]
     LongWait {

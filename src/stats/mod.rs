@@ -9,6 +9,7 @@ use std::time::Duration;
 
 pub use crate::ground::histogram::Durations;
 pub use crate::stats::activity::{ActiveHold, ActiveWait, Activity};
+pub use crate::store::ConnectionStats;
 
 /// The numbers of a client since it was made.
 ///
@@ -46,6 +47,8 @@ pub struct Stats {
     pub oldest_hold: Option<Duration>,
     /// How many requests without an answer may have left something that is yet to be released in the background.
     pub doubts: u64,
+    /// The connections, and what has come over them.
+    pub connections: ConnectionStats,
 }
 
 /// The numbers of the locks of one class.
@@ -72,7 +75,7 @@ pub struct ClassStats {
     pub lost: Durations,
     /// How many losses were told, by their cause: also of a hold whose unlock found it gone, which counts as unlocked.
     ///
-    /// The causes are those of [`LossCause`](crate::LossCause), as `gone` or `held_by`; those that never were are left out.
+    /// The causes are those of [`LossCause::kind`](crate::LossCause::kind); those that never were are left out.
     pub losses: Vec<(&'static str, u64)>,
     /// How often a wait was told that lasts for long; see [`Builder::warn_after`](crate::Builder::warn_after).
     pub long_waits: u64,

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use crate::ground::histogram::Durations;
-use crate::stats::{Acquisitions, ClassStats, RequestStats, Stats};
+use crate::stats::{Acquisitions, ClassStats, ConnectionStats, RequestStats, Stats};
 
 /// The text of a page that is being written.
 struct Page(String);
@@ -39,6 +39,7 @@ pub(super) fn text(stats: &Stats) -> String {
         "Requests without an answer that are still being cleared up.",
     );
     page.sample("redlatch_doubts", &[], stats.doubts);
+    connections(&mut page, &stats.connections);
     page.0.push_str("# EOF\n");
     page.0
 }
@@ -145,6 +146,32 @@ fn requests(page: &mut Page, requests: &[RequestStats]) {
         let labels = [("operation", it.operation)];
         page.durations("redlatch_request_seconds", &labels, &it.took);
     }
+}
+
+fn connections(page: &mut Page, it: &ConnectionStats) {
+    page.gauge("redlatch_connections", "Connections that there are.");
+    for (state, count) in [("idle", it.idle), ("busy", it.busy), ("late", it.late)] {
+        page.sample("redlatch_connections", &[("state", state)], count);
+    }
+    page.counter("redlatch_connects", "Attempts to connect by their result.");
+    for (result, count) in &it.connects {
+        page.count("redlatch_connects", &[("result", result)], *count);
+    }
+    page.counter("redlatch_messages", "Unlock messages that arrived.");
+    for (used, count) in [("woke", it.messages_woke), ("nobody", it.messages_nobody)] {
+        page.count("redlatch_messages", &[("use", used)], count);
+    }
+    page.gauge(
+        "redlatch_subscriber_up",
+        "Whether messages arrive for those who wait for them.",
+    );
+    let up = u64::from(!it.is_subscriber_down);
+    page.sample("redlatch_subscriber_up", &[], up);
+    page.counter(
+        "redlatch_master_changes",
+        "Servers found in the place of a master before.",
+    );
+    page.count("redlatch_master_changes", &[], it.master_changes);
 }
 
 impl Page {

@@ -1,7 +1,8 @@
 //! How the numbers of a client are read from its counters.
 
 use crate::engine::client_inner::ClientInner;
-use crate::engine::counters::class::{CAUSES, ClassRead};
+use crate::engine::counters::class::ClassRead;
+use crate::ground::loss::LossCause;
 use crate::stats::{Acquisitions, ClassStats, RenewalStats, RequestStats, Stats};
 use crate::store::{Operation, RequestEnd, RequestsRead};
 
@@ -24,6 +25,7 @@ impl ClientInner {
             oldest_wait: listed.first().map(|wait| wait.lasts),
             oldest_hold: self.watchdog.oldest_hold(),
             doubts: self.watchdog.doubts(),
+            connections: self.store.connections(),
         }
     }
 }
@@ -61,7 +63,7 @@ fn class_stats(name: &str, read: ClassRead, waiters: u64) -> ClassStats {
         lost: read.lost,
         long_waits: read.long_waits,
         long_holds: read.long_holds,
-        losses: some(CAUSES.into_iter().zip(read.losses)),
+        losses: some(LossCause::KINDS.into_iter().zip(read.losses)),
         holds: read.holds,
         waiters,
     }

@@ -11,8 +11,9 @@ use crate::ground::reply::Reply;
 use crate::ground::time;
 use crate::store::requests::{Answer, Operation, Plain, Requests};
 use crate::store::{
-    ConditionAnswer, ConditionOp, CountOp, Facts, Granted, Guarded, HealthWarning, Holding,
-    InDoubt, LockInfo, Outcome, Position, Refusal, Released, Renewal, Scope, Store, Subscription,
+    ConditionAnswer, ConditionOp, ConnectionStats, CountOp, Facts, Granted, Guarded, HealthWarning,
+    Holding, InDoubt, LockInfo, Outcome, Position, Refusal, Released, Renewal, Scope, Store,
+    Subscription,
 };
 
 /// Passes every operation on to another store, and counts it.
@@ -168,6 +169,10 @@ impl Store for Counted {
 
     fn node(&self, lock: Option<&str>) -> Arc<str> {
         self.store.node(lock)
+    }
+
+    fn connections(&self) -> ConnectionStats {
+        self.store.connections()
     }
 
     fn close(&self) {

@@ -10,6 +10,7 @@ use redlatch::{Client, Durations, Interrupt, Redlock, Stats};
 
 use crate::support::{self, RedisServer, ms};
 
+mod connections;
 mod observed;
 mod page;
 #[cfg(feature = "tracing")]
@@ -250,7 +251,30 @@ fn the_oldest_holds_and_waits_are_listed() {
     assert!(client.activity().holds.is_empty() && client.activity().waits.is_empty());
 }
 
-/// Names, labels and the type of each family: a change is seen by every dashboard.
+/// The families of the page: a change is seen by every dashboard.
+const FAMILIES: [(&str, &str); 20] = [
+    ("redlatch_acquisitions", "counter"),
+    ("redlatch_connections", "gauge"),
+    ("redlatch_connects", "counter"),
+    ("redlatch_contended", "counter"),
+    ("redlatch_doubts", "gauge"),
+    ("redlatch_hold_seconds", "histogram"),
+    ("redlatch_holds", "gauge"),
+    ("redlatch_long_holds", "counter"),
+    ("redlatch_long_waits", "counter"),
+    ("redlatch_losses", "counter"),
+    ("redlatch_master_changes", "counter"),
+    ("redlatch_messages", "counter"),
+    ("redlatch_oldest_hold_seconds", "gauge"),
+    ("redlatch_oldest_wait_seconds", "gauge"),
+    ("redlatch_renewals", "counter"),
+    ("redlatch_request_seconds", "histogram"),
+    ("redlatch_requests", "counter"),
+    ("redlatch_subscriber_up", "gauge"),
+    ("redlatch_wait_seconds", "histogram"),
+    ("redlatch_waiters", "gauge"),
+];
+
 #[test]
 fn the_page_is_what_its_readers_count_on() {
     let server = RedisServer::start();
@@ -269,24 +293,7 @@ fn the_page_is_what_its_readers_count_on() {
         .iter()
         .map(|(name, it)| (&**name, &*it.kind))
         .collect();
-    let expected = [
-        ("redlatch_acquisitions", "counter"),
-        ("redlatch_contended", "counter"),
-        ("redlatch_doubts", "gauge"),
-        ("redlatch_hold_seconds", "histogram"),
-        ("redlatch_holds", "gauge"),
-        ("redlatch_long_holds", "counter"),
-        ("redlatch_long_waits", "counter"),
-        ("redlatch_losses", "counter"),
-        ("redlatch_oldest_hold_seconds", "gauge"),
-        ("redlatch_oldest_wait_seconds", "gauge"),
-        ("redlatch_renewals", "counter"),
-        ("redlatch_request_seconds", "histogram"),
-        ("redlatch_requests", "counter"),
-        ("redlatch_wait_seconds", "histogram"),
-        ("redlatch_waiters", "gauge"),
-    ];
-    assert_eq!(families, expected.into_iter().collect());
+    assert_eq!(families, FAMILIES.into_iter().collect());
     let labels = |family: &str| -> BTreeSet<String> {
         let samples = page.samples.iter().filter(|it| it.family == family);
         samples
@@ -316,6 +323,46 @@ fn the_page_is_what_its_readers_count_on() {
     );
     assert_eq!(labels("redlatch_renewals"), set(&["result"]));
     assert_eq!(labels("redlatch_holds"), set(&["class"]));
+    assert_eq!(labels("redlatch_connections"), set(&["state"]));
+    assert_eq!(labels("redlatch_connects"), set(&["result"]));
+    assert_eq!(labels("redlatch_messages"), set(&["use"]));
+    assert_eq!(labels("redlatch_subscriber_up"), set(&[]));
+    assert_eq!(labels("redlatch_master_changes"), set(&[]));
+}
+
+/// The families that a text names, in whichever way they are asked for.
+fn named_in(text: &str) -> BTreeSet<&str> {
+    let is_part = |sign: char| sign.is_ascii_lowercase() || sign == '_';
+    let words = text.split(|sign| !is_part(sign));
+    let words = words.filter(|word| word.starts_with("redlatch_") && !word.contains("metrics"));
+    let stem = |word| {
+        let endings = ["_total", "_bucket", "_count", "_sum"];
+        let stem = endings.iter().find_map(|end| str::strip_suffix(word, end));
+        stem.unwrap_or(word)
+    };
+    words.map(stem).collect()
+}
+
+#[test]
+fn the_page_the_board_and_the_alerts_name_what_there_is() {
+    let read = |path: &str| {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+        std::fs::read_to_string(path).unwrap()
+    };
+    let families: BTreeSet<&str> = FAMILIES.iter().map(|(name, _)| *name).collect();
+    let page = read("docs/observability.md");
+    assert_eq!(named_in(&page), families);
+    let board = read("docs/observability/board.json");
+    serde_json::from_str::<serde_json::Value>(&board).unwrap();
+    assert_eq!(named_in(&board), families);
+    let alerts = read("docs/observability/alerts.yml");
+    assert!(named_in(&alerts).is_subset(&families), "{alerts}");
+    for alert in alerts
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- alert: "))
+    {
+        assert!(page.contains(&format!("| `{alert}` |")), "{alert}");
+    }
 }
 
 #[test]

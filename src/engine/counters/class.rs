@@ -138,33 +138,6 @@ impl WaitEnd {
     }
 }
 
-/// The label of each cause of a loss, by [`place_of`].
-pub(crate) const CAUSES: [&str; 9] = [
-    "gone",
-    "held_by",
-    "unreachable",
-    "lease_ended",
-    "thread_ended",
-    "watchdog_died",
-    "forked",
-    "closed",
-    "unheard",
-];
-
-fn place_of(cause: &LossCause) -> usize {
-    match cause {
-        LossCause::Gone => 0,
-        LossCause::HeldBy(_) => 1,
-        LossCause::Unreachable { .. } => 2,
-        LossCause::LeaseEnded => 3,
-        LossCause::ThreadEnded => 4,
-        LossCause::WatchdogDied => 5,
-        LossCause::Forked => 6,
-        LossCause::Closed => 7,
-        LossCause::Unheard => 8,
-    }
-}
-
 /// The counters of the locks of one class.
 #[derive(Debug)]
 pub(crate) struct Class {
@@ -177,8 +150,8 @@ pub(crate) struct Class {
     begun: AtomicU64,
     unlocked: Histogram,
     lost: Histogram,
-    /// By [`place_of`].
-    losses: [AtomicU64; CAUSES.len()],
+    /// By the kind of their cause.
+    losses: [AtomicU64; LossCause::KINDS.len()],
     long_waits: AtomicU64,
     long_holds: AtomicU64,
 }
@@ -236,7 +209,7 @@ impl Class {
 
     /// Counts a loss that is told.
     pub(crate) fn lost(&self, cause: &LossCause) {
-        if let Some(count) = self.losses.get(place_of(cause)) {
+        if let Some(count) = self.losses.get(cause.place()) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -277,7 +250,7 @@ pub(crate) struct ClassRead {
     pub(crate) holds: u64,
     pub(crate) unlocked: Durations,
     pub(crate) lost: Durations,
-    pub(crate) losses: [u64; CAUSES.len()],
+    pub(crate) losses: [u64; LossCause::KINDS.len()],
     pub(crate) long_waits: u64,
     pub(crate) long_holds: u64,
 }

@@ -6,6 +6,18 @@ use std::time::Duration;
 use ::mysql::Opts;
 
 use crate::ground::error::{Error, Result};
+use crate::store::Traffic;
+
+/// The settings of a client that its store needs.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) command_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) pool_size: u32,
+    pub(crate) table: String,
+    /// Where connections are counted.
+    pub(crate) traffic: Arc<Traffic>,
+}
 
 /// The server, the database, the user and the options of connections.
 pub(super) struct Address {
@@ -13,10 +25,12 @@ pub(super) struct Address {
     /// The name in messages, without user and password.
     pub(super) node: Arc<str>,
     pub(super) connect_timeout: Duration,
+    /// Where connections are counted.
+    pub(super) traffic: Arc<Traffic>,
 }
 
 impl Address {
-    pub(super) fn parse(url: &str, connect_timeout: Duration) -> Result<Address> {
+    pub(super) fn parse(url: &str, settings: &Settings) -> Result<Address> {
         const FORM: &str = "it is mysql://user:password@host[:port]/database";
         let invalid = |reason: String| Error::config("the MySQL URL", format!("{reason}; {FORM}"));
         // The crate's own message may repeat a part of the URL that holds the password.
@@ -55,7 +69,8 @@ impl Address {
         Ok(Address {
             node: node.into(),
             opts,
-            connect_timeout,
+            connect_timeout: settings.connect_timeout,
+            traffic: Arc::clone(&settings.traffic),
         })
     }
 }

@@ -17,7 +17,7 @@ use super::sql::NOW;
 use crate::ground::clock::{BootInstant, Offset};
 use crate::ground::events;
 use crate::ground::time;
-use crate::store::{EXPIRY_DRIFT, EXPIRY_SLACK};
+use crate::store::{ConnectEnd, EXPIRY_DRIFT, EXPIRY_SLACK, Opened};
 
 /// A connection that was idle for this long is checked before use: the server may have closed it.
 const STALE_AFTER: Duration = Duration::from_secs(1);
@@ -60,11 +60,30 @@ pub(super) struct Connection {
     /// Whether the server refuses a locked row at once; `None` until it was asked to.
     has_nowait: Option<bool>,
     pid: u32,
+    /// It is counted as long as it lives.
+    #[expect(dead_code, reason = "its drop is what counts")]
+    opened: Opened,
 }
 
 impl Connection {
     /// Opens a connection. `longest_answer` is the read time-out where no second handle of the socket can change it later.
     pub(super) fn connect(
+        address: &Address,
+        deadline: Instant,
+        longest_answer: Duration,
+    ) -> Result<Connection, CallError> {
+        let began = time::now();
+        let outcome = Connection::open(address, deadline, longest_answer);
+        let end = match &outcome {
+            Ok(_) => ConnectEnd::Done,
+            Err(CallError::Server { .. }) => ConnectEnd::Refused,
+            Err(_) => ConnectEnd::Unreachable,
+        };
+        address.traffic.connected(&address.node, began, end);
+        outcome
+    }
+
+    fn open(
         address: &Address,
         deadline: Instant,
         longest_answer: Duration,
@@ -105,6 +124,7 @@ impl Connection {
             ahead: Offset::told(0, BootInstant::now(), BootInstant::now()),
             has_nowait: None,
             pid: std::process::id(),
+            opened: address.traffic.opened(),
         };
         connection.set_timeouts(deadline);
         connection

@@ -40,11 +40,12 @@ use crate::ground::notify::Parker;
 use crate::ground::sync::Mutex;
 use crate::ground::time;
 use crate::store::{
-    Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, LockInfo, Outcome, Position,
-    Refusal, Released, Renewal, Scope, Store, Subscription, resolve_each,
+    ConnectionStats, Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, LockInfo, Outcome,
+    Position, Refusal, Released, Renewal, Scope, Store, Subscription, resolve_each,
 };
 
 use address::Address;
+pub(crate) use address::Settings;
 use call_error::CallError;
 use connection::Connection;
 pub(crate) use driver_values::{from_driver, params_to_driver, rows_from_driver, to_driver};
@@ -67,15 +68,6 @@ const TABLE_WAIT: Duration = Duration::from_secs(1);
 /// The latest that a statement takes effect after its start: it can wait for the table and then for the row.
 const LATEST_EFFECT: Duration = Duration::from_secs(4);
 
-/// The settings of a client that its store needs.
-#[derive(Debug, Clone)]
-pub(crate) struct Settings {
-    pub(crate) command_timeout: Duration,
-    pub(crate) connect_timeout: Duration,
-    pub(crate) pool_size: u32,
-    pub(crate) table: String,
-}
-
 /// The store of one client.
 pub(crate) struct MySql {
     pools: Pools,
@@ -94,7 +86,7 @@ pub(crate) struct MySql {
 
 impl MySql {
     pub(crate) fn open(url: &str, settings: Settings) -> Result<MySql> {
-        let address = Arc::new(Address::parse(url, settings.connect_timeout)?);
+        let address = Arc::new(Address::parse(url, &settings)?);
         let tables = schema::Tables::named(&settings.table)?;
         let pools = Pools::new(address, settings.pool_size);
         let area = format!("{}/{}", pools.place(), tables.locks.quoted());
@@ -377,6 +369,12 @@ impl Store for MySql {
 
     fn facts(&self) -> &Facts {
         &self.facts
+    }
+
+    fn connections(&self) -> ConnectionStats {
+        let renewing = usize::from(self.renewals.lock().is_some());
+        let idle = self.pools.idle() + renewing;
+        self.pools.address().traffic.read(idle, 0, false)
     }
 
     fn close(&self) {

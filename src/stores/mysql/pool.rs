@@ -125,6 +125,11 @@ impl Pools {
         self.transactions.close();
     }
 
+    /// How many connections lie idle.
+    pub(super) fn idle(&self) -> usize {
+        self.statements.idle.lock().len() + self.transactions.idle.lock().len()
+    }
+
     pub(super) fn node(&self) -> &Arc<str> {
         &self.address.node
     }

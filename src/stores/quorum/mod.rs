@@ -33,8 +33,8 @@ use crate::ground::error::{Error, Result};
 use crate::ground::notify::Parker;
 use crate::ground::sync::{self, Mutex};
 use crate::store::{
-    Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, LockInfo, Outcome, Position,
-    Refusal, Released, Renewal, Scope, Store, Subscription,
+    ConnectionStats, Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, LockInfo, Outcome,
+    Position, Refusal, Released, Renewal, Scope, Store, Subscription,
 };
 use crate::stores::quorum::breaker::Breaker;
 use crate::stores::quorum::links::{Line, Links};
@@ -308,6 +308,14 @@ impl Store for Quorum {
 
     fn facts(&self) -> &Facts {
         &self.facts
+    }
+
+    fn connections(&self) -> ConnectionStats {
+        let mut all = ConnectionStats::default();
+        for node in &self.nodes {
+            all.add(node.node.store().connections());
+        }
+        all
     }
 
     fn node(&self, _lock: Option<&str>) -> Arc<str> {

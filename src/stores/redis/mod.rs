@@ -37,9 +37,9 @@ use crate::ground::notify::Parker;
 use crate::ground::reply::Reply;
 use crate::ground::sync::Mutex;
 use crate::store::{
-    ConditionAnswer, ConditionOp, CountOp, Delivery, Facts, Granted, Guarded, HealthWarning,
-    Holding, InDoubt, LockInfo, Outcome, Position, Refusal, Released, Renewal, Scope, Store,
-    Subscription,
+    ConditionAnswer, ConditionOp, ConnectionStats, CountOp, Delivery, Facts, Granted, Guarded,
+    HealthWarning, Holding, InDoubt, LockInfo, Outcome, Position, Refusal, Released, Renewal,
+    Scope, Store, Subscription, Traffic,
 };
 
 use calls::{
@@ -59,6 +59,7 @@ pub(crate) use wait_replicas::Replication;
 pub(crate) struct Redis {
     topology: Topology,
     facts: Facts,
+    traffic: Arc<Traffic>,
     replication: Option<Replication>,
     /// Copies of granted requests for tokens that may still come, with the holder. Before the hold ends they are harmless.
     late_copies: Mutex<Vec<(VisitorId, InDoubt)>>,
@@ -193,6 +194,10 @@ impl Store for Redis {
             |connection: &mut Connection| renewals::makes_known(lock.kind, connection, deadline);
         self.topology
             .get_ready_to_renew(&lock.name, deadline, &prepare);
+    }
+
+    fn connections(&self) -> ConnectionStats {
+        self.topology.connections(&self.traffic)
     }
 
     fn close(&self) {

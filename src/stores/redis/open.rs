@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::ground::error::{Error, Result};
 use crate::ground::notify::Notifier;
 use crate::ground::sync::Mutex;
-use crate::store::{Announcement, Facts};
+use crate::store::{Announcement, Facts, Traffic};
 use crate::stores::connection_limit::ConnectionLimit;
 use crate::stores::redis::Redis;
 use crate::stores::redis::layout::Layout;
@@ -24,6 +24,8 @@ use crate::stores::redis::wait_replicas::Replication;
 pub(crate) struct Settings {
     /// The name of its connections in the list of a server.
     pub(crate) connection_name: Arc<str>,
+    /// Where they are counted.
+    pub(crate) traffic: Arc<Traffic>,
     pub(crate) command_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) pool_size: u32,
@@ -59,7 +61,7 @@ impl Redis {
     /// One server.
     pub(crate) fn open(url: &str, settings: &Settings) -> Result<Redis> {
         let address = Address::parse(url, settings.connect_timeout, &settings.tls_config)?;
-        let address = address.named(&settings.connection_name);
+        let address = address.of_client(&settings.connection_name, &settings.traffic);
         let database = address.database();
         Ok(Redis::on(Arc::new(address), database, settings))
     }
@@ -97,7 +99,8 @@ impl Redis {
         let notifier = Arc::new(Notifier::default());
         let limit = ConnectionLimit::new(settings.pool_size);
         let timeout = settings.command_timeout;
-        let node = Node::new(connector, limit, timeout, &notifier, None);
+        let shared = (&notifier, &settings.traffic);
+        let node = Node::new(connector, limit, timeout, shared, None);
         Redis::of(Topology::One(Arc::new(node)), database, &notifier, settings)
     }
 
@@ -112,11 +115,16 @@ impl Redis {
             ..Facts::of(database.to_string(), notifier)
         };
         let announcements = Arc::clone(&facts.announcements);
-        let announce = move || announcements.announce(Announcement::TakenOver);
+        let traffic = Arc::clone(&settings.traffic);
+        let announce = move || {
+            traffic.master_changed();
+            announcements.announce(Announcement::TakenOver);
+        };
         topology.on_takeover(Box::new(announce));
         Redis {
             topology,
             facts,
+            traffic: Arc::clone(&settings.traffic),
             replication: settings.replication,
             late_copies: Mutex::default(),
             fences: Mutex::default(),
@@ -148,7 +156,7 @@ fn addresses(
     for url in urls {
         let address = Address::parse(url, settings.connect_timeout, &settings.tls_config)?;
         if !addresses.iter().any(|it| it.node == address.node) {
-            addresses.push(address.named(&settings.connection_name));
+            addresses.push(address.of_client(&settings.connection_name, &settings.traffic));
         }
     }
     let invalid = |reason: &str| Err(Error::config(setting, reason));

@@ -8,6 +8,7 @@ use crate::ground::backoff::Backoff;
 use crate::ground::notify::Notifier;
 use crate::ground::sync::Mutex;
 use crate::ground::time;
+use crate::store::Traffic;
 use crate::stores::connection_limit::ConnectionLimit;
 use crate::stores::redis::subscriber::{Shards, Subscriber};
 use crate::stores::redis::transport::{CallError, Connection, Connector, Pool, share};
@@ -30,16 +31,17 @@ impl Node {
         connector: Arc<dyn Connector>,
         limit: ConnectionLimit,
         command_timeout: Duration,
-        notifier: &Arc<Notifier>,
+        (notifier, traffic): (&Arc<Notifier>, &Arc<Traffic>),
         shards: Option<Shards>,
     ) -> Node {
         let notifier = Arc::clone(notifier);
+        let heard = (Arc::clone(&notifier), Arc::clone(traffic));
         Node {
             pool: Pool::new(Arc::clone(&connector), limit, shards.is_some()),
             renewals: Mutex::default(),
             got_ready: AtomicU64::new(0),
             is_getting_ready: AtomicBool::new(false),
-            subscriber: Subscriber::new(connector, command_timeout, Arc::clone(&notifier), shards),
+            subscriber: Subscriber::new(connector, command_timeout, heard, shards),
             notifier,
         }
     }

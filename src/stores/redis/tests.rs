@@ -13,6 +13,7 @@ use crate::support::{End, Fault, Proxy, RedisServer, ms};
 fn store(url: &str) -> Arc<Redis> {
     let settings = Settings {
         connection_name: "redlatch".into(),
+        traffic: Arc::default(),
         command_timeout: ms(3000),
         connect_timeout: ms(3000),
         pool_size: 8,

@@ -11,7 +11,7 @@ use crate::support::{RedisServer, ms};
 
 /// Notes what it hears, in words.
 #[derive(Default)]
-struct Notes(Mutex<Vec<String>>);
+pub(super) struct Notes(Mutex<Vec<String>>);
 
 impl Observer for Notes {
     fn event(&self, event: &Event<'_>) {
@@ -26,6 +26,7 @@ impl Observer for Notes {
             Event::Request {
                 operation, result, ..
             } => format!("{operation} {result}"),
+            Event::Connected { node, result, .. } => format!("{node} connected {result}"),
             Event::LongWait {
                 lock,
                 holder,
@@ -46,7 +47,7 @@ impl Notes {
         self.0.lock().unwrap().clone()
     }
 
-    fn count(&self, text: &str) -> usize {
+    pub(super) fn count(&self, text: &str) -> usize {
         self.said()
             .iter()
             .filter(|said| said.contains(text))

@@ -323,6 +323,7 @@ fn read(operation: impl Operation, redis: &Redis, reply: Result<&Value, &str>, c
 fn drawn_answers_of_scripts_are_read() {
     let settings = Settings {
         connection_name: "redlatch".into(),
+        traffic: Arc::default(),
         command_timeout: Duration::from_secs(1),
         connect_timeout: Duration::from_secs(1),
         pool_size: 1,

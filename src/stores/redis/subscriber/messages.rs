@@ -25,7 +25,8 @@ impl Shared {
                     entry.messages.note_arrival(time::now());
                 }
                 let words = parts.next().unwrap_or_default();
-                self.notifier.release(&channel, woken_by(&channel, &words));
+                let woken = self.notifier.release(&channel, woken_by(&channel, &words));
+                self.traffic.heard(woken > 0);
             }
             "sunsubscribe" => self.unsubscribed(&channel),
             "subscribe" | "ssubscribe" => {

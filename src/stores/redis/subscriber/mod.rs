@@ -20,6 +20,7 @@ use crate::ground::notify::Notifier;
 use crate::ground::sync::{Condvar, Mutex};
 use crate::ground::time;
 use crate::ground::turn_count::Messages;
+use crate::store::Traffic;
 use crate::stores::redis::transport::{Connector, Hook, Writer};
 pub(super) use listener_thread::ListenerThread;
 
@@ -38,6 +39,7 @@ struct Shared {
     connector: Arc<dyn Connector>,
     command_timeout: Duration,
     notifier: Arc<Notifier>,
+    traffic: Arc<Traffic>,
     /// `None` if messages are not sharded.
     shards: Option<Shards>,
     state: Mutex<State>,
@@ -85,13 +87,14 @@ impl Subscriber {
     pub(super) fn new(
         connector: Arc<dyn Connector>,
         command_timeout: Duration,
-        notifier: Arc<Notifier>,
+        (notifier, traffic): (Arc<Notifier>, Arc<Traffic>),
         shards: Option<Shards>,
     ) -> Subscriber {
         let shared = Arc::new(Shared {
             connector,
             command_timeout,
             notifier,
+            traffic,
             shards,
             state: Mutex::default(),
             wanted: Condvar::default(),
@@ -146,6 +149,13 @@ impl Subscriber {
         let state = self.shared.state.lock();
         let channel = state.channels.get(channel)?;
         channel.is_live().then(|| Arc::clone(&channel.messages))
+    }
+
+    /// Whether somebody waits for messages, and there is no connection that they come over.
+    pub(super) fn is_down(&self) -> bool {
+        let state = self.shared.state.lock();
+        let mut channels = state.channels.values();
+        state.writer.is_none() && channels.any(|channel| channel.waiters > 0)
     }
 
     fn ensure_running(&self) {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::ground::turn_count::Messages;
+use crate::store::{ConnectionStats, Traffic};
 use crate::stores::redis::keys;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::cluster::Cluster;
@@ -131,6 +132,26 @@ impl Topology {
             Topology::One(node) => node.pool.connector().on_takeover(hook),
             Topology::Cluster(cluster) => cluster.on_takeover(hook),
         }
+    }
+
+    /// Tells of the connections to all of these, which `traffic` counts.
+    pub(crate) fn connections(&self, traffic: &Traffic) -> ConnectionStats {
+        let shards = match self {
+            Topology::One(_) => Vec::new(),
+            Topology::Cluster(cluster) => cluster.shards(),
+        };
+        let nodes = shards.iter().map(|shard| &shard.node);
+        let one = match self {
+            Topology::One(node) => Some(&**node),
+            Topology::Cluster(_) => None,
+        };
+        let (mut idle, mut late, mut is_down) = (0, 0, false);
+        for node in nodes.chain(one) {
+            idle += node.pool.idle() + usize::from(node.has_renewing());
+            late += node.pool.late();
+            is_down |= node.subscriber.is_down();
+        }
+        traffic.read(idle, late, is_down)
     }
 
     pub(crate) fn close(&self) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 
 use crate::ground::error::{Error, Result};
+use crate::store::Traffic;
 use crate::stores::redis::Credentials;
 use crate::stores::redis::transport::tls::{Peer, TlsConfig};
 
@@ -25,6 +26,8 @@ pub(crate) struct Address {
     pub(super) is_sentinel: bool,
     /// The name of a connection in the list of the server.
     pub(super) connection_name: Arc<str>,
+    /// Where its connections are counted.
+    pub(super) traffic: Arc<Traffic>,
 }
 
 impl Address {
@@ -76,13 +79,15 @@ impl Address {
             peer,
             is_sentinel: false,
             connection_name: "redlatch".into(),
+            traffic: Arc::default(),
         })
     }
 
-    /// The same with another name for its connections.
-    pub(crate) fn named(self, connection_name: &Arc<str>) -> Address {
+    /// The same with the name of a client's connections, and where they are counted.
+    pub(crate) fn of_client(self, connection_name: &Arc<str>, traffic: &Arc<Traffic>) -> Address {
         Address {
             connection_name: Arc::clone(connection_name),
+            traffic: Arc::clone(traffic),
             ..self
         }
     }

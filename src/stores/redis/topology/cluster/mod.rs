@@ -145,7 +145,7 @@ impl Cluster {
         if let Err(fault) = self.refresh(deadline) {
             return vec![(self.whole_name(), Err(fault))];
         }
-        let mut shards: Vec<Arc<Shard>> = self.map.lock().shards.values().cloned().collect();
+        let mut shards = self.shards();
         shards.sort_by(|a, b| a.address.node.cmp(&b.address.node));
         let count = shards.len();
         let told = shards.iter().enumerate().map(|(index, shard)| {
@@ -176,7 +176,7 @@ impl Cluster {
             if is_stale && let Err(fault) = self.refresh(deadline) {
                 return Some((self.whole_name(), Err(fault)));
             }
-            let shards: Vec<Arc<Shard>> = self.map.lock().shards.values().cloned().collect();
+            let shards = self.shards();
             let left = shards.iter().filter(|it| !done.contains(&it.address.node));
             let shard = left.min_by(|a, b| a.address.node.cmp(&b.address.node))?;
             let (name, node) = (&shard.address.node, &shard.node);
@@ -190,6 +190,11 @@ impl Cluster {
             shard.suspect();
             is_stale = true;
         }
+    }
+
+    /// The masters as far as known, in no order.
+    pub(crate) fn shards(&self) -> Vec<Arc<Shard>> {
+        self.map.lock().shards.values().cloned().collect()
     }
 
     /// Calls `hook` whenever another server has become a master, or one is none any more.

@@ -48,8 +48,9 @@ impl Cluster {
             limit.close();
         }
         let timeout = self.settings.command_timeout;
+        let shared = (&self.notifier, &self.settings.traffic);
         let shard = Arc::new(Shard {
-            node: Node::new(connector, limit, timeout, &self.notifier, shards),
+            node: Node::new(connector, limit, timeout, shared, shards),
             address,
             is_doubtful: AtomicBool::new(false),
         });

@@ -11,6 +11,7 @@ use crate::ground::clock::{BootInstant, Offset};
 use crate::ground::error::Reason;
 use crate::ground::events;
 use crate::ground::time;
+use crate::store::ConnectEnd;
 use crate::stores::redis::transport::address::Address;
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::decoder::Decoder;
@@ -22,6 +23,22 @@ use crate::stores::redis::transport::tls::Session;
 impl Connection {
     /// Connects, authenticates and learns the server's time, all by `deadline`.
     pub(crate) fn connect(address: &Address, deadline: Instant) -> Result<Connection, CallError> {
+        let began = time::now();
+        let outcome = Connection::connect_at_most_twice(address, deadline);
+        let end = match &outcome {
+            Ok(_) => ConnectEnd::Done,
+            Err(CallError::Server(_)) => ConnectEnd::Refused,
+            Err(CallError::Untrusted(_)) => ConnectEnd::Untrusted,
+            Err(_) => ConnectEnd::Unreachable,
+        };
+        address.traffic.connected(&address.node, began, end);
+        outcome
+    }
+
+    fn connect_at_most_twice(
+        address: &Address,
+        deadline: Instant,
+    ) -> Result<Connection, CallError> {
         match Connection::open(address, deadline)? {
             Ok(connection) => Ok(connection),
             // A reply came twice, or was changed on its way; on another connection it need not.
@@ -65,6 +82,7 @@ impl Connection {
             is_new: true,
             is_lent: false,
             resets_seen: 0,
+            opened: address.traffic.opened(),
         };
         let shaken = connection.shake_hands(address, deadline);
         if shaken.is_err()

@@ -21,7 +21,7 @@ use crate::ground::clock::{BootInstant, Offset};
 use crate::ground::error::Reason;
 use crate::ground::poll::Source;
 use crate::ground::time;
-use crate::store::{EXPIRY_DRIFT, EXPIRY_SLACK};
+use crate::store::{EXPIRY_DRIFT, EXPIRY_SLACK, Opened};
 use crate::stores::quorum::quarantine::Identity;
 use crate::stores::redis::scripts::Script;
 use crate::stores::redis::transport::call_error::CallError;
@@ -81,6 +81,9 @@ pub(crate) struct Connection {
     pub(crate) is_lent: bool,
     /// How many connections of its pool the server had cut when this one was used last.
     pub(crate) resets_seen: u64,
+    /// It is counted as long as it lives.
+    #[expect(dead_code, reason = "its drop is what counts")]
+    opened: Opened,
 }
 
 impl Connection {

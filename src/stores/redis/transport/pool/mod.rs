@@ -139,6 +139,16 @@ impl Pool {
         }
     }
 
+    /// How many connections lie idle.
+    pub(crate) fn idle(&self) -> usize {
+        self.idle.lock().len()
+    }
+
+    /// How many owe answers that nobody waits for.
+    pub(crate) fn late(&self) -> usize {
+        self.unread.lock().len()
+    }
+
     /// Whether connections are kept for later.
     pub(crate) fn keeps(&self) -> bool {
         !self.limit.is_closed() || self.serves_a_quorum.load(Ordering::Relaxed)

@@ -1,0 +1,148 @@
+//! The numbers of connections, messages and masters.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use redlatch::{Client, ConnectionStats, Lock, Redlock};
+
+use super::observed::Notes;
+use super::{eventually, open};
+use crate::support::topology_fixtures::Replicas;
+use crate::support::{Fault, Proxy, RedisServer, free_port};
+
+fn of(client: &Client) -> ConnectionStats {
+    client.stats().connections
+}
+
+fn connects(stats: &ConnectionStats, result: &str) -> u64 {
+    let found = stats.connects.iter().filter(|(name, _)| *name == result);
+    found.map(|(_, count)| count).sum()
+}
+
+/// Waits until somebody listens, as the server has it.
+fn until_heard(lock: &Lock) {
+    eventually("somebody listens", || {
+        lock.describe().unwrap().listening == Some(1)
+    });
+}
+
+#[test]
+fn connections_are_counted_by_what_they_do() {
+    let server = RedisServer::start();
+    let (client, holder) = (open(&server), open(&server));
+    assert_eq!(of(&client), ConnectionStats::default());
+    client.lock("orders:1").run(|_| ()).unwrap();
+    eventually("what is open is idle", || {
+        let now = of(&client);
+        assert!(now.idle <= connects(&now, "ok"), "{now:?}");
+        now.idle > 0 && (now.busy, now.late) == (0, 0)
+    });
+
+    let held = holder.lock("orders:1").guard().unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| client.lock("orders:1").run(|_| ()).unwrap());
+        until_heard(&holder.lock("orders:1"));
+        assert!(!of(&client).is_subscriber_down);
+        eventually("one is busy listening", || of(&client).busy == 1);
+        held.unlock().unwrap();
+        waiter.join().unwrap();
+    });
+    let now = of(&client);
+    assert!(now.messages_woke >= 1, "{now:?}");
+    // The subscription outlasts the waiter for a while, in which its own unlock is nobody's concern.
+    eventually("a message finds nobody", || {
+        client.lock("orders:1").run(|_| ()).unwrap();
+        of(&client).messages_nobody > 0
+    });
+    client.shutdown();
+    let now = of(&client);
+    assert_eq!((now.idle, now.busy, now.late), (0, 0, 0), "all are closed");
+}
+
+#[test]
+fn attempts_to_connect_are_told_with_their_result() {
+    let server = RedisServer::with(&["--requirepass", "hush-hush"]);
+    let notes = Arc::new(Notes::default());
+    let at = |url: &str| {
+        let builder = Client::builder().observer(Arc::clone(&notes));
+        builder.open(url).unwrap()
+    };
+    let known = at(&server.url().replace("redis://", "redis://:hush-hush@"));
+    known.lock("orders:1").run(|_| ()).unwrap();
+    let unknown = at(&server.url().replace("redis://", "redis://:guess@"));
+    assert!(unknown.lock("orders:1").try_lock().is_err());
+    let nowhere = at(&format!("redis://127.0.0.1:{}", free_port()));
+    assert!(nowhere.lock("orders:1").try_lock().is_err());
+    for (client, result) in [
+        (&known, "ok"),
+        (&unknown, "refused"),
+        (&nowhere, "unreachable"),
+    ] {
+        let stats = of(client);
+        let count = connects(&stats, result);
+        assert!(count > 0, "{result}: {stats:?}");
+        assert_eq!(stats.connects.len(), 1, "{stats:?}");
+        eventually("each is told", || {
+            notes.count(&format!("connected {result}")) as u64 == connects(&of(client), result)
+        });
+    }
+    assert_eq!(notes.count("hush-hush") + notes.count("guess"), 0);
+}
+
+/// A quorum goes on without the node whose answer is late, and its numbers are those of all nodes.
+#[test]
+fn a_connection_that_owes_an_answer_is_late() {
+    let servers = [(); 3].map(|()| RedisServer::start());
+    let proxies = [0, 1, 2].map(|at| Proxy::to(servers[at].addr()));
+    let nodes = [0, 1, 2].map(|at| Client::open(&proxies[at].url()).unwrap());
+    let redlock = Redlock::builder().nodes(nodes).trust_new_nodes();
+    let redlock = redlock.build().unwrap();
+    redlock.lock("orders:1").run(|_| ()).unwrap();
+    assert_eq!(redlock.stats().connections.late, 0);
+    let rule = proxies[2].next(1, Some(b"orders:2"), Fault::Hold);
+    let guard = redlock.lock("orders:2").guard().unwrap();
+    eventually("it is late", || redlock.stats().connections.late == 1);
+    rule.release();
+    eventually("it has answered", || {
+        redlock.lock("orders:3").run(|_| ()).unwrap();
+        redlock.stats().connections.late == 0
+    });
+    guard.unlock().unwrap();
+}
+
+#[test]
+fn a_subscriber_without_a_connection_is_down() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.addr());
+    let (client, holder) = (Client::open(&proxy.url()).unwrap(), open(&server));
+    let held = holder.lock("orders:1").guard().unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| client.lock("orders:1").run(|_| ()).unwrap());
+        until_heard(&holder.lock("orders:1"));
+        proxy.refuse();
+        proxy.cut();
+        eventually("it is down", || of(&client).is_subscriber_down);
+        let page = client.stats().to_openmetrics();
+        assert!(page.contains("\nredlatch_subscriber_up 0\n"), "{page}");
+        proxy.heal();
+        eventually("it is up", || !of(&client).is_subscriber_down);
+        held.unlock().unwrap();
+        waiter.join().unwrap();
+    });
+}
+
+#[test]
+fn another_master_is_counted() {
+    let set = Replicas::start(1);
+    let client = Client::builder()
+        .command_timeout(Duration::from_secs(20))
+        .master_replicas(set.urls())
+        .unwrap();
+    client.lock("orders:1").run(|_| ()).unwrap();
+    assert_eq!(of(&client).master_changes, 0);
+    set.switch_to(1);
+    eventually("the other one has it", || {
+        client.lock("orders:1").run(|_| ()).is_ok() && of(&client).master_changes == 1
+    });
+}
