@@ -4,6 +4,10 @@
     clippy::expect_used,
     reason = "what cannot go on fails the test"
 )]
+#![allow(
+    clippy::print_stdout,
+    reason = "the harness shows it where a test fails"
+)]
 
 mod looks;
 mod refusals;

@@ -1,6 +1,6 @@
 //! A wall clock that jumps when the test says so; Linux only, because it needs `LD_PRELOAD`.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -57,13 +57,16 @@ impl ClockShim {
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/clock_shim.c");
         let target = folder().join("clock_shim.so");
         // Several test processes may compile at the same time, and a server may just be loading the old file: only a
         // rename puts the new one in place without either of them seeing half of it.
         let fresh = NamedTempFile::new_in(folder())
             .expect("a file for the shim")
             .into_temp_path();
+        // Its text, as the tests of several packages include this file.
+        let source = fresh.with_extension("c");
+        fs::write(&source, include_str!("clock_shim.c"))
+            .expect("the text of the shim can be written");
         let mut compiler = Command::new("cc");
         compiler
             .args(["-shared", "-fPIC", "-O1", "-o"])
@@ -71,6 +74,7 @@ fn library() -> &'static Path {
         let output = compiler
             .output()
             .expect("a C compiler called `cc`; `make test` says how to get one");
+        drop(fs::remove_file(&source));
         assert!(
             output.status.success(),
             "the clock shim: {}",

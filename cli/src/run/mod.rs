@@ -102,6 +102,17 @@ fn attempt(args: &Args, report: &mut Report) -> Result<u8, Failure> {
         drop(release(guard));
         return Ok(SIGNALLED.saturating_add(number));
     }
+    // To ask for the mark may have taken longer than the lease.
+    if !guard.is_valid() {
+        if let Some(mark) = &mark {
+            mark.take_back();
+        }
+        drop(guard);
+        let lost = "its validity ended before the command was started";
+        note(&format!("{}: the lock is lost: {lost}", args.title()));
+        report.lost = Some(lost.to_owned());
+        return Ok(args.lost_code);
+    }
     under_lock(args, &limits, guard, mark.as_ref(), &signals, report)
 }
 

@@ -48,6 +48,15 @@ impl Mark {
         }
     }
 
+    /// Forgets that the command was about to start, which it was not. What cannot be taken back counts as a run.
+    pub(super) fn take_back(&self) {
+        if self.when == When::Start
+            && let Err(error) = self.lock.unlock()
+        {
+            note(&format!("{error}"));
+        }
+    }
+
     /// Notes that the command has ended well; its period counts from its start.
     pub(super) fn succeeded(&self, begun: Instant) -> Result<(), Failure> {
         if self.when == When::Start {

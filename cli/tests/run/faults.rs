@@ -135,7 +135,9 @@ fn a_command_ends_before_its_lease_can() {
 #[cfg(target_os = "linux")]
 fn a_killed_redlatch_leaves_no_command() {
     let server = RedisServer::start();
-    for at in 0..20u64 {
+    let mut draw = drawn();
+    let rounds = if is_long() { 200 } else { 20 };
+    for _ in 0..rounds {
         let mut child = spawn(
             &server,
             &[
@@ -149,7 +151,7 @@ fn a_killed_redlatch_leaves_no_command() {
             ],
         );
         // Some before it has started anything, and some after.
-        thread::sleep(ms(at * 7));
+        thread::sleep(ms(draw.u64(0..300)));
         let _ = kill_process(pid_of(&child), Signal::KILL);
         child.wait().unwrap();
         let mut told = String::new();

@@ -1,6 +1,13 @@
-//! `run`: laws L1 to L7, L9 and L10 of a command under a lock.
+//! `run`: the laws of a command under a lock.
 
 mod faults;
+#[cfg(target_os = "linux")]
+mod first_process;
+mod machines;
+mod places;
+#[cfg(target_os = "linux")]
+mod terminal;
+mod validity;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -12,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-use crate::support::{RedisServer, eventually, ms};
+use crate::support::{RedisServer, eventually, is_long, ms};
 use crate::{at, client_of, ends_with, redlatch, stderr, stdout};
 
 /// What a busy machine may add to any time.
@@ -431,38 +438,11 @@ fn an_orphan_of_others_is_reaped() {
     assert_eq!(rest, "done\n");
 }
 
-/// L8: of three machines whose clocks differ by less than the slack one runs a job in each period.
-#[test]
-fn of_three_machines_one_runs_a_job_in_each_period() {
-    const PERIOD: Duration = ms(4000);
-    const ROUNDS: u32 = 4;
-    let server = RedisServer::start();
-    let folder = tempfile::tempdir().unwrap();
-    let script = format!("echo x >> {}/runs", folder.path().display());
-    let begun = Instant::now();
-    thread::scope(|scope| {
-        for apart in [ms(0), ms(600), ms(1200)] {
-            let (server, script) = (&server, &script);
-            scope.spawn(move || {
-                for round in 0..ROUNDS {
-                    let at = begun + PERIOD * round + apart;
-                    thread::sleep(at.saturating_duration_since(Instant::now()));
-                    let args = [
-                        "run",
-                        "--quiet",
-                        "-E",
-                        "0",
-                        "--once-per",
-                        "4s",
-                        "--slack",
-                        "2s",
-                    ];
-                    let args = [&args[..], &["job", "--", "sh", "-c", script]].concat();
-                    ends_with(&super::at(server, &args), 0);
-                }
-            });
-        }
-    });
-    let runs = fs::read_to_string(folder.path().join("runs")).unwrap();
-    assert_eq!(runs.lines().count(), ROUNDS as usize);
+/// The draws of a test; `REDLATCH_SEED` repeats those of a run.
+fn drawn() -> fastrand::Rng {
+    let seed = std::env::var("REDLATCH_SEED").ok();
+    let seed = seed.and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    println!("REDLATCH_SEED={seed}");
+    fastrand::Rng::with_seed(seed)
 }

@@ -1,0 +1,103 @@
+//! `run` where several servers keep the lock, and over TLS.
+
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+use crate::support::topology_fixtures::sentinels::NAME;
+use crate::support::topology_fixtures::{Certificates, Cluster, Sentinels};
+
+/// How to reach a place.
+struct Place<'a>(Vec<&'a str>);
+
+impl<'a> Place<'a> {
+    fn of(urls: &'a [String], mode: &[&'a str]) -> Place<'a> {
+        let nodes = urls.iter().flat_map(|url| ["--node", url]);
+        Place(nodes.chain(mode.iter().copied()).collect())
+    }
+
+    fn run(&self, args: &[&str]) -> Command {
+        let mut command = redlatch();
+        command.arg("run").args(&self.0).args(args);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// One command runs, another one of its name is refused meanwhile, and in the end the lock is free. `meanwhile` is what
+    /// happens to the place while the first one runs.
+    fn runs_one_at_a_time(&self, meanwhile: impl FnOnce()) {
+        let folder = tempfile::tempdir().unwrap();
+        let script = "echo $$; while [ ! -e go ]; do sleep 0.05; done; exit 7";
+        let mut command = self.run(&["demo", "--", "sh", "-c", script]);
+        let mut child = command.current_dir(folder.path()).spawn().unwrap();
+        command_pid(&mut child);
+        let try_it = || {
+            let mut output = None;
+            // A quorum of new servers has no vote at first, by the whole seconds that they say to run.
+            eventually(SLACK * 8, "enough of it has a vote", || {
+                let tried = self.run(&["--try", "demo", "--", "true"]).output();
+                output = Some(tried.unwrap());
+                output.as_ref().unwrap().status.code() != Some(125)
+            });
+            output.unwrap()
+        };
+        ends_with(&try_it(), 120);
+        meanwhile();
+        ends_with(&try_it(), 120);
+        fs::write(folder.path().join("go"), "").unwrap();
+        ends_with(&child.wait_with_output().unwrap(), 7);
+        ends_with(&try_it(), 0);
+    }
+}
+
+#[test]
+fn behind_sentinels() {
+    let set = Sentinels::start();
+    let urls = set.urls();
+    Place::of(&urls, &["--sentinel", NAME]).runs_one_at_a_time(|| {});
+}
+
+#[test]
+fn in_a_cluster() {
+    let cluster = Cluster::masters();
+    let urls = cluster.urls();
+    let to = (cluster.owner_of("demo") + 1) % 3;
+    // Its slot goes to another master while it is held.
+    Place::of(&urls, &["--cluster"]).runs_one_at_a_time(|| cluster.migrate("demo", to));
+}
+
+#[test]
+fn on_a_majority_of_masters() {
+    let servers = [(); 3].map(|()| RedisServer::start());
+    let urls = servers.each_ref().map(RedisServer::url);
+    // New servers have a vote after the longest lease that they may have forgotten.
+    let mode = ["--redlock", "--lease", "2s", "--max-lease", "2s"];
+    Place::of(&urls, &mode).runs_one_at_a_time(|| servers[2].kill());
+}
+
+#[test]
+fn over_tls() {
+    let certificates = Certificates::new();
+    let (args, port) = certificates.server_args(&certificates.server(), false);
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let _server = RedisServer::with(&args);
+    let url = format!("rediss://localhost:{port}");
+    let authority = certificates.authority();
+    let mode = ["--url", &url, "--ca", authority.to_str().unwrap()];
+    Place(mode.to_vec()).runs_one_at_a_time(|| {});
+    // Another authority.
+    let other = Certificates::new().authority_pem();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ca.pem");
+    fs::write(&file, other).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let mode = ["--url", &url, "--ca", file.to_str().unwrap()];
+    let output = Place(mode.to_vec()).run(&["demo", "--", "echo", "in"]);
+    let output = { output }.output().unwrap();
+    ends_with(&output, 125);
+    assert_eq!(stdout(&output), "");
+    assert!(
+        stderr(&output).contains("certificate"),
+        "{}",
+        stderr(&output)
+    );
+}

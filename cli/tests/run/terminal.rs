@@ -1,0 +1,193 @@
+//! `run` on a terminal, in a shell with job control.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::{Arc, Mutex};
+
+use rustix::fs::OFlags;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+use super::*;
+
+/// A shell on a terminal of its own, and what that shows.
+struct Terminal {
+    keys: File,
+    shown: Arc<Mutex<String>>,
+    shell: Child,
+    /// How much of it was looked at.
+    read: usize,
+}
+
+/// Far more than anything here takes.
+const LONG: Duration = Duration::from_secs(60);
+
+impl Terminal {
+    fn open(server: &RedisServer) -> Terminal {
+        let master: OwnedFd =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let open = || {
+            let mut options = File::options();
+            let path = Path::new(OsStr::from_bytes(name.as_bytes()));
+            options
+                .read(true)
+                .write(true)
+                .custom_flags(OFlags::NOCTTY.bits().cast_signed());
+            options.open(path).unwrap()
+        };
+        // The terminal becomes that of the session that the shell leads.
+        let mut shell = Command::new("setsid");
+        shell.args([
+            "--ctty",
+            "bash",
+            "--noprofile",
+            "--norc",
+            "--noediting",
+            "-i",
+        ]);
+        shell
+            .stdin(open())
+            .stdout(open())
+            .stderr(open())
+            .env("PS1", "$ ")
+            .env("TERM", "dumb")
+            .env("REDLATCH_URL", server.url())
+            .env("REDLATCH_COMMAND_TIMEOUT", "20s")
+            .env("REDLATCH", env!("CARGO_BIN_EXE_redlatch"));
+        let shell = shell.spawn().unwrap();
+        let keys = File::from(master);
+        let mut screen = keys.try_clone().unwrap();
+        let shown = Arc::<Mutex<String>>::default();
+        let shows = Arc::clone(&shown);
+        thread::spawn(move || {
+            let mut bytes = [0; 1024];
+            // An error when the last one has closed it.
+            while let Ok(count @ 1..) = screen.read(&mut bytes) {
+                let text = String::from_utf8_lossy(&bytes[..count]).into_owned();
+                shows.lock().unwrap().push_str(&text);
+            }
+        });
+        let mut terminal = Terminal {
+            keys,
+            shown,
+            shell,
+            read: 0,
+        };
+        // What is typed is not shown, so that all that is shown was printed.
+        terminal.types("stty -echo; echo rea''dy\n");
+        terminal.shows("ready");
+        terminal
+    }
+
+    fn types(&mut self, text: &str) {
+        self.keys.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Waits until this is shown, behind all that was waited for before.
+    fn shows(&mut self, text: &str) {
+        let until = Instant::now() + LONG;
+        loop {
+            let shown = self.shown.lock().unwrap().clone();
+            if let Some(at) = shown[self.read..].find(text) {
+                self.read += at + text.len();
+                return;
+            }
+            assert!(Instant::now() < until, "{text:?} is not shown:\n{shown}");
+            thread::sleep(ms(10));
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self
+            .keys
+            .write_all(b"\x03\nkill -KILL %1 2>/dev/null; exit\n");
+        let until = Instant::now() + ms(5000);
+        while Instant::now() < until && self.shell.try_wait().is_ok_and(|ended| ended.is_none()) {
+            thread::sleep(ms(10));
+        }
+        let _ = self.shell.kill();
+        let _ = self.shell.wait();
+    }
+}
+
+#[test]
+fn a_command_reads_the_terminal() {
+    let server = RedisServer::start();
+    let mut terminal = Terminal::open(&server);
+    terminal.types(
+        "$REDLATCH run demo -- sh -c 'echo name?; read name; echo hello $name'; echo code=$?\n",
+    );
+    terminal.shows("name?");
+    terminal.types("world\n");
+    terminal.shows("hello world");
+    terminal.shows("code=0");
+    assert_eq!(server.int(&["DBSIZE"]), 0);
+}
+
+#[test]
+fn an_interrupt_ends_the_command_and_the_wait() {
+    let server = RedisServer::start();
+    let mut terminal = Terminal::open(&server);
+    terminal.types("$REDLATCH run demo -- sh -c 'echo in; exec sleep 1000'; echo code=$?\n");
+    terminal.shows("in");
+    terminal.types("\x03");
+    terminal.shows("code=130");
+    assert_eq!(server.int(&["DBSIZE"]), 0);
+    // One that catches it has its own say.
+    let script = "trap \"echo caught; exit 4\" INT; echo in; while :; do sleep 0.05; done";
+    terminal.types(&format!(
+        "$REDLATCH run demo -- sh -c '{script}'; echo code=$?\n"
+    ));
+    terminal.shows("in");
+    terminal.types("\x03");
+    terminal.shows("caught");
+    terminal.shows("code=4");
+
+    let lock = client_of(&server.url()).lock("demo");
+    lock.lock().unwrap();
+    terminal.types("$REDLATCH run demo -- echo in; echo code=$?\n");
+    terminal.shows("waiting for demo");
+    terminal.types("\x03");
+    terminal.shows("code=130");
+    lock.unlock().unwrap();
+}
+
+#[test]
+fn a_stopped_command_goes_on_in_the_foreground() {
+    let server = RedisServer::start();
+    let mut terminal = Terminal::open(&server);
+    // The shell shows the line again, and that is not to be taken for what the command prints.
+    let script = r#"echo i""n; read go; echo do""ne"#;
+    terminal.types(&format!(
+        "$REDLATCH run demo -- sh -c '{script}'; echo code=$?\n"
+    ));
+    terminal.shows("in");
+    terminal.types("\x1a");
+    terminal.shows("Stopped");
+    terminal.types("fg; echo code=$?\n");
+    terminal.types("go\n");
+    terminal.shows("done");
+    terminal.shows("code=0");
+
+    // One that was stopped for longer than its lease has lost its lock, and goes on no further.
+    terminal.types(&format!(
+        "$REDLATCH run --lease 2s demo -- sh -c '{script}'; echo code=$?\n"
+    ));
+    terminal.shows("in");
+    terminal.types("\x1a");
+    terminal.shows("Stopped");
+    let lock = client_of(&server.url()).lock("demo");
+    assert!(lock.try_lock_for(LONG).unwrap(), "it is free after a lease");
+    terminal.types("fg; echo code=$?\n");
+    terminal.shows("code=121");
+    assert!(!terminal.shown.lock().unwrap()[terminal.read..].contains("done"));
+    lock.unlock().unwrap();
+}

@@ -1,0 +1,214 @@
+//! The code is 0 only if the lock was held from before the start of the command until after its end.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use super::*;
+use crate::support::{Fault, Proxy};
+
+const LEASE: Duration = ms(3000);
+
+/// The faults, each of which comes to each name.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Trouble {
+    None,
+    /// Nothing passes for a drawn time, which may be longer than the lease.
+    Silence,
+    /// All connections break.
+    Cut,
+    /// Somebody ends the hold.
+    Forced,
+    /// The key is gone.
+    Deleted,
+}
+
+const TROUBLES: [Trouble; 5] = [
+    Trouble::None,
+    Trouble::Silence,
+    Trouble::Cut,
+    Trouble::Forced,
+    Trouble::Deleted,
+];
+
+/// The time between two moments.
+#[derive(Debug, PartialEq)]
+struct Span(u128, u128);
+
+fn nanos() -> u128 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.unwrap().as_nanos()
+}
+
+/// A rival who asks for the lock all the time, and notes when it got it: between these two moments.
+fn rival(url: &str, name: &str, ends: &AtomicBool) -> Vec<Span> {
+    let lock = client_of(url).lock(name);
+    let mut got = Vec::new();
+    while !ends.load(Ordering::Relaxed) {
+        let asked = nanos();
+        if lock.try_lock().unwrap() {
+            got.push(Span(asked, nanos()));
+            // Lost, if the trouble of a run came when that had ended.
+            drop(lock.unlock());
+        }
+        thread::sleep(ms(5));
+    }
+    got
+}
+
+/// Runs a command with trouble at a drawn instant. Returns when it ran if its code is 0.
+fn one_run(
+    server: &RedisServer,
+    name: &str,
+    trouble: Trouble,
+    draw: &mut fastrand::Rng,
+) -> Option<Span> {
+    let proxy = Proxy::to(server.addr());
+    let folder = tempfile::tempdir().unwrap();
+    let (at, lasts) = (ms(draw.u64(0..1500)), ms(draw.u64(0..4500)));
+    let works = draw.u64(200..2500);
+    let script = format!(
+        "date +%s%N > begun; echo $REDLATCH_VISITOR; sleep {}.{:03}; date +%s%N > ended",
+        works / 1000,
+        works % 1000
+    );
+    let args = ["--quiet", "--lease", "3s", "--command-timeout", "1s"];
+    let args = [&args[..], &[name, "--", "sh", "-c", &script]].concat();
+    let mut command = run_at(&proxy.url(), &args);
+    let mut child = command.current_dir(folder.path()).spawn().unwrap();
+    // It waits for the rival at times, and may find no server in the second that a request has.
+    let mut told = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap())
+        .read_line(&mut told)
+        .unwrap();
+    let visitor = told.trim();
+    let mut is_surely_lost = false;
+    thread::sleep(at);
+    let lock = client_of(&server.url()).lock(name);
+    match trouble {
+        Trouble::None => {}
+        Trouble::Silence => {
+            proxy.black_hole();
+            thread::sleep(lasts);
+            proxy.heal();
+        }
+        Trouble::Cut => proxy.cut(),
+        Trouble::Forced if visitor.is_empty() => {}
+        Trouble::Forced => is_surely_lost = lock.force_unlock_of(visitor).unwrap(),
+        Trouble::Deleted => drop(server.cmd(&["DEL", name])),
+    }
+    let output = child.wait_with_output().unwrap();
+    let code = output.status.code().unwrap();
+    assert!(
+        !is_surely_lost || code == 121,
+        "{code}: {}",
+        stderr(&output)
+    );
+    let time_in = |file: &str| -> Option<u128> {
+        let text = fs::read_to_string(folder.path().join(file)).ok()?;
+        text.trim().parse().ok()
+    };
+    if code != 0 {
+        assert!(
+            [121, 125].contains(&code),
+            "{trouble:?}: {}",
+            stderr(&output)
+        );
+        return None;
+    }
+    Some(Span(
+        time_in("begun").unwrap(),
+        time_in("ended").expect("it ended well"),
+    ))
+}
+
+#[test]
+fn a_code_of_0_says_that_the_lock_was_held_all_the_time() {
+    let server = RedisServer::start();
+    let rounds = if is_long() { 80 } else { 2 };
+    let mut draw = drawn();
+    let ended_well: usize = thread::scope(|scope| {
+        let names: Vec<_> = (0..TROUBLES.len())
+            .map(|place| {
+                let (server, mut draw) = (&server, draw.fork());
+                scope.spawn(move || {
+                    let name = format!("validity-{place}");
+                    let ends = AtomicBool::new(false);
+                    thread::scope(|scope| {
+                        let rival = scope.spawn(|| rival(&server.url(), &name, &ends));
+                        let spans: Vec<Span> = (place..place + rounds)
+                            .filter_map(|at| {
+                                let trouble = TROUBLES[at % TROUBLES.len()];
+                                one_run(server, &name, trouble, &mut draw)
+                            })
+                            .collect();
+                        ends.store(true, Ordering::Relaxed);
+                        let got = rival.join().unwrap();
+                        assert!(!got.is_empty(), "the rival never had a turn");
+                        for span in &spans {
+                            let is_inside = |it: &&Span| span.0 < it.0 && it.1 < span.1;
+                            let inside = got.iter().find(is_inside);
+                            assert_eq!(inside, None, "{name} ran in {span:?} with code 0");
+                        }
+                        spans.len()
+                    })
+                })
+            })
+            .collect();
+        names.into_iter().map(|name| name.join().unwrap()).sum()
+    });
+    assert!(ended_well > 0, "a record of nothing is clean, too");
+}
+
+/// The mark of a period takes longer to get than the lease lasts.
+#[test]
+fn nothing_is_started_under_a_lock_that_was_lost_meanwhile() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.addr());
+    let rule = proxy.next(1, Some(b"job:once"), Fault::Hold);
+    let args = [
+        "--lease",
+        "2s",
+        "--command-timeout",
+        "30s",
+        "--once-per",
+        "1h",
+    ];
+    let args = [&args[..], &["job", "--", "echo", "in"]].concat();
+    let child = run_at(&proxy.url(), &args).spawn().unwrap();
+    eventually(SLACK * 8, "it asks for the mark", || rule.hits() == 1);
+    // Nobody renews it meanwhile.
+    let lock = client_of(&server.url()).lock("job");
+    lock.force_unlock().unwrap();
+    thread::sleep(LEASE);
+    rule.release();
+    let output = child.wait_with_output().unwrap();
+    ends_with(&output, 121);
+    assert_eq!(stdout(&output), "");
+    // The period is another machine's.
+    ends_with(
+        &at(&server, &["run", "--once-per", "1h", "job", "--", "true"]),
+        0,
+    );
+}
+
+/// The command has ended, and the lock is given back as long as a request may take.
+#[test]
+fn a_server_that_is_frozen_at_the_end_costs_one_request() {
+    let server = RedisServer::start();
+    let script = "echo $$; while [ ! -e go ]; do sleep 0.05; done";
+    let args = ["--command-timeout", "1s", "demo", "--", "sh", "-c", script];
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = run_at(&server.url(), &args);
+    let mut child = command.current_dir(folder.path()).spawn().unwrap();
+    command_pid(&mut child);
+    server.freeze();
+    fs::write(folder.path().join("go"), "").unwrap();
+    let begun = Instant::now();
+    let output = child.wait_with_output().unwrap();
+    let took = begun.elapsed();
+    server.thaw();
+    // It was valid until the end.
+    ends_with(&output, 0);
+    assert!(took < ms(1000) + SLACK * 4, "{took:?}");
+    assert!(stderr(&output).contains("demo"), "{}", stderr(&output));
+}
