@@ -194,6 +194,7 @@ impl Args {
         let mode = self.mode()?;
         let urls = self.urls(&mode)?;
         let secrets = self.secrets()?;
+        let title = mode.title(&urls);
         let source = match mode {
             Mode::One => {
                 let [url] = &urls[..] else {
@@ -230,6 +231,8 @@ impl Args {
             prefix,
             are_tokens: self.token,
             lease: self.lease()?.or(max_lease).unwrap_or(LEASE),
+            title,
+            servers: urls.len(),
         })
     }
 

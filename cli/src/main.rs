@@ -1,13 +1,17 @@
 //! The command `redlatch`: locks for shells, cron and containers, and a look at them for those who operate them.
 
+mod bench;
 mod child;
+mod color;
 mod connect;
 mod errors;
 mod inspect;
 mod list;
 mod output;
 mod run;
+mod signals;
 mod unlock;
+mod watch;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -46,6 +50,10 @@ enum Command {
     Inspect(inspect::Args),
     /// End one hold of a lock, and no later one
     Unlock(unlock::Args),
+    /// Show the locks that somebody holds, and what happens to them
+    Watch(watch::Args),
+    /// Measure what a lock costs here
+    Bench(bench::Args),
     /// Print the completions for a shell
     Completions {
         /// The shell
@@ -61,6 +69,8 @@ impl Command {
             Command::List(args) => args.json,
             Command::Inspect(args) => args.json,
             Command::Unlock(args) => args.json,
+            Command::Watch(args) => args.json,
+            Command::Bench(args) => args.json,
             Command::Run(_) | Command::Completions { .. } | Command::Man => false,
         };
         match is_json {
@@ -75,6 +85,8 @@ impl Command {
             Command::List(args) => list::run(&args),
             Command::Inspect(args) => inspect::run(&args),
             Command::Unlock(args) => unlock::run(&args),
+            Command::Watch(args) => watch::run(&args),
+            Command::Bench(args) => bench::run(&args),
             Command::Completions { shell } => {
                 let mut command = Cli::command();
                 let mut script = Vec::new();

@@ -26,8 +26,9 @@ pub(crate) struct LockObject<'a> {
     nodes: Option<NodesObject>,
 }
 
+/// A hold as JSON, inside of other objects.
 #[derive(Serialize)]
-struct HolderObject<'a> {
+pub(crate) struct HolderObject<'a> {
     visitor: &'a str,
     client: Option<&'a str>,
     thread: Option<u64>,
@@ -64,7 +65,7 @@ impl<'a> LockObject<'a> {
 }
 
 impl<'a> HolderObject<'a> {
-    fn of(holder: &'a Holder) -> HolderObject<'a> {
+    pub(crate) fn of(holder: &'a Holder) -> HolderObject<'a> {
         HolderObject {
             visitor: &holder.visitor,
             client: holder.client.as_deref(),

@@ -9,12 +9,14 @@
     reason = "the harness shows it where a test fails"
 )]
 
+mod bench;
 mod looks;
 mod refusals;
 mod run;
 mod schema;
 #[path = "../../tests/support/mod.rs"]
 mod support;
+mod watch;
 
 use std::process::{Command, Output, Stdio};
 

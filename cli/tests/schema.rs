@@ -33,6 +33,7 @@ fn flaw(schema: &Value, value: &Value, at: &str) -> Option<String> {
         "null" => value.is_null(),
         "string" => value.is_string(),
         "integer" => value.is_u64() || value.is_i64(),
+        "number" => value.is_number(),
         "boolean" => value.is_boolean(),
         "array" => value.is_array(),
         "object" => value.is_object(),

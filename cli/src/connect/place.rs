@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redlatch::{Client, Lock, LockInfo, LockKind, Locks, Redlock};
 
+use super::{Mode, url};
 use crate::errors::Failure;
 
 /// Where the locks are, opened.
@@ -12,6 +13,8 @@ pub(crate) struct Place {
     pub(super) prefix: String,
     pub(super) are_tokens: bool,
     pub(super) lease: Duration,
+    pub(super) title: String,
+    pub(super) servers: usize,
 }
 
 /// What was opened.
@@ -20,7 +23,45 @@ pub(super) enum Source {
     Quorum(Redlock),
 }
 
+impl Mode {
+    /// The place in a few words, without secrets.
+    pub(super) fn title(&self, urls: &[String]) -> String {
+        let first = urls.first().map(|url| url::address(url));
+        let first = first.unwrap_or_default();
+        let number = urls.len();
+        match self {
+            Mode::One => first.to_owned(),
+            Mode::Cluster => format!("cluster at {first}"),
+            Mode::Replicas => format!("master of {number} nodes"),
+            Mode::Sentinel(master) => format!("sentinel {master}"),
+            Mode::Redlock => format!("redlock of {number} nodes"),
+        }
+    }
+}
+
 impl Place {
+    /// The place in a few words.
+    pub(crate) fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Of how many servers a minority may be silent without hiding a lock; 1 unless a majority decides.
+    pub(crate) fn voters(&self) -> usize {
+        match self.source {
+            Source::One(_) => 1,
+            Source::Quorum(_) => self.servers,
+        }
+    }
+
+    /// How many threads of this process wait for locks here.
+    pub(crate) fn waits(&self) -> usize {
+        let activity = match &self.source {
+            Source::One(client) => client.activity(),
+            Source::Quorum(redlock) => redlock.activity(),
+        };
+        activity.waits.len()
+    }
+
     /// The lock of this name.
     pub(crate) fn lock(&self, name: &str) -> Lock {
         match &self.source {

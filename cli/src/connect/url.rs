@@ -19,6 +19,13 @@ fn parts(url: &str) -> Option<(&str, Option<&str>, &str)> {
     }
 }
 
+/// The server that a URL names, without user, password and options.
+pub(super) fn address(url: &str) -> &str {
+    let rest = parts(url).map_or("", |(_, _, rest)| rest);
+    let end = rest.find(['?', '#']).unwrap_or(rest.len());
+    rest.get(..end).unwrap_or_default().trim_end_matches('/')
+}
+
 /// Whether a URL shows a password.
 pub(super) fn has_password(url: &str) -> bool {
     let in_front = |user: &str| user.split_once(':').is_some_and(|(_, it)| !it.is_empty());
@@ -121,6 +128,17 @@ mod tests {
         ] {
             assert!(!has_password(url), "{url}");
         }
+    }
+
+    #[test]
+    fn an_address_shows_no_secret() {
+        assert_eq!(address("redis://user:p@ss@h:1/2?x=y"), "h:1/2");
+        assert_eq!(address("rediss://h:1/"), "h:1");
+        assert_eq!(
+            address("redis+unix:///run/r.sock?pass=secret"),
+            "/run/r.sock"
+        );
+        assert_eq!(address("secret"), "");
     }
 
     #[test]

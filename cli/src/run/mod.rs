@@ -5,7 +5,6 @@ mod obtain;
 mod once;
 mod process;
 mod report;
-mod signals;
 mod supervise;
 mod waiting;
 
@@ -16,11 +15,11 @@ use redlatch::{Error, Guard};
 
 use crate::errors::Failure;
 use crate::output::note;
+use crate::signals::Signals;
 pub(crate) use arguments::Args;
 use obtain::Obtained;
 use process::{Ended, Process};
 use report::Report;
-use signals::Signals;
 use supervise::{Limits, Outcome};
 
 /// An outer run has this very lock.

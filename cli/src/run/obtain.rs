@@ -5,10 +5,10 @@ use std::time::Duration;
 use redlatch::{Guard, Lock, MultiLock};
 
 use super::arguments::Args;
-use super::signals::Signals;
 use super::waiting::Waiting;
 use crate::connect::Place;
 use crate::errors::Failure;
+use crate::signals::Signals;
 
 /// The variable with the holds of the runs around this one.
 pub(super) const VISITORS: &str = "REDLATCH_VISITOR";

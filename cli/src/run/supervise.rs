@@ -9,9 +9,9 @@ use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SI
 
 use super::arguments::{Args, OnLost};
 use super::process::{Ended, Process};
-use super::signals::Signals;
 use crate::errors::Failure;
 use crate::output::note;
+use crate::signals::Signals;
 
 /// The watch looks at least this often, for timers do not count while a machine is suspended.
 const LOOKS: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! The signals that come to us: they end a wait, and go on to the command.
+//! The signals that come to us: they end what waits, and go on to a command.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -16,7 +16,7 @@ const ENDING: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 const OTHERS: [i32; 4] = [SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH];
 
 /// The signals of this process from now on.
-pub(super) struct Signals {
+pub(crate) struct Signals {
     heard: Receiver<i32>,
     interrupt: Interrupt,
     /// The first one that ends a wait; 0 if none came.
@@ -25,7 +25,7 @@ pub(super) struct Signals {
 
 impl Signals {
     /// Takes them over; those that this process was started to ignore stay ignored, as behind nohup.
-    pub(super) fn take_over() -> Result<Signals, Failure> {
+    pub(crate) fn take_over() -> Result<Signals, Failure> {
         let failed = |error| Failure::usage(format!("the signals cannot be taken over: {error}"));
         let ignored = ignored();
         let ours = ENDING.into_iter().chain(OTHERS);
@@ -58,18 +58,18 @@ impl Signals {
     }
 
     /// Raised by the first signal that ends a wait.
-    pub(super) fn interrupt(&self) -> &Interrupt {
+    pub(crate) fn interrupt(&self) -> &Interrupt {
         &self.interrupt
     }
 
     /// The first signal that came to end a wait.
-    pub(super) fn ending(&self) -> Option<u8> {
+    pub(crate) fn ending(&self) -> Option<u8> {
         let number = self.ending.load(Ordering::SeqCst);
         u8::try_from(number).ok().filter(|number| *number > 0)
     }
 
     /// All signals as they come.
-    pub(super) fn heard(&self) -> &Receiver<i32> {
+    pub(crate) fn heard(&self) -> &Receiver<i32> {
         &self.heard
     }
 }

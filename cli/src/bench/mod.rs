@@ -1,0 +1,163 @@
+//! `redlatch bench`: what a lock costs at this place, as multiples of a round trip.
+
+mod measure;
+
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+
+use crate::errors::Failure;
+use crate::output::{SCHEMA, json, text};
+use crate::signals::Signals;
+use measure::{Bench, Sample};
+
+/// The arguments of `redlatch bench`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// How long it takes in all; each of the four measurements gets a quarter
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+    /// How many threads lock at a time in the last measurement
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    threads: u32,
+    /// How many times in a second something is measured at most, by all threads together
+    #[arg(long, default_value_t = 2000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    max_rate: u32,
+    /// Print one JSON object per line
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    place: crate::connect::Args,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum What {
+    RoundTrip,
+    Pair,
+    HandOff,
+    Threads,
+}
+
+impl What {
+    const ALL: [What; 4] = [What::RoundTrip, What::Pair, What::HandOff, What::Threads];
+}
+
+/// A measurement as JSON; `cli/schema/bench.json` describes it.
+#[derive(Serialize)]
+struct Measured {
+    schema: u32,
+    measured: What,
+    threads: u32,
+    count: usize,
+    median_us: u64,
+    p99_us: u64,
+    max_us: u64,
+    per_second: f64,
+    round_trips: Option<f64>,
+}
+
+/// The base of the exit codes of signals.
+const SIGNALLED: u8 = 128;
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    // Before anything is locked, so that all of it is unlocked.
+    let signals = Signals::take_over()?;
+    let (place, other) = (args.place.open()?, args.place.open()?);
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let bench = Bench {
+        place: &place,
+        other: &other,
+        name: format!(
+            "redlatch:bench:{}-{:x}",
+            std::process::id(),
+            since.unwrap_or_default().as_nanos()
+        ),
+        // They share it.
+        time: Duration::from_secs(args.seconds) / 4,
+        max_rate: args.max_rate,
+        interrupt: signals.interrupt(),
+    };
+    if !args.json {
+        text(&line(["", "MEDIAN", "P99", "PER SECOND", "ROUND TRIPS"]))?;
+    }
+    let mut round_trip = None;
+    for what in What::ALL {
+        let sample = match what {
+            What::RoundTrip => bench.round_trip()?,
+            What::Pair => bench.pairs(1)?,
+            What::HandOff => bench.hand_off()?,
+            What::Threads => bench.pairs(args.threads)?,
+        };
+        if let Some(number) = signals.ending() {
+            return Ok(ExitCode::from(SIGNALLED.saturating_add(number)));
+        }
+        if sample.times.is_empty() {
+            return Err(Failure::usage(format!(
+                "nothing was measured in {:?}, as one round took longer; raise --seconds or --max-rate",
+                bench.time
+            )));
+        }
+        let base = *round_trip.get_or_insert(sample.at(50));
+        let measured = Measured::of(what, &sample, base);
+        match args.json {
+            true => json(&measured)?,
+            false => text(&measured.line())?,
+        }
+    }
+    if !args.json {
+        text(&format!(
+            "\nA round trip is the question whether a free name is locked. At most {} a second (--max-rate).",
+            args.max_rate
+        ))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Measured {
+    fn of(measured: What, sample: &Sample, round_trip: Duration) -> Measured {
+        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let median = sample.at(50);
+        let trips = median.as_secs_f64() / round_trip.as_secs_f64();
+        Measured {
+            schema: SCHEMA,
+            measured,
+            threads: sample.threads,
+            count: sample.times.len(),
+            median_us: micros(median),
+            p99_us: micros(sample.at(99)),
+            max_us: micros(sample.at(100)),
+            per_second: hundredths(sample.times.len() as f64 / sample.took.as_secs_f64()),
+            round_trips: trips.is_finite().then(|| hundredths(trips)),
+        }
+    }
+
+    fn line(&self) -> String {
+        let title = match self.measured {
+            What::RoundTrip => "round trip".to_owned(),
+            What::Pair => "lock and unlock".to_owned(),
+            What::HandOff => "hand-off to another client".to_owned(),
+            What::Threads if self.threads == 1 => "lock and unlock, 1 thread".to_owned(),
+            What::Threads => format!("lock and unlock, {} threads", self.threads),
+        };
+        let millis = |micros: u64| format!("{:.3} ms", micros as f64 / 1000.0);
+        let trips = self.round_trips;
+        line([
+            &title,
+            &millis(self.median_us),
+            &millis(self.p99_us),
+            &format!("{:.0}", self.per_second),
+            &trips.map_or("-".to_owned(), |trips| format!("{trips:.1}")),
+        ])
+    }
+}
+
+fn line([title, median, p99, per_second, trips]: [&str; 5]) -> String {
+    format!("{title:<28}{median:>12}{p99:>12}{per_second:>12}{trips:>13}")
+}
+
+fn hundredths(number: f64) -> f64 {
+    (number * 100.0).round() / 100.0
+}

@@ -1,0 +1,31 @@
+//! Whether the output has colours.
+
+use std::io::{self, IsTerminal};
+
+/// When the output has colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal, unless NO_COLOR is set or TERM is dumb
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+impl Color {
+    /// Whether what goes to stdout has colours.
+    pub(crate) fn is_on(self) -> bool {
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        match self {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => io::stdout().is_terminal() && !is_set("NO_COLOR") && !is_dumb(),
+        }
+    }
+}
+
+/// Whether the terminal knows no sequences.
+pub(crate) fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
+}

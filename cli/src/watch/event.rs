@@ -1,0 +1,173 @@
+//! What has happened between two looks, in words and as JSON.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use redlatch::Holder;
+use serde::Serialize;
+
+use crate::output::{HolderObject, SCHEMA, holder, millis, visible};
+
+/// The kind of an event; `cli/schema/event.json` says when each comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum What {
+    Held,
+    Acquired,
+    HandedOver,
+    Ended,
+    Expired,
+    Forced,
+    Disconnected,
+    NodeLost,
+    NodeBack,
+}
+
+/// One event.
+#[derive(Clone, Debug)]
+pub(crate) struct Event {
+    pub(super) clock: SystemTime,
+    pub(super) what: What,
+    /// The lock, or nothing for an event of a server.
+    pub(super) name: Option<Arc<str>>,
+    pub(super) node: String,
+    pub(super) from: Option<Holder>,
+    pub(super) to: Option<Holder>,
+    /// For how long at least the hold of `from` has been seen, or the server has been silent.
+    pub(super) lasted: Option<Duration>,
+    pub(super) message: Option<String>,
+}
+
+/// An event as JSON.
+#[derive(Serialize)]
+pub(super) struct EventObject<'a> {
+    schema: u32,
+    at: String,
+    event: What,
+    name: Option<&'a str>,
+    node: &'a str,
+    from: Option<HolderObject<'a>>,
+    to: Option<HolderObject<'a>>,
+    lasted_ms: Option<u64>,
+    message: Option<&'a str>,
+}
+
+impl Event {
+    /// Whether somebody may have to do something.
+    pub(super) fn is_bad(&self) -> bool {
+        matches!(
+            self.what,
+            What::Expired | What::Forced | What::Disconnected | What::NodeLost
+        )
+    }
+
+    /// The event in words, without its time.
+    pub(crate) fn words(&self) -> String {
+        let name = visible(self.name.as_deref().unwrap_or(&self.node));
+        let who = |it: &Option<Holder>| it.as_ref().map(holder).unwrap_or_default();
+        let (from, to) = (who(&self.from), who(&self.to));
+        let lasted = self.lasted.map(brief).unwrap_or_default();
+        match self.what {
+            What::Held => format!("{name} is held by {to}"),
+            What::Acquired => format!("{name} taken by {to}"),
+            What::HandedOver => format!("{name} {from} -> {to}"),
+            What::Ended => format!("{name} free, {from} held it ≥ {lasted}"),
+            What::Expired => format!("{name} expired, {from} did not renew it"),
+            What::Forced => format!("{name} ended by force, {from} held it ≥ {lasted}"),
+            What::Disconnected => format!("{name}: {from} holds it and has no connection left"),
+            What::NodeLost => {
+                let message = visible(self.message.as_deref().unwrap_or_default());
+                match message.contains(&*name) {
+                    true => message,
+                    false => format!("{name}: {message}"),
+                }
+            }
+            What::NodeBack => format!("{name} answers again, after {lasted}"),
+        }
+    }
+
+    pub(super) fn object(&self) -> EventObject<'_> {
+        EventObject {
+            schema: SCHEMA,
+            at: instant(self.clock),
+            event: self.what,
+            name: self.name.as_deref(),
+            node: &self.node,
+            from: self.from.as_ref().map(HolderObject::of),
+            to: self.to.as_ref().map(HolderObject::of),
+            lasted_ms: self.lasted.map(millis),
+            message: self.message.as_deref(),
+        }
+    }
+}
+
+/// A span of time in the unit in which it changes: `7s`, `4m 12s`, `2h 01m`.
+pub(crate) fn brief(span: Duration) -> String {
+    match span.as_secs() {
+        seconds @ 0..=59 => format!("{seconds}s"),
+        _ => crate::output::span(span),
+    }
+}
+
+/// An instant as RFC 3339 has it, in UTC.
+pub(super) fn instant(clock: SystemTime) -> String {
+    let since = clock.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (year, month, day) = date(since.as_secs() / 86_400);
+    let millis = since.subsec_millis();
+    format!(
+        "{year:04}-{month:02}-{day:02}T{}.{millis:03}Z",
+        time_of_day(clock)
+    )
+}
+
+/// The time of the day in UTC: `12:00:41`.
+pub(super) fn time_of_day(clock: SystemTime) -> String {
+    let since = clock.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let second = since.as_secs() % 86_400;
+    format!(
+        "{:02}:{:02}:{:02}",
+        second / 3600,
+        second / 60 % 60,
+        second % 60
+    )
+}
+
+/// Year, month and day, that many days after 1970 began.
+fn date(days: u64) -> (u64, u64, u64) {
+    // Years that begin with March have their odd day last; 400 of them have 146,097 days.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 {
+        (month + 3, 0)
+    } else {
+        (month - 9, 1)
+    };
+    (era * 400 + year + next, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants_are_those_of_the_calendar() {
+        let shown = |seconds: u64| instant(UNIX_EPOCH + Duration::from_millis(seconds * 1000 + 7));
+        assert_eq!(shown(0), "1970-01-01T00:00:00.007Z");
+        assert_eq!(shown(951_782_399), "2000-02-28T23:59:59.007Z");
+        assert_eq!(shown(951_782_400), "2000-02-29T00:00:00.007Z");
+        assert_eq!(shown(1_798_761_599), "2026-12-31T23:59:59.007Z");
+        assert_eq!(shown(4_107_542_400), "2100-03-01T00:00:00.007Z");
+    }
+
+    #[test]
+    fn a_span_is_brief() {
+        let shown = |seconds| brief(Duration::from_secs(seconds));
+        assert_eq!(shown(0), "0s");
+        assert_eq!(shown(59), "59s");
+        assert_eq!(shown(252), "4m 12s");
+    }
+}

@@ -1,0 +1,207 @@
+//! The terminal: it is taken over, drawn on, and given back, however this ends.
+
+use std::io::{self, BufWriter, Stdout, Write};
+use std::panic;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::TryRecvError;
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::cursor::{Hide, Show};
+use ratatui::crossterm::event::{self, Event};
+use ratatui::crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use ratatui::crossterm::{execute, style};
+use ratatui::layout::{Position, Rect};
+use signal_hook::consts::{SIGCONT, SIGTSTP};
+
+use super::Settings;
+use super::draw::draw;
+use super::keys::{Wish, press};
+use super::look::{Answer, Asker, Look, Task, stopped};
+use super::state::State;
+use crate::connect::Place;
+use crate::errors::Failure;
+use crate::signals::Signals;
+
+/// A key is heard at once, all else after this time at the latest.
+const TICK: Duration = Duration::from_millis(100);
+
+/// The times on the screen go on at least this often.
+const REDRAW: Duration = Duration::from_millis(500);
+
+/// The base of the exit codes of signals.
+const SIGNALLED: u8 = 128;
+
+/// A terminal that was taken over; it is given back with the drop.
+struct Screen {
+    terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
+}
+
+impl Screen {
+    fn enter() -> io::Result<Screen> {
+        static HOOK: Once = Once::new();
+        HOOK.call_once(|| {
+            let tell = panic::take_hook();
+            panic::set_hook(Box::new(move |panic| {
+                leave();
+                tell(panic);
+            }));
+        });
+        let taken = enable_raw_mode()
+            .and_then(|()| execute!(io::stdout(), EnterAlternateScreen, Hide))
+            .and_then(|()| Terminal::new(CrosstermBackend::new(BufWriter::new(io::stdout()))));
+        match taken {
+            Ok(terminal) => Ok(Screen { terminal }),
+            Err(error) => {
+                leave();
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives the terminal to the shell, and takes it back when this process is to go on.
+    fn stop(&mut self) -> io::Result<()> {
+        leave();
+        signal_hook::low_level::emulate_default_handler(SIGTSTP)?;
+        self.take_back()
+    }
+
+    /// Takes the terminal over anew, as the shell may have had it.
+    fn take_back(&mut self) -> io::Result<()> {
+        // It remembers how the terminal was, and would do nothing a second time.
+        disable_raw_mode()?;
+        enable_raw_mode()?;
+        execute!(io::stdout(), EnterAlternateScreen, Hide)?;
+        self.redraw()
+    }
+
+    /// Has the next drawing write every cell.
+    fn redraw(&mut self) -> io::Result<()> {
+        // `clear` would ask the terminal where the cursor is, and fail if it does not answer.
+        let size = self.terminal.size()?;
+        self.terminal.resize(Rect::from((Position::ORIGIN, size)))
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        leave();
+    }
+}
+
+/// Gives the terminal back.
+fn leave() {
+    // There is no other way to do it, nor another place to tell of it.
+    let _ = execute!(io::stdout(), Show, LeaveAlternateScreen);
+    let _ = disable_raw_mode();
+    let _ = io::stdout().flush();
+}
+
+/// Shows the locks until it is told to end.
+pub(super) fn run(
+    place: Place,
+    mut state: State,
+    first: Look,
+    settings: &Settings,
+) -> Result<ExitCode, Failure> {
+    let failed = |error: io::Error| Failure::output(&error);
+    let signals = Signals::take_over()?;
+    let is_stopped = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGTSTP, Arc::clone(&is_stopped)).map_err(failed)?;
+    style::force_color_output(settings.has_colour);
+    let asker = Asker::start(place, settings.beginning.clone())?;
+    let mut due = Some(Instant::now() + settings.pause_after(&first));
+    state.take(first);
+    let mut screen = Screen::enter().map_err(failed)?;
+    let mut drawn: Option<Instant> = None;
+    loop {
+        if let Some(number) = signals.ending() {
+            return Ok(ExitCode::from(SIGNALLED.saturating_add(number)));
+        }
+        if is_stopped.swap(false, Ordering::SeqCst) {
+            screen.stop().map_err(failed)?;
+            drawn = None;
+        } else if signals.heard().try_iter().any(|signal| signal == SIGCONT) {
+            screen.take_back().map_err(failed)?;
+            drawn = None;
+        }
+        match asker.answers.try_recv() {
+            Ok(answer) => {
+                let is_look = matches!(answer, Answer::Looked(_));
+                let pause = take(&mut state, answer, settings)?;
+                match is_look {
+                    true => due = Some(Instant::now() + pause),
+                    // What was ended is to be seen.
+                    false => due = due.map(|_| Instant::now()),
+                }
+                drawn = None;
+            }
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => return Err(stopped()),
+        }
+        let now = Instant::now();
+        if due.is_some_and(|due| due <= now) && !state.view.is_paused {
+            asker.give(Task::Look)?;
+            due = None;
+        }
+        if drawn.is_none_or(|at| now.saturating_duration_since(at) >= REDRAW) {
+            screen
+                .terminal
+                .draw(|frame| draw(frame, &state, now))
+                .map_err(failed)?;
+            drawn = Some(now);
+        }
+        if !event::poll(TICK).map_err(failed)? {
+            continue;
+        }
+        drawn = None;
+        let Event::Key(key) = event::read().map_err(failed)? else {
+            continue;
+        };
+        match press(&mut state, key, Instant::now()) {
+            Wish::Nothing => {}
+            Wish::Quit => return Ok(ExitCode::SUCCESS),
+            Wish::Stop => screen.stop().map_err(failed)?,
+            Wish::Redraw => screen.redraw().map_err(failed)?,
+            Wish::Look => due = due.map(|_| Instant::now()),
+            Wish::End(chosen) => {
+                let (name, visitor) = (chosen.name, chosen.holder.visitor);
+                asker.give(Task::End { name, visitor })?;
+            }
+        }
+    }
+}
+
+/// Takes an answer in, and returns how long to wait for the next look.
+fn take(state: &mut State, answer: Answer, settings: &Settings) -> Result<Duration, Failure> {
+    match answer {
+        Answer::Looked(look) => {
+            let look = look?;
+            let pause = settings.pause_after(&look);
+            state.take(look);
+            Ok(pause)
+        }
+        Answer::Ended {
+            name,
+            visitor,
+            freed,
+        } => {
+            let said = match freed {
+                Ok(true) => {
+                    state.was_ended_here(visitor);
+                    format!("{name}: the hold was ended")
+                }
+                Ok(false) => format!("{name}: that hold had ended already, and nothing was done"),
+                Err(failure) => failure.to_string(),
+            };
+            state.view.said = Some((said, Instant::now()));
+            Ok(Duration::ZERO)
+        }
+    }
+}

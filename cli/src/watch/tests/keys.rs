@@ -1,0 +1,155 @@
+//! What the keys do to a state, and what they ask for.
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::super::keys::{Wish, press};
+use super::super::view::Mode;
+use super::*;
+
+impl Watch {
+    fn press(&mut self, code: KeyCode) -> Wish {
+        let now = self.at(9);
+        press(&mut self.state, KeyEvent::from(code), now)
+    }
+
+    fn type_in(&mut self, text: &str) -> Wish {
+        let last = text.chars().map(|sign| self.press(KeyCode::Char(sign)));
+        last.last().unwrap()
+    }
+
+    fn names(&self) -> Vec<&str> {
+        let rows = self.state.rows(self.at(9));
+        rows.iter().map(|row| &**row.name).collect()
+    }
+
+    fn under_cursor(&self) -> &str {
+        let rows = self.state.rows(self.at(9));
+        rows[self.state.cursor(&rows)].name
+    }
+}
+
+fn three() -> Watch {
+    let mut watch = Watch::new();
+    let mut second = held("orders:2", 8, 9);
+    second.listening = Some(3);
+    watch.take(0, &[second.clone()]);
+    let all = [held("orders:1", 7, 29), second, held("stock:1", 9, 19)];
+    watch.take(5, &all);
+    watch
+}
+
+#[test]
+fn the_table_is_sorted_and_filtered() {
+    let mut watch = three();
+    let mut orders = Vec::new();
+    for _ in 0..4 {
+        orders.push(watch.names().join(" "));
+        watch.type_in("s");
+    }
+    assert_eq!(
+        orders,
+        [
+            "orders:1 orders:2 stock:1",
+            "orders:2 orders:1 stock:1",
+            "orders:2 stock:1 orders:1",
+            "orders:2 orders:1 stock:1",
+        ]
+    );
+    // Letters that are commands elsewhere are typed here.
+    watch.type_in("/STOCKq");
+    assert_eq!(watch.names(), [""; 0]);
+    watch.press(KeyCode::Backspace);
+    assert_eq!(watch.names(), ["stock:1"]);
+    watch.press(KeyCode::Enter);
+    assert!(matches!(watch.state.view.mode, Mode::Table));
+    assert_eq!(watch.names(), ["stock:1"]);
+    watch.press(KeyCode::Esc);
+    assert_eq!(watch.names().len(), 3);
+    watch.type_in("/thread 8");
+    assert_eq!(watch.names(), ["orders:2"], "holders are searched, too");
+}
+
+#[test]
+fn the_cursor_stays_on_its_lock() {
+    let mut watch = three();
+    assert_eq!(watch.under_cursor(), "orders:1");
+    watch.type_in("j");
+    assert_eq!(watch.under_cursor(), "orders:2");
+    let all = [held("a", 1, 9), held("orders:2", 8, 9), held("z", 1, 9)];
+    watch.take(6, &all);
+    assert_eq!(watch.under_cursor(), "orders:2");
+    watch.take(7, &[held("a", 1, 9), held("z", 1, 9)]);
+    assert_eq!(watch.under_cursor(), "z", "its place, as it is gone");
+    watch.press(KeyCode::Home);
+    assert_eq!(watch.under_cursor(), "a");
+    watch.press(KeyCode::End);
+    watch.press(KeyCode::Down);
+    assert_eq!(watch.under_cursor(), "z");
+    watch.take(8, &[]);
+    for code in [KeyCode::Down, KeyCode::End, KeyCode::Enter] {
+        watch.press(code);
+    }
+    assert!(matches!(watch.type_in("u"), Wish::Nothing));
+    assert!(
+        matches!(watch.state.view.mode, Mode::Table),
+        "there is none"
+    );
+}
+
+#[test]
+fn a_hold_is_ended_only_after_a_yes_and_is_the_one_that_was_shown() {
+    let mut watch = three();
+    assert!(matches!(watch.type_in("u"), Wish::Nothing));
+    let no = [
+        KeyCode::Enter,
+        KeyCode::Esc,
+        KeyCode::Char('n'),
+        KeyCode::Char('u'),
+    ];
+    for code in no {
+        watch.state.view.mode = Mode::Table;
+        watch.type_in("u");
+        assert!(matches!(watch.state.view.mode, Mode::Ask(_)));
+        assert!(matches!(watch.press(code), Wish::Nothing), "{code:?}");
+        assert!(matches!(watch.state.view.mode, Mode::Table));
+    }
+    watch.type_in("u");
+    // Another one has it by the time of the answer.
+    watch.take(6, &[held("orders:1", 70, 29)]);
+    let Wish::End(chosen) = watch.type_in("y") else {
+        panic!("nothing was ended");
+    };
+    assert_eq!(&*chosen.name, "orders:1");
+    assert_eq!(chosen.holder.visitor, format!("{CLIENT}:7:1"));
+}
+
+#[test]
+fn the_watch_is_left_and_paused_by_keys() {
+    let mut watch = three();
+    let control = |sign| KeyEvent::new(KeyCode::Char(sign), KeyModifiers::CONTROL);
+    let now = watch.at(9);
+    assert!(matches!(
+        press(&mut watch.state, control('z'), now),
+        Wish::Stop
+    ));
+    assert!(matches!(
+        press(&mut watch.state, control('l'), now),
+        Wish::Redraw
+    ));
+    watch.type_in("/");
+    assert!(matches!(
+        press(&mut watch.state, control('c'), now),
+        Wish::Quit
+    ));
+    watch.press(KeyCode::Esc);
+    assert!(matches!(watch.type_in("p"), Wish::Nothing));
+    assert!(watch.state.view.is_paused);
+    assert!(matches!(watch.type_in("p"), Wish::Look));
+    watch.press(KeyCode::Enter);
+    assert!(matches!(watch.state.view.mode, Mode::Inspect(_)));
+    assert!(
+        matches!(watch.type_in("q"), Wish::Nothing),
+        "back to the table"
+    );
+    assert!(matches!(watch.type_in("q"), Wish::Quit));
+}

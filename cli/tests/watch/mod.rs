@@ -1,0 +1,192 @@
+//! `watch`, as lines and on a terminal.
+
+mod terminal;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support::{RedisServer, ms};
+use crate::{client_of, ends_with, redlatch, stderr};
+
+/// As long as a busy machine may take for anything.
+const PATIENCE: Duration = ms(60_000);
+
+/// A field of Redisson's.
+const THEIRS: &str = "9b2a7c44-11d0-4e55-8a3e-2f1d0c9b8a7f:31";
+
+/// A watch that prints lines.
+struct Watch {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Watch {
+    fn start(url: &str, args: &[&str]) -> Watch {
+        let mut command = redlatch();
+        command.env("REDLATCH_URL", url);
+        command.args(["watch", "--interval", "100ms"]).args(args);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let (tell, lines) = channel();
+        thread::spawn(move || {
+            for line in output.lines() {
+                if tell.send(line.unwrap()).is_err() {
+                    return;
+                }
+            }
+        });
+        Watch { child, lines }
+    }
+
+    fn line(&self) -> String {
+        self.lines.recv_timeout(PATIENCE).unwrap()
+    }
+
+    /// The next event, which is this one of this lock.
+    #[track_caller]
+    fn next(&self, event: &str, name: &str) -> Value {
+        let value: Value = serde_json::from_str(&self.line()).unwrap();
+        crate::schema::holds("event", &value);
+        assert_eq!(
+            (&value["event"], &value["name"]),
+            (&event.into(), &name.into())
+        );
+        value
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn holds_that_come_and_go_are_told_as_json() {
+    let server = RedisServer::start();
+    let client = client_of(&server.url());
+    client.lock("orders:1").lock().unwrap();
+    client.lock("stock:1").lock().unwrap();
+    let watch = Watch::start(&server.url(), &["orders:", "--json"]);
+    let held = watch.next("held", "orders:1");
+    assert_eq!(held["to"]["pid"], std::process::id());
+    assert_eq!(held["from"], Value::Null);
+
+    let lock = client.lock("orders:2");
+    lock.lock().unwrap();
+    let visitor = lock.describe().unwrap().holders[0].visitor.clone();
+    assert_eq!(
+        watch.next("acquired", "orders:2")["to"]["visitor"],
+        *visitor
+    );
+    lock.unlock().unwrap();
+    let ended = watch.next("ended", "orders:2");
+    assert_eq!(ended["from"]["visitor"], *visitor);
+    assert!(ended["lasted_ms"].is_u64());
+
+    // One hold ends and another begins, and no look comes between.
+    let swap = "redis.call('del', KEYS[1]) redis.call('hset', KEYS[1], ARGV[1], 1) redis.call('pexpire', KEYS[1], 60000)";
+    server.cmd(&["EVAL", swap, "1", "orders:1", THEIRS]);
+    let handed = watch.next("handed_over", "orders:1");
+    assert_eq!(handed["from"]["pid"], std::process::id());
+    assert_eq!(handed["to"]["by"], "Redisson");
+
+    // A lease of a minute of which so little is left was not renewed.
+    server.cmd(&["PEXPIRE", "orders:1", "4000"]);
+    assert_eq!(watch.next("expired", "orders:1")["from"]["visitor"], THEIRS);
+}
+
+#[test]
+fn a_server_that_goes_away_and_returns_is_told_of() {
+    let server = RedisServer::start();
+    server.cmd(&["HSET", "orders:1", THEIRS, "1"]);
+    server.cmd(&["PEXPIRE", "orders:1", "600000"]);
+    let watch = Watch::start(&server.url(), &["--json"]);
+    watch.next("held", "orders:1");
+    server.kill();
+    let lost: Value = serde_json::from_str(&watch.line()).unwrap();
+    crate::schema::holds("event", &lost);
+    assert_eq!(
+        (&lost["event"], &lost["name"]),
+        (&"node_lost".into(), &Value::Null)
+    );
+    assert_eq!(lost["node"], format!("127.0.0.1:{}", server.port()));
+    server.restart();
+    let back: Value = serde_json::from_str(&watch.line()).unwrap();
+    crate::schema::holds("event", &back);
+    assert_eq!(
+        (&back["event"], &back["node"]),
+        (&"node_back".into(), &lost["node"])
+    );
+    // It has forgotten the hold.
+    watch.next("ended", "orders:1");
+}
+
+#[test]
+fn without_a_terminal_events_are_lines_in_which_no_name_commands() {
+    let server = RedisServer::start();
+    let name = "a\u{1b}[2Jb";
+    server.cmd(&["HSET", name, THEIRS, "1"]);
+    server.cmd(&["PEXPIRE", name, "600000"]);
+    let watch = Watch::start(&server.url(), &["--color", "always"]);
+    let line = watch.line();
+    assert!(
+        line.ends_with("a\\u{1b}[2Jb is held by 9b2a…8a7f thread 31 (Redisson)"),
+        "{line}"
+    );
+    assert!(
+        !line.contains('\u{1b}'),
+        "nothing is wrong, and so nothing red: {line}"
+    );
+    server.kill();
+    let line = watch.line();
+    assert!(
+        line.starts_with("\u{1b}[31m") && line.ends_with("\u{1b}[0m"),
+        "{line}"
+    );
+    drop(watch);
+
+    server.restart();
+    let watch = Watch::start(&server.url(), &[]);
+    client_of(&server.url()).lock("orders:1").lock().unwrap();
+    assert!(watch.line().contains("orders:1"));
+    server.kill();
+    assert!(!watch.line().contains('\u{1b}'), "no terminal, no colours");
+}
+
+#[test]
+fn a_watch_that_cannot_look_fails_in_one_line() {
+    let server = RedisServer::start();
+    server.cmd(&[
+        "ACL", "SETUSER", "poor", "on", "nopass", "~*", "+ping", "+hello",
+    ]);
+    let gone = format!("redis://127.0.0.1:{}", crate::support::free_port());
+    for (url, args, kind) in [
+        (server.url(), &["--interval", "10ms"][..], "usage"),
+        (server.url().replace("//", "//poor:x@"), &[], "permission"),
+        (gone, &[], "unreachable"),
+    ] {
+        let mut command = redlatch();
+        command.env("REDLATCH_URL", url);
+        command.args(["watch", "--json"]).args(args);
+        let output = command.output().unwrap();
+        ends_with(
+            &output,
+            match kind {
+                "usage" => 2,
+                "permission" => 4,
+                _ => 3,
+            },
+        );
+        let error: Value = serde_json::from_str(stderr(&output).trim()).unwrap();
+        crate::schema::holds("error", &error);
+        assert_eq!(error["error"]["kind"], kind);
+    }
+}

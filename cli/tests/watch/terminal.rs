@@ -1,0 +1,201 @@
+//! The screen of `watch` on a pseudo terminal.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
+
+use super::PATIENCE;
+use crate::support::{RedisServer, eventually};
+use crate::{client_of, redlatch};
+
+/// The sequences that take a terminal over and give it back.
+const TAKEN: &str = "\u{1b}[?1049h";
+const GIVEN_BACK: &str = "\u{1b}[?1049l";
+
+/// A terminal with a watch on it.
+struct Terminal {
+    controller: OwnedFd,
+    terminal: File,
+    child: Child,
+    before: Termios,
+    /// All that was written to it.
+    shown: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Terminal {
+    fn start(server: &RedisServer, args: &[&str]) -> Terminal {
+        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&controller).unwrap();
+        unlockpt(&controller).unwrap();
+        let name = ptsname(&controller, Vec::new()).unwrap();
+        let terminal = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(name.to_str().unwrap())
+            .unwrap();
+        resize(&controller, 80, 24);
+        let before = tcgetattr(&terminal).unwrap();
+        let mut command: Command = redlatch();
+        command.env("REDLATCH_URL", server.url());
+        command.env("TERM", "xterm").env_remove("NO_COLOR");
+        command.args(["watch", "--interval", "100ms"]).args(args);
+        command.stdin(terminal.try_clone().unwrap());
+        command.stdout(terminal.try_clone().unwrap());
+        command.stderr(terminal.try_clone().unwrap());
+        let child = command.spawn().unwrap();
+        let shown = Arc::new(Mutex::new(Vec::new()));
+        let (mut reader, all) = (
+            File::from(controller.try_clone().unwrap()),
+            Arc::clone(&shown),
+        );
+        thread::spawn(move || {
+            let mut part = [0; 4096];
+            // It fails when nobody has the other end any more.
+            while let Ok(read @ 1..) = reader.read(&mut part) {
+                all.lock().unwrap().extend_from_slice(&part[..read]);
+            }
+        });
+        Terminal {
+            controller,
+            terminal,
+            child,
+            before,
+            shown,
+        }
+    }
+
+    /// Waits until a text has come, and returns all up to it, which is forgotten.
+    #[track_caller]
+    fn until(&self, text: &str) -> String {
+        let mut taken: Option<Vec<u8>> = None;
+        eventually(PATIENCE, text, || {
+            let mut shown = self.shown.lock().unwrap();
+            let mut places = shown.windows(text.len());
+            let found = places.position(|it| it == text.as_bytes());
+            taken = found.map(|at| shown.drain(..at + text.len()).collect());
+            taken.is_some()
+        });
+        String::from_utf8_lossy(&taken.unwrap_or_default()).into_owned()
+    }
+
+    fn press(&self, keys: &str) {
+        let mut controller = File::from(self.controller.try_clone().unwrap());
+        controller.write_all(keys.as_bytes()).unwrap();
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits for the end, and checks that the terminal is as it was.
+    #[track_caller]
+    fn ends_with(mut self, code: i32) {
+        assert_eq!(self.child.wait().unwrap().code(), Some(code));
+        let shown = self.until(GIVEN_BACK);
+        assert!(
+            shown.contains("\u{1b}[?25h"),
+            "the cursor is back: {shown:?}"
+        );
+        self.is_as_it_was();
+    }
+
+    #[track_caller]
+    fn is_as_it_was(&self) {
+        let after = tcgetattr(&self.terminal).unwrap();
+        assert_eq!(after.local_modes, self.before.local_modes);
+        assert_eq!(after.input_modes, self.before.input_modes);
+        assert_eq!(after.output_modes, self.before.output_modes);
+    }
+}
+
+fn resize(controller: &OwnedFd, columns: u16, rows: u16) {
+    let size = Winsize {
+        ws_row: rows,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    tcsetwinsize(controller, size).unwrap();
+}
+
+#[test]
+fn a_watch_draws_follows_the_size_and_gives_the_terminal_back() {
+    let server = RedisServer::start();
+    let lock = client_of(&server.url()).lock("orders:42");
+    lock.lock().unwrap();
+    let watch = Terminal::start(&server, &[]);
+    watch.until(TAKEN);
+    let shown = watch.until("sort: name");
+    for word in ["NAME", "HOLDER", "LISTEN", "orders:42"] {
+        assert!(shown.contains(word), "{word}: {shown:?}");
+    }
+    // On a wide screen there is a column more.
+    resize(&watch.controller, 160, 24);
+    watch.signal(Signal::WINCH);
+    watch.until("KIND");
+    // The hold ends, and no other, after a yes.
+    watch.press("u");
+    watch.until("working.");
+    watch.press("y");
+    watch.until("was ended");
+    assert!(!lock.is_locked().unwrap());
+    watch.until("by force");
+    watch.press("q");
+    watch.ends_with(0);
+}
+
+#[test]
+fn a_signal_gives_the_terminal_back() {
+    let server = RedisServer::start();
+    for (signal, number) in [(Signal::TERM, 15), (Signal::HUP, 1), (Signal::INT, 2)] {
+        let watch = Terminal::start(&server, &[]);
+        watch.until("sort: name");
+        watch.signal(signal);
+        watch.ends_with(128 + number);
+    }
+}
+
+#[test]
+fn a_watch_that_is_stopped_gives_the_terminal_back_and_takes_it_again() {
+    let server = RedisServer::start();
+    let watch = Terminal::start(&server, &[]);
+    watch.until("sort: name");
+    let pid = Pid::from_child(&watch.child);
+    for by_key in [true, false] {
+        match by_key {
+            true => watch.press("\u{1a}"),
+            false => watch.signal(Signal::TSTP),
+        }
+        let either = WaitIdOptions::STOPPED | WaitIdOptions::EXITED;
+        let status = waitid(WaitId::Pid(pid), either).unwrap().unwrap();
+        assert!(status.stopped(), "{status:?}");
+        watch.until(GIVEN_BACK);
+        watch.is_as_it_was();
+        watch.signal(Signal::CONT);
+        watch.until(TAKEN);
+        watch.until("sort: name");
+    }
+    watch.press("\u{3}");
+    watch.ends_with(0);
+}
+
+#[test]
+fn a_server_that_goes_away_is_told_of_on_the_screen_and_comes_back() {
+    let server = RedisServer::start();
+    let watch = Terminal::start(&server, &["--color", "never"]);
+    watch.until("sort: name");
+    server.kill();
+    watch.until("NO ANSWER");
+    server.restart();
+    let shown = watch.until("answers again");
+    assert!(!shown.contains("\u{1b}[31m"), "no colours: {shown:?}");
+    watch.press("q");
+    watch.ends_with(0);
+}
