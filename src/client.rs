@@ -16,7 +16,6 @@ use crate::permit_semaphore::PermitSemaphore;
 use crate::read_write_lock::ReadWriteLock;
 use crate::semaphore::Semaphore;
 use crate::stats::{Activity, Stats};
-use crate::store::HealthWarning;
 use crate::stores::memory::Memory;
 #[cfg(feature = "test-util")]
 use crate::stores::memory::World;
@@ -304,22 +303,6 @@ impl Client {
     /// Returns the uuid of this client, with which the ids of its holds in the store begin.
     pub fn id(&self) -> &str {
         &self.inner.id
-    }
-
-    /// Looks at the server for settings that endanger locks, and returns a warning for each.
-    ///
-    /// In Redis these are eviction, replication without `min-replicas-to-write`, a missing right, a server that is not the
-    /// master, and an old version; in a cluster at each master. In a database they are those of the lock table. The check
-    /// changes nothing on the server and wakes no waiter. With the feature `tracing` it runs once by itself, and the
-    /// warnings are logged.
-    ///
-    /// # Errors
-    ///
-    /// After [`command_timeout`](crate::Builder::command_timeout) at the latest, if the server cannot be asked:
-    /// [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`], [`Error::Permission`], [`Error::Untrusted`],
-    /// [`Error::Unexpected`] or `Error::Database`; [`Error::Forked`] in a forked child.
-    pub fn check(&self) -> Result<Vec<HealthWarning>> {
-        self.inner.check()
     }
 
     /// Returns the numbers of this client since it was made, without I/O; clones of it share them.

@@ -57,6 +57,7 @@ extern crate self as redlatch;
 mod support;
 
 mod builder;
+mod checks;
 mod client;
 mod condition;
 mod engine;
@@ -108,7 +109,7 @@ pub use stats::{
     Acquisitions, ActiveHold, ActiveWait, Activity, ClassStats, ConnectionStats, Durations,
     RenewalStats, RequestStats, Stats,
 };
-pub use store::{HealthWarning, Holder, LockInfo, LockKind};
+pub use store::{HealthWarning, Holder, LockInfo, LockKind, Severity};
 pub use survey::Locks;
 
 /// The code in the README and in the pages of `docs/`, which runs as doctests.
@@ -158,5 +159,8 @@ mod documents {
 
         #[doc = include_str!("../docs/migrate/rslock-redlock.md")]
         mod rslock_redlock {}
+
+        #[doc = include_str!("../docs/migrate/flock-consul.md")]
+        mod flock_consul {}
     }
 }

@@ -19,7 +19,7 @@ use crate::ground::loss::Loss;
 use crate::ground::time;
 use crate::lock::Lock;
 use crate::stats::{Activity, Stats};
-use crate::store::{HealthWarning, Store};
+use crate::store::Store;
 use crate::stores::quorum::{MOST_NODES, Quorum, Settings};
 
 /// Locks on several independent Redis masters, of which a majority decides.
@@ -104,18 +104,6 @@ impl Redlock {
     /// Whether its locks are tokens.
     pub(crate) fn is_canonical(&self) -> bool {
         self.kind == Kind::Token
-    }
-
-    /// Looks at all nodes, and at their number, for what endangers locks, and returns a warning for each finding.
-    ///
-    /// Besides the findings of [`Client::check`] these are nodes that have no vote at present, with the reason, nodes that
-    /// another server may take over, and nodes where this user may flush the keys. A node that cannot be asked is a warning.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Forked`] in a forked child.
-    pub fn check(&self) -> Result<Vec<HealthWarning>> {
-        self.inner.check()
     }
 
     /// Returns the numbers of this quorum since it was made, without I/O; see [`Client::stats`]. The clients of its nodes count

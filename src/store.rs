@@ -28,7 +28,7 @@ pub(crate) use announcements::{Announcement, Announcements};
 pub(crate) use condition::{ConditionAnswer, ConditionOp, ConditionStep, PLACE_LIFE, PlaceInDoubt};
 pub(crate) use count::{CountOp, CountStep};
 pub(crate) use counted::Counted;
-pub use health_warning::HealthWarning;
+pub use health_warning::{HealthWarning, Severity};
 pub(crate) use in_doubt::{InDoubt, resolve_each};
 pub(crate) use requests::{Operation, RequestEnd, Requests, RequestsRead};
 pub(crate) use subscription::{Delivery, Subscription};
@@ -168,7 +168,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         parker: &Arc<Parker>,
     ) -> Subscription;
 
-    /// Looks for settings of the server that endanger locks.
+    /// Looks at the settings and the state of the server, and returns what is found, also what is well.
     fn check(&self, deadline: Instant) -> Result<Vec<HealthWarning>>;
 
     /// The properties of the store.

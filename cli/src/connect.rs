@@ -1,17 +1,16 @@
 //! The place of the locks: which server or servers, as whom, with which settings.
 
+mod files;
 mod place;
 mod url;
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use redlatch::{Builder, Client, Redlock};
 
 use crate::errors::Failure;
-use crate::output::note;
+use files::{file_in, secret_in};
 pub(crate) use place::Place;
 use place::Source;
 use url::Secrets;
@@ -75,6 +74,9 @@ pub(crate) struct Args {
     /// With --redlock: the longest lease that any program asks of these nodes [REDLATCH_MAX_LEASE]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     max_lease: Option<Duration>,
+    /// How many replicas must acknowledge a hold before it counts [REDLATCH_WAIT_REPLICAS]
+    #[arg(long, value_name = "NUMBER")]
+    wait_replicas: Option<u32>,
     /// How long one request may take, such as 2s [REDLATCH_COMMAND_TIMEOUT]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     command_timeout: Option<Duration>,
@@ -89,8 +91,9 @@ enum Mode {
     Redlock,
 }
 
-/// The lease by default, here as in the library.
+/// The lease and the longest time of a request by default, here as in the library.
 const LEASE: Duration = Duration::from_secs(30);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The variables that are set and have a secret, which a command under a lock has no use for.
 pub(crate) fn secret_variables() -> Vec<&'static str> {
@@ -115,6 +118,18 @@ fn duration_in(name: &str) -> Result<Option<Duration>, Failure> {
     variable(name).map(parse).transpose()
 }
 
+/// A number that was given, or else that of a variable.
+fn number(given: Option<u32>, name: &str) -> Result<Option<u32>, Failure> {
+    let parse = |text: String| {
+        text.parse()
+            .map_err(|_| Failure::usage(format!("{name} is {text:?}, which is no number")))
+    };
+    match given {
+        None => variable(name).map(parse).transpose(),
+        number => Ok(number),
+    }
+}
+
 /// Reads a time such as `500ms`, `30s`, `5m`, `2h` or `1d`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is no time; write 500ms, 30s, 5m, 2h or 1d");
@@ -133,29 +148,6 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     };
     let millis = number.checked_mul(millis).ok_or_else(wrong)?;
     Ok(Duration::from_millis(millis))
-}
-
-/// Reads a file with one secret in it.
-fn secret_in(path: &Path) -> Result<String, Failure> {
-    let shown = path.display();
-    let wrong = |error| Failure::usage(format!("{shown} cannot be read: {error}"));
-    let text = fs::read_to_string(path).map_err(wrong)?;
-    let mode = fs::metadata(path).map_err(wrong)?.permissions().mode();
-    if mode & 0o077 != 0 {
-        note(&format!(
-            "others can read {shown}, which has a secret; chmod 600 it"
-        ));
-    }
-    let text = text.trim_end_matches(['\r', '\n']).to_owned();
-    match text.is_empty() {
-        true => Err(Failure::usage(format!("{shown} is empty"))),
-        false => Ok(text),
-    }
-}
-
-fn file_in(path: &Path) -> Result<Vec<u8>, Failure> {
-    let wrong = |error| Failure::usage(format!("{} cannot be read: {error}", path.display()));
-    fs::read(path).map_err(wrong)
 }
 
 impl Args {
@@ -195,6 +187,11 @@ impl Args {
         let urls = self.urls(&mode)?;
         let secrets = self.secrets()?;
         let title = mode.title(&urls);
+        let is_database = urls.iter().any(|url| url.starts_with("mysql"));
+        let one = |client| Source::One {
+            client,
+            is_database,
+        };
         let source = match mode {
             Mode::One => {
                 let [url] = &urls[..] else {
@@ -203,13 +200,12 @@ impl Args {
                          --sentinel MASTER or --redlock",
                     ));
                 };
-                Source::One(self.builder(&prefix)?.open(&secrets.in_url(url)?)?)
+                one(self.builder(&prefix)?.open(&secrets.in_url(url)?)?)
             }
-            Mode::Cluster => Source::One(self.builder(&prefix)?.cluster(secrets.in_urls(&urls)?)?),
-            Mode::Replicas => Source::One(
-                self.builder(&prefix)?
-                    .master_replicas(secrets.in_urls(&urls)?)?,
-            ),
+            Mode::Cluster => one(self.builder(&prefix)?.cluster(secrets.in_urls(&urls)?)?),
+            Mode::Replicas => one(self
+                .builder(&prefix)?
+                .master_replicas(secrets.in_urls(&urls)?)?),
             Mode::Sentinel(master) => {
                 let mut builder = self.builder(&prefix)?;
                 if let Some((user, password)) = secrets.credentials() {
@@ -218,21 +214,21 @@ impl Args {
                 if let Some(number) = self.database()? {
                     builder = builder.database(number);
                 }
-                Source::One(builder.sentinel(&master, &urls)?)
+                one(builder.sentinel(&master, &urls)?)
             }
-            Mode::Redlock => Source::Quorum(self.quorum(&secrets.in_urls(&urls)?, &prefix)?),
+            Mode::Redlock => self.quorum(&secrets.in_urls(&urls)?, &prefix)?,
         };
         let max_lease = match &source {
-            Source::Quorum(_) => self.max_lease()?,
-            Source::One(_) => None,
+            Source::Quorum { .. } => self.max_lease()?,
+            Source::One { .. } => None,
         };
         Ok(Place {
             source,
             prefix,
-            are_tokens: self.token,
+            are_tokens: self.token || self.canonical,
+            shown: url::shown(&urls),
             lease: self.lease()?.or(max_lease).unwrap_or(LEASE),
             title,
-            servers: urls.len(),
         })
     }
 
@@ -308,15 +304,11 @@ impl Args {
     }
 
     fn database(&self) -> Result<Option<u32>, Failure> {
-        let parse = |text: String| {
-            text.parse().map_err(|_| {
-                Failure::usage(format!("REDLATCH_DATABASE is {text:?}, which is no number"))
-            })
-        };
-        match self.database {
-            None => variable("REDLATCH_DATABASE").map(parse).transpose(),
-            number => Ok(number),
-        }
+        number(self.database, "REDLATCH_DATABASE")
+    }
+
+    fn wait_replicas(&self) -> Result<Option<u32>, Failure> {
+        number(self.wait_replicas, "REDLATCH_WAIT_REPLICAS")
     }
 
     fn builder(&self, prefix: &str) -> Result<Builder, Failure> {
@@ -355,15 +347,22 @@ impl Args {
                 ));
             }
         }
+        if let Some(replicas) = self.wait_replicas()? {
+            // A hold that is not acknowledged in time is withdrawn in the rest of it.
+            let timeout = timeout.unwrap_or(COMMAND_TIMEOUT) / 2;
+            builder = builder.wait_replicas(replicas, timeout);
+        }
         Ok(builder)
     }
 
-    fn quorum(&self, urls: &[String], prefix: &str) -> Result<Redlock, Failure> {
+    fn quorum(&self, urls: &[String], prefix: &str) -> Result<Source, Failure> {
         let mut nodes = Vec::with_capacity(urls.len());
         for url in urls {
-            nodes.push(self.builder(prefix)?.open(url)?);
+            let client = self.builder(prefix)?.open(url)?;
+            nodes.push((url::shown(std::slice::from_ref(url)), client));
         }
-        let mut builder = Redlock::builder().nodes(nodes);
+        let clients = nodes.iter().map(|(_, client)| client.clone());
+        let mut builder = Redlock::builder().nodes(clients);
         if let Some(lease) = self.max_lease()? {
             builder = builder.max_lease(lease);
         }
@@ -373,7 +372,8 @@ impl Args {
         if self.canonical || self.token {
             builder = builder.canonical();
         }
-        Ok(builder.build()?)
+        let redlock = builder.build()?;
+        Ok(Source::Quorum { redlock, nodes })
     }
 }
 

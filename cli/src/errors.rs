@@ -70,6 +70,11 @@ impl Failure {
         }
     }
 
+    /// The exit code.
+    pub(crate) fn code(&self) -> u8 {
+        self.code
+    }
+
     /// Says it on stderr, as a sentence.
     pub(crate) fn say(&self) {
         self.tell(Format::Text);

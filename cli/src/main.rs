@@ -4,6 +4,7 @@ mod bench;
 mod child;
 mod color;
 mod connect;
+mod doctor;
 mod errors;
 mod inspect;
 mod list;
@@ -54,6 +55,8 @@ enum Command {
     Watch(watch::Args),
     /// Measure what a lock costs here
     Bench(bench::Args),
+    /// Look for what endangers locks here; ends with 1 on a danger
+    Doctor(doctor::Args),
     /// Print the completions for a shell
     Completions {
         /// The shell
@@ -71,6 +74,7 @@ impl Command {
             Command::Unlock(args) => args.json,
             Command::Watch(args) => args.json,
             Command::Bench(args) => args.json,
+            Command::Doctor(args) => args.json,
             Command::Run(_) | Command::Completions { .. } | Command::Man => false,
         };
         match is_json {
@@ -87,6 +91,7 @@ impl Command {
             Command::Unlock(args) => unlock::run(&args),
             Command::Watch(args) => watch::run(&args),
             Command::Bench(args) => bench::run(&args),
+            Command::Doctor(args) => doctor::run(&args),
             Command::Completions { shell } => {
                 let mut command = Cli::command();
                 let mut script = Vec::new();

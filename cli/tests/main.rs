@@ -10,6 +10,7 @@
 )]
 
 mod bench;
+mod doctor;
 mod looks;
 mod refusals;
 mod run;

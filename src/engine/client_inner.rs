@@ -13,7 +13,7 @@ use crate::engine::watchdog::{Watchdog, join};
 use crate::ground::error::{Error, Result};
 use crate::ground::sync;
 use crate::ground::time;
-use crate::store::{Counted, HealthWarning, Store};
+use crate::store::{Counted, HealthWarning, Severity, Store};
 
 /// The end of a client may take this much longer than one command.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(250);
@@ -146,8 +146,15 @@ impl ClientInner {
         std::process::id() != self.pid
     }
 
-    /// Looks at the server, on connections that are this process's own.
+    /// Looks at the server for what endangers locks.
     pub(crate) fn check(&self) -> Result<Vec<HealthWarning>> {
+        let mut found = self.examine()?;
+        found.retain(|it| it.severity > Severity::Ok);
+        Ok(found)
+    }
+
+    /// Looks at the server, on connections that are this process's own.
+    pub(crate) fn examine(&self) -> Result<Vec<HealthWarning>> {
         if self.is_forked() {
             return Err(Error::Forked {
                 lock: "(client)".into(),

@@ -39,6 +39,7 @@ events! {
     warn subscriber_refused(node, error) "the subscriber was refused something";
     error subscriber_cannot_start(error) "the subscriber thread cannot be started, waiters look for themselves";
     warn preflight(warning) "found by preflight";
+    debug preflight_note(warning) "noted by preflight";
     warn long_wait(lock, thread, seconds, holder, others) "a thread has waited for long";
     warn long_hold(lock, thread, seconds) "a hold has lasted for long";
 }

@@ -3,18 +3,100 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Something about the server that endangers locks, found by [`Client::check`](crate::Client::check).
+/// A finding about a server: [`Client::check`](crate::Client::check) returns those that endanger locks,
+/// [`Client::examine`](crate::Client::examine) also those that are well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HealthWarning {
     /// The server.
     pub node: Arc<str>,
-    /// The finding, and what to do about it.
+    /// The subject, which stays the same in later versions: `reachable`, `version`, `role`, `rights`, `eviction`,
+    /// `persistence`, `replicas`, `cluster-state`, `sentinel-quorum`, `redlock-nodes`, or in a database `lock-table`.
+    pub code: &'static str,
+    /// How bad it is.
+    pub severity: Severity,
+    /// The finding.
     pub message: String,
+    /// The thing to do about it; empty if there is nothing to do.
+    pub advice: String,
+}
+
+/// The severity of a finding, the worst last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Severity {
+    /// As it should be. [`Client::check`](crate::Client::check) leaves these out.
+    Ok,
+    /// A promise that ends earlier than it could, or something that could not be looked at.
+    Note,
+    /// A promise that is broken in ordinary operation, or locks that cannot be had.
+    Danger,
+}
+
+impl HealthWarning {
+    pub(crate) fn ok(
+        node: &Arc<str>,
+        code: &'static str,
+        message: impl Into<String>,
+    ) -> HealthWarning {
+        HealthWarning {
+            node: Arc::clone(node),
+            code,
+            severity: Severity::Ok,
+            message: message.into(),
+            advice: String::new(),
+        }
+    }
+
+    pub(crate) fn note(
+        node: &Arc<str>,
+        code: &'static str,
+        message: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> HealthWarning {
+        HealthWarning {
+            severity: Severity::Note,
+            advice: advice.into(),
+            ..HealthWarning::ok(node, code, message)
+        }
+    }
+
+    pub(crate) fn danger(
+        node: &Arc<str>,
+        code: &'static str,
+        message: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> HealthWarning {
+        HealthWarning {
+            severity: Severity::Danger,
+            ..HealthWarning::note(node, code, message, advice)
+        }
+    }
+}
+
+impl Severity {
+    /// Returns the severity as a word that stays the same in later versions: `ok`, `note` or `danger`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Severity::Ok => "ok",
+            Severity::Note => "note",
+            Severity::Danger => "danger",
+        }
+    }
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
 }
 
 impl fmt::Display for HealthWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.node, self.message)
+        write!(f, "{}: {}", self.node, self.message)?;
+        match self.advice.is_empty() {
+            true => Ok(()),
+            false => write!(f, "; {}", self.advice),
+        }
     }
 }

@@ -70,7 +70,9 @@ fn library() -> &'static Path {
         let mut compiler = Command::new("cc");
         compiler
             .args(["-shared", "-fPIC", "-O1", "-o"])
-            .args([&*fresh, &source]);
+            .arg(&*fresh)
+            .args(["-x", "c"])
+            .arg(&source);
         let output = compiler
             .output()
             .expect("a C compiler called `cc`; `make test` says how to get one");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlatch::{Client, Lock, LockInfo, LockKind, Locks, Redlock};
+use redlatch::{Client, HealthWarning, Lock, LockInfo, LockKind, Locks, Redlock};
 
 use super::{Mode, url};
 use crate::errors::Failure;
@@ -14,13 +14,22 @@ pub(crate) struct Place {
     pub(super) are_tokens: bool,
     pub(super) lease: Duration,
     pub(super) title: String,
-    pub(super) servers: usize,
+    /// The servers as they were named, without secrets.
+    pub(super) shown: String,
 }
 
 /// What was opened.
 pub(super) enum Source {
-    One(Client),
-    Quorum(Redlock),
+    One {
+        client: Client,
+        /// Whether it is a database.
+        is_database: bool,
+    },
+    Quorum {
+        redlock: Redlock,
+        /// The nodes by themselves, with their addresses.
+        nodes: Vec<(String, Client)>,
+    },
 }
 
 impl Mode {
@@ -47,17 +56,17 @@ impl Place {
 
     /// Of how many servers a minority may be silent without hiding a lock; 1 unless a majority decides.
     pub(crate) fn voters(&self) -> usize {
-        match self.source {
-            Source::One(_) => 1,
-            Source::Quorum(_) => self.servers,
+        match &self.source {
+            Source::One { .. } => 1,
+            Source::Quorum { nodes, .. } => nodes.len(),
         }
     }
 
     /// How many threads of this process wait for locks here.
     pub(crate) fn waits(&self) -> usize {
         let activity = match &self.source {
-            Source::One(client) => client.activity(),
-            Source::Quorum(redlock) => redlock.activity(),
+            Source::One { client, .. } => client.activity(),
+            Source::Quorum { redlock, .. } => redlock.activity(),
         };
         activity.waits.len()
     }
@@ -65,9 +74,48 @@ impl Place {
     /// The lock of this name.
     pub(crate) fn lock(&self, name: &str) -> Lock {
         match &self.source {
-            Source::One(client) if self.are_tokens => client.token_lock(name),
-            Source::One(client) => client.lock(name),
-            Source::Quorum(redlock) => redlock.lock(name),
+            Source::One { client, .. } if self.are_tokens => client.token_lock(name),
+            Source::One { client, .. } => client.lock(name),
+            Source::Quorum { redlock, .. } => redlock.lock(name),
+        }
+    }
+
+    /// Whether several masters decide by majority.
+    pub(crate) fn is_quorum(&self) -> bool {
+        matches!(self.source, Source::Quorum { .. })
+    }
+
+    pub(crate) fn is_database(&self) -> bool {
+        matches!(
+            self.source,
+            Source::One {
+                is_database: true,
+                ..
+            }
+        )
+    }
+
+    /// Whether its locks are tokens.
+    pub(crate) fn has_tokens(&self) -> bool {
+        self.are_tokens
+    }
+
+    /// Looks for what endangers locks, and for what is well.
+    pub(crate) fn examine(&self) -> redlatch::Result<Vec<HealthWarning>> {
+        match &self.source {
+            Source::One { client, .. } => client.examine(),
+            Source::Quorum { redlock, .. } => redlock.examine(),
+        }
+    }
+
+    /// The servers of which each can be asked by itself, with their names.
+    pub(crate) fn clients(&self) -> Vec<(String, &Client)> {
+        match &self.source {
+            Source::One { client, .. } => vec![(self.shown.clone(), client)],
+            Source::Quorum { nodes, .. } => nodes
+                .iter()
+                .map(|(node, client)| (node.clone(), client))
+                .collect(),
         }
     }
 
@@ -79,8 +127,8 @@ impl Place {
     /// The locks whose names begin so.
     pub(crate) fn locks(&self, prefix: &str) -> Locks {
         let locks = match &self.source {
-            Source::One(client) => client.locks(prefix),
-            Source::Quorum(redlock) => redlock.locks(prefix),
+            Source::One { client, .. } => client.locks(prefix),
+            Source::Quorum { redlock, .. } => redlock.locks(prefix),
         };
         match self.are_tokens {
             true => locks.with_tokens(),
@@ -96,12 +144,12 @@ impl Place {
     /// The lock of this name, of the kind that is found there, and its state.
     pub(crate) fn describe(&self, name: &str) -> Result<(Lock, LockInfo), Failure> {
         let client = match &self.source {
-            Source::Quorum(redlock) => {
+            Source::Quorum { redlock, .. } => {
                 let lock = redlock.lock(name);
                 let info = lock.describe()?;
                 return Ok((lock, info));
             }
-            Source::One(client) => client,
+            Source::One { client, .. } => client,
         };
         if self.are_tokens {
             let lock = client.token_lock(name);

@@ -19,11 +19,20 @@ fn parts(url: &str) -> Option<(&str, Option<&str>, &str)> {
     }
 }
 
-/// The server that a URL names, without user, password and options.
+/// The server that a URL names, without user, password and all that follows.
 pub(super) fn address(url: &str) -> &str {
     let rest = parts(url).map_or("", |(_, _, rest)| rest);
-    let end = rest.find(['?', '#']).unwrap_or(rest.len());
-    rest.get(..end).unwrap_or_default().trim_end_matches('/')
+    let end = match url.contains("+unix:") {
+        true => rest.find(['?', '#']),
+        false => rest.find(['/', '?', '#']),
+    };
+    rest.get(..end.unwrap_or(rest.len())).unwrap_or_default()
+}
+
+/// The servers of some URLs.
+pub(super) fn shown(urls: &[String]) -> String {
+    let servers: Vec<_> = urls.iter().map(|url| address(url)).collect();
+    servers.join(", ")
 }
 
 /// Whether a URL shows a password.

@@ -37,7 +37,7 @@ use crate::ground::events;
 use crate::ground::loss::LossCause;
 use crate::ground::sync::{self, JoinHandle, Mutex, mutant};
 use crate::ground::time;
-use crate::store::{Announcement, InDoubt, Store};
+use crate::store::{Announcement, InDoubt, Severity, Store};
 
 /// After this time it is tried again to start a thread for which there was no room.
 const ROOM_AGAIN: Duration = Duration::from_millis(200);
@@ -385,7 +385,11 @@ impl Shared {
         let _waiting = WaitScope::begin(None);
         let findings = self.store.check(time::now() + self.command_timeout);
         for warning in findings.into_iter().flatten() {
-            events::preflight(&warning);
+            match warning.severity {
+                Severity::Ok => {}
+                Severity::Note => events::preflight_note(&warning),
+                Severity::Danger => events::preflight(&warning),
+            }
         }
     }
 }

@@ -222,36 +222,59 @@ impl MySql {
     }
 }
 
-/// Returns warnings about settings of the server, and about the lock table, that endanger locks.
+/// Returns what is found about the settings of the server, and about the lock table.
 pub(super) fn warnings(store: &MySql, deadline: Instant) -> Result<Vec<HealthWarning>> {
     let subject: Arc<str> = store.tables.locks.as_str().into();
-    let mut warnings = Vec::new();
-    let mut warn = |message: String| {
-        warnings.push(HealthWarning {
-            node: Arc::clone(store.node()),
-            message,
-        });
-    };
-    let settings: Vec<(u8, u8)> = store.query_as(
-        "SELECT @@global.read_only, @@global.innodb_flush_log_at_trx_commit",
+    let node = store.node();
+    let mut found = Vec::new();
+    let settings: Vec<(u8, u8, String)> = store.query_as(
+        "SELECT @@global.read_only, @@global.innodb_flush_log_at_trx_commit, VERSION()",
         Params::Empty,
         &subject,
         deadline,
     )?;
-    if let Some((read_only, flush)) = settings.into_iter().next() {
-        if read_only != 0 {
-            warn("the server is read-only: it is no primary, and takes no locks".to_owned());
-        }
-        if flush != 1 {
-            warn(format!(
-                "innodb_flush_log_at_trx_commit is {flush}: a crash may lose the last second, and with it locks; set it to 1"
-            ));
-        }
+    if let Some((read_only, flush, version)) = settings.into_iter().next() {
+        found.push(match read_only {
+            0 => HealthWarning::ok(node, "role", "it takes writes"),
+            _ => HealthWarning::danger(
+                node,
+                "role",
+                "the server is read-only: it is no primary, and takes no locks",
+                "use the address of the primary",
+            ),
+        });
+        found.push(HealthWarning::ok(node, "version", version));
+        found.push(match flush {
+            1 => HealthWarning::ok(
+                node,
+                "persistence",
+                "innodb_flush_log_at_trx_commit is 1: locks outlive a restart",
+            ),
+            flush => HealthWarning::note(
+                node,
+                "persistence",
+                format!(
+                    "innodb_flush_log_at_trx_commit is {flush}: a crash may lose the last second, and with it locks"
+                ),
+                "set innodb_flush_log_at_trx_commit to 1",
+            ),
+        });
     }
     match store.verify_lock_table(&subject, deadline) {
-        Err(Error::Database(DatabaseError::Schema { reason, .. })) => warn(reason),
+        Err(Error::Database(DatabaseError::Schema { reason, .. })) => {
+            found.push(HealthWarning::danger(
+                node,
+                "lock-table",
+                reason,
+                "mend the table, or let Client::create_tables make it",
+            ))
+        }
         Err(error) => return Err(error),
-        Ok(()) => {}
+        Ok(()) => found.push(HealthWarning::ok(
+            node,
+            "lock-table",
+            format!("the table {subject} is as it has to be"),
+        )),
     }
-    Ok(warnings)
+    Ok(found)
 }

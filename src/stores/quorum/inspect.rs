@@ -5,10 +5,14 @@ use std::time::{Duration, Instant};
 use crate::ground::claim::{LockId, VisitorId};
 use crate::ground::error::{Error, Result};
 use crate::ground::time;
-use crate::store::{HealthWarning, Holding, Store};
+use crate::store::{HealthWarning, Holding, Severity, Store};
 use crate::stores::quorum::node::Purpose;
+use crate::stores::quorum::quarantine::Quarantined;
 use crate::stores::quorum::tally::{Tally, Vote};
 use crate::stores::quorum::{Quorum, QuorumNode};
+
+/// The subject of findings about the quorum.
+const CODE: &str = "redlock-nodes";
 
 impl Quorum {
     pub(super) fn inspect_by_majority(
@@ -90,19 +94,26 @@ impl Quorum {
 
     pub(super) fn check_all(&self, deadline: Instant) -> Result<Vec<HealthWarning>> {
         let mut warnings: Vec<HealthWarning> = self.flaws().into_iter().collect();
+        let mut voters = 0;
         for (looked_at, node) in self.nodes.iter().enumerate() {
             // One that is silent must leave time for those behind it.
             let now = time::now();
             let left = u32::try_from(self.nodes.len() - looked_at).unwrap_or(u32::MAX);
             let deadline = now + deadline.saturating_duration_since(now) / left;
             match node.check(deadline) {
-                Ok(found) => warnings.extend(found),
-                Err(error) => warnings.push(HealthWarning {
-                    node: node.name(),
-                    message: format!("it could not be looked at: {error}"),
-                }),
+                Ok((found, votes)) => {
+                    warnings.extend(found);
+                    voters += usize::from(votes);
+                }
+                Err(error) => warnings.push(HealthWarning::note(
+                    &node.name(),
+                    "reachable",
+                    format!("it could not be looked at: {error}"),
+                    "look whether it runs, answers PING, and can be reached from here; the others decide without it",
+                )),
             }
         }
+        warnings.push(self.voting(voters));
         Ok(warnings)
     }
 
@@ -110,9 +121,7 @@ impl Quorum {
     pub(crate) fn flaws(&self) -> Option<HealthWarning> {
         let nodes = self.nodes.len();
         let message = match nodes {
-            0..=2 => format!(
-                "{nodes} nodes are no quorum that survives the end of one; take 3 or 5 independent ones"
-            ),
+            0..=2 => format!("{nodes} nodes are no quorum that survives the end of one"),
             even if even % 2 == 0 => format!(
                 "of {even} nodes {} have to agree, so they survive no more failures than {} would",
                 self.needed,
@@ -120,33 +129,72 @@ impl Quorum {
             ),
             _ => return None,
         };
-        Some(HealthWarning {
-            node: self.node(None),
-            message,
-        })
+        let advice = "take 3 or 5, on machines of their own";
+        Some(HealthWarning::note(&self.node(None), CODE, message, advice))
+    }
+
+    /// How many nodes could grant a lock now.
+    fn voting(&self, voters: usize) -> HealthWarning {
+        let (node, nodes, needed) = (self.node(None), self.nodes.len(), self.needed);
+        let message =
+            format!("{voters} of {nodes} nodes answer and have a vote, {needed} are needed");
+        match voters {
+            _ if voters < needed => HealthWarning::danger(
+                &node,
+                CODE,
+                format!("{message}: no lock can be had"),
+                "bring the others back; those that have just started get their vote after one max_lease",
+            ),
+            _ if voters < nodes => {
+                HealthWarning::note(&node, CODE, message, "bring the others back")
+            }
+            _ => HealthWarning::ok(&node, CODE, message),
+        }
     }
 }
 
 impl QuorumNode {
-    /// Looks for what endangers locks on this node, and its vote.
-    fn check(&self, deadline: Instant) -> Result<Vec<HealthWarning>> {
+    /// Looks for what endangers locks on this node, and whether it has a vote.
+    fn check(&self, deadline: Instant) -> Result<(Vec<HealthWarning>, bool)> {
         let mut warnings = self.node.store().check(deadline)?;
-        let warning = |message| HealthWarning {
-            node: self.name(),
-            message,
-        };
+        for warning in &mut warnings {
+            // A node that has restarted has no vote until all that it may have forgotten is over.
+            if warning.code == "persistence" && warning.severity == Severity::Note {
+                warning.severity = Severity::Ok;
+                warning.advice.clear();
+            }
+        }
         let purpose = Purpose::Request(None);
-        if let Err(abstention) = self.node.connect(&self.handle, purpose, deadline)? {
-            warnings.push(warning(abstention.to_string()));
+        let vote = self.node.connect(&self.handle, purpose, deadline)?;
+        if let Err(abstention) = &vote {
+            let message = abstention.to_string();
+            warnings.push(match abstention {
+                Quarantined::For(..) | Quarantined::Outdated => HealthWarning::note(
+                    &self.name(),
+                    CODE,
+                    message,
+                    "wait; restart nodes one at a time, a max_lease apart",
+                ),
+                _ => HealthWarning::danger(
+                    &self.name(),
+                    CODE,
+                    message,
+                    "name independent masters, each of them once",
+                ),
+            });
         }
         if self.node.can_fail_over() {
-            let message = "another server may take over here, without what was not replicated: it has no vote for one \
-                           max_lease after that, and after a program sees it first; and a split may make two masters of \
-                           this node, which may both grant one lock; take masters that nothing replaces";
-            warnings.push(warning(message.to_owned()));
+            warnings.push(HealthWarning::danger(
+                &self.name(),
+                CODE,
+                "another server may take over here, without what was not replicated: it has no vote for one max_lease \
+                 after that, and after a program sees it first; and a split may make two masters of this node, which may \
+                 both grant one lock",
+                "take masters that nothing replaces",
+            ));
         }
         warnings.extend(self.node.may_be_flushed(deadline));
         warnings.extend(self.node.may_change_id(deadline));
-        Ok(warnings)
+        Ok((warnings, vote.is_ok()))
     }
 }

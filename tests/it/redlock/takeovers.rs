@@ -410,7 +410,7 @@ fn a_node_that_takes_a_new_replication_id_when_its_replicas_are_away_says_so() {
     });
     let advised = || {
         let warnings = redlock.check().unwrap().into_iter();
-        let advice = warnings.filter(|it| it.message.contains("repl-backlog-ttl 0"));
+        let advice = warnings.filter(|it| it.advice.contains("repl-backlog-ttl 0"));
         advice.map(|it| it.node.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(advised(), [master.addr().to_string()]);

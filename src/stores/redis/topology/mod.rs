@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::ground::turn_count::Messages;
-use crate::store::{ConnectionStats, Traffic};
+use crate::store::{ConnectionStats, HealthWarning, Traffic};
 use crate::stores::redis::keys;
 use crate::stores::redis::server::Node;
 use crate::stores::redis::topology::cluster::Cluster;
@@ -67,6 +67,30 @@ impl Topology {
                 Some((name, told))
             }
             Topology::Cluster(cluster) => cluster.at_next(done, begins, deadline, &mut talk),
+        }
+    }
+
+    /// Whether another server may take over from one of these.
+    pub(crate) fn can_fail_over(&self) -> bool {
+        match self {
+            Topology::One(node) => node.pool.connector().can_fail_over(),
+            Topology::Cluster(_) => true,
+        }
+    }
+
+    /// Whether somebody watches over the server who can be asked about it.
+    pub(crate) fn is_watched(&self) -> bool {
+        match self {
+            Topology::One(node) => node.pool.connector().is_watched(),
+            Topology::Cluster(_) => false,
+        }
+    }
+
+    /// What those who watch over the server say.
+    pub(crate) fn watchers(&self, deadline: Instant) -> Vec<HealthWarning> {
+        match self {
+            Topology::One(node) => node.pool.connector().watchers(deadline),
+            Topology::Cluster(_) => Vec::new(),
         }
     }
 

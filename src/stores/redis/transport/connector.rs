@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::store::HealthWarning;
 use crate::stores::redis::transport::address::Address;
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::connection::Connection;
@@ -21,6 +22,16 @@ pub(crate) trait Connector: Send + Sync {
     /// Whether another server may take over, so that a request which was not executed is worth another try.
     fn can_fail_over(&self) -> bool {
         false
+    }
+
+    /// Whether somebody watches over the server who can be asked about it.
+    fn is_watched(&self) -> bool {
+        false
+    }
+
+    /// What those say who watch over the server.
+    fn watchers(&self, _deadline: Instant) -> Vec<HealthWarning> {
+        Vec::new()
     }
 
     /// Notes that the server of this generation was found not to take writes.

@@ -45,6 +45,16 @@ impl Named {
 impl Sentinel {
     /// Asks for the master of this name; `None` if this sentinel does not know it.
     pub(super) fn ask(&self, name: &str, deadline: Instant) -> Result<Option<Named>, CallError> {
+        self.ask_for(name, deadline, named_in)
+    }
+
+    /// Asks for the master of this name, and reads its address and its details.
+    pub(super) fn ask_for<T>(
+        &self,
+        name: &str,
+        deadline: Instant,
+        read: fn(&Value, &Value) -> T,
+    ) -> Result<T, CallError> {
         let kept = self
             .idle
             .lock()
@@ -52,23 +62,24 @@ impl Sentinel {
             .filter(|connection| !connection.is_stale());
         if let Some(mut connection) = kept {
             // A fresh connection may do where the kept one does not.
-            if let Ok(named) = ask_on(&mut connection, name, share(deadline, 2)) {
+            if let Ok((address, details)) = ask_on(&mut connection, name, share(deadline, 2)) {
                 *self.idle.lock() = Some(connection);
-                return Ok(named);
+                return Ok(read(&address, &details));
             }
         }
         let mut connection = Connection::connect(&self.address, deadline)?;
-        let named = ask_on(&mut connection, name, deadline)?;
+        let (address, details) = ask_on(&mut connection, name, deadline)?;
         *self.idle.lock() = Some(connection);
-        Ok(named)
+        Ok(read(&address, &details))
     }
 }
 
+/// The address of the master, and its details.
 fn ask_on(
     connection: &mut Connection,
     name: &str,
     deadline: Instant,
-) -> Result<Option<Named>, CallError> {
+) -> Result<(Value, Value), CallError> {
     let mut packed = Vec::new();
     let mut place = redis::cmd("SENTINEL");
     place.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
@@ -84,7 +95,7 @@ fn ask_on(
         details => details.map_err(CallError::of_a_search)?,
     };
     let address = address.map_err(CallError::of_a_search)?;
-    Ok(named_in(&address, &details))
+    Ok((address, details))
 }
 
 pub(super) fn named_in(address: &Value, details: &Value) -> Option<Named> {

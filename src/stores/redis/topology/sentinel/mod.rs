@@ -26,6 +26,7 @@
 
 mod answer;
 mod belief;
+mod health;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -38,6 +39,7 @@ use std::time::{Duration, Instant};
 use crate::ground::events;
 use crate::ground::sync::{Condvar, Mutex};
 use crate::ground::time;
+use crate::store::HealthWarning;
 use crate::stores::redis::Settings;
 use crate::stores::redis::subscriber::ListenerThread;
 use crate::stores::redis::topology::known_master::{KnownMaster, Role, role_of};
@@ -151,6 +153,14 @@ impl Connector for Sentinels {
 
     fn can_fail_over(&self) -> bool {
         true
+    }
+
+    fn is_watched(&self) -> bool {
+        true
+    }
+
+    fn watchers(&self, deadline: Instant) -> Vec<HealthWarning> {
+        self.shared.health(deadline)
     }
 
     fn suspect(&self, generation: u64) {

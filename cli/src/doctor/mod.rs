@@ -1,0 +1,221 @@
+//! `redlatch doctor`: what endangers the locks of this server, and what is promised there.
+
+mod live;
+mod promises;
+
+use std::process::ExitCode;
+
+use redlatch::{Error, HealthWarning, Severity};
+use serde::Serialize;
+
+use crate::connect::Place;
+use crate::errors::{Failure, NO};
+use crate::output::{SCHEMA, json, note, table, text, visible};
+use promises::Promise;
+
+/// The arguments of `redlatch doctor`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Take no lock: leaves out the clock, the messages and the dry run
+    #[arg(long)]
+    read_only: bool,
+    /// End with 1 on a note, too
+    #[arg(long)]
+    strict: bool,
+    /// Print a JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    place: crate::connect::Args,
+}
+
+/// Something that was looked at.
+#[derive(Serialize)]
+struct Finding {
+    #[serde(serialize_with = "word")]
+    severity: Severity,
+    code: &'static str,
+    node: String,
+    /// What was seen.
+    seen: String,
+    /// What to do about it.
+    advice: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    schema: u32,
+    #[serde(serialize_with = "word")]
+    severity: Severity,
+    findings: &'a [Finding],
+    promises: &'a [Promise],
+}
+
+fn word<S: serde::Serializer>(severity: &Severity, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(severity.as_str())
+}
+
+impl Finding {
+    fn ok(node: &str, code: &'static str, seen: impl Into<String>) -> Finding {
+        Finding {
+            severity: Severity::Ok,
+            code,
+            node: node.to_owned(),
+            seen: seen.into(),
+            advice: None,
+        }
+    }
+
+    fn note(node: &str, code: &'static str, seen: impl Into<String>, advice: &str) -> Finding {
+        Finding {
+            severity: Severity::Note,
+            advice: Some(advice.to_owned()),
+            ..Finding::ok(node, code, seen)
+        }
+    }
+
+    fn danger(node: &str, code: &'static str, seen: impl Into<String>, advice: &str) -> Finding {
+        Finding {
+            severity: Severity::Danger,
+            ..Finding::note(node, code, seen, advice)
+        }
+    }
+
+    fn of(found: HealthWarning, place: &Place) -> Finding {
+        let mut finding = Finding {
+            severity: found.severity,
+            code: found.code,
+            node: found.node.to_string(),
+            seen: found.message,
+            advice: Some(found.advice).filter(|advice| !advice.is_empty()),
+        };
+        // The library looks at the rights of the reentrant lock.
+        if finding.code == "rights" && finding.severity == Severity::Danger && place.has_tokens() {
+            finding.severity = Severity::Note;
+            finding.advice = Some(
+                "token locks need fewer rights: the dry run tells whether these are enough"
+                    .to_owned(),
+            );
+        }
+        finding
+    }
+
+    /// A look that failed; without `node` the look at the whole place.
+    fn of_error(node: Option<&str>, code: &'static str, error: &Error) -> Finding {
+        let (code, advice) = match error.kind() {
+            "permission" if node.is_some() => (
+                "rights",
+                "give the user this right; if it may use some names only, say with --prefix how they begin",
+            ),
+            "permission" => (
+                "rights",
+                "correct the user and the password (--user, REDLATCH_PASSWORD), or give the user the rights of docs/rights.md",
+            ),
+            "untrusted" => (
+                "reachable",
+                "correct --ca, --cert and --key, or the certificate of the server",
+            ),
+            "unreachable" | "unknown" => (
+                "reachable",
+                "start it if it is down, wake it if it is stopped or busy (kill -CONT, SLOWLOG GET), or correct the address \
+                 (--url, REDLATCH_URL); redis-cli PING from this machine shows whether it answers",
+            ),
+            "unavailable" => (
+                code,
+                "correct what the server complains of, or wait if it is starting or failing over",
+            ),
+            _ => (code, "correct what the message says, and look again"),
+        };
+        let node = node.or(error.node()).unwrap_or("the server");
+        let said = error.to_string();
+        // The lock is one of ours, and its name says nothing.
+        let lock = format!("lock {:?}: ", error.lock_name().unwrap_or_default());
+        let said = said.strip_prefix(&*lock).unwrap_or(&said);
+        Finding::danger(node, code, said, advice)
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let place = args.place.open()?;
+    let mut findings: Vec<Finding> = Vec::new();
+    let mut code = None;
+    match place.examine() {
+        Ok(found) => {
+            findings.extend(found.into_iter().map(|found| Finding::of(found, &place)));
+            findings.extend(live::look(&args.place, &place, args.read_only));
+        }
+        Err(error) => {
+            findings.push(Finding::of_error(None, "reachable", &error));
+            code = Some(Failure::from(error).code());
+        }
+    }
+    // Nothing can be said of a server that was not seen.
+    let promises = match code {
+        None => promises::of(&findings, &place, args.read_only),
+        Some(_) => Vec::new(),
+    };
+    // The worst first: at night only those are read.
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    let severity = findings.first().map_or(Severity::Ok, |it| it.severity);
+    match args.json {
+        true => json(&Report {
+            schema: SCHEMA,
+            severity,
+            findings: &findings,
+            promises: &promises,
+        })?,
+        false => print(&findings, &promises)?,
+    }
+    if args.read_only && code.is_none() && !args.json {
+        note("the clock, the messages and a lock were not tried, because of --read-only");
+    }
+    let limit = match args.strict {
+        true => Severity::Note,
+        false => Severity::Danger,
+    };
+    Ok(ExitCode::from(match code {
+        Some(code) => code,
+        None if severity >= limit => NO,
+        None => 0,
+    }))
+}
+
+fn print(findings: &[Finding], promises: &[Promise]) -> Result<(), Failure> {
+    let mut rows = Vec::new();
+    for it in findings {
+        rows.push(vec![
+            it.severity.to_string(),
+            it.code.to_owned(),
+            visible(&it.node),
+            visible(&it.seen),
+        ]);
+        if let Some(advice) = &it.advice {
+            let blank = String::new;
+            rows.push(vec![
+                blank(),
+                blank(),
+                blank(),
+                format!("-> {}", visible(advice)),
+            ]);
+        }
+    }
+    for line in table(&rows) {
+        text(&line)?;
+    }
+    if !promises.is_empty() {
+        text("")?;
+    }
+    let rows: Vec<_> = promises
+        .iter()
+        .map(|it| {
+            vec![
+                it.promise.to_owned(),
+                format!("{} ({})", it.answer, visible(&it.because)),
+            ]
+        })
+        .collect();
+    for line in table(&rows) {
+        text(&line)?;
+    }
+    Ok(())
+}

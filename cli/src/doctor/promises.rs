@@ -1,0 +1,145 @@
+//! The promises of the README, for the server that was looked at.
+
+use redlatch::Severity;
+use serde::Serialize;
+
+use crate::connect::Place;
+use crate::doctor::Finding;
+use crate::output::span;
+
+/// A promise, and whether it holds here.
+#[derive(Serialize)]
+pub(super) struct Promise {
+    pub(super) promise: &'static str,
+    /// `yes`, `no`, `unlikely to break`, or `unknown`.
+    pub(super) answer: &'static str,
+    pub(super) because: String,
+}
+
+/// The promises, by what was found. The order of the findings is that in which they were looked at.
+pub(super) fn of(findings: &[Finding], place: &Place, is_read_only: bool) -> Vec<Promise> {
+    let worst = |codes: &[&str]| {
+        let mut of_codes: Vec<&Finding> = findings
+            .iter()
+            .filter(|it| codes.contains(&it.code))
+            .collect();
+        // Of equals the first is named.
+        of_codes.sort_by_key(|it| std::cmp::Reverse(it.severity));
+        of_codes.first().copied()
+    };
+    let promise = |promise, answer, because: &str| Promise {
+        promise,
+        answer,
+        because: because.to_owned(),
+    };
+    let danger_in = |codes: &[&str]| worst(codes).filter(|it| it.severity == Severity::Danger);
+    let mut promises = Vec::new();
+
+    let title = "a lock can be had now";
+    let refusing = [
+        "reachable",
+        "rights",
+        "role",
+        "dry-run",
+        "cluster-state",
+        "redlock-nodes",
+    ];
+    promises.push(match (danger_in(&refusing), worst(&["dry-run"])) {
+        (Some(bad), _) => promise(title, "no", &bad.seen),
+        (None, Some(tried)) => promise(title, "yes", &tried.seen),
+        (None, None) if is_read_only => {
+            promise(title, "unknown", "not tried, because of --read-only")
+        }
+        (None, None) => promise(title, "unknown", "not tried"),
+    });
+
+    let title = "exclusion while the server runs";
+    let is_told = place.is_database() || worst(&["eviction"]).is_some();
+    promises.push(match danger_in(&["eviction", "clock-rate", "version"]) {
+        Some(bad) => promise(title, "no", &bad.seen),
+        None if !is_told => promise(title, "unknown", "whether it evicts keys was not told"),
+        None => match worst(&["clock-rate"]) {
+            Some(clock) if clock.severity == Severity::Ok => promise(
+                title,
+                "yes",
+                "while nobody flushes or deletes keys, and its clock is not set",
+            ),
+            _ => promise(
+                title,
+                "yes",
+                "while nobody flushes or deletes keys, and its clock is not set and runs within 1 % of ours",
+            ),
+        },
+    });
+
+    let title = "exclusion over a restart";
+    promises.push(match worst(&["persistence"]) {
+        _ if place.is_quorum() => promise(
+            title,
+            "yes",
+            "a node that restarts has no vote for one max_lease",
+        ),
+        Some(kept) if kept.severity == Severity::Ok => promise(title, "yes", &kept.seen),
+        Some(kept) => promise(title, "no", &kept.seen),
+        None => promise(title, "unknown", "what it keeps on disk was not told"),
+    });
+
+    promises.push(over_a_failover(
+        place,
+        worst(&["replicas"]),
+        worst(&["redlock-nodes"]),
+    ));
+
+    let lease = span(place.lease());
+    promises.push(promise(
+        "the lock of a dead holder is free",
+        "yes",
+        &format!("at most {lease} after its last renewal (--lease), unless the clock of the server is set back"),
+    ));
+
+    let title = "an unlock wakes a waiter at once";
+    promises.push(match worst(&["pubsub"]) {
+        Some(told) if told.severity == Severity::Ok => promise(title, "yes", &told.seen),
+        Some(lost) => promise(title, "no", &lost.seen),
+        None if place.has_tokens() => promise(
+            title,
+            "no",
+            "nobody is told of a token lock; waiters ask every 5 to 100 ms",
+        ),
+        None if place.is_database() => {
+            promise(title, "no", "a database sends no messages; waiters ask")
+        }
+        None => promise(title, "unknown", "not tried"),
+    });
+    promises
+}
+
+fn over_a_failover(place: &Place, replicas: Option<&Finding>, nodes: Option<&Finding>) -> Promise {
+    let title = match place.is_quorum() {
+        true => "exclusion over the loss of a node",
+        false => "exclusion over a failover",
+    };
+    let (answer, because) = match (place.is_quorum(), replicas, nodes) {
+        (true, _, Some(bad)) if bad.severity == Severity::Danger => ("no", bad.seen.clone()),
+        (true, ..) => (
+            "yes",
+            "as long as a majority answers; without one no lock is granted".to_owned(),
+        ),
+        (_, Some(seen), _) if seen.severity > Severity::Ok => ("no", seen.seen.clone()),
+        (_, Some(seen), _) if seen.seen.starts_with("no replicas") => ("yes", seen.seen.clone()),
+        (_, Some(seen), _) => (
+            "unlikely to break",
+            format!("never excluded; {}", seen.seen),
+        ),
+        (_, None, _) if place.is_database() => (
+            "unknown",
+            "as far as the new primary has every transaction of the old one".to_owned(),
+        ),
+        (_, None, _) => ("unknown", "its replicas were not told".to_owned()),
+    };
+    Promise {
+        promise: title,
+        answer,
+        because,
+    }
+}

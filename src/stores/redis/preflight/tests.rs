@@ -1,0 +1,224 @@
+use super::*;
+use crate::store::Severity;
+use crate::stores::redis::drawn::{ERRORS, altered, changed, draws};
+use crate::stores::redis::errors::missing_in;
+use crate::stores::redis::keys::CHANNEL;
+use crate::stores::redis::replies::plain;
+
+const ALONE: Place = Place {
+    is_cluster: false,
+    can_fail_over: false,
+    wait_replicas: 0,
+};
+
+/// The findings that are not well, as `code severity`.
+fn found_with(info: &str, settings: &[(&'static str, &str)], place: Place) -> Vec<String> {
+    let node = "node".into();
+    let mut told = Settings::default();
+    for (name, value) in settings {
+        told.tell(name, (*value).to_owned());
+    }
+    let found = settings::findings(&node, info, &told, place);
+    let bad = found.iter().filter(|it| it.severity > Severity::Ok);
+    let mut said = Vec::new();
+    for it in bad {
+        assert!(!it.advice.is_empty(), "{it}");
+        said.push(format!("{} {}", it.code, it.severity));
+    }
+    said
+}
+
+const QUIET: &str = "redis_version:7.0.15\r\nrole:master\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n\
+                     aof_enabled:1\r\nconnected_slaves:0\r\n";
+const ALWAYS: (&str, &str) = ("appendfsync", "always");
+
+#[test]
+fn finds_what_endangers_locks() {
+    assert_eq!(found_with(QUIET, &[ALWAYS], ALONE), Vec::<String>::new());
+    let with = |change: &[(&str, &str)]| {
+        let mut info = QUIET.to_owned();
+        for (before, after) in change {
+            assert!(info.contains(before) || before.is_empty(), "{before}");
+            info = match before.is_empty() {
+                true => format!("{info}{after}\r\n"),
+                false => info.replace(before, after),
+            };
+        }
+        info
+    };
+    let lru = (
+        "maxmemory_policy:noeviction",
+        "maxmemory_policy:volatile-lru",
+    );
+    let bounded = ("maxmemory:0", "maxmemory:100");
+    let two = ("connected_slaves:0", "connected_slaves:2");
+    let good = ("", "min_slaves_good_slaves:2");
+    let least = ("min-replicas-to-write", "1");
+    let waiting = |wait_replicas| Place {
+        wait_replicas,
+        ..ALONE
+    };
+    let followed = Place {
+        can_fail_over: true,
+        ..ALONE
+    };
+    let clustered = Place {
+        is_cluster: true,
+        ..followed
+    };
+    type Settings<'a> = &'a [(&'static str, &'a str)];
+    let rows: [(&[(&str, &str)], Settings<'_>, Place, &[&str]); 24] = [
+        (
+            &[("7.0.15", "4.0.1")],
+            &[ALWAYS],
+            ALONE,
+            &["version danger"],
+        ),
+        (
+            &[("redis_version", "x")],
+            &[ALWAYS],
+            ALONE,
+            &["version note"],
+        ),
+        (&[("", "valkey_version:8.0.1")], &[ALWAYS], ALONE, &[]),
+        (
+            &[("", "dragonfly_version:df-1")],
+            &[ALWAYS],
+            ALONE,
+            &["version note"],
+        ),
+        (
+            &[("role:master", "role:slave")],
+            &[ALWAYS],
+            ALONE,
+            &["role danger"],
+        ),
+        (
+            &[("", "cluster_enabled:1")],
+            &[ALWAYS],
+            ALONE,
+            &["cluster-state danger"],
+        ),
+        (&[lru], &[ALWAYS], ALONE, &[]),
+        (&[lru, bounded], &[ALWAYS], ALONE, &["eviction danger"]),
+        (&[bounded, ("", "used_memory:89")], &[ALWAYS], ALONE, &[]),
+        (
+            &[bounded, ("", "used_memory:90")],
+            &[ALWAYS],
+            ALONE,
+            &["eviction note"],
+        ),
+        (
+            &[bounded, ("", "used_memory:100")],
+            &[ALWAYS],
+            ALONE,
+            &["eviction danger"],
+        ),
+        (
+            &[],
+            &[("appendfsync", "everysec")],
+            ALONE,
+            &["persistence note"],
+        ),
+        (&[], &[], ALONE, &["persistence note"]),
+        (
+            &[("aof_enabled:1", "aof_enabled:0")],
+            &[("save", "3600 1")],
+            ALONE,
+            &["persistence note"],
+        ),
+        (
+            &[("", "rdb_last_bgsave_status:err")],
+            &[ALWAYS],
+            ALONE,
+            &["persistence danger"],
+        ),
+        (
+            &[("", "rdb_last_bgsave_status:err")],
+            &[ALWAYS, ("stop-writes-on-bgsave-error", "no")],
+            ALONE,
+            &[],
+        ),
+        (
+            &[("", "aof_last_write_status:err")],
+            &[ALWAYS],
+            ALONE,
+            &["persistence danger"],
+        ),
+        (&[two], &[ALWAYS], waiting(2), &["replicas danger"]),
+        (
+            &[two],
+            &[ALWAYS],
+            Place {
+                wait_replicas: 2,
+                ..clustered
+            },
+            &["replicas note"],
+        ),
+        (&[two, good], &[ALWAYS, least], waiting(2), &[]),
+        (
+            &[two, good],
+            &[ALWAYS, least],
+            waiting(1),
+            &["replicas note"],
+        ),
+        (
+            &[two, good],
+            &[ALWAYS, ("min-replicas-to-write", "3")],
+            waiting(2),
+            &["replicas danger"],
+        ),
+        (&[], &[ALWAYS], waiting(1), &["replicas danger"]),
+        (&[], &[ALWAYS], followed, &["replicas note"]),
+    ];
+    for (change, settings, place, expected) in rows {
+        assert_eq!(
+            found_with(&with(change), settings, place),
+            expected,
+            "{change:?}"
+        );
+    }
+    for (line, is_late) in [
+        ("slave0:ip=1,port=2,state=online,offset=3,lag=0", false),
+        ("slave0:ip=1,port=2,state=online,offset=3,lag=11", true),
+        ("slave1:ip=1,port=2,state=wait_bgsave,offset=0,lag=0", true),
+        ("slave_priority:100", false),
+        ("slave_repl_offset:100", false),
+    ] {
+        let info = with(&[two, good, ("", line)]);
+        let found = found_with(&info, &[ALWAYS, least], waiting(2));
+        assert_eq!(!found.is_empty(), is_late, "{line}: {found:?}");
+    }
+}
+
+#[test]
+fn slots_without_a_master_are_counted() {
+    let of = |state: &str, ok: u32, pfail: u32| {
+        let info = format!(
+            "cluster_state:{state}\r\ncluster_slots_ok:{ok}\r\ncluster_slots_pfail:{pfail}\r\n"
+        );
+        settings::cluster_state(&"node".into(), &info).severity
+    };
+    assert_eq!(of("ok", 16_384, 0), Severity::Ok);
+    assert_eq!(of("ok", 16_383, 1), Severity::Note);
+    assert_eq!(of("ok", 16_383, 0), Severity::Danger);
+    assert_eq!(of("fail", 16_384, 0), Severity::Danger);
+}
+
+#[test]
+fn drawn_settings_and_refusals_are_read() {
+    let info = b"redis_version:4.0.1\r\nrole:slave\r\nmaxmemory:100\r\nmaxmemory_policy:volatile-lru\r\nconnected_slaves:2\r\n";
+    draws("preflight", |draw| {
+        let text = changed(draw, &[info]);
+        let text = String::from_utf8_lossy(&text).into_owned();
+        assert!(found_with(&text, &[], ALONE).len() <= 6, "{text}");
+        settings::cluster_state(&"node".into(), &text);
+        let text = changed(draw, &ERRORS);
+        let text = String::from_utf8_lossy(&text).into_owned();
+        assert!(plain(&text).len() <= text.len());
+        let missing = missing_in(Err(CallError::Server(text)), "orders", CHANNEL);
+        assert!(missing.iter().all(|right| right.starts_with(['+', '~'])));
+        let refused = altered(draw, &[b"*3\r\n$4\r\nhget\r\n$1\r\n~\r\n$1\r\n&\r\n"]);
+        drop(missing_in(Ok(refused), "orders", CHANNEL));
+    });
+}

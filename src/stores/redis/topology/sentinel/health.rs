@@ -1,0 +1,216 @@
+//! Whether the sentinels could replace the master, and agree on it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use redis::Value;
+
+use crate::store::HealthWarning;
+use crate::stores::redis::replies::text_of;
+use crate::stores::redis::topology::sentinel::Shared;
+use crate::stores::redis::topology::sentinel::answer::{Named, named_in};
+use crate::stores::redis::transport::{CallError, share};
+
+const CODE: &str = "sentinel-quorum";
+
+/// What one sentinel says of the master.
+#[derive(Debug, Default)]
+struct Watched {
+    named: Option<Named>,
+    /// How many sentinels have to find it dead; 0 if that was not told.
+    quorum: usize,
+    /// How many sentinels there are, as far as this one knows; 0 if that was not told.
+    known: usize,
+    /// Whether this one finds it dead.
+    is_down: bool,
+}
+
+/// Reads the answers about a master: its address, and its details.
+fn watched_in(address: &Value, details: &Value) -> Watched {
+    let named = named_in(address, details);
+    let Value::Array(fields) = details else {
+        return Watched {
+            named,
+            ..Watched::default()
+        };
+    };
+    let field = |wanted: &str| {
+        fields.chunks(2).find_map(|field| match field {
+            [name, value] if text_of(name) == wanted => Some(text_of(value)),
+            _ => None,
+        })
+    };
+    let number = |wanted: &str| field(wanted)?.parse::<usize>().ok();
+    let flags = field("flags").unwrap_or_default();
+    Watched {
+        named,
+        quorum: number("quorum").unwrap_or_default(),
+        known: number("num-other-sentinels").map_or(0, |others| others.saturating_add(1)),
+        is_down: flags
+            .split(',')
+            .any(|flag| matches!(flag, "s_down" | "o_down")),
+    }
+}
+
+impl Shared {
+    /// Asks every sentinel, each with its part of the time.
+    pub(super) fn health(&self, deadline: Instant) -> Vec<HealthWarning> {
+        // In the order of their names, for those that answer last change places.
+        let mut sentinels = self.order();
+        sentinels.sort_by(|one, other| one.address.node.cmp(&other.address.node));
+        let mut answers = Vec::new();
+        for (asked, sentinel) in sentinels.iter().enumerate() {
+            let by = share(deadline, sentinels.len() - asked);
+            let node = Arc::clone(&sentinel.address.node);
+            answers.push((node, sentinel.ask_for(&self.name, by, watched_in)));
+        }
+        findings(&self.name, &self.known_master.node(), &answers)
+    }
+}
+
+fn findings(
+    name: &str,
+    group: &Arc<str>,
+    answers: &[(Arc<str>, Result<Watched, CallError>)],
+) -> Vec<HealthWarning> {
+    let mut found = Vec::new();
+    let mut masters = BTreeSet::new();
+    let (mut usable, mut quorum, mut known) = (0, 0, answers.len());
+    for (node, answer) in answers {
+        let watched = match answer {
+            Ok(watched) => watched,
+            Err(fault) => {
+                found.push(HealthWarning::note(
+                    node,
+                    CODE,
+                    format!("this sentinel did not answer: {}", fault.reason()),
+                    "look whether it runs and can be reached from here",
+                ));
+                continue;
+            }
+        };
+        let Some(named) = &watched.named else {
+            found.push(HealthWarning::danger(
+                node,
+                CODE,
+                format!("this sentinel knows no master {name}"),
+                "correct the name (--sentinel), or let it watch that master (SENTINEL MONITOR)",
+            ));
+            continue;
+        };
+        usable += 1;
+        quorum = quorum.max(watched.quorum);
+        known = known.max(watched.known);
+        masters.insert(named.node());
+        if watched.is_down {
+            found.push(HealthWarning::danger(
+                node,
+                CODE,
+                format!("this sentinel finds the master {} dead", named.node()),
+                "look whether it runs; if the others agree they replace it",
+            ));
+        }
+    }
+    if masters.len() > 1 {
+        let masters: Vec<_> = masters.iter().map(String::as_str).collect();
+        found.push(HealthWarning::danger(
+            group,
+            CODE,
+            format!("the sentinels name different masters: {}", masters.join(", ")),
+            "a failover may be going on; if it lasts, look which one the others replicate from, and SENTINEL RESET the rest",
+        ));
+    }
+    // One that was not named to this client counts as alive.
+    let alive = usable + (known - answers.len());
+    let needed = quorum.max(known / 2 + 1);
+    if alive < needed {
+        found.push(HealthWarning::danger(
+            group,
+            CODE,
+            format!(
+                "{alive} of {known} sentinels answer, and a failover needs {needed}: if the master dies, nothing replaces it"
+            ),
+            "bring the sentinels back",
+        ));
+    }
+    if answers.len() < 3 {
+        found.push(HealthWarning::note(
+            group,
+            CODE,
+            format!(
+                "{} named here: a client believes any of them that tells of a failover",
+                match answers.len() {
+                    1 => "one sentinel is".to_owned(),
+                    count => format!("{count} sentinels are"),
+                }
+            ),
+            "run three or more, and name them all",
+        ));
+    }
+    if found.is_empty() {
+        let master = masters.first().map_or("nothing", String::as_str);
+        found.push(HealthWarning::ok(
+            group,
+            CODE,
+            format!("{alive} of {known} sentinels answer, and name {master}"),
+        ));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Severity;
+
+    fn says(port: u16, others: usize) -> Result<Watched, CallError> {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let address = Value::Array(vec![text("10.0.0.1"), text(&port.to_string())]);
+        let details = [
+            "flags",
+            "master",
+            "quorum",
+            "2",
+            "num-other-sentinels",
+            &others.to_string(),
+        ];
+        let details = Value::Array(details.map(text).to_vec());
+        Ok(watched_in(&address, &details))
+    }
+
+    fn silent() -> Result<Watched, CallError> {
+        Err(CallError::NotSent("refused".into()))
+    }
+
+    #[test]
+    fn sentinels_that_could_not_replace_the_master_are_a_danger() {
+        let worst = |answers: Vec<Result<Watched, CallError>>| {
+            let named = answers.into_iter().map(|answer| ("one".into(), answer));
+            let found = findings("m", &"all".into(), &named.collect::<Vec<_>>());
+            found.iter().map(|it| it.severity).max()
+        };
+        let [ok, note, danger] = [Severity::Ok, Severity::Note, Severity::Danger].map(Some);
+        assert_eq!(worst(vec![says(1, 2), says(1, 2), says(1, 2)]), ok);
+        assert_eq!(worst(vec![says(1, 2), says(1, 2), silent()]), note);
+        assert_eq!(worst(vec![says(1, 2), silent(), silent()]), danger);
+        assert_eq!(worst(vec![silent(), silent(), silent()]), danger);
+        assert_eq!(worst(vec![says(1, 2), says(2, 2), says(1, 2)]), danger);
+        assert_eq!(
+            worst(vec![says(1, 2), says(1, 2), Ok(Watched::default())]),
+            danger
+        );
+        // Two of five are named here, and one of those is silent.
+        assert_eq!(worst(vec![says(1, 4), silent()]), note);
+        assert_eq!(worst(vec![says(1, 0)]), danger);
+    }
+
+    #[test]
+    fn a_master_that_is_down_is_told() {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        for (flags, is_down) in [("master", false), ("master,s_down,o_down", true)] {
+            let details = Value::Array(vec![text("flags"), text(flags)]);
+            assert_eq!(watched_in(&Value::Nil, &details).is_down, is_down);
+        }
+    }
+}
