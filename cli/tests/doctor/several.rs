@@ -1,0 +1,169 @@
+//! Several servers, and a database.
+
+use super::{LONG, answer, bad, doctor, finds, finds_one, quiet, report};
+#[cfg(feature = "mysql")]
+use crate::support::MariaDb;
+use crate::support::eventually;
+use crate::support::topology_fixtures::{Cluster, Sentinels};
+
+#[test]
+fn replicas_and_roles_are_found_and_healed() {
+    let (master, replica) = (quiet(), quiet());
+    let port = master.port().to_string();
+    finds(&replica.url(), &["--read-only"], &[]);
+    replica.cmd(&["REPLICAOF", "127.0.0.1", &port]);
+    let url = master.url();
+    let read_only = |wait: &str, expected: &[&str]| {
+        finds(&url, &["--read-only", "--wait-replicas", wait], expected);
+    };
+    eventually(LONG, "it follows", || {
+        replica.info("master_link_status").as_deref() == Some("up")
+    });
+    finds(&replica.url(), &["--read-only"], &["role danger"]);
+    read_only("1", &["replicas danger"]);
+    master.cmd(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    read_only("1", &[]);
+    finds(&url, &["--read-only"], &["replicas note"]);
+    read_only("2", &["replicas danger"]);
+    // With replicas that acknowledge it is unlikely to break.
+    let output = doctor(&url, &["--read-only", "--wait-replicas", "1"]).output();
+    let said = report(&output.unwrap());
+    assert_eq!(
+        answer(&said, "exclusion over a failover"),
+        "unlikely to break"
+    );
+    replica.cmd(&["REPLICAOF", "NO", "ONE"]);
+    finds(&replica.url(), &["--read-only"], &[]);
+}
+
+#[test]
+fn the_nodes_of_a_redlock_are_counted() {
+    let servers: Vec<_> = (0..4).map(|_| quiet()).collect();
+    let url = |at: usize| servers[at].url();
+    let run = |nodes: &[String]| {
+        let mut command = doctor("", &["--redlock", "--read-only", "--max-lease", "2s"]);
+        command.args(["--lease", "2s", "--command-timeout", "5s"]);
+        for node in nodes {
+            command.args(["--node", node]);
+        }
+        // On a busy machine a round trip may be too long for this lease.
+        let mut found = bad(&report(&command.output().unwrap()));
+        found.retain(|it| !it.starts_with("latency"));
+        found
+    };
+    for server in &servers {
+        for command in ["+flushall", "+flushdb"] {
+            let deny = command.replace('+', "-");
+            server.cmd(&["ACL", "SETUSER", "default", &deny]);
+        }
+    }
+    let three = [url(0), url(1), url(2)];
+    eventually(LONG, "all have a vote", || run(&three).is_empty());
+    servers[3].cmd(&["ACL", "SETUSER", "default", "+flushall"]);
+    assert_eq!(run(&[url(0), url(1), url(3)]), ["redlock-nodes note"]);
+    assert_eq!(
+        run(&[url(0), url(1), url(2), url(3)]),
+        ["redlock-nodes note"]
+    );
+    servers[2].kill();
+    assert_eq!(run(&three), ["reachable note", "redlock-nodes note"]);
+    servers[1].kill();
+    assert_eq!(run(&three), ["reachable note", "redlock-nodes danger"]);
+    for server in &servers[1..3] {
+        server.restart();
+        for command in ["-flushall", "-flushdb"] {
+            server.cmd(&["ACL", "SETUSER", "default", command]);
+        }
+    }
+    eventually(LONG, "all have a vote again", || run(&three).is_empty());
+}
+
+#[test]
+fn sentinels_that_could_not_act_are_found_and_healed() {
+    let kept = ["--appendonly", "yes", "--appendfsync", "always"];
+    let least = ["--min-replicas-to-write", "1"];
+    let args: Vec<_> = kept.iter().chain(&least).copied().collect();
+    let set = Sentinels::options().args(&args).start();
+    set.wait_until_settled();
+    let urls = set.urls();
+    let mut args = vec![
+        "--read-only",
+        "--sentinel",
+        "shop",
+        "--command-timeout",
+        "6s",
+    ];
+    for url in &urls {
+        args.extend(["--node", url]);
+    }
+    let replicas = set.nodes[set.master()].replicas_online().to_string();
+    args.extend(["--wait-replicas", &replicas]);
+    finds("", &args, &[]);
+    set.sentinels[0].freeze();
+    finds("", &args, &["sentinel-quorum note"]);
+    set.sentinels[1].freeze();
+    finds_one("", &args, "sentinel-quorum danger");
+    set.sentinels[0].thaw();
+    set.sentinels[1].thaw();
+    set.wait_until_settled();
+    finds("", &args, &[]);
+}
+
+#[test]
+fn slots_of_a_cluster_without_a_master_are_found() {
+    let cluster = Cluster::start();
+    let urls = cluster.urls();
+    let mut args = vec![
+        "--read-only",
+        "--cluster",
+        "--command-timeout",
+        "6s",
+        "--wait-replicas",
+        "1",
+    ];
+    for url in &urls {
+        args.extend(["--node", url]);
+    }
+    let expected = ["persistence note", "replicas note"];
+    finds("", &args, &expected);
+    finds_one(
+        &cluster.nodes[0].url(),
+        &["--read-only"],
+        "cluster-state danger",
+    );
+    let slot = cluster.slot_of("orders").to_string();
+    let owner = &cluster.nodes[cluster.owner_of("orders")];
+    for node in &cluster.nodes {
+        if node.is_master() {
+            node.cmd(&["CLUSTER", "DELSLOTS", &slot]);
+        }
+    }
+    finds_one("", &args, "cluster-state danger");
+    owner.cmd(&["CLUSTER", "ADDSLOTS", &slot]);
+    cluster.wait_until_healthy();
+    finds("", &args, &expected);
+}
+
+#[test]
+#[cfg(feature = "mysql")]
+fn a_database_is_looked_at() {
+    let server = MariaDb::start();
+    let database = server.database();
+    let url = database.url();
+    // The servers of the tests are quick, and keep less.
+    database.run("SET GLOBAL innodb_flush_log_at_trx_commit = 1");
+    finds(
+        &url,
+        &["--read-only"],
+        &["latency danger", "lock-table danger"],
+    );
+    crate::client_of(&database.url()).create_tables().unwrap();
+    finds(&url, &[], &[]);
+    database.run("SET GLOBAL innodb_flush_log_at_trx_commit = 2");
+    finds(&url, &["--read-only"], &["persistence note"]);
+    database.run("SET GLOBAL innodb_flush_log_at_trx_commit = 1");
+    database.run("SET GLOBAL read_only = 1");
+    finds(&url, &["--read-only"], &["role danger"]);
+    database.run("SET GLOBAL read_only = 0");
+    finds(&url, &["--read-only"], &[]);
+}
