@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Client, Error, Lock};
+use redlatch::{Client, Error, Lock, Severity};
 
 use crate::connect::{Args, Place};
 use crate::doctor::Finding;
@@ -32,7 +32,12 @@ struct Subject<'a> {
     node_timeout: Option<Duration>,
 }
 
-pub(super) fn look(args: &Args, place: &Place, is_read_only: bool) -> Vec<Finding> {
+pub(super) fn look(
+    args: &Args,
+    place: &Place,
+    before: &[Finding],
+    is_read_only: bool,
+) -> Vec<Finding> {
     let others = match is_read_only || place.has_tokens() || place.is_database() {
         true => None,
         // The same arguments have just been used.
@@ -76,7 +81,11 @@ pub(super) fn look(args: &Args, place: &Place, is_read_only: bool) -> Vec<Findin
         }
         found
     });
-    if place.is_quorum() && !is_read_only {
+    // Without a majority of votes there is none, which was said already.
+    let has_majority = !before
+        .iter()
+        .any(|it| it.code == "redlock-nodes" && it.severity == Severity::Danger);
+    if place.is_quorum() && has_majority && !is_read_only {
         let lock = place.lock(&format!("redlatch:doctor:{}:all", own_id(&clients)));
         let tried = dry_run(&lock, place.has_tokens());
         found.push(dry_run_finding("all nodes", tried));

@@ -1,4 +1,4 @@
-//! `redlatch doctor`: what endangers the locks of this server, and what is promised there.
+//! `redlatch doctor`: the dangers to the locks of this server, and the promises that hold there.
 
 mod live;
 mod promises;
@@ -36,9 +36,9 @@ struct Finding {
     severity: Severity,
     code: &'static str,
     node: String,
-    /// What was seen.
+    /// The state that was seen.
     seen: String,
-    /// What to do about it.
+    /// The thing to do about it.
     advice: Option<String>,
 }
 
@@ -86,7 +86,8 @@ impl Finding {
             severity: found.severity,
             code: found.code,
             node: found.node.to_string(),
-            seen: found.message,
+            // The lock under which it was looked at says nothing.
+            seen: found.message.replace("lock \"redlatch:preflight\": ", ""),
             advice: Some(found.advice).filter(|advice| !advice.is_empty()),
         };
         // The library looks at the rights of the reentrant lock.
@@ -124,6 +125,16 @@ impl Finding {
                 code,
                 "correct what the server complains of, or wait if it is starting or failing over",
             ),
+            "unexpected" => (
+                code,
+                "correct the address: something else than the server answers there, or a proxy changes its answers",
+            ),
+            "not_replicated" => (code, "bring the replicas back, or lower --wait-replicas"),
+            "no_quorum" => (code, "bring back the nodes that gave no usable answer"),
+            "schema" => (
+                "lock-table",
+                "mend the table, or let Client::create_tables make it",
+            ),
             _ => (code, "correct what the message says, and look again"),
         };
         let node = node.or(error.node()).unwrap_or("the server");
@@ -142,7 +153,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     match place.examine() {
         Ok(found) => {
             findings.extend(found.into_iter().map(|found| Finding::of(found, &place)));
-            findings.extend(live::look(&args.place, &place, args.read_only));
+            let live = live::look(&args.place, &place, &findings, args.read_only);
+            findings.extend(live);
         }
         Err(error) => {
             findings.push(Finding::of_error(None, "reachable", &error));
@@ -180,13 +192,26 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }))
 }
 
+/// A name that leaves room on the line: a group may have the names of all its servers.
+fn brief(node: &str) -> String {
+    const WIDTH: usize = 40;
+    let name = visible(node);
+    match name.char_indices().nth(WIDTH) {
+        Some(_) => {
+            let kept: String = name.chars().take(WIDTH - 1).collect();
+            format!("{kept}…")
+        }
+        None => name,
+    }
+}
+
 fn print(findings: &[Finding], promises: &[Promise]) -> Result<(), Failure> {
     let mut rows = Vec::new();
     for it in findings {
         rows.push(vec![
             it.severity.to_string(),
             it.code.to_owned(),
-            visible(&it.node),
+            brief(&it.node),
             visible(&it.seen),
         ]);
         if let Some(advice) = &it.advice {

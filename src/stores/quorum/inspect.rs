@@ -161,6 +161,9 @@ impl QuorumNode {
             // A node that has restarted has no vote until all that it may have forgotten is over.
             if warning.code == "persistence" && warning.severity == Severity::Note {
                 warning.severity = Severity::Ok;
+                warning
+                    .message
+                    .push_str("; it has no vote for one max_lease then");
                 warning.advice.clear();
             }
         }

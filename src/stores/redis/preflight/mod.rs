@@ -30,7 +30,7 @@ const LOCK: &str = "redlatch:preflight";
 struct Look {
     /// Its settings, or why they were not told.
     info: Result<String, CallError>,
-    /// What it says of its cluster, where it belongs to one that the client knows.
+    /// The state of its cluster, where the client knows it as a node of one.
     cluster: Option<Result<String, CallError>>,
     settings: Settings,
     /// The rights to commands that the user lacks.

@@ -1,4 +1,4 @@
-//! What follows for locks from the settings and the state that a server tells.
+//! The consequences for locks of the settings and the state that a server tells.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ const LATE_SECONDS: u64 = 10;
 
 const SLOTS: u32 = 16_384;
 
-/// What the client is set to.
+/// The settings of the client that matter.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     /// Whether it knows the server as a node of a cluster.
@@ -79,7 +79,7 @@ impl<'a> Info<'a> {
     }
 }
 
-/// What is found about one server.
+/// Returns the findings about one server.
 pub(super) fn findings(
     node: &Arc<str>,
     info: &str,
@@ -371,7 +371,7 @@ fn late_replicas(info: &Info<'_>) -> usize {
     info.0.lines().filter(|line| is_late(line)).count()
 }
 
-/// What one master says of its cluster.
+/// Returns the finding about a cluster, as one master sees it.
 pub(super) fn cluster_state(node: &Arc<str>, info: &str) -> HealthWarning {
     const CODE: &str = "cluster-state";
     let info = Info(info);

@@ -86,7 +86,7 @@ impl Topology {
         }
     }
 
-    /// What those who watch over the server say.
+    /// Returns the findings of those who watch over the server.
     pub(crate) fn watchers(&self, deadline: Instant) -> Vec<HealthWarning> {
         match self {
             Topology::One(node) => node.pool.connector().watchers(deadline),

@@ -29,7 +29,7 @@ pub(crate) trait Connector: Send + Sync {
         false
     }
 
-    /// What those say who watch over the server.
+    /// Returns the findings of those who watch over the server.
     fn watchers(&self, _deadline: Instant) -> Vec<HealthWarning> {
         Vec::new()
     }

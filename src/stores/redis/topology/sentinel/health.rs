@@ -1,4 +1,4 @@
-//! Whether the sentinels could replace the master, and agree on it.
+//! A look at the sentinels: whether they could replace the master, and agree on it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::stores::redis::transport::{CallError, share};
 
 const CODE: &str = "sentinel-quorum";
 
-/// What one sentinel says of the master.
+/// The master, as one sentinel sees it.
 #[derive(Debug, Default)]
 struct Watched {
     named: Option<Named>,
