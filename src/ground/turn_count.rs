@@ -10,6 +10,8 @@ use crate::ground::time;
 #[derive(Debug)]
 pub(crate) struct Messages {
     count: AtomicU64,
+    /// The number of the last one of ours, which may be on its way.
+    own: AtomicU64,
     /// When the last one came, in nanoseconds after `begin`.
     last: AtomicU64,
     begin: Instant,
@@ -19,6 +21,7 @@ impl Default for Messages {
     fn default() -> Messages {
         Messages {
             count: AtomicU64::new(0),
+            own: AtomicU64::new(0),
             last: AtomicU64::new(0),
             begin: time::now(),
         }
@@ -33,6 +36,20 @@ impl Messages {
         // Before the count, so that nobody takes it for older than it is.
         self.last.store(last, Ordering::Relaxed);
         self.count.fetch_add(1, Ordering::Release);
+    }
+
+    /// Notes that they begin anew: those that were on their way may be lost.
+    pub(crate) fn note_gap(&self) {
+        self.own.store(self.count(), Ordering::Release);
+    }
+
+    /// The number of one of ours, which was sent after there had been so many. It comes behind those that were sent before.
+    fn number_of_own(&self, before: u64) -> u64 {
+        let former = self.own.fetch_max(before, Ordering::AcqRel);
+        let number = former.max(before) + 1;
+        // One thread has the lock at a time, so two that come here at once are rare, and count one turn too many.
+        self.own.store(number, Ordering::Release);
+        number
     }
 
     /// The number of those that have come.
@@ -55,8 +72,8 @@ impl Turns {
     /// Counts from the message that is sent after `messages` had come to `before`.
     pub(crate) fn after(messages: Arc<Messages>, before: u64, listeners: u64) -> Turns {
         Turns {
+            own: messages.number_of_own(before),
             messages,
-            own: before + 1,
             listeners,
         }
     }
@@ -75,5 +92,36 @@ impl Turns {
     pub(crate) fn last_end(&self) -> Instant {
         let last = self.messages.last.load(Ordering::Relaxed);
         self.messages.begin + Duration::from_nanos(last)
+    }
+}
+
+// Its threads are not those of shuttle.
+#[cfg(all(test, not(redlatch_shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_messages_are_no_turns_of_others_however_late_they_come() {
+        let messages = Arc::new(Messages::default());
+        let sent = || Turns::after(Arc::clone(&messages), messages.count(), 1);
+        let (first, second) = (sent(), sent());
+        for _ in [first, second.clone()] {
+            messages.note_arrival(time::now());
+        }
+        assert_eq!((second.so_far(), second.to_come(1)), (0, 1));
+        messages.note_arrival(time::now());
+        assert_eq!((second.so_far(), second.to_come(1)), (1, 0));
+    }
+
+    #[test]
+    fn a_message_that_was_lost_is_not_waited_for() {
+        let messages = Arc::new(Messages::default());
+        let sent = || Turns::after(Arc::clone(&messages), messages.count(), 1);
+        assert_eq!(sent().to_come(0), 1);
+        messages.note_gap();
+        let second = sent();
+        messages.note_arrival(time::now());
+        messages.note_arrival(time::now());
+        assert_eq!(second.so_far(), 1);
     }
 }

@@ -308,6 +308,9 @@ impl<O, G> QueueNode<O, G> {
     pub(crate) fn note_refused_before_joining(&self) {
         if let Some(queue) = self.wait_queues.wait_queues.lock().get_mut(&self.lock) {
             queue.heard();
+            if let Some(yields) = &mut queue.yields {
+                yields.somebody_has_it();
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 //! A server delivers its messages in one order, so without this the process that subscribed first would ask first each
 //! time, and the one that had the lock before the others.
 
+mod idle;
 #[cfg(test)]
 mod tests;
 
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::ground::time;
 use crate::ground::turn_count::Turns;
+use idle::Idle;
 
 /// The longest time without the end of a turn. A holder may well have it for longer, so the lock is asked for after that:
 /// nobody sleeps on a free lock for longer than this, but for a chance now and then, however many turns there are to leave.
@@ -54,6 +56,8 @@ pub(crate) struct Yield {
     chances: u32,
     /// How long each of those who listen is waited for, if this is such a chance.
     chance: Option<Duration>,
+    /// The turns that nobody took.
+    idle: Idle,
     /// Our first waiter has asked since, as it may when the turns are over.
     is_over: bool,
 }
@@ -76,6 +80,7 @@ impl Yield {
             missed_since: now,
             chances: 0,
             chance: None,
+            idle: Idle::of(left),
             is_over: false,
         }
     }
@@ -89,6 +94,10 @@ impl Yield {
             self.known = self.left.min(former.known);
             self.missed_since = former.missed_since;
             self.chances = former.chances;
+            self.idle = former.idle.clone();
+            if let Some(turns) = &self.turns {
+                self.idle.among(turns.listeners);
+            }
             if !former.is_over {
                 return self.instead_of(former);
             }
@@ -109,6 +118,9 @@ impl Yield {
                 });
             }
             self.until = self.since + self.patience(0);
+            if self.chance.is_none() && self.idle.goes_on(self.since) {
+                (self.left, self.until) = (0, self.since);
+            }
         }
         self
     }
@@ -173,8 +185,17 @@ impl Yield {
     /// Notes that the lock was granted here: others that have had no turn did not want it, or were late. So half of them
     /// are left a turn next time.
     pub(super) fn granted(&mut self) {
-        self.is_over = true;
+        let was_over = std::mem::replace(&mut self.is_over, true);
         let so_far = self.turns.as_ref().map(Turns::so_far);
+        match so_far {
+            Some(0) if !was_over && self.left > 0 && self.chance.is_none() => {
+                let now = time::now();
+                let left_for = now.saturating_duration_since(self.since);
+                self.idle.was_in_vain(left_for, now);
+            }
+            Some(1..) => self.idle.forget(),
+            _ => {}
+        }
         self.known = so_far.unwrap_or(0).min(self.left);
         if self.chance.is_some() {
             self.missed_since = time::now();
@@ -185,9 +206,15 @@ impl Yield {
         }
     }
 
+    /// Notes that somebody else has the lock.
+    pub(super) fn somebody_has_it(&mut self) {
+        self.idle.forget();
+    }
+
     /// Notes that somebody else was first.
     pub(super) fn refused(&mut self, now: Instant) {
         self.is_over = true;
+        self.idle.forget();
         match &self.turns {
             // One more than it was known of wants the lock.
             Some(turns) if turns.so_far() >= self.left => {

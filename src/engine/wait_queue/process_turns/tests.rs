@@ -232,3 +232,101 @@ fn without_turns_one_span_has_to_do() {
     yields.refused(yields.since);
     assert_eq!(yields.ends(yields.since), None);
 }
+
+/// Left to so many, who are known of from `former`, and what becomes of it: `seen` turns, and then ours.
+fn then(former: &Yield, listeners: u64, seen: u64) -> Yield {
+    let (next, messages) = left_to(listeners);
+    let mut next = next.after(Some(former));
+    (0..seen).for_each(|_| messages.note_arrival(next.since));
+    next.granted();
+    next
+}
+
+/// Whether a lock that is set free behind `former` is left to anybody.
+fn is_left(former: &Yield, listeners: u64) -> bool {
+    let (next, _) = left_to(listeners);
+    let mut next = next.after(Some(former));
+    next.ends(next.since).is_some()
+}
+
+/// Of one that listens and has taken no turn, so often.
+fn in_vain(times: u32) -> Yield {
+    let (mut yields, _) = left_to(1);
+    yields.granted();
+    for _ in 1..times {
+        yields.idle = yields.idle.with_end(true);
+        yields = then(&yields, 1, 0);
+    }
+    yields.idle = yields.idle.with_end(false);
+    yields
+}
+
+#[test]
+fn one_who_takes_no_turn_is_left_none_for_a_while() {
+    assert!(is_left(&in_vain(1), 1), "it may have been late");
+    for times in 2..9 {
+        let mut yields = in_vain(times);
+        assert!(!is_left(&yields, 1), "in vain {times} times");
+        yields.idle = yields.idle.with_end(true);
+        assert!(is_left(&yields, 1), "after a while behind {times} times");
+    }
+}
+
+#[test]
+fn a_lock_that_is_left_to_nobody_is_asked_for_at_once_with_and_without_messages() {
+    for turns in [true, false] {
+        let (mut next, _) = left_to(1);
+        next.turns = next.turns.filter(|_| turns);
+        let mut next = next.after(Some(&in_vain(3)));
+        assert_eq!((next.ends(next.since), next.lets_by()), (None, 0));
+    }
+}
+
+#[test]
+fn one_who_comes_has_its_turn_at_once() {
+    let idle = in_vain(5);
+    assert!(is_left(&idle, 2), "one more listens");
+    // One of them leaves and another one comes.
+    let fewer = then(&then(&idle, 1, 0), 0, 0);
+    assert!(is_left(&fewer, 1));
+}
+
+#[test]
+fn one_who_is_seen_to_take_the_lock_has_a_turn_again() {
+    let idle = in_vain(5);
+    let by = |seen: fn(&mut Yield)| {
+        let (next, _) = left_to(1);
+        let mut next = next.after(Some(&idle));
+        seen(&mut next);
+        is_left(&next, 1)
+    };
+    assert!(!by(|it| it.granted()));
+    assert!(by(|it| it.refused(it.since)));
+    assert!(by(|it| {
+        it.is_asked();
+        it.somebody_has_it();
+    }));
+    assert!(is_left(&then(&idle, 1, 1), 1), "a message of it came");
+}
+
+#[test]
+fn a_chance_is_given_to_those_who_are_left_no_turn() {
+    let mut idle = in_vain(5);
+    idle.missed_since = idle.since.checked_sub(A_CHANCE_EACH).unwrap_or(idle.since);
+    let (next, _) = left_to(1);
+    let mut next = next.after(Some(&idle));
+    assert_eq!(next.ends(next.since), Some(next.since + FOR_THE_FAR));
+    let vain = next.idle.clone();
+    next.granted();
+    assert_eq!(next.idle, vain, "what it costs is known");
+}
+
+#[test]
+fn one_turn_is_in_vain_once() {
+    let (mut yields, _) = left_to(1);
+    // Handed on by the first of ours to the others.
+    for _ in 0..3 {
+        yields.granted();
+    }
+    assert!(is_left(&yields, 1));
+}

@@ -35,6 +35,7 @@ impl Shared {
                     match state.channels.get_mut(channel.as_str()) {
                         Some(entry) => {
                             entry.confirmed += 1;
+                            entry.messages.note_gap();
                             entry.is_live()
                         }
                         None => false,
