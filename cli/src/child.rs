@@ -22,6 +22,11 @@ pub(crate) fn word_of(orphan: Option<Signal>) -> String {
     orphan.map_or(0, Signal::as_raw).to_string()
 }
 
+/// The signal of such a word.
+pub(crate) fn signal_of(word: &str) -> Option<Signal> {
+    word.parse().ok().and_then(Signal::from_named_raw)
+}
+
 /// Becomes the command: `__child PARENT SIGNAL COMMAND [ARG...]`.
 pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     let [parent, signal, command, rest @ ..] = arguments else {

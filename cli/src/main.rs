@@ -22,6 +22,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use errors::{Failure, Format};
+use run::dead_man;
 
 /// Distributed locks on Redis, MySQL and MariaDB, for shells and for those who operate them.
 #[derive(Parser)]
@@ -118,10 +119,12 @@ fn print(bytes: &[u8]) -> Result<ExitCode, Failure> {
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    if let [_, word, rest @ ..] = &arguments[..]
-        && word == child::CHILD
-    {
-        return child::run(rest);
+    if let [_, word, rest @ ..] = &arguments[..] {
+        match word.to_str() {
+            Some(child::CHILD) => return child::run(rest),
+            Some(dead_man::SWITCH) => return dead_man::run(rest),
+            _ => {}
+        }
     }
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,

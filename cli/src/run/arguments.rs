@@ -60,7 +60,7 @@ pub(crate) struct Args {
     /// The exit code if the lock was lost before the command had ended
     #[arg(long = "lost-exit-code", value_name = "N", default_value_t = 121)]
     pub(super) lost_code: u8,
-    /// What the command gets if redlatch itself is killed, on Linux
+    /// What the command gets if redlatch itself is killed
     #[arg(long, value_enum, default_value_t = Orphan::Kill)]
     pub(super) orphan: Orphan,
     /// Leave the command in this process group, as on a terminal

@@ -1,6 +1,7 @@
 //! `redlatch run`: a command that runs as long as its lock is held, and no longer.
 
 mod arguments;
+pub(crate) mod dead_man;
 mod obtain;
 mod once;
 mod process;
@@ -124,7 +125,8 @@ fn under_lock(
     signals: &Signals,
     report: &mut Report,
 ) -> Result<u8, Failure> {
-    let process = Process::start(args, &guard, limits.lease())?;
+    let allowed = limits.unwatched(guard.remaining_validity());
+    let process = Process::start(args, &guard, limits.lease(), allowed)?;
     let Outcome {
         ended,
         is_late,

@@ -17,6 +17,7 @@ use rustix::process::{
 };
 
 use super::arguments::Args;
+use super::dead_man::Switch;
 use super::obtain::VISITORS;
 use crate::child::{CHILD, word_of};
 use crate::connect::secret_variables;
@@ -29,18 +30,41 @@ pub(super) enum Ended {
     Signal(u8),
 }
 
+/// The processes that signals go to.
+pub(super) struct Target {
+    pub(super) pid: Pid,
+    /// Whether it leads a group of its own, all of which gets them.
+    pub(super) leads: bool,
+}
+
+impl Target {
+    pub(super) fn signal(&self, signal: Signal) {
+        // One that has ended gets none.
+        let _ = match self.leads {
+            true => kill_process_group(self.pid, signal),
+            false => kill_process(self.pid, signal),
+        };
+    }
+}
+
 /// A command that runs.
 pub(super) struct Process {
-    pid: Pid,
-    /// Whether it leads a group of its own, to which signals go.
-    leads: bool,
+    target: Target,
+    switch: Switch,
     pub(super) begun: Instant,
     pub(super) ended: Receiver<Ended>,
 }
 
 impl Process {
     /// Starts the command. The calling thread has to live as long as it: the kernel ends it with its parent *thread*.
-    pub(super) fn start(args: &Args, guard: &Guard, lease: Duration) -> Result<Process, Failure> {
+    ///
+    /// It may live for the time `allowed`, until more is allowed.
+    pub(super) fn start(
+        args: &Args,
+        guard: &Guard,
+        lease: Duration,
+        allowed: Duration,
+    ) -> Result<Process, Failure> {
         let failed = |what: &str, error: io::Error| Failure::usage(format!("{what}: {error}"));
         let itself = itself().map_err(|error| failed("redlatch does not find itself", error))?;
         let mut command = Command::new(itself);
@@ -68,6 +92,8 @@ impl Process {
         if leads {
             command.process_group(0);
         }
+        let switch = Switch::start(args.orphan_signal(), leads, &args.title())
+            .map_err(|error| failed("the watch over the command could not be started", error))?;
         let begun = Instant::now();
         let child = command
             .spawn()
@@ -76,6 +102,7 @@ impl Process {
         let Some(pid) = pid else {
             return Err(Failure::usage("the command has no process id"));
         };
+        switch.arm(pid, allowed);
         let (told, ended) = unbounded();
         // Whatever child ends is reaped, for as process 1 of a container we get those of others.
         thread::Builder::new()
@@ -87,8 +114,8 @@ impl Process {
                 failed("no thread could be started", error)
             })?;
         Ok(Process {
-            pid,
-            leads,
+            target: Target { pid, leads },
+            switch,
             begun,
             ended,
         })
@@ -96,28 +123,34 @@ impl Process {
 
     /// Sends a signal to the command, and to its group if it has one.
     pub(super) fn signal(&self, signal: Signal) {
-        // One that has ended gets none.
-        let _ = match self.leads {
-            true => kill_process_group(self.pid, signal),
-            false => kill_process(self.pid, signal),
-        };
+        self.target.signal(signal);
     }
 
     /// Ends what the command has left in its group.
     pub(super) fn sweep(&self) {
-        if self.leads {
-            let _ = kill_process_group(self.pid, Signal::KILL);
+        if self.target.leads {
+            self.target.signal(Signal::KILL);
         }
+    }
+
+    /// Lets the command live for so long from now, also if this process does nothing more.
+    pub(super) fn allow(&self, time: Duration) {
+        self.switch.allow(time);
+    }
+
+    /// Notes that the command has ended.
+    pub(super) fn has_ended(&self) {
+        self.switch.disarm();
     }
 
     /// Whether the terminal tells the command of its signals by itself.
     pub(super) fn shares_terminal(&self) -> bool {
-        !self.leads && io::stdin().is_terminal()
+        !self.target.leads && io::stdin().is_terminal()
     }
 }
 
 /// This program, also if its file was replaced meanwhile.
-fn itself() -> io::Result<PathBuf> {
+pub(super) fn itself() -> io::Result<PathBuf> {
     match cfg!(target_os = "linux") {
         true => Ok(PathBuf::from(OsString::from("/proc/self/exe"))),
         false => env::current_exe(),

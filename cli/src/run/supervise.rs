@@ -16,6 +16,9 @@ use crate::signals::Signals;
 /// The watch looks at least this often, for timers do not count while a machine is suspended.
 const LOOKS: Duration = Duration::from_secs(1);
 
+/// The cause of a loss is told within this time after the validity has ended.
+const TOLD: Duration = Duration::from_millis(100);
+
 /// KILL comes this part of the lease before the end of the validity.
 const LAST_PART: u32 = 60;
 
@@ -60,6 +63,15 @@ impl Limits {
             title: args.title(),
         })
     }
+
+    /// How long the command may live without a further look, if so much validity is left. One who looks does so before that,
+    /// and then gives the command all the time there is.
+    pub(super) fn unwatched(&self, left: Duration) -> Duration {
+        match self.on_lost {
+            OnLost::Warn => Duration::MAX,
+            OnLost::Term | OnLost::Kill => left.saturating_sub(self.grace / 2),
+        }
+    }
 }
 
 /// What has been done about the command so far.
@@ -71,6 +83,8 @@ struct Watch<'a> {
     is_killed: bool,
     is_late: bool,
     is_warned: bool,
+    /// Whether the store has told of a loss: then its cause decides, and no validity.
+    is_told: bool,
     lost: Option<String>,
 }
 
@@ -82,7 +96,8 @@ pub(super) fn watch(
     signals: &Signals,
 ) -> Outcome {
     let losses = guard.lost();
-    let mut is_told = false;
+    let never = crossbeam_channel::never();
+    let mut lost = losses.as_receiver();
     let mut watch = Watch {
         process,
         limits,
@@ -90,20 +105,26 @@ pub(super) fn watch(
         is_killed: false,
         is_late: false,
         is_warned: false,
+        is_told: false,
         lost: None,
     };
     loop {
-        let pause = watch.look(guard.remaining_validity());
-        let never = crossbeam_channel::never();
-        let lost = if is_told {
-            &never
-        } else {
-            losses.as_receiver()
-        };
+        let left = guard.remaining_validity();
+        if left.is_zero()
+            && !watch.is_told
+            && let Ok(loss) = lost.recv_timeout(TOLD)
+        {
+            watch.lose(&loss.cause);
+        }
+        if watch.is_told {
+            lost = &never;
+        }
+        let pause = watch.look(left);
         select! {
             recv(process.ended) -> ended => {
                 // The reaper ends only with the last child.
                 let ended = ended.unwrap_or(Ended::Signal(9));
+                process.has_ended();
                 if watch.kill_at.is_some() || watch.is_killed {
                     process.sweep();
                 }
@@ -115,9 +136,10 @@ pub(super) fn watch(
                 }
             }
             recv(lost) -> loss => {
-                is_told = true;
-                if let Ok(loss) = loss {
-                    watch.lose(&loss.cause);
+                match loss {
+                    Ok(loss) => watch.lose(&loss.cause),
+                    // There was none.
+                    Err(_) => lost = &never,
                 }
             }
             recv(after(pause)) -> _ => {}
@@ -130,6 +152,17 @@ impl Watch<'_> {
     fn look(&mut self, left: Duration) -> Duration {
         let limits = self.limits;
         let now = Instant::now();
+        let last = left.saturating_sub(limits.lease / LAST_PART);
+        let counts = !self.is_told && limits.on_lost != OnLost::Warn;
+        let is_short = !self.is_told && left <= limits.grace;
+        if counts {
+            let time = if is_short {
+                last
+            } else {
+                limits.unwatched(left)
+            };
+            self.process.allow(time);
+        }
         if let Some(most) = limits.max_run.filter(|_| !self.is_late) {
             match most.checked_sub(self.process.begun.elapsed()) {
                 Some(rest) if !rest.is_zero() => {}
@@ -139,8 +172,7 @@ impl Watch<'_> {
                 }
             }
         }
-        if left <= limits.grace && limits.on_lost != OnLost::Warn {
-            let last = left.saturating_sub(limits.lease / LAST_PART);
+        if is_short && counts {
             if self.lost.is_none() {
                 self.lost = Some("its lease could not be renewed in time".to_owned());
                 note(&format!(
@@ -154,7 +186,7 @@ impl Watch<'_> {
             }
             // Where it ends for another reason, it has no longer than this either.
             self.kill_at = Some(self.kill_at.map_or(now + last, |at| at.min(now + last)));
-        } else if left <= limits.grace && !self.is_warned {
+        } else if is_short && !self.is_warned {
             self.is_warned = true;
             note(&format!(
                 "{}: the lock is not renewed and may be lost soon",
@@ -181,11 +213,15 @@ impl Watch<'_> {
     fn lose(&mut self, cause: &LossCause) {
         let limits = self.limits;
         note(&format!("{}: the lock is lost: {cause}", limits.title));
+        self.is_told = true;
         self.lost = Some(cause.to_string());
         let is_in_time = matches!(cause, LossCause::Gone | LossCause::HeldBy(_));
         match limits.on_lost {
             OnLost::Warn => {}
-            OnLost::Term if is_in_time => self.end_within(limits.kill_after),
+            OnLost::Term if is_in_time => {
+                self.process.allow(limits.kill_after + LOOKS);
+                self.end_within(limits.kill_after);
+            }
             // There is no time left that could be waited for.
             OnLost::Term | OnLost::Kill => self.kill(),
         }

@@ -172,6 +172,112 @@ fn a_killed_redlatch_leaves_no_command() {
     });
 }
 
+/// The two processes that a command prints, of which the second was started by the first.
+fn both_of(child: &mut Child) -> [Pid; 2] {
+    let mut line = String::new();
+    let mut told = BufReader::new(child.stdout.take().unwrap());
+    told.read_line(&mut line).unwrap();
+    let mut pids = line.split_whitespace().map(|pid| pid.parse().unwrap());
+    [(); 2].map(|()| Pid::from_raw(pids.next().unwrap()).unwrap())
+}
+
+const TWO: &str = "sleep 1000 & echo $$ $!; wait";
+
+/// L2: the kernel tells only the command itself.
+#[test]
+fn a_killed_redlatch_leaves_nothing_that_its_command_has_started() {
+    let server = RedisServer::start();
+    let mut child = spawn(&server, &["demo", "--", "sh", "-c", TWO]);
+    let both = both_of(&mut child);
+    assert!(both.iter().all(|pid| is_alive(*pid)));
+    kill_process(pid_of(&child), Signal::KILL).unwrap();
+    child.wait().unwrap();
+    eventually(SLACK, "both have ended", || {
+        both.iter().all(|pid| !is_alive(*pid))
+    });
+}
+
+/// L2: a redlatch that is stopped renews nothing, and ends nothing by itself.
+#[test]
+fn a_stopped_redlatch_leaves_no_command_beyond_its_lease() {
+    let server = RedisServer::start();
+    let mut child = spawn(&server, &leased(&["demo", "--", "sh", "-c", TWO]));
+    let both = both_of(&mut child);
+    kill_process(pid_of(&child), Signal::STOP).unwrap();
+    let other = client_of(&server.url()).lock("demo");
+    assert!(other.try_lock_for(LEASE * 3).unwrap());
+    assert!(
+        both.iter().all(|pid| !is_alive(*pid)),
+        "two commands of one name live"
+    );
+    kill_process(pid_of(&child), Signal::CONT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    ends_with(&output, 121);
+    let said = stderr(&output);
+    assert!(said.contains("redlatch is stopped"), "{said}");
+    other.unlock().unwrap();
+}
+
+/// The time from TERM to KILL is the command's own, if the lock was lost at the server.
+#[test]
+fn a_command_whose_hold_was_ended_may_clear_up() {
+    let server = RedisServer::start();
+    let script = "trap 'sleep 1; echo cleared; exit 0' TERM; echo $$; while :; do sleep 0.05; done";
+    let args = ["--kill-after", "30s", "demo", "--", "sh", "-c", script];
+    let mut child = spawn(&server, &leased(&args));
+    let mut told = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    told.read_line(&mut line).unwrap();
+    server.cmd(&["DEL", "demo"]);
+    line.clear();
+    told.read_line(&mut line).unwrap();
+    assert_eq!(line, "cleared\n");
+    ends_with(&child.wait_with_output().unwrap(), 121);
+}
+
+#[test]
+fn an_orphan_may_get_term_and_the_rest_of_its_lease() {
+    let server = RedisServer::start();
+    let script = "trap 'echo cleared' TERM; echo $$; while :; do sleep 0.05; done";
+    let args = ["--orphan", "term", "demo", "--", "sh", "-c", script];
+    let mut child = spawn(&server, &leased(&args));
+    let mut told = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    told.read_line(&mut line).unwrap();
+    let command = Pid::from_raw(line.trim().parse().unwrap()).unwrap();
+    kill_process(pid_of(&child), Signal::KILL).unwrap();
+    child.wait().unwrap();
+    line.clear();
+    told.read_line(&mut line).unwrap();
+    assert_eq!(line, "cleared\n");
+    let other = client_of(&server.url()).lock("demo");
+    assert!(other.try_lock_for(LEASE * 3).unwrap());
+    assert!(!is_alive(command), "two commands of one name live");
+    other.unlock().unwrap();
+}
+
+#[test]
+fn the_switch_of_a_command_ends_with_it() {
+    let server = RedisServer::start();
+    let mut child = spawn(
+        &server,
+        &["demo", "--", "sh", "-c", "echo $$; exec sleep 1000"],
+    );
+    let command = command_pid(&mut child);
+    let parent = format!("PPid:\t{}\n", pid_of(&child).as_raw_nonzero());
+    let children = || {
+        let all = fs::read_dir("/proc").unwrap().flatten();
+        let is_child = |status: &str| status.contains(&parent) && !status.contains("State:\tZ");
+        let statuses = all.filter_map(|it| fs::read_to_string(it.path().join("status")).ok());
+        statuses.filter(|status| is_child(status)).count()
+    };
+    eventually(SLACK, "the command and its switch run", || children() == 2);
+    kill_process(command, Signal::TERM).unwrap();
+    let output = child.wait_with_output().unwrap();
+    ends_with(&output, 143);
+    assert_eq!(stderr(&output), "");
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 fn an_orphan_may_be_kept() {

@@ -1,0 +1,215 @@
+//! The dead man's switch of a command: a process beside redlatch that ends the command once nobody watches over it.
+//!
+//! redlatch may be killed, or stopped for longer than its lock is valid. The kernel tells only the command itself of a death, none
+//! of the processes that it has started, and tells nobody of a stop. So redlatch says again and again until when the command may
+//! live, and this process ends all of it at that time, or when redlatch is gone.
+
+use std::cell::Cell;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{ChildStdin, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::process::{Pid, Signal};
+use rustix::time::{ClockId, clock_gettime};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::flag;
+
+use super::process::{Target, itself};
+use crate::child::{signal_of, word_of};
+use crate::errors::Failure;
+use crate::output::note;
+
+/// The argument by which redlatch calls itself to be the switch.
+pub(crate) const SWITCH: &str = "__switch";
+
+/// It looks at least this often, as a poll does not count the time for which a machine is suspended.
+const LOOKS: Duration = Duration::from_secs(1);
+
+/// What is said in place of a time when the command has ended.
+const ENDED: u64 = 0;
+
+/// A message: first the id of the process, then times of the clock below, in ns.
+const WORD: usize = size_of::<u64>();
+
+/// The clock that leases count on; all processes of a machine share it.
+fn now() -> Duration {
+    #[cfg(target_os = "linux")]
+    let clock = ClockId::Boottime;
+    #[cfg(not(target_os = "linux"))]
+    let clock = ClockId::Monotonic;
+    Duration::try_from(clock_gettime(clock)).unwrap_or_default()
+}
+
+/// The time after so long, as a message.
+fn word_at(time: Duration) -> [u8; WORD] {
+    let nanos = now().saturating_add(time).as_nanos();
+    u64::try_from(nanos).unwrap_or(u64::MAX).to_le_bytes()
+}
+
+/// The side of redlatch.
+pub(super) struct Switch {
+    says: ChildStdin,
+    is_gone: Cell<bool>,
+}
+
+impl Switch {
+    /// Starts the process. It is there before the command, so that no command runs without it.
+    pub(super) fn start(orphan: Option<Signal>, leads: bool, title: &str) -> io::Result<Switch> {
+        let mut child = Command::new(itself()?)
+            .args([
+                SWITCH,
+                &word_of(orphan),
+                if leads { "1" } else { "0" },
+                title,
+            ])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            // Signals of the terminal and of the command's group are not for it.
+            .process_group(0)
+            .spawn()?;
+        let says = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        // One that is stopped must not stop redlatch.
+        fcntl_setfl(&says, OFlags::NONBLOCK)?;
+        Ok(Switch {
+            says,
+            is_gone: Cell::new(false),
+        })
+    }
+
+    /// Names the command, and lets it live for so long from now.
+    pub(super) fn arm(&self, pid: Pid, time: Duration) {
+        let pid = u64::from(pid.as_raw_nonzero().get().unsigned_abs());
+        // At once, so that there is no moment in which only one of them is known.
+        self.say(&[pid.to_le_bytes(), word_at(time)].concat());
+    }
+
+    /// Lets the command live for so long from now.
+    pub(super) fn allow(&self, time: Duration) {
+        self.say(&word_at(time));
+    }
+
+    /// Ends the process, as the command has ended.
+    pub(super) fn disarm(&self) {
+        self.say(&ENDED.to_le_bytes());
+    }
+
+    fn say(&self, words: &[u8]) {
+        match (&self.says).write(words) {
+            Err(error)
+                if error.kind() == io::ErrorKind::BrokenPipe && !self.is_gone.replace(true) =>
+            {
+                note("the process that ends the command should this one die was ended by somebody");
+            }
+            // If it is full, the switch is stopped, and reads old times when it goes on: the command ends too early then.
+            _ => {}
+        }
+    }
+}
+
+/// What the switch hears.
+enum Heard {
+    Until(Duration),
+    Ended,
+    /// redlatch is gone.
+    Nobody,
+    /// Nothing, by the time at which the command has to end.
+    Nothing,
+}
+
+/// Is the switch: `__switch SIGNAL LEADS TITLE`.
+pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
+    let words: Option<Vec<&str>> = arguments.iter().map(|word| word.to_str()).collect();
+    let Some([orphan, leads, title]) = words.as_deref() else {
+        Failure::usage("it was called by hand".to_owned()).say();
+        return ExitCode::FAILURE;
+    };
+    // What ends redlatch in good order is no reason to go first: it says when the command has ended.
+    for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
+        // If it cannot be ignored, redlatch notices that the switch is gone.
+        let _ = flag::register(signal, Arc::default());
+    }
+    let mut first = [0; WORD];
+    // Without a buffer, which would take what comes behind it.
+    // Nothing is read if redlatch is gone.
+    let _ = rustix::io::read(io::stdin(), &mut first);
+    let pid = i32::try_from(u64::from_le_bytes(first)).ok();
+    let Some(pid) = pid.and_then(Pid::from_raw) else {
+        // It had started no command.
+        return ExitCode::SUCCESS;
+    };
+    let target = Target {
+        pid,
+        leads: *leads == "1",
+    };
+    watch(&target, signal_of(orphan), title);
+    ExitCode::SUCCESS
+}
+
+fn watch(target: &Target, orphan: Option<Signal>, title: &str) {
+    let mut until = None;
+    loop {
+        match hear(until) {
+            Heard::Until(time) => until = Some(time),
+            Heard::Ended => return,
+            Heard::Nothing => {
+                note(&format!(
+                    "{title}: redlatch is stopped and its lock ends, so the command is ended"
+                ));
+                return target.signal(Signal::KILL);
+            }
+            Heard::Nobody => {
+                let Some(signal) = orphan else { return };
+                target.signal(signal);
+                if signal != Signal::KILL
+                    && let Some(until) = until
+                {
+                    target.signal(Signal::CONT);
+                    while let Some(left) = until.checked_sub(now()) {
+                        thread::sleep(left.min(LOOKS));
+                    }
+                    target.signal(Signal::KILL);
+                }
+                return;
+            }
+        }
+    }
+}
+
+/// Waits for the next message, until the time of the last one.
+fn hear(until: Option<Duration>) -> Heard {
+    let stdin = io::stdin();
+    let fd = stdin.as_fd();
+    loop {
+        let left = until.map_or(LOOKS, |until| until.saturating_sub(now()));
+        let timeout = Timespec::try_from(left.min(LOOKS)).ok();
+        let is_there = poll(&mut [PollFd::new(&fd, PollFlags::IN)], timeout.as_ref());
+        if is_there.is_ok_and(|number| number > 0) {
+            let mut bytes = [0; 512 * WORD];
+            // A word is written at once, so none is read in two parts.
+            return match rustix::io::read(fd, &mut bytes) {
+                Ok(0) | Err(_) => Heard::Nobody,
+                Ok(length) => {
+                    let mut words = bytes[..length].chunks_exact(WORD).filter_map(|word| {
+                        let word: [u8; WORD] = word.try_into().ok()?;
+                        Some(u64::from_le_bytes(word))
+                    });
+                    match words.next_back() {
+                        Some(ENDED) => Heard::Ended,
+                        Some(time) => Heard::Until(Duration::from_nanos(time)),
+                        None => continue,
+                    }
+                }
+            };
+        }
+        if until.is_some_and(|until| until <= now()) {
+            return Heard::Nothing;
+        }
+    }
+}
