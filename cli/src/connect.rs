@@ -226,7 +226,6 @@ impl Args {
             source,
             prefix,
             are_tokens: self.token || self.canonical,
-            shown: url::shown(&urls),
             lease: self.lease()?.or(max_lease).unwrap_or(LEASE),
             title,
         })
@@ -359,7 +358,7 @@ impl Args {
         let mut nodes = Vec::with_capacity(urls.len());
         for url in urls {
             let client = self.builder(prefix)?.open(url)?;
-            nodes.push((url::shown(std::slice::from_ref(url)), client));
+            nodes.push((url::address(url).to_owned(), client));
         }
         let clients = nodes.iter().map(|(_, client)| client.clone());
         let mut builder = Redlock::builder().nodes(clients);

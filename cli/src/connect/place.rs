@@ -13,9 +13,8 @@ pub(crate) struct Place {
     pub(super) prefix: String,
     pub(super) are_tokens: bool,
     pub(super) lease: Duration,
+    /// The place in a few words, without secrets.
     pub(super) title: String,
-    /// The servers as they were named, without secrets.
-    pub(super) shown: String,
 }
 
 /// What was opened.
@@ -111,7 +110,7 @@ impl Place {
     /// The servers of which each can be asked by itself, with their names.
     pub(crate) fn clients(&self) -> Vec<(String, &Client)> {
         match &self.source {
-            Source::One { client, .. } => vec![(self.shown.clone(), client)],
+            Source::One { client, .. } => vec![(self.title.clone(), client)],
             Source::Quorum { nodes, .. } => nodes
                 .iter()
                 .map(|(node, client)| (node.clone(), client))

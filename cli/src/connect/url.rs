@@ -29,12 +29,6 @@ pub(super) fn address(url: &str) -> &str {
     rest.get(..end.unwrap_or(rest.len())).unwrap_or_default()
 }
 
-/// The servers of some URLs.
-pub(super) fn shown(urls: &[String]) -> String {
-    let servers: Vec<_> = urls.iter().map(|url| address(url)).collect();
-    servers.join(", ")
-}
-
 /// Whether a URL shows a password.
 pub(super) fn has_password(url: &str) -> bool {
     let in_front = |user: &str| user.split_once(':').is_some_and(|(_, it)| !it.is_empty());
