@@ -13,7 +13,7 @@ fn a_bench_measures_and_leaves_nothing() {
     let server = RedisServer::start();
     let output = at(
         &server,
-        &["bench", "--json", "--seconds", "8", "--threads", "3"],
+        &["bench", "--json", "--seconds", "4", "--threads", "3"],
     );
     ends_with(&output, 0);
     let told = stdout(&output);

@@ -80,9 +80,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         max_rate: args.max_rate,
         interrupt: signals.interrupt(),
     };
-    if !args.json {
-        text(&line(["", "MEDIAN", "P99", "PER SECOND", "ROUND TRIPS"]))?;
-    }
     let mut round_trip = None;
     for what in What::ALL {
         let sample = match what {
@@ -99,6 +96,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
                 "nothing was measured in {:?}, as one round took longer; raise --seconds or --max-rate",
                 bench.time
             )));
+        }
+        if round_trip.is_none() && !args.json {
+            text(&line(["", "MEDIAN", "P99", "PER SECOND", "ROUND TRIPS"]))?;
         }
         let base = *round_trip.get_or_insert(sample.at(50));
         let measured = Measured::of(what, &sample, base);

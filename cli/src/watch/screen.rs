@@ -35,16 +35,19 @@ const TICK: Duration = Duration::from_millis(100);
 /// The times on the screen go on at least this often.
 const REDRAW: Duration = Duration::from_millis(500);
 
+/// Whether the terminal is ours: one that is given back twice forgets where the shell was.
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
 /// The base of the exit codes of signals.
 const SIGNALLED: u8 = 128;
 
 /// A terminal that was taken over; it is given back with the drop.
-struct Screen {
+pub(super) struct Screen {
     terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
 }
 
 impl Screen {
-    fn enter() -> io::Result<Screen> {
+    pub(super) fn enter() -> io::Result<Screen> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
             let tell = panic::take_hook();
@@ -53,6 +56,7 @@ impl Screen {
                 tell(panic);
             }));
         });
+        IS_TAKEN.store(true, Ordering::SeqCst);
         let taken = enable_raw_mode()
             .and_then(|()| execute!(io::stdout(), EnterAlternateScreen, Hide))
             .and_then(|()| Terminal::new(CrosstermBackend::new(BufWriter::new(io::stdout()))));
@@ -76,6 +80,7 @@ impl Screen {
     fn take_back(&mut self) -> io::Result<()> {
         // It remembers how the terminal was, and would do nothing a second time.
         disable_raw_mode()?;
+        IS_TAKEN.store(true, Ordering::SeqCst);
         enable_raw_mode()?;
         execute!(io::stdout(), EnterAlternateScreen, Hide)?;
         self.redraw()
@@ -97,6 +102,9 @@ impl Drop for Screen {
 
 /// Gives the terminal back.
 fn leave() {
+    if !IS_TAKEN.swap(false, Ordering::SeqCst) {
+        return;
+    }
     // There is no other way to do it, nor another place to tell of it.
     let _ = execute!(io::stdout(), Show, LeaveAlternateScreen);
     let _ = disable_raw_mode();

@@ -130,6 +130,29 @@ fn a_server_that_goes_away_and_returns_is_told_of() {
 }
 
 #[test]
+fn a_node_of_a_quorum_that_goes_away_hides_no_end() {
+    let servers = [(); 3].map(|()| RedisServer::start());
+    let urls = servers.each_ref().map(RedisServer::url);
+    let clients = urls.iter().map(|url| client_of(url));
+    let redlock = redlatch::Redlock::builder()
+        .nodes(clients)
+        .trust_new_nodes();
+    let redlock = redlock.build().unwrap();
+    let lock = redlock.lock("orders:1");
+    lock.lock().unwrap();
+    let nodes = urls.each_ref().map(|url| ["--node", url]);
+    let args = [&["--json", "--redlock"], nodes.as_flattened()].concat();
+    let watch = Watch::start("", &args);
+    watch.next("held", "orders:1");
+    servers[1].kill();
+    let lost: Value = serde_json::from_str(&watch.line()).unwrap();
+    assert_eq!(lost["event"], "node_lost");
+    assert_eq!(lost["node"], format!("127.0.0.1:{}", servers[1].port()));
+    lock.unlock().unwrap();
+    watch.next("ended", "orders:1");
+}
+
+#[test]
 fn without_a_terminal_events_are_lines_in_which_no_name_commands() {
     let server = RedisServer::start();
     let name = "a\u{1b}[2Jb";

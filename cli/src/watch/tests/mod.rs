@@ -3,6 +3,7 @@
 
 mod compare;
 mod keys;
+mod panic;
 mod screens;
 
 use std::collections::BTreeMap;

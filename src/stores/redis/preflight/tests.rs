@@ -66,8 +66,10 @@ fn finds_what_endangers_locks() {
         is_cluster: true,
         ..followed
     };
+    type Replaced = [(&'static str, &'static str)];
     type Settings<'a> = &'a [(&'static str, &'a str)];
-    let rows: [(&[(&str, &str)], Settings<'_>, Place, &[&str]); 24] = [
+    type Row<'a> = (&'a Replaced, Settings<'a>, Place, &'a [&'a str]);
+    let rows: [Row<'_>; 24] = [
         (
             &[("7.0.15", "4.0.1")],
             &[ALWAYS],
