@@ -186,6 +186,9 @@ impl Yield {
     /// are left a turn next time.
     pub(super) fn granted(&mut self) {
         let was_over = std::mem::replace(&mut self.is_over, true);
+        if let Some(turns) = &self.turns {
+            turns.is_due();
+        }
         let so_far = self.turns.as_ref().map(Turns::so_far);
         match so_far {
             Some(0) if !was_over && self.left > 0 && self.chance.is_none() => {
