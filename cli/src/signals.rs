@@ -68,6 +68,11 @@ impl Signals {
         u8::try_from(number).ok().filter(|number| *number > 0)
     }
 
+    /// The same number for a thread of its own; 0 as long as none came.
+    pub(crate) fn first(&self) -> Arc<AtomicI32> {
+        Arc::clone(&self.ending)
+    }
+
     /// All signals as they come.
     pub(crate) fn heard(&self) -> &Receiver<i32> {
         &self.heard

@@ -1,11 +1,13 @@
 //! The terminal: it is taken over, drawn on, and given back, however this ends.
 
 use std::io::{self, BufWriter, Stdout, Write};
+use std::mem::ManuallyDrop;
 use std::panic;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::TryRecvError;
@@ -18,6 +20,8 @@ use ratatui::crossterm::terminal::{
 };
 use ratatui::crossterm::{execute, style};
 use ratatui::layout::{Position, Rect};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use signal_hook::consts::{SIGCONT, SIGTSTP};
 
 use super::Settings;
@@ -38,12 +42,16 @@ const REDRAW: Duration = Duration::from_millis(500);
 /// Whether the terminal is ours: one that is given back twice forgets where the shell was.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
+/// So long after a signal it ends in any case.
+const LAST: Duration = Duration::from_secs(5);
+
 /// The base of the exit codes of signals.
 const SIGNALLED: u8 = 128;
 
 /// A terminal that was taken over; it is given back with the drop.
 pub(super) struct Screen {
-    terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
+    /// It is never dropped: its drop writes to stderr where it fails, and panics if that is gone, too.
+    terminal: ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>,
 }
 
 impl Screen {
@@ -61,7 +69,9 @@ impl Screen {
             .and_then(|()| execute!(io::stdout(), EnterAlternateScreen, Hide))
             .and_then(|()| Terminal::new(CrosstermBackend::new(BufWriter::new(io::stdout()))));
         match taken {
-            Ok(terminal) => Ok(Screen { terminal }),
+            Ok(terminal) => Ok(Screen {
+                terminal: ManuallyDrop::new(terminal),
+            }),
             Err(error) => {
                 leave();
                 Err(error)
@@ -122,6 +132,7 @@ pub(super) fn run(
     let signals = Signals::take_over()?;
     let is_stopped = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGTSTP, Arc::clone(&is_stopped)).map_err(failed)?;
+    end_if_held_up(&signals).map_err(failed)?;
     style::force_color_output(settings.has_colour);
     let asker = Asker::start(place, settings.beginning.clone())?;
     let mut due = Some(Instant::now() + settings.pause_after(&first));
@@ -165,25 +176,60 @@ pub(super) fn run(
                 .map_err(failed)?;
             drawn = Some(now);
         }
-        if !event::poll(TICK).map_err(failed)? {
-            continue;
-        }
-        drawn = None;
-        let Event::Key(key) = event::read().map_err(failed)? else {
-            continue;
-        };
-        match press(&mut state, key, Instant::now()) {
-            Wish::Nothing => {}
-            Wish::Quit => return Ok(ExitCode::SUCCESS),
-            Wish::Stop => screen.stop().map_err(failed)?,
-            Wish::Redraw => screen.redraw().map_err(failed)?,
-            Wish::Look => due = due.map(|_| Instant::now()),
-            Wish::End(chosen) => {
-                let (name, visitor) = (chosen.name, chosen.holder.visitor);
-                asker.give(Task::End { name, visitor })?;
+        wait_for_key().map_err(failed)?;
+        while event::poll(Duration::ZERO).map_err(failed)? {
+            drawn = None;
+            let Event::Key(key) = event::read().map_err(failed)? else {
+                continue;
+            };
+            match press(&mut state, key, Instant::now()) {
+                Wish::Nothing => {}
+                Wish::Quit => return Ok(ExitCode::SUCCESS),
+                Wish::Stop => screen.stop().map_err(failed)?,
+                Wish::Redraw => screen.redraw().map_err(failed)?,
+                Wish::Look => due = due.map(|_| Instant::now()),
+                Wish::End(chosen) => {
+                    let (name, visitor) = (chosen.name, chosen.holder.visitor);
+                    asker.give(Task::End { name, visitor })?;
+                }
             }
         }
     }
+}
+
+/// Returns when a key was pressed, a signal came, or a tick has passed; an error if the terminal is gone.
+fn wait_for_key() -> io::Result<()> {
+    // From a terminal that is gone `event::poll` would read for ever.
+    let input = io::stdin();
+    let mut waiting = [PollFd::new(&input, PollFlags::IN)];
+    let tick = Timespec {
+        tv_sec: 0,
+        tv_nsec: i64::from(TICK.subsec_nanos()),
+    };
+    match rustix::event::poll(&mut waiting, Some(&tick)) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    match waiting.iter().any(|it| it.revents().intersects(gone)) {
+        true => Err(io::Error::other("the terminal is gone")),
+        false => Ok(()),
+    }
+}
+
+/// Ends this process after a signal, if the loop is held up by a terminal that takes no more or is gone.
+fn end_if_held_up(signals: &Signals) -> io::Result<()> {
+    let (interrupt, ending) = (signals.interrupt().clone(), signals.first());
+    let wait = move || {
+        interrupt.wait();
+        thread::sleep(LAST);
+        // What there is to write can be held up, too.
+        let _ = disable_raw_mode();
+        let number = u8::try_from(ending.load(Ordering::SeqCst)).unwrap_or_default();
+        std::process::exit(SIGNALLED.saturating_add(number).into());
+    };
+    let thread = thread::Builder::new().name("redlatch-end".to_owned());
+    thread.spawn(wait).map(drop)
 }
 
 /// Takes an answer in, and returns how long to wait for the next look.

@@ -1,18 +1,20 @@
 //! The screen of `watch` on a pseudo terminal.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
+use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 
 use super::PATIENCE;
-use crate::support::{RedisServer, eventually};
+use crate::support::{RedisServer, eventually, ms};
 use crate::{client_of, redlatch};
 
 /// The sequences that take a terminal over and give it back.
@@ -27,11 +29,15 @@ struct Terminal {
     before: Termios,
     /// All that was written to it.
     shown: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
+    is_gone: Arc<AtomicBool>,
 }
 
 impl Terminal {
     fn start(server: &RedisServer, args: &[&str]) -> Terminal {
-        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        // A child that has this end, too, would never see it closed.
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let controller = openpt(flags).unwrap();
         grantpt(&controller).unwrap();
         unlockpt(&controller).unwrap();
         let name = ptsname(&controller, Vec::new()).unwrap();
@@ -51,15 +57,19 @@ impl Terminal {
         command.stderr(terminal.try_clone().unwrap());
         let child = command.spawn().unwrap();
         let shown = Arc::new(Mutex::new(Vec::new()));
-        let (mut reader, all) = (
-            File::from(controller.try_clone().unwrap()),
-            Arc::clone(&shown),
-        );
-        thread::spawn(move || {
+        let is_gone = Arc::new(AtomicBool::new(false));
+        fcntl_setfl(&controller, OFlags::NONBLOCK).unwrap();
+        let mut input = File::from(controller.try_clone().unwrap());
+        let (all, ends) = (Arc::clone(&shown), Arc::clone(&is_gone));
+        let reader = thread::spawn(move || {
             let mut part = [0; 4096];
-            // It fails when nobody has the other end any more.
-            while let Ok(read @ 1..) = reader.read(&mut part) {
-                all.lock().unwrap().extend_from_slice(&part[..read]);
+            while !ends.load(Ordering::SeqCst) {
+                match input.read(&mut part) {
+                    Ok(read @ 1..) => all.lock().unwrap().extend_from_slice(&part[..read]),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(ms(5)),
+                    // Nobody has the other end any more.
+                    _ => return,
+                }
             }
         });
         Terminal {
@@ -68,6 +78,8 @@ impl Terminal {
             child,
             before,
             shown,
+            reader,
+            is_gone,
         }
     }
 
@@ -160,6 +172,25 @@ fn a_signal_gives_the_terminal_back() {
         watch.signal(signal);
         watch.ends_with(128 + number);
     }
+}
+
+#[test]
+fn a_watch_ends_with_its_terminal() {
+    let server = RedisServer::start();
+    let watch = Terminal::start(&server, &[]);
+    watch.until("sort: name");
+    let Terminal {
+        controller,
+        mut child,
+        reader,
+        is_gone,
+        ..
+    } = watch;
+    is_gone.store(true, Ordering::SeqCst);
+    reader.join().unwrap();
+    drop(controller);
+    eventually(PATIENCE, "it ends", || child.try_wait().unwrap().is_some());
+    assert_eq!(child.wait().unwrap().code(), Some(3));
 }
 
 #[test]
