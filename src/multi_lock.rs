@@ -34,6 +34,7 @@ use crate::stores::multi::{Member, MultiStore};
 /// | [`lock`](crate::Client::lock), [`token_lock`](crate::Client::token_lock), a [`Redlock`](crate::Redlock), a lock in a database | as by itself; a token is not entered twice, and the whole counts instead |
 /// | [`fenced_lock`](crate::Client::fenced_lock) | draws its token, which the whole does not tell: the tokens of several locks have no order |
 /// | [`spin_lock`](crate::Client::spin_lock) | is listened to, as [`lock`](crate::Client::lock) is |
+/// | [`fair_lock`](crate::Client::fair_lock) | without a place in its queue, as above |
 /// | [`read`](crate::ReadWriteLock::read), [`write`](crate::ReadWriteLock::write) | without a place among those who wait, as above |
 /// | another `MultiLock` | as by itself |
 ///
