@@ -1,5 +1,5 @@
-//! Models of which every state is looked at: of the quorum, of the queue of a fair lock (`queue.rs`), and of a semaphore
-//! whose permits have owners (`permits.rs`).
+//! Models of which every state is looked at: of the quorum, of the queue of a fair lock (`queue.rs`), of the turns at a
+//! read-write lock (`phases.rs`), and of a semaphore whose permits have owners (`permits.rs`).
 //!
 //! The quorum has three nodes, two clients, one lock, all times in ticks. A client sends its acquire to all nodes, holds the lock when
 //! enough of them said yes, extends the hold as often as it likes, and releases on all nodes whenever it likes; each
@@ -21,6 +21,8 @@
 
 mod permit_tests;
 mod permits;
+mod phase_tests;
+mod phases;
 mod queue;
 mod queue_tests;
 mod quorum;
