@@ -375,10 +375,11 @@ fn late_replicas(info: &Info<'_>) -> usize {
 pub(super) fn cluster_state(node: &Arc<str>, info: &str) -> HealthWarning {
     const CODE: &str = "cluster-state";
     let info = Info(info);
-    let number = |name: &str| info.number(name).unwrap_or_default();
-    let served = number("cluster_slots_ok");
-    let shaky = number("cluster_slots_pfail");
-    if !info.is("cluster_state", "ok") || served + shaky < u64::from(SLOTS) {
+    let shaky = info.number("cluster_slots_pfail").unwrap_or_default();
+    // Some products tell the state alone.
+    let rest = u64::from(SLOTS).saturating_sub(shaky);
+    let served = info.number("cluster_slots_ok").unwrap_or(rest);
+    if !info.is("cluster_state", "ok") || served < rest {
         return HealthWarning::danger(
             node,
             CODE,

@@ -205,6 +205,8 @@ fn slots_without_a_master_are_counted() {
     assert_eq!(of("ok", 16_383, 1), Severity::Note);
     assert_eq!(of("ok", 16_383, 0), Severity::Danger);
     assert_eq!(of("fail", 16_384, 0), Severity::Danger);
+    let terse = settings::cluster_state(&"node".into(), "cluster_state:ok\r\n");
+    assert_eq!(terse.severity, Severity::Ok);
 }
 
 #[test]
