@@ -13,6 +13,7 @@ mod fair;
 mod fenced;
 mod interop_faults;
 mod jvm;
+mod looks;
 mod other_languages;
 mod owned;
 mod read_write;
