@@ -1,13 +1,14 @@
 //! Why a command failed: one sentence, and an exit code.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
 use redlatch::Error;
 use serde::Serialize;
 
 use crate::output::{SCHEMA, visible};
+use crate::stderr;
 
 /// The answer is no.
 pub(crate) const NO: u8 = 1;
@@ -87,8 +88,7 @@ impl Failure {
                 Format::Text => format!("redlatch: {}", visible(&self.text)),
                 Format::Json => self.json(),
             };
-            // Nobody is left to be told that this failed, too.
-            let _ = writeln!(io::stderr(), "{line}");
+            stderr::say(line + "\n");
         }
         ExitCode::from(self.code)
     }

@@ -11,6 +11,7 @@ mod list;
 mod output;
 mod run;
 mod signals;
+mod stderr;
 mod unlock;
 mod watch;
 

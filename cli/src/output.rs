@@ -7,6 +7,7 @@ use redlatch::{Holder, LockInfo};
 use serde::Serialize;
 
 use crate::errors::Failure;
+use crate::stderr;
 
 /// The version of the JSON objects; within one, fields are only ever added.
 pub(crate) const SCHEMA: u32 = 1;
@@ -97,8 +98,7 @@ pub(crate) fn text(line: &str) -> Result<(), Failure> {
 
 /// Says something on stderr that is no failure.
 pub(crate) fn note(text: &str) {
-    // What was asked for is done without it.
-    let _ = writeln!(io::stderr(), "redlatch: {}", visible(text));
+    stderr::say(format!("redlatch: {}\n", visible(text)));
 }
 
 /// A text without signs that a terminal would obey: names are chosen by others.

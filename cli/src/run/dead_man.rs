@@ -159,10 +159,12 @@ fn watch(target: &Target, orphan: Option<Signal>, title: &str) {
             Heard::Until(time) => until = Some(time),
             Heard::Ended => return,
             Heard::Nothing => {
+                target.signal(Signal::KILL);
+                // After that, as stderr may be a pipe that nobody reads.
                 note(&format!(
                     "{title}: redlatch is stopped and its lock ends, so the command is ended"
                 ));
-                return target.signal(Signal::KILL);
+                return;
             }
             Heard::Nobody => {
                 let Some(signal) = orphan else { return };

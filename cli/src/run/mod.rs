@@ -10,13 +10,14 @@ mod supervise;
 mod waiting;
 
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use redlatch::{Error, Guard};
 
 use crate::errors::Failure;
 use crate::output::note;
 use crate::signals::Signals;
+use crate::stderr;
 pub(crate) use arguments::Args;
 use obtain::Obtained;
 use process::{Ended, Process};
@@ -31,6 +32,9 @@ const TIMED_OUT: u8 = 124;
 pub(crate) const FAILED: u8 = 125;
 /// The base of the codes of signals.
 const SIGNALLED: u8 = 128;
+
+/// The last words are waited for so long at most, if nobody reads them.
+const READ_WITHIN: Duration = Duration::from_secs(2);
 
 /// Runs the command; every failure of our own has one code.
 pub(crate) fn run(args: &Args) -> ExitCode {
@@ -49,11 +53,14 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     {
         failure.say();
     }
+    stderr::flush(READ_WITHIN);
     ExitCode::from(code)
 }
 
 fn attempt(args: &Args, report: &mut Report) -> Result<u8, Failure> {
     args.check()?;
+    stderr::detach()
+        .map_err(|error| Failure::usage(format!("no thread could be started: {error}")))?;
     // Before anything is asked, so that no signal is missed.
     let signals = Signals::take_over()?;
     let place = args.place.open()?;

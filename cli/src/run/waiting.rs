@@ -1,13 +1,15 @@
 //! The line that tells a person what is waited for.
 
-use std::io::{self, IsTerminal, Write};
-use std::thread::{self, JoinHandle};
+use std::io::{self, IsTerminal};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 use redlatch::Lock;
 
 use crate::output::{holder, note, visible};
+use crate::stderr;
 
 /// Shorter waits are nobody's concern.
 const SOON: Duration = Duration::from_secs(1);
@@ -15,54 +17,73 @@ const SOON: Duration = Duration::from_secs(1);
 /// How often it is said where no line can be renewed.
 const SELDOM: Duration = Duration::from_secs(60);
 
+/// Begins the line of a terminal anew; the one before may have been longer.
+const CLEAR: &str = "\r\u{1b}[K";
+
+/// A terminal that shows nothing is not waited for.
+const SHOWN_WITHIN: Duration = Duration::from_millis(250);
+
 /// A wait that is told of until it ends.
 pub(super) struct Waiting {
-    ends: Option<Sender<()>>,
-    teller: Option<JoinHandle<()>>,
+    /// Ends the pauses of the thread that tells.
+    _ends: Sender<()>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    has_ended: bool,
+    /// Whether a line is on the terminal.
+    is_shown: bool,
 }
 
 impl Waiting {
     pub(super) fn begin(title: String, locks: Vec<Lock>) -> Waiting {
         let (ends, ended) = bounded(0);
+        let state = Arc::<Mutex<State>>::default();
+        let told = Arc::clone(&state);
         let tell = move || {
             let begun = Instant::now();
             let is_terminal = io::stderr().is_terminal();
             let mut pause = SOON;
-            let mut is_told = false;
             while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                // A server that is silent takes its time, and the wait may end meanwhile.
                 let line = line_of(&title, &locks, begun.elapsed());
+                let mut state = open(&told);
+                if state.has_ended {
+                    return;
+                }
                 if is_terminal {
-                    // The line before may have been longer.
-                    let _ = write!(io::stderr(), "\r\u{1b}[K{line}");
-                    is_told = true;
+                    stderr::say(format!("{CLEAR}{line}"));
+                    state.is_shown = true;
                 } else {
                     note(&line);
                     pause = SELDOM;
                 }
             }
-            if is_told {
-                let _ = write!(io::stderr(), "\r\u{1b}[K");
-            }
         };
         // Without room for a thread nothing is told.
-        let teller = thread::Builder::new()
+        let _ = thread::Builder::new()
             .name("redlatch-waits".to_owned())
             .spawn(tell);
-        Waiting {
-            ends: Some(ends),
-            teller: teller.ok(),
-        }
+        Waiting { _ends: ends, state }
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.ends = None;
-        if let Some(teller) = self.teller.take() {
-            // It only writes; what it could not do is nobody's loss.
-            let _ = teller.join();
+        let mut state = open(&self.state);
+        state.has_ended = true;
+        if state.is_shown {
+            stderr::say(CLEAR.to_owned());
+            stderr::flush(SHOWN_WITHIN);
         }
     }
+}
+
+/// A thread that panicked has left nothing half done.
+fn open(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn line_of(title: &str, locks: &[Lock], waited: Duration) -> String {

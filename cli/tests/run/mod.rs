@@ -7,6 +7,7 @@ mod machines;
 mod places;
 #[cfg(target_os = "linux")]
 mod terminal;
+mod unread;
 mod validity;
 
 use std::fs;
