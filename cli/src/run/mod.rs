@@ -145,7 +145,7 @@ fn under_lock(
         (None, false) => Some("its validity ended before the command did".to_owned()),
         (lost, _) => lost,
     };
-    let ended_well = matches!(ended, Ended::Code(0)) && lost.is_none() && !is_late;
+    let ended_well = ended == Some(Ended::Code(0)) && lost.is_none() && !is_late;
     if ended_well && let Some(mark) = mark {
         mark.succeeded(process.begun)?;
     }
@@ -158,8 +158,9 @@ fn under_lock(
         None => release(guard),
     };
     match ended {
-        Ended::Code(code) => report.command_code = Some(code),
-        Ended::Signal(number) => report.signal = Some(number),
+        Some(Ended::Code(code)) => report.command_code = Some(code),
+        Some(Ended::Signal(number)) => report.signal = Some(number),
+        None => {}
     }
     if let Some(lost) = lost {
         note(&format!(
@@ -172,10 +173,13 @@ fn under_lock(
     if is_late {
         return Ok(TIMED_OUT);
     }
-    Ok(match ended {
-        Ended::Code(code) => code,
-        Ended::Signal(number) => SIGNALLED.saturating_add(number),
-    })
+    match ended {
+        Some(Ended::Code(code)) => Ok(code),
+        Some(Ended::Signal(number)) => Ok(SIGNALLED.saturating_add(number)),
+        None => Err(Failure::usage(
+            "the command is gone, and the system did not tell how it ended",
+        )),
+    }
 }
 
 /// Unlocks, and returns why the lock was found to be lost, if it was. The command has ended, so an answer that does not

@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,9 @@ use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, wait,
 };
+
+use signal_hook::consts::SIGCHLD;
+use signal_hook::flag;
 
 use super::arguments::Args;
 use super::dead_man::Switch;
@@ -92,6 +96,10 @@ impl Process {
         if leads {
             command.process_group(0);
         }
+        // Our parent may have ignored the ends of its children, and then the system does not tell us of ours. A handler,
+        // whatever it does, ends that, and no program that we start inherits it.
+        flag::register(SIGCHLD, Arc::default())
+            .map_err(|error| failed("the end of the command could not be noticed", error))?;
         let switch = Switch::start(args.orphan_signal(), leads, &args.title())
             .map_err(|error| failed("the watch over the command could not be started", error))?;
         let begun = Instant::now();
@@ -167,7 +175,7 @@ fn reap(command: Pid, told: &Sender<Ended>) {
                 }
             }
             Ok(_) | Err(Errno::INTR) => {}
-            // There is no child any more.
+            // There is no child any more. If the command was not among them, the channel closes without an end.
             Err(_) => return,
         }
     }

@@ -34,7 +34,8 @@ pub(super) struct Limits {
 
 /// How a run has ended.
 pub(super) struct Outcome {
-    pub(super) ended: Ended,
+    /// `None` if the system did not tell: it is gone, but nobody knows how.
+    pub(super) ended: Option<Ended>,
     /// Whether `--max-run` was over.
     pub(super) is_late: bool,
     /// Why the lock was lost, or why the command had to end before it could be.
@@ -122,13 +123,11 @@ pub(super) fn watch(
         let pause = watch.look(left);
         select! {
             recv(process.ended) -> ended => {
-                // The reaper ends only with the last child.
-                let ended = ended.unwrap_or(Ended::Signal(9));
                 process.has_ended();
                 if watch.kill_at.is_some() || watch.is_killed {
                     process.sweep();
                 }
-                return Outcome { ended, is_late: watch.is_late, lost: watch.lost };
+                return Outcome { ended: ended.ok(), is_late: watch.is_late, lost: watch.lost };
             }
             recv(signals.heard()) -> signal => {
                 if let Ok(signal) = signal {

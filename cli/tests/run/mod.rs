@@ -76,6 +76,25 @@ fn the_code_of_the_command_is_ours() {
     assert_eq!(server.int(&["DBSIZE"]), 0, "all is unlocked");
 }
 
+/// A parent may ignore the ends of its children, and those inherit that.
+#[test]
+#[cfg(target_os = "linux")]
+fn an_end_is_noticed_also_below_a_parent_that_ignores_such() {
+    let server = RedisServer::start();
+    let mut command = Command::new("env");
+    command
+        .arg("--ignore-signal=CHLD")
+        .arg(env!("CARGO_BIN_EXE_redlatch"))
+        .args(["run", "demo", "--", "sh", "-c", "exit 7"])
+        .env("REDLATCH_URL", server.url())
+        .stdin(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    eventually(SLACK * 10, "it ends", || {
+        child.try_wait().unwrap().is_some()
+    });
+    assert_eq!(child.wait().unwrap().code(), Some(7));
+}
+
 #[test]
 fn standard_input_and_output_are_those_of_the_command() {
     let server = RedisServer::start();
