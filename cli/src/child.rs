@@ -10,6 +10,8 @@ use std::process::{Command, ExitCode};
 
 use rustix::process::Signal;
 
+use crate::gate::Passage;
+
 /// The argument by which the command calls itself.
 pub(crate) const CHILD: &str = "__child";
 
@@ -27,19 +29,28 @@ pub(crate) fn signal_of(word: &str) -> Option<Signal> {
     word.parse().ok().and_then(Signal::from_named_raw)
 }
 
-/// Becomes the command: `__child PARENT SIGNAL COMMAND [ARG...]`.
+/// Becomes the command: `__child SIGNAL COMMAND [ARG...]`.
 pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
-    let [parent, signal, command, rest @ ..] = arguments else {
+    let [signal, command, rest @ ..] = arguments else {
         return failed("it was called by hand", CANNOT_BE_EXECUTED);
     };
-    let number = |text: &OsString| text.to_str().and_then(|text| text.parse::<i32>().ok());
-    let (Some(parent), Some(signal)) = (number(parent), number(signal)) else {
-        return failed("it was called by hand", CANNOT_BE_EXECUTED);
-    };
-    if let Err(error) = follow(parent, signal) {
-        return failed(&error, CANNOT_BE_EXECUTED);
+    let signal = signal.to_str().and_then(signal_of);
+    // Before the wait, so that a death is noticed by the one or by the other.
+    if let Err(error) = follow(signal) {
+        let text = format!("the command could not be tied to its lock: {error}");
+        return failed(&text, CANNOT_BE_EXECUTED);
     }
+    let passage = match Passage::wait() {
+        Ok(passage) => passage,
+        Err(error) => {
+            let text = format!("the lock was gone before the command began: {error}");
+            return failed(&text, CANNOT_BE_EXECUTED);
+        }
+    };
+    // redlatch is gone if it cannot be told, and then this process is about to be.
+    let _ = passage.say();
     let error = Command::new(command).args(rest).exec();
+    let _ = passage.say();
     let shown = command.to_string_lossy();
     match error.kind() {
         io::ErrorKind::NotFound => failed(&format!("{shown}: command not found"), NOT_FOUND),
@@ -50,23 +61,18 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     }
 }
 
-/// Has the kernel send this process a signal when its parent dies; an error if that is dead already.
+/// Has the kernel send this process a signal when its parent dies.
 #[cfg(target_os = "linux")]
-fn follow(parent: i32, signal: i32) -> Result<(), String> {
-    if let Some(signal) = Signal::from_named_raw(signal) {
-        rustix::process::set_parent_process_death_signal(Some(signal))
-            .map_err(|error| format!("the command could not be tied to its lock: {error}"))?;
-    }
-    let is_there = rustix::process::getppid().is_some_and(|it| it.as_raw_nonzero().get() == parent);
-    match is_there || signal == 0 {
-        true => Ok(()),
-        false => Err("the lock was gone before the command began".to_owned()),
+fn follow(signal: Option<Signal>) -> rustix::io::Result<()> {
+    match signal {
+        Some(_) => rustix::process::set_parent_process_death_signal(signal),
+        None => Ok(()),
     }
 }
 
 /// Elsewhere there is no such signal.
 #[cfg(not(target_os = "linux"))]
-fn follow(_: i32, _: i32) -> Result<(), String> {
+fn follow(_: Option<Signal>) -> rustix::io::Result<()> {
     Ok(())
 }
 

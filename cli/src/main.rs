@@ -6,6 +6,7 @@ mod color;
 mod connect;
 mod doctor;
 mod errors;
+mod gate;
 mod inspect;
 mod list;
 mod output;

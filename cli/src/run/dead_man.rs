@@ -39,7 +39,7 @@ const ENDED: u64 = 0;
 const WORD: usize = size_of::<u64>();
 
 /// The clock that leases count on; all processes of a machine share it.
-fn now() -> Duration {
+pub(super) fn now() -> Duration {
     #[cfg(target_os = "linux")]
     let clock = ClockId::Boottime;
     #[cfg(not(target_os = "linux"))]
@@ -47,10 +47,11 @@ fn now() -> Duration {
     Duration::try_from(clock_gettime(clock)).unwrap_or_default()
 }
 
-/// The time after so long, as a message.
+/// A time as a message.
 fn word_at(time: Duration) -> [u8; WORD] {
-    let nanos = now().saturating_add(time).as_nanos();
-    u64::try_from(nanos).unwrap_or(u64::MAX).to_le_bytes()
+    u64::try_from(time.as_nanos())
+        .unwrap_or(u64::MAX)
+        .to_le_bytes()
 }
 
 /// The side of redlatch.
@@ -83,16 +84,16 @@ impl Switch {
         })
     }
 
-    /// Names the command, and lets it live for so long from now.
-    pub(super) fn arm(&self, pid: Pid, time: Duration) {
+    /// Names the command, and lets it live until this time of the clock above.
+    pub(super) fn arm(&self, pid: Pid, until: Duration) {
         let pid = u64::from(pid.as_raw_nonzero().get().unsigned_abs());
         // At once, so that there is no moment in which only one of them is known.
-        self.say(&[pid.to_le_bytes(), word_at(time)].concat());
+        self.say(&[pid.to_le_bytes(), word_at(until)].concat());
     }
 
-    /// Lets the command live for so long from now.
-    pub(super) fn allow(&self, time: Duration) {
-        self.say(&word_at(time));
+    /// Lets the command live until this time.
+    pub(super) fn allow(&self, until: Duration) {
+        self.say(&word_at(until));
     }
 
     /// Ends the process, as the command has ended.

@@ -91,9 +91,20 @@ fn attempt(args: &Args, report: &mut Report) -> Result<u8, Failure> {
     drop(locks);
     report.obtained = true;
     let mark = once::Mark::of(args, &place)?;
-    if let Some(mark) = &mark
-        && !mark.may_run()?
-    {
+    let may_run = match mark.as_ref().map(once::Mark::may_run) {
+        Some(Err(failure)) => {
+            if let Some(mark) = &mark {
+                mark.wait_until_cleared(&guard);
+            }
+            return match signals.ending() {
+                Some(number) => Ok(SIGNALLED.saturating_add(number)),
+                None => Err(failure),
+            };
+        }
+        Some(Ok(may_run)) => may_run,
+        None => true,
+    };
+    if !may_run {
         report.skipped = true;
         if !args.quiet {
             note(&format!(
@@ -104,8 +115,12 @@ fn attempt(args: &Args, report: &mut Report) -> Result<u8, Failure> {
         drop(release(guard));
         return Ok(args.refused_code);
     }
-    // One that came while it waited was heard by nobody else.
+    // None that came until here is for a command that was not there.
+    while signals.heard().try_recv().is_ok() {}
     if let Some(number) = signals.ending() {
+        if let Some(mark) = &mark {
+            mark.take_back();
+        }
         drop(release(guard));
         return Ok(SIGNALLED.saturating_add(number));
     }
@@ -132,14 +147,25 @@ fn under_lock(
     signals: &Signals,
     report: &mut Report,
 ) -> Result<u8, Failure> {
-    let allowed = limits.unwatched(guard.remaining_validity());
-    let process = Process::start(args, &guard, limits.lease(), allowed)?;
+    // The time first, as this process may be stopped in between.
+    let read = dead_man::now();
+    let until = read.saturating_add(limits.unwatched(guard.remaining_validity()));
+    let process = Process::start(args, &guard, limits.lease(), until).inspect_err(|_| {
+        if let Some(mark) = mark {
+            mark.take_back();
+        }
+    })?;
     let Outcome {
         ended,
         is_late,
         lost,
     } = supervise::watch(&process, &guard, limits, signals);
     let is_valid = guard.is_valid();
+    if let Some(mark) = mark
+        && !process.was_the_command()
+    {
+        mark.take_back();
+    }
     report.held = process.begun.elapsed();
     let lost = match (lost, is_valid) {
         (None, false) => Some("its validity ended before the command did".to_owned()),

@@ -30,7 +30,11 @@ pub(super) fn obtain(args: &Args, place: &Place, signals: &Signals) -> Result<Ob
         [lock] => lock.clone(),
         several => MultiLock::of(several)?,
     };
-    if is_held_around(&locks)? {
+    let is_nested = is_held_around(&locks, signals);
+    if let Some(number) = signals.ending() {
+        return Ok(Obtained::Signalled(number));
+    }
+    if is_nested? {
         return Ok(Obtained::Nested);
     }
     let patience = args.patience();
@@ -48,23 +52,23 @@ pub(super) fn obtain(args: &Args, place: &Place, signals: &Signals) -> Result<Ob
             super::release(guard);
             Ok(Obtained::Signalled(number))
         }
-        (Err(error), Some(number)) if error.kind() == "interrupted" => {
-            Ok(Obtained::Signalled(number))
-        }
+        (Ok(None) | Err(_), Some(number)) => Ok(Obtained::Signalled(number)),
         (Ok(Some(guard)), None) => Ok(Obtained::Held(guard, locks)),
-        (Ok(None), Some(number)) => Ok(Obtained::Signalled(number)),
         (Ok(None), None) => Ok(Obtained::Refused),
-        (Err(error), _) => Err(error.into()),
+        (Err(error), None) => Err(error.into()),
     }
 }
 
 /// Whether a run around this one holds one of the locks. A variable that is stale does no harm: a hold's id is used once.
-fn is_held_around(locks: &[Lock]) -> Result<bool, Failure> {
+fn is_held_around(locks: &[Lock], signals: &Signals) -> Result<bool, Failure> {
     let around = std::env::var(VISITORS).unwrap_or_default();
     if around.is_empty() {
         return Ok(false);
     }
     for lock in locks {
+        if signals.ending().is_some() {
+            return Ok(false);
+        }
         for holder in lock.describe()?.holders {
             // A token is told in part.
             let is_it = |visitor: &str| match holder.visitor.strip_suffix('…') {

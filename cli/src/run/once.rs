@@ -1,8 +1,9 @@
 //! `--once-per`: the mark that a command has run in a period, which is a lock with a fixed lease that nobody unlocks.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::Lock;
+use redlatch::{Guard, Lock};
 
 use super::arguments::{Args, When};
 use crate::connect::Place;
@@ -11,6 +12,10 @@ use crate::output::note;
 
 /// The slack that is left out of a period, so that a timer that is early by a little finds it over.
 const MOST_SLACK: Duration = Duration::from_secs(300);
+
+/// How long a mark in doubt is waited for, and how often it is looked at.
+const CLEARED_WITHIN: Duration = Duration::from_secs(10);
+const LOOKS: Duration = Duration::from_millis(100);
 
 /// The mark of one command.
 pub(super) struct Mark {
@@ -54,6 +59,24 @@ impl Mark {
             && let Err(error) = self.lock.unlock()
         {
             note(&format!("{error}"));
+        }
+    }
+
+    /// Waits, but not for long, until nothing is left of a request whose answer did not come: the client forgets it only while it
+    /// lives. What is left all the same counts as a run.
+    pub(super) fn wait_until_cleared(&self, guard: &Guard) {
+        let visitor = guard.visitor().as_str();
+        let client = visitor.split(':').next().unwrap_or(visitor);
+        let until = Instant::now() + CLEARED_WITHIN;
+        while self.when == When::Start && Instant::now() < until {
+            let is_cleared = self.lock.describe().is_ok_and(|info| {
+                let mut holders = info.holders.iter();
+                !holders.any(|holder| holder.visitor.starts_with(client))
+            });
+            if is_cleared {
+                return;
+            }
+            thread::sleep(LOOKS);
         }
     }
 

@@ -21,11 +21,12 @@ use signal_hook::consts::SIGCHLD;
 use signal_hook::flag;
 
 use super::arguments::Args;
-use super::dead_man::Switch;
+use super::dead_man::{Switch, now};
 use super::obtain::VISITORS;
 use crate::child::{CHILD, word_of};
 use crate::connect::secret_variables;
 use crate::errors::Failure;
+use crate::gate::Gate;
 
 /// How a command has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +56,7 @@ impl Target {
 pub(super) struct Process {
     target: Target,
     switch: Switch,
+    gate: Gate,
     pub(super) begun: Instant,
     pub(super) ended: Receiver<Ended>,
 }
@@ -62,18 +64,17 @@ pub(super) struct Process {
 impl Process {
     /// Starts the command. The calling thread has to live as long as it: the kernel ends it with its parent *thread*.
     ///
-    /// It may live for the time `allowed`, until more is allowed.
+    /// It may live until this time of the clock of the switch, until more is allowed.
     pub(super) fn start(
         args: &Args,
         guard: &Guard,
         lease: Duration,
-        allowed: Duration,
+        until: Duration,
     ) -> Result<Process, Failure> {
         let failed = |what: &str, error: io::Error| Failure::usage(format!("{what}: {error}"));
         let itself = itself().map_err(|error| failed("redlatch does not find itself", error))?;
         let mut command = Command::new(itself);
-        let own = rustix::process::getpid().as_raw_nonzero().get().to_string();
-        command.args([CHILD, &own, &word_of(args.orphan_signal())]);
+        command.args([CHILD, &word_of(args.orphan_signal())]);
         command.args(&args.command);
         if !args.keep_credentials {
             for name in secret_variables() {
@@ -102,6 +103,9 @@ impl Process {
             .map_err(|error| failed("the end of the command could not be noticed", error))?;
         let switch = Switch::start(args.orphan_signal(), leads, &args.title())
             .map_err(|error| failed("the watch over the command could not be started", error))?;
+        let (gate, stdin) =
+            Gate::close().map_err(|error| failed("no socket could be made", error))?;
+        command.stdin(stdin);
         let begun = Instant::now();
         let child = command
             .spawn()
@@ -110,20 +114,22 @@ impl Process {
         let Some(pid) = pid else {
             return Err(Failure::usage("the command has no process id"));
         };
-        switch.arm(pid, allowed);
+        switch.arm(pid, until);
         let (told, ended) = unbounded();
         // Whatever child ends is reaped, for as process 1 of a container we get those of others.
         thread::Builder::new()
             .name("redlatch-reaps".to_owned())
             .spawn(move || reap(pid, &told))
-            .map_err(|error| {
-                // Nobody would notice its end.
-                let _ = kill_process(pid, Signal::KILL);
-                failed("no thread could be started", error)
-            })?;
+            .map_err(|error| failed("no thread could be started", error))?;
+        // This process may have been stopped meanwhile: then the switch ends the other one before the gate.
+        if now() < until {
+            gate.open()
+                .map_err(|error| failed("the command could not be started", error))?;
+        }
         Ok(Process {
             target: Target { pid, leads },
             switch,
+            gate,
             begun,
             ended,
         })
@@ -141,14 +147,19 @@ impl Process {
         }
     }
 
-    /// Lets the command live for so long from now, also if this process does nothing more.
-    pub(super) fn allow(&self, time: Duration) {
-        self.switch.allow(time);
+    /// Lets the command live until this time, also if this process does nothing more.
+    pub(super) fn allow(&self, until: Duration) {
+        self.switch.allow(until);
     }
 
     /// Notes that the command has ended.
     pub(super) fn has_ended(&self) {
         self.switch.disarm();
+    }
+
+    /// Whether it became the command before it ended.
+    pub(super) fn was_the_command(&self) -> bool {
+        self.gate.was_passed()
     }
 
     /// Whether the terminal tells the command of its signals by itself.

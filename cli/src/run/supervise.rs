@@ -8,6 +8,7 @@ use rustix::process::Signal;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 
 use super::arguments::{Args, OnLost};
+use super::dead_man;
 use super::process::{Ended, Process};
 use crate::errors::Failure;
 use crate::output::note;
@@ -110,6 +111,8 @@ pub(super) fn watch(
         lost: None,
     };
     loop {
+        // The time first, as this process may be stopped in between.
+        let read = dead_man::now();
         let left = guard.remaining_validity();
         if left.is_zero()
             && !watch.is_told
@@ -120,7 +123,7 @@ pub(super) fn watch(
         if watch.is_told {
             lost = &never;
         }
-        let pause = watch.look(left);
+        let pause = watch.look(read, left);
         select! {
             recv(process.ended) -> ended => {
                 process.has_ended();
@@ -147,8 +150,8 @@ pub(super) fn watch(
 }
 
 impl Watch<'_> {
-    /// Does what is due, and returns how long nothing will be.
-    fn look(&mut self, left: Duration) -> Duration {
+    /// Does what is due where so much validity was left at the time `read`, and returns how long nothing will be.
+    fn look(&mut self, read: Duration, left: Duration) -> Duration {
         let limits = self.limits;
         let now = Instant::now();
         let last = left.saturating_sub(limits.lease / LAST_PART);
@@ -160,7 +163,7 @@ impl Watch<'_> {
             } else {
                 limits.unwatched(left)
             };
-            self.process.allow(time);
+            self.process.allow(read.saturating_add(time));
         }
         if let Some(most) = limits.max_run.filter(|_| !self.is_late) {
             match most.checked_sub(self.process.begun.elapsed()) {
@@ -218,7 +221,8 @@ impl Watch<'_> {
         match limits.on_lost {
             OnLost::Warn => {}
             OnLost::Term if is_in_time => {
-                self.process.allow(limits.kill_after + LOOKS);
+                self.process
+                    .allow(dead_man::now() + limits.kill_after + LOOKS);
                 self.end_within(limits.kill_after);
             }
             // There is no time left that could be waited for.

@@ -3,6 +3,8 @@
 mod faults;
 #[cfg(target_os = "linux")]
 mod first_process;
+#[cfg(target_os = "linux")]
+mod gate;
 mod machines;
 mod places;
 #[cfg(target_os = "linux")]
@@ -348,6 +350,20 @@ fn a_run_in_a_period_is_the_only_one() {
         life <= Duration::from_secs(3300) && life > Duration::from_secs(3200),
         "{life:?}"
     );
+}
+
+#[test]
+fn a_command_that_could_not_be_started_does_not_count() {
+    let server = RedisServer::start();
+    let job = |command: &[&str]| {
+        let args = ["run", "--once-per", "1h", "job", "--"];
+        at(&server, &[&args[..], command].concat())
+    };
+    ends_with(&job(&["/nowhere/at/all"]), 127);
+    ends_with(&job(&["/etc/passwd"]), 126);
+    // A command may say the same of itself.
+    ends_with(&job(&["sh", "-c", "exit 127"]), 127);
+    ends_with(&job(&["true"]), 120);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use super::*;
-use crate::support::{Fault, Proxy};
+use crate::support::{End, Fault, Proxy};
 
 const LEASE: Duration = ms(3000);
 
@@ -189,6 +189,57 @@ fn nothing_is_started_under_a_lock_that_was_lost_meanwhile() {
         &at(&server, &["run", "--once-per", "1h", "job", "--", "true"]),
         0,
     );
+}
+
+/// Runs a job whose mark is asked for behind a proxy that holds this back until `signal` and `pause` are over.
+fn job_in_doubt(
+    server: &RedisServer,
+    timeout: &str,
+    signal: Option<Signal>,
+) -> std::process::Output {
+    let proxy = Proxy::to(server.addr());
+    let fault = match signal {
+        Some(_) => Fault::Hold,
+        None => Fault::SwallowReply(End::Silent),
+    };
+    let rule = proxy.next(1, Some(b"job:once"), fault);
+    let args = [
+        "--command-timeout",
+        timeout,
+        "--once-per",
+        "1h",
+        "job",
+        "--",
+        "echo",
+        "in",
+    ];
+    let child = run_at(&proxy.url(), &args).spawn().unwrap();
+    eventually(SLACK * 8, "it asks for the mark", || rule.hits() == 1);
+    if let Some(signal) = signal {
+        kill_process(pid_of(&child), signal).unwrap();
+        // It has heard of it when that was taken from the system; a little later is early enough.
+        thread::sleep(ms(500));
+        rule.release();
+    }
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn a_job_that_a_signal_kept_from_starting_does_not_count() {
+    let server = RedisServer::start();
+    let output = job_in_doubt(&server, "30s", Some(Signal::TERM));
+    ends_with(&output, 128 + 15);
+    assert_eq!(stdout(&output), "");
+    assert_eq!(server.int(&["EXISTS", "job:once"]), 0);
+}
+
+#[test]
+fn a_job_whose_mark_is_in_doubt_does_not_count() {
+    let server = RedisServer::start();
+    let output = job_in_doubt(&server, "1s", None);
+    ends_with(&output, 125);
+    assert_eq!(stdout(&output), "");
+    assert_eq!(server.int(&["EXISTS", "job:once"]), 0);
 }
 
 /// The command has ended, and the lock is given back as long as a request may take.
