@@ -32,6 +32,9 @@ pub(crate) const SWITCH: &str = "__switch";
 /// It looks at least this often, as a poll does not count the time for which a machine is suspended.
 const LOOKS: Duration = Duration::from_secs(1);
 
+/// How often it looks whether a command that was asked to end has done so.
+pub(super) const LOOKS_OFTEN: Duration = Duration::from_millis(50);
+
 /// What is said in place of a time when the command has ended.
 const ENDED: u64 = 0;
 
@@ -175,7 +178,11 @@ fn watch(target: &Target, orphan: Option<Signal>, title: &str) {
                 {
                     target.signal(Signal::CONT);
                     while let Some(left) = until.checked_sub(now()) {
-                        thread::sleep(left.min(LOOKS));
+                        // Its id may be that of others after this.
+                        if target.is_gone() {
+                            return;
+                        }
+                        thread::sleep(left.min(LOOKS_OFTEN));
                     }
                     target.signal(Signal::KILL);
                 }

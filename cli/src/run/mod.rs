@@ -172,9 +172,10 @@ fn under_lock(
         (lost, _) => lost,
     };
     let ended_well = ended == Some(Ended::Code(0)) && lost.is_none() && !is_late;
-    if ended_well && let Some(mark) = mark {
-        mark.succeeded(process.begun)?;
-    }
+    let noted = match mark {
+        Some(mark) if ended_well => mark.succeeded(process.begun),
+        _ => Ok(()),
+    };
     let lost = match lost {
         Some(lost) => {
             // It is no longer ours to unlock.
@@ -196,6 +197,8 @@ fn under_lock(
         report.lost = Some(lost);
         return Ok(args.lost_code);
     }
+    // The 0 of the command would say that its period is noted.
+    noted?;
     if is_late {
         return Ok(TIMED_OUT);
     }

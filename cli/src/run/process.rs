@@ -14,7 +14,8 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use redlatch::Guard;
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, wait,
+    Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, test_kill_process,
+    test_kill_process_group, wait,
 };
 
 use signal_hook::consts::SIGCHLD;
@@ -50,6 +51,15 @@ impl Target {
             false => kill_process(self.pid, signal),
         };
     }
+
+    /// Whether none of them is left, so that the id may be that of others soon.
+    pub(super) fn is_gone(&self) -> bool {
+        let found = match self.leads {
+            true => test_kill_process_group(self.pid),
+            false => test_kill_process(self.pid),
+        };
+        found == Err(Errno::SRCH)
+    }
 }
 
 /// A command that runs.
@@ -74,7 +84,9 @@ impl Process {
         let failed = |what: &str, error: io::Error| Failure::usage(format!("{what}: {error}"));
         let itself = itself().map_err(|error| failed("redlatch does not find itself", error))?;
         let mut command = Command::new(itself);
-        command.args([CHILD, &word_of(args.orphan_signal())]);
+        // KILL comes from the kernel and from the switch; TERM, which may be counted, from the switch alone.
+        let from_kernel = args.orphan_signal().filter(|it| *it == Signal::KILL);
+        command.args([CHILD, &word_of(from_kernel)]);
         command.args(&args.command);
         if !args.keep_credentials {
             for name in secret_variables() {

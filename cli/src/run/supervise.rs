@@ -56,6 +56,12 @@ impl Limits {
                 "--grace is longer than a third of the lease, {longest:?}: each renewal would come too late; raise --lease"
             )));
         }
+        let shortest = lease / LAST_PART + TOLD;
+        if args.grace.is_some_and(|grace| grace < shortest) {
+            return Err(Failure::usage(format!(
+                "--grace is shorter than {shortest:?}, which leaves no time between TERM and KILL"
+            )));
+        }
         Ok(Limits {
             lease,
             grace,

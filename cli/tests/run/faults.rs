@@ -256,6 +256,31 @@ fn an_orphan_may_get_term_and_the_rest_of_its_lease() {
     other.unlock().unwrap();
 }
 
+/// The id of a command that has ended may be that of another process soon: the switch goes before the lease ends.
+#[test]
+fn the_switch_of_an_orphan_ends_with_it_and_sends_one_term() {
+    let server = RedisServer::start();
+    let script = "trap 'echo term; n=1' TERM; echo $$; n=0; i=0
+        while [ $i -lt 20 ]; do sleep 0.05; i=$((i + n)); done";
+    let args = [
+        "--lease", "120s", "--orphan", "term", "demo", "--", "sh", "-c", script,
+    ];
+    let mut child = spawn(&server, &args);
+    let mut told = BufReader::new(child.stdout.take().unwrap());
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    told.read_line(&mut line).unwrap();
+    let begun = Instant::now();
+    kill_process(pid_of(&child), Signal::KILL).unwrap();
+    child.wait().unwrap();
+    let mut rest = String::new();
+    told.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "term\n");
+    // The switch has it, too.
+    said.read_to_string(&mut rest).unwrap();
+    assert!(begun.elapsed() < ms(50_000), "{:?}", begun.elapsed());
+}
+
 #[test]
 fn the_switch_of_a_command_ends_with_it() {
     let server = RedisServer::start();

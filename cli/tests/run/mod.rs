@@ -167,6 +167,7 @@ fn bad_input_and_a_server_that_is_gone_never_run_anything() {
         &["--", "touch", touch],
         &["--try", "--wait", "5s", "demo", "--", "touch", touch],
         &["--grace", "20s", "demo", "--", "touch", touch],
+        &["--grace", "599ms", "demo", "--", "touch", touch],
         &["--once-per", "1h", "a", "b", "--", "touch", touch],
         &[
             "--once-per",

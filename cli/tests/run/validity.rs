@@ -242,6 +242,27 @@ fn a_job_whose_mark_is_in_doubt_does_not_count() {
     assert_eq!(server.int(&["EXISTS", "job:once"]), 0);
 }
 
+/// The command has succeeded, but nobody could note that: its code would say more than is known.
+#[test]
+fn a_success_that_could_not_be_noted_is_told() {
+    let server = RedisServer::start();
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("report.json");
+    // A value of another kind, of which only who takes it learns.
+    let script = format!("redis-cli -p {} set job:once x", server.port());
+    let args = ["run", "--once-per", "1h", "--mark", "success", "--report"];
+    let rest = ["job", "--", "sh", "-c", &script];
+    let output = at(
+        &server,
+        &[&args[..], &[report.to_str().unwrap()], &rest].concat(),
+    );
+    ends_with(&output, 125);
+    assert!(stderr(&output).contains("job:once"), "{}", stderr(&output));
+    let report = fs::read_to_string(report).unwrap();
+    assert!(report.contains("\"command_code\":0"), "{report}");
+    assert_eq!(server.int(&["EXISTS", "job"]), 0);
+}
+
 /// The command has ended, and the lock is given back as long as a request may take.
 #[test]
 fn a_server_that_is_frozen_at_the_end_costs_one_request() {
