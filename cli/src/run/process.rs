@@ -152,6 +152,11 @@ impl Process {
         self.target.signal(signal);
     }
 
+    /// Whether the command, which has ended, has left nothing in its group.
+    pub(super) fn rest_is_gone(&self) -> bool {
+        !self.target.leads || self.target.is_gone()
+    }
+
     /// Ends what the command has left in its group.
     pub(super) fn sweep(&self) {
         if self.target.leads {

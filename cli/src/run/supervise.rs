@@ -88,6 +88,8 @@ struct Watch<'a> {
     limits: &'a Limits,
     /// When KILL is sent.
     kill_at: Option<Instant>,
+    /// How long the group may take to follow a signal that asks it to end.
+    asked_until: Option<Instant>,
     is_killed: bool,
     is_late: bool,
     is_warned: bool,
@@ -106,10 +108,15 @@ pub(super) fn watch(
     let losses = guard.lost();
     let never = crossbeam_channel::never();
     let mut lost = losses.as_receiver();
+    let no_end = crossbeam_channel::never();
+    let mut reaped = &process.ended;
+    // How the command itself has ended; its group may go on.
+    let mut first = None;
     let mut watch = Watch {
         process,
         limits,
         kill_at: None,
+        asked_until: None,
         is_killed: false,
         is_late: false,
         is_warned: false,
@@ -129,14 +136,26 @@ pub(super) fn watch(
         if watch.is_told {
             lost = &never;
         }
-        let pause = watch.look(read, left);
-        select! {
-            recv(process.ended) -> ended => {
+        let mut pause = watch.look(read, left);
+        if let Some(ended) = first {
+            if watch.is_over() {
                 process.has_ended();
-                if watch.kill_at.is_some() || watch.is_killed {
+                if watch.kill_at.is_some() {
                     process.sweep();
                 }
-                return Outcome { ended: ended.ok(), is_late: watch.is_late, lost: watch.lost };
+                return Outcome {
+                    ended,
+                    is_late: watch.is_late,
+                    lost: watch.lost,
+                };
+            }
+            pause = pause.min(dead_man::LOOKS_OFTEN);
+        }
+        select! {
+            recv(reaped) -> ended => {
+                watch.rest_has_ended_by();
+                first = Some(ended.ok());
+                reaped = &no_end;
             }
             recv(signals.heard()) -> signal => {
                 if let Ok(signal) = signal {
@@ -254,9 +273,25 @@ impl Watch<'_> {
         if !(is_known && self.process.shares_terminal()) {
             self.process.signal(signal);
         }
+        if matches!(number, SIGTERM | SIGHUP | SIGINT | SIGQUIT) {
+            self.asked_until = Some(Instant::now() + self.limits.kill_after);
+        }
         if number == SIGTERM {
             self.kill_within(self.limits.kill_after);
         }
+    }
+
+    /// The command itself has ended. If it was asked to, so was its group, and that has as long.
+    fn rest_has_ended_by(&mut self) {
+        let now = Instant::now();
+        if let Some(at) = self.asked_until.filter(|at| *at > now) {
+            self.kill_at = Some(self.kill_at.map_or(at, |before| before.min(at)));
+        }
+    }
+
+    /// Whether nothing of the command is waited for any more, once it has ended itself.
+    fn is_over(&self) -> bool {
+        self.is_killed || self.kill_at.is_none() || self.process.rest_is_gone()
     }
 
     fn end_within(&mut self, time: Duration) {

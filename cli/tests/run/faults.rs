@@ -256,6 +256,29 @@ fn an_orphan_may_get_term_and_the_rest_of_its_lease() {
     other.unlock().unwrap();
 }
 
+/// The shell ends at once, and what it has started clears up.
+#[test]
+fn the_whole_group_has_the_time_to_clear_up() {
+    let server = RedisServer::start();
+    let worker =
+        "trap 'sleep 1; echo cleared; exit' TERM HUP; echo $$; while :; do sleep 0.05; done";
+    let script = format!("sh -c \"{}\"; true", worker.replace('$', "\\$"));
+    for signal in [Signal::TERM, Signal::HUP] {
+        let args = ["--kill-after", "60s", "demo", "--", "sh", "-c", &script];
+        let mut child = spawn(&server, &args);
+        let mut told = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        told.read_line(&mut line).unwrap();
+        let worker = Pid::from_raw(line.trim().parse().unwrap()).unwrap();
+        kill_process(pid_of(&child), signal).unwrap();
+        line.clear();
+        told.read_line(&mut line).unwrap();
+        assert_eq!(line, "cleared\n");
+        ends_with(&child.wait_with_output().unwrap(), 128 + signal.as_raw());
+        assert!(!is_alive(worker), "it outlived the lock");
+    }
+}
+
 /// The id of a command that has ended may be that of another process soon: the switch goes before the lease ends.
 #[test]
 fn the_switch_of_an_orphan_ends_with_it_and_sends_one_term() {
