@@ -32,7 +32,7 @@ pub use health_warning::{HealthWarning, Severity};
 pub(crate) use in_doubt::{InDoubt, resolve_each};
 pub(crate) use requests::{Operation, RequestEnd, Requests, RequestsRead};
 pub(crate) use subscription::{Delivery, Subscription};
-pub(crate) use survey::{CUT, Connected, Parts, Position, Scope, introduce, merged};
+pub(crate) use survey::{CUT, Connected, Parts, Position, Scope, introduce, merged, shown};
 pub use survey::{Holder, LockInfo, LockKind};
 pub use traffic::ConnectionStats;
 pub(crate) use traffic::{ConnectEnd, Opened, Traffic};

@@ -6,7 +6,7 @@ use crate::engine::raw_lock::RawLock;
 use crate::ground::claim::{Claim, Form, Queueing, VisitorId};
 use crate::ground::error::{Error, Result};
 use crate::lock::Lock;
-use crate::store::{CUT, LockInfo, Outcome};
+use crate::store::{CUT, LockInfo, Outcome, shown};
 
 impl Lock {
     /// Asks the store who holds the lock, with all that it shows: the holds, their processes, the end, those who wait.
@@ -40,7 +40,7 @@ impl Lock {
     ///
     /// The visitor is one of [`LockInfo::holders`], or the `as_str` of a [`VisitorId`]. The hold ends in one step, and those
     /// who wait are told, as by [`Lock::unlock`]. Its holder learns of it as after [`Lock::force_unlock`]. For a token lock
-    /// the visitor is the token, or its first signs and `…` as [`Lock::describe`] shows it.
+    /// the visitor is the token, or what [`Lock::describe`] shows of it: four signs, `…` and a hash of the whole token.
     ///
     /// # Errors
     ///
@@ -85,15 +85,16 @@ impl Lock {
         }
     }
 
-    /// The visitor in full; `None` if nobody holds the lock whose token begins so.
+    /// The visitor in full; `None` if nobody holds the lock by a token that is this one, or is shown so.
     fn whole(&self, visitor: &str) -> Result<Option<VisitorId>> {
         self.is_one()?;
         let is_token = self.raw_lock.key.lock.kind.rules().form == Form::Text;
-        let Some(begin) = visitor.strip_suffix(CUT).filter(|_| is_token) else {
+        if !is_token || !visitor.contains(CUT) {
             return Ok(Some(VisitorId::of_field(visitor)));
-        };
+        }
         let mut holders = self.look()?.holders.into_iter();
-        let found = holders.find(|holder| holder.visitor.starts_with(begin));
+        let is_it = |token: &str| token == visitor || shown(token) == visitor;
+        let found = holders.find(|holder| is_it(&holder.visitor));
         Ok(found.map(|holder| VisitorId::of_field(holder.visitor)))
     }
 

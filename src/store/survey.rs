@@ -77,8 +77,8 @@ impl fmt::Display for LockKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The id of the hold, which [`Lock::force_unlock_of`](crate::Lock::force_unlock_of) takes. That of a token lock is cut
-    /// to four signs and `…`, as its whole token frees it.
+    /// The id of the hold, which [`Lock::force_unlock_of`](crate::Lock::force_unlock_of) takes. That of a token lock is shown
+    /// as four signs, `…` and a short hash of the whole token, as the token itself frees it.
     pub visitor: String,
     /// The uuid of the client; `None` for a token lock.
     pub client: Option<String>,
@@ -129,7 +129,7 @@ pub struct LockInfo {
 /// The beginning of a token that may be shown.
 const SHOWN: usize = 4;
 
-/// The mark behind a token that was cut.
+/// The mark behind the signs of a token that are shown.
 pub(crate) const CUT: char = '…';
 
 /// The library of a hold.
@@ -157,15 +157,31 @@ impl LockInfo {
     pub(crate) fn discreet(mut self) -> LockInfo {
         if self.kind == LockKind::Token {
             for holder in &mut self.holders {
-                let shown: String = holder.visitor.chars().take(SHOWN).collect();
-                holder.visitor = format!("{shown}{CUT}");
+                holder.visitor = shown(&holder.visitor);
             }
         }
         self
     }
 }
 
+/// A token as it is shown: its first signs, and a hash that tells it from others that begin alike.
+///
+/// The hash is 32-bit FNV-1a, the same in every version and process. It guards against accident alone: more bits would let a
+/// reader find a short token out, and somebody who makes a token to collide could take the lock as well.
+pub(crate) fn shown(token: &str) -> String {
+    let hash = token.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
+    let first: String = token.chars().take(SHOWN).collect();
+    format!("{first}{CUT}{hash:08x}")
+}
+
 impl Holder {
+    /// Returns whether this is the hold of a visitor whose whole id is this, also where the id is shown in part.
+    pub fn is_visitor(&self, id: &str) -> bool {
+        self.visitor == id || self.visitor == shown(id)
+    }
+
     /// The holder whose field this is, with its count.
     pub(crate) fn of_field(field: &str, count: u32) -> Holder {
         let parts = Parts::of(field);

@@ -70,12 +70,7 @@ fn is_held_around(locks: &[Lock], signals: &Signals) -> Result<bool, Failure> {
             return Ok(false);
         }
         for holder in lock.describe()?.holders {
-            // A token is told in part.
-            let is_it = |visitor: &str| match holder.visitor.strip_suffix('…') {
-                Some(begin) => visitor.starts_with(begin),
-                None => visitor == holder.visitor,
-            };
-            if around.split(' ').any(is_it) {
+            if around.split(' ').any(|visitor| holder.is_visitor(visitor)) {
                 return Ok(true);
             }
         }

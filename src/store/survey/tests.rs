@@ -58,8 +58,8 @@ fn a_quorum_shows_the_holder_of_the_most_nodes() {
 }
 
 #[test]
-fn a_token_is_cut() {
+fn a_token_is_shown_by_its_first_signs_and_a_hash_of_it() {
     let mut info = info("a", "0123456789abcdefghij", 5);
     info.kind = LockKind::Token;
-    assert_eq!(info.discreet().holders[0].visitor, "0123…");
+    assert_eq!(info.discreet().holders[0].visitor, "0123…2da0d631");
 }

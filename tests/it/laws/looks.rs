@@ -24,8 +24,10 @@ fn a_look_names_the_holder(backend: &Backend) {
     };
     let visitor = guard.visitor().as_str().to_owned();
     if info.kind == redlatch::LockKind::Token {
-        let shown = holder.visitor.strip_suffix('…').unwrap();
-        assert!(visitor.starts_with(shown) && shown.len() == 4, "{holder:?}");
+        let (first, hash) = holder.visitor.split_once('…').unwrap();
+        assert!(visitor.starts_with(first), "{holder:?}");
+        assert_eq!((first.len(), hash.len()), (4, 8), "{holder:?}");
+        assert!(!holder.is_visitor(&format!("{visitor}x")), "{holder:?}");
     } else {
         assert_eq!(holder.visitor, visitor);
         assert_eq!(holder.thread, Some(current_thread_id()));
@@ -36,6 +38,7 @@ fn a_look_names_the_holder(backend: &Backend) {
         left > ms(0) && left <= LEASE.max(Duration::from_secs(30)),
         "{left:?}"
     );
+    assert!(holder.is_visitor(&visitor), "{holder:?}");
     guard.unlock().unwrap();
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Client, Error, LockInfo, LockKind, MultiLock};
+use redlatch::{Client, Error, Lock, LockInfo, LockKind, MultiLock, Redlock};
 
 use crate::laws::until_queued;
 use crate::support::{Monitor, RedisServer, eventually, ms};
@@ -326,4 +326,44 @@ fn a_server_that_is_gone_ends_the_list_with_an_error() {
     assert!(matches!(error, Error::Unreachable { .. }), "{error}");
     assert_eq!(error.kind(), "unreachable");
     assert!(locks.next().is_none());
+}
+
+#[test]
+fn a_token_that_begins_like_the_one_shown_survives() {
+    let servers = [(); 3].map(|()| RedisServer::start());
+    let nodes = [0, 1, 2].map(|at: usize| Client::open(&servers[at].url()).unwrap());
+    let one = nodes[0].token_lock("job");
+    let redlock = Redlock::builder().nodes(nodes).canonical();
+    let quorum = redlock.trust_new_nodes().build().unwrap().lock("job");
+    let set = |token: &str| {
+        for server in &servers {
+            server.cmd(&["SET", "job", token, "PX", "600000"]);
+        }
+    };
+    let shown = |lock: &Lock| lock.describe().unwrap().holders[0].visitor.clone();
+    for lock in [one, quorum] {
+        set("web1:812:aaaa");
+        let first = shown(&lock);
+        assert!(
+            first.starts_with("web1…") && !first.contains("812"),
+            "{first}"
+        );
+        set("web1:977:bbbb");
+        assert!(!lock.force_unlock_of(&first).unwrap());
+        assert!(!lock.force_unlock_of("web1…").unwrap());
+        let second = shown(&lock);
+        assert_ne!(first, second);
+        assert!(lock.force_unlock_of(&second).unwrap());
+        assert!(!lock.is_locked().unwrap());
+        // A token may look like what is shown of another one.
+        set("web1…");
+        assert!(lock.force_unlock_of("web1…").unwrap());
+    }
+    let lock = Client::in_memory().token_lock("job");
+    let guard = lock.guard().unwrap();
+    let first = shown(&lock);
+    guard.unlock().unwrap();
+    let _later = lock.guard().unwrap();
+    assert!(!lock.force_unlock_of(&first).unwrap());
+    assert!(lock.force_unlock_of(&shown(&lock)).unwrap());
 }
