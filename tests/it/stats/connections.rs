@@ -8,6 +8,7 @@ use redlatch::{Client, ConnectionStats, Lock, Redlock};
 
 use super::observed::Notes;
 use super::{eventually, open};
+use crate::laws::until_queued;
 use crate::support::topology_fixtures::Replicas;
 use crate::support::{Fault, Proxy, RedisServer, free_port};
 
@@ -39,21 +40,21 @@ fn connections_are_counted_by_what_they_do() {
         now.idle > 0 && (now.busy, now.late) == (0, 0)
     });
 
-    let held = holder.lock("orders:1").guard().unwrap();
-    thread::scope(|scope| {
-        let waiter = scope.spawn(|| client.lock("orders:1").run(|_| ()).unwrap());
-        until_heard(&holder.lock("orders:1"));
-        assert!(!of(&client).is_subscriber_down);
-        eventually("one is busy listening", || of(&client).busy == 1);
-        held.unlock().unwrap();
-        waiter.join().unwrap();
-    });
-    let now = of(&client);
-    assert!(now.messages_woke >= 1, "{now:?}");
-    // The subscription outlasts the waiter for a while, in which its own unlock is nobody's concern.
-    eventually("a message finds nobody", || {
-        client.lock("orders:1").run(|_| ()).unwrap();
-        of(&client).messages_nobody > 0
+    // A message wakes nobody while its waiter is awake to look again, as it is when its subscription has just begun. The
+    // subscription outlasts the waiter for a while, in which its own unlock is nobody's concern.
+    eventually("a message wakes the waiter, and one finds nobody", || {
+        let held = holder.lock("orders:1").guard().unwrap();
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| client.lock("orders:1").run(|_| ()).unwrap());
+            until_heard(&holder.lock("orders:1"));
+            until_queued(&client.lock("orders:1"), 1);
+            assert!(!of(&client).is_subscriber_down);
+            eventually("one is busy listening", || of(&client).busy == 1);
+            held.unlock().unwrap();
+            waiter.join().unwrap();
+        });
+        let now = of(&client);
+        now.messages_woke > 0 && now.messages_nobody > 0
     });
     client.shutdown();
     let now = of(&client);
@@ -98,11 +99,14 @@ fn a_connection_that_owes_an_answer_is_late() {
     let nodes = [0, 1, 2].map(|at| Client::open(&proxies[at].url()).unwrap());
     let redlock = Redlock::builder().nodes(nodes).trust_new_nodes();
     let redlock = redlock.build().unwrap();
-    redlock.lock("orders:1").run(|_| ()).unwrap();
-    assert_eq!(redlock.stats().connections.late, 0);
+    // It does not wait for the third node, which may be slow by itself.
+    eventually("none is late", || {
+        redlock.lock("orders:1").run(|_| ()).unwrap();
+        redlock.stats().connections.late == 0
+    });
     let rule = proxies[2].next(1, Some(b"orders:2"), Fault::Hold);
     let guard = redlock.lock("orders:2").guard().unwrap();
-    eventually("it is late", || redlock.stats().connections.late == 1);
+    eventually("it is late", || redlock.stats().connections.late >= 1);
     rule.release();
     eventually("it has answered", || {
         redlock.lock("orders:3").run(|_| ()).unwrap();
