@@ -110,9 +110,9 @@ pub struct RequestStats {
     /// The operation: `acquire`, `release`, `hand_off`, `renew`, `clear` (after a request without an answer), …
     pub operation: &'static str,
     /// How many ended in which way: `ok`, `refused`, `gone`, `unknown`, `unreachable`, `unavailable`, `denied` or `failed`;
-    /// those that never were are left out. A renewal counts for each of its holds.
+    /// those that never were are left out. `renew` and `clear` count once for each hold of a request.
     pub results: Vec<(&'static str, u64)>,
-    /// How long they took, connecting and repetitions included.
+    /// How long they took, connecting and repetitions included; once for each request, of however many holds.
     pub took: Durations,
 }
 

@@ -11,11 +11,23 @@ use crate::ground::events::{HoldSpan, WaitSpan};
 use crate::ground::loss::Loss;
 
 impl Hold {
-    /// Counts it in this class from now on, as one that a thread has come to.
-    pub(crate) fn counted_in(mut self, class: ClassId) -> Hold {
-        self.counted = Some((class, self.timeline.now()));
-        self.client.counters().class(class).hold_began();
-        self
+    /// Has it be counted in this class, as soon as a thread has come to it.
+    pub(crate) fn counted_in(self, class: ClassId) -> Hold {
+        Hold {
+            class: Some(class),
+            ..self
+        }
+    }
+
+    /// Counts it from now on, as one that a thread has come to. Returns whether it has not ended before.
+    pub(crate) fn begin(&self) -> bool {
+        let mut state = self.state.lock();
+        let is_held = matches!(state.phase, Phase::Held);
+        if let Some(class) = self.class.filter(|_| is_held) {
+            state.began = Some(self.timeline.now());
+            self.client.counters().class(class).hold_began();
+        }
+        is_held
     }
 
     /// Opens its span, behind that of the wait that led to it.
@@ -34,10 +46,10 @@ impl Hold {
 
     /// Counts that it has ended, when this is dropped.
     pub(super) fn end_notice(&self, state: &mut State, is_lost: bool) -> EndNotice<'_> {
-        let held = |(_, since): (_, BootInstant)| since.until(self.timeline.now());
+        let held = |since: BootInstant| since.until(self.timeline.now());
         EndNotice {
             hold: self,
-            held: self.counted.map(held).unwrap_or_default(),
+            held: state.began.map(held),
             is_lost,
             span: state.span.take(),
         }
@@ -45,8 +57,9 @@ impl Hold {
 
     /// For how long it has lasted, if it is counted and goes on.
     pub(crate) fn age(&self) -> Option<Duration> {
-        let (_, since) = self.counted.filter(|_| self.is_held())?;
-        Some(since.until(self.timeline.now()))
+        let state = self.state.lock();
+        let began = state.began.filter(|_| matches!(state.phase, Phase::Held))?;
+        Some(began.until(self.timeline.now()))
     }
 
     /// The number of its owner.
@@ -56,7 +69,7 @@ impl Hold {
 
     /// Counts a loss that is told. One that a release has found is the loss of a hold that was given back.
     pub(crate) fn count_loss(&self, loss: &Loss) {
-        if let Some((class, _)) = self.counted {
+        if let Some(class) = self.class {
             self.client.counters().lost(class, loss);
         }
     }
@@ -65,7 +78,7 @@ impl Hold {
     pub(crate) fn look_at_age(&self) {
         let counters = self.client.counters();
         let long = counters.settings().long_hold;
-        let (Some((class, _)), Some(held)) = (self.counted, self.age()) else {
+        let (Some(class), Some(held)) = (self.class, self.age()) else {
             return;
         };
         if held >= long && self.is_news(held) {
@@ -87,7 +100,8 @@ impl Hold {
 /// The end of a hold: it is counted, and told, when this is dropped, behind the mutex of the hold.
 pub(super) struct EndNotice<'a> {
     hold: &'a Hold,
-    held: Duration,
+    /// For how long, if a thread had come to it.
+    held: Option<Duration>,
     is_lost: bool,
     /// Closed with it.
     span: Option<HoldSpan>,
@@ -97,14 +111,12 @@ impl Drop for EndNotice<'_> {
     fn drop(&mut self) {
         let Hold {
             client,
-            counted,
+            class,
             name,
             ..
         } = self.hold;
-        if let Some((class, _)) = counted {
-            client
-                .counters()
-                .ended(*class, name, self.held, self.is_lost);
+        if let (Some(class), Some(held)) = (class, self.held) {
+            client.counters().ended(*class, name, held, self.is_lost);
         }
         if let Some(span) = &self.span {
             span.tell(end_name(self.is_lost));

@@ -75,8 +75,8 @@ pub(crate) struct Hold {
     thread: u64,
     owner: Weak<()>,
     client: Arc<ClientState>,
-    /// The class that it is counted in, if it is, since it began.
-    counted: Option<(ClassId, BootInstant)>,
+    /// The class that it is counted in, if it is.
+    class: Option<ClassId>,
     /// The clock that it is counted on.
     timeline: Timeline,
     state: Mutex<State>,
@@ -114,7 +114,7 @@ impl Hold {
             thread,
             owner,
             client,
-            counted: None,
+            class: None,
             timeline: PROCESS.clone(),
             state: Mutex::new(State {
                 phase: Phase::Held,
@@ -130,6 +130,7 @@ impl Hold {
                 news: None,
                 may_outlast: false,
                 is_abandoned: false,
+                began: None,
                 span: None,
                 rare: None,
             }),

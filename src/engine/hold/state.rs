@@ -67,6 +67,8 @@ pub(super) struct State {
     pub(super) may_outlast: bool,
     /// Nobody renews it any more, because the client was shut down.
     pub(super) is_abandoned: bool,
+    /// When a thread came to it, from when on it is counted.
+    pub(super) began: Option<BootInstant>,
     /// Open while the hold is neither released nor lost.
     pub(super) span: Option<HoldSpan>,
     /// In a box, as it would be a third of the memory of each hold.

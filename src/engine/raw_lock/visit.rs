@@ -106,7 +106,7 @@ impl Visit for LockVisit<'_> {
     }
 
     fn accept(&self, hold: Arc<Hold>, deadline: Instant) -> Option<Entry> {
-        if !hold.is_valid() {
+        if !hold.is_valid() || !hold.begin() {
             self.discard(&hold);
             // Nobody of this client has the lock any more, and the watchdog finds nothing to tell of.
             let RawLock { inner, key, .. } = self.raw_lock;
@@ -243,7 +243,9 @@ impl<'a> LockVisit<'a> {
                     return Err(late(&claim));
                 }
                 events::acquired(&claim.name, &claim.visitor);
-                let entry = self.enter(Arc::new(hold.counted_in(self.raw_lock.class)));
+                let hold = hold.counted_in(self.raw_lock.class);
+                hold.begin();
+                let entry = self.enter(Arc::new(hold));
                 inner.watchdog.watch(&entry.hold);
                 self.prepare_renewal(deadline);
                 Ok(ControlFlow::Break(entry))

@@ -245,6 +245,11 @@ fn leaves_a_hand_over(
     assert!(other.try_lock_for(SLACK).unwrap());
     other.unlock().unwrap();
     eventually(SLACK, "nothing is left", || server.int(&["DBSIZE"]) == 0);
+    let stats = client.stats();
+    let orders = stats.class("orders").unwrap();
+    let ended = orders.unlocked.count() + orders.lost.count();
+    assert_eq!((ended, orders.acquisitions.total()), (1, 1), "{stats}");
+    assert_eq!(orders.holds, 0);
 }
 
 #[test]
