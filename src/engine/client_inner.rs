@@ -163,6 +163,15 @@ impl ClientInner {
         self.store.check(self.deadline())
     }
 
+    /// Lets a handle go without waiting: if it was the last one, the client ends on a thread of its own. Only where there is
+    /// no room for that is the end waited for here.
+    pub(crate) fn let_go(self: Arc<Self>) {
+        if let Some(last) = Arc::into_inner(self) {
+            // Without a thread the closure is dropped, and the client with it.
+            let _ = sync::spawn("redlatch-close", move || drop(last));
+        }
+    }
+
     pub(crate) fn shut_down(&self) {
         if self.is_forked() || self.is_shut_down.swap(true, Ordering::AcqRel) {
             return;

@@ -145,6 +145,9 @@ impl OwnedGuard {
             }
             Err(error) => events::unlock_failed(&self.held.hold.name, &error),
         }
+        let client = Arc::clone(&self.held.raw_lock().inner);
+        drop(self);
+        client.let_go();
     }
 
     /// The level that it holds.

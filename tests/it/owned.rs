@@ -246,6 +246,26 @@ fn a_silent_server_bounds_waits_and_the_end_of_the_client() {
     assert!(took < timeout + SLACK, "{took:?}");
 }
 
+#[test]
+fn a_guard_that_is_the_last_handle_does_not_wait_for_the_end_of_its_client() {
+    let server = RedisServer::start();
+    teach(&server);
+    let proxy = Proxy::to(server.addr());
+    let last = || {
+        let client = Client::builder().command_timeout(ms(20_000));
+        let client = client.open(&proxy.url()).unwrap();
+        client.lock("orders").owned().unwrap()
+    };
+    last().unlock_in_background();
+    let direct = Client::open(&server.url()).unwrap().lock("orders");
+    assert!(direct.try_lock_for(CHILD).unwrap(), "it is unlocked");
+    direct.unlock().unwrap();
+    let guard = last();
+    proxy.black_hole();
+    let (took, ()) = timed(|| guard.unlock_in_background());
+    assert!(took < ms(10_000), "{took:?}");
+}
+
 /// The first copy of the release is lost on the way to the server, or its answer on the way back.
 #[test]
 fn a_release_in_the_background_whose_answer_is_lost_is_sent_again() {
