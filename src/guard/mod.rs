@@ -24,8 +24,8 @@ use crate::losses::Losses;
 ///
 /// The thread is the owner, so a guard stays on its thread and is not `Send` ([`Lock::owned`] gives one that is). Dropping it unlocks within one
 /// [`command_timeout`](crate::Builder::command_timeout) and only logs an error (feature `tracing`); [`Guard::unlock`]
-/// returns the error. The hold of a guard that was forgotten (`mem::forget`) is renewed until its thread or its client
-/// ends.
+/// returns the error. The hold of a guard that was forgotten (`mem::forget`) is renewed until its thread ends or the
+/// client is shut down.
 ///
 /// # Examples
 ///

@@ -26,7 +26,8 @@ use crate::losses::Losses;
 /// * **It is not reentrant.** A thread that waits for a lock whose owned guard it keeps waits for itself, whether it calls
 ///   [`Lock::owned`] or [`Lock::lock`]. Nothing notices that; share the guard instead (`&guard`, or an `Arc` of it).
 /// * It is renewed as long as the guard lives, whatever becomes of the thread that made it. One that was forgotten
-///   (`mem::forget`) is renewed until its client ends.
+///   (`mem::forget`) is a handle of its client that is never dropped: it is renewed until
+///   [`Client::shutdown`](crate::Client::shutdown) or the end of the process.
 /// * Conditions need a thread that holds the lock: see [`Guard`](crate::Guard).
 ///
 /// Dropping it unlocks within one [`command_timeout`](crate::Builder::command_timeout) and only logs an error (feature
@@ -121,9 +122,12 @@ impl OwnedGuard {
     /// [`command_timeout`](crate::Builder::command_timeout) if the server answers, within the lease if it does not. Nobody
     /// is told of an error (feature `tracing` logs it), nor of a loss that the unlock would have found.
     ///
-    /// An unlock that was not sent yet is still sent when the client ends, by [`Client::shutdown`](crate::Client::shutdown) or
-    /// with its last handle. **If the process ends without either, the lock is free only when its lease is over.** After a
-    /// shutdown there is no such thread, and the call waits as [`OwnedGuard::unlock`] does.
+    /// The end of the client, by [`Client::shutdown`](crate::Client::shutdown) or with its last handle, sends what was not sent
+    /// yet, as far as the server answers within one `command_timeout`: the first unlock goes to each server alone, and the
+    /// others behind its answer, so a server that is silent for longer keeps them until their leases are over. If this guard
+    /// is the last handle, the client ends on a thread of its own, for which the call does not wait. **If the process ends
+    /// before that is done, the lock is free only when its lease is over.** After a shutdown there is no such thread, and the
+    /// call waits as [`OwnedGuard::unlock`] does.
     ///
     /// # Examples
     ///
