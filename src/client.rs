@@ -317,6 +317,8 @@ impl Client {
 
     /// Ends every wait with [`Error::Closed`], stops renewing, and joins the threads.
     ///
+    /// The places that waits had in queues on the server are given up before the call returns, if the server answers.
+    ///
     /// The call returns within one [`command_timeout`](crate::Builder::command_timeout) and 250 ms, whatever the server or a
     /// hook does. A hook that hangs is abandoned; the [`on_lost`](crate::Builder::on_lost) hook gets no further losses, and
     /// releases in doubt are no longer sent. Unlocks that [`OwnedGuard::unlock_in_background`](crate::OwnedGuard::unlock_in_background)

@@ -50,7 +50,7 @@ struct OpenDoubt {
     in_doubt: InDoubt,
     due: Instant,
     backoff: Backoff,
-    /// Somebody has left a release to it that was not tried yet: that is done even when the client ends.
+    /// Somebody has left it to be done here, and it was not tried yet: that is done even when the client ends.
     is_owed: bool,
 }
 

@@ -9,7 +9,7 @@ use crate::engine::hold::{ClientState, HandOffOffer, Hold};
 use crate::engine::loss_notice::OnLost;
 use crate::engine::owner::Owner;
 use crate::engine::wait_queue::WaitQueues;
-use crate::engine::watchdog::{Watchdog, join};
+use crate::engine::watchdog::{Watchdog, eventually, join};
 use crate::ground::error::{Error, Result};
 use crate::ground::sync;
 use crate::ground::time;
@@ -179,6 +179,8 @@ impl ClientInner {
         let deadline = self.deadline();
         let at_last = deadline + SHUTDOWN_GRACE;
         self.store.facts().notifier.close();
+        // Those who waited leave their places to the watchdog, which it gives up in few requests.
+        eventually(deadline, || !self.counters.has_waits());
         self.watchdog.stop(deadline, at_last);
         if self.store.facts().is_composite {
             // Its parts belong to clients of their own, so there is nothing to wait for.

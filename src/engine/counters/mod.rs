@@ -136,6 +136,11 @@ impl Counters {
         self.waits.all()
     }
 
+    /// Whether anybody waits at present.
+    pub(crate) fn has_waits(&self) -> bool {
+        self.waits.has_any()
+    }
+
     /// Tells of a wait that has lasted for long.
     pub(crate) fn long_wait(&self, wait: &ListedWait, holder: Option<&str>) {
         let class = self.class(wait.class);

@@ -111,6 +111,10 @@ impl Drop for OpenWait {
 }
 
 impl Waits {
+    pub(super) fn has_any(&self) -> bool {
+        !self.listed.lock().by_number.is_empty()
+    }
+
     pub(super) fn all(&self) -> Vec<ListedWait> {
         let listed = self.listed.lock();
         let began = listed.by_number.values();

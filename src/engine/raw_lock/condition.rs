@@ -298,17 +298,13 @@ impl Place<'_> {
 
     /// Passes the signal on, which the thread cannot use: it does not come back, for this reason.
     fn pass_on(&self, reason: &Error, was_told: bool) {
-        if !matches!(reason, Error::Closed { .. }) {
-            self.settle(was_told);
-            return;
-        }
-        // Nothing is cleared up in the background any more.
         let inner = &self.raw_lock.inner;
-        let mut in_doubt = self.in_doubt(was_told);
-        let deadline = inner.deadline();
-        let resolved = inner.store.resolve(&mut [&mut in_doubt], deadline).pop();
-        if let Some(Err(error)) = resolved {
-            events::not_settled(&self.raw_lock.key.lock.name, &error);
+        match reason {
+            Error::Closed { .. } => {
+                let in_doubt = self.in_doubt(was_told);
+                inner.watchdog.settle_here(in_doubt, inner.deadline());
+            }
+            _ => self.settle(was_told),
         }
     }
 }

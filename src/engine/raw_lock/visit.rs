@@ -394,7 +394,7 @@ impl Drop for LockVisit<'_> {
             let RawLock { inner, key, .. } = self.raw_lock;
             let (kind, name) = (key.lock.kind, &key.lock.name);
             let place = InDoubt::of(kind, name, &visitor, COUNTS_AS_WAITING);
-            inner.watchdog.withdraw(place);
+            inner.watchdog.withdraw(place, inner.deadline());
         }
     }
 }

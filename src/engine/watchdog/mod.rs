@@ -18,7 +18,6 @@ mod threads;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::unbounded;
@@ -29,6 +28,7 @@ use crate::engine::loss_notice::{LossHook, OnLost};
 use crate::engine::timer::Timer;
 use crate::engine::wait_queue::WaitQueues;
 use crate::engine::watchdog::jobs::Job;
+pub(crate) use crate::engine::watchdog::threads::{eventually, join};
 use crate::ground::backoff::WaitScope;
 #[cfg(feature = "test-util")]
 use crate::ground::clock::Timeline;
@@ -268,9 +268,20 @@ impl Watchdog {
         self.shared.clear(hold, true)
     }
 
-    /// Takes back in the background what a visitor has left in the store that has waited, and has no hold.
-    pub(crate) fn withdraw(&self, place: InDoubt) {
-        self.shared.clear(place, false);
+    /// Takes back what a visitor has left in the store that has waited, and has no hold: in the background, also if the
+    /// client ends meanwhile, or here until `deadline` if it has ended.
+    pub(crate) fn withdraw(&self, place: InDoubt, deadline: Instant) {
+        if !self.shared.clear(place.clone(), true) {
+            self.settle_here(place, deadline);
+        }
+    }
+
+    /// Clears up once and here, for a client that has ended, and so does nothing in the background any more.
+    pub(crate) fn settle_here(&self, mut in_doubt: InDoubt, deadline: Instant) {
+        let resolved = self.shared.store.resolve(&mut [&mut in_doubt], deadline);
+        if let Some(Err(error)) = resolved.last() {
+            events::not_settled(&in_doubt.name, error);
+        }
     }
 
     /// Ends the threads, and waits for them until `deadline`, for calls of the hook until `hook_until`. Holds are not freed;
@@ -301,24 +312,6 @@ impl Watchdog {
         self.shared.die.store(true, Ordering::Release);
         self.shared.timer.schedule(time::now(), Job::Staff);
     }
-}
-
-/// Waits for the end of a thread until `deadline`. A thread that hangs in a call of the user or of the system is left to itself.
-pub(crate) fn join(handle: JoinHandle<()>, deadline: Instant) {
-    // The last handle of a client may be dropped by its own hook.
-    if handle.thread().id() == thread::current().id() {
-        return;
-    }
-    let mut pause = Duration::from_micros(20);
-    while !handle.is_finished() {
-        if time::now() >= deadline {
-            return;
-        }
-        sync::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(2));
-    }
-    // A panic was already turned into losses.
-    let _ = handle.join();
 }
 
 impl Shared {

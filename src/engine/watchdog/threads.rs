@@ -4,7 +4,7 @@ use std::sync::Arc;
 #[cfg(feature = "test-util")]
 use std::sync::atomic::Ordering;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 
@@ -14,7 +14,7 @@ use crate::engine::watchdog::jobs::{Batch, Job};
 use crate::ground::clock::ClockPair;
 use crate::ground::events;
 use crate::ground::loss::LossCause;
-use crate::ground::sync::mutant;
+use crate::ground::sync::{self, JoinHandle, mutant};
 use crate::ground::time;
 use crate::store::Renewal;
 
@@ -230,4 +230,29 @@ impl Drop for Sentinel<'_> {
             self.shared.lose(&hold, LossCause::WatchdogDied);
         }
     }
+}
+
+/// Waits for the end of a thread until `deadline`. A thread that hangs in a call of the user or of the system is left to itself.
+pub(crate) fn join(handle: JoinHandle<()>, deadline: Instant) {
+    // The last handle of a client may be dropped by its own hook.
+    if handle.thread().id() == thread::current().id() {
+        return;
+    }
+    if eventually(deadline, || handle.is_finished()) {
+        // A panic was already turned into losses.
+        let _ = handle.join();
+    }
+}
+
+/// Looks again and again whether it is so, until `deadline`. Returns whether it was.
+pub(crate) fn eventually(deadline: Instant, is_so: impl Fn() -> bool) -> bool {
+    let mut pause = Duration::from_micros(20);
+    while !is_so() {
+        if time::now() >= deadline {
+            return false;
+        }
+        sync::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(2));
+    }
+    true
 }

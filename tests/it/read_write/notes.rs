@@ -3,6 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
+use redlatch::Client;
+
 use super::WAKE_UP;
 use super::faults::{LOST, Scene};
 use crate::invariants::{RW_WITHDRAW, RW_WRITE, SLACK};
@@ -151,18 +153,21 @@ fn dead_writers_end_and_are_forgotten() {
 }
 
 #[test]
-fn a_client_that_shuts_down_while_it_waits_is_as_dead() {
+fn a_client_that_shuts_down_while_it_waits_leaves_no_note() {
     let scene = Scene::new();
     let reading = scene.lock.read().guard().unwrap();
-    let (client, other) = scene.other(Duration::from_secs(30));
+    let client = Client::builder().command_timeout(SLACK * 4);
+    let client = client.open(&scene.server.url()).unwrap();
+    let other = client.read_write_lock("prices");
     thread::scope(|scope| {
         let waits = scope.spawn(|| other.write().lock());
-        eventually(ms(3000), "it waits", || scene.noted().len() == 1);
+        eventually(SLACK * 4, "it waits", || scene.noted().len() == 1);
         client.shutdown();
         assert!(waits.join().unwrap().is_err());
     });
+    assert_eq!(scene.noted(), [""; 0]);
     let (took, ()) = timed(|| elsewhere(|| scene.lock.read().run(|_| ()).unwrap()));
-    assert!(took < BEHIND_THE_DEAD + SLACK, "{took:?}");
+    assert!(took < WAKE_UP, "{took:?}");
     reading.unlock().unwrap();
 }
 

@@ -1,0 +1,98 @@
+//! Clients that end while their threads wait, or right after these gave up.
+
+use std::thread;
+
+use redlatch::{Client, Error, Interrupt, Lock};
+
+use super::queue::Scene;
+use crate::invariants::{FAIR_WITHDRAW, SLACK, TIMEOUT, sha};
+use crate::support::{Fault, Proxy, eventually, ms, timed};
+
+const WAITERS: usize = 20;
+
+/// A client that has the time to end on a busy machine.
+fn patient(url: &str) -> (Client, Lock) {
+    let client = Client::builder().command_timeout(SLACK * 4);
+    let client = client.open(url).unwrap();
+    let lock = client.fair_lock("tickets");
+    (client, lock)
+}
+
+/// Has some threads wait until `end` ends their waits, which it is to do.
+fn waits_end(scene: &Scene, lock: &Lock, interrupt: &Interrupt, end: impl FnOnce()) {
+    thread::scope(|scope| {
+        let waits = [(); WAITERS].map(|()| scope.spawn(|| lock.lock_interruptibly(interrupt)));
+        eventually(SLACK * 2, "they wait", || scene.waiting().len() == WAITERS);
+        end();
+        for wait in waits {
+            let error = wait.join().unwrap().unwrap_err();
+            assert!(
+                matches!(error, Error::Closed { .. } | Error::Interrupted { .. }),
+                "{error}"
+            );
+        }
+    });
+}
+
+#[test]
+fn a_client_that_ends_leaves_no_place_of_those_who_waited() {
+    let scene = Scene::new();
+    let (_holder, held) = scene.process();
+    held.lock().unwrap();
+    for is_interrupted in [false, true] {
+        let (client, lock) = patient(&scene.server.url());
+        let interrupt = Interrupt::new();
+        waits_end(&scene, &lock, &interrupt, || {
+            if is_interrupted {
+                interrupt.raise();
+            }
+            client.shutdown();
+        });
+        // Nobody has asked for the lock since.
+        assert_eq!(scene.waiting(), [""; 0], "interrupted: {is_interrupted}");
+    }
+    held.unlock().unwrap();
+    scene.all_goes();
+}
+
+#[test]
+fn the_end_of_a_client_waits_for_the_places_that_were_just_given_up() {
+    for is_shut_down in [false, true] {
+        let scene = Scene::new();
+        let (_holder, held) = scene.process();
+        held.lock().unwrap();
+        let proxy = Proxy::to(scene.server.addr());
+        let (client, lock) = patient(&proxy.url());
+        let slow = Fault::DelayReply(ms(1000));
+        let rule = proxy.next(1, Some(sha(FAIR_WITHDRAW).as_bytes()), slow);
+        let interrupt = Interrupt::new();
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| lock.lock_interruptibly(&interrupt));
+            eventually(SLACK, "it waits", || scene.waiting().len() == 1);
+            assert!(!lock.try_lock_for(ms(200)).unwrap());
+            eventually(SLACK, "one leaves", || rule.hits() == 1);
+            interrupt.raise();
+            waits.join().unwrap().unwrap_err();
+        });
+        // Both have given up, and the server is told of the second behind an answer that is late.
+        if is_shut_down {
+            client.shutdown();
+        }
+        drop((lock, client));
+        assert_eq!(scene.waiting(), [""; 0], "shut down: {is_shut_down}");
+    }
+}
+
+#[test]
+fn a_silent_server_keeps_no_client_from_its_end() {
+    let scene = Scene::new();
+    let (_holder, held) = scene.process();
+    held.lock().unwrap();
+    let (client, lock) = scene.process();
+    waits_end(&scene, &lock, &Interrupt::new(), || {
+        scene.server.freeze();
+        let (took, ()) = timed(|| client.shutdown());
+        scene.server.thaw();
+        assert!(took < TIMEOUT + ms(250) + SLACK, "{took:?}");
+    });
+}
