@@ -51,6 +51,25 @@ fn it_takes_all_or_nothing() {
 }
 
 #[test]
+fn one_that_is_held_is_entered_again_on_a_full_server() {
+    let server = RedisServer::start();
+    let client = client(&server);
+    let prices = client.read_write_lock("prices");
+    for side in [prices.read(), prices.write()] {
+        let both = MultiLock::of([&client.lock("orders"), &side]).unwrap();
+        both.lock().unwrap();
+        server.cmd(&["CONFIG", "SET", "maxmemory", "1"]);
+        assert!(both.try_lock().unwrap());
+        both.unlock().unwrap();
+        assert!(both.is_valid());
+        both.unlock().unwrap();
+        assert!(matches!(both.try_lock(), Err(Error::Unavailable { .. })));
+        server.cmd(&["CONFIG", "SET", "maxmemory", "0"]);
+        assert_eq!(server.int(&["EXISTS", "orders", "prices"]), 0);
+    }
+}
+
+#[test]
 fn one_that_was_dropped_without_an_unlock_bars_nobody_when_its_lease_is_over() {
     let server = RedisServer::start();
     let client = client(&server);

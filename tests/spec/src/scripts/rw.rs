@@ -78,6 +78,13 @@ fn lengthen(redis: &mut Redis<'_>, key: &[u8], life: &[u8]) -> Answer<()> {
     Ok(())
 }
 
+/// The same by a write in any case, behind which a full server accepts all others.
+fn prolong(redis: &mut Redis<'_>, key: &[u8], life: &[u8]) -> Answer<()> {
+    let life = redis.pttl(key)?.max(number_of(life).unwrap_or_default());
+    redis.pexpire(key, life.to_string().as_bytes())?;
+    Ok(())
+}
+
 /// Sets the life of the hash to the longest of its holds. Returns the message for those who wait.
 fn settle(redis: &mut Redis<'_>, key: &[u8], prefix: &[u8]) -> Answer<Option<&'static [u8]>> {
     let (mut longest, mut over, mut mode, mut has_writer) = (0, Vec::new(), Vec::new(), false);
@@ -280,9 +287,9 @@ pub fn read(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Rep
         if let Err(answer) = counts(redis, [key, own, visitor], [known, wanted], number, now)? {
             return Ok(answer);
         }
+        prolong(redis, key, lease)?;
         redis.hset(key, visitor, wanted)?;
         lengthen(redis, own, lease)?;
-        lengthen(redis, key, lease)?;
         return small(number, expiry - now);
     }
     let mode = match mode_of(redis, key)? {
@@ -431,6 +438,7 @@ pub fn write(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Re
         if let Err(answer) = counts(redis, [key, own, visitor], [known, wanted], number, now)? {
             return Ok(answer);
         }
+        prolong(redis, key, lease)?;
         redis.hset(key, visitor, wanted)?;
     }
     if redis.exists(own)? {

@@ -55,6 +55,11 @@ local function lengthen(key, life)
     end
 end
 
+-- The same by a write in any case: behind one that needs no memory, a full server accepts what does.
+local function prolong(key, life)
+    redis.call('PEXPIRE', key, math.max(redis.call('PTTL', key), life + 0))
+end
+
 -- Sets the life of the hash to the longest of its holds. Holds that are over go; a writer whose reading goes on leaves the
 -- lock to readers; without any hold the hash goes. Returns the message for those who wait, if there is one.
 local function settle(key, prefix)

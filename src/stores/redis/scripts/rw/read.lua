@@ -41,9 +41,9 @@ if known ~= '0' then
     elseif count ~= known and count ~= wanted then
         return {number, {4, now, string.sub(count, 1, 32)}}
     end
+    prolong(key, lease)
     call('HSET', key, visitor, wanted)
     lengthen(own, lease)
-    lengthen(key, lease)
     return granted
 end
 

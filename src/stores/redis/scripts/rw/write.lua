@@ -57,6 +57,7 @@ if is_entered then
     elseif count ~= known and count ~= wanted then
         return {number, {4, now, string.sub(count, 1, 32)}}
     end
+    prolong(key, lease)
     call('HSET', key, visitor, wanted)
 else
     local mode, flaw = mode_of(key)
