@@ -290,11 +290,30 @@ fn replies_that_do_not_fit_are_told_as_such() {
     assert_eq!((index, done.len()), (3, 3));
     assert_eq!(done[1].as_str().map(str::len), Some(large.len()));
     assert_eq!(scene.server.int(&["GET", "sum"]), 1);
-    let outcome = guard.eval("local a = {} a[1] = a return a", &[], &[]);
-    assert!(
-        matches!(&outcome, Err(Error::CommandFailed { index: 0, reason, .. }) if reason.contains("1 MiB")),
-        "{outcome:?}"
-    );
+    for (script, why) in [
+        ("local a = {} a[1] = a return a", "nested"),
+        ("local a = {} a.map = {b = a} return a", "nested"),
+        ("local a = {} a.set = {[a] = true} return a", "nested"),
+        (
+            "local t = {} for i = 1, 50 do t = {t} end return t",
+            "nested",
+        ),
+        ("return {map = {a = ('x'):rep(2000000)}}", "1 MiB"),
+        ("return {set = {[('x'):rep(2000000)] = true}}", "1 MiB"),
+        ("return {big_number = ('1'):rep(2000000)}", "1 MiB"),
+        (
+            "return {verbatim_string = {format = 'txt', string = ('x'):rep(2000000)}}",
+            "1 MiB",
+        ),
+    ] {
+        let outcome = guard.eval(&format!("redis.setresp(3) {script}"), &[], &[]);
+        assert!(
+            matches!(&outcome, Err(Error::CommandFailed { index: 0, reason, .. }) if reason.contains(why)),
+            "{script}: {outcome:?}"
+        );
+    }
+    let number = guard.eval("return {big_number = '17'}", &[], &[]).unwrap();
+    assert_eq!(number.as_str(), Some("17"));
     // The connection is good for the next one.
     let one = guard
         .write(|batch| {

@@ -53,16 +53,25 @@ else
     end
 end
 
+-- The fields of a table that keep a reply of another form, as there are after `redis.setresp(3)`.
+local FORMS = {'map', 'set', 'double', 'big_number', 'verbatim_string'}
+
 -- How many bytes a reply is at most on its way. One that is nested too deep to be read has no end.
 local function size_of(reply, depth)
     if type(reply) ~= 'table' then
         return type(reply) == 'string' and #reply + 16 or 24
     elseif depth > 8 then
-        return 1e9
+        return math.huge
     end
     local size = 16 + #tostring(reply.ok or reply.err or '')
     for _, part in ipairs(reply) do
         size = size + size_of(part, depth + 1)
+    end
+    for _, form in ipairs(FORMS) do
+        local parts = reply[form]
+        for name, part in pairs(type(parts) == 'table' and parts or {parts}) do
+            size = size + size_of(name, depth + 1) + size_of(part, depth + 1)
+        end
     end
     return size
 end
@@ -74,7 +83,9 @@ local function keep(reply)
         return string.sub(tostring(reply.err), 1, 512)
     end
     room = room - size_of(reply, 1)
-    if room < 0 then
+    if room == -math.huge then
+        return 'ERR the command was carried out, but its reply is nested too deep to be told'
+    elseif room < 0 then
         return 'ERR the command was carried out, but with its reply there is more to tell than 1 MiB'
     end
     replies[#replies + 1] = reply
