@@ -269,6 +269,38 @@ fn locks_that_share_a_part_are_not_taken_by_one_thread() {
 }
 
 #[test]
+fn a_part_and_a_lock_of_another_kind_under_its_key_are_not_taken_by_one_thread() {
+    let server = RedisServer::start();
+    let backends = [client(&server), Client::in_memory()];
+    for client in &backends {
+        let of_name = |name| {
+            [
+                client.lock(name),
+                client.fair_lock(name),
+                client.fenced_lock(name),
+            ]
+        };
+        for (at, part) in of_name("a").iter().enumerate() {
+            let both = MultiLock::of([part, &client.lock("b")]).unwrap();
+            both.lock().unwrap();
+            for (place, other) in of_name("a").iter().enumerate() {
+                let refused = other.try_lock();
+                assert!(
+                    matches!(&refused, Err(Error::Overlap { held, .. }) if &**held == "a + b"),
+                    "{place} beside {at}: {refused:?}"
+                );
+            }
+            both.unlock().unwrap();
+            for other in of_name("a") {
+                other.lock().unwrap();
+                assert!(matches!(both.try_lock(), Err(Error::Overlap { .. })));
+                other.unlock().unwrap();
+            }
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_one_lock_is_refused() {
     let client = Client::in_memory();
     let (a, bad) = (client.lock("a"), client.lock(""));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::engine::hold::Hold;
-use crate::ground::claim::LockId;
+use crate::ground::claim::{Kind, LockId};
 use crate::ground::sync::Mutex;
 
 /// The holds of one thread and those that it lost, by client and name.
@@ -52,6 +52,22 @@ impl LockKey {
         };
         Some(LockKey { lock, ..*self })
     }
+
+    /// The locks beside which its thread can never have it: the other side, and other kinds that stand under the same key.
+    fn kin(&self) -> impl Iterator<Item = LockKey> {
+        const SAME_KEY: [Kind; 3] = [Kind::Reentrant, Kind::Fenced, Kind::Fair];
+        let LockId { kind, name } = &self.lock;
+        let has_kin = SAME_KEY.contains(kind);
+        let others = SAME_KEY.iter().filter(move |it| has_kin && *it != kind);
+        let key_of = |kind: &Kind| LockKey {
+            client: self.client,
+            lock: LockId {
+                kind: *kind,
+                name: Arc::clone(name),
+            },
+        };
+        self.other_side().into_iter().chain(others.map(key_of))
+    }
 }
 
 #[derive(Debug, Default)]
@@ -77,9 +93,8 @@ impl OwnerHolds {
         if parts.is_none() && whole.of.is_empty() {
             return None;
         }
-        let sides = |part: &LockKey| [Some(part.clone()), part.other_side()];
         let mine = parts.unwrap_or(std::slice::from_ref(key)).iter();
-        let mine = mine.flat_map(sides).flatten();
+        let mine = mine.flat_map(|part| std::iter::once(part.clone()).chain(part.kin()));
         let mut held = mine.filter_map(|part| match whole.of.get(&part) {
             Some(whole) if whole != key && self.stands(whole) => Some(Arc::clone(&whole.lock.name)),
             _ if parts.is_some() && self.stands(&part) => Some(Arc::clone(&part.lock.name)),
