@@ -19,14 +19,11 @@ fn parts(url: &str) -> Option<(&str, Option<&str>, &str)> {
     }
 }
 
-/// The server that a URL names, without user, password and all that follows.
+/// The server that a URL names, without user, password and options.
 pub(super) fn address(url: &str) -> &str {
     let rest = parts(url).map_or("", |(_, _, rest)| rest);
-    let end = match url.contains("+unix:") {
-        true => rest.find(['?', '#']),
-        false => rest.find(['/', '?', '#']),
-    };
-    rest.get(..end.unwrap_or(rest.len())).unwrap_or_default()
+    let end = rest.find(['?', '#']).unwrap_or(rest.len());
+    rest.get(..end).unwrap_or_default().trim_end_matches('/')
 }
 
 /// Whether a URL shows a password.

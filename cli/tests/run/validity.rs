@@ -39,6 +39,15 @@ fn nanos() -> u128 {
     since.unwrap().as_nanos()
 }
 
+/// Ends the rival, also if the test fails: it would be waited for.
+struct AtEnd<'a>(&'a AtomicBool);
+
+impl Drop for AtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A rival who asks for the lock all the time, and notes when it got it: between these two moments.
 fn rival(url: &str, name: &str, ends: &AtomicBool) -> Vec<Span> {
     let lock = client_of(url).lock(name);
@@ -135,13 +144,14 @@ fn a_code_of_0_says_that_the_lock_was_held_all_the_time() {
                     let ends = AtomicBool::new(false);
                     thread::scope(|scope| {
                         let rival = scope.spawn(|| rival(&server.url(), &name, &ends));
+                        let at_end = AtEnd(&ends);
                         let spans: Vec<Span> = (place..place + rounds)
                             .filter_map(|at| {
                                 let trouble = TROUBLES[at % TROUBLES.len()];
                                 one_run(server, &name, trouble, &mut draw)
                             })
                             .collect();
-                        ends.store(true, Ordering::Relaxed);
+                        drop(at_end);
                         let got = rival.join().unwrap();
                         assert!(!got.is_empty(), "the rival never had a turn");
                         for span in &spans {
