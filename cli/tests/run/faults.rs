@@ -283,7 +283,7 @@ fn the_whole_group_has_the_time_to_clear_up() {
 #[test]
 fn the_switch_of_an_orphan_ends_with_it_and_sends_one_term() {
     let server = RedisServer::start();
-    let script = "trap 'echo term; n=1' TERM; echo $$; n=0; i=0
+    let script = "n=0; i=0; trap 'echo term; n=1' TERM; echo $$
         while [ $i -lt 20 ]; do sleep 0.05; i=$((i + n)); done";
     let args = [
         "--lease", "120s", "--orphan", "term", "demo", "--", "sh", "-c", script,
