@@ -71,7 +71,7 @@ fn bugs_that_are_planted_are_found() {
     finds("a request in flight shortens nothing", "I1: ", &free);
     let forced = seeds("Forced", "8000");
     finds("an earlier entry wakes nobody", "I9: ", &forced);
-    let split = seeds("Split", "60");
+    let split = seeds("Split", "8000");
     finds("what was not undone is dropped", "I8: ", &split);
     let writes = seeds("Writes", "20000");
     finds("a batch goes without its check", "I10: ", &writes);
@@ -109,7 +109,7 @@ fn a_seed_that_breaks_a_rule_is_shrunk() {
 
 /// Runs the seeds of a mood or a topology, and demands that this happens there.
 fn happens(filter: (&str, &str), events: &[&str]) {
-    let (is_good, text) = simulate(&[filter, ("SEEDS", "1200"), ("SECONDS", "300")]);
+    let (is_good, text) = simulate(&[filter, ("SEEDS", "3600"), ("SECONDS", "300")]);
     assert!(is_good, "{text}");
     for event in events {
         assert!(text.contains(&format!("{event}: ")), "{event}: {text}");
