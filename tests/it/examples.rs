@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::sync::Once;
+use std::time::{Duration, Instant, SystemTime};
 use std::{env, fs, thread};
 
 #[cfg(feature = "mysql")]
@@ -14,39 +14,61 @@ use crate::support::RedisServer;
 /// Far more than any of them takes.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Where the examples lie, built with the features of this test.
-fn built() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        // …/target/debug/deps/it-…
-        let test = env::current_exe().unwrap();
-        let profile = test.parent().unwrap().parent().unwrap();
-        let features = [
-            cfg!(feature = "tracing").then_some("tracing"),
-            cfg!(feature = "test-util").then_some("test-util"),
-            cfg!(feature = "mysql").then_some("mysql"),
-            cfg!(feature = "tls").then_some("tls"),
-        ];
-        let features: Vec<_> = features.into_iter().flatten().collect();
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .args(["build", "--quiet", "--examples"])
-            .args(["--features", &features.join(",")])
-            .arg("--target-dir")
-            .arg(profile.parent().unwrap());
-        if profile.ends_with("release") {
-            cargo.arg("--release");
-        }
-        assert!(cargo.status().unwrap().success(), "the examples are built");
-        profile.join("examples")
-    })
+/// When something was last changed there, or in what is there.
+fn changed(path: &Path) -> SystemTime {
+    let within = fs::read_dir(path).into_iter().flatten();
+    let within = within.map(|entry| changed(&entry.unwrap().path()));
+    let own = fs::metadata(path).unwrap().modified().unwrap();
+    within.fold(own, SystemTime::max)
+}
+
+/// Whether an example is newer than all it is made of: `cargo test` builds them, `cargo test --test it` does not.
+fn is_new(example: &Path) -> bool {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let sources = ["Cargo.toml", "Cargo.lock", "src", "examples"];
+    let changed = sources.map(|source| changed(&root.join(source)));
+    let built = fs::metadata(example).and_then(|it| it.modified());
+    built.is_ok_and(|built| changed.iter().all(|it| *it < built))
+}
+
+/// The program of an example, built with the features of this test unless there is a new one.
+fn program_of(name: &str) -> PathBuf {
+    static BUILT: Once = Once::new();
+    // …/target/debug/deps/it-…
+    let test = env::current_exe().unwrap();
+    let profile = test.parent().unwrap().parent().unwrap();
+    let program = profile.join("examples").join(name);
+    if !is_new(&program) {
+        BUILT.call_once(|| build(profile));
+    }
+    program
+}
+
+fn build(profile: &Path) {
+    let features = [
+        cfg!(feature = "tracing").then_some("tracing"),
+        cfg!(feature = "test-util").then_some("test-util"),
+        cfg!(feature = "mysql").then_some("mysql"),
+        cfg!(feature = "tls").then_some("tls"),
+    ];
+    let features: Vec<_> = features.into_iter().flatten().collect();
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(["build", "--quiet", "--examples"])
+        .args(["--features", &features.join(",")])
+        .arg("--target-dir")
+        .arg(profile.parent().unwrap());
+    if profile.ends_with("release") {
+        cargo.arg("--release");
+    }
+    assert!(cargo.status().unwrap().success(), "the examples are built");
 }
 
 /// Runs an example to its end, and returns what it says. It has to succeed.
 #[track_caller]
 fn run(name: &str, args: &[&str], env: &[(&str, &str)]) -> String {
-    let mut example = Command::new(built().join(name))
+    let mut example = Command::new(program_of(name))
         .args(args)
         .env_remove("REDIS_URL")
         .env_remove("MYSQL_URL")

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use super::{free_port, keeper, ms};
 
-const ADMIN_TIMEOUT: Duration = Duration::from_secs(5);
+const ADMIN_TIMEOUT: Duration = Duration::from_secs(30);
 const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// How a server is to be started.

@@ -58,7 +58,10 @@ impl Settings {
     }
 
     pub(crate) fn builder(self) -> Builder {
-        let mut builder = Client::builder();
+        // A server on a busy machine answers late, which is no law's subject.
+        let mut builder = Client::builder()
+            .command_timeout(Duration::from_secs(10))
+            .connect_timeout(Duration::from_secs(5));
         if let Some(timeout) = self.watchdog_timeout {
             builder = builder.watchdog_timeout(timeout);
         }

@@ -16,9 +16,11 @@ const SMALL: i64 = 1 << 22;
 
 /// The content of a key as text, and when it ends.
 pub(super) fn content(found: &Value) -> (String, i64) {
+    if *found == Value::Nil {
+        return ("nothing".to_owned(), -2);
+    }
     let (kind, content, end): (String, Value, i64) = redis::from_redis_value_ref(found).unwrap();
     let text = match &*kind {
-        "none" => "nothing".to_owned(),
         "list" => format!(
             "{:?}",
             redis::from_redis_value::<Vec<String>>(content).unwrap()

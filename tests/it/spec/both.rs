@@ -76,7 +76,7 @@ enum Ended {
     Paused,
 }
 
-/// Tells of each key its type, its content and when it ends.
+/// Tells of each key its type, its content and when it ends; nothing of one that is not there.
 const LOOK: &str = r"
     local found = {}
     for i, key in ipairs(KEYS) do
@@ -84,7 +84,7 @@ const LOOK: &str = r"
         local content = kind == 'hash' and redis.call('HGETALL', key) or kind == 'string' and redis.call('GET', key)
             or kind == 'zset' and redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
             or kind == 'list' and redis.call('LRANGE', key, 0, -1) or ''
-        found[i] = {kind, content, redis.call('PEXPIRETIME', key)}
+        found[i] = kind ~= 'none' and {kind, content, redis.call('PEXPIRETIME', key)}
     end
     return found";
 

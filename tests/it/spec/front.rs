@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,7 +12,7 @@ use redlatch_spec::{Config, Delivery, Persistence, Server};
 
 use crate::support::ms;
 
-/// A simulated server that listens; it goes on until the process ends, and its connections are cut when it is dropped.
+/// A simulated server that listens until it is dropped.
 pub(crate) struct Front {
     addr: SocketAddr,
     shared: Arc<Shared>,
@@ -20,6 +21,7 @@ pub(crate) struct Front {
 struct Shared {
     server: Mutex<Server>,
     streams: Mutex<HashMap<u64, TcpStream>>,
+    has_ended: AtomicBool,
 }
 
 impl Front {
@@ -37,19 +39,22 @@ impl Front {
         let shared = Arc::new(Shared {
             server: Mutex::new(server),
             streams: Mutex::default(),
+            has_ended: AtomicBool::new(false),
         });
-        let own = Arc::downgrade(&shared);
+        let own = Arc::clone(&shared);
         thread::spawn(move || {
-            while let Some(shared) = own.upgrade() {
+            while !own.has_ended() {
                 // A WAIT may be over.
-                shared.deliver(|server, now| server.tick(now));
-                drop(shared);
+                own.deliver(|server, now| server.tick(now));
                 thread::sleep(ms(10));
             }
         });
         let own = Arc::clone(&shared);
         thread::spawn(move || {
             for (number, stream) in (1..).zip(listener.incoming()) {
+                if own.has_ended() {
+                    return;
+                }
                 let (stream, shared) = (stream.unwrap(), Arc::clone(&own));
                 thread::spawn(move || shared.serve(number, stream));
             }
@@ -93,15 +98,26 @@ impl Front {
 impl Drop for Front {
     fn drop(&mut self) {
         self.with(|server, now| server.stop(now));
+        self.shared.has_ended.store(true, Ordering::SeqCst);
         self.cut();
+        // So that the thread that accepts looks up; a failure leaves it to the end of the process.
+        let _ = TcpStream::connect(self.addr);
     }
 }
 
 impl Shared {
+    fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::SeqCst)
+    }
+
     fn serve(&self, number: u64, mut stream: TcpStream) {
         stream.set_nodelay(true).unwrap();
         lock(&self.server).connect(number);
         lock(&self.streams).insert(number, stream.try_clone().unwrap());
+        if self.has_ended() {
+            // It may have come too late to be cut.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
         let mut block = [0; 16 * 1024];
         while let Ok(read @ 1..) = stream.read(&mut block) {
             self.deliver(|server, now| server.feed(now, number, &block[..read]));

@@ -69,7 +69,8 @@ fn all_who_wait_for_permits_give_up() {
 #[test]
 fn a_holder_that_stays_lets_nobody_give_up() {
     let server = RedisServer::start();
-    let holder = Client::open(&server.url()).unwrap().lock("orders");
+    let patient = Client::builder().command_timeout(ms(10_000));
+    let holder = patient.open(&server.url()).unwrap().lock("orders");
     let waiting = open(&server);
     thread::scope(|scope| {
         let waiter = scope.spawn(|| {

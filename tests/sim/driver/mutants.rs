@@ -37,7 +37,7 @@ const fn on(topology: &'static str, name: &'static str) -> Mutant {
     }
 }
 
-pub(crate) const MUTANTS: [Mutant; 53] = [
+pub(crate) const MUTANTS: [Mutant; 54] = [
     in_shape(Shape::Writes, "a batch goes without its check"),
     in_shape(Shape::Writes, "a batch is checked by a request before it"),
     in_shape(
@@ -76,6 +76,7 @@ pub(crate) const MUTANTS: [Mutant; 53] = [
         Shape::Queues,
         "a place that was lost is not asked for again",
     ),
+    in_shape(Shape::Queues, "what is owed at the end is dropped"),
     in_shape(Shape::Conditions, "a signal is not told"),
     in_shape(Shape::Conditions, "a signal wakes two"),
     in_shape(Shape::Conditions, "one that leaves forgets its signal"),

@@ -237,6 +237,7 @@ pub(crate) fn live(process: &Process, plan: &Plan) {
         within("shutdown", Some(command + 250 * MILLI), || {
             place.shut_down()
         });
+        queues::note_shutdown(plan);
     }
     for thread in threads {
         let panic = thread.join().err();

@@ -24,6 +24,9 @@ const SILENT: i64 = 10_000;
 /// then, and are passed over at some look of the next five.
 pub(crate) const DEAD: Nanos = 8 * SECOND;
 
+/// So long the requests take that a shutdown finds under way, and those that take their places back.
+const LEAVES: Nanos = 250 * MILLI;
+
 /// What was seen of one lock.
 #[derive(Debug, Default)]
 struct Line {
@@ -50,6 +53,8 @@ struct Lines {
     lines: BTreeMap<String, Line>,
     /// The process of each client, by the id with which its visitors begin.
     clients: BTreeMap<String, usize>,
+    /// When the clients of processes were shut down while nothing else happened.
+    closed: BTreeMap<usize, Nanos>,
 }
 
 static LINES: Mutex<Lines> = Mutex::new(Lines {
@@ -59,6 +64,7 @@ static LINES: Mutex<Lines> = Mutex::new(Lines {
     pieces: BTreeMap::new(),
     lines: BTreeMap::new(),
     clients: BTreeMap::new(),
+    closed: BTreeMap::new(),
 });
 
 fn lines() -> MutexGuard<'static, Lines> {
@@ -82,6 +88,16 @@ pub(crate) fn note_client(id: &str) {
     let mut lines = lines();
     if lines.is_on {
         lines.clients.insert(id.to_owned(), scheduler::process());
+    }
+}
+
+/// Notes that the client of the calling process was shut down, if nothing kept it from saying so to the server.
+pub(crate) fn note_shutdown(plan: &Plan) {
+    if plan.shape == crate::shapes::Shape::Queues && plan.mood == Mood::Calm {
+        events::count("fair queue left by a shutdown");
+        lines()
+            .closed
+            .insert(scheduler::process(), scheduler::now());
     }
 }
 
@@ -130,6 +146,15 @@ pub(crate) fn ran(server: &Server, now: i64, connection: u64, piece: &[u8], answ
             has_run,
         };
         let flaw = line.change(&waiting, holder.as_deref(), now / 1000, asked, may_go);
+        let is_closed = |waiter: &&String| {
+            let client = waiter.split(':').next().unwrap_or_default();
+            let process = lines.clients.get(client);
+            let closed = process.and_then(|process| lines.closed.get(process));
+            closed.is_some_and(|closed| scheduler::now() > closed + LEAVES)
+        };
+        let left = waiting.iter().find(is_closed);
+        let flaw =
+            flaw.or(left.map(|left| format!("{left} waits though its client was shut down")));
         line.note(waiting, holder, now / 1000, asked);
         let flaw = flaw.map(|flaw| format!("I16: {name}: {flaw}"));
         lines.flaw = lines.flaw.take().or(flaw);
@@ -287,7 +312,7 @@ pub(crate) fn queues(plan: &mut Plan, draw: &mut Rng) {
     let world = draw.u8(..8);
     match world {
         0 => takers::cuts(plan, draw),
-        1..=3 => plan.mood = Mood::Calm,
+        1..=3 | 7 => plan.mood = Mood::Calm,
         4..=6 => plan.mood = Mood::Processes,
         _ => {}
     }
@@ -347,6 +372,11 @@ pub(crate) fn queues(plan: &mut Plan, draw: &mut Rng) {
                 })
                 .collect();
         }
-        _ => takers::befall(plan, draw),
+        6 => takers::befall(plan, draw),
+        _ => {
+            // One that ends in the middle.
+            let process = draw.usize(..plan.processes.len());
+            plan.processes[process].shut_down_at = Some(draw.u64(..3_000) * MILLI);
+        }
     }
 }
