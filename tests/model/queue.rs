@@ -32,9 +32,9 @@ const PATIENCE: i64 = 20_000;
 /// Until when a request may be carried out, in ticks.
 const EXPIRY: u8 = 1;
 
-/// The lock is free for no more ticks than these while somebody waits: one behind others looks after 3 s, and passes the dead
-/// over after 3.5 s more.
-const LONGEST_FREE: u8 = 7;
+/// The lock is free for no more ticks than these while somebody waits: one behind others looks after 3 s, and passes all the dead
+/// over after 1.5 s more, in the next tick.
+const LONGEST_FREE: u8 = 5;
 
 /// A visitor: a thread, and which of its visits it is.
 pub(crate) type Visitor = (usize, u8);
@@ -412,7 +412,8 @@ impl Queue {
         if let Some(mut entry) = server::entry(keys, ABSENT).cloned() {
             if let Value::Hash(fields) = &mut entry.value {
                 for (_, since) in fields {
-                    *since = (NOW - back).to_string().into_bytes();
+                    let mark = if since.starts_with(b"-") { -1 } else { 1 };
+                    *since = ((NOW - back) * mark).to_string().into_bytes();
                 }
             }
             server::put(keys, ABSENT, Some(entry));
@@ -438,7 +439,8 @@ impl Queue {
         let thread = &mut next.threads[at];
         thread.is = Is::Waits;
         thread.has_place = true;
-        let pause = u8::try_from(said.number(5) / TICK).unwrap_or(u8::MAX);
+        let pause = (said.number(5) + TICK - 1) / TICK;
+        let pause = u8::try_from(pause).unwrap_or(u8::MAX);
         thread.looks_in = if self.rules.looks { pause } else { u8::MAX };
         if leftover.is_some() {
             self.retire(next, at, leftover);

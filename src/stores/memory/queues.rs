@@ -14,12 +14,14 @@ use crate::store::{Granted, Outcome, Refusal, nobody_counts_waiters};
 /// A visitor that is turned away from a free lock looks again after this time, and so do the first who wait.
 const LOOKS_AGAIN: Duration = Duration::from_secs(1);
 
-/// The others look again after this time, whatever messages come.
+/// The others who listen look again after this time, whatever messages come.
 const LOOKS_RARELY: Duration = Duration::from_secs(3);
 
-/// One to whom the lock is free and who does not listen for so long is dead: the first in the queue, and another one.
-const FIRST_MAY_BE_ABSENT: Duration = Duration::from_millis(1500);
-const OTHERS_MAY_BE_ABSENT: Duration = Duration::from_millis(3500);
+/// Nobody is told to look again sooner than this, though one may be passed over before.
+const LOOKS_SOON: Duration = Duration::from_millis(50);
+
+/// One that neither looks nor listens for so long is dead. One that listens is a thread of this process, and alive.
+const MAY_BE_ABSENT: Duration = Duration::from_millis(1500);
 
 /// The channel of one that waits. No name has a line feed in it.
 pub(super) fn channel_of(name: &str, visitor: &VisitorId) -> Arc<str> {
@@ -39,7 +41,7 @@ impl Memory {
             }
             let holder = state.holds.get(&claim.name);
             let holder = holder.map(|it| (it.visitor.clone(), it.ends));
-            state.look_at_line(claim, holder.is_some(), now);
+            let pause = state.look_at_line(claim, holder.is_some(), now);
             let first = state.first_in_line(&claim.name);
             let is_first = first.as_ref().is_none_or(|first| *first == claim.visitor);
             if holder.is_none() && is_first {
@@ -56,11 +58,12 @@ impl Memory {
             let left = holder.as_ref().map(|(_, ends)| now.until(*ends));
             let place = state.join_line(claim);
             let is_far = holder.is_some() && place.is_none_or(|place| place > 1);
+            let is_far = is_far && state.is_heard(&channel_of(&claim.name, &claim.visitor));
             let before = holder.map(|(visitor, _)| visitor).or(first);
             Outcome::Refused(Refusal {
                 retry_after: Some(left.unwrap_or(LOOKS_AGAIN)),
                 holder: before.map(|it| it.as_str().into()),
-                recheck_after: Some(if is_far { LOOKS_RARELY } else { LOOKS_AGAIN }),
+                recheck_after: Some(if is_far { LOOKS_RARELY } else { pause }),
                 ..Refusal::default()
             })
         })
@@ -90,47 +93,45 @@ impl State {
         Some(self.line(name)?.front()?.visitor.clone())
     }
 
-    /// Notes that a visitor looks at the lock. While that is free, those who do not come are passed over.
-    fn look_at_line(&mut self, claim: &Claim, is_held: bool, now: BootInstant) {
-        let Some(line) = self.line(&claim.name) else {
-            return;
-        };
-        for place in line.iter_mut() {
-            if is_held || place.visitor == claim.visitor {
-                place.absent_since = None;
+    /// Notes that a visitor looks at the lock. While that is free, those who do not come are passed over. Returns after which
+    /// time the next may be.
+    fn look_at_line(&mut self, claim: &Claim, is_held: bool, now: BootInstant) -> Duration {
+        let name = &claim.name;
+        let line = self.line(name).into_iter().flatten();
+        for place in line.filter(|it| it.visitor == claim.visitor) {
+            place.absent_since = None;
+        }
+        let mut pause = LOOKS_AGAIN;
+        while !is_held
+            && self
+                .first_in_line(name)
+                .is_some_and(|it| it != claim.visitor)
+        {
+            // A message may have been lost.
+            self.tell_first(name);
+            let line = self.lines.get(name).into_iter().flatten();
+            let before = line.take_while(|it| it.visitor != claim.visitor);
+            let channels = before.map(|it| channel_of(name, &it.visitor));
+            let heard: Vec<bool> = channels.map(|it| self.is_heard(&it)).collect();
+            let (mut gone, mut next) = (0, None);
+            for (place, is_heard) in self.line(name).into_iter().flatten().zip(heard) {
+                let since = place.absent_since.filter(|_| !is_heard).unwrap_or(now);
+                place.absent_since = (!is_heard).then_some(since);
+                let left = now.until(since + MAY_BE_ABSENT);
+                match next {
+                    None if left.is_zero() => gone += 1,
+                    None => next = Some(left),
+                    Some(_) => {}
+                }
             }
-        }
-        let first = line.front().map(|it| it.visitor.clone());
-        if is_held || first.as_ref().is_none_or(|first| *first == claim.visitor) {
-            return;
-        }
-        // A message may have been lost.
-        self.tell_first(&claim.name);
-        let mut gone = 0;
-        let line = self.lines.get(&claim.name).into_iter().flatten();
-        let before = line.take_while(|it| it.visitor != claim.visitor);
-        let channels = before.map(|it| channel_of(&claim.name, &it.visitor));
-        let absent: Vec<bool> = channels.map(|it| !self.is_heard(&it)).collect();
-        for (place, is_absent) in self.line(&claim.name).into_iter().flatten().zip(absent) {
-            if !is_absent {
+            pause = next.map_or(pause, |left| left.clamp(LOOKS_SOON, LOOKS_AGAIN));
+            if gone == 0 {
                 break;
             }
-            let since = *place.absent_since.get_or_insert(now);
-            let most = match gone {
-                0 => FIRST_MAY_BE_ABSENT,
-                _ => OTHERS_MAY_BE_ABSENT,
-            };
-            if since + most > now {
-                break;
-            }
-            gone += 1;
+            let line = self.line(name).into_iter();
+            line.for_each(|line| drop(line.drain(..gone)));
         }
-        if gone > 0 {
-            self.line(&claim.name)
-                .into_iter()
-                .for_each(|line| drop(line.drain(..gone)));
-            self.tell_first(&claim.name);
-        }
+        pause
     }
 
     fn is_heard(&self, channel: &str) -> bool {

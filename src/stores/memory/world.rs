@@ -105,7 +105,7 @@ pub(super) struct Place {
 /// One that waits for a fair lock.
 pub(super) struct InLine {
     pub(super) visitor: VisitorId,
-    /// Since when the lock is free, and it does not come.
+    /// Since when it neither looks nor listens, as far as others have seen while the lock was free.
     pub(super) absent_since: Option<BootInstant>,
 }
 

@@ -198,7 +198,7 @@ const QUEUE: Key = Key::Prefix("redisson_lock_queue");
 /// A fair lock, those who wait for it, and until when they count as alive.
 const WITH_QUEUE: &[Key] = &[Key::Name, QUEUE, Key::Prefix("redisson_lock_timeout")];
 
-/// The same with the notes on those who do not come.
+/// The same with the notes on those who are silent.
 const WITH_ABSENT: &[Key] = &[
     Key::Name,
     QUEUE,

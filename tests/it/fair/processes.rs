@@ -162,3 +162,33 @@ fn a_process_that_is_stopped_for_long_is_passed_over_and_comes_back_to_the_front
     });
     scene.all_goes();
 }
+
+#[test]
+fn threads_of_stopped_processes_cost_one_silence_wherever_they_stand() {
+    let scene = Scene::new();
+    let (_client, held) = scene.process();
+    let (_other, lock) = scene.process();
+    held.lock().unwrap();
+    // Each silence by itself would take them ten times as long as one.
+    let is_taken = || {
+        let is_taken = lock.try_lock_for(Duration::from_secs(40)).unwrap();
+        is_taken.then(|| lock.unlock().unwrap()).is_some()
+    };
+    thread::scope(|scope| {
+        let mut both = Vec::new();
+        for _ in 0..2 {
+            let stopped = scene.waiters(5);
+            let before = scene.waiting().len();
+            both.push((stopped, scope.spawn(is_taken)));
+            eventually(SLACK, "it waits", || scene.waiting().len() == before + 1);
+        }
+        both.iter().for_each(|(stopped, _)| stopped.freeze());
+        held.unlock().unwrap();
+        for (stopped, waits) in both {
+            assert!(waits.join().unwrap(), "the silences add up");
+            stopped.thaw();
+            stopped.expect_line("over", Duration::from_secs(30));
+        }
+    });
+    scene.all_goes();
+}

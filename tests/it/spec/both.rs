@@ -97,9 +97,9 @@ const PASS: &str = r"
         end
         if redis.call('TYPE', key).ok == 'hash' then
             for _, field in ipairs(redis.call('HKEYS', key)) do
-                local came, mark, time = string.match(redis.call('HGET', key, field), '^(%d-)(:?)(%d+)$')
+                local came, mark, time = string.match(redis.call('HGET', key, field), '^(%-?%d-)(:?)(%d+)$')
                 if time and #time == 13 then
-                    came = mark == ':' and string.format('%.0f:', came - ARGV[1] * 1000) or ''
+                    came = mark == ':' and string.format('%.0f:', came - ARGV[1] * 1000) or came
                     redis.call('HSET', key, field, came .. string.format('%.0f', time - ARGV[1]))
                 end
             end

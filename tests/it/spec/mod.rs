@@ -651,17 +651,36 @@ const PLANTED_IN_QUEUES: &[(&str, &str, &str)] = &[
         "if type(ends) == 'string' and ends + 0 > now then",
         "if ends then",
     ),
-    // Suspects are thrown out before their time, or never, or one that is not the first before it.
+    // The silent are thrown out before their time, or never, or one that is not the first before it.
+    ("fair/acquire", "(listens and 10000 or 1500)", "0"),
+    ("fair/acquire", "listens and 10000 or 1500", "1500"),
+    ("fair/acquire", "listens and 10000 or 1500", "10000"),
+    ("fair/acquire", "listens and 10000 or", "listens and 1e9 or"),
     (
         "fair/acquire",
-        "(listens and 10000 or place == 1 and 1500 or 3500)",
-        "0",
+        "if goes and left <= 0 then",
+        "if left <= 0 then",
     ),
-    ("fair/acquire", "place == 1 and 1500 or 3500", "3500"),
-    ("fair/acquire", "place == 1 and 1500 or 3500", "1500"),
-    ("fair/acquire", "listens and 10000 or", "listens and 1e9 or"),
-    ("fair/acquire", "goes = goes and silence", "goes = silence"),
-    // A look clears no suspicion, nor does a holder.
+    // Each of them costs a silence, or the living have notes.
+    (
+        "fair/acquire",
+        "if place == 1 and listens and silence < 1000 then",
+        "if listens then",
+    ),
+    (
+        "fair/acquire",
+        "if place == 1 and listens and silence < 1000 then",
+        "if false then",
+    ),
+    ("fair/acquire", "until is_over", "until true"),
+    // One that listened until now is dead at once, and one that has begun to listen.
+    (
+        "fair/acquire",
+        "if since >= least then",
+        "if since ~= 0 then",
+    ),
+    ("fair/acquire", "listens and 1 or -1", "1"),
+    // A look clears no suspicion, nor does a hold one of Redisson, whose looks clear none.
     (
         "fair/acquire",
         "pcall('HDEL', absent, visitor)",
@@ -669,19 +688,29 @@ const PLANTED_IN_QUEUES: &[(&str, &str, &str)] = &[
     ),
     (
         "fair/acquire",
-        "if has_absent and is_held then",
+        "    if is_held then\n        pcall",
+        "    if false then\n        pcall",
+    ),
+    (
+        "fair/acquire",
+        "if has_absent and first then",
         "if false then",
     ),
     (
         "fair/acquire",
-        "    if has_absent then\n        pcall('DEL', absent)\n    end\n    return granted",
-        "    return granted",
+        "    elseif has_absent then\n        pcall('DEL', absent)\n",
+        "",
+    ),
+    (
+        "fair/acquire",
+        "silent_since(waiter, -1, silent_since('', 1, 1))",
+        "silent_since(waiter, -1, 1)",
     ),
     // One of Redisson that listens is thrown out, or one that may listen elsewhere.
     (
         "fair/acquire",
-        "if listens and not is_ours(waiter) then",
-        "if false then",
+        "if is_ours(waiter) then\n",
+        "if true then\n",
     ),
     ("fair/acquire", " or ARGV[8] ~= '1'", ""),
     // The set alone tells of a place, or the list of one that is dead.
@@ -703,13 +732,8 @@ const PLANTED_IN_QUEUES: &[(&str, &str, &str)] = &[
     // Nobody is told again, nor the next one, nor anybody that one leaves, nor by itself.
     (
         "fair/acquire",
-        "heard = pcall('PUBLISH', base .. ':' .. waiter, '0')",
-        "heard = pcall('PUBSUB', 'NUMSUB', base .. ':' .. waiter)[2]",
-    ),
-    (
-        "fair/acquire",
-        "if first and first ~= visitor and first ~= told then",
-        "if false then",
+        "tells and {channel, pcall('PUBLISH', channel, '0')} or ",
+        "",
     ),
     (
         "fair/withdraw",
@@ -763,7 +787,18 @@ const PLANTED_IN_QUEUES: &[(&str, &str, &str)] = &[
         "if false then",
     ),
     ("fair/acquire", "    call('PEXPIRE', queue, 86400000)\n", ""),
-    ("fair/acquire", "is_held and place > 2 and 3000 or", ""),
+    // All look each second, or one whom no message reaches looks rarely, or late.
+    (
+        "fair/acquire",
+        "if is_held and place > 2 and is_heard(visitor) then",
+        "if false then",
+    ),
+    ("fair/acquire", " and is_heard(visitor)", ""),
+    (
+        "fair/acquire",
+        "goes, pause = false, math.max(50, math.min(left, 1000))",
+        "goes = false",
+    ),
     // None of those who wait is counted.
     ("fair/waiters", "redis.call('LLEN', KEYS[1])", "0"),
 ];

@@ -16,13 +16,13 @@ use crate::takers;
 /// How the names of fair locks begin.
 pub(crate) const KIND: &str = "fair";
 
-/// One to whom the lock is free is passed over after this time, ms, if it does not listen, and after the other one if it does.
+/// One that does not look is passed over after this time, ms, if it does not listen, and after the other one if it does.
 const UNHEARD: i64 = 1_500;
 const SILENT: i64 = 10_000;
 
-/// So long the dead keep others from a free lock, wherever they stand: those behind look every three seconds, all are suspected
-/// then, and are passed over at some look of the next five.
-pub(crate) const DEAD: Nanos = 8 * SECOND;
+/// So long the dead keep others from a free lock, however many they are and wherever they stand: those behind look every three
+/// seconds, all are suspected then, and are passed over a second and a half later.
+pub(crate) const DEAD: Nanos = 5 * SECOND;
 
 /// So long the requests take that a shutdown finds under way, and those that take their places back.
 const LEAVES: Nanos = 250 * MILLI;
@@ -34,8 +34,6 @@ struct Line {
     holder: Option<String>,
     /// When each was seen to look, in ms of the server.
     looked: BTreeMap<String, i64>,
-    /// Since when nobody has it, as was seen.
-    free_since: Option<i64>,
     /// Those that ever waited, and those that were passed over and did not come back.
     known: BTreeSet<String>,
     passed: BTreeSet<String>,
@@ -137,9 +135,9 @@ pub(crate) fn ran(server: &Server, now: i64, connection: u64, piece: &[u8], answ
             server.listeners(&format!("redisson_lock__channel:{{{name}}}:{waiter}")) > 0
         };
         let may_go = |waiter: &str, silence: Silence| {
-            // By its time, if it has not looked for so long, or because the lock is free to it and it does not come.
+            // By its time, or because it is silent while the lock is free.
             let most = if listens(waiter) { SILENT } else { UNHEARD };
-            silence.not_looked >= half || silence.not_come >= most
+            silence.not_looked >= half || silence.is_free && silence.not_looked >= most
         };
         let asked = Asked {
             request: &request,
@@ -165,8 +163,7 @@ pub(crate) fn ran(server: &Server, now: i64, connection: u64, piece: &[u8], answ
 #[derive(Clone, Copy, Debug)]
 struct Silence {
     not_looked: i64,
-    /// Though the lock is free to it.
-    not_come: i64,
+    is_free: bool,
 }
 
 /// A request, and whether it did what it was to do.
@@ -201,17 +198,17 @@ impl Line {
         may_go: impl Fn(&str, Silence) -> bool,
     ) -> Option<String> {
         let stays = |waiter: &&String| waiting.contains(waiter);
-        let is_free = self.holder.is_none();
+        // A lease may have ended since the last request.
+        let is_free = self.holder.as_deref().is_none_or(|it| holder != Some(it));
         for gone in self.waiting.iter().filter(|it| !stays(it)) {
             // It has the lock, or left by itself.
             if holder == Some(gone.as_str()) || names(asked.request, gone) {
                 continue;
             }
             let looked = self.looked.get(gone).copied().unwrap_or_default();
-            let free = self.free_since.filter(|_| is_free).unwrap_or(now);
             let silence = Silence {
                 not_looked: now - looked,
-                not_come: now - looked.max(free),
+                is_free,
             };
             if !may_go(gone, silence) {
                 return Some(format!("{gone} is passed over, {silence:?}"));
@@ -259,10 +256,6 @@ impl Line {
             }
         }
         self.known.extend(waiting.iter().cloned());
-        self.free_since = match holder {
-            Some(_) => None,
-            None => self.free_since.or(Some(now)),
-        };
         (self.waiting, self.holder) = (waiting, holder);
     }
 }

@@ -79,9 +79,9 @@ impl Keyspace {
                 let times = fields.iter().filter_map(|(_, text)| time_in(text));
                 // Those who wait to write are forgotten some time after their ends, and waited for a while behind their arrival.
                 let of_notes = times.flat_map(|(came, time)| {
-                    let patience = came.map(|came| came / 1000 + 3000);
-                    // Those who do not come to a fair lock are noted with a time alone, and gone some time after it.
-                    let gone = [1500, 3500, 10_000].map(|it| (came.is_none()).then_some(time + it));
+                    let (patience, time) = (came.map(|came| came / 1000 + 3000), time.abs());
+                    // Those who are silent at a fair lock are noted with a time alone; some time after it others are, or they go.
+                    let gone = [1000, 1500, 10_000].map(|it| (came.is_none()).then_some(time + it));
                     let ends = [Some(time), came.map(|_| time + 6000), patience];
                     ends.into_iter().chain(gone)
                 });
@@ -116,7 +116,9 @@ impl Keyspace {
                             Some((Some(came), time)) => {
                                 format!("{}:{}", came + later * 1000, time + later).into_bytes()
                             }
-                            Some((None, time)) => (time + later).to_string().into_bytes(),
+                            Some((None, time)) => {
+                                (time + later * time.signum()).to_string().into_bytes()
+                            }
                             None => continue,
                         };
                     }
@@ -143,7 +145,8 @@ impl Entry {
     }
 }
 
-/// The time in ms that the value of a field is or ends with, and the time in µs before it, if there is one.
+/// The time in ms that the value of a field is or ends with, below zero if a sign marks it, and the time in µs before it, if there
+/// is one.
 pub fn time_in(text: &[u8]) -> Option<(Option<i64>, i64)> {
     let text = std::str::from_utf8(text).ok()?;
     let (came, time) = match text.split_once(':') {
@@ -153,6 +156,6 @@ pub fn time_in(text: &[u8]) -> Option<(Option<i64>, i64)> {
     let time: i64 = time.parse().ok()?;
     // No count is so large, and no time in µs so small.
     (1_000_000_000_000..100_000_000_000_000)
-        .contains(&time)
+        .contains(&time.abs())
         .then_some((came, time))
 }

@@ -10,12 +10,20 @@ use crate::reply::{Reply, array};
 /// One of this library that listens and does not look for so long is dead, in ms.
 const SILENT: i64 = 10_000;
 
-/// The same of one that does not listen: the first, and any other one.
-const FIRST_UNHEARD: i64 = 1500;
-const OTHER_UNHEARD: i64 = 3500;
+/// The same of one that does not listen.
+const UNHEARD: i64 = 1500;
 
-/// Of so many is noted that they do not come.
+/// Those behind one that listens are suspected when that one was silent for so long, in ms.
+const SUSPICIOUS: i64 = 1000;
+
+/// Of so many is noted at once that they are silent.
 const MOST_ABSENT: i64 = 32;
+
+/// A visitor that is refused looks again after this time at the latest, in ms, and after the other one at the soonest; one far
+/// from its turn that listens, after the third one.
+const PAUSE: i64 = 1000;
+const SHORTEST_PAUSE: i64 = 50;
+const FAR_PAUSE: i64 = 3000;
 
 /// A note that somebody does not come ends after so long, in ms; the queue a day behind the last who joined it.
 const NOTED: &[u8] = b"60000";
@@ -136,63 +144,89 @@ struct Look<'k> {
 }
 
 impl Look<'_> {
-    /// Notes that a waiter does not come. Returns since when.
-    fn note_absent(&mut self, redis: &mut Redis<'_>, waiter: &[u8]) -> i64 {
+    /// Whether anybody listens for a waiter; one that is told hears that the lock is free.
+    fn is_heard(&self, redis: &mut Redis<'_>, waiter: &[u8], tells: bool) -> bool {
+        let channel = channel(self.base, waiter);
+        let heard = match tells {
+            true => redis.publish(&channel, b"0"),
+            false => redis.numsub(&channel),
+        };
+        heard != Ok(0) || !self.knows_all
+    }
+
+    /// Since when a waiter has not looked; from now on if it is not noted yet, or was before `least` or when it did otherwise
+    /// listen.
+    fn silent_since(
+        &mut self,
+        redis: &mut Redis<'_>,
+        waiter: &[u8],
+        listens: bool,
+        least: i64,
+    ) -> i64 {
+        let mark = if listens { 1 } else { -1 };
         let since = redis.hget(self.absent, waiter).ok().flatten();
-        let since = since.and_then(|since| String::from_utf8(since).ok()?.parse().ok());
-        if let Some(since) = since {
+        let since = since.and_then(|since| String::from_utf8(since).ok()?.parse::<i64>().ok());
+        if let Some(since) = since.map(|since| since * mark).filter(|it| *it >= least) {
             return since;
         }
         self.has_absent = true;
-        let is_set = redis.hset(self.absent, waiter, &text(self.now)).is_ok();
+        let noted = text(self.now * mark);
+        let is_set = redis.hset(self.absent, waiter, &noted).is_ok();
         if is_set && redis.pexpire(self.absent, NOTED) != Ok(true) {
             let _ = redis.del(self.absent);
         }
         self.now
     }
 
-    /// Takes those away who do not come though the lock is free. Returns the first then.
-    fn pass_over(&mut self, redis: &mut Redis<'_>, told: &[u8]) -> Answer<Option<Vec<u8>>> {
-        let mut goes = true;
-        let waiters = redis.lrange(self.queue.line, 0, MOST_ABSENT - 1)?;
-        for (place, waiter) in waiters.iter().enumerate() {
-            if waiter == self.visitor {
-                break;
-            }
-            let channel = channel(self.base, waiter);
-            let heard = match place {
-                0 => redis.publish(&channel, b"0"),
-                _ => redis.numsub(&channel),
-            };
-            let listens = heard != Ok(0) || !self.knows_all;
-            if listens && !is_ours(waiter) {
+    /// For how long a waiter is silent, as is noted from now on if it was not yet.
+    fn silence(&mut self, redis: &mut Redis<'_>, waiter: &[u8], listens: bool) -> i64 {
+        let since = match (is_ours(waiter), listens) {
+            (true, _) => self.silent_since(redis, waiter, listens, 1),
+            (false, true) => {
                 let _ = redis.hdel(self.absent, waiter);
-                break;
+                self.now
             }
-            let silence = self.now - self.note_absent(redis, waiter);
-            let most = match (listens, place) {
-                (true, _) => SILENT,
-                (false, 0) => FIRST_UNHEARD,
-                (false, _) => OTHER_UNHEARD,
-            };
-            goes = goes && silence >= most && !is_planted("the dead keep their places in a queue")
-                || is_planted("one is passed over at the first look");
-            if goes {
-                redis.lpop(self.queue.line)?;
-                redis.zrem(self.queue.times, std::slice::from_ref(waiter))?;
-                let _ = redis.hdel(self.absent, waiter);
-            } else if listens {
-                break;
+            (false, false) => {
+                let free = self.silent_since(redis, b"", true, 1);
+                self.silent_since(redis, waiter, false, free)
+            }
+        };
+        self.now - since
+    }
+
+    /// Takes those away who do not come though the lock is free. Returns the first then, and the time until the next may go.
+    fn pass_over(&mut self, redis: &mut Redis<'_>) -> Answer<(Option<Vec<u8>>, i64)> {
+        let mut pause = PAUSE;
+        loop {
+            let (mut goes, mut is_over) = (true, true);
+            let waiters = redis.lrange(self.queue.line, 0, MOST_ABSENT - 1)?;
+            for (place, waiter) in waiters.iter().enumerate() {
+                if waiter == self.visitor {
+                    break;
+                }
+                let listens = self.is_heard(redis, waiter, place == 0);
+                let silence = self.silence(redis, waiter, listens);
+                let left = if listens { SILENT } else { UNHEARD } - silence;
+                let is_dead = left <= 0 && !is_planted("the dead keep their places in a queue")
+                    || is_planted("one is passed over at the first look");
+                if goes && is_dead {
+                    redis.lpop(self.queue.line)?;
+                    redis.zrem(self.queue.times, std::slice::from_ref(waiter))?;
+                    let _ = redis.hdel(self.absent, waiter);
+                    is_over = false;
+                } else if goes {
+                    goes = false;
+                    pause = left.clamp(SHORTEST_PAUSE, PAUSE);
+                }
+                if place == 0 && listens && silence < SUSPICIOUS {
+                    break;
+                }
+            }
+            let first = self.queue.first(redis, self.visitor, self.now, true)?;
+            if is_over {
+                return Ok((first, pause));
             }
         }
-        let first = self.queue.first(redis, self.visitor, self.now, true)?;
-        if let Some(first) = &first
-            && first != self.visitor
-            && first != told
-        {
-            let _ = redis.publish(&channel(self.base, first), b"0");
-        }
-        Ok(first)
     }
 }
 
@@ -239,15 +273,14 @@ pub fn acquire(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
         now,
     };
     if look.has_absent {
-        let _ = match holder {
-            Some(_) => redis.del(look.absent),
-            None => redis.hdel(look.absent, visitor),
-        };
+        let _ = redis.hdel(look.absent, visitor);
+        if holder.is_some() {
+            let _ = redis.hdel(look.absent, b"");
+        }
     }
-    if holder.is_none()
-        && let Some(told) = first.clone().filter(|first| first != visitor)
-    {
-        first = look.pass_over(redis, &told)?;
+    let mut pause = PAUSE;
+    if holder.is_none() && first.as_ref().is_some_and(|first| first != visitor) {
+        (first, pause) = look.pass_over(redis)?;
     }
     let is_first = first.as_deref().is_none_or(|first| first == visitor);
     if holder.is_none() && (is_first || is_planted("a newcomer passes a queue on the server")) {
@@ -266,7 +299,10 @@ pub fn acquire(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
             queue.take_time(redis, others, patience, now);
         }
         if look.has_absent {
-            let _ = redis.del(look.absent);
+            let _ = match first.is_some() {
+                true => redis.hdel(look.absent, b""),
+                false => redis.del(look.absent),
+            };
         }
         return small(number, expiry - now);
     }
@@ -323,7 +359,9 @@ pub fn acquire(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
         redis.pexpire(queue.times, DAY)?;
         if goes_first { 1 } else { length }
     };
-    let pause = if is_held && place > 2 { 3000 } else { 1000 };
+    if is_held && place > 2 && look.is_heard(redis, visitor, false) {
+        pause = FAR_PAUSE;
+    }
     answered(number, array![0, now, ttl, holder, "", pause])
 }
 

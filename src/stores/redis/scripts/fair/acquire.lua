@@ -3,7 +3,8 @@
 -- KEYS[1]  the lock: a hash of one visitor and its hold count
 -- KEYS[2]  those who wait: a list
 -- KEYS[3]  the times from which on they count as dead: a sorted set, ms since 1970
--- KEYS[4]  since when those do not come to whom the lock is free: a hash, ms since 1970
+-- KEYS[4]  since when those are silent who stood before one that looked at the free lock: a hash, ms since 1970, below 0 for
+--          those who do not listen; '' is the time from which on notes of Redisson's waiters count
 -- ARGV[1]  the visitor
 -- ARGV[2]  the lease, ms
 -- ARGV[3]  the count that stands there, as far as the visitor knows; 0 to begin a hold
@@ -60,65 +61,75 @@ end
 
 local first = first_of(call, queue, times, visitor, now)
 local has_absent = call('EXISTS', absent) == 1
-if has_absent and is_held then
-    -- The next time that the lock is free, everybody has as much time again.
-    pcall('DEL', absent)
-elseif has_absent then
+if has_absent then
     pcall('HDEL', absent, visitor)
+    if is_held then
+        pcall('HDEL', absent, '')
+    end
 end
 
--- Notes that a waiter does not come. Returns since when.
-local function note_absent(waiter)
-    local since = pcall('HGET', absent, waiter)
-    since = type(since) == 'string' and tonumber(since)
-    if since then
+-- Whether anybody listens for a waiter; with `tells` it also hears that the lock is free. Who may not ask takes everybody for
+-- alive.
+local function is_heard(waiter, tells)
+    local channel = base .. ':' .. waiter
+    local heard = tells and {channel, pcall('PUBLISH', channel, '0')} or pcall('PUBSUB', 'NUMSUB', channel)
+    return heard[2] ~= 0 or ARGV[8] ~= '1'
+end
+
+-- Since when a waiter has not looked, as far as is noted; from now on if it is not noted yet, or was by another mark (1 for those
+-- who listen, -1 for the others) or before `least`.
+local function silent_since(waiter, mark, least)
+    local since = (tonumber(pcall('HGET', absent, waiter)) or 0) * mark
+    if since >= least then
         return since
     end
     has_absent = true
     -- A note that cannot have an end is not to stand.
-    local set = pcall('HSET', absent, waiter, string.format('%.0f', now))
+    local set = pcall('HSET', absent, waiter, string.format('%.0f', now * mark))
     if type(set) ~= 'table' and pcall('PEXPIRE', absent, 60000) ~= 1 then
         pcall('DEL', absent)
     end
     return now
 end
 
--- Tells the first once more that the lock is free, for a message may have been lost, and takes those away who do not come:
--- up to the first who listens, and at most 32.
+-- Tells the first once more that the lock is free, for a message may have been lost, and takes the silent away, up to the first
+-- who may still come. The first 32 are noted at once, so that all of them cost one silence, but behind a first who listens not
+-- until that one was silent for a second, so that there are no notes where all come in time.
+local pause = 1000
 local function pass_over()
-    local told, goes = first, true
-    for place, waiter in ipairs(call('LRANGE', queue, 0, 31)) do
-        if waiter == visitor then
-            break
+    local is_over
+    repeat
+        is_over = true
+        local goes = true
+        for place, waiter in ipairs(call('LRANGE', queue, 0, 31)) do
+            if waiter == visitor then
+                break
+            end
+            local listens, silence = is_heard(waiter, place == 1), 0
+            if is_ours(waiter) then
+                silence = now - silent_since(waiter, listens and 1 or -1, 1)
+            elseif listens then
+                -- One of Redisson looks when it is told, however long that takes.
+                pcall('HDEL', absent, waiter)
+            else
+                -- Its looks clear no note, so one from before the last hold may be of an earlier wait.
+                silence = now - silent_since(waiter, -1, silent_since('', 1, 1))
+            end
+            local left = (listens and 10000 or 1500) - silence
+            if goes and left <= 0 then
+                call('LPOP', queue)
+                call('ZREM', times, waiter)
+                pcall('HDEL', absent, waiter)
+                is_over = false
+            elseif goes then
+                goes, pause = false, math.max(50, math.min(left, 1000))
+            end
+            if place == 1 and listens and silence < 1000 then
+                break
+            end
         end
-        local heard
-        if place == 1 then
-            heard = pcall('PUBLISH', base .. ':' .. waiter, '0')
-        else
-            heard = pcall('PUBSUB', 'NUMSUB', base .. ':' .. waiter)
-            heard = heard[2] or heard
-        end
-        -- Who may not ask takes everybody for alive.
-        local listens = heard ~= 0 or ARGV[8] ~= '1'
-        if listens and not is_ours(waiter) then
-            pcall('HDEL', absent, waiter)
-            break
-        end
-        local silence = now - note_absent(waiter)
-        -- One of this library that listens and is alive looks every few seconds.
-        goes = goes and silence >= (listens and 10000 or place == 1 and 1500 or 3500)
-        if goes then
-            call('LPOP', queue)
-            call('ZREM', times, waiter)
-            pcall('HDEL', absent, waiter)
-        elseif listens then
-            break
-        end
-    end
-    first = first_of(call, queue, times, visitor, now)
-    if first and first ~= visitor and first ~= told then
-        pcall('PUBLISH', base .. ':' .. first, '0')
-    end
+        first = first_of(call, queue, times, visitor, now)
+    until is_over
 end
 
 if not is_held and first and first ~= visitor then
@@ -137,7 +148,9 @@ if not is_held and (not first or first == visitor) then
         pcall('ZREM', times, visitor)
         take_time(times, pcall('ZRANGE', times, 0, -1, 'WITHSCORES'), patience, now)
     end
-    if has_absent then
+    if has_absent and first then
+        pcall('HDEL', absent, '')
+    elseif has_absent then
         pcall('DEL', absent)
     end
     return granted
@@ -191,4 +204,7 @@ else
     call('PEXPIRE', queue, 86400000)
     call('PEXPIRE', times, 86400000)
 end
-return {number, {0, now, ttl, holder, '', is_held and place > 2 and 3000 or 1000}}
+if is_held and place > 2 and is_heard(visitor) then
+    pause = 3000
+end
+return {number, {0, now, ttl, holder, '', pause}}
