@@ -69,6 +69,9 @@ fn grants_in_order_of_arrival_over_processes(backend: &Backend) {
 }
 
 fn those_who_come_again_stand_behind_those_who_wait(backend: &Backend) {
+    /// In these of 60 turns everybody has it once among four.
+    const ROUNDS: std::ops::Range<usize> = 8..48;
+
     let both = locks(backend);
     let order = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -77,8 +80,13 @@ fn those_who_come_again_stand_behind_those_who_wait(backend: &Backend) {
             scope.spawn(move || {
                 for _ in 0..15 {
                     let had = |_: &redlatch::Guard| {
-                        order.lock().unwrap().push(number);
-                        thread::sleep(ms(10));
+                        let mut order = order.lock().unwrap();
+                        order.push(number);
+                        // Towards the end some have had it often enough.
+                        if order.len() <= ROUNDS.end {
+                            let others = || lock.waiters().unwrap() == 3;
+                            eventually(SLACK, "the others wait", others);
+                        }
                     };
                     lock.run(had).unwrap();
                 }
@@ -86,9 +94,7 @@ fn those_who_come_again_stand_behind_those_who_wait(backend: &Backend) {
         }
     });
     let order = order.into_inner().unwrap();
-    // Behind the beginning, and before the end, everybody has it once among four.
-    let rounds = &order[8..48];
-    for four in rounds.windows(4) {
+    for four in order[ROUNDS].windows(4) {
         let mut four = four.to_vec();
         four.sort_unstable();
         assert_eq!(four, [0, 1, 2, 3], "{order:?}");
