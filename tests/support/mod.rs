@@ -140,7 +140,15 @@ fn thaw(process: &std::process::Child) {
 /// A port from the ephemeral range would do for a server that starts once. While a server is down for a restart,
 /// though, the kernel may give such a port to an outgoing connection, even to a client that dials that very port and
 /// then talks to itself.
+///
+/// Another process may take it before the caller does: who listens on it in this process asks for [`free_listener`].
 pub fn free_port() -> u16 {
+    let listener = free_listener();
+    listener.local_addr().expect("a bound address").port()
+}
+
+/// A listener on such a port.
+pub fn free_listener() -> TcpListener {
     const FIRST: u32 = 20_000;
     const COUNT: u32 = 12_000;
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -150,8 +158,8 @@ pub fn free_port() -> u16 {
             .wrapping_mul(7919)
             .wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
         let port = u16::try_from(FIRST + offset % COUNT).expect("the range lies below 65536");
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
+        if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)) {
+            return listener;
         }
     }
     panic!(

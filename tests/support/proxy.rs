@@ -112,7 +112,7 @@ pub struct Counters {
 impl Proxy {
     /// Listens on a loopback port of its own and sends on to `target`.
     pub fn to(target: SocketAddr) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", super::free_port())).expect("a free port");
+        let listener = super::free_listener();
         let addr = listener.local_addr().expect("a bound address");
         let state = State {
             mode: Mode::Pass,

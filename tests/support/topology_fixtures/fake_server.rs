@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use crate::support::free_port;
+use crate::support::free_listener;
 
 type Reply = dyn Fn(&[String]) -> String + Send + Sync;
 
@@ -26,7 +26,7 @@ struct Shared {
 impl FakeServer {
     /// Starts a server that answers the words of a request with what `reply` returns, in RESP.
     pub fn start(reply: impl Fn(&[String]) -> String + Send + Sync + 'static) -> FakeServer {
-        let listener = TcpListener::bind(("127.0.0.1", free_port())).expect("a free port");
+        let listener = free_listener();
         let addr = listener.local_addr().expect("a bound address");
         let shared = Arc::new(Shared {
             reply: Box::new(reply),
