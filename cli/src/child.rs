@@ -78,6 +78,6 @@ fn follow(_: Option<Signal>) -> rustix::io::Result<()> {
 
 fn failed(text: &str, code: u8) -> ExitCode {
     // Nobody is left to be told that this failed, too.
-    let _ = writeln!(io::stderr(), "redlatch: {}", crate::output::visible(text));
+    let _ = writeln!(io::stderr(), "redlatch: {}", crate::words::visible(text));
     ExitCode::from(code)
 }

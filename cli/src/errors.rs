@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use redlatch::Error;
 use serde::Serialize;
 
-use crate::output::{SCHEMA, visible};
 use crate::stderr;
+use crate::words::{SCHEMA, visible};
 
 /// The answer is no.
 pub(crate) const NO: u8 = 1;

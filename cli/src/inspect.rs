@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use redlatch::LockInfo;
 
 use crate::errors::{Failure, NO};
-use crate::output::{LockObject, holder, json, span, text, visible};
+use crate::output::{LockObject, holder, json, span, text};
+use crate::words::visible;
 
 /// The arguments of `redlatch inspect`.
 #[derive(clap::Args)]

@@ -6,7 +6,8 @@ use redlatch::LockInfo;
 
 use crate::connect::Place;
 use crate::errors::Failure;
-use crate::output::{LockObject, holder, json, note, span, table, text, visible};
+use crate::output::{LockObject, holder, json, note, span, table, text};
+use crate::words::visible;
 
 /// The arguments of `redlatch list`.
 #[derive(clap::Args)]

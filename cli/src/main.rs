@@ -15,6 +15,7 @@ mod signals;
 mod stderr;
 mod unlock;
 mod watch;
+mod words;
 
 use std::ffi::OsString;
 use std::io::{self, Write};

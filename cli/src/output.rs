@@ -8,9 +8,7 @@ use serde::Serialize;
 
 use crate::errors::Failure;
 use crate::stderr;
-
-/// The version of the JSON objects; within one, fields are only ever added.
-pub(crate) const SCHEMA: u32 = 1;
+use crate::words::{SCHEMA, visible};
 
 /// A lock as JSON; `cli/schema/lock.json` describes it.
 #[derive(Serialize)]
@@ -101,23 +99,6 @@ pub(crate) fn note(text: &str) {
     stderr::say(format!("redlatch: {}\n", visible(text)));
 }
 
-/// A text without signs that a terminal would obey: names are chosen by others.
-pub(crate) fn visible(text: &str) -> String {
-    let mut visible = String::with_capacity(text.len());
-    for sign in text.chars() {
-        match sign.is_control() || is_invisible(sign) {
-            true => visible.extend(sign.escape_unicode()),
-            false => visible.push(sign),
-        }
-    }
-    visible
-}
-
-/// Whether a sign changes the order or the place of others.
-fn is_invisible(sign: char) -> bool {
-    matches!(sign, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-}
-
 /// A span of time as people read it.
 pub(crate) fn span(span: Duration) -> String {
     let seconds = span.as_secs();
@@ -187,13 +168,6 @@ mod tests {
         assert_eq!(shown(252_000), "4m 12s");
         assert_eq!(shown(7_260_000), "2h 01m");
         assert_eq!(shown(90_000_000), "1d 01h");
-    }
-
-    #[test]
-    fn a_name_does_not_command_the_terminal() {
-        assert_eq!(visible("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\u{a}");
-        assert_eq!(visible("a\u{202e}b"), "a\\u{202e}b");
-        assert_eq!(visible("ünïcode 鎖"), "ünïcode 鎖");
     }
 
     #[test]

@@ -8,7 +8,8 @@ use serde::Serialize;
 
 use crate::errors::{Failure, NO};
 use crate::inspect::lines;
-use crate::output::{SCHEMA, json, text, visible};
+use crate::output::{json, text};
+use crate::words::{SCHEMA, visible};
 
 /// The arguments of `redlatch unlock`.
 #[derive(clap::Args)]

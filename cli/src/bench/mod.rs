@@ -8,8 +8,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 
 use crate::errors::Failure;
-use crate::output::{SCHEMA, json, text};
+use crate::output::{json, text};
 use crate::signals::Signals;
+use crate::words::SCHEMA;
 use measure::{Bench, Sample};
 
 /// The arguments of `redlatch bench`.

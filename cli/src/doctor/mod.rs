@@ -10,7 +10,8 @@ use serde::Serialize;
 
 use crate::connect::Place;
 use crate::errors::{Failure, NO};
-use crate::output::{SCHEMA, json, note, table, text, visible};
+use crate::output::{json, note, table, text};
+use crate::words::{SCHEMA, visible};
 use promises::Promise;
 
 /// The arguments of `redlatch doctor`.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::errors::Failure;
-use crate::output::{SCHEMA, millis};
+use crate::output::millis;
+use crate::words::SCHEMA;
 
 /// The story of one run.
 #[derive(Default)]

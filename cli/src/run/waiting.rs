@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 use redlatch::Lock;
 
-use crate::output::{holder, note, visible};
+use crate::output::{holder, note};
 use crate::stderr;
+use crate::words::visible;
 
 /// Shorter waits are nobody's concern.
 const SOON: Duration = Duration::from_secs(1);

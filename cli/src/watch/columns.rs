@@ -5,11 +5,13 @@ use std::time::{Duration, Instant};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
-use super::draw::Paint;
 use super::event::brief;
+use super::paint::Paint;
+use super::rows::Row;
 use super::state::State;
-use super::view::{Row, Sort};
-use crate::output::{holder, visible};
+use super::view::Sort;
+use crate::output::holder;
+use crate::words::visible;
 
 /// One column.
 #[derive(Clone, Copy, PartialEq, Eq)]

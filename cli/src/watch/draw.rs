@@ -10,10 +10,12 @@ use ratatui::widgets::{Block, Clear, Padding, Paragraph};
 
 use super::columns::{Columns, cut, folded};
 use super::event::{brief, time_of_day};
+use super::paint::Paint;
 use super::state::State;
 use super::view::{Chosen, Mode};
 use crate::inspect::lines;
-use crate::output::{holder, visible};
+use crate::output::holder;
+use crate::words::visible;
 
 /// So many lines at most are for events.
 const EVENTS: u16 = 8;
@@ -21,35 +23,10 @@ const EVENTS: u16 = 8;
 /// What became of a request is shown for so long.
 const SAID: Duration = Duration::from_secs(5);
 
-/// The styles of a screen: colours for what somebody has to see, and none for the rest.
-#[derive(Clone, Copy)]
-pub(super) struct Paint {
-    has_colour: bool,
-}
-
-impl Paint {
-    pub(super) fn of(self, color: Color) -> Style {
-        match self.has_colour {
-            true => Style::new().fg(color),
-            false => Style::new(),
-        }
-    }
-
-    pub(super) fn bold() -> Style {
-        Style::new().add_modifier(Modifier::BOLD)
-    }
-
-    pub(super) fn dim() -> Style {
-        Style::new().add_modifier(Modifier::DIM)
-    }
-}
-
 /// Draws the state as it is now.
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State, now: Instant) {
     let area = frame.area();
-    let paint = Paint {
-        has_colour: state.has_colour,
-    };
+    let paint = Paint::new(state.has_colour);
     let rows = state.rows(now);
     let cursor = state.cursor(&rows);
     // A screen that is too low for all has the header, the locks and the keys, in this order.

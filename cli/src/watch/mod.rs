@@ -9,6 +9,8 @@ mod event;
 mod keys;
 mod lines;
 mod look;
+mod paint;
+mod rows;
 mod screen;
 mod state;
 mod view;

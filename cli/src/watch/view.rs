@@ -1,13 +1,9 @@
-//! Which of the locks are shown, and what is asked about them.
+//! How the locks are shown, and what the keys go to.
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Instant;
 
 use redlatch::Holder;
-
-use super::state::{Hold, State, Watched};
-use crate::output::{holder, visible};
 
 /// The order of the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,60 +67,4 @@ pub(super) struct View {
     pub(super) at: usize,
     /// What became of the last request, and when that was said.
     pub(super) said: Option<(String, Instant)>,
-}
-
-/// A line of the table.
-#[derive(Clone, Copy)]
-pub(super) struct Row<'a> {
-    pub(super) name: &'a Arc<str>,
-    pub(super) lock: &'a Watched,
-    pub(super) hold: &'a Hold,
-}
-
-impl Row<'_> {
-    pub(super) fn chosen(&self) -> Chosen {
-        Chosen {
-            name: Arc::clone(self.name),
-            holder: self.hold.holder.clone(),
-        }
-    }
-}
-
-impl State {
-    /// The lines of the table, in its order.
-    pub(super) fn rows(&self, now: Instant) -> Vec<Row<'_>> {
-        let wanted = self.view.filter.to_lowercase();
-        let matches = |row: &Row<'_>| {
-            let has = |text: String| text.to_lowercase().contains(&wanted);
-            wanted.is_empty() || has(visible(row.name)) || has(holder(&row.hold.holder))
-        };
-        let all = self.locks.iter().flat_map(|(name, lock)| {
-            let holds = lock.holds.iter();
-            holds.map(move |hold| Row { name, lock, hold })
-        });
-        let mut rows: Vec<Row<'_>> = all.filter(matches).collect();
-        match self.view.sort {
-            // They are kept so.
-            Sort::Name => {}
-            Sort::Held => rows.sort_by_key(|row| row.hold.since),
-            Sort::Expires => {
-                rows.sort_by_key(|row| (row.lock.info.expires.is_none(), row.lock.left(now)));
-            }
-            Sort::Listening => rows.sort_by_key(|row| Reverse(row.lock.info.listening)),
-        }
-        rows
-    }
-
-    /// The place of the cursor, which stays on its row as long as that is there.
-    pub(super) fn cursor(&self, rows: &[Row<'_>]) -> usize {
-        let is_row = |row: &Row<'_>| {
-            let (name, visitor) = (row.name, &row.hold.holder.visitor);
-            self.view
-                .row
-                .as_ref()
-                .is_some_and(|(of, by)| of == name && by == visitor)
-        };
-        let found = rows.iter().position(is_row);
-        found.unwrap_or_else(|| self.view.at.min(rows.len().saturating_sub(1)))
-    }
 }
