@@ -78,6 +78,14 @@ fn the_nodes_of_a_redlock_are_counted() {
     eventually(LONG, "all have a vote again", || run(&three).is_empty());
 }
 
+/// The arguments for a look at these nodes, which writes nothing.
+fn at_nodes<'a>(urls: &'a [String], mode: &[&'a str]) -> Vec<&'a str> {
+    let mut args = vec!["--read-only", "--command-timeout", "6s"];
+    args.extend(mode);
+    args.extend(urls.iter().flat_map(|url| ["--node", url]));
+    args
+}
+
 #[test]
 fn sentinels_that_could_not_act_are_found_and_healed() {
     let kept = ["--appendonly", "yes", "--appendfsync", "always"];
@@ -86,16 +94,7 @@ fn sentinels_that_could_not_act_are_found_and_healed() {
     let set = Sentinels::options().args(&args).start();
     set.wait_until_settled();
     let urls = set.urls();
-    let mut args = vec![
-        "--read-only",
-        "--sentinel",
-        "shop",
-        "--command-timeout",
-        "6s",
-    ];
-    for url in &urls {
-        args.extend(["--node", url]);
-    }
+    let mut args = at_nodes(&urls, &["--sentinel", "shop"]);
     let replicas = set.nodes[set.master()].replicas_online().to_string();
     args.extend(["--wait-replicas", &replicas]);
     finds("", &args, &[]);
@@ -113,17 +112,7 @@ fn sentinels_that_could_not_act_are_found_and_healed() {
 fn slots_of_a_cluster_without_a_master_are_found() {
     let cluster = Cluster::start();
     let urls = cluster.urls();
-    let mut args = vec![
-        "--read-only",
-        "--cluster",
-        "--command-timeout",
-        "6s",
-        "--wait-replicas",
-        "1",
-    ];
-    for url in &urls {
-        args.extend(["--node", url]);
-    }
+    let args = at_nodes(&urls, &["--cluster", "--wait-replicas", "1"]);
     let expected = ["persistence note", "replicas note"];
     finds("", &args, &expected);
     finds_one(
