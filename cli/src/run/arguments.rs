@@ -10,6 +10,13 @@ use rustix::process::Signal;
 use crate::connect::duration;
 use crate::errors::Failure;
 
+/// The slack that is left out of a period, so that a timer that is early by a little finds it over.
+const MOST_SLACK: Duration = Duration::from_secs(300);
+
+/// A period is a lease, and those of the library are not longer.
+const LONGEST_PERIOD: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+const SHORTEST_PERIOD: Duration = Duration::from_millis(10);
+
 /// The arguments of `redlatch run`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -108,6 +115,7 @@ impl Args {
         if self.once_per.is_some() && self.names.len() > 1 {
             return Err(Failure::usage("--once-per goes with one name"));
         }
+        self.period()?;
         if self.once_per.is_some() && self.place.is_quorum()? {
             return Err(Failure::usage(
                 "--once-per does not go with --redlock: a lease of hours would take restarted nodes out of the vote for \
@@ -124,6 +132,26 @@ impl Args {
             ));
         }
         Ok(())
+    }
+
+    /// How long one run keeps others away, if it does: `--once-per` without the slack.
+    pub(super) fn period(&self) -> Result<Option<Duration>, Failure> {
+        let Some(period) = self.once_per else {
+            return Ok(None);
+        };
+        let slack = self.slack.unwrap_or((period / 10).min(MOST_SLACK));
+        let period = period.saturating_sub(slack);
+        if period < SHORTEST_PERIOD {
+            return Err(Failure::usage(format!(
+                "--once-per has to be longer than --slack, by {SHORTEST_PERIOD:?} at least"
+            )));
+        }
+        if period > LONGEST_PERIOD {
+            return Err(Failure::usage(
+                "--once-per is longer than 365d, which is the longest time that the server keeps a lock for",
+            ));
+        }
+        Ok(Some(period))
     }
 
     /// The names, for messages.

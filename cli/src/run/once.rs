@@ -10,9 +10,6 @@ use crate::connect::Place;
 use crate::errors::Failure;
 use crate::output::note;
 
-/// The slack that is left out of a period, so that a timer that is early by a little finds it over.
-const MOST_SLACK: Duration = Duration::from_secs(300);
-
 /// How long a mark in doubt is waited for, and how often it is looked at.
 const CLEARED_WITHIN: Duration = Duration::from_secs(10);
 const LOOKS: Duration = Duration::from_millis(100);
@@ -26,13 +23,8 @@ pub(super) struct Mark {
 
 impl Mark {
     pub(super) fn of(args: &Args, place: &Place) -> Result<Option<Mark>, Failure> {
-        let (Some(period), [name]) = (args.once_per, &args.names[..]) else {
+        let (Some(period), [name]) = (args.period()?, &args.names[..]) else {
             return Ok(None);
-        };
-        let slack = args.slack.unwrap_or((period / 10).min(MOST_SLACK));
-        let period = period.checked_sub(slack).filter(|period| !period.is_zero());
-        let Some(period) = period else {
-            return Err(Failure::usage("--slack has to be shorter than --once-per"));
         };
         let name = match &args.once_key {
             Some(key) => format!("{name}:once:{key}"),
