@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::errors::{Failure, NO};
 use crate::inspect::lines;
-use crate::output::{json, text};
+use crate::output::{holder, json, text};
 use crate::words::{SCHEMA, visible};
 
 /// The arguments of `redlatch unlock`.
@@ -44,6 +44,17 @@ struct Unlocked<'a> {
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let place = args.place.open()?;
     let (lock, info) = place.describe(&args.name)?;
+    if let Some(visitor) = &args.holder
+        && !place.has_tokens()
+        && !could_be_a_visitor(visitor)
+        && !info.holders.iter().any(|it| it.is_visitor(visitor))
+    {
+        return Err(Failure::usage(format!(
+            "{visitor:?} is not the id of a visitor; copy it from `redlatch inspect {}`, such as \
+             9b2a7c44-11d0-4e55-8a3e-2f1d0c9b8a7f:7:1",
+            args.name
+        )));
+    }
     let Some(visitor) = chosen(args, &info)? else {
         return answer(args, None, false, "nobody holds it");
     };
@@ -52,11 +63,36 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
     match lock.force_unlock_of(&visitor)? {
         true => answer(args, Some(&visitor), true, "the hold was ended"),
-        false => answer(
-            args,
-            Some(&visitor),
-            false,
-            "that hold had ended already, and nothing was done",
+        false => answer(args, Some(&visitor), false, &why_not(&visitor, &info)),
+    }
+}
+
+/// Whether an id has the form of those that holds have: `uuid:thread`, and mostly more behind it.
+fn could_be_a_visitor(id: &str) -> bool {
+    let mut parts = id.split(':');
+    let is_client = parts.next().is_some_and(|client| {
+        let groups = client.split('-').map(str::len);
+        let is_hex = client.chars().all(|it| it.is_ascii_hexdigit() || it == '-');
+        is_hex && groups.eq([8, 4, 4, 4, 12])
+    });
+    is_client && parts.next().is_some_and(|it| it.parse::<u64>().is_ok())
+}
+
+/// Why the hold of this visitor could not be ended, by what was seen of the lock before.
+fn why_not(visitor: &str, info: &LockInfo) -> String {
+    if info.holders.iter().any(|it| it.is_visitor(visitor)) {
+        return "that hold had ended already, and nothing was done".to_owned();
+    }
+    let holders: Vec<String> = info
+        .holders
+        .iter()
+        .map(|it| format!("{} ({})", holder(it), visible(&it.visitor)))
+        .collect();
+    match holders.is_empty() {
+        true => "nobody holds it".to_owned(),
+        false => format!(
+            "that visitor does not hold it, and nothing was done; it is held by {}",
+            holders.join(", ")
         ),
     }
 }
