@@ -21,7 +21,7 @@ use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag;
 
-use super::process::{Target, itself};
+use super::target::{Target, itself};
 use crate::child::{signal_of, word_of};
 use crate::errors::Failure;
 use crate::output::note;
@@ -35,8 +35,11 @@ const LOOKS: Duration = Duration::from_secs(1);
 /// How often it looks whether a command that was asked to end has done so.
 pub(super) const LOOKS_OFTEN: Duration = Duration::from_millis(50);
 
-/// What is said in place of a time when the command has ended.
+/// What is said in place of a time when nothing of the command is watched any more.
 const ENDED: u64 = 0;
+
+/// What is said in place of a time when the command has ended, and the rest of its group may still be there.
+const LEFT: u64 = 1;
 
 /// A message: first the id of the process, then times of the clock below, in ns.
 const WORD: usize = size_of::<u64>();
@@ -99,6 +102,11 @@ impl Switch {
         self.say(&word_at(until));
     }
 
+    /// Says that the command has ended, and that its id may be that of others as soon as its group is gone.
+    pub(super) fn leave_the_rest(&self) {
+        self.say(&LEFT.to_le_bytes());
+    }
+
     /// Ends the process, as the command has ended.
     pub(super) fn disarm(&self) {
         self.say(&ENDED.to_le_bytes());
@@ -119,7 +127,7 @@ impl Switch {
 
 /// What the switch hears.
 enum Heard {
-    Until(Duration),
+    /// The command is not watched any more, or nothing is left of it.
     Ended,
     /// redlatch is gone.
     Nobody,
@@ -152,74 +160,91 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
         pid,
         leads: *leads == "1",
     };
-    watch(&target, signal_of(orphan), title);
+    let watch = Watch {
+        target,
+        until: None,
+        is_rest: false,
+    };
+    watch.run(signal_of(orphan), title);
     ExitCode::SUCCESS
 }
 
-fn watch(target: &Target, orphan: Option<Signal>, title: &str) {
-    let mut until = None;
-    loop {
-        match hear(until) {
-            Heard::Until(time) => until = Some(time),
-            Heard::Ended => return,
+/// What the switch knows.
+struct Watch {
+    target: Target,
+    /// Until when the command may live; `None` if that was not said yet.
+    until: Option<Duration>,
+    /// Whether the command has ended, so that its group alone keeps its id from others.
+    is_rest: bool,
+}
+
+impl Watch {
+    fn run(mut self, orphan: Option<Signal>, title: &str) {
+        match self.hear() {
+            Heard::Ended => {}
             Heard::Nothing => {
-                target.signal(Signal::KILL);
+                self.target.signal(Signal::KILL);
                 // After that, as stderr may be a pipe that nobody reads.
                 note(&format!(
                     "{title}: redlatch is stopped and its lock ends, so the command is ended"
                 ));
-                return;
             }
             Heard::Nobody => {
                 let Some(signal) = orphan else { return };
-                target.signal(signal);
+                self.target.signal(signal);
                 if signal != Signal::KILL
-                    && let Some(until) = until
+                    && let Some(until) = self.until
                 {
-                    target.signal(Signal::CONT);
+                    self.target.signal(Signal::CONT);
                     while let Some(left) = until.checked_sub(now()) {
                         // Its id may be that of others after this.
-                        if target.is_gone() {
+                        if self.target.is_gone() {
                             return;
                         }
                         thread::sleep(left.min(LOOKS_OFTEN));
                     }
-                    target.signal(Signal::KILL);
+                    self.target.signal(Signal::KILL);
                 }
-                return;
             }
         }
     }
-}
 
-/// Waits for the next message, until the time of the last one.
-fn hear(until: Option<Duration>) -> Heard {
-    let stdin = io::stdin();
-    let fd = stdin.as_fd();
-    loop {
-        let left = until.map_or(LOOKS, |until| until.saturating_sub(now()));
-        let timeout = Timespec::try_from(left.min(LOOKS)).ok();
-        let is_there = poll(&mut [PollFd::new(&fd, PollFlags::IN)], timeout.as_ref());
-        if is_there.is_ok_and(|number| number > 0) {
-            let mut bytes = [0; 512 * WORD];
-            // A word is written at once, so none is read in two parts.
-            return match rustix::io::read(fd, &mut bytes) {
-                Ok(0) | Err(_) => Heard::Nobody,
-                Ok(length) => {
-                    let mut words = bytes[..length].chunks_exact(WORD).filter_map(|word| {
-                        let word: [u8; WORD] = word.try_into().ok()?;
-                        Some(u64::from_le_bytes(word))
-                    });
-                    match words.next_back() {
-                        Some(ENDED) => Heard::Ended,
-                        Some(time) => Heard::Until(Duration::from_nanos(time)),
-                        None => continue,
+    /// Listens until something has to be done.
+    fn hear(&mut self) -> Heard {
+        let stdin = io::stdin();
+        let fd = stdin.as_fd();
+        loop {
+            let left = self.until.map(|until| until.saturating_sub(now()));
+            let pause = if self.is_rest { LOOKS_OFTEN } else { LOOKS };
+            let timeout = Timespec::try_from(left.unwrap_or(pause).min(pause)).ok();
+            let is_there = poll(&mut [PollFd::new(&fd, PollFlags::IN)], timeout.as_ref());
+            let mut is_alone = false;
+            if is_there.is_ok_and(|number| number > 0) {
+                let mut bytes = [0; 512 * WORD];
+                // A word is written at once, so none is read in two parts.
+                match rustix::io::read(fd, &mut bytes) {
+                    Ok(0) | Err(_) => is_alone = true,
+                    Ok(length) => {
+                        let words = bytes[..length].chunks_exact(WORD);
+                        for word in words.filter_map(|word| word.try_into().ok()) {
+                            match u64::from_le_bytes(word) {
+                                ENDED => return Heard::Ended,
+                                LEFT => self.is_rest = true,
+                                time => self.until = Some(Duration::from_nanos(time)),
+                            }
+                        }
                     }
                 }
-            };
-        }
-        if until.is_some_and(|until| until <= now()) {
-            return Heard::Nothing;
+            }
+            if self.is_rest && self.target.is_gone() {
+                return Heard::Ended;
+            }
+            if is_alone {
+                return Heard::Nobody;
+            }
+            if self.until.is_some_and(|until| until <= now()) {
+                return Heard::Nothing;
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ mod once;
 mod process;
 mod report;
 mod supervise;
+mod target;
 mod waiting;
 
 use std::process::ExitCode;

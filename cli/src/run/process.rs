@@ -1,10 +1,9 @@
 //! The command as a process: started, signalled, reaped.
 
+use std::cell::Cell;
 use std::env;
-use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::thread;
@@ -13,17 +12,14 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use redlatch::Guard;
 use rustix::io::Errno;
-use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, test_kill_process,
-    test_kill_process_group, wait,
-};
-
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, wait, waitid};
 use signal_hook::consts::SIGCHLD;
 use signal_hook::flag;
 
 use super::arguments::Args;
 use super::dead_man::{Switch, now};
 use super::obtain::VISITORS;
+use super::target::{Target, itself};
 use crate::child::{CHILD, word_of};
 use crate::connect::secret_variables;
 use crate::errors::Failure;
@@ -36,32 +32,6 @@ pub(super) enum Ended {
     Signal(u8),
 }
 
-/// The processes that signals go to.
-pub(super) struct Target {
-    pub(super) pid: Pid,
-    /// Whether it leads a group of its own, all of which gets them.
-    pub(super) leads: bool,
-}
-
-impl Target {
-    pub(super) fn signal(&self, signal: Signal) {
-        // One that has ended gets none.
-        let _ = match self.leads {
-            true => kill_process_group(self.pid, signal),
-            false => kill_process(self.pid, signal),
-        };
-    }
-
-    /// Whether none of them is left, so that the id may be that of others soon.
-    pub(super) fn is_gone(&self) -> bool {
-        let found = match self.leads {
-            true => test_kill_process_group(self.pid),
-            false => test_kill_process(self.pid),
-        };
-        found == Err(Errno::SRCH)
-    }
-}
-
 /// A command that runs.
 pub(super) struct Process {
     target: Target,
@@ -69,7 +39,14 @@ pub(super) struct Process {
     gate: Gate,
     pub(super) begun: Instant,
     pub(super) ended: Receiver<Ended>,
+    /// Has the command reaped, which keeps its id until then.
+    reaps: Sender<()>,
+    /// Whether it may be reaped by now, so that its id may be that of others once its group is gone.
+    is_let_go: Cell<bool>,
 }
+
+/// How often it looks whether what was killed is gone.
+const LOOKS: Duration = Duration::from_millis(20);
 
 impl Process {
     /// Starts the command. The calling thread has to live as long as it: the kernel ends it with its parent *thread*.
@@ -113,6 +90,7 @@ impl Process {
         // whatever it does, ends that, and no program that we start inherits it.
         flag::register(SIGCHLD, Arc::default())
             .map_err(|error| failed("the end of the command could not be noticed", error))?;
+        adopt().map_err(|error| failed("what the command leaves cannot be adopted", error))?;
         let switch = Switch::start(args.orphan_signal(), leads, &args.title())
             .map_err(|error| failed("the watch over the command could not be started", error))?;
         let (gate, stdin) =
@@ -128,10 +106,11 @@ impl Process {
         };
         switch.arm(pid, until);
         let (told, ended) = unbounded();
-        // Whatever child ends is reaped, for as process 1 of a container we get those of others.
+        let (reaps, may_reap) = unbounded();
+        // Whatever child ends is reaped, for what the command leaves is ours.
         thread::Builder::new()
             .name("redlatch-reaps".to_owned())
-            .spawn(move || reap(pid, &told))
+            .spawn(move || reap(pid, &told, &may_reap))
             .map_err(|error| failed("no thread could be started", error))?;
         // This process may have been stopped meanwhile: then the switch ends the other one before the gate.
         if now() < until {
@@ -144,24 +123,46 @@ impl Process {
             gate,
             begun,
             ended,
+            reaps,
+            is_let_go: Cell::new(false),
         })
     }
 
     /// Sends a signal to the command, and to its group if it has one.
     pub(super) fn signal(&self, signal: Signal) {
-        self.target.signal(signal);
+        if !(self.is_let_go.get() && self.rest_is_gone()) {
+            self.target.signal(signal);
+        }
     }
 
-    /// Whether the command, which has ended, has left nothing in its group.
+    /// Gives up the id of the command, which has ended. The switch is told first, so that it never signals those who get that id next.
+    pub(super) fn let_go(&self) {
+        match self.target.leads {
+            true => self.switch.leave_the_rest(),
+            false => self.switch.disarm(),
+        }
+        self.is_let_go.set(true);
+        // It reaps nothing more if there is no child.
+        let _ = self.reaps.send(());
+    }
+
+    /// Whether the command, which was let go, has left nothing in its group.
     pub(super) fn rest_is_gone(&self) -> bool {
         !self.target.leads || self.target.is_gone()
     }
 
-    /// Ends what the command has left in its group.
-    pub(super) fn sweep(&self) {
-        if self.target.leads {
+    /// Kills what the command has left in its group, and waits until that is gone, but not for ever. Returns whether it is.
+    pub(super) fn kill_the_rest(&self, within: Duration) -> bool {
+        let begun = Instant::now();
+        while !self.rest_is_gone() {
+            if begun.elapsed() > within {
+                return false;
+            }
+            // Again, for another process may have put one into the group.
             self.target.signal(Signal::KILL);
+            thread::sleep(LOOKS);
         }
+        true
     }
 
     /// Lets the command live until this time, also if this process does nothing more.
@@ -185,34 +186,57 @@ impl Process {
     }
 }
 
-/// This program, also if its file was replaced meanwhile.
-pub(super) fn itself() -> io::Result<PathBuf> {
-    match cfg!(target_os = "linux") {
-        true => Ok(PathBuf::from(OsString::from("/proc/self/exe"))),
-        false => env::current_exe(),
-    }
+/// Has the system leave to us what the command leaves, so that none of it stays in its group as a zombie. Process 1 of a container
+/// gets it anyway.
+#[cfg(target_os = "linux")]
+fn adopt() -> io::Result<()> {
+    let ourselves = rustix::process::getpid();
+    Ok(rustix::process::set_child_subreaper(Some(ourselves))?)
 }
 
-fn reap(command: Pid, told: &Sender<Ended>) {
+/// Elsewhere process 1 gets it.
+#[cfg(not(target_os = "linux"))]
+fn adopt() -> io::Result<()> {
+    Ok(())
+}
+
+/// Reaps all children as they end; the command, whose end is told, when that is allowed.
+fn reap(command: Pid, told: &Sender<Ended>, may_reap: &Receiver<()>) {
+    let ends = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    let tell = |code: Option<i32>, signal: Option<i32>| {
+        if let Some(ended) = ended_of(code, signal) {
+            // The main thread waits for it, and answers.
+            let _ = told.send(ended);
+            let _ = may_reap.recv();
+        }
+    };
+    let mut is_told = false;
     loop {
-        match wait(WaitOptions::empty()) {
-            Ok(Some((pid, status))) if pid == command => {
-                if let Some(ended) = ended_of(status) {
-                    // The main thread waits for it.
-                    let _ = told.send(ended);
-                }
-            }
-            Ok(_) | Err(Errno::INTR) => {}
+        match waitid(WaitId::All, ends) {
+            Ok(_) => {}
+            Err(Errno::INTR) => continue,
             // There is no child any more. If the command was not among them, the channel closes without an end.
             Err(_) => return,
+        }
+        if !is_told
+            && let Ok(Some(status)) = waitid(WaitId::Pid(command), ends | WaitIdOptions::NOHANG)
+        {
+            tell(status.exit_status(), status.terminating_signal());
+            is_told = true;
+        }
+        // The system does not tell beforehand which one this is: if the command ends right now, it may be that.
+        if let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG)
+            && pid == command
+            && !is_told
+        {
+            tell(status.exit_status(), status.terminating_signal());
+            is_told = true;
         }
     }
 }
 
-fn ended_of(status: WaitStatus) -> Option<Ended> {
+fn ended_of(code: Option<i32>, signal: Option<i32>) -> Option<Ended> {
     let number = |it: i32| u8::try_from(it).unwrap_or(u8::MAX);
-    let code = status.exit_status().map(|code| Ended::Code(number(code)));
-    code.or(status
-        .terminating_signal()
-        .map(|signal| Ended::Signal(number(signal))))
+    let code = code.map(|code| Ended::Code(number(code)));
+    code.or(signal.map(|signal| Ended::Signal(number(signal))))
 }

@@ -20,6 +20,9 @@ const LOOKS: Duration = Duration::from_secs(1);
 /// The cause of a loss is told within this time after the validity has ended.
 const TOLD: Duration = Duration::from_millis(100);
 
+/// What got KILL is waited for so long at most before its lock is given back.
+const GONE_WITHIN: Duration = Duration::from_secs(5);
+
 /// KILL comes this part of the lease before the end of the validity.
 const LAST_PART: u32 = 60;
 
@@ -140,8 +143,11 @@ pub(super) fn watch(
         if let Some(ended) = first {
             if watch.is_over() {
                 process.has_ended();
-                if watch.kill_at.is_some() {
-                    process.sweep();
+                if watch.is_killed && !process.kill_the_rest(GONE_WITHIN) {
+                    note(&format!(
+                        "{}: {GONE_WITHIN:?} after KILL something of the command is still there, and the lock is given back",
+                        limits.title
+                    ));
                 }
                 return Outcome {
                     ended,
@@ -153,6 +159,7 @@ pub(super) fn watch(
         }
         select! {
             recv(reaped) -> ended => {
+                process.let_go();
                 watch.rest_has_ended_by();
                 first = Some(ended.ok());
                 reaped = &no_end;

@@ -33,7 +33,7 @@ impl<'a> Place<'a> {
         let try_it = || {
             let mut output = None;
             // A quorum of new servers has no vote at first, by the whole seconds that they say to run.
-            eventually(SLACK * 8, "enough of it has a vote", || {
+            eventually(SLACK, "enough of it has a vote", || {
                 let tried = self.run(&["--try", "demo", "--", "true"]).output();
                 output = Some(tried.unwrap());
                 output.as_ref().unwrap().status.code() != Some(125)

@@ -75,7 +75,7 @@ fn a_wait_ends_all_the_same() {
     let args = ["demo", "--", "echo", "in"];
     let ((_a, mut obtains), (_b, mut hears)) =
         (spawn_unread(&server, &args), spawn_unread(&server, &args));
-    eventually(SLACK * 4, "both wait", || {
+    eventually(SLACK, "both wait", || {
         lock.describe().unwrap().listening == Some(2)
     });
     // It tells of the wait after a second.

@@ -1,0 +1,133 @@
+//! What the command is and gets: its code, its streams, its variables.
+
+use super::*;
+
+#[test]
+fn the_code_of_the_command_is_ours() {
+    let server = RedisServer::start();
+    for (script, code) in [
+        ("true", 0),
+        ("exit 7", 7),
+        ("kill -TERM $$", 143),
+        ("kill -KILL $$", 137),
+    ] {
+        ends_with(
+            &at(&server, &["run", "demo", "--", "sh", "-c", script]),
+            code,
+        );
+    }
+    ends_with(&at(&server, &["run", "demo", "--", "/nowhere/at/all"]), 127);
+    ends_with(&at(&server, &["run", "demo", "--", "/etc/passwd"]), 126);
+    assert_eq!(server.int(&["DBSIZE"]), 0, "all is unlocked");
+}
+
+/// A parent may ignore the ends of its children, and those inherit that.
+#[test]
+#[cfg(target_os = "linux")]
+fn an_end_is_noticed_also_below_a_parent_that_ignores_such() {
+    let server = RedisServer::start();
+    let mut command = Command::new("env");
+    command
+        .arg("--ignore-signal=CHLD")
+        .arg(env!("CARGO_BIN_EXE_redlatch"))
+        .args(["run", "demo", "--", "sh", "-c", "exit 7"])
+        .env("REDLATCH_URL", server.url())
+        .stdin(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    eventually(SLACK, "it ends", || child.try_wait().unwrap().is_some());
+    assert_eq!(child.wait().unwrap().code(), Some(7));
+}
+
+#[test]
+fn standard_input_and_output_are_those_of_the_command() {
+    let server = RedisServer::start();
+    let mut command = run_at(&server.url(), &["demo", "--", "cat"]);
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"hello").unwrap();
+    let output = child.wait_with_output().unwrap();
+    ends_with(&output, 0);
+    assert_eq!(stdout(&output), "hello");
+}
+
+/// L9: the command gets no secret and no descriptor of ours.
+#[test]
+fn the_command_gets_its_lock_and_no_secret() {
+    const CANARY: &str = "canary-4b7c";
+    let server = RedisServer::with(&["--requirepass", CANARY]);
+    let url = format!("redis://:{CANARY}@127.0.0.1:{}", server.port());
+    let script =
+        "env; ls -l /proc/self/fd; cat /proc/$PPID/cmdline; cat /proc/$PPID/environ >/dev/null";
+    let mut command = run_at(&url, &["demo", "--", "sh", "-c", script]);
+    command.env("REDLATCH_PASSWORD", CANARY);
+    let output = command.output().unwrap();
+    ends_with(&output, 0);
+    let told = stdout(&output);
+    assert!(
+        !told.contains(CANARY) && !stderr(&output).contains(CANARY),
+        "{told}"
+    );
+    for name in [
+        "REDLATCH_LOCK=demo",
+        "REDLATCH_VISITOR=",
+        "REDLATCH_LEASE_MS=30000",
+    ] {
+        assert!(told.contains(name), "{name}: {told}");
+    }
+    assert!(
+        !told.contains("socket:") && !told.contains("anon_inode"),
+        "{told}"
+    );
+    let mut command = run_at(&url, &["--keep-credentials", "demo", "--", "env"]);
+    let output = command.env("REDLATCH_PASSWORD", CANARY).output().unwrap();
+    assert!(stdout(&output).contains(CANARY), "{}", stdout(&output));
+}
+
+#[test]
+fn a_report_tells_what_became_of_a_run() {
+    let server = RedisServer::start();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("report.json");
+    let read = |path: &Path| -> serde_json::Value {
+        let value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+        crate::schema::holds("report", &value);
+        value
+    };
+    let name = file.to_str().unwrap();
+    ends_with(
+        &at(
+            &server,
+            &["run", "--report", name, "demo", "--", "sh", "-c", "exit 4"],
+        ),
+        4,
+    );
+    let told = read(&file);
+    assert_eq!(
+        (&told["obtained"], &told["command_code"]),
+        (&true.into(), &4.into())
+    );
+    let lock = client_of(&server.url()).lock("demo");
+    lock.lock().unwrap();
+    ends_with(
+        &at(
+            &server,
+            &["run", "--try", "--report", name, "demo", "--", "true"],
+        ),
+        120,
+    );
+    let told = read(&file);
+    assert_eq!(
+        (&told["obtained"], &told["code"]),
+        (&false.into(), &120.into())
+    );
+    let gone = format!("redis://127.0.0.1:{}", crate::support::free_port());
+    let output = run_at(&gone, &["--try", "--report", name, "demo", "--", "true"])
+        .output()
+        .unwrap();
+    ends_with(&output, 125);
+    assert!(
+        read(&file)["error"]
+            .as_str()
+            .unwrap()
+            .contains("cannot be reached")
+    );
+}

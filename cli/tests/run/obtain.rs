@@ -1,0 +1,160 @@
+//! The lock before the command: taken, refused, waited for.
+
+use super::*;
+
+#[test]
+fn a_lock_that_somebody_has_is_waited_for_or_not() {
+    let server = RedisServer::start();
+    let lock = client_of(&server.url()).lock("demo");
+    lock.lock().unwrap();
+    let refused = at(&server, &["run", "--try", "demo", "--", "echo", "in"]);
+    ends_with(&refused, 120);
+    assert_eq!(stdout(&refused), "");
+    ends_with(
+        &at(&server, &["run", "--try", "-E", "0", "demo", "--", "echo"]),
+        0,
+    );
+    let begun = Instant::now();
+    ends_with(
+        &at(&server, &["run", "--wait", "600ms", "demo", "--", "echo"]),
+        120,
+    );
+    assert!(begun.elapsed() >= ms(600));
+    let child = spawn(&server, &["demo", "--", "echo", "in"]);
+    thread::sleep(ms(1500));
+    lock.unlock().unwrap();
+    let output = child.wait_with_output().unwrap();
+    ends_with(&output, 0);
+    assert_eq!(stdout(&output), "in\n");
+    let host = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
+    let said = format!("waiting for demo, held by {host}/{}", std::process::id());
+    assert!(stderr(&output).contains(&said), "{}", stderr(&output));
+}
+
+#[test]
+fn several_names_are_taken_all_or_none() {
+    let server = RedisServer::start();
+    let lock = client_of(&server.url()).lock("b");
+    lock.lock().unwrap();
+    ends_with(&at(&server, &["run", "--try", "a", "b", "--", "true"]), 120);
+    assert_eq!(server.int(&["EXISTS", "a"]), 0);
+    lock.unlock().unwrap();
+    let output = at(
+        &server,
+        &["run", "a", "b", "--", "sh", "-c", "echo $REDLATCH_LOCK"],
+    );
+    ends_with(&output, 0);
+    assert_eq!(stdout(&output), "a + b\n");
+}
+
+#[test]
+fn bad_input_and_a_server_that_is_gone_never_run_anything() {
+    let folder = tempfile::tempdir().unwrap();
+    let ran = folder.path().join("ran");
+    let touch = ran.to_str().unwrap();
+    let gone = format!("redis://127.0.0.1:{}", crate::support::free_port());
+    for args in [
+        &["demo"][..],
+        &["--", "touch", touch],
+        &["--try", "--wait", "5s", "demo", "--", "touch", touch],
+        &["--grace", "20s", "demo", "--", "touch", touch],
+        &["--grace", "599ms", "demo", "--", "touch", touch],
+        &["--once-per", "1h", "a", "b", "--", "touch", touch],
+        &[
+            "--once-per",
+            "1h",
+            "--redlock",
+            "--node",
+            &gone,
+            "a",
+            "--",
+            "touch",
+            touch,
+        ],
+        &["--try", "demo", "--", "touch", touch],
+        &["--wait", "300ms", "demo", "--", "touch", touch],
+        &["demo", "--", ""],
+    ] {
+        let output = run_at(&gone, args).output().unwrap();
+        ends_with(&output, 125);
+        assert_eq!(
+            stderr(&output).lines().count(),
+            1,
+            "{args:?}: {}",
+            stderr(&output)
+        );
+    }
+    assert!(!ran.exists());
+}
+
+/// L3: a signal ends a wait soon, and nothing is started after it.
+#[test]
+fn a_signal_ends_a_wait_and_nothing_is_started() {
+    let server = RedisServer::start();
+    let lock = client_of(&server.url()).lock("demo");
+    lock.lock().unwrap();
+    for (signal, number) in [(Signal::INT, 2), (Signal::TERM, 15), (Signal::HUP, 1)] {
+        let child = spawn(&server, &["--quiet", "demo", "--", "echo", "in"]);
+        eventually(SLACK, "it waits", || {
+            lock.describe().unwrap().listening == Some(1)
+        });
+        let begun = Instant::now();
+        kill_process(pid_of(&child), signal).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(begun.elapsed() < ms(250) + SLACK);
+        ends_with(&output, 128 + number);
+        assert_eq!(stdout(&output), "");
+        // Subscriptions linger.
+        eventually(SLACK, "nobody listens", || {
+            lock.describe().unwrap().listening == Some(0)
+        });
+    }
+    lock.unlock().unwrap();
+}
+
+/// L7: a nested run of the same name does not wait for its parent.
+#[test]
+fn a_nested_run_of_the_same_name_does_not_wait() {
+    let server = RedisServer::start();
+    let itself = env!("CARGO_BIN_EXE_redlatch");
+    let nested = |name: &str| {
+        at(
+            &server,
+            &["run", "demo", "--", itself, "run", name, "--", "echo", "in"],
+        )
+    };
+    ends_with(&nested("demo"), 122);
+    let other = nested("other");
+    ends_with(&other, 0);
+    assert_eq!(stdout(&other), "in\n");
+    // A stale variable harms nobody.
+    let mut command = run_at(&server.url(), &["demo", "--", "true"]);
+    command.env(
+        "REDLATCH_VISITOR",
+        "9b2a7c44-11d0-4e55-8a3e-2f1d0c9b8a7f:1:1",
+    );
+    ends_with(&command.output().unwrap(), 0);
+}
+
+/// Of two commands of one name one runs at a time.
+#[test]
+fn two_commands_of_one_name_do_not_overlap() {
+    let server = RedisServer::start();
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!(
+        "mkdir {0}/in || exit 9; sleep 0.05; rmdir {0}/in",
+        folder.path().display()
+    );
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..5 {
+                    ends_with(&at(&server, &["run", "demo", "--", "sh", "-c", &script]), 0);
+                }
+            });
+        }
+    });
+}

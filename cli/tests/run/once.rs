@@ -1,0 +1,67 @@
+//! `--once-per`: which runs count.
+
+use super::*;
+
+#[test]
+fn a_run_in_a_period_is_the_only_one() {
+    let server = RedisServer::start();
+    let job = |args: &[&str]| {
+        let all = [
+            &["run", "--once-per", "1h"],
+            args,
+            &["job", "--", "echo", "in"],
+        ]
+        .concat();
+        at(&server, &all)
+    };
+    ends_with(&job(&[]), 0);
+    let again = job(&[]);
+    ends_with(&again, 120);
+    assert_eq!(stdout(&again), "");
+    ends_with(&job(&["-E", "0"]), 0);
+    ends_with(&job(&["--once-key", "today"]), 0);
+    ends_with(&job(&["--once-key", "today"]), 120);
+    let life = Duration::from_millis(server.int(&["PTTL", "job:once"]).try_into().unwrap());
+    // A tenth, but at most five minutes, is left out.
+    assert!(
+        life <= Duration::from_secs(3300) && life > Duration::from_secs(3200),
+        "{life:?}"
+    );
+}
+
+#[test]
+fn a_command_that_could_not_be_started_does_not_count() {
+    let server = RedisServer::start();
+    let job = |command: &[&str]| {
+        let args = ["run", "--once-per", "1h", "job", "--"];
+        at(&server, &[&args[..], command].concat())
+    };
+    ends_with(&job(&["/nowhere/at/all"]), 127);
+    ends_with(&job(&["/etc/passwd"]), 126);
+    // A command may say the same of itself.
+    ends_with(&job(&["sh", "-c", "exit 127"]), 127);
+    ends_with(&job(&["true"]), 120);
+}
+
+#[test]
+fn only_an_end_with_0_counts_if_that_is_asked_for() {
+    let server = RedisServer::start();
+    let job = |script: &str| {
+        let args = [
+            "run",
+            "--once-per",
+            "1h",
+            "--mark",
+            "success",
+            "job",
+            "--",
+            "sh",
+            "-c",
+            script,
+        ];
+        at(&server, &args)
+    };
+    ends_with(&job("exit 3"), 3);
+    ends_with(&job("exit 0"), 0);
+    ends_with(&job("exit 0"), 120);
+}

@@ -1,0 +1,169 @@
+//! redlatch and the switch that ends its command, where redlatch is stopped between two of its steps.
+
+use rustix::process::{WaitId, WaitIdOptions, getpgid, waitid};
+
+use super::*;
+
+/// Stops the process just before it first says this to its switch.
+const SHIM: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+ssize_t write(int file, const void *bytes, size_t length) {
+    uint64_t first = 0;
+    if (length >= 8) memcpy(&first, bytes, sizeof first);
+    static int stops = 1;
+    if (stops && (SAYS)) stops = 0, raise(SIGSTOP);
+    ssize_t (*next)(int, const void *, size_t) = dlsym(RTLD_NEXT, "write");
+    return next(file, bytes, length);
+}
+"#;
+
+/// The words that name the command, as C tells them from others.
+const NAMES_IT: &str = "length == 16 && first != 0 && first < (1 << 24)";
+/// The word that its command has ended.
+const IT_ENDED: &str = "length == 8 && first < 2";
+
+/// Runs redlatch until it is about to say that.
+fn stopped_before(says: &str, server: &RedisServer, folder: &Path, args: &[&str]) -> Child {
+    let (source, library) = (folder.join("stop.c"), folder.join("stop.so"));
+    fs::write(&source, SHIM.replace("SAYS", says)).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-o"]).arg(&library);
+    assert!(compiler.arg(&source).status().unwrap().success());
+    let mut command = run_at(&server.url(), args);
+    command.current_dir(folder).env("LD_PRELOAD", &library);
+    let child = command.spawn().unwrap();
+    waitid(WaitId::Pid(pid_of(&child)), WaitIdOptions::STOPPED).unwrap();
+    child
+}
+
+/// The process that this one is left to.
+fn parent_of(pid: Pid) -> Pid {
+    let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+    Pid::from_raw(line.unwrap().trim().parse().unwrap()).unwrap()
+}
+
+/// Whether the switch of this redlatch runs.
+fn has_switch(redlatch: &Child) -> bool {
+    let parent = format!("PPid:\t{}\n", redlatch.id());
+    let mut all = fs::read_dir("/proc").unwrap().flatten();
+    all.any(|it| {
+        let read = |file| fs::read_to_string(it.path().join(file)).unwrap_or_default();
+        // The command line of one that has ended is empty.
+        read("status").contains(&parent) && read("cmdline").contains("__switch")
+    })
+}
+
+#[test]
+fn a_redlatch_that_is_stopped_before_its_switch_knows_the_command_starts_nothing() {
+    const LEASE: Duration = ms(3000);
+    let folder = tempfile::tempdir().unwrap();
+    let server = RedisServer::start();
+    let args = ["--lease", "3s", "demo", "--", "touch", "ran"];
+    let child = stopped_before(NAMES_IT, &server, folder.path(), &args);
+    let other = client_of(&server.url()).lock("demo");
+    assert!(other.try_lock_for(LEASE * 10).unwrap());
+    let ran = folder.path().join("ran");
+    assert!(!ran.exists(), "it ran without a switch");
+    kill_process(pid_of(&child), Signal::CONT).unwrap();
+    ends_with(&child.wait_with_output().unwrap(), 121);
+    assert!(!ran.exists(), "it ran without a lock");
+}
+
+/// Nobody else can have the id of a process that is not reaped.
+#[test]
+fn a_command_keeps_its_id_until_its_switch_is_told_of_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = RedisServer::start();
+    let args = ["demo", "--", "sh", "-c", "echo $$; exit 3"];
+    let mut child = stopped_before(IT_ENDED, &server, folder.path(), &args);
+    let command = command_pid(&mut child);
+    let path = format!("/proc/{}/stat", command.as_raw_nonzero());
+    let stat = fs::read_to_string(&path).unwrap_or_default();
+    kill_process(pid_of(&child), Signal::CONT).unwrap();
+    assert!(stat.contains(") Z"), "{stat:?}");
+    ends_with(&child.wait_with_output().unwrap(), 3);
+}
+
+/// The id of a group that is gone may be that of another: the switch goes with the group, long before the lease ends.
+#[test]
+fn a_switch_ends_with_the_rest_of_the_group() {
+    let server = RedisServer::start();
+    let folder = tempfile::tempdir().unwrap();
+    // The shell ends when it is asked to. Its worker does not, and is reaped by one that has left the group.
+    let script = r#"(sh -c 'trap "" TERM; echo $$; until [ -e go ]; do sleep 0.05; done' &
+            exec setsid sh -c 'until [ -e end ]; do sleep 0.05; done') & wait"#;
+    let args = ["--lease", "600s", "--kill-after", "600s"];
+    let args = [&args[..], &["demo", "--", "sh", "-c", script]].concat();
+    let mut command = run_at(&server.url(), &args);
+    let mut child = command.current_dir(folder.path()).spawn().unwrap();
+    let worker = command_pid(&mut child);
+    let group = getpgid(Some(worker)).unwrap();
+    // Until the one that reaps it has left, there is one more in the group.
+    let files = |name: &str| fs::write(folder.path().join(name), "").unwrap();
+    let is_there = |pid: Pid| Path::new(&format!("/proc/{}", pid.as_raw_nonzero())).exists();
+    let parent = parent_of(worker);
+    eventually(SLACK, "it has left", || getpgid(Some(parent)) == Ok(parent));
+    kill_process(pid_of(&child), Signal::TERM).unwrap();
+    eventually(SLACK, "the shell is reaped", || !is_there(group));
+    kill_process(pid_of(&child), Signal::STOP).unwrap();
+    assert!(is_alive(worker) && has_switch(&child));
+    files("go");
+    eventually(SLACK, "the worker is reaped", || !is_there(worker));
+    eventually(SLACK, "the switch has ended", || !has_switch(&child));
+    files("end");
+    kill_process(pid_of(&child), Signal::CONT).unwrap();
+    ends_with(&child.wait_with_output().unwrap(), 128 + 15);
+}
+
+/// The lock is given back when the group is gone, or a while after KILL, which is told.
+#[test]
+fn what_does_not_go_is_told_of() {
+    let server = RedisServer::start();
+    // A zombie stays in its group for as long as nobody reaps it.
+    let script = "(sleep 1000 & echo $!; exec setsid sleep 1001) & wait";
+    let args = ["--kill-after", "100ms", "demo", "--", "sh", "-c", script];
+    let mut child = spawn(&server, &args);
+    let parent = parent_of(command_pid(&mut child));
+    eventually(SLACK, "it has left", || getpgid(Some(parent)) == Ok(parent));
+    let begun = Instant::now();
+    kill_process(pid_of(&child), Signal::TERM).unwrap();
+    // It has our stdout.
+    let status = child.wait().unwrap();
+    let took = begun.elapsed();
+    kill_process(parent, Signal::KILL).unwrap();
+    let mut said = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut said)
+        .unwrap();
+    assert_eq!(status.code(), Some(128 + 15), "{said}");
+    assert!(said.contains("is still there"), "{said}");
+    assert!(took > ms(5000), "{took:?}");
+    assert_eq!(server.int(&["DBSIZE"]), 0);
+}
+
+/// What the command leaves is reaped, so that none of it stays in the group.
+#[test]
+fn what_the_command_leaves_is_reaped() {
+    let server = RedisServer::start();
+    // The shell within ends at once.
+    let script = "sh -c 'sleep 1000 & echo $!'; exec sleep 1000";
+    let mut child = spawn(&server, &["demo", "--", "sh", "-c", script]);
+    let orphan = command_pid(&mut child);
+    eventually(SLACK, "it is ours", || parent_of(orphan) == pid_of(&child));
+    kill_process(orphan, Signal::KILL).unwrap();
+    let path = format!("/proc/{}", orphan.as_raw_nonzero());
+    eventually(SLACK, "it is reaped", || !Path::new(&path).exists());
+    assert!(child.try_wait().unwrap().is_none());
+    kill_process(pid_of(&child), Signal::TERM).unwrap();
+    ends_with(&child.wait_with_output().unwrap(), 128 + 15);
+}
