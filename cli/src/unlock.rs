@@ -50,8 +50,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         && !info.holders.iter().any(|it| it.is_visitor(visitor))
     {
         return Err(Failure::usage(format!(
-            "{visitor:?} is not the id of a visitor; copy it from `redlatch inspect {}`, such as \
-             9b2a7c44-11d0-4e55-8a3e-2f1d0c9b8a7f:7:1",
+            "{visitor:?} is not the id of a visitor; copy it from `redlatch inspect {}`, which shows those that hold it",
             args.name
         )));
     }

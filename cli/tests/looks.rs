@@ -141,14 +141,47 @@ fn a_hold_is_ended_and_no_later_one() {
     assert_eq!(objects(&stdout(&output))[0]["freed"], false);
     assert!(lock.is_locked().unwrap());
     let present = lock.describe().unwrap().holders[0].visitor.clone();
-    ends_with(
-        &at(
+    let end = |visitor: &str| {
+        at(
             &server,
-            &["unlock", "orders", "--force", "--holder", &present],
-        ),
-        0,
+            &["unlock", "orders", "--force", "--holder", visitor],
+        )
+    };
+    let other = end(&first);
+    ends_with(&other, 1);
+    let said = stdout(&other);
+    assert!(
+        said.contains("does not hold it") && said.contains(&present),
+        "{said}"
     );
+    ends_with(&end(&present), 0);
     assert!(!lock.is_locked().unwrap());
+    let nobody = end(&first);
+    ends_with(&nobody, 1);
+    let said = stdout(&nobody);
+    assert!(said.contains("nobody holds it"), "{said}");
+}
+
+/// A slip of the pen does not read as the news that the hold has ended.
+#[test]
+fn what_is_no_visitor_is_refused() {
+    let server = RedisServer::start();
+    let lock = client_of(&server.url()).lock("orders");
+    lock.lock().unwrap();
+    let visitor = lock.describe().unwrap().holders[0].visitor.clone();
+    for wrong in [&visitor[1..], "web-3/812", "", &format!(" {visitor}")] {
+        let output = at(&server, &["unlock", "orders", "--force", "--holder", wrong]);
+        ends_with(&output, 2);
+        let said = stderr(&output);
+        assert!(said.contains("redlatch inspect orders"), "{said}");
+    }
+    assert!(lock.is_locked().unwrap());
+    // Of a token nothing can be told by its form.
+    let output = at(
+        &server,
+        &["unlock", "t", "--token", "--force", "--holder", "web-3/812"],
+    );
+    ends_with(&output, 1);
 }
 
 #[test]

@@ -60,8 +60,6 @@ fn bad_input_and_a_server_that_is_gone_never_run_anything() {
         &["demo"][..],
         &["--", "touch", touch],
         &["--try", "--wait", "5s", "demo", "--", "touch", touch],
-        &["--grace", "20s", "demo", "--", "touch", touch],
-        &["--grace", "599ms", "demo", "--", "touch", touch],
         &["--once-per", "1h", "a", "b", "--", "touch", touch],
         &[
             "--once-per",
@@ -88,6 +86,63 @@ fn bad_input_and_a_server_that_is_gone_never_run_anything() {
         );
     }
     assert!(!ran.exists());
+}
+
+#[test]
+fn a_grace_that_leaves_no_time_is_refused() {
+    let server = RedisServer::start();
+    let run = |grace: &str| {
+        let args = ["run", "--lease", "30s", "--grace", grace];
+        at(
+            &server,
+            &[&args[..], &["demo", "--", "echo", "in"]].concat(),
+        )
+    };
+    for (grace, says) in [("10001ms", "a third of the lease"), ("599ms", "600ms")] {
+        let output = run(grace);
+        ends_with(&output, 125);
+        assert!(stderr(&output).contains(says), "{}", stderr(&output));
+        assert_eq!(stdout(&output), "");
+    }
+    for grace in ["10s", "600ms"] {
+        ends_with(&run(grace), 0);
+    }
+}
+
+/// How often the thread that hears signals has gone to sleep.
+#[cfg(target_os = "linux")]
+fn rests_of_the_listener(redlatch: &Child) -> Option<u64> {
+    let tasks = fs::read_dir(format!("/proc/{}/task", redlatch.id())).ok()?;
+    let read =
+        |it: std::io::Result<fs::DirEntry>| fs::read_to_string(it.ok()?.path().join("status")).ok();
+    let mut statuses = tasks.filter_map(read);
+    let status = statuses.find(|status| status.starts_with("Name:\tredlatch-signal"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+    line.trim().parse().ok()
+}
+
+/// One that comes during the wait is for nobody.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_signal_for_the_command_is_not_kept_for_it() {
+    let server = RedisServer::start();
+    let lock = client_of(&server.url()).lock("demo");
+    lock.lock().unwrap();
+    let child = spawn(&server, &["demo", "--", "sh", "-c", "sleep 0.3; echo in"]);
+    eventually(SLACK, "it waits", || {
+        lock.describe().unwrap().listening == Some(1)
+    });
+    let before = rests_of_the_listener(&child).unwrap();
+    kill_process(pid_of(&child), Signal::USR1).unwrap();
+    eventually(SLACK, "it has heard of it", || {
+        rests_of_the_listener(&child).unwrap() > before
+    });
+    lock.unlock().unwrap();
+    let output = child.wait_with_output().unwrap();
+    ends_with(&output, 0);
+    assert_eq!(stdout(&output), "in\n");
 }
 
 /// L3: a signal ends a wait soon, and nothing is started after it.

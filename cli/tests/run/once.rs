@@ -65,3 +65,21 @@ fn only_an_end_with_0_counts_if_that_is_asked_for() {
     ends_with(&job("exit 0"), 0);
     ends_with(&job("exit 0"), 120);
 }
+
+/// What can never be noted is refused before anybody waits for it.
+#[test]
+fn a_period_that_no_lock_can_have_is_refused_at_once() {
+    let server = RedisServer::start();
+    let lock = client_of(&server.url()).lock("job");
+    lock.lock().unwrap();
+    for (period, says) in [
+        (["--once-per", "400d", "--slack", "1h"], "365d"),
+        (["--once-per", "1h", "--slack", "1h"], "--slack"),
+    ] {
+        let args = ["--wait", "60s", "job", "--", "echo", "in"];
+        let output = at(&server, &[&["run"], &period[..], &args].concat());
+        ends_with(&output, 125);
+        assert!(stderr(&output).contains(says), "{}", stderr(&output));
+        assert_eq!(stdout(&output), "");
+    }
+}
