@@ -246,22 +246,31 @@ fn an_orphan_may_get_term_and_the_rest_of_its_lease() {
     other.unlock().unwrap();
 }
 
-/// The shell ends at once, and what it has started clears up.
+/// The shell ends at once, and what it has started clears up under the lock.
 #[test]
 fn the_whole_group_has_the_time_to_clear_up() {
     let server = RedisServer::start();
-    let worker =
-        "trap 'sleep 1; echo cleared; exit' TERM HUP; echo $$; while :; do sleep 0.05; done";
+    let worker = "trap 'until [ -e go ]; do sleep 0.05; done; echo cleared; exit' TERM HUP
+        echo $PPID $$; while :; do sleep 0.05; done";
     let script = format!("sh -c \"{}\"; true", worker.replace('$', "\\$"));
     for signal in [Signal::TERM, Signal::HUP] {
+        let folder = tempfile::tempdir().unwrap();
         let args = ["--kill-after", "60s", "demo", "--", "sh", "-c", &script];
-        let mut child = spawn(&server, &args);
+        let mut command = run_at(&server.url(), &args);
+        let mut child = command.current_dir(folder.path()).spawn().unwrap();
         let mut told = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        told.read_line(&mut line).unwrap();
-        let worker = Pid::from_raw(line.trim().parse().unwrap()).unwrap();
+        let [shell, worker] = both_in(&mut told);
         kill_process(pid_of(&child), signal).unwrap();
-        line.clear();
+        eventually(SLACK, "the shell has ended", || !is_alive(shell));
+        // It would end about now if it did not wait.
+        thread::sleep(ms(500));
+        assert!(
+            is_alive(pid_of(&child)),
+            "redlatch has ended before its group"
+        );
+        assert_eq!(server.int(&["EXISTS", "demo"]), 1);
+        fs::write(folder.path().join("go"), "").unwrap();
+        let mut line = String::new();
         told.read_line(&mut line).unwrap();
         assert_eq!(line, "cleared\n");
         ends_with(&child.wait_with_output().unwrap(), 128 + signal.as_raw());

@@ -57,8 +57,11 @@ fn command_pid(child: &mut Child) -> Pid {
 
 /// The two processes that a command prints, of which the second was started by the first.
 fn both_of(child: &mut Child) -> [Pid; 2] {
+    both_in(&mut BufReader::new(child.stdout.take().unwrap()))
+}
+
+fn both_in(told: &mut impl BufRead) -> [Pid; 2] {
     let mut line = String::new();
-    let mut told = BufReader::new(child.stdout.take().unwrap());
     told.read_line(&mut line).unwrap();
     let mut pids = line.split_whitespace().map(|pid| pid.parse().unwrap());
     [(); 2].map(|()| Pid::from_raw(pids.next().unwrap()).unwrap())

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::support::topology_fixtures::{Access, Cluster};
 use crate::support::{RedisServer, ms};
 use crate::{client_of, ends_with, redlatch, stderr};
 
@@ -150,6 +151,29 @@ fn a_node_of_a_quorum_that_goes_away_hides_no_end() {
     assert_eq!(lost["node"], format!("127.0.0.1:{}", servers[1].port()));
     lock.unlock().unwrap();
     watch.next("ended", "orders:1");
+}
+
+#[test]
+fn of_a_cluster_the_master_that_goes_away_is_named() {
+    // The others go on without its slots.
+    let args = ["--cluster-require-full-coverage", "no"];
+    let cluster = Cluster::with(false, Access::default(), &args);
+    let lock = cluster.name_at(0, "orders");
+    cluster.nodes[0].cmd(&["HSET", &lock, THEIRS, "1"]);
+    cluster.nodes[0].cmd(&["PEXPIRE", &lock, "600000"]);
+    let urls = cluster.urls();
+    let nodes = urls.iter().flat_map(|url| ["--node", url]);
+    let mut args = vec!["--json", "--cluster", "--command-timeout", "8s"];
+    args.extend(nodes);
+    let watch = Watch::start("", &args);
+    watch.next("held", &lock);
+    // Neither the first of its masters nor that of the lock.
+    let last = (1..3).max_by_key(|at| cluster.nodes[*at].addr().to_string());
+    let last = &cluster.nodes[last.unwrap()];
+    last.kill();
+    let lost: Value = serde_json::from_str(&watch.line()).unwrap();
+    assert_eq!(lost["event"], "node_lost");
+    assert_eq!(lost["node"], last.addr().to_string(), "{lost}");
 }
 
 #[test]

@@ -38,8 +38,19 @@ impl Redis {
         fault: CallError,
         deadline: Instant,
     ) -> Error {
+        self.error_at(self.topology.name(lock), layout, lock, fault, deadline)
+    }
+
+    /// The same of a request to this node, which need not be the one of the lock.
+    fn error_at(
+        &self,
+        node: Arc<str>,
+        layout: &'static Layout,
+        lock: &Arc<str>,
+        fault: CallError,
+        deadline: Instant,
+    ) -> Error {
         let lock = Arc::clone(lock);
-        let node = self.topology.name(&lock);
         match fault {
             CallError::Exhausted(connections) => Error::Exhausted {
                 lock,
@@ -88,9 +99,10 @@ impl Redis {
         }
     }
 
-    /// As [`Redis::error`], of a request for these keys rather than for that of a lock.
+    /// As [`Redis::error`], of a request to this node for these keys rather than for that of a lock.
     pub(super) fn error_about(
         &self,
+        node: Arc<str>,
         lock: &Arc<str>,
         keys: &[&str],
         fault: CallError,
@@ -98,7 +110,10 @@ impl Redis {
     ) -> Error {
         let text = match &fault {
             CallError::Server(text) if matches!(class_of(text), Class::Permission) => text,
-            _ => return self.error(lock, fault, deadline),
+            _ => {
+                let layout = Layout::of(Kind::default());
+                return self.error_at(node, layout, lock, fault, deadline);
+            }
         };
         let is_about_keys = text.contains("key") && !keys.is_empty();
         let missing = match keys {
@@ -108,7 +123,7 @@ impl Redis {
         };
         Error::Permission {
             lock: Arc::clone(lock),
-            node: self.topology.name(lock),
+            node,
             reason: match is_about_keys {
                 true => format!("{} (of {})", plain(text), keys.join(", ")),
                 false => plain(text),

@@ -21,7 +21,7 @@ pub use replicas::Replicas;
 pub use sentinels::{Sentinel, Sentinels};
 
 /// How long a set of servers may take to agree on something; most of it is for a busy machine.
-pub const AGREEMENT: Duration = Duration::from_secs(60);
+pub const AGREEMENT: Duration = Duration::from_secs(300);
 
 /// Makes `count` things at the same time.
 fn at_once<T: Send>(count: usize, make: impl Fn(usize) -> T + Sync) -> Vec<T> {

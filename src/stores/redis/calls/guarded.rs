@@ -221,7 +221,7 @@ impl Operation for Guarded<'_> {
         if let Check::Fence(..) = self.check {
             keys.push(&fence);
         }
-        redis.error_about(lock, &keys, fault, deadline)
+        redis.error_about(redis.topology.name(lock), lock, &keys, fault, deadline)
     }
 }
 

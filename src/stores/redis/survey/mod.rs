@@ -19,6 +19,7 @@ use crate::stores::redis::Redis;
 use crate::stores::redis::calls::Call;
 use crate::stores::redis::replies::{item_at, text_of};
 use crate::stores::redis::server::Node;
+use crate::stores::redis::topology::Topology;
 use crate::stores::redis::transport::{CallError, Connection};
 use look::{Look, Looked};
 
@@ -87,10 +88,6 @@ impl Redis {
         let told = self
             .topology
             .at_next(&position.done, begins, deadline, page);
-        let error = |fault| {
-            let all = format!("{}*", scope.prefix).into();
-            self.error_about(&all, &[], fault, deadline)
-        };
         let Some((name, told)) = told else {
             position.is_over = true;
             return Ok(Vec::new());
@@ -101,7 +98,13 @@ impl Redis {
             looked: Looked { mut found, others },
         } = told.map_err(|fault| {
             position.is_over = true;
-            error(fault)
+            let all = format!("{}*", scope.prefix).into();
+            // The name of a cluster's master is its address.
+            let node = match &self.topology {
+                Topology::One(node) => node.name(),
+                Topology::Cluster(_) => Arc::clone(&name),
+            };
+            self.error_about(node, &all, &[], fault, deadline)
         })?;
         found.extend(self.found_elsewhere(others, deadline)?);
         if at.is_none() {
