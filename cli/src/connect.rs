@@ -286,7 +286,7 @@ impl Args {
             Some(file) => Ok(vec![secret_in(Path::new(&file))?]),
             // A job that locks on its own localhost excludes nobody.
             None => Err(Failure::usage(
-                "no server was given, and there is no default one; set --url or REDLATCH_URL",
+                "no server was given, and there is no default one; set --url or REDLATCH_URL, such as redis://10.0.0.1:6379",
             )),
         }
     }

@@ -39,7 +39,9 @@ const AFTER: &str = "The locks are found by --url or --node, or by the variables
                      only by REDLATCH_PASSWORD or a file.\nExit codes: 0 done, 1 the answer is no, 2 usage, \
                      3 unreachable or outcome unknown, 4 not permitted or not trusted.";
 
-const RUN: &str = "Exit codes: that of the command, 128+n if signal n ended it; 120 it was not started, 121 the lock was lost, \
+const RUN: &str = "A TIME is 500ms, 30s, 5m, 2h or 1d.\n\nFor cron, on every machine; one of them runs it:\n  \
+                   redlatch run --once-per 24h nightly -- ./backup.sh\nTo let it run again before it is due:\n  \
+                   redlatch unlock nightly:once --force\n\nExit codes: that of the command, 128+n if signal n ended it; 120 it was not started, 121 the lock was lost, \
                    122 an outer run has the lock, 124 --max-run was over, 125 redlatch failed, 126 it cannot be executed, \
                    127 it was not found.";
 

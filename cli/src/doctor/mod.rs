@@ -134,7 +134,7 @@ impl Finding {
             "no_quorum" => (code, "bring back the nodes that gave no usable answer"),
             "schema" => (
                 "lock-table",
-                "mend the table, or let Client::create_tables make it",
+                "make the table, by the statement in docs/cli.md or by Client::create_tables",
             ),
             _ => (code, "correct what the message says, and look again"),
         };

@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// Do not wait for the lock
     #[arg(long = "try", conflicts_with = "wait")]
     pub(super) only_tries: bool,
-    /// Wait for the lock so long at most; for ever without it
+    /// Wait for the lock so long at most, such as 30s; without it for ever, or with --once-per not at all
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(super) wait: Option<Duration>,
     /// End the command after this time, as timeout(1) does
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     /// From TERM to KILL where there is no validity to wait for
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5s")]
     pub(super) kill_after: Duration,
-    /// Run the command once in this time, over all machines, counted from its last start
+    /// Run the command once in this time (24h), over all machines, counted from its last start
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(super) once_per: Option<Duration>,
     /// With --once-per: whether the start counts, or only an end with 0

@@ -63,6 +63,7 @@ fn word_at(time: Duration) -> [u8; WORD] {
 /// The side of redlatch.
 pub(super) struct Switch {
     says: ChildStdin,
+    /// Whether it may be gone, and nobody needs to be told of it any more.
     is_gone: Cell<bool>,
 }
 
@@ -105,6 +106,8 @@ impl Switch {
     /// Says that the command has ended, and that its id may be that of others as soon as its group is gone.
     pub(super) fn leave_the_rest(&self) {
         self.say(&LEFT.to_le_bytes());
+        // From now on it may go by itself.
+        self.is_gone.set(true);
     }
 
     /// Ends the process, as the command has ended.
