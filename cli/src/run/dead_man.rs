@@ -120,7 +120,7 @@ impl Switch {
             Err(error)
                 if error.kind() == io::ErrorKind::BrokenPipe && !self.is_gone.replace(true) =>
             {
-                note("the process that ends the command should this one die was ended by somebody");
+                note("the process that ends the command should this one die is gone");
             }
             // If it is full, the switch is stopped, and reads old times when it goes on: the command ends too early then.
             _ => {}
