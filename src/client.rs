@@ -156,13 +156,14 @@ impl Client {
     /// they came, over all threads of all processes. It is Redisson's `RFairLock`.
     ///
     /// A [`try_lock`](Lock::try_lock) without a wait gets it only if nobody waits, and a re-entry goes before everybody. A waiter
-    /// that dies keeps the others waiting for about 1.5 s once it is its turn, one whose process was stopped for 10 s; if that
-    /// one goes on, it is the first again. After a request without an answer a waiter goes to the end.
+    /// that dies keeps the others waiting for about 1.5 s once it is its turn, one whose process was stopped for 10 s, and those
+    /// right behind it who are silent, too, cost nothing more; if that one goes on, it is the first again. After a request
+    /// without an answer a waiter goes to the end.
     ///
     /// In Redis those who wait stand in the list `redisson_lock_queue:{name}` and, with times, in the sorted set
     /// `redisson_lock_timeout:{name}`; each listens to a channel of its own. A [`lock`](Client::lock) of the same name is excluded
-    /// by it, but goes before those who wait, and the unlock of the one wakes no waiter of the other, which looks again within
-    /// about a second. A [`MultiLock`](crate::MultiLock) gets it only if nobody waits, and may starve. In a database this is
+    /// by it, also in one thread, but goes before those who wait, and the unlock of the one wakes no waiter of the other, which
+    /// looks again within about a second. A [`MultiLock`](crate::MultiLock) gets it only if nobody waits, and may starve. In a database this is
     /// [`Error::Unsupported`](crate::Error::Unsupported), and a [`Redlock`](crate::Redlock) has none.
     ///
     /// Order costs time: each hold begins with a message to the next waiter, also in the same process, where a
