@@ -19,6 +19,7 @@
     reason = "the counts and the traces are worth a look"
 )]
 
+mod checking;
 mod permit_tests;
 mod permits;
 mod phase_tests;

@@ -1,30 +1,9 @@
 //! What the model of the fair lock is asked.
 
-use std::time::Instant;
-
 use stateright::{Checker, HasDiscoveries, Model};
 
+use crate::checking::broken;
 use crate::queue::{Absent, Fault, Queue, Rules, Withdraws};
-
-/// The names of the promises that are found broken, where the search ends with the first ways to break one.
-fn broken(queue: Queue) -> Vec<&'static str> {
-    let started = Instant::now();
-    let Queue { rules, faults, .. } = queue;
-    let until = HasDiscoveries::AnyFailures;
-    let checker = queue.checker().finish_when(until).spawn_bfs().join();
-    println!(
-        "{rules:?}, {faults:?}: {} states, {} steps, {:.1?}",
-        checker.unique_state_count(),
-        checker.state_count(),
-        started.elapsed()
-    );
-    let ways = checker.discoveries().into_iter();
-    ways.map(|(name, path)| {
-        println!("{name}: {:?}", path.into_actions());
-        name
-    })
-    .collect()
-}
 
 fn with(faults: &'static [Fault]) -> Queue {
     Queue {
