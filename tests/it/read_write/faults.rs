@@ -1,5 +1,6 @@
 //! A read-write lock whose requests and messages are lost, doubled and late, and whose holders die.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -287,4 +288,31 @@ fn a_lock_that_goes_under_its_holders_is_a_loss() {
     let (took, ()) = timed(|| scene.lock.write().lock().unwrap());
     assert!(took < WAKE_UP, "{took:?}");
     scene.lock.write().unlock().unwrap();
+}
+
+/// Writers leave the lock to readers that were turned away for longer than those need to come.
+#[test]
+fn a_distant_reader_is_not_starved_by_a_writer_that_never_pauses() {
+    let scene = Scene::new();
+    let (_client, writing) = scene.other(Duration::from_secs(30));
+    // A round trip of 120 ms, half of what may be needed.
+    scene
+        .proxy
+        .next(usize::MAX, None, Fault::DelayRequest(ms(120)));
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let writes = scope.spawn(|| {
+            let mut written = 0;
+            while !is_over.load(Ordering::SeqCst) {
+                writing.write().run(|_| thread::sleep(ms(5))).unwrap();
+                written += 1;
+            }
+            written
+        });
+        let reads = [(); 5].map(|()| scene.lock.read().try_run_for(ms(20_000), |_| ()));
+        is_over.store(true, Ordering::SeqCst);
+        let came_in = reads.map(|read| read.unwrap().is_some());
+        assert_eq!(came_in, [true; 5]);
+        assert!(writes.join().unwrap() > 5, "the writer had its turns, too");
+    });
 }
