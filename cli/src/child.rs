@@ -4,13 +4,16 @@
 //! said here, and not before a fork.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 use rustix::process::Signal;
 
 use crate::gate::Passage;
+use crate::output::note;
+use crate::stderr;
 
 /// The argument by which the command calls itself.
 pub(crate) const CHILD: &str = "__child";
@@ -18,6 +21,9 @@ pub(crate) const CHILD: &str = "__child";
 /// The exit codes of env(1) for a command that cannot be started.
 const CANNOT_BE_EXECUTED: u8 = 126;
 const NOT_FOUND: u8 = 127;
+
+/// For so long somebody may take to read why it was not started.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The word for a signal of the dead, and for none.
 pub(crate) fn word_of(orphan: Option<Signal>) -> String {
@@ -77,7 +83,9 @@ fn follow(_: Option<Signal>) -> rustix::io::Result<()> {
 }
 
 fn failed(text: &str, code: u8) -> ExitCode {
-    // Nobody is left to be told that this failed, too.
-    let _ = writeln!(io::stderr(), "redlatch: {}", crate::words::visible(text));
+    // Nobody may read it, and the lock is held until this process ends.
+    let _ = stderr::detach();
+    note(text);
+    stderr::flush(PATIENCE);
     ExitCode::from(code)
 }

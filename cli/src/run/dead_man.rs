@@ -16,15 +16,17 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 use rustix::time::{ClockId, clock_gettime};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::flag;
 
 use super::target::{Target, itself};
 use crate::child::{signal_of, word_of};
 use crate::errors::Failure;
 use crate::output::note;
+use crate::stderr;
 
 /// The argument by which redlatch calls itself to be the switch.
 pub(crate) const SWITCH: &str = "__switch";
@@ -41,6 +43,9 @@ const ENDED: u64 = 0;
 /// What is said in place of a time when the command has ended, and the rest of its group may still be there.
 const LEFT: u64 = 1;
 
+/// What marks a time as the one until which the lock is valid, also where the command may outlive that.
+const VALID: u64 = 1 << 63;
+
 /// A message: first the id of the process, then times of the clock below, in ns.
 const WORD: usize = size_of::<u64>();
 
@@ -53,11 +58,9 @@ pub(super) fn now() -> Duration {
     Duration::try_from(clock_gettime(clock)).unwrap_or_default()
 }
 
-/// A time as a message.
-fn word_at(time: Duration) -> [u8; WORD] {
-    u64::try_from(time.as_nanos())
-        .unwrap_or(u64::MAX)
-        .to_le_bytes()
+/// A time in a message.
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).map_or(!VALID, |nanos| nanos.min(!VALID))
 }
 
 /// The side of redlatch.
@@ -91,32 +94,40 @@ impl Switch {
         })
     }
 
-    /// Names the command, and lets it live until this time of the clock above.
-    pub(super) fn arm(&self, pid: Pid, until: Duration) {
+    /// Names the command, and lets it live until this time of the clock above; without redlatch, until the validity ends.
+    pub(super) fn arm(&self, pid: Pid, until: Duration, valid_until: Duration) {
         let pid = u64::from(pid.as_raw_nonzero().get().unsigned_abs());
         // At once, so that there is no moment in which only one of them is known.
-        self.say(&[pid.to_le_bytes(), word_at(until)].concat());
+        self.say(&[pid, nanos(valid_until) | VALID, nanos(until)]);
     }
 
     /// Lets the command live until this time.
     pub(super) fn allow(&self, until: Duration) {
-        self.say(&word_at(until));
+        self.say(&[nanos(until)]);
+    }
+
+    /// Says until when the lock is valid: an orphan has no more time, whatever it may do beside redlatch.
+    pub(super) fn is_valid_until(&self, time: Duration) {
+        self.say(&[nanos(time) | VALID]);
     }
 
     /// Says that the command has ended, and that its id may be that of others as soon as its group is gone.
     pub(super) fn leave_the_rest(&self) {
-        self.say(&LEFT.to_le_bytes());
+        self.say(&[LEFT]);
         // From now on it may go by itself.
         self.is_gone.set(true);
     }
 
     /// Ends the process, as the command has ended.
     pub(super) fn disarm(&self) {
-        self.say(&ENDED.to_le_bytes());
+        self.say(&[ENDED]);
+        // It goes now.
+        self.is_gone.set(true);
     }
 
-    fn say(&self, words: &[u8]) {
-        match (&self.says).write(words) {
+    fn say(&self, words: &[u64]) {
+        let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        match (&self.says).write(&words) {
             Err(error)
                 if error.kind() == io::ErrorKind::BrokenPipe && !self.is_gone.replace(true) =>
             {
@@ -146,7 +157,7 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
         return ExitCode::FAILURE;
     };
     // What ends redlatch in good order is no reason to go first: it says when the command has ended.
-    for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
+    for signal in [SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2] {
         // If it cannot be ignored, redlatch notices that the switch is gone.
         let _ = flag::register(signal, Arc::default());
     }
@@ -163,9 +174,14 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
         pid,
         leads: *leads == "1",
     };
+    // All that has come is to be known before anything is done.
+    if fcntl_setfl(io::stdin(), OFlags::NONBLOCK).is_err() {
+        return ExitCode::FAILURE;
+    }
     let watch = Watch {
         target,
         until: None,
+        valid_until: None,
         is_rest: false,
     };
     watch.run(signal_of(orphan), title);
@@ -177,6 +193,8 @@ struct Watch {
     target: Target,
     /// Until when the command may live; `None` if that was not said yet.
     until: Option<Duration>,
+    /// Until when the lock is valid.
+    valid_until: Option<Duration>,
     /// Whether the command has ended, so that its group alone keeps its id from others.
     is_rest: bool,
 }
@@ -187,16 +205,16 @@ impl Watch {
             Heard::Ended => {}
             Heard::Nothing => {
                 self.target.signal(Signal::KILL);
-                // After that, as stderr may be a pipe that nobody reads.
-                note(&format!(
-                    "{title}: redlatch is stopped and its lock ends, so the command is ended"
-                ));
+                // After that, and not for ever, as stderr may be a pipe that nobody reads.
+                let _ = stderr::detach();
+                note(&format!("{title}: the lock ends, so the command is ended"));
+                stderr::flush(LOOKS);
             }
             Heard::Nobody => {
                 let Some(signal) = orphan else { return };
                 self.target.signal(signal);
                 if signal != Signal::KILL
-                    && let Some(until) = self.until
+                    && let Some(until) = self.valid_until.or(self.until)
                 {
                     self.target.signal(Signal::CONT);
                     while let Some(left) = until.checked_sub(now()) {
@@ -220,25 +238,30 @@ impl Watch {
             let left = self.until.map(|until| until.saturating_sub(now()));
             let pause = if self.is_rest { LOOKS_OFTEN } else { LOOKS };
             let timeout = Timespec::try_from(left.unwrap_or(pause).min(pause)).ok();
-            let is_there = poll(&mut [PollFd::new(&fd, PollFlags::IN)], timeout.as_ref());
-            let mut is_alone = false;
-            if is_there.is_ok_and(|number| number > 0) {
-                let mut bytes = [0; 512 * WORD];
-                // A word is written at once, so none is read in two parts.
+            // A signal may end it early, and what has come meanwhile is read all the same.
+            let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], timeout.as_ref());
+            let mut bytes = [0; 512 * WORD];
+            let is_alone = loop {
                 match rustix::io::read(fd, &mut bytes) {
-                    Ok(0) | Err(_) => is_alone = true,
-                    Ok(length) => {
+                    // A word is written at once, so none is read in two parts.
+                    Ok(length @ 1..) => {
                         let words = bytes[..length].chunks_exact(WORD);
                         for word in words.filter_map(|word| word.try_into().ok()) {
                             match u64::from_le_bytes(word) {
                                 ENDED => return Heard::Ended,
                                 LEFT => self.is_rest = true,
+                                time if time & VALID != 0 => {
+                                    self.valid_until = Some(Duration::from_nanos(time & !VALID));
+                                }
                                 time => self.until = Some(Duration::from_nanos(time)),
                             }
                         }
                     }
+                    Err(Errno::INTR) => {}
+                    Err(Errno::AGAIN) => break false,
+                    Ok(_) | Err(_) => break true,
                 }
-            }
+            };
             if self.is_rest && self.target.is_gone() {
                 return Heard::Ended;
             }

@@ -150,8 +150,10 @@ fn under_lock(
 ) -> Result<u8, Failure> {
     // The time first, as this process may be stopped in between.
     let read = dead_man::now();
-    let until = read.saturating_add(limits.unwatched(guard.remaining_validity()));
-    let process = Process::start(args, &guard, limits.lease(), until).inspect_err(|_| {
+    let left = guard.remaining_validity();
+    let times = [limits.unwatched(left), limits.without_the_last_part(left)];
+    let times = times.map(|time| read.saturating_add(time));
+    let process = Process::start(args, &guard, limits.lease(), times).inspect_err(|_| {
         if let Some(mark) = mark {
             mark.take_back();
         }

@@ -51,12 +51,12 @@ const LOOKS: Duration = Duration::from_millis(20);
 impl Process {
     /// Starts the command. The calling thread has to live as long as it: the kernel ends it with its parent *thread*.
     ///
-    /// It may live until this time of the clock of the switch, until more is allowed.
+    /// It may live until this time of the clock of the switch, until more is allowed; as an orphan for as long as the lock is valid.
     pub(super) fn start(
         args: &Args,
         guard: &Guard,
         lease: Duration,
-        until: Duration,
+        [until, valid_until]: [Duration; 2],
     ) -> Result<Process, Failure> {
         let failed = |what: &str, error: io::Error| Failure::usage(format!("{what}: {error}"));
         let itself = itself().map_err(|error| failed("redlatch does not find itself", error))?;
@@ -104,7 +104,7 @@ impl Process {
         let Some(pid) = pid else {
             return Err(Failure::usage("the command has no process id"));
         };
-        switch.arm(pid, until);
+        switch.arm(pid, until, valid_until);
         let (told, ended) = unbounded();
         let (reaps, may_reap) = unbounded();
         // Whatever child ends is reaped, for what the command leaves is ours.
@@ -168,6 +168,11 @@ impl Process {
     /// Lets the command live until this time, also if this process does nothing more.
     pub(super) fn allow(&self, until: Duration) {
         self.switch.allow(until);
+    }
+
+    /// Says until when the lock is valid, for the case that this process does nothing more.
+    pub(super) fn is_valid_until(&self, time: Duration) {
+        self.switch.is_valid_until(time);
     }
 
     /// Notes that the command has ended.

@@ -1,9 +1,12 @@
 //! `--report`: what became of a run, for programs.
 
-use std::fs;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::fs::OFlags;
 use serde::Serialize;
 
 use crate::errors::Failure;
@@ -62,7 +65,14 @@ impl Report {
         };
         let line =
             serde_json::to_string(&object).map_err(|error| Failure::output(&error.into()))?;
-        fs::write(file, line + "\n").map_err(|error| {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        // A named pipe that nobody reads is not waited for.
+        options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+        let written = options
+            .open(file)
+            .and_then(|mut file| file.write_all((line + "\n").as_bytes()));
+        written.map_err(|error| {
             Failure::usage(format!("{} cannot be written: {error}", file.display()))
         })
     }

@@ -83,6 +83,11 @@ impl Limits {
             OnLost::Term | OnLost::Kill => left.saturating_sub(self.grace / 2),
         }
     }
+
+    /// The time until the last moment for KILL, if so much validity is left.
+    pub(super) fn without_the_last_part(&self, left: Duration) -> Duration {
+        left.saturating_sub(self.lease / LAST_PART)
+    }
 }
 
 /// What has been done about the command so far.
@@ -186,7 +191,7 @@ impl Watch<'_> {
     fn look(&mut self, read: Duration, left: Duration) -> Duration {
         let limits = self.limits;
         let now = Instant::now();
-        let last = left.saturating_sub(limits.lease / LAST_PART);
+        let last = limits.without_the_last_part(left);
         let counts = !self.is_told && limits.on_lost != OnLost::Warn;
         let is_short = !self.is_told && left <= limits.grace;
         if counts {
@@ -196,6 +201,10 @@ impl Watch<'_> {
                 limits.unwatched(left)
             };
             self.process.allow(read.saturating_add(time));
+        }
+        if limits.on_lost == OnLost::Warn {
+            let time = if self.is_told { Duration::ZERO } else { last };
+            self.process.is_valid_until(read.saturating_add(time));
         }
         if let Some(most) = limits.max_run.filter(|_| !self.is_late) {
             match most.checked_sub(self.process.begun.elapsed()) {

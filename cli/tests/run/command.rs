@@ -131,3 +131,35 @@ fn a_report_tells_what_became_of_a_run() {
             .contains("cannot be reached")
     );
 }
+
+#[test]
+fn a_report_waits_for_no_reader() {
+    let server = RedisServer::start();
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("report");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let args = ["run", "--report", pipe.to_str().unwrap(), "demo", "--"];
+    let output = at(&server, &[&args[..], &["sh", "-c", "exit 3"]].concat());
+    ends_with(&output, 3);
+    assert!(
+        stderr(&output).contains("cannot be written"),
+        "{}",
+        stderr(&output)
+    );
+    let both = "redlatch run --report >(cat >read) demo -- true; until [ -s read ]; do sleep 0.05; done; cat read";
+    let mut shell = Command::new("bash");
+    let path = Path::new(env!("CARGO_BIN_EXE_redlatch")).parent().unwrap();
+    let path = format!("{}:{}", path.display(), std::env::var("PATH").unwrap());
+    shell
+        .current_dir(folder.path())
+        .env("PATH", path)
+        .env("REDLATCH_URL", server.url());
+    let output = shell.args(["-c", both]).output().unwrap();
+    assert!(stdout(&output).contains("\"obtained\":true"), "{output:?}");
+}

@@ -204,7 +204,10 @@ fn a_stopped_redlatch_leaves_no_command_beyond_its_lease() {
     let output = child.wait_with_output().unwrap();
     ends_with(&output, 121);
     let said = stderr(&output);
-    assert!(said.contains("redlatch is stopped"), "{said}");
+    assert!(
+        said.contains("the lock ends, so the command is ended"),
+        "{said}"
+    );
     other.unlock().unwrap();
 }
 
@@ -225,25 +228,33 @@ fn a_command_whose_hold_was_ended_may_clear_up() {
     ends_with(&child.wait_with_output().unwrap(), 121);
 }
 
+/// Also where it may outlive the lock beside redlatch, which tells of it.
 #[test]
 fn an_orphan_may_get_term_and_the_rest_of_its_lease() {
     let server = RedisServer::start();
     let script = "trap 'echo cleared' TERM; echo $$; while :; do sleep 0.05; done";
-    let args = ["--orphan", "term", "demo", "--", "sh", "-c", script];
-    let mut child = spawn(&server, &leased(&args));
-    let mut told = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    told.read_line(&mut line).unwrap();
-    let command = Pid::from_raw(line.trim().parse().unwrap()).unwrap();
-    kill_process(pid_of(&child), Signal::KILL).unwrap();
-    child.wait().unwrap();
-    line.clear();
-    told.read_line(&mut line).unwrap();
-    assert_eq!(line, "cleared\n");
-    let other = client_of(&server.url()).lock("demo");
-    assert!(other.try_lock_for(LEASE * 3).unwrap());
-    assert!(!is_alive(command), "two commands of one name live");
-    other.unlock().unwrap();
+    for on_lost in ["term", "warn"] {
+        let args = ["--orphan", "term", "--on-lost", on_lost];
+        let args = [&args[..], &["demo", "--", "sh", "-c", script]].concat();
+        let mut child = spawn(&server, &leased(&args));
+        let mut told = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        told.read_line(&mut line).unwrap();
+        let command = Pid::from_raw(line.trim().parse().unwrap()).unwrap();
+        kill_process(pid_of(&child), Signal::KILL).unwrap();
+        child.wait().unwrap();
+        line.clear();
+        told.read_line(&mut line).unwrap();
+        assert_eq!(line, "cleared\n");
+        let other = client_of(&server.url()).lock("demo");
+        assert!(other.try_lock_for(LEASE * 3).unwrap());
+        let is_left = is_alive(command);
+        other.unlock().unwrap();
+        if is_left {
+            kill_process(command, Signal::KILL).unwrap();
+        }
+        assert!(!is_left, "two commands of one name live: {on_lost}");
+    }
 }
 
 /// The shell ends at once, and what it has started clears up under the lock.

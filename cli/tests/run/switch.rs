@@ -24,7 +24,7 @@ ssize_t write(int file, const void *bytes, size_t length) {
 "#;
 
 /// The words that name the command, as C tells them from others.
-const NAMES_IT: &str = "length == 16 && first != 0 && first < (1 << 24)";
+const NAMES_IT: &str = "length == 24 && first != 0 && first < (1 << 24)";
 /// The word that its command has ended.
 const IT_ENDED: &str = "length == 8 && first < 2";
 
@@ -49,15 +49,16 @@ fn parent_of(pid: Pid) -> Pid {
     Pid::from_raw(line.unwrap().trim().parse().unwrap()).unwrap()
 }
 
-/// Whether the switch of this redlatch runs.
-fn has_switch(redlatch: &Child) -> bool {
+/// The switch of this redlatch, if it runs.
+pub(super) fn switch_of(redlatch: &Child) -> Option<Pid> {
     let parent = format!("PPid:\t{}\n", redlatch.id());
     let mut all = fs::read_dir("/proc").unwrap().flatten();
-    all.any(|it| {
+    let entry = all.find(|it| {
         let read = |file| fs::read_to_string(it.path().join(file)).unwrap_or_default();
         // The command line of one that has ended is empty.
         read("status").contains(&parent) && read("cmdline").contains("__switch")
-    })
+    });
+    Pid::from_raw(entry?.file_name().to_str()?.parse().ok()?)
 }
 
 #[test]
@@ -113,10 +114,12 @@ fn a_switch_ends_with_the_rest_of_the_group() {
     kill_process(pid_of(&child), Signal::TERM).unwrap();
     eventually(SLACK, "the shell is reaped", || !is_there(group));
     kill_process(pid_of(&child), Signal::STOP).unwrap();
-    assert!(is_alive(worker) && has_switch(&child));
+    assert!(is_alive(worker) && switch_of(&child).is_some());
     files("go");
     eventually(SLACK, "the worker is reaped", || !is_there(worker));
-    eventually(SLACK, "the switch has ended", || !has_switch(&child));
+    eventually(SLACK, "the switch has ended", || {
+        switch_of(&child).is_none()
+    });
     files("end");
     kill_process(pid_of(&child), Signal::CONT).unwrap();
     ends_with(&child.wait_with_output().unwrap(), 128 + 15);
@@ -166,4 +169,39 @@ fn what_the_command_leaves_is_reaped() {
     assert!(child.try_wait().unwrap().is_none());
     kill_process(pid_of(&child), Signal::TERM).unwrap();
     ends_with(&child.wait_with_output().unwrap(), 128 + 15);
+}
+
+/// It has read nothing for longer than the lease when a signal wakes it.
+#[test]
+fn a_switch_that_was_stopped_ends_no_command_whose_lock_is_valid() {
+    let server = RedisServer::start();
+    let args = ["--lease", "3s", "demo", "--", "sh", "-c"];
+    let script = "echo $$; until [ -e go ]; do sleep 0.05; done";
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = run_at(&server.url(), &[&args[..], &[script]].concat());
+    let mut child = command.current_dir(folder.path()).spawn().unwrap();
+    let command = command_pid(&mut child);
+    let switch = switch_of(&child).unwrap();
+    kill_process(switch, Signal::STOP).unwrap();
+    thread::sleep(ms(4500));
+    for signal in [Signal::TERM, Signal::USR1, Signal::CONT] {
+        kill_process(switch, signal).unwrap();
+    }
+    thread::sleep(ms(300));
+    assert!(is_alive(command), "it was ended under a valid lock");
+    assert_eq!(switch_of(&child), Some(switch));
+    fs::write(folder.path().join("go"), "").unwrap();
+    let output = child.wait_with_output().unwrap();
+    ends_with(&output, 0);
+    assert_eq!(stderr(&output), "");
+}
+
+#[test]
+fn a_command_without_a_group_of_its_own_ends_without_a_word() {
+    let server = RedisServer::start();
+    for _ in 0..5 {
+        let output = at(&server, &["run", "--foreground", "demo", "--", "true"]);
+        ends_with(&output, 0);
+        assert_eq!(stderr(&output), "");
+    }
 }

@@ -85,3 +85,26 @@ fn a_wait_ends_all_the_same() {
     lock.unlock().unwrap();
     assert_eq!(code_of(&mut obtains), Some(0));
 }
+
+#[test]
+fn a_command_that_cannot_be_started_keeps_no_lock() {
+    let server = RedisServer::start();
+    let (_reader, mut child) = spawn_unread(&server, &["demo", "--", "/no/such/command"]);
+    assert_eq!(code_of(&mut child), Some(127));
+    assert_eq!(server.int(&["EXISTS", "demo"]), 0);
+}
+
+/// A redlatch that goes on after its command was ended.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_switch_ends_all_the_same() {
+    let server = RedisServer::start();
+    let (_reader, mut child) = spawn_unread(&server, &SLEEPER);
+    let command = command_pid(&mut child);
+    let switch = super::switch::switch_of(&child).unwrap();
+    kill_process(pid_of(&child), Signal::STOP).unwrap();
+    eventually(LEASE * 4, "the command has ended", || !is_alive(command));
+    kill_process(pid_of(&child), Signal::CONT).unwrap();
+    assert_eq!(code_of(&mut child), Some(121));
+    eventually(LEASE * 4, "the switch has ended", || !is_alive(switch));
+}
