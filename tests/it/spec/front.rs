@@ -33,7 +33,9 @@ impl Front {
         Front::of(Server::sentinel(Config::default(), now()))
     }
 
-    fn of(server: Server) -> Front {
+    fn of(mut server: Server) -> Front {
+        // Each holds what a long queue was before and after it, and gigabytes come together in thousands of rounds.
+        server.remember(500);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let addr = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {

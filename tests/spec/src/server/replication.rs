@@ -12,7 +12,7 @@ use crate::reply::{Reply, array};
 /// The changes of one request, which replicas get together or not at all.
 pub(super) type Step = Vec<Change>;
 
-/// As many steps a master remembers for replicas, and for a restart that loses the last ones.
+/// As many steps a master remembers for replicas, and for a restart that loses the last ones, unless it is told otherwise.
 const MOST_STEPS: usize = 20_000;
 
 /// The part of a server that replication is about.
@@ -26,6 +26,8 @@ pub(super) struct Replication {
     pub(super) offset: i64,
     /// The last of these steps.
     log: VecDeque<Step>,
+    /// How many are remembered, if that was said.
+    most_steps: Option<usize>,
     /// The server that it replicates.
     master: Option<Master>,
     /// The servers that replicate it, by the numbers that they were given.
@@ -76,7 +78,7 @@ impl Replication {
     pub(super) fn record(&mut self, step: Step) {
         self.log.push_back(step);
         self.offset += 1;
-        if self.log.len() > MOST_STEPS {
+        if self.log.len() > self.most_steps.unwrap_or(MOST_STEPS) {
             self.log.pop_front();
         }
     }
@@ -160,6 +162,11 @@ impl Replication {
 }
 
 impl Server {
+    /// Remembers no more than so many steps of its history.
+    pub fn remember(&mut self, steps: usize) {
+        self.replication.most_steps = Some(steps);
+    }
+
     /// All that it has, for a server that is to replicate it.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
