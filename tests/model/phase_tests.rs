@@ -29,6 +29,16 @@ fn without_a_window_the_next_writer_comes_before_readers() {
 }
 
 #[test]
+fn a_window_that_ends_with_the_first_reader_keeps_the_others_out() {
+    let rules = Rules {
+        counts_readers: false,
+        ..Rules::default()
+    };
+    let promise = "nobody waits for more than two phases";
+    assert!(broken(Phases { rules }).contains(&promise));
+}
+
+#[test]
 fn readers_that_come_in_whoever_waits_starve_writers() {
     let rules = Rules {
         prefers_readers: true,

@@ -2,7 +2,7 @@
 //!
 //! Each thread is of a process of its own, and a tick is half a second: all are told at once of a message, look in time, and
 //! give back what they hold. The server is the specification of the scripts. Runs have no end and yet finitely many states,
-//! for only the order of phases counts, not their number. Not in it: what fails, re-entry, a thread with both sides,
+//! for the last phases alone count, not their number. Not in it: what fails, re-entry, a thread with both sides,
 //! Redisson.
 
 use redlatch_spec::{Keyspace, Subscriptions, Value};
@@ -44,6 +44,8 @@ pub(crate) struct Rules {
     pub(crate) prefers_readers: bool,
     /// Whether a writer leaves the lock to readers that were turned away.
     pub(crate) opens_window: bool,
+    /// Whether the last of these ends that time, not the first.
+    pub(crate) counts_readers: bool,
     /// Whether a writer that waits is noted.
     pub(crate) notes_writers: bool,
 }
@@ -54,24 +56,21 @@ impl Default for Rules {
             has_memo: true,
             prefers_readers: false,
             opens_window: true,
+            counts_readers: true,
             notes_writers: true,
         }
     }
 }
 
-/// The word of the last refusal of a reader.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Memo {
-    Nothing,
-    ThisPhase,
-    Another,
-}
+/// The number of the present phase in all states in which so many writers were in.
+const PHASE: u8 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Is {
     Idle,
     Waits {
-        memo: Memo,
+        /// The writer behind which a reader was told to come.
+        memo: Option<u8>,
         /// In how many ticks it looks at the latest.
         looks_in: u8,
         /// The writers that came in since it came, and the ticks.
@@ -141,7 +140,6 @@ impl Model for Phases {
 
     fn next_state(&self, state: &State, action: Action) -> Option<State> {
         let mut next = state.clone();
-        let phase = next.note(b"phase");
         match action {
             Action::Tick => {
                 server::pass(&mut next.keys, TICK);
@@ -159,8 +157,8 @@ impl Model for Phases {
                 }
             }
             Action::Ask(at) => {
-                let said = self.ask(&mut next, at, &phase);
-                self.answered(&mut next, at, &said, &phase);
+                let said = self.ask(&mut next, at);
+                self.answered(&mut next, at, &said);
             }
             Action::Release(at) => {
                 let visitor = visitor(at);
@@ -172,9 +170,12 @@ impl Model for Phases {
             }
         }
         if !self.rules.opens_window {
-            next.forget(&[b"turned", b"window"]);
+            next.forget(&[b"turned", b"window", b"due"]);
         }
-        next.count_from_one(&phase);
+        if !self.rules.counts_readers {
+            next.expect_one();
+        }
+        next.count_from_last();
         Some(next)
     }
 
@@ -205,7 +206,7 @@ impl Model for Phases {
 }
 
 impl Phases {
-    fn ask(&self, next: &mut State, at: usize, phase: &[u8]) -> Said {
+    fn ask(&self, next: &mut State, at: usize) -> Said {
         let visitor = visitor(at);
         if WRITES[at] {
             let waits: &[u8] = if self.rules.notes_writers {
@@ -216,22 +217,18 @@ impl Phases {
             return next.call(at, "rw/write", &[&visitor, LEASE, b"0", b"1", waits, LATE]);
         }
         let memo = match next.threads[at] {
-            _ if self.rules.prefers_readers => b"*",
+            _ if self.rules.prefers_readers => "*".to_owned(),
             Is::Waits {
-                memo: Memo::ThisPhase,
-                ..
-            } if self.rules.has_memo => phase,
-            Is::Waits {
-                memo: Memo::Another,
-                ..
-            } if self.rules.has_memo => b"-",
-            _ => b"",
+                memo: Some(memo), ..
+            } if self.rules.has_memo => memo.to_string(),
+            _ => String::new(),
         };
+        let memo = memo.as_bytes();
         let args: [&[u8]; 8] = [&visitor, LEASE, b"0", b"1", b"", memo, NEED, LATE];
         next.call(at, "rw/read", &args)
     }
 
-    fn answered(&self, next: &mut State, at: usize, said: &Said, phase: &[u8]) {
+    fn answered(&self, next: &mut State, at: usize, said: &Said) {
         if said.is_done() {
             next.was_overtaken |= WRITES[at] && next.line.first().is_some_and(|it| *it != at);
             next.line.retain(|it| *it != at);
@@ -245,10 +242,11 @@ impl Phases {
         }
         let ttl = said.number(2).clamp(1, 1000);
         let soon = u8::try_from((ttl + TICK - 1) / TICK).unwrap_or(1);
-        let word = match (WRITES[at], WRITES[at] || said.text(4) != phase) {
-            (true, _) => Memo::Nothing,
-            (false, true) => Memo::Another,
-            (false, false) => Memo::ThisPhase,
+        let word = match WRITES[at] {
+            true => None,
+            false => std::str::from_utf8(said.text(4))
+                .ok()
+                .and_then(|it| it.parse().ok()),
         };
         match &mut next.threads[at] {
             Is::Waits { memo, looks_in, .. } => (*memo, *looks_in) = (word, soon),
@@ -330,21 +328,40 @@ impl State {
         self.change_notes(|notes| notes.retain(|(field, _)| !names.contains(&&**field)));
     }
 
-    /// Gives the present phase the same number in all states.
-    fn count_from_one(&mut self, before: &[u8]) {
-        if self.note(b"phase") != before {
-            for thread in &mut self.threads {
-                if let Is::Waits { memo, .. } = thread
-                    && *memo == Memo::ThisPhase
-                {
-                    *memo = Memo::Another;
-                }
+    /// Lets the first reader that comes end the time of all.
+    fn expect_one(&mut self) {
+        self.change_notes(|notes| {
+            for (_, text) in notes.iter_mut().filter(|(field, _)| field == b"due") {
+                let due = numbers(text).map(|[opened, due]| [opened, due.min(1)]);
+                *text = due.map_or(Vec::new(), |[opened, due]| {
+                    format!("{opened},{due}").into_bytes()
+                });
+            }
+        });
+    }
+
+    /// Gives the present phase the same number in all states, and those before it the numbers before that.
+    fn count_from_last(&mut self) {
+        let phase = std::str::from_utf8(&self.note(b"phase"))
+            .ok()
+            .and_then(|it| it.parse().ok());
+        let past = phase.map_or(0, |phase: u8| phase.saturating_sub(PHASE));
+        for thread in &mut self.threads {
+            if let Is::Waits {
+                memo: Some(memo), ..
+            } = thread
+            {
+                *memo = memo.saturating_sub(past);
             }
         }
         self.change_notes(|notes| {
             for (field, text) in notes {
-                if field == b"phase" {
-                    *text = b"1".to_vec();
+                if field == b"phase" && past > 0 {
+                    *text = PHASE.to_string().into_bytes();
+                } else if field == b"due"
+                    && let Some([opened, due]) = numbers(text)
+                {
+                    *text = format!("{},{due}", opened.saturating_sub(past)).into_bytes();
                 } else if field == b"window"
                     && std::str::from_utf8(text)
                         .is_ok_and(|it| it.parse().is_ok_and(|end: i64| end < NOW))
@@ -354,6 +371,12 @@ impl State {
             }
         });
     }
+}
+
+/// Two numbers between which a comma stands.
+fn numbers(text: &[u8]) -> Option<[u8; 2]> {
+    let (one, other) = std::str::from_utf8(text).ok()?.split_once(',')?;
+    Some([one.parse().ok()?, other.parse().ok()?])
 }
 
 fn visitor(at: usize) -> Vec<u8> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::world::{Note, Notes, State};
+use super::world::{Note, Notes, State, Window};
 use crate::ground::claim::{COUNTS_AS_WAITING, Claim, Kind, Queueing, VisitorId};
 use crate::ground::clock::BootInstant;
 
@@ -24,6 +24,11 @@ pub(super) struct TurnedAway {
     pub(super) memo: Option<Box<str>>,
 }
 
+/// The writer behind which a reader was told to come.
+fn told(memo: &Option<Box<str>>) -> Option<u64> {
+    memo.as_ref()?.parse().ok()
+}
+
 impl Notes {
     /// The live writer that came first, of those that came before.
     fn first(&self, now: BootInstant, before: Option<u64>) -> Option<&Note> {
@@ -37,11 +42,33 @@ impl Notes {
         writers.find(|it| it.visitor == *visitor).map(|it| it.came)
     }
 
-    fn turn_away(&mut self, claim: &Claim, now: BootInstant) {
-        if let Queueing::Waits { need, .. } = claim.queueing {
-            self.turned = self.turned.max(need);
+    /// Notes that a reader was turned away that waits, behind a writer of which it may not have been told before.
+    fn turn_away(&mut self, claim: &Claim, now: BootInstant, behind: u64) {
+        if let Queueing::Waits { need, memo, .. } = &claim.queueing {
+            let is_more = self.turned.is_none() || told(memo) != Some(behind);
+            let (longest, count) = self.turned.unwrap_or_default();
+            self.turned = Some((longest.max(*need), count + u64::from(is_more)));
             self.ends = self.ends.max(Some(now + KEPT_FOR_READERS));
         }
+    }
+
+    /// Notes that a reader has come that was told to come behind a writer.
+    fn has_come(&mut self, behind: u64) {
+        match (&mut self.window, &mut self.turned) {
+            (Some(window), _) if behind == window.behind => {
+                window.due = window.due.saturating_sub(1);
+            }
+            (Some(window), _) if behind < window.behind => {}
+            // It was not waited for: the writer has given up, or is dead.
+            (_, Some((_, count))) if *count > 1 => *count -= 1,
+            (_, turned) => *turned = None,
+        }
+    }
+
+    /// Until when a free lock is still kept for readers.
+    fn kept_until(&self, now: BootInstant) -> Option<BootInstant> {
+        let window = self.window.filter(|it| it.due > 0 && now < it.ends);
+        window.map(|it| it.ends)
     }
 
     fn are_over(&self, now: BootInstant) -> bool {
@@ -56,7 +83,7 @@ impl State {
         let notes = self.notes.get_mut(&claim.name);
         let notes = notes.filter(|it| !it.are_over(now))?;
         let ends = now + LOOKS_AGAIN;
-        let window = notes.window.filter(|window| now < *window);
+        let window = notes.kept_until(now);
         match (claim.kind, &claim.queueing) {
             (_, Queueing::Barges) => None,
             (Kind::Write, queueing) => {
@@ -75,32 +102,31 @@ impl State {
             _ if is_free && window.is_some() => None,
             (_, queueing) => {
                 let first = notes.first(now, None)?.visitor.clone();
-                let phase = notes.phase.to_string();
+                let behind = notes.phase + 1;
                 // A reader is turned away in the phase in which it first asked, and once.
-                if let Queueing::Waits {
-                    memo: Some(memo), ..
-                } = queueing
-                    && **memo != *phase
+                if let Queueing::Waits { memo, .. } = queueing
+                    && memo.is_some()
+                    && told(memo) != Some(behind)
                 {
                     return None;
                 }
-                notes.turn_away(claim, now);
+                notes.turn_away(claim, now, behind);
                 Some(TurnedAway {
                     holder: Some(first),
                     ends,
-                    memo: Some(phase.into()),
+                    memo: Some(behind.to_string().into()),
                 })
             }
         }
     }
 
-    /// Notes that a visitor was refused that waits.
-    pub(super) fn note_waiting(&mut self, claim: &Claim, now: BootInstant) {
+    /// Notes that a visitor was refused that waits. Returns behind which writer it comes, if it reads.
+    pub(super) fn note_waiting(&mut self, claim: &Claim, now: BootInstant) -> Option<Box<str>> {
         let Queueing::Waits { takes_place, .. } = claim.queueing else {
-            return;
+            return None;
         };
         if claim.kind == Kind::Write && !takes_place {
-            return;
+            return None;
         }
         // Amortised: until the next time they have doubled.
         if self.notes.len() >= LEAST_SWEPT && self.notes.len().is_power_of_two() {
@@ -111,8 +137,9 @@ impl State {
             *notes = Notes::default();
         }
         if claim.kind == Kind::Read {
-            notes.turn_away(claim, now);
-            return;
+            let behind = notes.phase;
+            notes.turn_away(claim, now, behind);
+            return Some(behind.to_string().into());
         }
         notes.ends = notes.ends.max(Some(now + KEPT));
         let ends = now + COUNTS_AS_WAITING;
@@ -131,6 +158,16 @@ impl State {
                 });
             }
         }
+        None
+    }
+
+    /// Notes that a visitor has the lock to read that may have waited for it.
+    pub(super) fn note_reader(&mut self, claim: &Claim) {
+        if let Queueing::Waits { memo, .. } = &claim.queueing
+            && let (Some(behind), Some(notes)) = (told(memo), self.notes.get_mut(&claim.name))
+        {
+            notes.has_come(behind);
+        }
     }
 
     /// Notes that a writer is in.
@@ -148,9 +185,12 @@ impl State {
         let Some(notes) = self.notes.get_mut(name) else {
             return;
         };
-        let open = std::mem::take(&mut notes.turned);
-        if !open.is_zero() {
-            notes.window = Some(now + open);
+        if let Some((open, due)) = notes.turned.take() {
+            notes.window = Some(Window {
+                ends: now + open,
+                behind: notes.phase,
+                due,
+            });
         }
     }
 

@@ -158,7 +158,9 @@ impl State {
             && !self.sides.get_mut(&claim.name).is_some_and(is_mine)
             && let Some(turned_away) = self.waits_its_turn(claim, now)
         {
-            self.note_waiting(claim, now);
+            if claim.kind == Kind::Write {
+                self.note_waiting(claim, now);
+            }
             return Err(turned_away);
         }
         let (reads, ends) = (claim.kind == Kind::Read, now + claim.lease);
@@ -177,14 +179,12 @@ impl State {
         let is_in = sides.hold_of(&claim.visitor).is_some();
         let may_read = reads && (!sides.is_written || has_inside(sides));
         if !(is_first || is_in || may_read) {
-            let turned_away = TurnedAway {
-                holder: sides.holder().cloned(),
-                ends: sides.ends,
-                memo: reads.then(|| "-".into()),
-            };
-            self.note_waiting(claim, now);
-            return Err(turned_away);
+            let (holder, ends) = (sides.holder().cloned(), sides.ends);
+            let memo = self.note_waiting(claim, now);
+            let memo = memo.or_else(|| reads.then(|| "-".into()));
+            return Err(TurnedAway { holder, ends, memo });
         }
+        let was_written = sides.is_written;
         match sides.hold_of(&claim.visitor) {
             // The same request once more.
             Some(hold) => hold.ends = hold.ends.max(ends),
@@ -196,7 +196,9 @@ impl State {
             }),
         }
         sides.lengthen();
-        if !reads && is_first {
+        if reads && !is_in && !was_written {
+            self.note_reader(claim);
+        } else if !reads && is_first {
             self.note_writer(claim, now);
         }
         Ok(())

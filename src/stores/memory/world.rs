@@ -79,12 +79,21 @@ pub(super) struct Notes {
     /// The number of writers that were in, and of those that came.
     pub(super) phase: u64,
     pub(super) next: u64,
-    /// How long the farthest reader that was turned away needs to come.
-    pub(super) turned: Duration,
-    /// Until then writers leave a free lock to readers.
-    pub(super) window: Option<BootInstant>,
+    /// How long the farthest reader that was turned away needs to come, and how many these are.
+    pub(super) turned: Option<(Duration, u64)>,
+    pub(super) window: Option<Window>,
     /// When they are of no use any more.
     pub(super) ends: Option<BootInstant>,
+}
+
+/// The time in which writers leave a free lock to readers.
+#[derive(Clone, Copy)]
+pub(super) struct Window {
+    pub(super) ends: BootInstant,
+    /// The writer behind which it is.
+    pub(super) behind: u64,
+    /// The readers that have not come yet, of which the last ends it.
+    pub(super) due: u64,
 }
 
 /// One that waits to write, and until when it counts.

@@ -1,5 +1,6 @@
 //! The notes on writers that wait: requests that write and remove them are lost and late, and those who left them die.
 
+use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
@@ -203,6 +204,44 @@ fn a_free_lock_that_is_kept_for_readers_turns_none_away() {
     reading.unlock().unwrap();
     scene.keep_for_readers(-1);
     assert!(!may_read(), "no more");
+}
+
+#[test]
+fn the_last_reader_to_come_ends_the_time_that_is_kept_for_readers() {
+    // With one that has given up the time runs on, and a writer comes in behind it.
+    for gone in [0, 1] {
+        let scene = Scene::new();
+        let (_client, other) = scene.other(Duration::from_secs(30));
+        let text = |field: &str| {
+            let noted = scene.server.cmd(&["HGET", NOTES, field]);
+            ::redis::from_redis_value::<Option<String>>(noted).unwrap()
+        };
+        let both_are_in = Barrier::new(2);
+        let reads = |_: &redlatch::Guard| {
+            both_are_in.wait();
+            ["due", "window"].map(text)
+        };
+        let found = thread::scope(|scope| {
+            let writing = scene.lock.write().guard().unwrap();
+            let readers = [0, 1].map(|_| scope.spawn(|| other.read().run(reads).unwrap()));
+            eventually(SLACK * 4, "both wait", || {
+                text("turned").is_some_and(|it| it.ends_with(",2"))
+            });
+            // As if one of them needed long to come.
+            let turned = format!("500,{}", 2 + gone);
+            scene.server.cmd(&["HSET", NOTES, "turned", &turned]);
+            writing.unlock().unwrap();
+            readers.map(|it| it.join().unwrap())
+        });
+        for [due, window] in found {
+            assert_eq!(due, Some(format!("0,{gone}")));
+            assert_eq!(window.is_some(), gone == 1);
+        }
+        scene.lock.write().run(|_| ()).unwrap();
+        eventually(ms(9500), "they end", || {
+            scene.server.int(&["EXISTS", NOTES]) == 0
+        });
+    }
 }
 
 #[test]

@@ -162,6 +162,29 @@ fn one_that_only_tries_overtakes_nobody(backend: &Backend) {
     });
 }
 
+/// Readers have 20 ms to come behind a writer, and writers wait for no more than those who were turned away.
+#[test]
+fn a_writer_comes_as_soon_as_those_who_were_turned_away_have_been_in() {
+    let [one, other] = &locks(&Backend::memory());
+    let mut took = [(); 21].map(|()| {
+        thread::scope(|scope| {
+            let writing = one.write().guard().unwrap();
+            let reads = scope.spawn(|| {
+                other.read().run(|_| ()).unwrap();
+                Instant::now()
+            });
+            thread::sleep(ms(20));
+            let writes = scope.spawn(|| one.write().run(|_| Instant::now()).unwrap());
+            thread::sleep(ms(20));
+            writing.unlock().unwrap();
+            let [left, came] = [reads.join().unwrap(), writes.join().unwrap()];
+            came.saturating_duration_since(left)
+        })
+    });
+    took.sort();
+    assert!(took[took.len() / 2] < ms(10), "{took:?}");
+}
+
 /// One that polls is not to be refused on a lock that nobody has, because it is kept for readers.
 fn a_reader_that_polls_comes_in_behind_a_writer(backend: &Backend) {
     let both = &locks(backend);

@@ -313,13 +313,21 @@ const PLANTED: &[(&str, &str, &str)] = &[
 /// The same of the scripts of read-write locks.
 const PLANTED_IN_SIDES: &[(&str, &str, &str)] = &[
     // A reader that was turned away before is turned away again, or a re-entry is, or nobody.
-    ("rw/read", "(memo == '' or memo == phase)", "true"),
+    (
+        "rw/read",
+        "(memo == '' or tonumber(memo) == behind)",
+        "true",
+    ),
     (
         "rw/read",
         "if is_new and mode ~= 'write' and",
         "if mode ~= 'write' and",
     ),
-    ("rw/read", "(memo == '' or memo == phase)", "false"),
+    (
+        "rw/read",
+        "(memo == '' or tonumber(memo) == behind)",
+        "false",
+    ),
     // Only those are noted who are turned away beside a waiting writer.
     (
         "rw/read",
@@ -379,6 +387,29 @@ const PLANTED_IN_SIDES: &[(&str, &str, &str)] = &[
         "redis.pcall('HDEL', notes, 'turned')",
         "local _ = 0",
     ),
+    // One that comes ends nothing, or the time of all; one that comes late ends that of others; each look counts.
+    (
+        "rw/read",
+        "has_come(notes, others, memo + 0)",
+        "local _ = 0",
+    ),
+    ("rw/read", "if due + 0 == 1 then", "if true then"),
+    ("rw/read", "if due + 0 == 1 then", "if false then"),
+    ("rw/read", "behind == opened + 0", "true"),
+    ("rw/read", "and not (due and behind < opened + 0)", ""),
+    ("rw/read", "if count + 0 > 1 then", "if false then"),
+    ("rw/read", "if due + 0 > 0 then", "if true then"),
+    (
+        "rw/read",
+        "or tonumber(memo) ~= behind) and 1 or 0",
+        ") and 1 or 0",
+    ),
+    (
+        "rw/read",
+        "or tonumber(memo) ~= behind) and 1 or 0",
+        "or true) and 1 or 0",
+    ),
+    ("rw/read", "if others and need > 0 and", "if others and"),
     (
         "rw/release",
         "redis.pcall('HSET', notes, 'window'",

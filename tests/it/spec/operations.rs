@@ -705,7 +705,7 @@ fn sides(rng: &mut Rng, name: &'static str, expiry: Arg) -> Call {
         0..9 => {
             let inside = text(one(rng, &["", SIDES[3].0, SIDES[3].0, SIDES[4].0]));
             names.push(notes);
-            let memo = text(one(rng, &["", "", "0", "1", "2", "-", "*"]));
+            let memo = text(one(rng, &["", "", "0", "1", "1", "2", "3", "-", "*"]));
             let need = text(one(rng, &["0", "20", "400"]));
             let args = vec![visitor, lease, known, wanted, inside, memo, need, expiry];
             ("rw/read", args)

@@ -205,13 +205,23 @@ impl Notes {
             .map(|(_, text)| &**text)
     }
 
-    fn number(&self, name: &[u8]) -> i64 {
-        self.other(name).and_then(number_of).unwrap_or_default()
+    /// How many writers were in.
+    fn phase(&self) -> i64 {
+        self.other(b"phase").and_then(number_of).unwrap_or_default()
+    }
+
+    /// What is noted under a name, as numbers between commas.
+    fn numbers<const N: usize>(&self, name: &[u8]) -> Option<[i64; N]> {
+        let mut parts = self.other(name)?.split(|sign| *sign == b',');
+        let numbers = [(); N].map(|()| parts.next().and_then(digits));
+        let is_all = parts.next().is_none() && numbers.iter().all(Option::is_some);
+        is_all.then(|| numbers.map(Option::unwrap_or_default))
     }
 
     /// For how long a free lock is still kept for readers, in ms.
     fn window(&self, now: i64) -> i64 {
-        let rest = self.number(b"window") - now;
+        let ends = self.other(b"window").and_then(number_of);
+        let rest = ends.unwrap_or_default() - now;
         if rest > 2 * LONGEST_WINDOW {
             0
         } else {
@@ -219,25 +229,56 @@ impl Notes {
         }
     }
 
-    /// Notes that a reader was turned away that needs so long to come.
-    fn turn_away(&self, redis: &mut Redis<'_>, notes: &[u8], need: i64) {
+    /// Notes that a reader was turned away that needs so long to come, behind a writer.
+    fn turn_away(&self, redis: &mut Redis<'_>, notes: &[u8], need: i64, behind: i64, memo: &[u8]) {
         if need > 0 {
-            if self.number(b"turned") < need {
-                let _ = redis.hset(notes, b"turned", &text(need));
+            let turned = self.numbers(b"turned");
+            let is_more = turned.is_none() || number_of(memo) != Some(behind);
+            let [longest, count] = turned.unwrap_or_default();
+            if is_more || longest < need {
+                let count = count + i64::from(is_more);
+                let noted = format!("{},{count}", longest.max(need));
+                let _ = redis.hset(notes, b"turned", noted.as_bytes());
             }
             keep_notes(redis, notes, READER_NOTED);
         }
     }
+
+    /// Notes that a reader has come that was told to come behind a writer.
+    fn has_come(&self, redis: &mut Redis<'_>, notes: &[u8], behind: i64) {
+        match (self.numbers(b"due"), self.numbers(b"turned")) {
+            (Some([opened, due]), _) if opened == behind => {
+                if due > 0 {
+                    let noted = format!("{opened},{}", due - 1);
+                    let _ = redis.hset(notes, b"due", noted.as_bytes());
+                }
+                if due == 1 {
+                    let _ = redis.hdel(notes, b"window");
+                }
+            }
+            (Some([opened, _]), _) if behind < opened => {}
+            (_, Some([longest, count])) if count > 1 => {
+                let noted = format!("{longest},{}", count - 1);
+                let _ = redis.hset(notes, b"turned", noted.as_bytes());
+            }
+            (_, Some(_)) => {
+                let _ = redis.hdel(notes, b"turned");
+            }
+            (_, None) => {}
+        }
+    }
+}
+
+/// A number of nothing but digits.
+fn digits(text: &[u8]) -> Option<i64> {
+    let is_digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    is_digits.then(|| number_of(text)).flatten()
 }
 
 /// When a writer came that waits, and until when it counts.
 fn waiting(noted: &[u8]) -> Option<(i64, i64)> {
     let at = noted.iter().position(|sign| *sign == b':')?;
-    let is_digits = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
-    let (came, ends) = (&noted[..at], &noted[at + 1..]);
-    (is_digits(came) && is_digits(ends))
-        .then(|| Some((number_of(came)?, number_of(ends)?)))
-        .flatten()
+    Some((digits(&noted[..at])?, digits(&noted[at + 1..])?))
 }
 
 fn keep_notes(redis: &mut Redis<'_>, notes: &[u8], life: i64) {
@@ -256,8 +297,17 @@ fn came(redis: &Redis<'_>, notes: &[u8], visitor: &[u8]) -> Option<i64> {
 /// Leaves the lock to readers that were turned away, behind a writer.
 fn open_window(redis: &mut Redis<'_>, notes: &[u8], now: i64) {
     if let Ok(Some(turned)) = redis.hget(notes, b"turned") {
-        let open = number_of(&turned).unwrap_or_default().min(LONGEST_WINDOW);
-        let _ = redis.hset(notes, b"window", &text(now + open));
+        let noted = Notes {
+            first: None,
+            came: None,
+            others: vec![(b"turned".to_vec(), turned)],
+        };
+        let [need, count] = noted.numbers(b"turned").unwrap_or_default();
+        let phase = redis.hget(notes, b"phase").ok().flatten();
+        let phase = phase.and_then(|it| digits(&it)).unwrap_or_default();
+        let ends = now + need.min(LONGEST_WINDOW);
+        let _ = redis.hset(notes, b"window", &text(ends));
+        let _ = redis.hset(notes, b"due", format!("{phase},{count}").as_bytes());
         let _ = redis.hdel(notes, b"turned");
     }
 }
@@ -302,26 +352,31 @@ pub fn read(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Rep
         Some(mode) => mode == b"read" || !inside.is_empty() && redis.hexists(key, inside)?,
     };
     if !is_open {
+        let mut told = b"-".to_vec();
         if need > 0 {
             let noted = Notes::of(redis, notes, now, None);
-            noted.turn_away(redis, notes, need);
+            noted.turn_away(redis, notes, need, noted.phase(), memo);
+            told = text(noted.phase());
         }
         let holder = holder_of_after(redis, key)?;
-        return answered(number, array![0, now, holder.0, holder.1, "-"]);
+        return answered(number, array![0, now, holder.0, holder.1, told]);
     }
     let is_new = !redis.hexists(key, visitor)?;
-    if is_new && !is_written && memo != b"*" {
-        let noted = Notes::of(redis, notes, now, None);
-        let phase = noted.other(b"phase").unwrap_or(b"0").to_vec();
+    let is_asked = is_new && !is_written && memo != b"*";
+    let noted = is_asked.then(|| Notes::of(redis, notes, now, None));
+    if let Some(noted) = &noted {
+        let behind = noted.phase() + 1;
         let waits_long = noted.came.is_some_and(|came| now * 1000 - came > PATIENCE);
         let is_kept_for_readers = mode.is_none() && noted.window(now) > 0;
         if let Some(writer) = &noted.first
             && !is_kept_for_readers
             && (memo.is_empty()
-                || *memo == *phase && !(waits_long && redis.hkeys(key)?.iter().any(is_of_redisson)))
+                || number_of(memo) == Some(behind)
+                    && !(waits_long && redis.hkeys(key)?.iter().any(is_of_redisson)))
         {
-            noted.turn_away(redis, notes, need);
-            return answered(number, array![0, now, 1000, begin(writer, 128), phase]);
+            noted.turn_away(redis, notes, need, behind, memo);
+            let told = text(behind);
+            return answered(number, array![0, now, 1000, begin(writer, 128), told]);
         }
     }
     if is_written && is_new {
@@ -347,6 +402,9 @@ pub fn read(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Rep
         done = redis.pexpire(key, lease).map(|_| ());
     }
     let Err(refused) = done else {
+        if let (Some(noted), Some(behind)) = (noted.filter(|_| need > 0), number_of(memo)) {
+            noted.has_come(redis, notes, behind);
+        }
         return small(number, expiry - now);
     };
     if is_new {

@@ -25,9 +25,12 @@ end
 local function open_window(notes, now)
     local turned = redis.pcall('HGET', notes, 'turned')
     if type(turned) == 'string' then
-        local open = math.min(tonumber(turned) or 0, 500)
+        local need, count = string.match(turned, '^(%d+),(%d+)$')
+        local phase = redis.pcall('HGET', notes, 'phase')
+        phase = type(phase) == 'string' and string.match(phase, '^%d+$') or '0'
+        local ends, due = string.format('%.0f', now + math.min(need or 0, 500)), phase .. ',' .. (count or '0')
         -- In this order, for without a field the notes would go, and come back without an end.
-        redis.pcall('HSET', notes, 'window', string.format('%.0f', now + open))
+        redis.pcall('HSET', notes, 'window', ends, 'due', due)
         redis.pcall('HDEL', notes, 'turned')
     end
 end

@@ -8,7 +8,7 @@
 -- ARGV[3]  the count that stands there, as far as the visitor knows; 0 to begin a hold
 -- ARGV[4]  the count wanted
 -- ARGV[5]  the writer inside whose hold it reads, '' for none
--- ARGV[6]  the memo of the last refusal, '' for none; '*' to come in whoever waits to write
+-- ARGV[6]  the memo of the last refusal, behind which writer it comes; '' for none; '*' to come in whoever waits to write
 -- ARGV[7]  how long the visitor needs to come, if it waits, ms; 0 if it does not wait
 -- ARGV[8]  the server time after which the request is refused, ms since 1970
 -- ARGV[9]  the number of the request, which comes before the answer: {number, …}
@@ -52,12 +52,13 @@ if flaw then
     return flaw
 end
 if not mode or mode == 'read' or inside ~= '' and call('HEXISTS', key, inside) == 1 then
-    local is_new = call('HEXISTS', key, visitor) == 0
+    local is_new, others = call('HEXISTS', key, visitor) == 0, nil
     if is_new and mode ~= 'write' and memo ~= '*' then
         -- A reader is turned away in the phase in which it first asked, and once, but not from a free lock that is kept for readers.
-        local writer, others, came = first_writer(notes, now)
-        local phase = others.phase or '0'
-        local is_turned = writer and (memo == '' or memo == phase)
+        local writer, came
+        writer, others, came = first_writer(notes, now)
+        local behind = phase_of(others) + 1
+        local is_turned = writer and (memo == '' or tonumber(memo) == behind)
         is_turned = is_turned and (mode or window_of(others, now) == 0)
         if is_turned and memo ~= '' and now * 1000 - came > 3000000 then
             -- Where readers of Redisson come in whoever waits, to wait on for the writer that they keep out is of no use.
@@ -66,8 +67,8 @@ if not mode or mode == 'read' or inside ~= '' and call('HEXISTS', key, inside) =
             end
         end
         if is_turned then
-            turn_away(notes, others, need)
-            return {number, {0, now, 1000, string.sub(writer, 1, 128), phase}}
+            turn_away(notes, others, need, behind, memo)
+            return {number, {0, now, 1000, string.sub(writer, 1, 128), string.format('%.0f', behind)}}
         end
     end
     if mode == 'write' and is_new then
@@ -88,6 +89,9 @@ if not mode or mode == 'read' or inside ~= '' and call('HEXISTS', key, inside) =
         set = lasts < lease + 0 and pcall('PEXPIRE', key, lease)
     end
     if not (type(set) == 'table' and set.err) then
+        if others and need > 0 and tonumber(memo) then
+            has_come(notes, others, memo + 0)
+        end
         return granted
     end
     if is_new then
@@ -102,8 +106,11 @@ if not mode or mode == 'read' or inside ~= '' and call('HEXISTS', key, inside) =
     end
     return set
 end
+local told = '-'
 if need > 0 then
     local _, others = first_writer(notes, now)
-    turn_away(notes, others, need)
+    local behind = phase_of(others)
+    turn_away(notes, others, need, behind, memo)
+    told = string.format('%.0f', behind)
 end
-return {number, {0, now, call('PTTL', key), holder_of(key), '-'}}
+return {number, {0, now, call('PTTL', key), holder_of(key), told}}
