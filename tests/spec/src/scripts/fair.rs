@@ -26,7 +26,7 @@ const SHORTEST_PAUSE: i64 = 50;
 const FAR_PAUSE: i64 = 3000;
 
 /// A note that somebody does not come ends after so long, in ms; the queue a day behind the last who joined it.
-const NOTED: &[u8] = b"60000";
+const NOTED: &[u8] = b"3600000";
 const DAY: &[u8] = b"86400000";
 
 /// The list of those who wait, and the set of the times from which on they count as dead.
@@ -104,7 +104,10 @@ impl<'k> Queue<'k> {
         };
         let mut heard = redis.publish(&channel(base, &first), b"0");
         if heard == Ok(0) {
-            for waiter in redis.lrange(self.line, 1, 7).unwrap_or_default() {
+            for waiter in redis
+                .lrange(self.line, 1, MOST_ABSENT - 1)
+                .unwrap_or_default()
+            {
                 if heard == Ok(0) && is_ours(&waiter) {
                     heard = redis.publish(&channel(base, &waiter), b"0");
                 }

@@ -14,20 +14,31 @@
 
 -- include fair_queue.lua
 
+-- All times at once, for a command for each of those who wait takes longer.
+local function times_of(times)
+    local found, ends = redis.call('ZRANGE', times, 0, -1, 'WITHSCORES'), {}
+    for at = 1, #found, 2 do
+        ends[found[at]] = found[at + 1]
+    end
+    return ends
+end
+
 local number = ARGV[4] + 0
 local call, pcall = redis.call, redis.pcall
 local key, queue, times, visitor = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 local freed = pcall('HDEL', key, visitor)
-local opens, is_behind, behind = freed == 1 or call('LINDEX', queue, 0) == visitor, false, {}
+local opens, is_behind, behind, ends = freed == 1 or call('LINDEX', queue, 0) == visitor, false, {}, nil
 for _, waiter in ipairs(call('LRANGE', queue, 0, -1)) do
-    local ends = waiter ~= visitor and is_behind and call('ZSCORE', times, waiter)
     if waiter == visitor then
         is_behind = true
-    elseif ends then
-        behind[#behind + 1] = waiter
-        behind[#behind + 1] = ends
+    elseif is_behind then
+        ends = ends or times_of(times)
+        if ends[waiter] then
+            behind[#behind + 1] = waiter
+            behind[#behind + 1] = ends[waiter]
+        end
     end
 end
 take_time(times, behind, ARGV[3] + 0, now)

@@ -49,7 +49,7 @@ local function tell_first(queue, times, base, now)
         return first
     end
     local heard = redis.pcall('PUBLISH', base .. ':' .. first, '0')
-    for _, waiter in ipairs(heard == 0 and redis.pcall('LRANGE', queue, 1, 7) or {}) do
+    for _, waiter in ipairs(heard == 0 and redis.pcall('LRANGE', queue, 1, 31) or {}) do
         if heard == 0 and is_ours(waiter) then
             heard = redis.pcall('PUBLISH', base .. ':' .. waiter, '0')
         end
