@@ -179,8 +179,9 @@ impl<'a> LockVisit<'a> {
                     .memo
                     .clone()
                     .filter(|_| !mutant("a reader is turned away in each phase")),
-                // The first attempt comes before it stands in the line of this client, if that has one.
+                // It is the first of the line of this client, if that has one, unless it asks before it joins that.
                 takes_place: self.was_refused
+                    || self.open_wait.is_some()
                     || rules.waits_in_store()
                     || mutant("one takes a place before it is first"),
                 had_place: self.has_place
@@ -392,8 +393,7 @@ impl Drop for LockVisit<'_> {
             && !mutant("one that gives up keeps its place")
         {
             let RawLock { inner, key, .. } = self.raw_lock;
-            let (kind, name) = (key.lock.kind, &key.lock.name);
-            let place = InDoubt::of(kind, name, &visitor, COUNTS_AS_WAITING);
+            let place = InDoubt::of(key.lock.kind, &key.lock.name, &visitor, COUNTS_AS_WAITING);
             inner.watchdog.withdraw(place, inner.deadline());
         }
     }

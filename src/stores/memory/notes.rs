@@ -55,11 +55,9 @@ impl Notes {
     /// Notes that a reader has come that was told to come behind a writer.
     fn has_come(&mut self, behind: u64) {
         match (&mut self.window, &mut self.turned) {
-            (Some(window), _) if behind == window.behind => {
-                window.due = window.due.saturating_sub(1);
-            }
+            (Some(window), _) if behind == window.behind && window.due > 0 => window.due -= 1,
             (Some(window), _) if behind < window.behind => {}
-            // It was not waited for: the writer has given up, or is dead.
+            // It was not waited for: the writer has given up.
             (_, Some((_, count))) if *count > 1 => *count -= 1,
             (_, turned) => *turned = None,
         }

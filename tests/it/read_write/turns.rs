@@ -57,6 +57,16 @@ fn a_writer_is_not_starved(backend: &Backend) {
     }
 }
 
+/// Its client listens already, so that it stands in line before it asks.
+fn a_writer_that_comes_again_is_not_starved(backend: &Backend) {
+    const TIMES: u32 = 20;
+    let both = locks(backend);
+    let (took, ()) = beside(&both, [6, 0], ms(5), || {
+        timed(|| (0..TIMES).for_each(|_| both[0].write().run(|_| thread::sleep(ms(1))).unwrap()))
+    });
+    assert!(took < ms(200) * TIMES, "{took:?}");
+}
+
 fn a_reader_is_not_starved(backend: &Backend) {
     let both = locks(backend);
     for writers in [1, 3] {
@@ -239,6 +249,7 @@ crate::read_write::side_laws! {
     one_that_only_tries_overtakes_nobody
     a_reader_that_polls_comes_in_behind_a_writer
     a_writer_is_not_starved
+    a_writer_that_comes_again_is_not_starved
     a_reader_is_not_starved
     a_reader_leaves_the_lock_to_a_writer_that_waits
     those_who_were_turned_away_come_behind_one_writer

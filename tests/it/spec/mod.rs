@@ -398,7 +398,7 @@ const PLANTED_IN_SIDES: &[(&str, &str, &str)] = &[
     ("rw/read", "behind == opened + 0", "true"),
     ("rw/read", "and not (due and behind < opened + 0)", ""),
     ("rw/read", "if count + 0 > 1 then", "if false then"),
-    ("rw/read", "if due + 0 > 0 then", "if true then"),
+    ("rw/read", " and due + 0 > 0 then", " then"),
     (
         "rw/read",
         "or tonumber(memo) ~= behind) and 1 or 0",

@@ -247,11 +247,9 @@ impl Notes {
     /// Notes that a reader has come that was told to come behind a writer.
     fn has_come(&self, redis: &mut Redis<'_>, notes: &[u8], behind: i64) {
         match (self.numbers(b"due"), self.numbers(b"turned")) {
-            (Some([opened, due]), _) if opened == behind => {
-                if due > 0 {
-                    let noted = format!("{opened},{}", due - 1);
-                    let _ = redis.hset(notes, b"due", noted.as_bytes());
-                }
+            (Some([opened, due]), _) if opened == behind && due > 0 => {
+                let noted = format!("{opened},{}", due - 1);
+                let _ = redis.hset(notes, b"due", noted.as_bytes());
                 if due == 1 {
                     let _ = redis.hdel(notes, b"window");
                 }

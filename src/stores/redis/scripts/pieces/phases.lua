@@ -59,15 +59,13 @@ end
 local function has_come(notes, others, behind)
     local opened, due = string.match(others.due or '', '^(%d+),(%d+)$')
     local longest, count = string.match(others.turned or '', '^(%d+),(%d+)$')
-    if due and behind == opened + 0 then
-        if due + 0 > 0 then
-            redis.pcall('HSET', notes, 'due', string.format('%s,%.0f', opened, due - 1))
-        end
+    if due and behind == opened + 0 and due + 0 > 0 then
+        redis.pcall('HSET', notes, 'due', string.format('%s,%.0f', opened, due - 1))
         if due + 0 == 1 then
             redis.pcall('HDEL', notes, 'window')
         end
     elseif count and not (due and behind < opened + 0) then
-        -- It was not waited for: the writer has given up, or is dead.
+        -- It was not waited for: the writer has given up, is dead, or is of Redisson, which counts no phase.
         if count + 0 > 1 then
             redis.pcall('HSET', notes, 'turned', string.format('%s,%.0f', longest, count - 1))
         else
