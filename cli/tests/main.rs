@@ -22,17 +22,17 @@ mod watch;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Once};
 
-use signal_hook::consts::{SIGINT, SIGQUIT};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT};
 use support::RedisServer;
 
-/// Has the commands get an interrupt, which what runs in the background of a shell ignores: programs inherit that, and no handler.
-fn hear_interrupts() {
+/// Has the commands get the signals that a shell's background or `nohup` ignores: programs inherit that, and no handler.
+fn hear_signals() {
     static HEARS: Once = Once::new();
     HEARS.call_once(|| {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let ignored = status.lines().find_map(|it| it.strip_prefix("SigIgn:"));
         let ignored = ignored.and_then(|it| u64::from_str_radix(it.trim(), 16).ok());
-        for signal in [SIGINT, SIGQUIT] {
+        for signal in [SIGHUP, SIGINT, SIGQUIT] {
             if ignored.is_some_and(|it| it >> (signal - 1) & 1 == 1) {
                 signal_hook::flag::register(signal, Arc::default()).unwrap();
             }
@@ -42,7 +42,7 @@ fn hear_interrupts() {
 
 /// The command without any variable that it reads.
 fn redlatch() -> Command {
-    hear_interrupts();
+    hear_signals();
     let mut command = Command::new(env!("CARGO_BIN_EXE_redlatch"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("REDLATCH")) {
         command.env_remove(name);

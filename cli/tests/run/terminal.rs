@@ -42,7 +42,7 @@ impl Terminal {
             options.open(path).unwrap()
         };
         // The terminal becomes that of the session that the shell leads.
-        crate::hear_interrupts();
+        crate::hear_signals();
         let mut shell = Command::new("setsid");
         shell.args([
             "--ctty",
