@@ -8,14 +8,18 @@ fn nobody_waits_for_more_than_two_phases() {
     assert!(broken(Phases::default()).is_empty());
 }
 
+/// Whether the rules break a promise.
+fn breaks(rules: Rules, promise: &str) -> bool {
+    broken(Phases { rules }).contains(&promise)
+}
+
 #[test]
 fn a_reader_that_is_turned_away_in_each_phase_starves() {
     let rules = Rules {
         has_memo: false,
         ..Rules::default()
     };
-    let promise = "nobody waits for more than two phases";
-    assert!(broken(Phases { rules }).contains(&promise));
+    assert!(breaks(rules, "nobody waits for more than two phases"));
 }
 
 #[test]
@@ -24,8 +28,7 @@ fn without_a_window_the_next_writer_comes_before_readers() {
         opens_window: false,
         ..Rules::default()
     };
-    let promise = "nobody waits for more than two phases";
-    assert!(broken(Phases { rules }).contains(&promise));
+    assert!(breaks(rules, "nobody waits for more than two phases"));
 }
 
 #[test]
@@ -34,8 +37,7 @@ fn a_window_that_ends_with_the_first_reader_keeps_the_others_out() {
         counts_readers: false,
         ..Rules::default()
     };
-    let promise = "nobody waits for more than two phases";
-    assert!(broken(Phases { rules }).contains(&promise));
+    assert!(breaks(rules, "nobody waits for more than two phases"));
 }
 
 #[test]
@@ -44,8 +46,7 @@ fn readers_that_come_in_whoever_waits_starve_writers() {
         prefers_readers: true,
         ..Rules::default()
     };
-    let promise = "nobody waits for long";
-    assert!(broken(Phases { rules }).contains(&promise));
+    assert!(breaks(rules, "nobody waits for long"));
 }
 
 #[test]

@@ -210,12 +210,9 @@ impl Notes {
         self.other(b"phase").and_then(number_of).unwrap_or_default()
     }
 
-    /// What is noted under a name, as numbers between commas.
-    fn numbers<const N: usize>(&self, name: &[u8]) -> Option<[i64; N]> {
-        let mut parts = self.other(name)?.split(|sign| *sign == b',');
-        let numbers = [(); N].map(|()| parts.next().and_then(digits));
-        let is_all = parts.next().is_none() && numbers.iter().all(Option::is_some);
-        is_all.then(|| numbers.map(Option::unwrap_or_default))
+    /// The two numbers that are noted under a name.
+    fn pair(&self, name: &[u8]) -> Option<[i64; 2]> {
+        self.other(name).and_then(pair)
     }
 
     /// For how long a free lock is still kept for readers, in ms.
@@ -232,7 +229,7 @@ impl Notes {
     /// Notes that a reader was turned away that needs so long to come, behind a writer.
     fn turn_away(&self, redis: &mut Redis<'_>, notes: &[u8], need: i64, behind: i64, memo: &[u8]) {
         if need > 0 {
-            let turned = self.numbers(b"turned");
+            let turned = self.pair(b"turned");
             let is_more = turned.is_none() || number_of(memo) != Some(behind);
             let [longest, count] = turned.unwrap_or_default();
             if is_more || longest < need {
@@ -246,7 +243,7 @@ impl Notes {
 
     /// Notes that a reader has come that was told to come behind a writer.
     fn has_come(&self, redis: &mut Redis<'_>, notes: &[u8], behind: i64) {
-        match (self.numbers(b"due"), self.numbers(b"turned")) {
+        match (self.pair(b"due"), self.pair(b"turned")) {
             (Some([opened, due]), _) if opened == behind && due > 0 => {
                 let noted = format!("{opened},{}", due - 1);
                 let _ = redis.hset(notes, b"due", noted.as_bytes());
@@ -265,6 +262,12 @@ impl Notes {
             (_, None) => {}
         }
     }
+}
+
+/// Two numbers between which a comma stands.
+fn pair(text: &[u8]) -> Option<[i64; 2]> {
+    let at = text.iter().position(|sign| *sign == b',')?;
+    Some([digits(&text[..at])?, digits(&text[at + 1..])?])
 }
 
 /// A number of nothing but digits.
@@ -295,12 +298,7 @@ fn came(redis: &Redis<'_>, notes: &[u8], visitor: &[u8]) -> Option<i64> {
 /// Leaves the lock to readers that were turned away, behind a writer.
 fn open_window(redis: &mut Redis<'_>, notes: &[u8], now: i64) {
     if let Ok(Some(turned)) = redis.hget(notes, b"turned") {
-        let noted = Notes {
-            first: None,
-            came: None,
-            others: vec![(b"turned".to_vec(), turned)],
-        };
-        let [need, count] = noted.numbers(b"turned").unwrap_or_default();
+        let [need, count] = pair(&turned).unwrap_or_default();
         let phase = redis.hget(notes, b"phase").ok().flatten();
         let phase = phase.and_then(|it| digits(&it)).unwrap_or_default();
         let ends = now + need.min(LONGEST_WINDOW);

@@ -84,7 +84,7 @@ local function silent_since(waiter, mark, least)
         return since
     end
     has_absent = true
-    -- It lasts from one look to the next, also where the next may be that of a rare try. One that cannot have an end is not to stand.
+    -- A note lasts until the next look, be it that of a rare try. One that cannot have an end is not to stand.
     local set = pcall('HSET', absent, waiter, string.format('%.0f', now * mark))
     if type(set) ~= 'table' and pcall('PEXPIRE', absent, 3600000) ~= 1 then
         pcall('DEL', absent)
