@@ -654,11 +654,7 @@ const PLANTED_IN_QUEUES: &[(&str, &str, &str)] = &[
         "take_time(times, behind, ARGV[3] + 0, now)",
         "local _ = 0",
     ),
-    (
-        "fair/withdraw",
-        "~= visitor and is_behind and",
-        "~= visitor and",
-    ),
+    ("fair/withdraw", "elseif is_behind then", "else"),
     // Those that are alive are left with less than half of a patience, or the dead come to life.
     (
         "fair/acquire",
