@@ -181,7 +181,7 @@ impl<'a> LockVisit<'a> {
                     .filter(|_| !mutant("a reader is turned away in each phase")),
                 // It is the first of the line of this client, if that has one, unless it asks before it joins that.
                 takes_place: self.was_refused
-                    || self.open_wait.is_some()
+                    || self.open_wait.is_some() && !mutant("the next in line is not noted")
                     || rules.waits_in_store()
                     || mutant("one takes a place before it is first"),
                 had_place: self.has_place

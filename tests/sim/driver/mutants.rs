@@ -37,7 +37,7 @@ const fn on(topology: &'static str, name: &'static str) -> Mutant {
     }
 }
 
-pub(crate) const MUTANTS: [Mutant; 54] = [
+pub(crate) const MUTANTS: [Mutant; 55] = [
     in_shape(Shape::Writes, "a batch goes without its check"),
     in_shape(Shape::Writes, "a batch is checked by a request before it"),
     in_shape(
@@ -63,6 +63,7 @@ pub(crate) const MUTANTS: [Mutant; 54] = [
     in_shape(Shape::Sides, "one that gives up keeps its place"),
     in_shape(Shape::Sides, "one takes a place before it is first"),
     in_shape(Shape::Sides, "a writer that reads waits for itself"),
+    in_shape(Shape::Sides, "the next in line is not noted"),
     in_shape(Shape::Queues, "a newcomer passes a queue on the server"),
     in_shape(Shape::Queues, "nobody is told that a fair lock is free"),
     in_shape(Shape::Queues, "one is passed over at the first look"),

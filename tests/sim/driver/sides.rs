@@ -82,8 +82,8 @@ struct Scene {
     writers_in: u32,
     /// When the last writer came, left or gave up.
     written: Nanos,
-    /// The same for those of each process.
-    written_by: BTreeMap<usize, Nanos>,
+    /// The same for those of each process, and how many of them are in.
+    written_by: BTreeMap<usize, (Nanos, u32)>,
     /// Until when the lock may be kept for readers behind a writer that left.
     kept: Nanos,
 }
@@ -102,7 +102,7 @@ static TURNS: Mutex<Turns> = Mutex::new(Turns {
 });
 
 /// One that waits has asked, stood in line and been noted after this time, in calm.
-const NOTED: Nanos = 1_300 * MILLI;
+const NOTED: Nanos = 400 * MILLI;
 
 /// For so long a writer that leaves keeps the lock for readers at most.
 const KEPT: Nanos = 500 * MILLI;
@@ -142,13 +142,15 @@ pub(crate) fn begin(name: &str, bound: Option<Nanos>) -> u64 {
 }
 
 impl Turns {
-    /// Notes that a writer came, left or gave up.
-    fn change(&mut self, lock: &str, process: usize, by: impl FnOnce(&mut Scene)) {
+    /// Notes that a writer gave up, or came or left with another count of those that are in.
+    fn change(&mut self, lock: &str, process: usize, count: impl Fn(u32) -> u32) -> &mut Scene {
         let now = scheduler::now();
         let scene = self.scenes.entry(lock.to_owned()).or_default();
         scene.written = now;
-        scene.written_by.insert(process, now);
-        by(scene);
+        scene.writers_in = count(scene.writers_in);
+        let of_process = scene.written_by.entry(process).or_default();
+        *of_process = (now, count(of_process.1));
+        scene
     }
 
     fn scene(&self, lock: &str) -> Scene {
@@ -160,10 +162,15 @@ impl Turns {
         let scene = self.scene(lock);
         let lock = lock.to_owned();
         self.wishes.values().filter(move |it| {
-            let left = scene.written_by.get(&it.process).copied();
-            let first = it.since.max(left.unwrap_or_default());
+            // Of one process one stands in line for all, and the next one behind a writer that has left.
+            let (left, is_in) = scene
+                .written_by
+                .get(&it.process)
+                .copied()
+                .unwrap_or_default();
+            let first = it.since.max(left);
             let waits_on = it.ends > scheduler::now() + 100 * MILLI;
-            it.writes && it.lock == lock && waits_on && first + NOTED < by
+            it.writes && it.lock == lock && waits_on && is_in == 0 && first + NOTED < by
         })
     }
 
@@ -237,9 +244,9 @@ pub(crate) fn end(
             let is_noted = scheduler::now() > other.since + NOTED;
             other.passed += u32::from(is_noted);
         }
-        turns.change(&wish.lock, wish.process, |scene| scene.writers_in += 1);
+        turns.change(&wish.lock, wish.process, |count| count + 1);
     } else if wish.writes {
-        turns.change(&wish.lock, wish.process, |_| ());
+        turns.change(&wish.lock, wish.process, |count| count);
     }
     flaw
 }
@@ -247,10 +254,11 @@ pub(crate) fn end(
 /// Notes that the calling thread has left a side for good.
 pub(crate) fn left(name: &str) {
     if name.ends_with(WRITE) {
-        turns().change(lock_of(name), scheduler::process(), |scene| {
-            scene.writers_in = scene.writers_in.saturating_sub(1);
-            scene.kept = scheduler::now() + KEPT;
+        let mut turns = turns();
+        let scene = turns.change(lock_of(name), scheduler::process(), |count| {
+            count.saturating_sub(1)
         });
+        scene.kept = scheduler::now() + KEPT;
     }
 }
 
