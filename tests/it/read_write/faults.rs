@@ -258,19 +258,14 @@ fn a_full_server_leaves_nothing_half_done() {
         assert_eq!(scene.server.int(&["DBSIZE"]), 0);
         full(false);
     }
-    // The step from writing to reading is refused whole, and tried again in the background.
+    // A writer goes on as a reader there, too.
     write.lock().unwrap();
     read.lock().unwrap();
     full(true);
-    fails(write.unlock(), Class::Unavailable);
-    assert_eq!(
-        scene.server.text(&["HGET", "prices", "mode"]).as_deref(),
-        Some("write")
-    );
+    write.unlock().unwrap();
     assert!(read.is_valid());
     full(false);
-    eventually(ms(9000), "others read", || is_free(&read));
-    assert!(read.is_valid());
+    assert!(is_free(&read));
     read.unlock().unwrap();
     scene.all_goes();
 }

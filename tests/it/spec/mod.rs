@@ -490,11 +490,11 @@ const PLANTED_IN_SIDES: &[(&str, &str, &str)] = &[
         "return mode == 'write' and '1' or '0'",
         "return nil",
     ),
-    // The writer goes before readers may have the lock, on a full server.
+    // A full server is asked for memory first.
     (
-        "rw/withdraw",
-        "if writes and redis.call('HLEN', key) > 2 then",
-        "if false then",
+        "rw/release",
+        "    redis.call('HDEL', key, visitor)\n    redis.call('DEL', own)\n",
+        "    redis.call('HSET', key, 'mode', mode)\n    redis.call('HDEL', key, visitor)\n    redis.call('DEL', own)\n",
     ),
     ("rw/force_release", "mode ~= ARGV[2]", "not mode"),
     ("rw/inspect", "call('HLEN', key) < 3", "false"),

@@ -1,15 +1,7 @@
--- Takes the hold of a visitor away, which is there. Returns the message for those who wait, if there is one; nil and an error
--- if nothing was changed.
+-- Takes the hold of a visitor away, which is there. Returns the message for those who wait, if there is one.
 local function leave(key, own, visitor)
     local prefix, writes = prefix_of(own, visitor), string.sub(visitor, -6) == ':write'
     local mode, lasts = redis.call('HGET', key, 'mode'), redis.call('PTTL', key)
-    if writes and redis.call('HLEN', key) > 2 then
-        -- The only step that a full server refuses, so it comes first.
-        local set = redis.pcall('HSET', key, 'mode', 'read')
-        if type(set) == 'table' then
-            return nil, set
-        end
-    end
     local left = redis.call('PTTL', own)
     redis.call('HDEL', key, visitor)
     redis.call('DEL', own)

@@ -10,8 +10,7 @@
 -- Returns as release.lua: number * 4194304 + n freed and n clients have heard of it, {1, error} freed without a message,
 --         {0, holder} not held by the visitor
 --
--- Keeps: other holds last as long as before. A writer whose thread reads leaves the lock to readers, which is refused whole
--- on a server that is full; all else works there.
+-- Keeps: other holds last as long as before. Works on a server that is full.
 
 -- include sides.lua
 -- include leave_side.lua
@@ -23,12 +22,9 @@ if type(has) == 'table' then
 elseif has == 0 then
     return {number, {0, holder_of(KEYS[1])}}
 end
-local message, refused = leave(KEYS[1], KEYS[2], ARGV[1])
-if refused then
-    return refused
-end
-if string.sub(ARGV[1], -6) == ':write' then
-    local time = redis.pcall('TIME')
+local time = string.sub(ARGV[1], -6) == ':write' and redis.call('TIME')
+local message = leave(KEYS[1], KEYS[2], ARGV[1])
+if time then
     open_window(KEYS[3], time[1] * 1000 + (time[2] - time[2] % 1000) / 1000)
 end
 if not message or ARGV[2] == '' then
