@@ -4,6 +4,9 @@
 //! Each place that keeps locks has a thread of its own for it, while there is something to do, so that a silent one
 //! delays neither a renewal nor what is to be released elsewhere. All that is due at one place goes in one call.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

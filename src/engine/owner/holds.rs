@@ -20,7 +20,7 @@ pub(super) struct Parts {
     /// The whole that each part was held by last.
     pub(super) of: HashMap<LockKey, LockKey>,
     /// With so many parts it is time to forget some.
-    sweep_at: usize,
+    pub(super) sweep_at: usize,
 }
 
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ pub(super) struct ByName {
     /// How many holds began on this thread.
     begun: u64,
     /// With so many names it is time to forget some.
-    sweep_at: usize,
+    pub(super) sweep_at: usize,
 }
 
 /// So many names with nothing but a loss that was never unlocked are remembered, those of the latest holds.

@@ -67,3 +67,27 @@ pub(super) fn remove(pid: u32, id: u64) {
         threads.remove(&id);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_is_listed_under_its_process_as_long_as_it_lives() {
+        let pid = std::process::id();
+        let owner = Owner::without_thread(pid);
+        let id = owner.id;
+        let is_listed = || {
+            let mut mine = REGISTRIES
+                .iter()
+                .filter(|registry| registry.pid.load(Ordering::Acquire) == pid);
+            mine.any(|registry| {
+                let threads = registry.threads.lock();
+                threads.is_ok_and(|threads| threads.contains_key(&id))
+            })
+        };
+        assert!(is_listed() && find(pid, id).is_some_and(|it| Arc::ptr_eq(&it, &owner)));
+        drop(owner);
+        assert!(!is_listed() && find(pid, id).is_none());
+    }
+}

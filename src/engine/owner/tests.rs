@@ -100,3 +100,94 @@ fn what_is_held_is_never_forgotten() {
         }
     });
 }
+
+/// With how many names, and with how many parts, it is looked which can be forgotten.
+fn sweeps_at() -> (usize, usize) {
+    let me = Owner::current(std::process::id()).unwrap();
+    let names = me.held.stacks.lock().sweep_at;
+    let parts = me.held.parts.lock().sweep_at;
+    (names, parts)
+}
+
+/// Leaves holds until some are forgotten, and returns how many names are remembered then.
+fn left_by_a_sweep(leave_one: impl Fn(usize)) -> usize {
+    let mut before = 0;
+    for number in 0.. {
+        leave_one(number);
+        let (names, _) = remembered();
+        if names < before {
+            return names;
+        }
+        before = names;
+    }
+    unreachable!("numbers do not end")
+}
+
+#[test]
+fn what_was_unlocked_is_forgotten_at_once() {
+    on_a_thread(|| {
+        let client = Client::in_memory();
+        for number in 0..10 {
+            let lock = client.lock(&format!("{number}"));
+            lock.lock().unwrap();
+            lock.unlock().unwrap();
+            assert_eq!(remembered(), (0, 0));
+        }
+    });
+}
+
+#[test]
+fn a_sweep_forgets_all_of_clients_that_are_gone() {
+    on_a_thread(|| {
+        let left = left_by_a_sweep(|_| Client::in_memory().lock("job").lock().unwrap());
+        assert_eq!(left, 1, "the one that began now");
+    });
+}
+
+#[test]
+fn a_sweep_forgets_the_oldest_losses_and_no_other() {
+    on_a_thread(|| {
+        let client = Client::in_memory();
+        let lock = |number: usize| {
+            let lock = client.lock(&format!("{number}"));
+            lock.with_lease_time(Duration::from_millis(200))
+        };
+        let last = 2 * LOSSES_KEPT;
+        let until_all_are_over = || thread::sleep(Duration::from_millis(250));
+        let left = left_by_a_sweep(|number| {
+            if number == last {
+                until_all_are_over();
+            }
+            lock(number).lock().unwrap();
+        });
+        assert_eq!(left, LOSSES_KEPT + 1, "and the one that began now");
+        until_all_are_over();
+        for number in 0..=last {
+            let error = lock(number).unlock().unwrap_err();
+            assert_eq!(
+                error.is_lost(),
+                number + LOSSES_KEPT >= last,
+                "{number}: {error}"
+            );
+        }
+    });
+}
+
+#[test]
+fn it_is_looked_for_what_can_be_forgotten_whenever_the_names_have_doubled() {
+    on_a_thread(|| {
+        let (client, held) = (Client::in_memory(), std::cell::RefCell::new(Vec::new()));
+        let hold = |number: usize| {
+            let parts = [0, 1].map(|part| client.lock(&format!("{number}-{part}")));
+            let both = MultiLock::of(&parts).unwrap();
+            both.lock().unwrap();
+            held.borrow_mut().push(both);
+        };
+        hold(0);
+        let first = 2 * LOSSES_KEPT;
+        assert_eq!(sweeps_at(), (first, first));
+        // A multi-lock has one name and two parts.
+        (1..=first).for_each(hold);
+        assert_eq!(sweeps_at(), (2 * first, 4 * first));
+    });
+}
