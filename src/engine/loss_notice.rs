@@ -165,3 +165,53 @@ impl LossHook {
         };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::ground::claim::VisitorId;
+    use crate::ground::loss::LossCause;
+
+    fn loss(cause: LossCause) -> Loss {
+        Loss {
+            lock: "orders".into(),
+            visitor: VisitorId::new("c", 1, 1),
+            thread: 1,
+            cause,
+        }
+    }
+
+    #[test]
+    fn nothing_is_told_behind_a_loss_or_a_good_end() {
+        let lost = LossNotice::default();
+        lost.tell(loss(LossCause::Gone));
+        lost.tell(loss(LossCause::HeldBy("c:2:1".to_owned())));
+        lost.end();
+        let told = lost.wait(None).map(|loss| loss.cause);
+        assert!(matches!(told, Ok(LossCause::Gone)), "{told:?}");
+        let ended = LossNotice::default();
+        ended.end();
+        ended.tell(loss(LossCause::Gone));
+        assert!(matches!(ended.wait(None), Err(NoLoss::Ended)));
+    }
+
+    #[test]
+    fn the_hook_hears_until_its_deadline_of_what_was_told_before_the_end() {
+        for (left, heard) in [(Duration::from_secs(60), 2), (Duration::ZERO, 0)] {
+            let (hook, calls) = (LossHook::default(), Arc::new(AtomicUsize::new(0)));
+            let losses = hook.open();
+            (0..2).for_each(|_| hook.tell(loss(LossCause::Gone)));
+            hook.close(time::now() + left);
+            hook.tell(loss(LossCause::Gone));
+            let counted = Arc::clone(&calls);
+            let on_lost: OnLost = Arc::new(move |_| {
+                counted.fetch_add(1, Ordering::Relaxed);
+            });
+            hook.call(&on_lost, &losses);
+            assert_eq!(calls.load(Ordering::Relaxed), heard);
+        }
+    }
+}
