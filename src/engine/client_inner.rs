@@ -202,3 +202,33 @@ impl Drop for ClientInner {
         self.shut_down();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_leaves_its_call_time_to_return() {
+        let request = |command_timeout: u64| {
+            let command_timeout = Duration::from_millis(command_timeout);
+            let timeouts = Timeouts {
+                watchdog_timeout: command_timeout,
+                command_timeout,
+                outage_timeout: command_timeout,
+            };
+            timeouts.request().as_millis()
+        };
+        assert_eq!([16_000, 400, 100].map(request), [15_000, 350, 75]);
+    }
+
+    #[test]
+    fn the_last_round_trip_counts() {
+        let client = crate::Client::in_memory();
+        let inner = client.inner();
+        assert_eq!(inner.round_trip(), Duration::ZERO);
+        for took in [1_500, 700].map(Duration::from_micros) {
+            inner.note_round_trip(took);
+            assert_eq!(inner.round_trip(), took);
+        }
+    }
+}

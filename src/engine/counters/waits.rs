@@ -122,3 +122,82 @@ impl Waits {
         began.map(|wait| wait.listed(now)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::engine::counters::CountSettings;
+    use crate::ground::observer::{Event, Observed, Observer};
+
+    /// How many others waited for the same lock when a long wait was told, 100 for none told.
+    #[derive(Debug)]
+    struct Others(AtomicUsize);
+
+    impl Observer for Others {
+        fn event(&self, event: &Event<'_>) {
+            if let Event::LongWait { others, .. } = event {
+                self.0.store(*others, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn begin(counters: &Arc<Counters>, lock: &str, thread: u64) -> OpenWait {
+        counters.waits(counters.class_of(lock), &lock.into(), thread)
+    }
+
+    #[test]
+    fn a_wait_is_listed_as_long_as_it_goes_on() {
+        let counters = Arc::<Counters>::default();
+        let threads = || {
+            counters
+                .listed()
+                .iter()
+                .map(|it| it.thread)
+                .collect::<Vec<_>>()
+        };
+        assert!(!counters.has_waits());
+        let first = begin(&counters, "orders:1", 7);
+        let second = begin(&counters, "orders:1", 8);
+        assert!(counters.has_waits());
+        assert_eq!(threads(), [7, 8]);
+        drop(first);
+        assert_eq!(threads(), [8]);
+        drop(second);
+        assert!(!counters.has_waits());
+    }
+
+    #[test]
+    fn a_long_wait_is_told_at_each_doubling() {
+        let others = Arc::new(Others(AtomicUsize::new(100)));
+        let counters = Arc::new(Counters::new(CountSettings {
+            observer: Observed::by(Arc::<Others>::clone(&others)),
+            long_wait: Duration::from_secs(10),
+            ..CountSettings::default()
+        }));
+        let told = || {
+            let waits = counters
+                .class(counters.class_of("orders:1"))
+                .read()
+                .long_waits;
+            (waits, others.0.swap(100, Ordering::Relaxed))
+        };
+        let mut wait = begin(&counters, "orders:1", 7);
+        let _same = begin(&counters, "orders:1", 8);
+        let _another = [
+            begin(&counters, "orders:2", 9),
+            begin(&counters, "orders:3", 10),
+        ];
+        for (lasts, expected) in [
+            (9, (0, 100)),
+            (10, (1, 1)),
+            (19, (1, 100)),
+            (20, (2, 1)),
+            (39, (2, 100)),
+        ] {
+            wait.look(wait.since + Duration::from_secs(lasts), None);
+            assert_eq!(told(), expected, "after {lasts} s");
+        }
+    }
+}

@@ -1,7 +1,12 @@
-//! The visitor of a wait, by the rules of its kind.
+//! The visitor of a wait, by the rules of its kind; how long a lock rests for pollers, and how acquisitions count.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::thread;
+use std::time::Duration;
 
 use crate::engine::raw_lock::wait_visitor::WaitVisitor;
 use crate::ground::claim::{Rules, VisitorId};
+use crate::{Client, Lock};
 
 /// The numbers of the visitors of three attempts, the second of which leaves something that is cleared up.
 fn visitors(rules: &'static Rules) -> [String; 3] {
@@ -27,4 +32,31 @@ fn a_wait_has_one_visitor_where_a_refused_one_leaves_a_place_and_nothing_is_clea
         visitors(&PLACED),
         ["client:1:1", "client:1:1", "client:1:3"]
     );
+}
+
+#[test]
+fn a_lock_that_is_polled_for_rests_for_longer_than_a_poller_pauses() {
+    let client = Client::in_memory();
+    let rest = |lock: &Lock| lock.raw_lock().rest_for_pollers();
+    assert_eq!(rest(&client.lock("orders:1")), None);
+    let spins = client.spin_lock("orders:1");
+    assert_eq!(rest(&spins), Some(Duration::from_millis(128 + 64 + 10)));
+    let (first, longest) = (Duration::from_millis(1), Duration::from_millis(40));
+    let spins = spins.with_backoff(first, longest);
+    assert_eq!(rest(&spins), Some(Duration::from_millis(40 + 20 + 10)));
+}
+
+#[test]
+fn each_acquisition_counts_by_the_way_it_came_about() {
+    let client = Client::in_memory();
+    let lock = client.lock("orders:1");
+    lock.lock().unwrap();
+    lock.lock().unwrap();
+    let other = thread::scope(|scope| scope.spawn(|| lock.try_lock()).join().unwrap());
+    assert!(!other.unwrap());
+    let stats = client.stats();
+    let orders = stats.class("orders").unwrap();
+    let counts = orders.acquisitions;
+    assert_eq!((counts.free, counts.reentered), (1, 1));
+    assert_eq!((orders.contended, orders.refused.count()), (1, 1));
 }
