@@ -67,6 +67,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
         "engine",
         &[
             "engine::",
+            "acl::",
             "laws::memory",
             "laws::redis",
             "laws::simulated",

@@ -185,10 +185,7 @@ mod tests {
         };
         let mut wait = begin(&counters, "orders:1", 7);
         let _same = begin(&counters, "orders:1", 8);
-        let _another = [
-            begin(&counters, "orders:2", 9),
-            begin(&counters, "orders:3", 10),
-        ];
+        let _others = [2, 3, 4].map(|lock| begin(&counters, &format!("orders:{lock}"), 9));
         for (lasts, expected) in [
             (9, (0, 100)),
             (10, (1, 1)),

@@ -54,7 +54,7 @@ impl LockKey {
     }
 
     /// The locks beside which its thread can never have it: the other side, and other kinds that stand under the same key.
-    fn kin(&self) -> impl Iterator<Item = LockKey> {
+    pub(super) fn kin(&self) -> impl Iterator<Item = LockKey> {
         const SAME_KEY: [Kind; 3] = [Kind::Reentrant, Kind::Fenced, Kind::Fair];
         let LockId { kind, name } = &self.lock;
         let has_kin = SAME_KEY.contains(kind);

@@ -4,9 +4,10 @@
 use std::thread;
 use std::time::Duration;
 
-use crate::engine::owner::Owner;
 use crate::engine::owner::holds::LOSSES_KEPT;
-use crate::{Client, MultiLock};
+use crate::engine::owner::{LockKey, Owner};
+use crate::ground::claim::{Kind, LockId};
+use crate::{Client, Error, MultiLock};
 
 /// How many names of locks, and of parts, are remembered for the calling thread.
 fn remembered() -> (usize, usize) {
@@ -92,10 +93,7 @@ fn what_is_held_is_never_forgotten() {
         assert_eq!((names, parts), (pairs + singles.len(), 2 * pairs));
         singles.iter().for_each(|lock| lock.unlock().unwrap());
         for (parts, both) in &locks {
-            assert!(matches!(
-                parts[1].try_lock(),
-                Err(crate::Error::Overlap { .. })
-            ));
+            assert!(matches!(parts[1].try_lock(), Err(Error::Overlap { .. })));
             both.unlock().unwrap();
         }
     });
@@ -189,5 +187,34 @@ fn it_is_looked_for_what_can_be_forgotten_whenever_the_names_have_doubled() {
         // A multi-lock has one name and two parts.
         (1..=first).for_each(hold);
         assert_eq!(sweeps_at(), (2 * first, 4 * first));
+    });
+}
+
+#[test]
+fn a_lock_is_kin_to_others_under_its_key() {
+    let kin = |kind| {
+        let name = "orders".into();
+        let key = LockKey {
+            client: 1,
+            lock: LockId { kind, name },
+        };
+        key.kin().map(|it| it.lock.kind).collect::<Vec<_>>()
+    };
+    assert_eq!(kin(Kind::Token), []);
+    assert_eq!(kin(Kind::Reentrant), [Kind::Fenced, Kind::Fair]);
+    assert_eq!(kin(Kind::Fair), [Kind::Reentrant, Kind::Fenced]);
+    assert_eq!(kin(Kind::Read), [Kind::Write]);
+}
+
+#[test]
+fn a_lock_that_is_held_is_no_part_of_another() {
+    on_a_thread(|| {
+        let client = Client::in_memory();
+        let parts = ["a", "b"].map(|name| client.lock(name));
+        let both = MultiLock::of(&parts).unwrap();
+        parts[1].lock().unwrap();
+        assert!(matches!(both.try_lock(), Err(Error::Overlap { held, .. }) if &*held == "b"));
+        parts[1].unlock().unwrap();
+        assert!(both.try_lock().unwrap());
     });
 }
