@@ -194,8 +194,9 @@ fn try_folder(folder: &str, filters: &[&str]) -> Result<bool, String> {
     fs::create_dir_all(&own).map_err(|error| error.to_string())?;
     let workshop = Workshop {
         tree: target.join("mutants/tree"),
+        // Not that of the tree itself: cargo takes one for the other, and would run changed programs there.
+        target: target.join("mutants/target"),
         root,
-        target,
     };
     let built = compile::build(&workshop, &found.sources)?;
     eprintln!("built after {:.1} minutes", trial::minutes(start));

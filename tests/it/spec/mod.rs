@@ -490,11 +490,18 @@ const PLANTED_IN_SIDES: &[(&str, &str, &str)] = &[
         "return mode == 'write' and '1' or '0'",
         "return nil",
     ),
-    // A full server is asked for memory first.
+    // The writer goes before readers may have the lock, or a full server is asked for memory first.
+    (
+        "rw/withdraw",
+        "if writes and redis.call('HLEN', key) > 2 then",
+        "if false then",
+    ),
+    ("rw/release", "        prolong(key, 1)\n", ""),
+    // The time is asked for when the hold is gone.
     (
         "rw/release",
-        "    redis.call('HDEL', key, visitor)\n    redis.call('DEL', own)\n",
-        "    redis.call('HSET', key, 'mode', mode)\n    redis.call('HDEL', key, visitor)\n    redis.call('DEL', own)\n",
+        "':write' and redis.call('TIME')\nlocal message, refused = leave(KEYS[1], KEYS[2], ARGV[1])",
+        "':write'\nlocal message, refused = leave(KEYS[1], KEYS[2], ARGV[1])\ntime = time and redis.call('TIME')",
     ),
     ("rw/force_release", "mode ~= ARGV[2]", "not mode"),
     ("rw/inspect", "call('HLEN', key) < 3", "false"),

@@ -119,17 +119,23 @@ fn leave(
     key: &[u8],
     own: &[u8],
     visitor: &[u8],
-) -> Answer<Option<&'static [u8]>> {
+) -> Answer<Result<Option<&'static [u8]>, Refused>> {
     let (mode, lasts) = (redis.hget(key, b"mode")?, redis.pttl(key)?);
+    if writes(visitor) && redis.hlen(key)? > 2 {
+        prolong(redis, key, b"1")?;
+        if let Err(refused) = redis.hset(key, b"mode", b"read") {
+            return Ok(Err(refused));
+        }
+    }
     let left = redis.pttl(own)?;
     redis.hdel(key, visitor)?;
     redis.del(own)?;
     let is_read = mode.is_some_and(|mode| mode == b"read");
     if is_read && left > 0 && left < lasts - LEAST_DIFFERENCE && redis.hlen(key)? > 1 {
-        return Ok(None);
+        return Ok(Ok(None));
     }
     let message = settle(redis, key, prefix_of(own, visitor))?;
-    Ok(if writes(visitor) { Some(b"1") } else { message })
+    Ok(Ok(if writes(visitor) { Some(b"1") } else { message }))
 }
 
 /// Looks whether the visitor has one of these counts, and is not over; the answer if not.
@@ -509,7 +515,10 @@ pub fn release(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
         Err(refused) => return returned(refused),
     }
     let now = writes(visitor).then(|| redis.time()).transpose()?;
-    let message = leave(redis, key, own, visitor)?.filter(|_| !channel.is_empty());
+    let message = match leave(redis, key, own, visitor)? {
+        Ok(message) => message.filter(|_| !channel.is_empty()),
+        Err(refused) => return returned(refused),
+    };
     if let Some(now) = now {
         open_window(redis, keys.text(3), now);
     }
@@ -532,7 +541,10 @@ pub fn withdraw(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer
         message = Some(b"1");
     }
     if redis.hexists(key, visitor)? {
-        let told = leave(redis, key, own, visitor)?;
+        let told = match leave(redis, key, own, visitor)? {
+            Ok(told) => told,
+            Err(refused) => return returned(refused),
+        };
         if writes(visitor) {
             open_window(redis, notes, now);
         }

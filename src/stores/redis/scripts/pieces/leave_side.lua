@@ -1,7 +1,16 @@
--- Takes the hold of a visitor away, which is there. Returns the message for those who wait, if there is one.
+-- Takes the hold of a visitor away, which is there. Returns the message for those who wait, if there is one; nil and an error
+-- if nothing was changed.
 local function leave(key, own, visitor)
     local prefix, writes = prefix_of(own, visitor), string.sub(visitor, -6) == ':write'
     local mode, lasts = redis.call('HGET', key, 'mode'), redis.call('PTTL', key)
+    if writes and redis.call('HLEN', key) > 2 then
+        -- First, so that whatever fails behind it leaves the lock to readers. A full server accepts it behind the other one.
+        prolong(key, 1)
+        local set = redis.pcall('HSET', key, 'mode', 'read')
+        if type(set) == 'table' then
+            return nil, set
+        end
+    end
     local left = redis.call('PTTL', own)
     redis.call('HDEL', key, visitor)
     redis.call('DEL', own)

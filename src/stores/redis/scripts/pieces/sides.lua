@@ -83,7 +83,7 @@ local function settle(key, prefix)
         return mode == 'write' and '1' or '0'
     end
     local message
-    -- A full server accepts it behind what needs no memory. A user without the right to it has readers wait until the hash ends.
+    -- A user without the right to it has readers wait until the hash ends. A full server accepts it behind what needs no memory.
     if mode == 'write' and not writer and type(redis.pcall('HSET', key, 'mode', 'read')) ~= 'table' then
         message = '1'
     end

@@ -23,7 +23,10 @@ elseif has == 0 then
     return {number, {0, holder_of(KEYS[1])}}
 end
 local time = string.sub(ARGV[1], -6) == ':write' and redis.call('TIME')
-local message = leave(KEYS[1], KEYS[2], ARGV[1])
+local message, refused = leave(KEYS[1], KEYS[2], ARGV[1])
+if refused then
+    return refused
+end
 if time then
     open_window(KEYS[3], time[1] * 1000 + (time[2] - time[2] % 1000) / 1000)
 end

@@ -17,13 +17,17 @@
 local number = ARGV[3] + 0
 local time = redis.call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-local message
+local message, refused
 if string.sub(ARGV[1], -6) == ':write' and redis.pcall('HDEL', KEYS[3], ARGV[1]) == 1 then
     -- Readers need not wait for it any more.
     message = '1'
 end
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
-    local told = leave(KEYS[1], KEYS[2], ARGV[1])
+    local told
+    told, refused = leave(KEYS[1], KEYS[2], ARGV[1])
+    if refused then
+        return refused
+    end
     if string.sub(ARGV[1], -6) == ':write' then
         open_window(KEYS[3], now)
     end
