@@ -205,16 +205,3 @@ fn a_lock_is_kin_to_others_under_its_key() {
     assert_eq!(kin(Kind::Fair), [Kind::Reentrant, Kind::Fenced]);
     assert_eq!(kin(Kind::Read), [Kind::Write]);
 }
-
-#[test]
-fn a_lock_that_is_held_is_no_part_of_another() {
-    on_a_thread(|| {
-        let client = Client::in_memory();
-        let parts = ["a", "b"].map(|name| client.lock(name));
-        let both = MultiLock::of(&parts).unwrap();
-        parts[1].lock().unwrap();
-        assert!(matches!(both.try_lock(), Err(Error::Overlap { held, .. }) if &*held == "b"));
-        parts[1].unlock().unwrap();
-        assert!(both.try_lock().unwrap());
-    });
-}

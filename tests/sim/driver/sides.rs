@@ -79,10 +79,7 @@ struct Wish {
 /// What happens at one lock.
 #[derive(Clone, Debug, Default)]
 struct Scene {
-    writers_in: u32,
-    /// When the last writer came, left or gave up.
-    written: Nanos,
-    /// The same for those of each process, and how many of them are in.
+    /// By process, when its last writer came, left or gave up, and how many of them are in.
     written_by: BTreeMap<usize, (Nanos, u32)>,
     /// Until when the lock may be kept for readers behind a writer that left.
     kept: Nanos,
@@ -113,6 +110,18 @@ const SOON: Nanos = 800 * MILLI;
 /// A reader waits for the writer that is in, for the one whose turn it was, and for one more that was faster.
 const MOST_WRITERS: u32 = 3;
 
+impl Scene {
+    fn is_written(&self) -> bool {
+        self.written_by.values().any(|(_, count)| *count > 0)
+    }
+
+    /// When the last writer came, left or gave up.
+    fn written(&self) -> Nanos {
+        let times = self.written_by.values().map(|(time, _)| *time);
+        times.max().unwrap_or_default()
+    }
+}
+
 fn turns() -> MutexGuard<'static, Turns> {
     TURNS.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -126,7 +135,7 @@ pub(crate) fn begin(name: &str, bound: Option<Nanos>) -> u64 {
     let number = turns.next;
     let writes = name.ends_with(WRITE);
     // One that meets a writer itself waits for that one.
-    let is_written = turns.scene(lock_of(name)).writers_in > 0;
+    let is_written = turns.scene(lock_of(name)).is_written();
     let wish = Wish {
         lock: lock_of(name).to_owned(),
         writes,
@@ -144,12 +153,9 @@ pub(crate) fn begin(name: &str, bound: Option<Nanos>) -> u64 {
 impl Turns {
     /// Notes that a writer gave up, or came or left with another count of those that are in.
     fn change(&mut self, lock: &str, process: usize, count: impl Fn(u32) -> u32) -> &mut Scene {
-        let now = scheduler::now();
         let scene = self.scenes.entry(lock.to_owned()).or_default();
-        scene.written = now;
-        scene.writers_in = count(scene.writers_in);
         let of_process = scene.written_by.entry(process).or_default();
-        *of_process = (now, count(of_process.1));
+        *of_process = (scheduler::now(), count(of_process.1));
         scene
     }
 
@@ -198,10 +204,9 @@ impl Turns {
     fn is_kept_by_nobody(&self, wish: &Wish) -> Option<String> {
         let scene = self.scene(&wish.lock);
         let mut others = self.wishes.values();
-        let is_written = scene.writers_in > 0
-            || others.any(|it| it.writes && it.lock == wish.lock)
-            || wish.writes;
-        let since = wish.since.max(scene.written);
+        let is_written =
+            scene.is_written() || others.any(|it| it.writes && it.lock == wish.lock) || wish.writes;
+        let since = wish.since.max(scene.written());
         let kept = scheduler::lag(wish.process) - wish.lag;
         let late = scheduler::now().saturating_sub(since + SOON + kept);
         (!is_written && late > 0).then(|| {
