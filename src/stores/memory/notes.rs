@@ -42,10 +42,13 @@ impl Notes {
         writers.find(|it| it.visitor == *visitor).map(|it| it.came)
     }
 
-    /// Notes that a reader was turned away that waits, behind a writer of which it may not have been told before.
+    /// Notes that a reader was turned away that waits, behind a writer of which it may not have been told since the last one
+    /// left the lock to readers.
     fn turn_away(&mut self, claim: &Claim, now: BootInstant, behind: u64) {
         if let Queueing::Waits { need, memo, .. } = &claim.queueing {
-            let is_more = self.turned.is_none() || told(memo) != Some(behind);
+            let is_after = |told| self.window.is_none_or(|it| told > it.behind);
+            let is_told = told(memo).is_some_and(|told| told == behind || is_after(told));
+            let is_more = self.turned.is_none() || !is_told;
             let (longest, count) = self.turned.unwrap_or_default();
             self.turned = Some((longest.max(*need), count + u64::from(is_more)));
             self.ends = self.ends.max(Some(now + KEPT_FOR_READERS));

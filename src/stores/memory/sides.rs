@@ -107,6 +107,9 @@ impl Memory {
         let is_held = state.sides.get(&lock.name).is_some_and(is_asked);
         if is_held {
             state.sides.remove(&lock.name);
+            if lock.kind == Kind::Write {
+                state.open_window(&lock.name, self.world.timeline.now());
+            }
             state.wake(&lock.name, usize::MAX);
         }
         is_held

@@ -137,7 +137,10 @@ static WRITE: LazyLock<Layout> = LazyLock::new(|| {
 /// A read-write lock, and the key whose end is that of one hold.
 const OF_SIDE: &[Key] = &[Key::Name, Key::BehindVisitor(":rwlock_timeout:1")];
 
-/// The same with the notes on those who wait to write.
+/// The lock and the notes on those who wait to write.
+const BESIDE_NOTES: &[Key] = &[Key::Name, Key::Prefix("redlatch_rw")];
+
+/// All keys of a side.
 const WITH_NOTES: &[Key] = &[
     Key::Name,
     Key::BehindVisitor(":rwlock_timeout:1"),
@@ -352,7 +355,7 @@ impl Layout {
             .expiring(),
             renew: with_own(include_str!("scripts/rw/renew.lua"), &[Visitor, Lease]).expiring(),
             resolve: with_notes(include_str!("scripts/rw/withdraw.lua")),
-            force_release: Script::new(force_release, &[Key::Name], &[Channel, Rights]).expiring(),
+            force_release: Script::new(force_release, BESIDE_NOTES, &[Channel, Rights]).expiring(),
             inspect: with_own(include_str!("scripts/rw/inspect.lua"), &[Visitor, Rights]),
             ..Layout::plain()
         }

@@ -159,6 +159,49 @@ fn one_that_has_just_queued_is_not_thrown_out() {
     lock.unlock().unwrap();
 }
 
+#[test]
+fn a_silence_of_an_earlier_wait_does_not_count() {
+    let scene = Scene::new();
+    let (_client, lock) = scene.process();
+    let theirs = "0b6f7a52-0000-4000-8000-000000000002:41";
+    scene.queue(theirs);
+    assert!(!lock.try_lock().unwrap());
+    thread::sleep(ms(1600));
+    // It comes in, gives the lock back and waits once more, while nobody looks.
+    scene.server.cmd(&["DEL", QUEUE, TIMES]);
+    scene.queue(theirs);
+    let (took, ()) = timed(|| {
+        eventually(ms(10_000), "it is taken", || {
+            thread::sleep(ms(50));
+            lock.try_lock().unwrap()
+        });
+    });
+    assert!(took >= ms(1400), "{took:?}: it may be about to come");
+    assert!(took < ms(1700) + SLACK, "{took:?}");
+    lock.unlock().unwrap();
+}
+
+#[test]
+fn notes_of_a_clock_that_was_set_back_block_nobody() {
+    let scene = Scene::new();
+    let (_client, lock) = scene.process();
+    let ahead = scene.now() + 3_600_000;
+    for dead in ["dead:1:1", "0b6f7a52-0000-4000-8000-000000000002:41"] {
+        scene.queue(dead);
+        let ends = scene.server.text(&["ZSCORE", TIMES, dead]).unwrap();
+        for (field, noted) in [
+            (dead, format!("-{ahead}")),
+            (dead, format!("{ahead}000:{ends}")),
+            ("", ahead.to_string()),
+        ] {
+            scene.server.cmd(&["HSET", ABSENT, field, &noted]);
+        }
+        let (took, ()) = timed(|| lock.run(|_| ()).unwrap());
+        assert!(took < ms(2700) + SLACK, "{took:?} behind {dead}");
+        scene.all_goes();
+    }
+}
+
 /// Listens to the channel of a waiter, and reads nothing.
 fn listen<'c>(connection: &'c mut redis::Connection, waiter: &str) -> PubSub<'c> {
     let mut listener = connection.as_pubsub();
@@ -469,6 +512,24 @@ fn one_that_leaves_a_free_lock_tells_the_next() {
     });
     assert!(took < WAKE_UP, "{took:?}");
     scene.all_goes();
+}
+
+#[test]
+fn times_that_were_lost_come_back_with_an_end() {
+    let scene = Scene::new();
+    let [(_one, held), (_two, lock)] = [(); 2].map(|()| scene.process());
+    held.lock().unwrap();
+    thread::scope(|threads| {
+        threads.spawn(|| lock.run(|_| ()).unwrap());
+        eventually(SLACK, "it waits", || scene.waiting().len() == 1);
+        scene.server.cmd(&["DEL", TIMES]);
+        eventually(ms(1100) + SLACK, "it has a time again", || {
+            !scene.times().is_empty()
+        });
+        let left = scene.server.int(&["PTTL", TIMES]);
+        held.unlock().unwrap();
+        assert!((86_300_000..=86_400_000).contains(&left), "{left}");
+    });
 }
 
 #[test]

@@ -245,6 +245,58 @@ fn the_last_reader_to_come_ends_the_time_that_is_kept_for_readers() {
 }
 
 #[test]
+fn a_reader_behind_writers_that_died_is_one_reader() {
+    let scene = Scene::new();
+    let (_client, other) = scene.other(Duration::from_secs(30));
+    let turned = || -> Option<String> {
+        ::redis::from_redis_value(scene.server.cmd(&["HGET", NOTES, "turned"])).unwrap()
+    };
+    thread::scope(|scope| {
+        // Its thread ends without unlocking.
+        elsewhere(|| scene.lock.write().lock().unwrap());
+        let read = other.read().with_backoff(ms(50), ms(50));
+        let reads = scope.spawn(move || read.run(|_| ()).unwrap());
+        eventually(SLACK, "it waits", || turned().is_some());
+        for phase in 2..5 {
+            // The lease of the writer ends, and the next one is quicker than the reader.
+            let hash = ["HSET", "prices", "mode", "write", "other:1:1:write", "1"];
+            for words in [
+                &["DEL", "prices"][..],
+                &hash,
+                &["PEXPIRE", "prices", "30000"],
+                &["HSET", NOTES, "phase", &phase.to_string()],
+            ] {
+                scene.server.cmd(words);
+            }
+            thread::sleep(ms(300));
+        }
+        let turned = turned().unwrap();
+        assert!(turned.ends_with(",1"), "{turned}");
+        scene.server.cmd(&["DEL", "prices"]);
+        reads.join().unwrap();
+    });
+}
+
+#[test]
+fn a_forced_release_of_a_writer_leaves_the_lock_to_readers() {
+    let scene = Scene::new();
+    let (_client, other) = scene.other(Duration::from_secs(30));
+    let fields = |names: [&str; 2]| -> Vec<Option<String>> {
+        let words = ["HMGET", NOTES, names[0], names[1]];
+        ::redis::from_redis_value(scene.server.cmd(&words)).unwrap()
+    };
+    let writing = scene.lock.write().guard().unwrap();
+    thread::scope(|scope| {
+        let due = scope.spawn(|| other.read().run(|_| fields(["due", "window"])).unwrap());
+        eventually(SLACK, "it waits", || fields(["turned"; 2])[0].is_some());
+        assert!(other.write().force_unlock().unwrap());
+        let due = due.join().unwrap();
+        assert_eq!(due, [Some("0,0".to_owned()), None], "it was waited for");
+    });
+    assert!(writing.unlock().unwrap_err().is_lost());
+}
+
+#[test]
 fn notes_that_a_takeover_forgot_are_written_again() {
     let scene = Scene::new();
     let reading = scene.lock.read().guard().unwrap();

@@ -401,13 +401,23 @@ const PLANTED_IN_SIDES: &[(&str, &str, &str)] = &[
     ("rw/read", " and due + 0 > 0 then", " then"),
     (
         "rw/read",
-        "or tonumber(memo) ~= behind) and 1 or 0",
+        "or not told or told ~= behind and told <= opened) and 1 or 0",
         ") and 1 or 0",
     ),
     (
         "rw/read",
-        "or tonumber(memo) ~= behind) and 1 or 0",
+        "or not told or told ~= behind and told <= opened) and 1 or 0",
         "or true) and 1 or 0",
+    ),
+    (
+        "rw/read",
+        "told ~= behind and told <= opened)",
+        "told ~= behind)",
+    ),
+    (
+        "rw/read",
+        "told ~= behind and told <= opened)",
+        "told <= opened)",
     ),
     ("rw/read", "if others and need > 0 and", "if others and"),
     (
@@ -455,17 +465,23 @@ const PLANTED_IN_SIDES: &[(&str, &str, &str)] = &[
     // A part that is given back shortens the hash.
     (
         "rw/release_level",
-        "settle(key, prefix_of(own, visitor))",
-        "redis.call('PEXPIRE', key, lease)",
+        "settle(key, others)\nelse",
+        "redis.call('PEXPIRE', key, lease)\nelse",
+    ),
+    // Or leaves the lock to readers beside its writer.
+    (
+        "rw/release_level",
+        "others.has_writer or string.sub(visitor, -6) == ':write'",
+        "others.has_writer",
     ),
     // The last live reader does not look at the dead, or looks although another lives on.
     (
         "rw/release",
-        "if mode == 'read' and left > 0 and left < lasts - 1000 and",
-        "if mode == 'read' and",
+        "or left <= 0 or left >= lasts - 1000 or",
+        "or",
     ),
-    ("rw/release", "left > 0 and ", ""),
-    ("rw/release", "left < lasts - 1000", "true"),
+    ("rw/release", "or left <= 0 or", "or"),
+    ("rw/release", "or left >= lasts - 1000 or", "or"),
     // The dead are not taken out, and Redisson's other levels are not looked at.
     (
         "rw/release",
@@ -473,10 +489,16 @@ const PLANTED_IN_SIDES: &[(&str, &str, &str)] = &[
         "local _ = field",
     ),
     ("rw/release", "tonumber(count) or 0", "1"),
+    // Or levels of others are.
+    (
+        "rw/release",
+        "string.find(field, '^[^:]+:%d+$') and math.min",
+        "math.min",
+    ),
     // A writer that is over stays beside its readers.
     (
         "rw/release",
-        "if mode == 'write' and not writer and",
+        "if others.mode == 'write' and not others.has_writer and",
         "if false and",
     ),
     // No message at the downgrade, or the wrong one.
@@ -487,7 +509,7 @@ const PLANTED_IN_SIDES: &[(&str, &str, &str)] = &[
     ),
     (
         "rw/release",
-        "return mode == 'write' and '1' or '0'",
+        "return others.mode == 'write' and '1' or '0'",
         "return nil",
     ),
     // The writer goes before readers may have the lock, or a full server is asked for memory first.
@@ -504,6 +526,8 @@ const PLANTED_IN_SIDES: &[(&str, &str, &str)] = &[
         "':write'\nlocal message, refused = leave(KEYS[1], KEYS[2], ARGV[1])\ntime = time and redis.call('TIME')",
     ),
     ("rw/force_release", "mode ~= ARGV[2]", "not mode"),
+    // Readers that were turned away are not waited for behind a forced release.
+    ("rw/force_release", "    open_window(KEYS[2], now)\n", ""),
     ("rw/inspect", "call('HLEN', key) < 3", "false"),
 ];
 
@@ -708,12 +732,15 @@ const PLANTED_IN_QUEUES: &[(&str, &str, &str)] = &[
     ),
     ("fair/acquire", "until is_over", "until true"),
     // One that listened until now is dead at once, and one that has begun to listen.
+    ("fair/acquire", "since and since >= least and", "since and"),
+    ("fair/acquire", "listens and 1 or -1", "1"),
+    // One of Redisson is silent by a note of its last wait, and anybody by one of a clock that was ahead.
     (
         "fair/acquire",
-        "if since >= least then",
-        "if since ~= 0 then",
+        "since = of == wait and since / unit",
+        "since = since and since / unit",
     ),
-    ("fair/acquire", "listens and 1 or -1", "1"),
+    ("fair/acquire", "and since <= now then", "then"),
     // A look clears no suspicion, nor does a hold one of Redisson, whose looks clear none.
     (
         "fair/acquire",
@@ -737,8 +764,8 @@ const PLANTED_IN_QUEUES: &[(&str, &str, &str)] = &[
     ),
     (
         "fair/acquire",
-        "silent_since(waiter, -1, silent_since('', 1, 1))",
-        "silent_since(waiter, -1, 1)",
+        "wait, silent_since('', 1, '', 1))",
+        "wait, 1)",
     ),
     // One of Redisson that listens is thrown out, or one that may listen elsewhere.
     (
@@ -747,6 +774,12 @@ const PLANTED_IN_QUEUES: &[(&str, &str, &str)] = &[
         "if true then\n",
     ),
     ("fair/acquire", " or ARGV[8] ~= '1'", ""),
+    // The times that were lost come back without an end.
+    (
+        "fair/acquire",
+        "    if not ends then\n",
+        "    if false then\n",
+    ),
     // The set alone tells of a place, or the list of one that is dead.
     (
         "fair/acquire",

@@ -725,7 +725,7 @@ fn sides(rng: &mut Rng, name: &'static str, expiry: Arg) -> Call {
         ),
         18 => ("rw/inspect", vec![one(rng, &[visitor, text("")]), mode]),
         _ => {
-            names.truncate(1);
+            names = vec![name, notes];
             ("rw/force_release", vec![channel, mode, expiry])
         }
     };

@@ -104,3 +104,67 @@ fn readers_and_writers_take_turns_on_each_shard_and_behind_a_takeover() {
         });
     }
 }
+
+/// A hold as its thread may have left it in the server: its field stands, and its time is over.
+fn bury(cluster: &Cluster, name: &str) {
+    cluster.nodes[0].cmd(&["HSET", name, "dead:1:1", "1"]);
+}
+
+/// Puts there what a script of either side needs to run where the slot is half moved: with a key missing it is not begun.
+fn with_all_keys(cluster: &Cluster, name: &str) {
+    let node = &cluster.nodes[0];
+    let notes = format!("redlatch_rw:{{{name}}}");
+    node.cmd(&["HSET", &notes, "phase", "1"]);
+    let fields: Vec<String> = redis::from_redis_value(node.cmd(&["HKEYS", name])).unwrap();
+    for field in fields.iter().filter(|it| it.ends_with(":write")) {
+        let own = format!("{{{name}}}:{field}:rwlock_timeout:1");
+        node.cmd(&["SET", &own, "1", "PX", "60000"]);
+    }
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_hold_ends_whole_or_not_at_all_while_its_slot_moves() {
+    let cluster = Cluster::masters();
+    let [one, two] = [(); 2].map(|()| client(&cluster, LONG));
+    for is_writer in [false, true] {
+        let name = cluster.name_at(0, "prices");
+        let [lock, other] = [&one, &two].map(|client| client.read_write_lock(&name));
+        let side = if is_writer { lock.write() } else { lock.read() };
+        let guard = side.guard().unwrap();
+        bury(&cluster, &name);
+        with_all_keys(&cluster, &name);
+        let node = &cluster.nodes[0];
+        let before = node.cmd(&["HGETALL", &name]);
+        let migration = cluster.begin_migration(&name, 1);
+        guard.unlock().unwrap_err();
+        assert_eq!(node.cmd(&["HGETALL", &name]), before, "nothing was done");
+        migration.abandon();
+        // It is given back in the background, and those who wait hear of it.
+        let (took, ()) = timed(|| other.write().run(|_| ()).unwrap());
+        assert!(took < LONG / 2, "{took:?}");
+        one.read_write_lock(&name).read().run(|_| ()).unwrap();
+        node.cmd(&["DEL", &name]);
+    }
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_level_is_given_back_whole_or_not_at_all_while_its_slot_moves() {
+    let cluster = Cluster::masters();
+    let client = client(&cluster, LONG);
+    let name = cluster.name_at(0, "prices");
+    let lock = client.read_write_lock(&name).read();
+    let guard = lock.guard().unwrap();
+    lock.lock().unwrap();
+    bury(&cluster, &name);
+    with_all_keys(&cluster, &name);
+    let node = &cluster.nodes[0];
+    let before = node.cmd(&["HGETALL", &name]);
+    let migration = cluster.begin_migration(&name, 1);
+    lock.unlock().unwrap_err();
+    assert_eq!(node.cmd(&["HGETALL", &name]), before, "nothing was done");
+    migration.abandon();
+    guard.unlock().unwrap();
+    client.read_write_lock(&name).write().run(|_| ()).unwrap();
+}

@@ -93,7 +93,12 @@ impl Line {
                 )
             }
             97 => Op::Put(self.name, Thing::Text("no lock".to_owned())),
-            98 => Op::Persist(self.name),
+            98 if rng.bool() => Op::Persist(self.name),
+            98 => {
+                // A note of a clock that was ahead.
+                let noted = vec![(waiter.to_owned(), "9999999999999".to_owned())];
+                Op::Put(absent, Thing::Hash(noted, Some(90_000)))
+            }
             _ => Op::Forget,
         }
     }

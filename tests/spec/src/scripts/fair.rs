@@ -134,6 +134,23 @@ fn is_ours(waiter: &[u8]) -> bool {
     is_number(parts.next()) && is_number(parts.next()) && parts.next().is_some()
 }
 
+/// How the silence of a waiter is noted: in -1 ms for those who do not listen, and with the time by which a wait is known.
+struct Silence {
+    unit: i64,
+    wait: Vec<u8>,
+    /// A note from before does not count.
+    least: i64,
+}
+
+impl Silence {
+    /// Since when it lasts by a note, if that one counts.
+    fn since(&self, noted: &[u8], now: i64) -> Option<i64> {
+        let noted = noted.strip_suffix(&*self.wait)?;
+        let since = std::str::from_utf8(noted).ok()?.parse::<i64>().ok()? / self.unit;
+        (self.least..=now).contains(&since).then_some(since)
+    }
+}
+
 /// One look of a visitor at a lock.
 struct Look<'k> {
     queue: Queue<'k>,
@@ -157,23 +174,15 @@ impl Look<'_> {
         heard != Ok(0) || !self.knows_all
     }
 
-    /// Since when a waiter has not looked; from now on if it is not noted yet, or was before `least` or when it did otherwise
-    /// listen.
-    fn silent_since(
-        &mut self,
-        redis: &mut Redis<'_>,
-        waiter: &[u8],
-        listens: bool,
-        least: i64,
-    ) -> i64 {
-        let mark = if listens { 1 } else { -1 };
-        let since = redis.hget(self.absent, waiter).ok().flatten();
-        let since = since.and_then(|since| String::from_utf8(since).ok()?.parse::<i64>().ok());
-        if let Some(since) = since.map(|since| since * mark).filter(|it| *it >= least) {
+    /// Since when a waiter has not looked; from now on if it is not noted yet, or was otherwise.
+    fn silent_since(&mut self, redis: &mut Redis<'_>, waiter: &[u8], silence: &Silence) -> i64 {
+        let noted = redis.hget(self.absent, waiter).ok().flatten();
+        if let Some(since) = noted.and_then(|noted| silence.since(&noted, self.now)) {
             return since;
         }
         self.has_absent = true;
-        let noted = text(self.now * mark);
+        let mut noted = text(self.now * silence.unit);
+        noted.extend_from_slice(&silence.wait);
         let is_set = redis.hset(self.absent, waiter, &noted).is_ok();
         if is_set && redis.pexpire(self.absent, NOTED) != Ok(true) {
             let _ = redis.del(self.absent);
@@ -182,19 +191,29 @@ impl Look<'_> {
     }
 
     /// For how long a waiter is silent, as is noted from now on if it was not yet.
-    fn silence(&mut self, redis: &mut Redis<'_>, waiter: &[u8], listens: bool) -> i64 {
-        let since = match (is_ours(waiter), listens) {
-            (true, _) => self.silent_since(redis, waiter, listens, 1),
-            (false, true) => {
-                let _ = redis.hdel(self.absent, waiter);
-                self.now
-            }
-            (false, false) => {
-                let free = self.silent_since(redis, b"", true, 1);
-                self.silent_since(redis, waiter, false, free)
-            }
+    fn silence(&mut self, redis: &mut Redis<'_>, waiter: &[u8], listens: bool) -> Answer<i64> {
+        let mut silence = Silence {
+            unit: 1,
+            wait: Vec::new(),
+            least: 1,
         };
-        self.now - since
+        let ends = match listens || is_ours(waiter) {
+            true => None,
+            false => redis.zscore(self.queue.times, waiter)?,
+        };
+        let since = if is_ours(waiter) {
+            silence.unit = if listens { 1 } else { -1 };
+            self.silent_since(redis, waiter, &silence)
+        } else if let Some(ends) = ends {
+            silence.least = self.silent_since(redis, b"", &silence);
+            silence.unit = 1000;
+            silence.wait = format!(":{ends}").into_bytes();
+            self.silent_since(redis, waiter, &silence)
+        } else {
+            let _ = redis.hdel(self.absent, waiter);
+            self.now
+        };
+        Ok(self.now - since)
     }
 
     /// Takes those away who do not come though the lock is free. Returns the first then, and the time until the next may go.
@@ -208,7 +227,7 @@ impl Look<'_> {
                     break;
                 }
                 let listens = self.is_heard(redis, waiter, place == 0);
-                let silence = self.silence(redis, waiter, listens);
+                let silence = self.silence(redis, waiter, listens)?;
                 let left = if listens { SILENT } else { UNHEARD } - silence;
                 let is_dead = left <= 0 && !is_planted("the dead keep their places in a queue")
                     || is_planted("one is passed over at the first look");
@@ -333,6 +352,9 @@ pub fn acquire(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
         let due = now + patience * place;
         if ends.is_none_or(|ends| 2 * ends < 2 * due - patience) {
             redis.zadd(queue.times, due, visitor)?;
+        }
+        if ends.is_none() {
+            redis.pexpire(queue.times, DAY)?;
         }
         place
     } else {

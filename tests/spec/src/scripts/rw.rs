@@ -56,14 +56,50 @@ fn prefix_of<'k>(own: &'k [u8], visitor: &[u8]) -> &'k [u8] {
     begin(own, length)
 }
 
-/// How long a hold lasts, in ms; 0 if it is over.
-fn life_of(redis: &Redis<'_>, prefix: &[u8], field: &[u8], count: &[u8]) -> Answer<i64> {
+/// How long a hold lasts, in ms; 0 if it is over. Redisson's readers have a time key for each level, all others one.
+fn life_of(redis: &Redis<'_>, prefix: &[u8], field: &Vec<u8>, count: &[u8]) -> Answer<i64> {
+    let levels = match is_of_redisson(field) {
+        true => number_of(count).unwrap_or_default().min(MOST_LEVELS),
+        false => 1,
+    };
     let mut life = 0;
-    for level in 1..=number_of(count).unwrap_or_default().min(MOST_LEVELS) {
+    for level in 1..=levels {
         let end = format!(":rwlock_timeout:{level}");
         life = life.max(redis.pttl(&[prefix, field, end.as_bytes()].concat())?);
     }
     Ok(life)
+}
+
+/// What is known of the holds beside that of one visitor, before anything is changed.
+struct Others {
+    longest: i64,
+    over: Vec<Vec<u8>>,
+    is_written: bool,
+    has_writer: bool,
+}
+
+impl Others {
+    fn of(redis: &Redis<'_>, key: &[u8], prefix: &[u8], visitor: &[u8]) -> Answer<Others> {
+        let mut others = Others {
+            longest: 0,
+            over: Vec::new(),
+            is_written: false,
+            has_writer: false,
+        };
+        for (field, count) in redis.hgetall(key)? {
+            if field == b"mode" {
+                others.is_written = count == b"write";
+            } else if field != visitor {
+                let life = life_of(redis, prefix, &field, &count)?;
+                others.longest = others.longest.max(life);
+                match life > 0 {
+                    true => others.has_writer |= writes(&field),
+                    false => others.over.push(field),
+                }
+            }
+        }
+        Ok(others)
+    }
 }
 
 /// Whether the hold of a visitor whose field is there is over.
@@ -86,30 +122,17 @@ fn prolong(redis: &mut Redis<'_>, key: &[u8], life: &[u8]) -> Answer<()> {
 }
 
 /// Sets the life of the hash to the longest of its holds. Returns the message for those who wait.
-fn settle(redis: &mut Redis<'_>, key: &[u8], prefix: &[u8]) -> Answer<Option<&'static [u8]>> {
-    let (mut longest, mut over, mut mode, mut has_writer) = (0, Vec::new(), Vec::new(), false);
-    for (field, count) in redis.hgetall(key)? {
-        if field == b"mode" {
-            mode = count;
-            continue;
-        }
-        let life = life_of(redis, prefix, &field, &count)?;
-        longest = longest.max(life);
-        match life > 0 {
-            true => has_writer |= writes(&field),
-            false => over.push(field),
-        }
-    }
-    let is_written = mode == b"write";
-    if longest <= 0 {
+fn settle(redis: &mut Redis<'_>, key: &[u8], others: Others) -> Answer<Option<&'static [u8]>> {
+    if others.longest <= 0 {
         redis.del(key)?;
-        return Ok(Some(if is_written { b"1" } else { b"0" }));
+        return Ok(Some(if others.is_written { b"1" } else { b"0" }));
     }
-    let opens = is_written && !has_writer && redis.hset(key, b"mode", b"read").is_ok();
-    for field in over {
+    let is_left = others.is_written && !others.has_writer;
+    let opens = is_left && redis.hset(key, b"mode", b"read").is_ok();
+    for field in others.over {
         redis.hdel(key, &field)?;
     }
-    redis.pexpire(key, &text(longest))?;
+    redis.pexpire(key, &text(others.longest))?;
     Ok(opens.then_some(b"1"))
 }
 
@@ -121,20 +144,25 @@ fn leave(
     visitor: &[u8],
 ) -> Answer<Result<Option<&'static [u8]>, Refused>> {
     let (mode, lasts) = (redis.hget(key, b"mode")?, redis.pttl(key)?);
+    let (left, is_read) = (redis.pttl(own)?, mode.is_some_and(|mode| mode == b"read"));
+    let is_shorter = is_read && left > 0 && left < lasts - LEAST_DIFFERENCE;
+    let mut others = None;
+    if writes(visitor) || !is_shorter || redis.hlen(key)? < 3 {
+        others = Some(Others::of(redis, key, prefix_of(own, visitor), visitor)?);
+    }
     if writes(visitor) && redis.hlen(key)? > 2 {
         prolong(redis, key, b"1")?;
         if let Err(refused) = redis.hset(key, b"mode", b"read") {
             return Ok(Err(refused));
         }
+        others.iter_mut().for_each(|it| it.is_written = false);
     }
-    let left = redis.pttl(own)?;
     redis.hdel(key, visitor)?;
     redis.del(own)?;
-    let is_read = mode.is_some_and(|mode| mode == b"read");
-    if is_read && left > 0 && left < lasts - LEAST_DIFFERENCE && redis.hlen(key)? > 1 {
-        return Ok(Ok(None));
-    }
-    let message = settle(redis, key, prefix_of(own, visitor))?;
+    let message = match others {
+        Some(others) => settle(redis, key, others)?,
+        None => None,
+    };
     Ok(Ok(if writes(visitor) { Some(b"1") } else { message }))
 }
 
@@ -230,7 +258,9 @@ impl Notes {
     fn turn_away(&self, redis: &mut Redis<'_>, notes: &[u8], need: i64, behind: i64, memo: &[u8]) {
         if need > 0 {
             let turned = self.pair(b"turned");
-            let is_more = turned.is_none() || number_of(memo) != Some(behind);
+            let opened = self.pair(b"due").map_or(-1, |[opened, _]| opened);
+            let is_told = number_of(memo).is_some_and(|told| told == behind || told > opened);
+            let is_more = turned.is_none() || !is_told;
             let [longest, count] = turned.unwrap_or_default();
             if is_more || longest < need {
                 let count = count + i64::from(is_more);
@@ -568,12 +598,20 @@ pub fn release_level(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> A
     if let Err(answer) = counts(redis, [key, own, visitor], [known, wanted], number, now)? {
         return Ok(answer);
     }
+    let mut others = None;
+    if redis.exists(own)? {
+        let mut it = Others::of(redis, key, prefix_of(own, visitor), visitor)?;
+        it.longest = it.longest.max(number_of(lease).unwrap_or_default());
+        it.has_writer |= writes(visitor);
+        others = Some(it);
+    }
     match redis.hset(key, visitor, wanted) {
         Err(refused) if !refused.0.contains("OOM") => return returned(refused),
         _ => {}
     }
-    if redis.pexpire(own, lease)? {
-        settle(redis, key, prefix_of(own, visitor))?;
+    if let Some(others) = others {
+        redis.pexpire(own, lease)?;
+        settle(redis, key, others)?;
     } else {
         redis.pexpire(key, lease)?;
     }
@@ -631,6 +669,9 @@ pub fn force_release(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> A
         Err(refused) => returned(refused),
         Ok(mode) if mode.as_deref() == Some(asked) => {
             redis.del(key)?;
+            if asked == b"write" {
+                open_window(redis, keys.text(2), now);
+            }
             let _ = redis.publish(channel, b"1");
             answered(number, array![1, now])
         }

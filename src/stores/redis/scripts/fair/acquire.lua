@@ -4,7 +4,8 @@
 -- KEYS[2]  those who wait: a list
 -- KEYS[3]  the times from which on they count as dead: a sorted set, ms since 1970
 -- KEYS[4]  since when those are silent who stood before one that looked at the free lock: a hash, ms since 1970, below 0 for
---          those who do not listen; '' is the time from which on notes of Redisson's waiters count
+--          those who do not listen; for those of Redisson in µs, before ':' and their time, which tells their waits apart; '' is
+--          the time from which on notes of theirs count
 -- ARGV[1]  the visitor
 -- ARGV[2]  the lease, ms
 -- ARGV[3]  the count that stands there, as far as the visitor knows; 0 to begin a hold
@@ -76,16 +77,18 @@ local function is_heard(waiter, tells)
     return heard[2] ~= 0 or ARGV[8] ~= '1'
 end
 
--- Since when a waiter has not looked, as far as is noted; from now on if it is not noted yet, or was by another mark (1 for those
--- who listen, -1 for the others) or before `least`.
-local function silent_since(waiter, mark, least)
-    local since = (tonumber(pcall('HGET', absent, waiter)) or 0) * mark
-    if since >= least then
+-- Since when a waiter has not looked, as far as is noted; from now on if it is not noted yet, or was in another unit (-1 for
+-- those of this library who do not listen), in another wait, before `least`, or by a clock that was set back since.
+local function silent_since(waiter, unit, wait, least)
+    local noted = pcall('HGET', absent, waiter)
+    local since, of = string.match(type(noted) == 'string' and noted or '', '^(-?%d+)(.*)$')
+    since = of == wait and since / unit
+    if since and since >= least and since <= now then
         return since
     end
     has_absent = true
     -- A note lasts until the next look, be it that of a rare try. One that cannot have an end is not to stand.
-    local set = pcall('HSET', absent, waiter, string.format('%.0f', now * mark))
+    local set = pcall('HSET', absent, waiter, string.format('%.0f', now * unit) .. wait)
     if type(set) ~= 'table' and pcall('PEXPIRE', absent, 3600000) ~= 1 then
         pcall('DEL', absent)
     end
@@ -107,13 +110,17 @@ local function pass_over()
             end
             local listens, silence = is_heard(waiter, place == 1), 0
             if is_ours(waiter) then
-                silence = now - silent_since(waiter, listens and 1 or -1, 1)
-            elseif listens then
-                -- One of Redisson looks when it is told, however long that takes.
-                pcall('HDEL', absent, waiter)
+                silence = now - silent_since(waiter, listens and 1 or -1, '', 1)
             else
-                -- Its looks clear no note, so one from before the last hold may be of an earlier wait.
-                silence = now - silent_since(waiter, -1, silent_since('', 1, 1))
+                local ends = not listens and call('ZSCORE', times, waiter)
+                if ends then
+                    -- Its looks clear no note, and its name is that of its other waits, which have other times.
+                    local wait = string.format(':%.0f', ends)
+                    silence = now - silent_since(waiter, 1000, wait, silent_since('', 1, '', 1))
+                else
+                    -- One of Redisson looks when it is told, however long that takes; one without a time goes when it is first.
+                    pcall('HDEL', absent, waiter)
+                end
             end
             local left = (listens and 10000 or 1500) - silence
             if goes and left <= 0 then
@@ -177,6 +184,10 @@ if is_in then
     local due = now + patience * place
     if not ends or ends + 0 < due - patience / 2 then
         call('ZADD', times, string.format('%.0f', due), visitor)
+    end
+    if not ends then
+        -- It may be the first after a loss.
+        call('PEXPIRE', times, 86400000)
     end
 else
     -- One that was taken away without having left came before all others, for that happens to the first alone.

@@ -2,7 +2,15 @@
 -- if nothing was changed.
 local function leave(key, own, visitor)
     local prefix, writes = prefix_of(own, visitor), string.sub(visitor, -6) == ':write'
-    local mode, lasts = redis.call('HGET', key, 'mode'), redis.call('PTTL', key)
+    local mode, lasts, left = redis.call('HGET', key, 'mode'), redis.call('PTTL', key), redis.call('PTTL', own)
+    local others, flaw
+    -- Else the life of the hash is that of another reader, who is still there.
+    if writes or mode ~= 'read' or left <= 0 or left >= lasts - 1000 or redis.call('HLEN', key) < 3 then
+        others, flaw = others_of(key, prefix, visitor)
+        if flaw then
+            return nil, flaw
+        end
+    end
     if writes and redis.call('HLEN', key) > 2 then
         -- First, so that whatever fails behind it leaves the lock to readers. A full server accepts it behind the other one.
         prolong(key, 1)
@@ -10,15 +18,11 @@ local function leave(key, own, visitor)
         if type(set) == 'table' then
             return nil, set
         end
+        others.mode = 'read'
     end
-    local left = redis.call('PTTL', own)
     redis.call('HDEL', key, visitor)
     redis.call('DEL', own)
-    if mode == 'read' and left > 0 and left < lasts - 1000 and redis.call('HLEN', key) > 1 then
-        -- The life of the hash is that of somebody else, who is still there.
-        return nil
-    end
-    local message = settle(key, prefix)
+    local message = others and settle(key, others)
     return writes and '1' or message
 end
 

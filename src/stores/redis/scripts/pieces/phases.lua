@@ -42,11 +42,13 @@ local function keep_notes(notes, life)
     end
 end
 
--- Notes that a reader was turned away that waits and needs so long to come, behind a writer that it was not told of before.
+-- Notes that a reader was turned away that waits and needs so long to come, behind a writer of which it was not told since the
+-- last one left the lock to readers.
 local function turn_away(notes, others, need, behind, memo)
     if need > 0 then
         local longest, count = string.match(others.turned or '', '^(%d+),(%d+)$')
-        local more = (not count or tonumber(memo) ~= behind) and 1 or 0
+        local told, opened = tonumber(memo), tonumber(string.match(others.due or '', '^(%d+),%d+$')) or -1
+        local more = (not count or not told or told ~= behind and told <= opened) and 1 or 0
         if more > 0 or longest + 0 < need then
             local noted = string.format('%.0f,%.0f', math.max(longest or 0, need), (count or 0) + more)
             redis.pcall('HSET', notes, 'turned', noted)

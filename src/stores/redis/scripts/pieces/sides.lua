@@ -31,13 +31,43 @@ local function prefix_of(own, visitor)
     return string.sub(own, 1, #own - #visitor - 17)
 end
 
--- How long the hold of a field lasts, ms; 0 if it is over. Redisson has a time key for each level of it.
+-- How long the hold of a field lasts, ms; 0 or less if it is over. Redisson's readers have a time key for each level, all
+-- others one. Or an error, for where a slot is on the move no node says of a key that it is missing.
 local function life_of(prefix, field, count)
-    local life = 0
-    for level = 1, math.min(tonumber(count) or 0, 10000) do
-        life = math.max(life, redis.call('PTTL', prefix .. field .. ':rwlock_timeout:' .. level))
+    local life, levels = 0, string.find(field, '^[^:]+:%d+$') and math.min(tonumber(count) or 0, 10000) or 1
+    for level = 1, levels do
+        local left = redis.pcall('PTTL', prefix .. field .. ':rwlock_timeout:' .. level)
+        if type(left) == 'table' then
+            return left
+        end
+        life = math.max(life, left)
     end
     return life
+end
+
+-- What is known of the holds of a lock beside that of one visitor, before anything is changed: the longest of their lives,
+-- the fields of those that are over, the mode, and whether a writer is among them. Or nil and an error.
+local function others_of(key, prefix, visitor)
+    local fields = redis.call('HGETALL', key)
+    local others = {longest = 0, over = {}, mode = 'read', has_writer = false}
+    for i = 1, #fields, 2 do
+        local field = fields[i]
+        if field == 'mode' then
+            others.mode = fields[i + 1]
+        elseif field ~= visitor then
+            local life = life_of(prefix, field, fields[i + 1])
+            if type(life) == 'table' then
+                return nil, string.find(life.err, 'non local', 1, true)
+                    and redis.error_reply('TRYAGAIN the slot of this lock is on the move') or life
+            elseif life <= 0 then
+                others.over[#others.over + 1] = field
+            elseif string.sub(field, -6) == ':write' then
+                others.has_writer = true
+            end
+            others.longest = math.max(others.longest, life)
+        end
+    end
+    return others
 end
 
 -- Whether the hold of a visitor whose field is there is over. A writer has a time key if anybody reads inside.
@@ -62,34 +92,19 @@ end
 
 -- Sets the life of the hash to the longest of its holds. Holds that are over go; a writer whose reading goes on leaves the
 -- lock to readers; without any hold the hash goes. Returns the message for those who wait, if there is one.
-local function settle(key, prefix)
-    local fields, longest, over, mode, writer = redis.call('HGETALL', key), 0, {}, 'read', false
-    for i = 1, #fields, 2 do
-        local field = fields[i]
-        if field == 'mode' then
-            mode = fields[i + 1]
-        else
-            local life = life_of(prefix, field, fields[i + 1])
-            longest = math.max(longest, life)
-            if life <= 0 then
-                over[#over + 1] = field
-            elseif string.sub(field, -6) == ':write' then
-                writer = true
-            end
-        end
-    end
-    if longest <= 0 then
+local function settle(key, others)
+    if others.longest <= 0 then
         redis.call('DEL', key)
-        return mode == 'write' and '1' or '0'
+        return others.mode == 'write' and '1' or '0'
     end
     local message
     -- A user without the right to it has readers wait until the hash ends. A full server accepts it behind what needs no memory.
-    if mode == 'write' and not writer and type(redis.pcall('HSET', key, 'mode', 'read')) ~= 'table' then
+    if others.mode == 'write' and not others.has_writer and type(redis.pcall('HSET', key, 'mode', 'read')) ~= 'table' then
         message = '1'
     end
-    for _, field in ipairs(over) do
+    for _, field in ipairs(others.over) do
         redis.call('HDEL', key, field)
     end
-    redis.call('PEXPIRE', key, longest)
+    redis.call('PEXPIRE', key, others.longest)
     return message
 end

@@ -31,13 +31,23 @@ if not count or is_over(key, own, visitor) then
 elseif count ~= ARGV[3] and count ~= ARGV[4] then
     return {number, {4, now, string.sub(count, 1, 32)}}
 end
+local others
+if redis.call('EXISTS', own) == 1 then
+    local flaw
+    others, flaw = others_of(key, prefix_of(own, visitor), visitor)
+    if flaw then
+        return flaw
+    end
+    others.longest, others.has_writer = math.max(others.longest, lease), others.has_writer or string.sub(visitor, -6) == ':write'
+end
 local counted = redis.pcall('HSET', key, visitor, ARGV[4])
 -- A full server refuses to write the count. The level is given back all the same; the last release frees any count.
 if type(counted) == 'table' and not string.find(counted.err, 'OOM', 1, true) then
     return counted
 end
-if redis.call('PEXPIRE', own, lease) == 1 then
-    settle(key, prefix_of(own, visitor))
+if others then
+    redis.call('PEXPIRE', own, lease)
+    settle(key, others)
 else
     redis.call('PEXPIRE', key, lease)
 end
