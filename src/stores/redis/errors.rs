@@ -227,7 +227,7 @@ pub(super) fn class_of(text: &str) -> Class {
         "without any password configured",
         "nknown Redis command called from",
     ];
-    const PASSING: [&str; 12] = [
+    const PASSING: [&str; 13] = [
         "LOADING",
         "BUSY",
         "READONLY",
@@ -237,6 +237,8 @@ pub(super) fn class_of(text: &str) -> Class {
         "OOM",
         "TRYAGAIN",
         "CLUSTERDOWN",
+        // A script has taken a key away whose slot is on the move, and looked for it again.
+        "non local key",
         "max number of clients",
         "UNBLOCKED",
         // It is no master any more.

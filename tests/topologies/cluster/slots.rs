@@ -103,6 +103,31 @@ fn a_latch_in_a_slot_that_stays_half_moved_is_waited_for() {
 
 #[test]
 #[ignore = "needs several servers: make topologies"]
+fn a_wait_for_a_semaphore_goes_on_while_its_slot_moves() {
+    let cluster = Cluster::masters();
+    let client = client(&cluster, KEPT);
+    let name = cluster.name_at(0, "orders");
+    let semaphore = client.semaphore(&name);
+    assert!(semaphore.try_set(0).unwrap());
+    // The permit of one that is dead, behind whom nobody has any.
+    let owners = format!("redlatch_sc:{{{name}}}");
+    cluster.nodes[0].cmd(&["ZADD", &owners, "1", "1*dead:1:1"]);
+    let migration = cluster.begin_migration(&name, 1);
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let permits = semaphore.try_acquire_for(1, SLACK * 2).unwrap();
+            permits.map(|it| it.release().unwrap())
+        });
+        thread::sleep(ms(1500));
+        assert!(!waits.is_finished());
+        migration.move_keys();
+        migration.finish();
+        assert!(waits.join().unwrap().is_some());
+    });
+}
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
 fn an_unlock_where_a_slot_moves_away_is_heard() {
     let cluster = Cluster::masters();
     let (holder, waiter) = (client(&cluster, LONG), client(&cluster, LONG));
