@@ -17,6 +17,10 @@ pub(super) enum Answer {
     Refused {
         holder: Option<String>,
         left: u64,
+        /// The word that the next attempt is to bring.
+        memo: Option<String>,
+        /// After which time one that has a place is to look again.
+        pause: Option<u64>,
     },
     /// The hold is gone; the visitor that has the lock now, if one has.
     Gone(Option<String>),
@@ -53,6 +57,8 @@ pub(super) fn ask(store: &dyn Store, op: &Op) -> Answer {
             answer_of(outcome, |refusal| Answer::Refused {
                 holder: refusal.holder.map(String::from),
                 left: millis(refusal.retry_after),
+                memo: refusal.memo.map(String::from),
+                pause: refusal.recheck_after.map(|it| millis(Some(it))),
             })
         }
         Op::Release(claim, keep) => {
@@ -140,14 +146,24 @@ fn millis(span: Option<Duration>) -> u64 {
 pub(super) fn is_alike(store: &Answer, spec: &Answer, took: u64) -> bool {
     match (store, spec) {
         (
-            Answer::Refused { holder, left },
+            Answer::Refused {
+                holder,
+                left,
+                memo,
+                pause,
+            },
             Answer::Refused {
                 holder: spec_holder,
                 left: spec_left,
+                memo: spec_memo,
+                pause: spec_pause,
             },
         ) => {
-            // A database does not name the holder.
-            (holder.is_none() || holder == spec_holder) && left.abs_diff(*spec_left) <= took
+            // A database does not name the holder, and only one that waits is to look again.
+            (holder.is_none() || holder == spec_holder)
+                && left.abs_diff(*spec_left) <= took
+                && memo == spec_memo
+                && spec_pause.is_none_or(|it| pause.is_some_and(|pause| pause.abs_diff(it) <= took))
         }
         (
             Answer::Holding {

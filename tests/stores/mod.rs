@@ -10,7 +10,7 @@ use std::time::Instant;
 use fastrand::Rng;
 
 use crate::client::Client;
-use crate::ground::claim::{Claim, ENDLESS, Kind, LockId, VisitorId};
+use crate::ground::claim::{Claim, ENDLESS, Kind, LockId, Queueing, VisitorId};
 use crate::store::{CountStep, Store};
 use crate::support::{RedisServer, is_long, ms};
 use answers::{Answer, ask, is_alike};
@@ -38,7 +38,9 @@ enum Op {
 fn draw(seed: u64, run: u64, place: &Place) -> Vec<Op> {
     let (kinds, leases) = (place.kinds, place.leases);
     let mut rng = Rng::with_seed(seed);
-    let names: Vec<Arc<str>> = (0..rng.u8(1..3))
+    // A queue is that of one kind.
+    let least = if place.queues { 2 } else { 1 };
+    let names: Vec<Arc<str>> = (0..rng.u8(least..3))
         .map(|n| format!("{run}-{n}").into())
         .collect();
     let visitors: Vec<(Kind, VisitorId)> = (1..rng.u64(3..6))
@@ -54,7 +56,10 @@ fn draw(seed: u64, run: u64, place: &Place) -> Vec<Op> {
         let (kind, visitor) = visitors[rng.usize(..visitors.len())].clone();
         Claim {
             kind,
-            name: Arc::clone(&names[rng.usize(..names.len())]),
+            name: match place.queues {
+                true => Arc::clone(&names[usize::from(kind == Kind::Fair)]),
+                false => Arc::clone(&names[rng.usize(..names.len())]),
+            },
             visitor,
             // A token lock is not entered twice.
             count: if kind == Kind::Token {
@@ -66,7 +71,10 @@ fn draw(seed: u64, run: u64, place: &Place) -> Vec<Op> {
             inside: writers[rng.usize(..writers.len())]
                 .clone()
                 .filter(|_| kind == Kind::Read),
-            queueing: Default::default(),
+            queueing: match place.queues {
+                true => queueing(rng),
+                false => Queueing::default(),
+            },
         }
     };
     let counter = LockId {
@@ -170,6 +178,24 @@ fn draw(seed: u64, run: u64, place: &Place) -> Vec<Op> {
     (0..rng.usize(2..30)).map(|_| op(&mut rng)).collect()
 }
 
+fn waits(claim: &Claim) -> bool {
+    matches!(claim.queueing, Queueing::Waits { .. })
+}
+
+fn queueing(rng: &mut Rng) -> Queueing {
+    let memos = [None, None, Some("0"), Some("1"), Some("2"), Some("-")];
+    match rng.u8(0..8) {
+        0 => Queueing::Barges,
+        1 => Queueing::Tries,
+        _ => Queueing::Waits {
+            need: ms([300, 500][rng.usize(..2)]),
+            memo: memos[rng.usize(..memos.len())].map(Box::from),
+            takes_place: rng.u8(0..4) > 0,
+            had_place: rng.u8(0..4) == 0,
+        },
+    }
+}
+
 fn step(rng: &mut Rng) -> CountStep {
     match rng.u8(0..6) {
         0 => CountStep::Get,
@@ -222,6 +248,8 @@ struct Place {
     frees_what_is_over: bool,
     /// Whether it keeps counts.
     counts: bool,
+    /// Whether those who are refused wait.
+    queues: bool,
 }
 
 /// The first answer that differs, after which operations; `None` if the machine was too slow to tell.
@@ -235,15 +263,21 @@ fn differs(place: &Place, ops: &[Op]) -> Option<Result<u64, String>> {
             (place.pass)(ops, span);
             continue;
         }
-        if matches!(op, Op::Acquire(claim) if claim.count == 0 && reference.has(claim)) {
+        let began = |claim| reference.has(claim) || reference.has_time(claim);
+        if matches!(op, Op::Acquire(claim) if claim.count == 0 && began(claim)) {
             // An id belongs to one hold, which does not begin twice.
+            continue;
+        }
+        if matches!(op, Op::Acquire(claim) if !waits(claim) && reference.is_noted(claim)) {
+            // Nor does one that waits ask otherwise in between.
             continue;
         }
         let spec = reference.ask(op);
         let store = ask(&*place.store, op);
         compared += 1;
         let took = u64::try_from(start.elapsed().as_millis()).unwrap() + 2;
-        if took > MARGIN / 2 {
+        // The time that a free lock is kept for readers ends in the midst.
+        if took > if place.queues { MARGIN / 8 } else { MARGIN / 2 } {
             return None;
         }
         let is_over = place.frees_what_is_over
@@ -345,6 +379,7 @@ fn memory() -> Place {
         leases: &[5000, 30_000, 60_000],
         frees_what_is_over: false,
         counts: true,
+        queues: false,
     }
 }
 
@@ -352,6 +387,18 @@ fn memory() -> Place {
 fn memory_does_as_the_scripts() {
     let compared = compare(&memory(), if is_long() { 20_000 } else { 2000 });
     assert!(compared.unwrap_or_else(|report| panic!("{report}")) > 10_000);
+}
+
+#[test]
+fn waiters_in_memory_wait_as_the_scripts_have_them() {
+    let place = Place {
+        kinds: &[Kind::Fair, Kind::Read, Kind::Read, Kind::Write],
+        counts: false,
+        queues: true,
+        ..memory()
+    };
+    let compared = compare(&place, if is_long() { 50_000 } else { 4000 });
+    assert!(compared.unwrap_or_else(|report| panic!("{report}")) > 20_000);
 }
 
 #[test]
@@ -408,6 +455,7 @@ fn a_database_does_as_the_scripts() {
         leases: &[30_000],
         frees_what_is_over: true,
         counts: false,
+        queues: false,
     };
     let compared = compare(&place, if is_long() { 5000 } else { 200 });
     assert!(compared.unwrap_or_else(|report| panic!("{report}")) > 1000);

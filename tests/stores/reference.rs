@@ -1,11 +1,11 @@
 //! The specified scripts behind the operations of a store.
 
 use redlatch_spec::scripts::{self, Args};
-use redlatch_spec::{Keyspace, Redis, Reply, Surroundings, Value};
+use redlatch_spec::{Keyspace, Redis, Reply, Surroundings, Value, time_in};
 
 use super::Op;
 use super::answers::{ANOTHER_KIND, Answer};
-use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
+use crate::ground::claim::{Claim, Kind, LockId, Queueing, VisitorId};
 use crate::store::CountStep;
 
 /// A server whose time passes only when it is told to.
@@ -13,6 +13,8 @@ pub(super) struct Reference {
     keys: Keyspace,
     /// In ms.
     now: i64,
+    /// No two requests come at the same µs.
+    requests: i64,
 }
 
 impl Default for Reference {
@@ -20,6 +22,7 @@ impl Default for Reference {
         Reference {
             keys: Keyspace::default(),
             now: 1_795_305_600_000,
+            requests: 0,
         }
     }
 }
@@ -35,6 +38,8 @@ impl Reference {
                     Some([Reply::Int(0), _, Reply::Int(left), _]) => Answer::Refused {
                         holder: Some(String::new()),
                         left: u64::try_from(*left).unwrap_or_default(),
+                        memo: None,
+                        pause: None,
                     },
                     Some([Reply::Int(5), _, Reply::Int(life)]) => Answer::For(life.unsigned_abs()),
                     _ => done(&reply),
@@ -112,12 +117,41 @@ impl Reference {
         let mut span = i64::try_from(span).unwrap();
         let margin = i64::try_from(margin).unwrap();
         let is_near = |end: i64, span: i64| (end - self.now - span).abs() < margin;
-        let ends: Vec<i64> = self.keys.ends().collect();
+        let ends: Vec<i64> = self.keys.ends().chain(self.noted()).collect();
         while ends.iter().any(|end| is_near(*end, span)) {
             span += 2 * margin;
         }
         self.now += span;
         span.unsigned_abs()
+    }
+
+    /// Whether the time key of a hold of the visitor is there, be it that of one that was taken away.
+    pub(super) fn has_time(&self, claim: &Claim) -> bool {
+        let key = time_key_of(&claim.name, &claim.visitor).into_bytes();
+        self.keys.get(&(0, key), self.now).is_some()
+    }
+
+    /// Whether the visitor is noted as one that waits to write.
+    pub(super) fn is_noted(&self, claim: &Claim) -> bool {
+        let notes = format!("redlatch_rw:{{{}}}", claim.name).into_bytes();
+        let visitor = claim.visitor.as_str().as_bytes();
+        match self.keys.get(&(0, notes), self.now).map(|it| &it.value) {
+            Some(Value::Hash(fields)) => fields.iter().any(|(field, _)| field == visitor),
+            _ => false,
+        }
+    }
+
+    /// The times in the notes on those who wait.
+    fn noted(&self) -> impl Iterator<Item = i64> {
+        let hashes = self
+            .keys
+            .iter()
+            .filter_map(|(_, entry)| match &entry.value {
+                Value::Hash(fields) => Some(fields),
+                _ => None,
+            });
+        let times = hashes.flatten().filter_map(|(_, text)| time_in(text));
+        times.map(|(_, time)| time.abs())
     }
 
     /// Whether the visitor has the lock.
@@ -208,24 +242,36 @@ impl Reference {
             add_floor(claim.kind, &mut args);
         }
         let inside = claim.inside.as_ref().map_or("", VisitorId::as_str);
-        if (claim.kind, script) == (Kind::Read, "acquire") {
-            args.splice(args.len() - 1..args.len() - 1, [inside, "*", "0"]);
-        }
-        if (claim.kind, script) == (Kind::Fair, "acquire") {
-            let asked = ["", "never", PATIENCE, "1"];
-            args.splice(args.len() - 1..args.len() - 1, asked);
-        }
-        if (claim.kind, script) == (Kind::Write, "acquire") {
-            args.insert(args.len() - 1, "-2");
-        }
+        let asked = Asked::by(&claim.queueing);
+        let asked = match (claim.kind, script) {
+            (Kind::Read, "acquire") => vec![inside, &asked.memo, &asked.need],
+            (Kind::Fair, "acquire") => vec!["", asked.wish, PATIENCE, "1"],
+            (Kind::Write, "acquire") => vec![asked.waits],
+            _ => Vec::new(),
+        };
+        args.splice(args.len() - 1..args.len() - 1, asked);
         let reply = self.call(claim.kind, script, &claim.name, &args);
         match parts(&reply) {
-            Some([Reply::Int(0), _, Reply::Int(left), Reply::Bulk(holder), ..]) => {
-                Answer::Refused {
-                    holder: Some(text(holder)),
-                    left: u64::try_from(*left).unwrap_or_default(),
-                }
-            }
+            Some(
+                [
+                    Reply::Int(0),
+                    _,
+                    Reply::Int(left),
+                    Reply::Bulk(holder),
+                    rest @ ..,
+                ],
+            ) => Answer::Refused {
+                holder: Some(text(holder)),
+                left: u64::try_from(*left).unwrap_or_default(),
+                memo: match rest.first() {
+                    Some(Reply::Bulk(memo)) if !memo.is_empty() => Some(text(memo)),
+                    _ => None,
+                },
+                pause: match rest.get(1) {
+                    Some(Reply::Int(pause)) => Some(pause.unsigned_abs()),
+                    _ => None,
+                },
+            },
             Some([Reply::Int(2), _, holder]) => gone(holder),
             // Another count stands there: the store asks again with that one.
             Some([Reply::Int(4), _, Reply::Bulk(count)]) => {
@@ -262,6 +308,9 @@ impl Reference {
             let visitor = args.first().copied().unwrap_or_default();
             let own = time_key(lock, visitor);
             let notes = format!("redlatch_rw:{{{lock}}}");
+            if script == "rw/force_release" {
+                return self.run(&script, &[lock, &notes], args);
+            }
             return self.run(&script, &[lock, &own, &notes], args);
         }
         if kind == Kind::PermitIds {
@@ -302,9 +351,10 @@ impl Reference {
         let mut given: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
         given.push(b"1");
         let (nobody, nothing) = Default::default();
+        self.requests += 1;
         let around = Surroundings {
             database: 0,
-            now: self.now * 1000,
+            now: self.now * 1000 + self.requests,
             replication: "",
             subscriptions: &nobody,
             refuses_writes: None,
@@ -317,6 +367,40 @@ impl Reference {
         let spec = scripts::named(script).unwrap().spec;
         let reply = spec(&mut redis, Args(&keys), Args(&given));
         reply.unwrap_or_else(Reply::from)
+    }
+}
+
+/// What a script is told of how a visitor stands among others that wait.
+struct Asked {
+    memo: String,
+    need: String,
+    wish: &'static str,
+    waits: &'static str,
+}
+
+impl Asked {
+    fn by(queueing: &Queueing) -> Asked {
+        let of = |memo: &str, need: u128, wish, waits| Asked {
+            memo: memo.to_owned(),
+            need: need.to_string(),
+            wish,
+            waits,
+        };
+        match queueing {
+            Queueing::Barges => of("*", 0, "never", "-2"),
+            Queueing::Tries => of("", 0, "never", "-1"),
+            Queueing::Waits {
+                need,
+                memo,
+                takes_place,
+                had_place,
+            } => of(
+                memo.as_deref().unwrap_or_default(),
+                need.as_millis(),
+                if *had_place { "rejoin" } else { "join" },
+                if *takes_place { "3000" } else { "0" },
+            ),
+        }
     }
 }
 
@@ -356,7 +440,7 @@ pub(super) fn ids_of(name: &str) -> String {
 }
 
 /// For how long a waiter counts as alive behind the one before it, in ms.
-const PATIENCE: &str = "300000";
+const PATIENCE: &str = "86400000";
 
 /// A server time that does not come.
 const FAR: &str = "9999999999999";

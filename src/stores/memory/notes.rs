@@ -72,6 +72,12 @@ impl Notes {
         window.map(|it| it.ends)
     }
 
+    /// Whether nothing is noted. Then no writer that comes in begins a phase.
+    fn are_empty(&self) -> bool {
+        let has_none = self.writers.is_empty() && self.turned.is_none() && self.window.is_none();
+        has_none && self.phase == 0
+    }
+
     fn are_over(&self, now: BootInstant) -> bool {
         self.ends.is_none_or(|ends| ends <= now)
     }
@@ -202,6 +208,10 @@ impl State {
         };
         let before = notes.writers.len();
         notes.writers.retain(|it| it.visitor != *visitor);
-        notes.writers.len() < before
+        let was_noted = notes.writers.len() < before;
+        if notes.are_empty() {
+            self.notes.remove(name);
+        }
+        was_noted
     }
 }

@@ -1,7 +1,7 @@
 //! Whose turn it is: readers and writers that wait for each other.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Barrier, Mutex};
+use std::sync::{Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -134,13 +134,16 @@ fn writers_come_by_arrival_over_processes(backend: &Backend) {
     thread::scope(|scope| {
         for number in 0..5 {
             let (lock, order) = (client(backend).read_write_lock("prices"), &order);
+            let (begins, begun) = mpsc::channel();
             scope.spawn(move || {
+                begins.send(()).unwrap();
                 let writes = |_: &redlatch::Guard| {
                     order.lock().unwrap().push(number);
                     thread::sleep(ms(20));
                 };
                 lock.write().run(writes).unwrap();
             });
+            begun.recv().unwrap();
             thread::sleep(ms(150));
         }
         reading.unlock().unwrap();

@@ -445,6 +445,12 @@ const PLANTED_IN_SIDES: &[(&str, &str, &str)] = &[
         "if mode == 'write' and is_new then",
         "if false then",
     ),
+    // A writer that is over comes back with one that reads inside.
+    (
+        "rw/read",
+        "if not is_over(key, writers, inside) and call",
+        "if call",
+    ),
     // A reader comes in beside any writer, or not inside its own.
     ("rw/read", "and call('HEXISTS', key, inside) == 1", ""),
     (

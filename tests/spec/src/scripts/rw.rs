@@ -407,7 +407,7 @@ pub fn read(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Rep
     }
     if is_written && is_new {
         let writers = [prefix_of(own, visitor), inside, FIRST_LEVEL].concat();
-        if !redis.exists(&writers)? {
+        if !is_over(redis, key, &writers, inside)? && !redis.exists(&writers)? {
             let rest = redis.pttl(key)?.max(1);
             redis.set_px(&writers, b"1", &text(rest))?;
         }
@@ -492,7 +492,7 @@ pub fn write(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Re
         };
         if mode.is_none() {
             if waits >= -1 {
-                let mine = (waits > 0).then(|| came(redis, notes, visitor));
+                let mine = (waits >= 0).then(|| came(redis, notes, visitor));
                 let noted = Notes::of(redis, notes, now, mine.flatten());
                 let rest = if waits >= 0 { noted.window(now) } else { 0 };
                 if noted.first.is_some() || rest > 0 {

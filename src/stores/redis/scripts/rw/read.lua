@@ -72,9 +72,10 @@ if not mode or mode == 'read' or inside ~= '' and call('HEXISTS', key, inside) =
         end
     end
     if mode == 'write' and is_new then
-        -- From now on the hash lasts as long as both, and only time keys tell how long each of them does.
+        -- From now on the hash lasts as long as both, and only time keys tell how long each of them does. That of a writer that is
+        -- over does not come back.
         local writers = prefix_of(own, visitor) .. inside .. ':rwlock_timeout:1'
-        if call('EXISTS', writers) == 0 then
+        if not is_over(key, writers, inside) and call('EXISTS', writers) == 0 then
             call('SET', writers, 1, 'PX', math.max(call('PTTL', key), 1))
         end
     end

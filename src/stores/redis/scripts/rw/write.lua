@@ -32,7 +32,7 @@ local granted = number * 4194304 + math.min(expiry - now, 4194303)
 
 -- When the visitor came, if it is noted.
 local function came()
-    local noted = waits > 0 and pcall('HGET', notes, visitor)
+    local noted = waits >= 0 and pcall('HGET', notes, visitor)
     local begun = type(noted) == 'string' and string.match(noted, '^%d+')
     return begun and math.min(begun + 0, time[1] * 1000000 + time[2])
 end
