@@ -168,3 +168,35 @@ fn a_level_is_given_back_whole_or_not_at_all_while_its_slot_moves() {
     guard.unlock().unwrap();
     client.read_write_lock(&name).write().run(|_| ()).unwrap();
 }
+
+#[test]
+#[ignore = "needs several servers: make topologies"]
+fn a_reader_whose_time_key_has_not_moved_yet_is_there() {
+    let cluster = Cluster::masters();
+    let [one, two] = [(); 2].map(|()| client(&cluster, LONG));
+    let (source, receiver) = (&cluster.nodes[0], &cluster.nodes[1]);
+    for gives_back_all in [false, true] {
+        let name = cluster.name_at(0, &format!("prices{gives_back_all}"));
+        let theirs = two.read_write_lock(&name).read().owned().unwrap();
+        let fields: Vec<String> = redis::from_redis_value(source.cmd(&["HKEYS", &name])).unwrap();
+        let field = fields.iter().find(|it| *it != "mode").unwrap();
+        let lock = one.read_write_lock(&name).read();
+        lock.lock().unwrap();
+        if !gives_back_all {
+            lock.lock().unwrap();
+        }
+        with_all_keys(&cluster, &name);
+        let migration = cluster.begin_migration(&name, 1);
+        let time_key = format!("{{{name}}}:{field}:rwlock_timeout:1");
+        let keys = source.keys("*").into_iter().filter(|it| *it != time_key);
+        keys.for_each(|key| migration.move_key(&key));
+        lock.unlock().unwrap_err();
+        migration.move_keys();
+        migration.finish();
+        assert_eq!(receiver.int(&["HEXISTS", &name, field]), 1, "it goes on");
+        let writer = one.read_write_lock(&name).write();
+        assert!(!elsewhere(|| writer.try_lock_for(ms(300)).unwrap()));
+        assert!(theirs.is_valid());
+        theirs.unlock().unwrap();
+    }
+}

@@ -57,7 +57,12 @@ fn prefix_of<'k>(own: &'k [u8], visitor: &[u8]) -> &'k [u8] {
 }
 
 /// How long a hold lasts, in ms; 0 if it is over. Redisson's readers have a time key for each level, all others one.
-fn life_of(redis: &Redis<'_>, prefix: &[u8], field: &Vec<u8>, count: &[u8]) -> Answer<i64> {
+fn life_of(
+    redis: &Redis<'_>,
+    [key, prefix]: [&[u8]; 2],
+    field: &Vec<u8>,
+    count: &[u8],
+) -> Answer<i64> {
     let levels = match is_of_redisson(field) {
         true => number_of(count).unwrap_or_default().min(MOST_LEVELS),
         false => 1,
@@ -65,7 +70,13 @@ fn life_of(redis: &Redis<'_>, prefix: &[u8], field: &Vec<u8>, count: &[u8]) -> A
     let mut life = 0;
     for level in 1..=levels {
         let end = format!(":rwlock_timeout:{level}");
-        life = life.max(redis.pttl(&[prefix, field, end.as_bytes()].concat())?);
+        let own = [prefix, field, end.as_bytes()].concat();
+        let left = redis.pttl(&own)?;
+        if left == -2 {
+            // Both may be at another node.
+            redis.exists(key)?;
+        }
+        life = life.max(left);
     }
     Ok(life)
 }
@@ -90,7 +101,7 @@ impl Others {
             if field == b"mode" {
                 others.is_written = count == b"write";
             } else if field != visitor {
-                let life = life_of(redis, prefix, &field, &count)?;
+                let life = life_of(redis, [key, prefix], &field, &count)?;
                 others.longest = others.longest.max(life);
                 match life > 0 {
                     true => others.has_writer |= writes(&field),

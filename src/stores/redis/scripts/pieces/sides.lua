@@ -32,13 +32,16 @@ local function prefix_of(own, visitor)
 end
 
 -- How long the hold of a field lasts, ms; 0 or less if it is over. Redisson's readers have a time key for each level, all
--- others one. Or an error, for where a slot is on the move no node says of a key that it is missing.
-local function life_of(prefix, field, count)
+-- others one. Or an error, where nobody knows whether a key is missing: its slot is on the move. The node that it leaves says so
+-- for one key, the node that it comes to for two of which one is there.
+local function life_of(key, prefix, field, count)
     local life, levels = 0, string.find(field, '^[^:]+:%d+$') and math.min(tonumber(count) or 0, 10000) or 1
     for level = 1, levels do
-        local left = redis.pcall('PTTL', prefix .. field .. ':rwlock_timeout:' .. level)
-        if type(left) == 'table' then
-            return left
+        local own = prefix .. field .. ':rwlock_timeout:' .. level
+        local left = redis.pcall('PTTL', own)
+        local is_known = left == -2 and redis.pcall('EXISTS', key, own) or left
+        if type(is_known) == 'table' then
+            return is_known
         end
         life = math.max(life, left)
     end
@@ -55,7 +58,7 @@ local function others_of(key, prefix, visitor)
         if field == 'mode' then
             others.mode = fields[i + 1]
         elseif field ~= visitor then
-            local life = life_of(prefix, field, fields[i + 1])
+            local life = life_of(key, prefix, field, fields[i + 1])
             if type(life) == 'table' then
                 return nil, string.find(life.err, 'non local', 1, true)
                     and redis.error_reply('TRYAGAIN the slot of this lock is on the move') or life
