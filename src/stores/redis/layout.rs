@@ -184,7 +184,7 @@ static FAIR: LazyLock<Layout> = LazyLock::new(|| {
         rights: "fair",
         acquire: Script::new(acquire, WITH_ABSENT, asked).expiring(),
         release: owned(include_str!("scripts/fair/release.lua"), WITH_QUEUE),
-        resolve: Script::new(withdraw, WITH_QUEUE, withdrawn),
+        resolve: Script::new(withdraw, WITH_ABSENT, withdrawn),
         force_release: Script::new(force_release, WITH_QUEUE, &[Channel]).expiring(),
         waiters: Some(Script::new(
             include_str!("scripts/fair/waiters.lua"),

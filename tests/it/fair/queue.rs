@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use redis::PubSub;
-use redlatch::{Client, Lock};
+use redlatch::{Client, Interrupt, Lock};
 
 use super::WAKE_UP;
 use crate::invariants::{SLACK, quick, teach};
@@ -512,6 +512,31 @@ fn one_that_leaves_a_free_lock_tells_the_next() {
     });
     assert!(took < WAKE_UP, "{took:?}");
     scene.all_goes();
+}
+
+#[test]
+fn one_that_gives_up_takes_its_note_along() {
+    let scene = Scene::new();
+    let [(_one, held), (_two, lock)] = [(); 2].map(|()| scene.process());
+    held.lock().unwrap();
+    let interrupt = Interrupt::new();
+    thread::scope(|threads| {
+        let waits = threads.spawn(|| lock.lock_interruptibly(&interrupt).is_err());
+        eventually(SLACK, "it waits", || scene.waiting().len() == 1);
+        // It has looked behind its subscription, and looks again after a second.
+        thread::sleep(ms(200));
+        for waiter in [&*scene.waiting()[0], "other:1:1"] {
+            let now = scene.now().to_string();
+            scene.server.cmd(&["HSET", ABSENT, waiter, &now]);
+        }
+        interrupt.raise();
+        assert!(waits.join().unwrap());
+    });
+    eventually(SLACK, "it has left", || scene.waiting().is_empty());
+    eventually(SLACK, "the note of the other is left", || {
+        scene.server.int(&["HLEN", ABSENT]) == 1
+    });
+    held.unlock().unwrap();
 }
 
 #[test]

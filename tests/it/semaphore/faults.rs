@@ -248,3 +248,25 @@ fn what_is_no_semaphore_is_left_alone() {
     assert!(taken.release().is_err());
     assert_eq!(scene.server.text(&["GET", "mail"]).as_deref(), Some("many"));
 }
+
+#[test]
+fn permits_outlive_the_end_that_a_semaphore_had() {
+    let server = RedisServer::start();
+    let client = quick().watchdog_timeout(ms(1500));
+    let client = client.open(&server.url()).unwrap();
+    // The end is lifted, or put off.
+    for words in [&["PERSIST", "mail"][..], &["PEXPIRE", "mail", "60000"]] {
+        let semaphore = client.semaphore("mail");
+        assert!(semaphore.try_set_for(2, ms(1000)).unwrap());
+        let before = semaphore.acquire(1).unwrap();
+        server.cmd(words);
+        thread::sleep(ms(2500));
+        assert!(before.is_valid(), "{words:?}");
+        let behind = semaphore.acquire(1).unwrap();
+        for taken in [before, behind] {
+            taken.release().unwrap();
+        }
+        assert_eq!(semaphore.available().unwrap(), 2, "{words:?}");
+        server.cmd(&["DEL", "mail"]);
+    }
+}

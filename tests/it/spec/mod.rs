@@ -189,6 +189,37 @@ const PLANTED: &[(&str, &str, &str)] = &[
     ),
     // A full server ends what is held, or gets nothing back.
     ("permits/renew", "pcall('ZREM', owners, '')", "-- none"),
+    // Permits are lost when the end that the semaphore had is put off or lifted, or their notes stay when it ends.
+    (
+        "permits/renew",
+        "        keep_taken(owners, life, ARGV[2 * i] + 0)\n",
+        "",
+    ),
+    (
+        "permits/acquire",
+        "    keep_taken(owners, life, ARGV[2] + 0)\n",
+        "",
+    ),
+    (
+        "permits/acquire",
+        "life + math.min(lease, 86400000)",
+        "life",
+    ),
+    (
+        "permits/acquire",
+        "elseif life == -1 then",
+        "elseif false then",
+    ),
+    (
+        "permit_ids/renew",
+        "        keep_taken(taken, life, lease)\n",
+        "",
+    ),
+    (
+        "permit_ids/acquire",
+        "    keep_taken(taken, life, ARGV[2] + 0)\n",
+        "",
+    ),
     ("permits/release", "call('ZREM', owners, '')", "0"),
     // Holders of one that is gone give back to the next one.
     ("permits/count", "done = pcall('DEL', owners)", "done = 0"),
@@ -525,6 +556,8 @@ const PLANTED_IN_SIDES: &[(&str, &str, &str)] = &[
         "if false then",
     ),
     ("rw/release", "        prolong(key, 1)\n", ""),
+    // The time key of a hold that was taken away stays.
+    ("rw/release", "    redis.pcall('DEL', KEYS[2])\n", ""),
     // The time is asked for when the hold is gone.
     (
         "rw/release",
@@ -579,6 +612,12 @@ const PLANTED_IN_PLACES: &[(&str, &str, &str)] = &[
         "condition/look",
         "pcall('PEXPIRE', waiting, 10 * life)",
         "1",
+    ),
+    // On a full server it is dead in any case.
+    (
+        "condition/look",
+        "    local lasts = pcall('PEXPIRE', waiting, 10 * life)\n    local heard = pcall('ZADD', due, string.format('%.0f', now + life), visitor)\n",
+        "    local heard = pcall('ZADD', due, string.format('%.0f', now + life), visitor)\n    local lasts = pcall('PEXPIRE', waiting, 10 * life)\n",
     ),
     // One that looks is dead after a while.
     (
@@ -871,6 +910,12 @@ const PLANTED_IN_QUEUES: &[(&str, &str, &str)] = &[
         "fair/acquire",
         "goes, pause = false, math.max(50, math.min(left, 1000))",
         "goes = false",
+    ),
+    // One that gives up leaves what was noted of it.
+    (
+        "fair/withdraw",
+        "pcall('HDEL', KEYS[4], visitor)",
+        "local _ = 0",
     ),
     // None of those who wait is counted.
     ("fair/waiters", "redis.call('LLEN', KEYS[1])", "0"),

@@ -19,6 +19,7 @@ fn piece(name: &str) -> Option<&'static str> {
         "draw_token.lua" => include_str!("pieces/draw_token.lua"),
         "sides.lua" => include_str!("pieces/sides.lua"),
         "phases.lua" => include_str!("pieces/phases.lua"),
+        "keep_taken.lua" => include_str!("pieces/keep_taken.lua"),
         "places.lua" => include_str!("pieces/places.lua"),
         "leave_side.lua" => include_str!("pieces/leave_side.lua"),
         "fair_queue.lua" => include_str!("pieces/fair_queue.lua"),

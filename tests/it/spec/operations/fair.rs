@@ -141,7 +141,10 @@ impl Line {
                 let told = if rng.u8(0..8) == 0 { text("") } else { channel };
                 ("fair/release", vec![visitor, told])
             }
-            17 | 18 => ("fair/withdraw", vec![visitor, channel, patience]),
+            17 | 18 => {
+                names.push(absent);
+                ("fair/withdraw", vec![visitor, channel, patience])
+            }
             _ if rng.u8(0..3) == 0 => {
                 names = vec![queue];
                 ("fair/waiters", vec![])

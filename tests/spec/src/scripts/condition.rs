@@ -38,10 +38,11 @@ impl Places<'_> {
 
     /// Has a place last for a while; the first refusal of what that takes.
     fn keep(&self, redis: &mut Redis<'_>, visitor: &[u8], life: i64) -> Answer<()> {
-        let heard = redis.zadd(self.due, self.now + life, visitor);
         let lasts = (10 * life).to_string();
-        let [waiting, due] =
-            [self.waiting, self.due].map(|key| redis.pexpire(key, lasts.as_bytes()));
+        // First, for behind what needs no memory a full server takes the other.
+        let waiting = redis.pexpire(self.waiting, lasts.as_bytes());
+        let heard = redis.zadd(self.due, self.now + life, visitor);
+        let due = redis.pexpire(self.due, lasts.as_bytes());
         heard.and(waiting.map(|_| ())).and(due.map(|_| ()))
     }
 }

@@ -430,6 +430,7 @@ pub fn withdraw(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer
         redis.lrem(queue.line, visitor)?;
     }
     redis.zrem(queue.times, &[visitor.to_vec()])?;
+    let _ = redis.hdel(keys.text(4), visitor);
     let was_held = match freed {
         Ok(freed) => freed,
         Err(refused) => return returned(refused),

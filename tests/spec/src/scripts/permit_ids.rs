@@ -1,6 +1,7 @@
 //! The scripts of the semaphore whose permits have ids: the number of free permits, and the ids of the others.
 
 use super::latch::number_at;
+use super::permits::keep_taken;
 use super::reentrant::returned;
 use super::{ANOTHER_TYPE, Args, answered, small};
 use crate::commands::{Answer, Redis, Refused};
@@ -81,9 +82,7 @@ pub fn acquire(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
             redis.decrby(key, &text(-wanted))?;
             return returned(refused);
         }
-        if life > 0 {
-            let _ = redis.pexpire(taken, &text(life));
-        }
+        keep_taken(redis, taken, life, lease);
     }
     if back > 0 {
         let _ = redis.publish(channel, &text(free));
@@ -193,6 +192,7 @@ pub fn renew(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Re
                 let life = redis.pttl(key)?;
                 let _ = redis.zrem(taken, &[Vec::new()]);
                 redis.zadd_all(taken, (now + lease).min(NEVER), &ids)?;
+                keep_taken(redis, taken, life, lease);
                 let ends = (0..lease).contains(&life);
                 ends.then(|| Reply::Int(life.max(1)))
             }

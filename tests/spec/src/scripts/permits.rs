@@ -23,6 +23,21 @@ fn text(number: i64) -> Vec<u8> {
     number.to_string().into_bytes()
 }
 
+/// Renewals come once in so long, in ms, where there are any.
+const RENEWED: i64 = 86_400_000;
+
+/// The end, in ms, of notes whose semaphore has none any more.
+const FAR: i64 = 10_000_000_000_000;
+
+/// Has the permits that are taken noted for as long as the semaphore lasts and a renewal takes.
+pub(super) fn keep_taken(redis: &mut Redis<'_>, taken: &[u8], life: i64, lease: i64) {
+    if life > 0 {
+        let _ = redis.pexpire(taken, &text(life + lease.min(RENEWED)));
+    } else if life == -1 && redis.pttl(taken).is_ok_and(|left| left >= 0) {
+        let _ = redis.pexpire(taken, &text(FAR));
+    }
+}
+
 /// Takes permits, and gives back those whose owners' leases are over.
 pub fn acquire(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Reply> {
     let (number, key, owners) = (args.request()?, keys.text(1), keys.text(2));
@@ -70,9 +85,7 @@ pub fn acquire(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
             redis.decrby(key, &text(-wanted))?;
             return returned(refused);
         }
-        if life > 0 {
-            let _ = redis.pexpire(owners, &text(life));
-        }
+        keep_taken(redis, owners, life, lease);
     }
     if back > 0 {
         let _ = redis.publish(channel, &text(free));
@@ -162,6 +175,7 @@ pub fn renew(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Re
                 let life = redis.pttl(key)?;
                 let _ = redis.zrem(owners, &[Vec::new()]);
                 redis.zadd(owners, now + lease, visitor)?;
+                keep_taken(redis, owners, life, lease);
                 let ends = (0..lease).contains(&life);
                 ends.then(|| Reply::Int(life.max(1)))
             }

@@ -549,7 +549,10 @@ pub fn release(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
     let (visitor, channel) = (args.text(1), args.text(2));
     match redis.hexists(key, visitor) {
         Ok(true) => {}
-        Ok(false) => return answered(number, array![0, holder_of(redis, key)?]),
+        Ok(false) => {
+            let _ = redis.del(own);
+            return answered(number, array![0, holder_of(redis, key)?]);
+        }
         Err(refused) if refused.is_wrong_type() => {
             return answered(number, array![0, ANOTHER_TYPE]);
         }

@@ -35,8 +35,9 @@ end
 
 -- Has the place last for a while from now on. Returns the error of a command that was refused.
 local function keep()
-    local heard = pcall('ZADD', due, string.format('%.0f', now + life), visitor)
+    -- First, for behind what needs no memory a full server takes the other.
     local lasts = pcall('PEXPIRE', waiting, 10 * life)
+    local heard = pcall('ZADD', due, string.format('%.0f', now + life), visitor)
     local lasts_too = pcall('PEXPIRE', due, 10 * life)
     for _, done in ipairs({heard, lasts, lasts_too}) do
         if type(done) == 'table' then
@@ -76,7 +77,6 @@ if op == 'look' then
 end
 local waits = call('ZSCORE', waiting, visitor)
 if op == 'look' and waits then
-    -- A full server refuses that, and after a while the place is given up.
     keep()
     return {number, {0, now}}
 end

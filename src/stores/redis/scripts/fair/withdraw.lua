@@ -3,6 +3,7 @@
 -- KEYS[1]  the lock
 -- KEYS[2]  those who wait
 -- KEYS[3]  the times from which on they count as dead
+-- KEYS[4]  since when they are silent
 -- ARGV[1]  the visitor
 -- ARGV[2]  the channel of unlock messages, behind which stand ':' and a visitor
 -- ARGV[3]  the patience: for how long the visitor counted as alive behind the one before it, ms
@@ -46,6 +47,8 @@ if is_behind then
     call('LREM', queue, 0, visitor)
 end
 call('ZREM', times, visitor)
+-- Else the notes would grow with those who gave up, as long as anybody waits.
+pcall('HDEL', KEYS[4], visitor)
 if type(freed) == 'table' then
     return freed
 end

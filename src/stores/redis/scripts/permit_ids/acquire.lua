@@ -17,6 +17,8 @@
 -- full server refuses the first write. What a user may have no right to comes first, or is undone by a command that has just
 -- run.
 
+-- include keep_taken.lua
+
 local number, expiry = ARGV[#ARGV] + 0, ARGV[4] + 0
 local call, pcall, key, taken = redis.call, redis.pcall, KEYS[1], KEYS[2]
 local time = call('TIME')
@@ -78,9 +80,7 @@ if is_granted then
         call('DECRBY', key, -#ids)
         return added
     end
-    if life > 0 then
-        pcall('PEXPIRE', taken, life)
-    end
+    keep_taken(taken, life, ARGV[2] + 0)
 end
 if back > 0 then
     pcall('PUBLISH', ARGV[3], string.format('%.0f', free))

@@ -13,6 +13,8 @@
 --
 -- Keeps: only what is taken, of a semaphore that is there, is given a new end, also on a full server.
 
+-- include keep_taken.lua
+
 local number = ARGV[#ARGV] + 0
 local call, pcall = redis.call, redis.pcall
 local time = call('TIME')
@@ -50,6 +52,7 @@ for i = 1, #KEYS / 2 do
         -- A full server takes this from anybody, and whatever comes behind it.
         pcall('ZREM', taken, '')
         call('ZADD', taken, unpack(members))
+        keep_taken(taken, life, lease)
         if life >= 0 and life < lease then
             what = math.max(life, 1)
         end

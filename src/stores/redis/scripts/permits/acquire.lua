@@ -16,6 +16,8 @@
 -- Keeps: the sum of what is free and what is owned. A copy takes nothing, and shortens no lease. A full server refuses the
 -- first write. What a user may have no right to comes first, or is undone by a command that has just run.
 
+-- include keep_taken.lua
+
 local number, expiry = ARGV[#ARGV] + 0, ARGV[4] + 0
 local call, pcall, key, owners, visitor = redis.call, redis.pcall, KEYS[1], KEYS[2], ARGV[1]
 local time = call('TIME')
@@ -73,9 +75,7 @@ if is_granted then
         call('DECRBY', key, -wanted)
         return owned
     end
-    if life > 0 then
-        pcall('PEXPIRE', owners, life)
-    end
+    keep_taken(owners, life, ARGV[2] + 0)
 end
 if back > 0 then
     pcall('PUBLISH', ARGV[3], string.format('%.0f', free))

@@ -13,6 +13,8 @@
 --
 -- Keeps: only what is owned, of a semaphore that is there, is given a new end, also on a full server.
 
+-- include keep_taken.lua
+
 local number = ARGV[#ARGV] + 0
 local call, pcall = redis.call, redis.pcall
 local time = call('TIME')
@@ -37,6 +39,7 @@ for i = 1, #KEYS / 2 do
         -- A full server takes this from anybody, and whatever comes behind it.
         pcall('ZREM', owners, '')
         call('ZADD', owners, string.format('%.0f', now + ARGV[2 * i]), visitor)
+        keep_taken(owners, life, ARGV[2 * i] + 0)
         if life >= 0 and life < ARGV[2 * i] + 0 then
             what = math.max(life, 1)
         end

@@ -20,6 +20,8 @@ local has = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
 if type(has) == 'table' then
     return string.find(has.err, 'WRONGTYPE', 1, true) and {number, {0, 'a key of another type'}} or has
 elseif has == 0 then
+    -- That of a hold that was taken away by force.
+    redis.pcall('DEL', KEYS[2])
     return {number, {0, holder_of(KEYS[1])}}
 end
 local time = string.sub(ARGV[1], -6) == ':write' and redis.call('TIME')
