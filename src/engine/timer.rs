@@ -142,3 +142,7 @@ impl<T: Timed> Timer<T> {
         self.inner.lock().closed
     }
 }
+
+// Its threads are not those of shuttle.
+#[cfg(all(test, not(redlatch_shuttle)))]
+mod tests;
