@@ -1,12 +1,15 @@
 //! The wait queue by the rules of a kind, without threads.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::wait_queue::{Turn, WaitQueues, Yield};
+use crate::engine::wait_queue::{QueueNode, Turn, WaitQueues, Yield};
 use crate::ground::claim::{Kind, LockId};
 use crate::ground::notify::{Notifier, Wake};
 use crate::ground::time;
+
+const SECOND: Duration = Duration::from_secs(1);
 
 fn lock(kind: Kind) -> LockId {
     LockId {
@@ -133,7 +136,7 @@ fn a_lock_without_a_queue_is_left_to_others_too() {
     assert!(!wait_queues.is_busy(&lock));
     // They have a few milliseconds, in which this thread may not get to look.
     let is_left = || {
-        let yields = Yield::new(Duration::from_secs(1), None);
+        let yields = Yield::new(SECOND, None);
         wait_queues.freed(&lock, Some(yields), None);
         wait_queues.is_busy(&lock)
     };
@@ -143,4 +146,157 @@ fn a_lock_without_a_queue_is_left_to_others_too() {
         ..lock
     };
     assert!(!wait_queues.is_busy(&other));
+}
+
+type Queues = Arc<WaitQueues<u32, u32>>;
+
+/// The queues of a client, and what a waiter for its lock is woken by.
+fn queues() -> (Queues, Arc<Notifier>, LockId) {
+    (Queues::default(), Arc::default(), lock(Kind::Reentrant))
+}
+
+#[test]
+fn the_first_in_the_queue_is_handed_the_lock_once_and_woken() {
+    let (queues, notifier, lock) = queues();
+    assert!(queues.choose(&lock, None).is_none(), "nobody waits");
+    let parkers = [(); 2].map(|()| notifier.parker());
+    let [first, second] = [0, 1].map(|at| queues.join(&lock, &parkers[at], 7 + at as u32));
+    let chosen = queues.choose(&lock, None).unwrap();
+    assert_eq!(*chosen.offer(), 7);
+    assert!(queues.choose(&lock, None).is_none(), "it was chosen before");
+    drop(chosen);
+    assert!(first.take().is_none() && !first.is_granted());
+    let chosen = queues.choose(&lock, None).unwrap();
+    assert_eq!(chosen.grant(3, false), Ok(()));
+    assert!(first.is_granted() && !second.is_granted() && !first.is_let_in());
+    assert_eq!(parkers[0].park(Some(time::now())), Wake::Permit);
+    assert_eq!(parkers[1].park(Some(time::now())), Wake::TimedOut);
+    assert_eq!((first.take(), first.take()), (Some(3), None));
+    assert_eq!(first.view().turn, Turn::HeldLocally);
+    assert!(second.view().last_usable.is_some());
+    assert_eq!(first.leave(true, false), None);
+    assert_eq!(second.view().turn, Turn::HeldLocally);
+}
+
+#[test]
+fn a_waiter_that_leaves_takes_what_it_was_handed_before_and_nothing_after() {
+    let (queues, notifier, lock) = queues();
+    let node = queues.join(&lock, &notifier.parker(), 0);
+    let chosen = queues.choose(&lock, None).unwrap();
+    assert_eq!(node.leave(false, false), None);
+    assert_eq!(chosen.grant(3, false), Err(3));
+    let node = queues.join(&lock, &notifier.parker(), 0);
+    let chosen = queues.choose(&lock, None).unwrap();
+    assert_eq!(chosen.grant(4, false), Ok(()));
+    assert_eq!(node.leave(false, false), Some(4));
+}
+
+#[test]
+fn after_some_hand_overs_the_lock_is_set_free_for_others_who_listen() {
+    let (queues, notifier, lock) = queues();
+    let mut handed = 0;
+    loop {
+        let node = queues.join(&lock, &notifier.parker(), 0);
+        let behind = queues.join(&lock, &notifier.parker(), 0);
+        let Some(chosen) = queues.choose(&lock, None) else {
+            break;
+        };
+        assert_eq!(chosen.grant(handed, true), Ok(()));
+        assert_eq!(node.leave(true, false), Some(handed));
+        drop(behind);
+        handed += 1;
+        assert!(handed < 100);
+    }
+    assert!(handed > 1);
+}
+
+#[test]
+fn the_first_in_the_queue_hears_that_the_lock_is_free() {
+    let (queues, notifier, lock) = queues();
+    let parkers = [(); 3].map(|()| notifier.parker());
+    let join = |at: usize| queues.join(&lock, &parkers[at], 0);
+    let (holder, first, second) = (join(0), join(1), join(2));
+    holder.leave(true, false);
+    assert_eq!(first.view().turn, Turn::HeldLocally);
+    queues.freed(&lock, None, None);
+    let turns = (first.view().turn, second.view().turn);
+    assert_eq!(turns, (Turn::Attempt, Turn::NotFirst));
+    let woken = parkers.map(|parker| parker.park(Some(time::now())));
+    assert_eq!(woken, [Wake::TimedOut, Wake::Permit, Wake::TimedOut]);
+}
+
+#[test]
+fn a_lock_that_is_left_to_others_is_asked_for_once_one_of_them_has_it() {
+    // They have a few milliseconds, in which this thread may not get to look.
+    let is_left_after = |told: fn(&Queues, &QueueNode<u32, u32>)| {
+        (0..1_000).any(|_| {
+            let (queues, notifier, lock) = queues();
+            let node = queues.join(&lock, &notifier.parker(), 0);
+            let is_left = || matches!(node.view().turn, Turn::Yield(_));
+            queues.freed(&lock, Some(Yield::new(SECOND, None)), None);
+            let was_left = is_left();
+            told(&queues, &node);
+            was_left && is_left()
+        })
+    };
+    assert!(is_left_after(|_, _| {}));
+    assert!(is_left_after(|_, node| node.note_refused_before_joining()));
+    assert!(!is_left_after(|_, node| node.note_refused(true)));
+    assert!(!is_left_after(|_, node| node.note_refused(false)));
+    assert!(!is_left_after(|queues, _| {
+        queues.freed(&lock(Kind::Reentrant), None, None)
+    }));
+}
+
+#[test]
+fn one_who_comes_waits_for_a_holder_here_who_had_to_wait() {
+    let (queues, notifier, lock) = queues();
+    let after = |has_the_lock, is_shared| {
+        let node = queues.join(&lock, &notifier.parker(), 0);
+        // A hand-off was thought of, so that a run goes on.
+        drop(queues.choose(&lock, None));
+        node.leave(has_the_lock, is_shared);
+        let is_busy = queues.is_busy(&lock);
+        let next = queues.join(&lock, &notifier.parker(), 0);
+        assert!(queues.is_busy(&lock));
+        (is_busy, next.view().turn)
+    };
+    assert_eq!(after(true, false), (true, Turn::HeldLocally));
+    assert_eq!(after(true, true), (false, Turn::Attempt));
+    assert_eq!(after(false, false), (false, Turn::Attempt));
+    let node = queues.join(&lock, &notifier.parker(), 0);
+    node.leave(true, false);
+    assert!(queues.is_busy(&lock));
+    queues.freed(&lock, None, None);
+    assert!(!queues.is_busy(&lock), "it was set free");
+}
+
+#[test]
+fn a_lock_that_is_left_to_others_is_left_to_nobody_once_it_is_freed_without_them() {
+    let (queues, _, lock) = queues();
+    let is_left = |then: &dyn Fn()| {
+        (0..10_000).any(|_| {
+            queues.freed(&lock, Some(Yield::new(SECOND, None)), None);
+            then();
+            queues.is_busy(&lock)
+        })
+    };
+    assert!(is_left(&|| {}));
+    assert!(!is_left(&|| queues.freed(&lock, None, None)));
+}
+
+#[cfg(feature = "test-util")]
+#[test]
+fn those_who_wait_are_counted_in_and_outside_of_the_queue() {
+    let (queues, notifier, lock) = queues();
+    assert_eq!(queues.length(&lock), 0);
+    let node = queues.join(&lock, &notifier.parker(), 0);
+    let mut outside = vec![queues.unqueued(&lock), queues.unqueued(&lock)];
+    assert_eq!(queues.length(&lock), 3);
+    outside.pop();
+    assert_eq!(queues.length(&lock), 2);
+    drop(node);
+    assert_eq!(queues.length(&lock), 1);
+    outside.pop();
+    assert_eq!(queues.length(&lock), 0);
 }

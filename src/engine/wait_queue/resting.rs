@@ -134,23 +134,4 @@ impl Resting {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    #[test]
-    fn a_run_does_not_go_on_much_later() {
-        let since = time::now();
-        for (age, goes_on) in [(Duration::ZERO, true), (REMEMBERED, false)] {
-            let mut run = Run::default();
-            assert!(!run.is_enough(Some(REMEMBERED)), "it has begun");
-            let memory = Memory {
-                run,
-                ..Memory::default()
-            };
-            let kept = Kept { memory, since };
-            assert_eq!(kept.recalled(since + age).run.goes_on(), goes_on);
-        }
-    }
-}
+mod tests;

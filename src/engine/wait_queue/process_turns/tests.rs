@@ -330,3 +330,25 @@ fn one_turn_is_in_vain_once() {
     }
     assert!(is_left(&yields, 1));
 }
+
+#[test]
+fn a_turn_that_is_left_to_nobody_is_not_in_vain() {
+    let idle = in_vain(3);
+    let (next, _) = left_to(1);
+    let mut next = next.after(Some(&idle));
+    assert_eq!(next.left, 0);
+    let before = next.idle.clone();
+    next.granted();
+    assert_eq!(next.idle, before);
+}
+
+#[test]
+fn those_who_took_all_their_turns_are_waited_for_as_long_the_next_time() {
+    let (mut yields, messages) = left_to(1);
+    messages.note_arrival(yields.since + SPAN * 2);
+    assert_eq!(yields.ends(yields.since), None, "it had its turn");
+    yields.granted();
+    let (next, _) = left_to(1);
+    let mut next = next.after(Some(&yields));
+    assert_eq!(next.ends(next.since), Some(next.since + SPAN * 4));
+}
