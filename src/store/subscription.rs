@@ -18,6 +18,7 @@ pub(crate) enum Delivery {
 
 /// A place in a queue of waiters, and whatever has to be kept so that wake-ups arrive there.
 pub(crate) struct Subscription {
+    /// Stands before `keep`, as the place in the queue has to go before what feeds it.
     pub(crate) registration: Registration,
     pub(crate) delivery: Delivery,
     /// How many sources of the sleeper's it takes.

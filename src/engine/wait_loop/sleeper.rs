@@ -119,9 +119,3 @@ impl<'a> Sleeper<'a> {
         }
     }
 }
-
-impl Drop for Sleeper<'_> {
-    fn drop(&mut self) {
-        self.stop_listening();
-    }
-}

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::engine::client_inner::Timeouts;
 use crate::engine::wait_loop::step::{News, Next, Seen, Time};
 use crate::engine::wait_loop::waiting::Waiting;
+use crate::engine::wait_queue::View;
 use crate::ground::backoff::Backoff;
 use crate::ground::error::{Error, Result};
 use crate::ground::time;
@@ -65,6 +66,27 @@ fn refused() -> Refusal {
         retry_after: Some(30 * SECOND),
         holder: Some("one".into()),
         ..Refusal::default()
+    }
+}
+
+/// The pause of a wait behind these answers.
+fn pause_behind(answers: Vec<Result<Refusal>>) -> Duration {
+    let (lock, now) = (name(), time::now());
+    let time = Time { now, end: None };
+    let polls = Backoff::of_polls();
+    let mut waiting = Waiting::new(&lock, &TIMEOUTS, false, false, false, polls, time);
+    for answer in answers {
+        waiting.after(answer, time);
+    }
+    let seen = Seen {
+        time,
+        queue: None,
+        messages: None,
+    };
+    assert!(goes_on(&waiting.next(seen)));
+    match waiting.next(seen) {
+        Next::Sleep(until) | Next::Rest(until) => until.duration_since(now),
+        next => panic!("{next:?}"),
     }
 }
 
@@ -145,4 +167,53 @@ fn a_wait_that_was_refused_in_time_goes_on_or_ends_as_refused() {
     let next = |seconds| told(Some(5), vec![(seconds, Ok(refused()))]).1;
     assert!(goes_on(&next(4)));
     assert!(matches!(next(5), Next::Return(Ok(()))));
+}
+
+#[test]
+fn pauses_begin_anew_once_the_lock_is_seen_to_be_somebody_elses() {
+    let short = Duration::from_millis(15);
+    let after = |trouble: fn() -> Error, then: Result<Refusal>| {
+        let mut answers: Vec<_> = (0..5).map(|_| Err(trouble())).collect();
+        answers.extend([then, Err(trouble())]);
+        pause_behind(answers)
+    };
+    assert!(pause_behind(vec![Err(unreachable())]) <= short);
+    assert!(after(unreachable, Err(unreachable())) > short * 3);
+    assert!(after(unreachable, Ok(refused())) <= short);
+    // That one may be undone in a moment.
+    assert!(after(undone, Ok(refused())) > short * 3);
+}
+
+/// What a wait tells others of the refusals at these seconds, where its queue has heard that a hold was undone, or has not.
+fn told_where_undone(is_undone: bool, refusals: &[u32]) -> Vec<News> {
+    let (lock, began) = (name(), time::now());
+    let at = |seconds: u32| Time {
+        now: began + SECOND * seconds,
+        end: None,
+    };
+    let polls = Backoff::of_polls();
+    let mut waiting = Waiting::new(&lock, &TIMEOUTS, false, false, false, polls, at(0));
+    let queue = Some(View {
+        is_undone,
+        ..View::default()
+    });
+    let news = refusals.iter().map(|seconds| {
+        let time = at(*seconds);
+        let messages = None;
+        waiting.next(Seen {
+            time,
+            queue,
+            messages,
+        });
+        waiting.after(Ok(refused()), time)
+    });
+    news.collect()
+}
+
+#[test]
+fn where_others_here_had_a_hold_undone_a_holder_has_to_stay() {
+    let refused = |is_usable| News::Refused { is_usable };
+    assert_eq!(told_where_undone(false, &[0]), [refused(true)]);
+    let told = told_where_undone(true, &[0, 0, 1]);
+    assert_eq!(told, [false, false, true].map(refused));
 }
