@@ -14,6 +14,8 @@
 mod jobs;
 #[cfg(feature = "test-util")]
 mod moved;
+#[cfg(all(test, feature = "test-util"))]
+mod tests;
 mod threads;
 
 use std::sync::Arc;
