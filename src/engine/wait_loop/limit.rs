@@ -119,6 +119,15 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_without_a_limit_is_endless_and_one_attempt_is_single() {
+        let of = |limit: WaitLimit<'_>| (limit.is_single(), limit.is_endless());
+        assert_eq!(of(WaitLimit::once()), (true, false));
+        assert_eq!(of(WaitLimit::forever(None)), (false, true));
+        let lasting = WaitLimit::lasting(Duration::ZERO, &PROCESS, None);
+        assert_eq!(lasting.map(of), Some((false, false)));
+    }
+
+    #[test]
     fn a_wait_hears_its_own_interrupt() {
         let interrupt = Interrupt::new();
         let limit = WaitLimit::forever(Some(&interrupt));

@@ -5,11 +5,12 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod ends;
 mod parts;
 mod scene;
 
 use super::*;
-use crate::engine::hold::Lease;
+use crate::engine::hold::{Lease, ReleasePlan};
 use crate::engine::wait_queue::Turn;
 use crate::ground::claim::Kind;
 use crate::ground::loss::{Loss, NoLoss};
@@ -324,8 +325,11 @@ fn nothing_is_valid_once_a_thread_has_died() {
         scene.watched("orders", Lease::Watchdog(LEASE)),
         scene.watched("stock", Lease::Fixed(LEASE)),
     ];
+    let unknown = scene.begun(Kind::Reentrant, "users", Lease::Fixed(LEASE));
+    assert!(unknown.is_valid());
     scene.watchdog.die();
     until(|| holds.iter().all(|hold| hold.loss_cause().is_some()));
+    assert!(!unknown.is_valid());
     for hold in holds {
         assert_eq!(hold.loss_cause(), Some(LossCause::WatchdogDied));
     }

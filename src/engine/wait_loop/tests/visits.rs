@@ -1,5 +1,6 @@
 //! Whole waits: how a visitor comes to its entry, and what others who wait here hear.
 
+mod leaves;
 mod scripted;
 
 use std::cell::{Cell, RefCell};
@@ -11,7 +12,9 @@ use std::time::Duration;
 use super::{exhausted, not_reentrant, unreachable};
 use crate::Client;
 use crate::engine::counters::class::Via;
-use crate::engine::wait_loop::{self, Node, Polling, Sleeper, Wait, WaitLimit};
+use crate::engine::wait_loop::{self, Node, Polling, WaitLimit};
+#[cfg(feature = "test-util")]
+use crate::ground::claim::{Kind, LockId};
 use crate::ground::clock::PROCESS;
 use crate::ground::error::{Error, Result};
 use crate::ground::interrupt::Interrupt;
@@ -320,59 +323,23 @@ fn one_that_rests_takes_what_it_is_handed() {
     assert!(time::since(began) < SECOND * 30);
 }
 
-/// The outcome of a wait that leaves with this one, where it was handed `handed` at the last moment or let in, and how many
-/// holds it gave back.
-fn left(outcome: Result<Option<u32>>, handed: Option<Duration>, follows: bool) -> (String, u32) {
-    let client = Client::in_memory();
-    let inner = client.inner();
-    let lock = lock();
-    let mut visit = Scripted::of([]);
-    visit.follows = follows;
-    let mut sleeper = Sleeper::new(&*inner.store, &lock, false, WaitLimit::forever(None));
-    let node = inner.wait_queues.join(&lock, sleeper.parker(), offer());
-    if let Some(lease) = handed {
-        hand_over(inner, hold(lease));
-    } else if follows {
-        node.let_in(u64::MAX);
-    }
-    let wait = Wait {
-        inner,
-        lock: &lock,
-        visit: &mut visit,
-        node: Some(node),
-        sleeper,
-        #[cfg(feature = "test-util")]
-        unqueued: None,
-        woken_by: Via::Free,
-    };
-    let outcome = match wait.leave(outcome) {
-        Ok(entry) => format!("{entry:?}"),
-        Err(error) => format!("{error:?}"),
-    };
-    (outcome, visit.discarded.get())
-}
-
+#[cfg(feature = "test-util")]
 #[test]
-fn one_that_leaves_takes_what_it_was_handed_at_the_last_moment() {
-    let interrupted = || Err(Error::Interrupted { lock: lock().name });
-    let valid = Some(SECOND * 60);
-    let over = Some(Duration::ZERO);
-    let handed = format!("{:?}", Some(HANDED));
-    let let_in = format!("{:?}", Some(LET_IN));
-    assert_eq!(left(Ok(None), None, false), ("None".to_owned(), 0));
-    assert_eq!(left(Ok(None), valid, false), (handed.clone(), 0));
-    assert_eq!(left(interrupted(), valid, false), (handed, 0));
-    assert_eq!(left(Ok(None), over, false), ("None".to_owned(), 0));
-    assert!(
-        left(interrupted(), over, false)
-            .0
-            .starts_with("Interrupted")
-    );
-    assert_eq!(
-        left(Ok(Some(3)), valid, false),
-        ("Some(3)".to_owned(), 1),
-        "it has one"
-    );
-    assert_eq!(left(interrupted(), None, true), (let_in, 0));
-    assert_eq!(left(Ok(Some(3)), None, true), ("Some(3)".to_owned(), 0));
+fn one_that_waits_is_counted_once_whether_its_client_has_a_queue_or_the_store() {
+    for kind in [Kind::Reentrant, Kind::Fair] {
+        let client = Client::in_memory();
+        let queues = &client.inner().wait_queues;
+        let lock = LockId { kind, ..lock() };
+        let mut lengths = Vec::new();
+        let answers = (0..3).map(|_| refused(Duration::ZERO));
+        let mut visit = Scripted::of(answers.chain([granted(1)]));
+        visit.queues = kind.rules().queues_locally;
+        let mut visit = visit.before(|_| lengths.push(queues.length(&lock)));
+        let limit = WaitLimit::forever(None);
+        let outcome = wait_loop::wait(client.inner(), &lock, None, limit, &mut visit);
+        assert_eq!(outcome.unwrap(), Some(1));
+        drop(visit);
+        assert_eq!(lengths, [0, 1, 1, 1], "{kind:?}");
+        assert_eq!(queues.length(&lock), 0);
+    }
 }

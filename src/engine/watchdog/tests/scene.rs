@@ -31,6 +31,8 @@ pub(super) struct Answering {
     /// How long a renewal takes.
     pub(super) takes: Mutex<Duration>,
     pub(super) resolved: Mutex<Vec<String>>,
+    /// What is cleared up after waits for it.
+    pub(super) gate: Mutex<()>,
     /// Until when a look at the settings may take, and how long before that it came.
     pub(super) checked: Mutex<Option<Duration>>,
 }
@@ -59,6 +61,7 @@ impl Store for Answering {
         assert!(deadline > time::now());
         let names = in_doubts.iter().map(|it| it.name.to_string());
         self.resolved.lock().extend(names);
+        drop(self.gate.lock());
         in_doubts.iter().map(|_| Ok(true)).collect()
     }
 
@@ -119,6 +122,7 @@ impl Scene {
             answers: Mutex::default(),
             takes: Mutex::default(),
             resolved: Mutex::default(),
+            gate: Mutex::default(),
             checked: Mutex::default(),
         });
         let losses = Arc::<Mutex<Vec<String>>>::default();

@@ -103,6 +103,8 @@ pub(super) struct Scripted<'a> {
     pub(super) does: Box<dyn FnMut(u32) + 'a>,
     pub(super) asked: Vec<Instant>,
     pub(super) follows: bool,
+    /// It stands in the queue of its client while it waits.
+    pub(super) queues: bool,
     /// Its client, which has the lock no longer once a hold that was handed over turns out to be over.
     pub(super) inner: Option<&'a ClientInner>,
     pub(super) came: Vec<Via>,
@@ -120,6 +122,7 @@ impl<'a> Scripted<'a> {
             does: Box::new(|_| {}),
             asked: Vec::new(),
             follows: false,
+            queues: true,
             inner: None,
             came: Vec::new(),
             subscribed: Default::default(),
@@ -156,7 +159,7 @@ impl Visit for Scripted<'_> {
     }
 
     fn offer(&self) -> Option<HandOffOffer> {
-        Some(offer())
+        self.queues.then(offer)
     }
 
     fn accept(&self, hold: Arc<Hold>, _: Instant) -> Option<u32> {

@@ -1,0 +1,67 @@
+//! The ends of holds that somebody else finds, and the doubts behind them.
+
+use super::*;
+
+#[test]
+fn a_hold_whose_rest_has_no_lease_left_is_told_at_once() {
+    let scene = Scene::new();
+    let hold = scene.watched("orders", Lease::Watchdog(LEASE));
+    scene.watchdog.expire(&hold);
+    assert_eq!(hold.loss_cause(), Some(LossCause::LeaseEnded));
+    assert!(scene.watchdog.holds().is_empty());
+    until(|| *scene.losses.lock() == ["orders LeaseEnded"]);
+}
+
+#[cfg(feature = "mysql")]
+#[test]
+fn a_hold_that_a_transaction_finds_gone_is_told_at_once() {
+    let scene = Scene::new();
+    let hold = scene.watched("orders", Lease::Watchdog(LEASE));
+    scene.watchdog.lose(&hold, LossCause::Gone);
+    assert_eq!(hold.loss_cause(), Some(LossCause::Gone));
+    assert!(scene.watchdog.holds().is_empty());
+    until(|| *scene.losses.lock() == ["orders Gone"]);
+}
+
+#[test]
+fn a_hold_that_has_a_shorter_lease_than_before_is_looked_at_earlier() {
+    let scene = Scene::new();
+    let short = Lease::Fixed(Duration::from_millis(500));
+    let hold = scene.begun(Kind::Reentrant, "orders", short);
+    let deadline = time::now() + COMMAND;
+    let (claim, request) = hold.reentry(Lease::Fixed(LEASE), deadline);
+    let now = scene.store.facts.timeline.now();
+    let level = hold.entered(&claim, request, Lease::Fixed(LEASE), now, false);
+    scene.watchdog.watch(&hold);
+    let plan = hold.leave(level.unwrap(), deadline);
+    assert!(matches!(plan, ReleasePlan::Part(..)), "{plan:?}");
+    scene.watchdog.rewatch(&hold);
+    until(|| hold.loss_cause() == Some(LossCause::LeaseEnded));
+}
+
+#[test]
+fn the_doubts_that_are_to_be_cleared_up_are_counted() {
+    let scene = Scene::new();
+    let settle = |name| {
+        let hold = scene.begun(Kind::Reentrant, name, Lease::Fixed(LEASE));
+        scene.watchdog.settle(hold.in_doubt());
+    };
+    assert_eq!(scene.watchdog.doubts(), 0);
+    let gate = scene.store.gate.lock();
+    settle("orders");
+    until(|| scene.store.resolved.lock().len() == 1);
+    settle("stock");
+    settle("users");
+    assert_eq!(scene.watchdog.doubts(), 2);
+    drop(gate);
+    until(|| scene.watchdog.doubts() == 0);
+}
+
+#[test]
+fn the_hook_is_known_to_those_who_ask_for_it() {
+    let scene = Scene::new();
+    let hold = scene.begun(Kind::Reentrant, "orders", Lease::Fixed(LEASE));
+    let on_lost = scene.watchdog.on_lost().unwrap();
+    on_lost(&hold.loss(LossCause::Gone));
+    assert_eq!(*scene.losses.lock(), ["orders Gone"]);
+}
