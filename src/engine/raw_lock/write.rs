@@ -52,7 +52,8 @@ impl RawLock {
                     // too late, and the clock has gone on since.
                     let is_done =
                         error.is_ambiguous() || matches!(error, Error::CommandFailed { .. });
-                    let is_over = !is_done && hold.lapse().is_some();
+                    let has_ended = || hold.lapse().is_some() || hold.loss_cause().is_some();
+                    let is_over = !is_done && has_ended();
                     return Err(if is_over { self.ended(hold) } else { error });
                 }
             }
