@@ -1,6 +1,11 @@
 //! The visitor of a wait, by the rules of its kind; how long a lock rests for pollers, and how acquisitions count.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod asks;
+mod gives_back;
+mod scene;
+mod writes;
+
 use std::thread;
 use std::time::Duration;
 
