@@ -22,8 +22,9 @@ use crate::ground::reply::Reply;
 use crate::ground::sync::{self, Mutex};
 use crate::ground::time;
 use crate::store::{
-    CountOp, CountStep, Delivery, Facts, Granted, Guarded, HealthWarning, Holding, InDoubt,
-    Outcome, Refusal, Released, Renewal, Store, Subscription,
+    ConditionAnswer, ConditionOp, ConditionStep, CountOp, CountStep, Delivery, Facts, Granted,
+    Guarded, HealthWarning, Holding, InDoubt, Outcome, Refusal, Released, Renewal, Store,
+    Subscription,
 };
 
 pub(super) const LEASE: Duration = Duration::from_secs(60);
@@ -48,6 +49,9 @@ pub(super) struct Answering {
     pub(super) writes: Answers<Result<Outcome<Vec<Reply>, Duration>>>,
     pub(super) counts: Answers<Result<i64>>,
     pub(super) counted: Mutex<Vec<CountStep>>,
+    /// Without an answer here one that waits on a condition is signalled at once.
+    pub(super) conditions: Answers<Result<Outcome<ConditionAnswer>>>,
+    pub(super) steps: Mutex<Vec<&'static str>>,
     /// The visitors that were cleared up after.
     pub(super) resolved: Mutex<Vec<String>>,
     /// What happens while the next request is under way.
@@ -106,6 +110,19 @@ impl Store for Answering {
     fn count(&self, op: &CountOp<'_>, _: Instant) -> Result<i64> {
         self.counted.lock().push(op.step);
         self.counts.lock().pop_front().unwrap_or(Ok(0))
+    }
+
+    fn condition(&self, op: &ConditionOp<'_>, _: Instant) -> Result<Outcome<ConditionAnswer>> {
+        self.steps.lock().push(op.step.name());
+        self.happens();
+        let answer = match op.step {
+            ConditionStep::Enlist(_) => ConditionAnswer::Waits,
+            ConditionStep::Look => ConditionAnswer::Woken,
+            ConditionStep::Leave => ConditionAnswer::Left,
+            ConditionStep::Signal(most) => ConditionAnswer::Signalled(most),
+        };
+        let given = self.conditions.lock().pop_front();
+        given.unwrap_or(Ok(Outcome::Done(answer)))
     }
 
     fn renew(&self, claims: &[Claim], _: Instant) -> Vec<Renewal> {
@@ -182,6 +199,8 @@ impl Scene {
             writes: Mutex::default(),
             counts: Mutex::default(),
             counted: Mutex::default(),
+            conditions: Mutex::default(),
+            steps: Mutex::default(),
             resolved: Mutex::default(),
             meanwhile: Mutex::default(),
             prepared: Mutex::default(),
@@ -191,7 +210,7 @@ impl Scene {
         let timeouts = Timeouts {
             watchdog_timeout: LEASE,
             command_timeout: COMMAND,
-            outage_timeout: COMMAND,
+            outage_timeout: COMMAND / 10,
         };
         let inner = ClientInner::new(
             "client".into(),
