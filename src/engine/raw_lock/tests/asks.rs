@@ -132,18 +132,18 @@ fn an_answer_that_comes_behind_the_lease_it_grants_is_of_no_use() {
 fn what_an_attempt_may_have_left_is_cleared_up() {
     let scene = Scene::new();
     let lock = scene.lock(Kind::Reentrant, FIXED);
-    scene.answer([
-        Ok(Outcome::Refused(Refusal {
-            leftover: Some(in_doubt("left", 1)),
-            ..refused()
-        })),
-        no_answer("silent"),
-    ]);
+    scene.answer([Ok(Outcome::Refused(Refusal {
+        leftover: Some(in_doubt("left", 1)),
+        ..refused()
+    }))]);
     assert!(lock.acquire(WaitLimit::once()).unwrap().is_none());
     assert_eq!(scene.resolved(), ["left:1:1"]);
-    let unknown = lock.acquire(WaitLimit::once());
-    assert!(matches!(unknown, Err(Error::Unknown { .. })));
-    assert_eq!(scene.resolved(), ["silent:1:1"]);
+    for kind in [Kind::Reentrant, Kind::Permits] {
+        scene.answer([no_answer("silent")]);
+        let unknown = scene.lock(kind, FIXED).acquire(WaitLimit::once());
+        assert!(matches!(unknown, Err(Error::Unknown { .. })));
+        assert_eq!(scene.resolved(), ["silent:1:1"]);
+    }
 }
 
 #[test]
@@ -301,5 +301,57 @@ fn a_name_with_a_flaw_is_told_before_anything_is_sent() {
     assert!(
         lock.acquire_owned(WaitLimit::once()).unwrap().is_some(),
         "it holds nothing else"
+    );
+}
+
+#[test]
+fn one_that_waits_in_the_store_listens_for_its_place_and_stands_in_no_queue_here() {
+    for (kind, is_placed) in [
+        (Kind::Fair, true),
+        (Kind::Write, false),
+        (Kind::Reentrant, false),
+    ] {
+        let scene = Scene::new();
+        let lock = scene.lock(kind, FIXED);
+        scene.answer([(); 2].map(|()| Ok(Outcome::Refused(refused()))));
+        lock.acquire(WaitLimit::forever(None)).unwrap().unwrap();
+        let visitor = scene.store.claims.lock()[0].visitor.clone();
+        let places = scene.store.places.lock();
+        assert_eq!(places[..], [is_placed.then_some(visitor)], "{kind:?}");
+    }
+    let scene = Scene::new();
+    let lock = scene.lock(Kind::Fair, FIXED);
+    scene.answer([Ok(Outcome::Refused(refused()))]);
+    let (inner, id) = (Arc::clone(&scene.inner), lock.key.lock.clone());
+    let was_busy = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let told = Arc::clone(&was_busy);
+    scene.meanwhile_second(move || {
+        told.store(
+            inner.wait_queues.is_busy(&id),
+            std::sync::atomic::Ordering::Relaxed,
+        );
+    });
+    lock.acquire(WaitLimit::forever(None)).unwrap().unwrap();
+    assert!(!was_busy.load(std::sync::atomic::Ordering::Relaxed));
+}
+
+#[test]
+fn a_visitor_that_nobody_knows_yet_is_refused_where_it_is_gone() {
+    let scene = Scene::new();
+    let lock = scene.lock(Kind::Reentrant, FIXED);
+    scene.answer([Ok(Outcome::Gone(LossCause::Gone))]);
+    assert!(lock.acquire(WaitLimit::once()).unwrap().is_none());
+}
+
+#[test]
+fn a_writer_that_reads_names_the_hold_inside_which_it_does() {
+    let scene = Scene::new();
+    let write = scene.lock(Kind::Write, FIXED).acquire(WaitLimit::once());
+    let read = scene.lock(Kind::Read, FIXED).acquire(WaitLimit::once());
+    let (write, _read) = (write.unwrap().unwrap(), read.unwrap().unwrap());
+    let claims = scene.store.claims.lock();
+    assert_eq!(
+        (&claims[0].inside, &claims[1].inside),
+        (&None, &Some(write.hold.visitor.clone()))
     );
 }

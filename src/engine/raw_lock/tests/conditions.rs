@@ -89,6 +89,7 @@ fn a_wait_tells_whether_it_was_signalled_also_at_its_end() {
         assert!(!waited(&scene, waits().chain([doubt])).unwrap());
         assert_eq!(scene.resolved().len(), 1);
     }
+    assert_eq!(*scene.store.told.lock(), [true, true]);
 }
 
 #[test]
@@ -103,6 +104,12 @@ fn trouble_ends_a_wait_as_its_time_does_and_wakes_one_without_an_end() {
     let patience = scene.inner.timeouts.outage_timeout;
     let began = crate::ground::time::now();
     let outcome = wait(&lock, limit).unwrap();
+    assert_eq!(scene.resolved().len(), 2);
+    assert_eq!(
+        *scene.store.told.lock(),
+        [true, false],
+        "it goes on as if told"
+    );
     assert!(outcome.was_woken && crate::ground::time::since(began) >= patience);
 }
 
@@ -297,6 +304,15 @@ fn conditions_are_those_of_a_lock_of_one_thread_that_listens() {
     scene.inner.watchdog.unwatch(&entry.hold);
     scene.store.facts.timeline.advance(LEASE);
     assert!(is_lost(&lock.signal(&"filled".into(), 1).map(drop)));
+    // Another thread may have given it back.
+    let (lock, entry) = taken(&Scene::new());
+    let give_back = || lock.release(&entry.hold, entry.level);
+    let given_back = std::thread::scope(|scope| scope.spawn(give_back).join().unwrap());
+    assert!(given_back.is_ok());
+    assert!(matches!(
+        lock.signal(&"filled".into(), 1),
+        Err(Error::NotHeld { .. })
+    ));
 }
 
 #[test]

@@ -4,16 +4,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::scene::{LEASE, Scene, in_doubt, no_answer, pause, silent, unsupported};
+use super::scene::{LEASE, Scene, in_doubt, no_answer, pause, silent, unsupported, until};
 use crate::engine::hold::{HandOffOffer, Hold, Lease};
+use crate::engine::raw_lock::visit::LockVisit;
 use crate::engine::raw_lock::{Entry, RawLock};
-use crate::engine::wait_loop::WaitLimit;
+use crate::engine::wait_loop::{Visit, WaitLimit};
 use crate::engine::wait_queue::{QueueNode, Turn};
 use crate::ground::claim::Kind;
 use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
 use crate::ground::time;
-use crate::store::{Outcome, Released};
+use crate::store::{Outcome, Refusal, Released};
 
 pub(super) const FIXED: Lease = Lease::Fixed(LEASE);
 
@@ -221,4 +222,74 @@ fn a_hold_that_is_given_back_without_a_wait_is_released_in_the_background() {
     // A client that has ended does it at once.
     lock.release_in_background(&entry.owner, &entry.hold, entry.level);
     assert_eq!(scene.store.released.lock().len(), 1);
+}
+
+#[test]
+fn a_lock_of_a_store_that_is_polled_rests_as_one_that_waiters_poll() {
+    let rest = |is_polled: fn(Kind) -> bool| {
+        let scene = Scene::with(|facts| facts.is_polled = is_polled);
+        scene.lock(Kind::Reentrant, FIXED).rest_for_pollers()
+    };
+    let longest = Duration::from_millis(100 + 50 + 10);
+    assert_eq!(rest(|kind| kind == Kind::Reentrant), Some(longest));
+    assert_eq!(rest(|kind| kind != Kind::Reentrant), None);
+}
+
+/// A thread waits that is handed the lock, which `arrives` comes before: what it has then, and how often it asked.
+fn handed_to_one_that_waits(arrives: impl FnOnce(&Scene)) -> (Scene, Entry, usize) {
+    let scene = Scene::new();
+    let (lock, entry) = taken(&scene);
+    let refused = |_| {
+        Ok(Outcome::Refused(Refusal {
+            retry_after: Some(LEASE),
+            ..Refusal::default()
+        }))
+    };
+    scene.answer((0..2).map(refused));
+    let handed = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| lock.acquire(WaitLimit::forever(None)).unwrap().unwrap());
+        // It listens, and was refused again.
+        until(|| scene.store.claims.lock().len() == 3);
+        let granted = scene.granted();
+        scene
+            .store
+            .hand_offs
+            .lock()
+            .push_back(Ok(Outcome::Done(granted)));
+        arrives(&scene);
+        lock.release(&entry.hold, entry.level).unwrap();
+        waits.join().unwrap()
+    });
+    let asked = scene.store.claims.lock().len() - 1;
+    (scene, handed, asked)
+}
+
+#[test]
+fn one_that_is_handed_the_lock_has_it_without_another_question() {
+    let (scene, handed, asked) = handed_to_one_that_waits(|_| {});
+    assert!(handed.hold.is_valid() && handed.level == 0 && asked == 2);
+    assert!(scene.resolved().is_empty());
+    assert_eq!(scene.inner.watchdog.holds().len(), 1);
+}
+
+#[test]
+fn one_that_is_handed_what_is_over_gives_it_back_and_asks() {
+    let (_, handed, asked) = handed_to_one_that_waits(|scene| {
+        let timeline = scene.store.facts.timeline.clone();
+        scene.meanwhile(move || timeline.advance(LEASE));
+    });
+    assert!(handed.hold.is_valid() && asked == 3);
+}
+
+#[test]
+fn a_second_hold_of_one_that_has_the_lock_is_given_back() {
+    let scene = Scene::new();
+    let (lock, entry) = taken(&scene);
+    let visit = LockVisit::new(&lock, Arc::clone(&entry.owner), true);
+    visit.discard(&entry.hold);
+    assert!(!entry.hold.is_held() && scene.inner.watchdog.holds().is_empty());
+    assert_eq!(scene.resolved(), [entry.hold.visitor.to_string()]);
+    // Nor is one of use that has ended by the time it is handed over.
+    let ended = visit.accept(Arc::clone(&entry.hold), time::now());
+    assert!(ended.is_none());
 }

@@ -54,6 +54,10 @@ pub(super) struct Answering {
     pub(super) steps: Mutex<Vec<&'static str>>,
     /// The visitors that were cleared up after.
     pub(super) resolved: Mutex<Vec<String>>,
+    /// Of the places on conditions among them, whether their threads may have been told of a signal.
+    pub(super) told: Mutex<Vec<bool>>,
+    /// The places that messages were to go to.
+    pub(super) places: Mutex<Vec<Option<VisitorId>>>,
     /// What happens while the next request is under way.
     pub(super) meanwhile: Mutex<Option<Effect>>,
     /// How often renewals were prepared.
@@ -136,6 +140,8 @@ impl Store for Answering {
     fn resolve(&self, in_doubts: &mut [&mut InDoubt], _: Instant) -> Vec<Result<bool>> {
         let visitors = in_doubts.iter().map(|it| it.visitor.to_string());
         self.resolved.lock().extend(visitors);
+        let places = in_doubts.iter().filter_map(|it| it.place.as_ref());
+        self.told.lock().extend(places.map(|it| it.was_told));
         in_doubts.iter().map(|_| Ok(true)).collect()
     }
 
@@ -150,10 +156,11 @@ impl Store for Answering {
     fn subscribe(
         &self,
         lock: &LockId,
-        _: Option<&VisitorId>,
+        place: Option<&VisitorId>,
         source: u32,
         parker: &Arc<Parker>,
     ) -> Subscription {
+        self.places.lock().push(place.cloned());
         let registration = self.facts.notifier.join(source, &lock.name, parker);
         Subscription::of(registration, Delivery::Live)
     }
@@ -202,6 +209,8 @@ impl Scene {
             conditions: Mutex::default(),
             steps: Mutex::default(),
             resolved: Mutex::default(),
+            told: Mutex::default(),
+            places: Mutex::default(),
             meanwhile: Mutex::default(),
             prepared: Mutex::default(),
             found: Mutex::default(),
@@ -261,6 +270,16 @@ impl Scene {
 
     pub(super) fn meanwhile(&self, effect: impl FnOnce() + Send + 'static) {
         *self.store.meanwhile.lock() = Some(Box::new(effect));
+    }
+
+    /// Does something while the request behind the next one is under way.
+    pub(super) fn meanwhile_second(&self, effect: impl FnOnce() + Send + 'static) {
+        let store = Arc::downgrade(&self.store);
+        self.meanwhile(move || {
+            if let Some(store) = store.upgrade() {
+                *store.meanwhile.lock() = Some(Box::new(effect));
+            }
+        });
     }
 
     /// The visitors that were cleared up after by now.

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::gives_back::{FIXED, is_lost, taken};
-use super::scene::{COMMAND, LEASE, Scene, in_doubt, silent, until};
-use crate::engine::hold::Hold;
+use super::scene::{COMMAND, LEASE, LONG, Scene, in_doubt, silent, until};
+use crate::engine::hold::{HandOffOffer, Hold};
 use crate::engine::raw_lock::RawLock;
 use crate::engine::wait_loop::WaitLimit;
 use crate::ground::batch::{Batch, Work};
@@ -57,9 +57,16 @@ fn a_write_under_a_hold_that_is_gone_is_not_done() {
     let given_back = write(&scene, &lock, &entry.hold);
     assert!(matches!(given_back, Err(Error::NotHeld { .. })));
 
-    let (lock, entry) = taken(&scene);
+    let (lock, late) = taken(&scene);
     scene.store.facts.timeline.advance(LEASE);
-    assert!(is_lost(&write(&scene, &lock, &entry.hold).map(drop)));
+    assert!(is_lost(&write(&scene, &lock, &late.hold).map(drop)));
+
+    scene.inner.shut_down();
+    let given_back = write(&scene, &lock, &entry.hold);
+    assert!(
+        matches!(given_back, Err(Error::NotHeld { .. })),
+        "{given_back:?}"
+    );
 }
 
 #[test]
@@ -176,6 +183,41 @@ fn one_who_waits_for_a_count_of_zero_looks_until_it_is() {
     let permit = in_doubt("permit", 1).visitor;
     scene.store.counts.lock().push_back(Ok(9));
     assert_eq!(latch.count_permit(CountStep::Get, &permit).unwrap(), 9);
+}
+
+#[test]
+fn one_asks_for_all_who_wait_for_a_count_and_lets_them_in() {
+    let scene = Scene::new();
+    let latch = scene.lock(Kind::Latch, FIXED);
+    scene.store.counts.lock().extend((0..100).map(|_| Ok(1)));
+    let queues = &scene.inner.wait_queues;
+    let limit = latch.limit(LONG, None).unwrap();
+    let is_open = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| latch.wait_for_zero(limit));
+        until(|| queues.is_busy(&latch.key.lock));
+        let parker = scene.store.facts.notifier.parker();
+        let offer = HandOffOffer {
+            thread: 7,
+            liveness: Default::default(),
+            lease: FIXED,
+        };
+        let other = queues.join(&latch.key.lock, &parker, offer);
+        other.let_in(other.newest());
+        waits.join().unwrap()
+    });
+    assert!(is_open.unwrap());
+    assert!(scene.store.counted.lock().len() < 10);
+}
+
+#[test]
+fn a_handle_that_goes_waits_for_nothing() {
+    let Scene { store, inner } = Scene::new();
+    let closed = store.closed.lock();
+    let began = time::now();
+    inner.let_go();
+    assert!(time::since(began) < COMMAND / 2);
+    drop(closed);
+    until(|| *store.closed.lock() == 1);
 }
 
 #[test]

@@ -40,6 +40,42 @@ fn a_hold_that_has_a_shorter_lease_than_before_is_looked_at_earlier() {
 }
 
 #[test]
+fn the_end_of_a_hold_is_told_while_its_renewal_is_under_way() {
+    let scene = Scene::new();
+    let gate = scene.store.takes.lock();
+    let hold = scene.watched("orders", Lease::Watchdog(Duration::from_millis(400)));
+    until(|| hold.loss_cause().is_some());
+    assert!(scene.renewed().is_empty());
+    drop(gate);
+}
+
+#[test]
+fn a_hold_that_is_planned_by_an_old_look_at_the_clock_is_looked_at_in_time() {
+    let scene = Scene::new();
+    let before = scene.watchdog.shared.now();
+    let hold = scene.begun(Kind::Reentrant, "orders", Lease::Fixed(LEASE));
+    scene.advance(LEASE);
+    scene.watchdog.shared.watch(&hold, before, None);
+    until(|| hold.loss_cause() == Some(LossCause::LeaseEnded));
+}
+
+#[test]
+fn who_sets_the_clock_waits_for_no_watchdog_that_has_died() {
+    let scene = Scene::new();
+    let _hold = scene.watched("orders", Lease::Watchdog(LEASE));
+    let gate = scene.store.takes.lock();
+    let began = time::now();
+    std::thread::scope(|scope| {
+        let advances = scope.spawn(|| scene.advance(LEASE / 2));
+        sync::sleep(Duration::from_millis(50));
+        assert!(!advances.is_finished());
+        scene.watchdog.client().watchdog_died();
+        assert!(eventually(began + LONG, || advances.is_finished()));
+        drop(gate);
+    });
+}
+
+#[test]
 fn the_doubts_that_are_to_be_cleared_up_are_counted() {
     let scene = Scene::new();
     let settle = |name| {
