@@ -1,4 +1,4 @@
-//! What is handed out when, and what is left of entries that no longer count.
+//! The entries that are handed out, in which order, and the sweep of those that no longer count.
 
 use std::ops::Range;
 use std::sync::Arc;

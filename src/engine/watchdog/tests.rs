@@ -1,4 +1,4 @@
-//! What becomes of the holds that are looked after, of a store that answers as a test says, on a clock that it sets.
+//! The fate of holds that are looked after, of a store that answers as a test says, on a clock that the test sets.
 #![allow(
     clippy::unwrap_used,
     clippy::unreachable,

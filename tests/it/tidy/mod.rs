@@ -22,7 +22,12 @@ fn root() -> &'static Path {
 /// The files below `src`, without those of unit tests.
 fn sources() -> Vec<PathBuf> {
     let mut found = files(&root().join("src"));
-    found.retain(|path| !path.ends_with("tests.rs"));
+    // A module of unit tests may have files of its own, in a folder of its name.
+    let is_test = |path: &Path| {
+        let path = below(&root().join("src"), path);
+        path.ends_with("/tests.rs") || path.contains("/tests/")
+    };
+    found.retain(|path| !is_test(path));
     found
 }
 

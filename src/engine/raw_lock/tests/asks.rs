@@ -1,4 +1,4 @@
-//! What a wait asks the store, and what it clears up after an answer.
+//! The questions of a wait to the store, and the clearing up after an answer.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;

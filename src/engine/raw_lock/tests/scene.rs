@@ -58,7 +58,7 @@ pub(super) struct Answering {
     pub(super) told: Mutex<Vec<bool>>,
     /// The places that messages were to go to.
     pub(super) places: Mutex<Vec<Option<VisitorId>>>,
-    /// What happens while the next request is under way.
+    /// It happens while the next request is under way.
     pub(super) meanwhile: Mutex<Option<Effect>>,
     /// How often renewals were prepared.
     pub(super) prepared: Mutex<u32>,

@@ -184,7 +184,8 @@ fn pauses_begin_anew_once_the_lock_is_seen_to_be_somebody_elses() {
     assert!(after(undone, Ok(refused())) > short * 3);
 }
 
-/// What a wait tells others of the refusals at these seconds, where its queue has heard that a hold was undone, or has not.
+/// The news that a wait has for others of the refusals at these seconds, where its queue has heard that a hold was undone, or
+/// has not.
 fn told_where_undone(is_undone: bool, refusals: &[u32]) -> Vec<News> {
     let (lock, began) = (name(), time::now());
     let at = |seconds: u32| Time {

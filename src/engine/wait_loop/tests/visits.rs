@@ -158,7 +158,7 @@ fn a_wait_ends_as_refused_at_its_limit_and_an_error_ends_it_at_once() {
     assert!(late.asked[2].duration_since(late.asked[0]) >= short / 2);
 }
 
-/// What another waiter of the queue knows once a visitor has had an answer: the answer is usable, in doubt, undone.
+/// The view of another waiter once a visitor has had an answer: whether that was usable, in doubt, undone.
 fn known_after(answer: Answer) -> (bool, bool, bool) {
     let client = Client::in_memory();
     let queues = &client.inner().wait_queues;

@@ -1,4 +1,4 @@
-//! What is remembered of a lock for which nobody waits, and for how long.
+//! The memory of a lock for which nobody waits, and how long it lasts.
 
 use super::*;
 use crate::ground::claim::Kind;

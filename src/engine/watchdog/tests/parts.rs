@@ -1,4 +1,4 @@
-//! What the threads wait with, and hand to one another.
+//! The means by which threads wait, and the batches that they hand to one another.
 
 use super::scene::{LEASE, Scene};
 use super::*;

@@ -31,7 +31,7 @@ pub(super) struct Answering {
     /// How long a renewal takes.
     pub(super) takes: Mutex<Duration>,
     pub(super) resolved: Mutex<Vec<String>>,
-    /// What is cleared up after waits for it.
+    /// Each clearing up waits for it.
     pub(super) gate: Mutex<()>,
     /// Until when a look at the settings may take, and how long before that it came.
     pub(super) checked: Mutex<Option<Duration>>,

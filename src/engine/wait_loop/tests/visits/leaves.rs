@@ -1,4 +1,4 @@
-//! What one that leaves the queue takes with it.
+//! One that leaves the queue takes with it what it was handed.
 
 use super::*;
 use crate::engine::wait_loop::{Sleeper, Wait};
