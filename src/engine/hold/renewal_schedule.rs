@@ -11,6 +11,7 @@ use crate::engine::hold::state::{Phase, State};
 use crate::ground::claim::Claim;
 use crate::ground::clock::{BootInstant, ClockPair};
 use crate::ground::loss::LossCause;
+use crate::ground::time;
 
 /// The watchdog looks this often whether a transaction has let go of a hold; the end of a transaction is told to it, too.
 const PINNED_LOOK: Duration = Duration::from_secs(1);
@@ -165,10 +166,15 @@ impl Hold {
         state.note_due(now.instant_of(end), true)
     }
 
-    /// Says when the watchdog should look at this hold again, which is noted as due; `None` once it is over.
+    /// Says when the watchdog should look at this hold again, which is noted as due; `None` once it is over, and if a look is due
+    /// already.
     pub(crate) fn plan(&self, now: ClockPair, again_in: Option<Duration>) -> Option<NextCheck> {
         let mut state = self.state.lock();
         if !matches!(state.phase, Phase::Held) {
+            return None;
+        }
+        if state.due.is_some_and(|due| due <= time::now()) {
+            // It was asked for while the one before was under way, as another server was found: that one says nothing of it.
             return None;
         }
         let (at, is_end) = self.next_look(&state, now.moment, again_in);

@@ -6,6 +6,7 @@ use crate::engine::hold::tests::held;
 use crate::engine::hold::{Duty, Hold, Lease, RenewalStart};
 use crate::ground::clock::{BootInstant, ClockPair, PROCESS};
 use crate::ground::loss::LossCause;
+use crate::ground::time;
 
 const LEASE: Duration = Duration::from_secs(60);
 const MILLI: Duration = Duration::from_millis(1);
@@ -41,6 +42,19 @@ fn it_is_due_earlier_only_if_the_next_look_comes_first() {
     assert!(hold.set_due(None) && !hold.set_due(None));
     assert!(hold.lose(LossCause::Gone).is_some());
     assert!(!hold.is_due_earlier(now) && hold.plan(now, None).is_none());
+}
+
+#[test]
+fn a_look_that_was_asked_for_meanwhile_is_not_put_off_by_an_answer() {
+    let (hold, _thread) = held(Lease::Fixed(Duration::from_secs(30)), PROCESS.now());
+    let now = PROCESS.read();
+    assert!(hold.plan(now, None).is_some());
+    // Another server was found, while the one before answers.
+    hold.set_due(Some(time::now()));
+    assert!(hold.plan(now, None).is_none());
+    // What is due later is replaced.
+    hold.set_due(Some(time::now() + Duration::from_secs(60)));
+    assert!(hold.plan(now, None).is_some_and(|it| it.replaces_another));
 }
 
 #[test]

@@ -38,7 +38,8 @@ const LOOKS_AGAIN: Duration = Duration::from_millis(20);
 /// The line of the script that is exchanged for the user's.
 const NO_SCRIPT: &str = "\nlocal script = nil\n";
 
-/// The script with that of the user in it, as a function. The brackets make sure that it is a whole one.
+/// The script with that of the user in it, as a function. A text that ends the function early runs what follows unchecked: it is
+/// its author's own, and no mistake makes one of a text that is meant to be whole.
 fn around(text: &str) -> Script {
     let function = format!("\nlocal script = (function(KEYS, ARGV)\n{text}\nend)\n");
     let whole = GUARDED.text.replacen(NO_SCRIPT, &function, 1);

@@ -5,6 +5,9 @@ use super::{Args, answered};
 use crate::commands::{Answer, Redis, Refused};
 use crate::reply::{Reply, array};
 
+/// No larger number is exact in a script.
+const LARGEST: i64 = (1 << 53) - 1;
+
 /// The number under a key; a refusal if something else is there.
 pub(super) fn number_at(redis: &Redis<'_>, key: &[u8]) -> Answer<Option<i64>> {
     let Some(text) = redis.get(key)? else {
@@ -31,7 +34,7 @@ pub fn count(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Re
         Err(refused) if refused.0.contains("this string") => return returned(refused),
         count => count?,
     };
-    let left = (count.unwrap_or(0) - i64::from(op == b"down")).max(0);
+    let left = (count.unwrap_or(0) - i64::from(op == b"down")).clamp(0, LARGEST);
     if op == b"get" {
         return answered(number, array![1, now, left]);
     }

@@ -206,7 +206,9 @@ pub fn count(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Re
     };
     let free = found.unwrap_or_default();
     let over = match found.is_some() && (op == b"get" || op == b"drain") {
-        true => redis.zrangebyscore(owners, now, AT_ONCE)?,
+        true => {
+            redis.zrangebyscore(owners, now, if op == b"get" { usize::MAX } else { AT_ONCE })?
+        }
         false => Vec::new(),
     };
     let back: i64 = over.iter().map(|owner| permits_of(owner)).sum();

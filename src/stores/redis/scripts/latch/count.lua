@@ -25,7 +25,8 @@ local count = call('GET', latch)
 if count and not string.find(count, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE this string is no count')
 end
-local left = math.max((count or 0) - (op == 'down' and 1 or 0), 0)
+-- Redisson's counts may be larger than any number of a reply can be.
+local left = math.min(math.max((count or 0) - (op == 'down' and 1 or 0), 0), 9007199254740991)
 if op == 'get' then
     return {number, {1, now, left}}
 end

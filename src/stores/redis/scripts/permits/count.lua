@@ -33,7 +33,8 @@ if free and not string.find(free, '^%-?%d+$') then
 end
 local owners, over, back = KEYS[#KEYS], {}, 0
 if free and (op == 'get' or op == 'drain') then
-    over = call('ZRANGEBYSCORE', owners, '-inf', string.format('%.0f', now), 'LIMIT', 0, 5000)
+    local most = op == 'get' and -1 or 5000
+    over = call('ZRANGEBYSCORE', owners, '-inf', string.format('%.0f', now), 'LIMIT', 0, most)
     for _, owner in ipairs(over) do
         back = back + (string.match(owner, '^(%d+)%*') or 0)
     end
