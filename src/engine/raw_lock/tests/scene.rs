@@ -138,10 +138,11 @@ impl Store for Answering {
     }
 
     fn resolve(&self, in_doubts: &mut [&mut InDoubt], _: Instant) -> Vec<Result<bool>> {
-        let visitors = in_doubts.iter().map(|it| it.visitor.to_string());
-        self.resolved.lock().extend(visitors);
         let places = in_doubts.iter().filter_map(|it| it.place.as_ref());
         self.told.lock().extend(places.map(|it| it.was_told));
+        // Last, for tests wait for it.
+        let visitors = in_doubts.iter().map(|it| it.visitor.to_string());
+        self.resolved.lock().extend(visitors);
         in_doubts.iter().map(|_| Ok(true)).collect()
     }
 
