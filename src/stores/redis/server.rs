@@ -78,10 +78,9 @@ impl Node {
         self.is_getting_ready.store(true, Ordering::Release);
         if let Ok(mut connection) = self.pool.connector().connect(deadline)
             && prepare(&mut connection)
-            && self.pool.keeps()
         {
             connection.is_new = false;
-            self.renewals.lock().get_or_insert(connection);
+            self.keep_renewing(connection);
         }
         self.is_getting_ready.store(false, Ordering::Release);
     }
@@ -148,7 +147,17 @@ impl Node {
             return self.pool.keep(connection);
         }
         connection.is_new &= !connection.replies_due.is_empty();
-        *self.renewals.lock() = Some(connection).filter(|connection| !connection.is_spent);
+        if !connection.is_spent {
+            self.keep_renewing(connection);
+        }
+    }
+
+    /// Keeps a connection for renewals, unless there is one, or the client was closed while it was made or used.
+    fn keep_renewing(&self, connection: Connection) {
+        let mut renewals = self.renewals.lock();
+        if self.pool.keeps() {
+            renewals.get_or_insert(connection);
+        }
     }
 
     /// Whether there is a connection for renewals, good or not.
@@ -185,7 +194,8 @@ impl Node {
     pub(super) fn close(&self) {
         self.pool.connector().close();
         self.subscriber.close();
-        *self.renewals.lock() = None;
+        // Nothing is kept from here on, so that nothing is put behind what is taken out.
         self.pool.close();
+        *self.renewals.lock() = None;
     }
 }

@@ -51,6 +51,16 @@ fn lock(claim: &Claim) -> LockId {
     }
 }
 
+#[test]
+fn a_connection_for_renewals_that_comes_back_to_a_closed_client_is_closed() {
+    let server = RedisServer::start();
+    let node = store(&server.url()).as_node().unwrap();
+    let connection = node.server.take_renewing(soon()).unwrap();
+    node.server.close();
+    node.server.put_renewing(connection);
+    assert!(!node.server.has_renewing());
+}
+
 /// Gives the connection up that owes the answer to an acquisition.
 fn given_up(give_up: fn(&RedisNode, &Claim)) {
     let server = RedisServer::start();

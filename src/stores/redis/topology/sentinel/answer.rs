@@ -10,8 +10,15 @@ use crate::stores::redis::transport::{Address, CallError, Connection, name_of, s
 
 pub(super) struct Sentinel {
     pub(super) address: Address,
-    /// A connection not in use.
-    pub(super) idle: Mutex<Option<Connection>>,
+    idle: Mutex<Idle>,
+}
+
+/// The connection that is kept between two questions.
+#[derive(Default)]
+struct Idle {
+    connection: Option<Connection>,
+    /// Whether nothing is kept any more: threads of the client still ask while it closes, and requests ask after it.
+    is_closed: bool,
 }
 
 /// The master that a sentinel names.
@@ -43,6 +50,28 @@ impl Named {
 }
 
 impl Sentinel {
+    pub(super) fn new(address: Address) -> Sentinel {
+        Sentinel {
+            address: address.of_sentinel(),
+            idle: Mutex::default(),
+        }
+    }
+
+    /// Closes the connection that is not in use, and each one that is from now on once it was.
+    pub(super) fn close(&self) {
+        *self.idle.lock() = Idle {
+            connection: None,
+            is_closed: true,
+        };
+    }
+
+    fn keep(&self, connection: Connection) {
+        let mut idle = self.idle.lock();
+        if !idle.is_closed {
+            idle.connection = Some(connection);
+        }
+    }
+
     /// Asks for the master of this name; `None` if this sentinel does not know it.
     pub(super) fn ask(&self, name: &str, deadline: Instant) -> Result<Option<Named>, CallError> {
         self.ask_for(name, deadline, named_in)
@@ -58,18 +87,19 @@ impl Sentinel {
         let kept = self
             .idle
             .lock()
+            .connection
             .take()
             .filter(|connection| !connection.is_stale());
         if let Some(mut connection) = kept {
             // A fresh connection may do where the kept one does not.
             if let Ok((address, details)) = ask_on(&mut connection, name, share(deadline, 2)) {
-                *self.idle.lock() = Some(connection);
+                self.keep(connection);
                 return Ok(read(&address, &details));
             }
         }
         let mut connection = Connection::connect(&self.address, deadline)?;
         let (address, details) = ask_on(&mut connection, name, deadline)?;
-        *self.idle.lock() = Some(connection);
+        self.keep(connection);
         Ok(read(&address, &details))
     }
 }

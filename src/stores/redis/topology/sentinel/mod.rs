@@ -106,12 +106,7 @@ impl Sentinels {
         let group = format!("the master {name} of the sentinels {}", names.join(", "));
         let sentinels: Vec<_> = sentinels
             .into_iter()
-            .map(|address| {
-                Arc::new(Sentinel {
-                    address: address.of_sentinel(),
-                    idle: Mutex::default(),
-                })
-            })
+            .map(|address| Arc::new(Sentinel::new(address)))
             .collect();
         Sentinels {
             shared: Arc::new(Shared {
@@ -186,7 +181,7 @@ impl Connector for Sentinels {
         self.shared.wanted.notify_one();
         self.thread.join();
         for sentinel in self.shared.order() {
-            *sentinel.idle.lock() = None;
+            sentinel.close();
         }
     }
 }
