@@ -1,6 +1,6 @@
 //! The simulated Redis servers on the network, and the holds that they were made to forget.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redlatch_spec::{Config, Persistence, Server, Value};
@@ -11,6 +11,7 @@ use redlatch_world::scheduler;
 use crate::causes;
 use crate::counters;
 use crate::epochs;
+use crate::pieces::Pieces;
 use crate::plan::Plan;
 use crate::queues;
 use crate::shards;
@@ -56,8 +57,7 @@ pub(crate) struct Simulated {
     pub(crate) ticks_at: Option<i64>,
     /// The hashes of the scripts that free a lock whoever has it, if the programs do so.
     force: Vec<String>,
-    /// The bytes that came last on each connection: a request may come in pieces.
-    recent: BTreeMap<u64, Vec<u8>>,
+    pieces: Pieces,
 }
 
 /// How the names of locks begin.
@@ -66,9 +66,6 @@ const LOCKS: [&[u8]; 6] = [b"lock", b"token", b"fenced", b"spin", b"rw", b"fair"
 /// What the texts of these scripts say in their first line.
 const FORCE: &str = " lock whoever holds it.";
 
-/// More bytes than a request with the text of such a script has.
-const KEPT: usize = 4_096;
-
 impl Machine for Simulated {
     fn connect(&mut self, connection: u64) {
         self.server.connect(connection);
@@ -76,6 +73,8 @@ impl Machine for Simulated {
 
     fn disconnect(&mut self, connection: u64) {
         self.server.disconnect(connection);
+        self.pieces.end(connection);
+        queues::ended(connection);
     }
 
     fn feed(&mut self, now: i64, connection: u64, bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
@@ -104,21 +103,16 @@ impl Simulated {
         if self.force.is_empty() {
             return self.answer(now, connection, bytes);
         }
-        let recent = self.recent.entry(connection).or_default();
-        recent.extend(bytes);
-        let says = |what: &[u8]| recent.windows(what.len()).any(|window| window == what);
+        let requests = [self.pieces.begun(connection), bytes].concat();
+        let says = |what: &[u8]| requests.windows(what.len()).any(|window| window == what);
         let is_forced = self.force.iter().any(|hash| says(hash.as_bytes()));
         let is_forced = is_forced || says(FORCE.as_bytes());
-        let surplus = recent.len().saturating_sub(KEPT);
-        recent.drain(..surplus);
         if is_forced {
             excuse(self.visitors(now).into_iter().map(|(_, visitor)| visitor));
         }
         let answers = self.answer(now, connection, bytes);
-        // The request that came last has been run, whole: it says nothing of the next one.
-        if answers.iter().any(|(to, _)| *to == connection) {
-            self.recent.remove(&connection);
-        }
+        let is_answered = answers.iter().any(|(to, _)| *to == connection);
+        self.pieces.add(connection, bytes, is_answered);
         answers
     }
 
@@ -200,7 +194,7 @@ impl Redis {
             } else {
                 Vec::new()
             },
-            recent: BTreeMap::new(),
+            pieces: Pieces::new(),
         }));
         let dynamic: Arc<Mutex<dyn Machine>> = machine.clone();
         let name = format!("s{number}");

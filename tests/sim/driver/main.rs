@@ -27,6 +27,7 @@ mod ids;
 mod machine;
 mod mutants;
 mod names;
+mod pieces;
 mod plan;
 mod process;
 mod promptness;

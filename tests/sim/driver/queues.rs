@@ -9,6 +9,7 @@ use redlatch_world::events;
 use redlatch_world::scheduler::{self, MILLI, Nanos, SECOND};
 
 use crate::machine::Redis;
+use crate::pieces::Pieces;
 use crate::plan::{Blow, Flavour, Mood, NAMES, Op, Plan, Target, pick};
 use crate::shapes::people;
 use crate::takers;
@@ -46,8 +47,7 @@ struct Lines {
     patience: i64,
     /// The first rule that was broken.
     flaw: Option<String>,
-    /// By connection, the beginning of a request that comes in pieces.
-    pieces: BTreeMap<u64, Vec<u8>>,
+    pieces: Pieces,
     lines: BTreeMap<String, Line>,
     /// The process of each client, by the id with which its visitors begin.
     clients: BTreeMap<String, usize>,
@@ -59,7 +59,7 @@ static LINES: Mutex<Lines> = Mutex::new(Lines {
     is_on: false,
     patience: 0,
     flaw: None,
-    pieces: BTreeMap::new(),
+    pieces: Pieces::new(),
     lines: BTreeMap::new(),
     clients: BTreeMap::new(),
     closed: BTreeMap::new(),
@@ -113,16 +113,19 @@ pub(crate) fn flaw() -> Option<String> {
     lines().flaw.take()
 }
 
+/// Forgets what has come of a request on a connection that has ended.
+pub(crate) fn ended(connection: u64) {
+    lines().pieces.end(connection);
+}
+
 /// Looks at all queues when a request has run, or a piece of it has come; `answer` is what it was answered, if it was.
 pub(crate) fn ran(server: &Server, now: i64, connection: u64, piece: &[u8], answer: Option<&[u8]>) {
     let lines = &mut *lines();
     if !lines.is_on {
         return;
     }
-    let mut request = lines.pieces.remove(&connection).unwrap_or_default();
-    request.extend(piece);
+    let request = lines.pieces.add(connection, piece, answer.is_some());
     let Some(answer) = answer else {
-        lines.pieces.insert(connection, request);
         return;
     };
     let has_run = has_run(answer);
