@@ -18,7 +18,10 @@ impl Pool {
         deadline: Instant,
     ) -> Result<Value, CallError> {
         let number = connection.number();
-        self.eval_with(call, limit, number, |packed| {
+        self.eval_with(call, limit, number, |packed, is_second| {
+            if is_second {
+                connection.has_only_refused()?;
+            }
             connection.ask(&packed, deadline)?;
             connection.answer(number, deadline)
         })
@@ -35,7 +38,10 @@ impl Pool {
         deadline: Instant,
     ) -> Result<(Value, ReplicaAck), CallError> {
         let number = connection.number();
-        self.eval_with(call, limit, number, |mut packed| {
+        self.eval_with(call, limit, number, |mut packed, is_second| {
+            if is_second {
+                connection.has_only_refused()?;
+            }
             packed.extend(replication.question(deadline));
             connection.ask(&packed, deadline)?;
             let reply = connection.answer(number, deadline);
@@ -55,7 +61,7 @@ impl Pool {
         call: &Call<'_>,
         limit: Limit<'_>,
         number: i64,
-        mut send: impl FnMut(Vec<u8>) -> Result<T, CallError>,
+        mut send: impl FnMut(Vec<u8>, bool) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
         let call = call.for_shards(self.is_sharded());
         let packed = |by_text| {
@@ -63,13 +69,14 @@ impl Pool {
             call.pack(by_text, limit, number, &mut packed);
             packed
         };
-        if !self.uses_text() {
-            match send(packed(false)) {
+        let by_hash = !self.uses_text();
+        if by_hash {
+            match send(packed(false), false) {
                 Err(CallError::Server(text)) if text.starts_with("NOSCRIPT") => {}
                 Err(CallError::Server(text)) if lacks_evalsha(&text) => self.note_evalsha_is_off(),
                 outcome => return outcome,
             }
         }
-        send(packed(true))
+        send(packed(true), by_hash).map_err(CallError::of_a_text)
     }
 }

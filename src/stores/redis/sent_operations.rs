@@ -69,6 +69,9 @@ impl SentRequest<'_> {
         let copies = &mut self.copies;
         if !matches!(reply, Err(CallError::NoReply { .. })) {
             reply = connection.answer(self.number, deadline);
+            if self.by_text {
+                reply = reply.map_err(CallError::of_a_text);
+            }
         }
         if let (Some(wanted), Ok(_) | Err(CallError::Server(_))) = (self.replication, &reply) {
             let replica_ack = ReplicaAck::of(connection.receive(deadline), wanted);

@@ -59,7 +59,15 @@ impl Renewals<'_> {
                 soon
             };
             let reply = match *expected {
-                Expected::Part(_, number) => one.connection.answer(number, by),
+                Expected::Part {
+                    number,
+                    by_text: true,
+                    ..
+                } => one
+                    .connection
+                    .answer(number, by)
+                    .map_err(CallError::of_a_text),
+                Expected::Part { number, .. } => one.connection.answer(number, by),
                 Expected::Nothing | Expected::Replicas(_) => one.connection.receive(by),
             };
             let reply = match reply {
@@ -71,8 +79,8 @@ impl Renewals<'_> {
                 Err(fault) => return Some(Err(fault)),
             };
             match (one.expected.pop_front(), reply) {
-                (Some(Expected::Part(part, _)), Ok(reply)) => self.answered(one, part, &reply),
-                (Some(Expected::Part(part, _)), Err(text)) => self.refused(one, part, text),
+                (Some(Expected::Part { part, .. }), Ok(reply)) => self.answered(one, part, &reply),
+                (Some(Expected::Part { part, .. }), Err(text)) => self.refused(one, part, text),
                 (Some(Expected::Replicas(wanted)), reply) => {
                     let replica_ack = ReplicaAck::of(reply.map_err(CallError::Server), wanted);
                     self.discount(&one.batch, replica_ack.flaw(wanted));
@@ -199,7 +207,7 @@ impl Renewals<'_> {
         for expected in &one.expected {
             match *expected {
                 Expected::Nothing => {}
-                Expected::Part(part, _) => self.unknown(batch.part(part), &reason, None),
+                Expected::Part { part, .. } => self.unknown(batch.part(part), &reason, None),
                 Expected::Replicas(wanted) => {
                     self.discount(batch, ReplicaAck::NoAnswer.flaw(wanted));
                 }

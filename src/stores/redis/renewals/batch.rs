@@ -140,8 +140,12 @@ pub(super) struct SentBatch<'a> {
 pub(super) enum Expected {
     /// The one to ASKING.
     Nothing,
-    /// The one for this part, with this number.
-    Part(usize, i64),
+    /// The one for this part.
+    Part {
+        part: usize,
+        number: i64,
+        by_text: bool,
+    },
     Replicas(Replication),
 }
 
@@ -149,7 +153,7 @@ impl Expected {
     /// The number that the reply repeats, if it does.
     pub(super) fn number(&self) -> Option<i64> {
         match *self {
-            Expected::Part(_, number) => Some(number),
+            Expected::Part { number, .. } => Some(number),
             Expected::Nothing | Expected::Replicas(_) => None,
         }
     }

@@ -257,7 +257,11 @@ impl<'a> Renewals<'a> {
             let by_text = uses_text || (needs_text && is_first);
             let number = connection.number();
             pack(script, calls, by_text, limit, number, &mut packed);
-            expected.push_back(Expected::Part(part, number));
+            expected.push_back(Expected::Part {
+                part,
+                number,
+                by_text,
+            });
         }
         if let Some(replication) = self.redis.replication {
             packed.extend(replication.question(self.deadline));

@@ -39,6 +39,18 @@ impl CallError {
         }
     }
 
+    /// The fault of a script that was sent with its text. That the server does not know it is no answer to that, but the
+    /// copy of one before it.
+    pub(crate) fn of_a_text(self) -> CallError {
+        match self {
+            CallError::Server(text) if text.starts_with("NOSCRIPT") => CallError::NoReply {
+                reason: "the answer to another request came in its place".into(),
+                timed_out: false,
+            },
+            fault => fault,
+        }
+    }
+
     /// Whether nothing was executed, and another server may do it in a moment: a topology looks for that one within the
     /// request. Whether a wait goes on after the request, says `Error::may_pass`.
     pub(crate) fn is_passing(&self) -> bool {

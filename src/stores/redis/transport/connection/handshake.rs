@@ -77,6 +77,7 @@ impl Connection {
             ahead: Offset::told(0, BootInstant::now(), BootInstant::now()),
             is_asking: false,
             is_spent: false,
+            was_refused: false,
             replies_due: Vec::new(),
             needs_text: false,
             is_new: true,

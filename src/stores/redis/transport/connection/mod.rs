@@ -42,6 +42,9 @@ const NUMBERS: i64 = (1 << 30) - 1;
 /// Why a connection is not used any more on which something came that nobody asked for.
 const UNASKED: &str = "the connection held a reply that nobody had asked for";
 
+/// Why a connection is not used any more on which an error was not the last word.
+const NOT_ALL: &str = "behind an error the connection ended, or said what nobody had asked for";
+
 /// A connection unused for this long is looked at before it is used: the server may have closed it meanwhile.
 const STALE_AFTER: Duration = Duration::from_secs(1);
 
@@ -70,6 +73,8 @@ pub(crate) struct Connection {
     pub(crate) is_asking: bool,
     /// Whether it cannot be used again: a reply is still to come that nobody will read, or one came that nobody asked for.
     pub(crate) is_spent: bool,
+    /// Whether the last reply was an error. Nothing in a second copy of it would tell that it answers nothing.
+    was_refused: bool,
     /// The numbers of the requests whose answers nobody has waited for, which are to be read before anything else is
     /// asked. A request without a script has none.
     pub(crate) replies_due: Vec<Option<i64>>,
@@ -98,6 +103,9 @@ impl Connection {
         if self.has_unread() {
             return Err(CallError::NotSent(UNASKED.into()));
         }
+        if self.was_refused && self.is_reset() {
+            return Err(CallError::NotSent(NOT_ALL.into()));
+        }
         if self.is_asking {
             let packed = [&asking(), packed].concat();
             self.send(&packed, deadline)?;
@@ -105,6 +113,18 @@ impl Connection {
         } else {
             self.send(packed, deadline)
         }
+    }
+
+    /// Fails if there is more than the error that refused a call. If that was the copy of an older one, the rest may be the
+    /// answer of the call, which may have run then.
+    pub(crate) fn has_only_refused(&self) -> Result<(), CallError> {
+        if self.is_reset() {
+            return Err(CallError::NoReply {
+                reason: NOT_ALL.into(),
+                timed_out: false,
+            });
+        }
+        Ok(())
     }
 
     /// The number for a request that is to be sent next.
@@ -179,7 +199,9 @@ impl Connection {
 
     /// Reads one reply. After a time-out the rest of it can still be read by a later call.
     pub(crate) fn receive(&mut self, deadline: Instant) -> Result<Value, CallError> {
-        self.decoder.receive(&mut self.stream, deadline)
+        let reply = self.decoder.receive(&mut self.stream, deadline);
+        self.was_refused = matches!(reply, Err(CallError::Server(_)));
+        reply
     }
 
     /// Whether it is good after it was read what it owes, whatever that says.
@@ -198,9 +220,11 @@ impl Connection {
         !self.is_spent
     }
 
-    /// Whether the server has closed the connection, or sent something nobody asked for, since it was used last.
+    /// Whether the server has closed the connection, or sent something nobody asked for, since it was used last. To look
+    /// costs a system call, so that is done where it is likely.
     pub(crate) fn is_stale(&self) -> bool {
-        self.replies_due.is_empty() && time::since(self.last_used) >= STALE_AFTER && self.is_reset()
+        let is_likely = || self.was_refused || time::since(self.last_used) >= STALE_AFTER;
+        self.replies_due.is_empty() && is_likely() && self.is_reset()
     }
 
     /// As [`Connection::is_stale`], however short ago it was used.

@@ -54,6 +54,20 @@ fn a_server_that_says_much_is_cut_short() {
 }
 
 #[test]
+fn what_comes_behind_an_error_is_seen_however_soon() {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    let ping = b"*1\r\n$4\r\nPING\r\n";
+    let (mut connection, server) = talking(b"-ERR no\r\n".to_vec());
+    let refused = connection.call(ping, deadline);
+    assert!(matches!(refused, Err(CallError::Server(_))), "{refused:?}");
+    // It closes the connection.
+    server.join().unwrap();
+    assert!(connection.is_stale());
+    let asked = connection.ask(ping, deadline);
+    assert!(matches!(asked, Err(CallError::NotSent(_))), "{asked:?}");
+}
+
+#[test]
 fn a_reply_that_nobody_asked_for_is_seen() {
     let deadline = Instant::now() + Duration::from_secs(5);
     let answers = format!(":0\r\n*2\r\n:8\r\n:1\r\n:{}\r\n:5\r\n", 9 << SMALL_BITS | 3);
