@@ -60,6 +60,12 @@ impl KnownMaster {
         self.master.lock().clone()
     }
 
+    /// The name of the master, or of the one before while none is known.
+    pub(crate) fn last(&self) -> Option<Arc<str>> {
+        let master = self.master.lock();
+        master.clone().or_else(|| self.former.lock().clone())
+    }
+
     /// The name of the master, or that of the group.
     pub(crate) fn node(&self) -> Arc<str> {
         self.master().unwrap_or_else(|| Arc::clone(&self.group))
@@ -190,6 +196,7 @@ mod tests {
             (&*known_master.node(), known_master.generation()),
             ("a, b", 2)
         );
+        assert_eq!(known_master.last(), Some(Arc::clone(&b)));
         assert_eq!(known_master.found(&b, 2), Some(2));
         assert_eq!(told.load(Ordering::Relaxed), 2);
         // The one before came back; then another one took over, while none was known.

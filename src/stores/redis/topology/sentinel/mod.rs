@@ -19,7 +19,8 @@
 //! client that knows a master, while a new client works with what it says.
 //!
 //! So that a master is left that still answers but was replaced, the thread of this page listens for `+switch-master`
-//! and asks all sentinels once in a third of a lease. It sleeps while nobody uses the client.
+//! and asks all sentinels once in a third of a lease. It sleeps while nobody uses the client. A master is left as soon as
+//! another one is believed in, also while that one cannot be reached: then it is tried again, a second apart at most.
 //!
 //! The sentinel client of the `redis` crate (1.8) is not used: it connects and asks without any time-out, believes the
 //! first sentinel that names a server which calls itself master, and notices no failover while that server answers.
@@ -235,8 +236,16 @@ impl Shared {
     }
 
     fn connect(&self, deadline: Instant) -> Result<Connection, CallError> {
-        let order = self.order();
         let began = self.known_master.generation();
+        let found = self.search(began, deadline);
+        if found.is_err() {
+            self.leave_replaced(began);
+        }
+        found
+    }
+
+    fn search(&self, began: u64, deadline: Instant) -> Result<Connection, CallError> {
+        let order = self.order();
         let before = self.believed.lock().clone();
         let mut last_fault = None;
         let mut missed: Option<Miss> = None;

@@ -1,3 +1,6 @@
+#[cfg(feature = "test-util")]
+mod replaced;
+
 use redis::Value;
 
 use super::answer::named_in;

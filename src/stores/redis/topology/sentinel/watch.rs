@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use redis::Value;
 
@@ -20,17 +20,29 @@ const CHANNEL: &str = "+switch-master";
 /// So many checks in a row that nobody needed put the thread to sleep.
 const IDLE_CHECKS: u32 = 3;
 
+/// A master that is believed in and was not reached is tried again after pauses from the one to the other.
+const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+/// The outcome of a check.
+enum Check {
+    Settled,
+    /// Too few of the sentinels have told of a later failover.
+    Unsure,
+    /// The master that is believed in was not reached, or calls itself none.
+    Unreached,
+}
+
 impl Shared {
-    /// Leaves the present master if the sentinels name another one. Returns whether too few of them have told of a later
-    /// failover.
-    fn check(&self) -> bool {
+    /// Leaves the present master if the sentinels name another one.
+    fn check(&self) -> Check {
         let deadline = time::now() + self.command_timeout;
         let began = self.known_master.generation();
         let before = self.believed.lock().clone();
-        let Some(known) = self.known_master.master() else {
+        let known = self.known_master.master();
+        if known.is_none() && self.replaced().is_none() {
             // The next connection looks for it.
-            return false;
-        };
+            return Check::Settled;
+        }
         let order = self.order();
         let half = share(deadline, 2);
         let ask = |(tried, sentinel): (usize, &Arc<Sentinel>)| {
@@ -38,11 +50,11 @@ impl Shared {
         };
         let answers: Vec<Named> = order.iter().enumerate().filter_map(ask).collect();
         let Some(named) = self.believe(&answers, before.as_ref()).into_iter().next() else {
-            return false;
+            return Check::Settled;
         };
         let lone = told_by_one(&named, &answers);
         let missed = match &lone {
-            None if *named.node() == *known => None,
+            None if known.is_some_and(|known| *known == *named.node()) => None,
             None => self.reach(&named, None, began, deadline).err(),
             Some(_) => self.reach(&named, None, began, share(deadline, 2)).err(),
         };
@@ -57,9 +69,33 @@ impl Shared {
         if let Err((named, fault)) = outcome {
             events::sentinel_failed(&named.node(), &fault.reason());
         }
+        if self.leave_replaced(began) {
+            return Check::Unreached;
+        }
         let believed = self.believed.lock();
         let epoch = believed.as_ref().map_or(0, |it| it.epoch);
-        answers.iter().any(|answer| answer.epoch > epoch)
+        match answers.iter().any(|answer| answer.epoch > epoch) {
+            true => Check::Unsure,
+            false => Check::Settled,
+        }
+    }
+
+    /// The master known last, if another one is believed in.
+    fn replaced(&self) -> Option<Arc<str>> {
+        let believed = self.believed.lock().as_ref().map(Named::node)?;
+        self.known_master.last().filter(|last| **last != *believed)
+    }
+
+    /// Leaves the master known since `began`, if another one is believed in that was not reached: whoever is granted a lock
+    /// there shares it with those that reached the other one. Returns whether that one is still to be reached.
+    pub(super) fn leave_replaced(&self, began: u64) -> bool {
+        let Some(replaced) = self.replaced() else {
+            return false;
+        };
+        if self.known_master.master() == Some(replaced) {
+            self.known_master.suspect(began);
+        }
+        true
     }
 
     pub(super) fn run(&self) {
@@ -132,12 +168,15 @@ impl Shared {
         let mut check_at = time::now();
         // The others may hear of a failover a moment later than this one.
         let mut pause = CHECKS.0;
+        let mut tries = Backoff::between(TRIES.0, TRIES.1);
+        let mut counted_at: Option<Instant> = None;
         loop {
             match connection.receive(check_at) {
                 Ok(message) => {
                     pinged_at = None;
                     if self.concerns_us(&message) {
                         check_at = time::now();
+                        tries = Backoff::between(TRIES.0, TRIES.1);
                     }
                 }
                 Err(CallError::NoReply {
@@ -157,20 +196,35 @@ impl Shared {
                             pinged_at = Some(time::now());
                         }
                     }
-                    let is_unsure = self.check();
+                    let checked = self.check();
+                    // Those in between follow too soon to tell that nobody uses the client.
+                    let counts = counted_at.is_none_or(|at| time::since(at) >= self.check_every);
+                    if counts {
+                        counted_at = Some(time::now());
+                    }
                     if self.is_used.swap(false, Ordering::Relaxed) {
                         *unused = 0;
-                    } else if !is_unsure {
+                    } else if counts {
                         *unused += 1;
                     }
                     if *unused >= IDLE_CHECKS {
                         return Ok(());
                     }
-                    pause = self
-                        .check_every
-                        .min(if is_unsure { pause * 2 } else { CHECKS.0 });
-                    let next = if is_unsure { pause } else { self.check_every };
-                    check_at = time::now() + next;
+                    if !matches!(checked, Check::Unsure) {
+                        pause = CHECKS.0;
+                    }
+                    let next = match checked {
+                        Check::Settled => {
+                            tries = Backoff::between(TRIES.0, TRIES.1);
+                            self.check_every
+                        }
+                        Check::Unsure => {
+                            pause = self.check_every.min(pause * 2);
+                            pause
+                        }
+                        Check::Unreached => tries.next(),
+                    };
+                    check_at = time::now() + next.min(self.check_every);
                 }
                 Err(fault) => return Err(fault.of_a_search()),
             }
