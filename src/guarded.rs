@@ -68,8 +68,9 @@ impl Guard {
     /// Runs a script in Lua on the server of the lock, in one step with the check that this hold is still there.
     ///
     /// The text is that of `EVAL`, without a first line `#!lua`. It runs as a function that sees `keys` and `args` as its
-    /// own `KEYS` and `ARGV`. The value that it returns is the reply; the server keeps the script by its hash. All else is as in
-    /// [`Guard::write`].
+    /// own `KEYS` and `ARGV`. The value that it returns is the reply; the server keeps the script by its hash. A text is trusted as
+    /// the program is: one that closes the function early (`end)()`) runs what follows before the check, so make none of parts
+    /// that others have written. All else is as in [`Guard::write`].
     ///
     /// # Errors
     ///
