@@ -372,13 +372,16 @@ fn redisson_s_lost_replies_hold_us_up_for_one_lease() {
     java.unlock();
 
     let lease = ms(1000);
-    let rule = proxy.next(1, Some(b"orders"), Fault::SwallowReply(End::Silent));
+    // What clears up behind the unlock has no word of the holder.
+    let field = java.field();
+    let word = Some(field.as_bytes());
+    let rule = proxy.next(1, word, Fault::SwallowReply(End::Silent));
     let trying = java.start("tryLock", &["0", "1000"]);
     eventually(SLACK, "the request has arrived", || rule.hits() == 1);
     let (took, got) = timed(|| rust.try_lock_for(LONG).unwrap());
     assert!(got && took < lease + SLACK, "{took:?}");
     // What Redisson sends on a new connection finds that we hold it.
-    let again = proxy.next(usize::MAX, Some(b"orders"), Fault::DelayRequest(ms(0)));
+    let again = proxy.next(usize::MAX, word, Fault::DelayRequest(ms(0)));
     proxy.cut();
     let outcome = trying.outcome();
     let told = match &outcome {
