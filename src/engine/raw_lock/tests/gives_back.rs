@@ -99,17 +99,21 @@ fn what_a_release_may_have_left_is_cleared_up() {
     }
 }
 
+/// A lock that is held while one waits to whom the store hands it.
+fn taken_before_one_who_waits(
+    scene: &Scene,
+) -> (RawLock, Entry, QueueNode<HandOffOffer, Arc<Hold>>) {
+    let (lock, entry) = taken(scene);
+    let node = join(scene, &lock);
+    let granted = Ok(Outcome::Done(scene.granted()));
+    scene.store.hand_offs.lock().push_back(granted);
+    (lock, entry, node)
+}
+
 #[test]
 fn a_hold_is_handed_to_the_first_who_waits() {
     let scene = Scene::new();
-    let (lock, entry) = taken(&scene);
-    let node = join(&scene, &lock);
-    let granted = scene.granted();
-    scene
-        .store
-        .hand_offs
-        .lock()
-        .push_back(Ok(Outcome::Done(granted)));
+    let (lock, entry, node) = taken_before_one_who_waits(&scene);
     lock.release(&entry.hold, entry.level).unwrap();
     let handed = node.take().unwrap();
     assert!(handed.is_valid() && handed.visitor != entry.hold.visitor);
@@ -120,14 +124,7 @@ fn a_hold_is_handed_to_the_first_who_waits() {
 #[test]
 fn a_hold_whose_successor_has_left_is_given_back() {
     let scene = Scene::new();
-    let (lock, entry) = taken(&scene);
-    let node = join(&scene, &lock);
-    let granted = scene.granted();
-    scene
-        .store
-        .hand_offs
-        .lock()
-        .push_back(Ok(Outcome::Done(granted)));
+    let (lock, entry, node) = taken_before_one_who_waits(&scene);
     scene.meanwhile(move || drop(node.leave(false, false)));
     lock.release(&entry.hold, entry.level).unwrap();
     let released = scene.store.released.lock();
