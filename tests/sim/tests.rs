@@ -19,7 +19,7 @@ fn no_rule_is_broken() {
 
 /// Seeds that broke a rule before what they showed was mended. What a seed stands for changes with what is drawn; one that
 /// stands for another world by now is a seed more, and no more than that.
-const RECORDED: [(&str, &str); 8] = [
+const RECORDED: [(&str, &str); 9] = [
     (
         "2965",
         "I5: the steps of many minutes were taken for spinning",
@@ -51,6 +51,10 @@ const RECORDED: [(&str, &str); 8] = [
     (
         "70071771",
         "I1: a master that was replaced was kept because the new one refused a connection",
+    ),
+    (
+        "120001305",
+        "I4: several clients that were shut down one after another had the time of one",
     ),
 ];
 

@@ -104,13 +104,15 @@ impl Place {
         &self.clients[0]
     }
 
-    fn shut_down(&self) {
+    /// Shuts its clients down one after another, each of which has a command timeout and a little more for it.
+    fn shut_down(&self, command: Nanos) {
+        let in_time = |call: &dyn Fn()| within("shutdown", Some(command + 250 * MILLI), call);
         match &self.locks {
-            Locks::One(client) => client.shutdown(),
-            Locks::Many(redlock) => redlock.shutdown(),
+            Locks::One(client) => in_time(&|| client.shutdown()),
+            Locks::Many(redlock) => in_time(&|| redlock.shutdown()),
             Locks::Parts(several) => {
-                self.clients.iter().for_each(Client::shutdown);
-                several.redlock.iter().for_each(Redlock::shutdown);
+                (self.clients.iter()).for_each(|client| in_time(&|| client.shutdown()));
+                (several.redlock.iter()).for_each(|redlock| in_time(&|| redlock.shutdown()));
             }
         }
     }
@@ -234,9 +236,7 @@ pub(crate) fn live(process: &Process, plan: &Plan) {
     let command = plan.command * MILLI;
     if let Some(at) = process.shut_down_at {
         scheduler::sleep_until(at);
-        within("shutdown", Some(command + 250 * MILLI), || {
-            place.shut_down()
-        });
+        place.shut_down(command);
         queues::note_shutdown(plan);
     }
     for thread in threads {
@@ -253,7 +253,7 @@ pub(crate) fn live(process: &Process, plan: &Plan) {
     }
     // What was forgotten has no end, so the client has to be told.
     if place.has_leak.load(Ordering::Relaxed) {
-        place.shut_down();
+        place.shut_down(command);
         place.clients.iter().for_each(Client::shutdown);
         // A connection that was made meanwhile, or by a question afterwards, ends with what was forgotten.
         let is_of_parts = plan.redlock.is_some() || plan.topology.has_overlaps();
