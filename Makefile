@@ -26,8 +26,8 @@ help:
 	@echo "make nightly     runs the tests for longer, and the two above"
 	@echo "make ci          checks all that a release needs"
 
-# The tests wait more than they work, so two run on each core.
-TEST_THREADS = $(shell expr 2 '*' "$$(getconf _NPROCESSORS_ONLN)")
+# The tests wait more than they work, so three run on each core.
+TEST_THREADS = $(shell expr 3 '*' "$$(getconf _NPROCESSORS_ONLN)")
 
 test: tools
 	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$(TEST_THREADS)} $(CARGO) test --all-features

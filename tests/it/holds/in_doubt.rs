@@ -66,6 +66,7 @@ fn a_release_in_doubt_waits_for_room_for_its_thread() {
 #[cfg(target_os = "linux")]
 pub(super) fn holder_without_room_for_a_thread() {
     use crate::faults::{allow_threads, forbid_threads};
+    use rustix::time::{ClockId, clock_gettime};
     let server = redis::Client::open(arg("URL")).unwrap();
     let mut server = server.get_connection().unwrap();
     let mut call = |words: &[&str]| {
@@ -81,7 +82,11 @@ pub(super) fn holder_without_room_for_a_thread() {
     forbid_threads();
     lock.unlock().unwrap_err();
     call(&["CLIENT", "UNPAUSE"]).unwrap();
+    let worked = || clock_gettime(ClockId::ProcessCPUTime);
+    let before = worked();
     thread::sleep(ms(300));
+    let worked = Duration::try_from(worked() - before).unwrap();
+    assert!(worked < ms(150), "it tries without a pause: {worked:?}");
     let stands = || client.lock("orders").is_locked().unwrap();
     assert!(stands(), "nobody is there to release it");
     allow_threads();

@@ -5,12 +5,13 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use redlatch::Client;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::{Interest, with_default};
 use tracing::{Event, Metadata, Subscriber};
 
-use super::open;
+use super::{eventually, open};
 use crate::laws::until_queued;
 use crate::support::{RedisServer, ms};
 
@@ -23,6 +24,7 @@ struct Seen {
     spans: Vec<Span>,
     /// The spans that were entered, by thread, the inner one last.
     entered: HashMap<thread::ThreadId, Vec<usize>>,
+    events: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -52,8 +54,8 @@ impl Visit for Fields<'_> {
 }
 
 impl Subscriber for Spans {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_span()
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
     }
 
     fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
@@ -86,7 +88,12 @@ impl Subscriber for Spans {
         self.0.lock().unwrap().spans[place(id)].follows = Some(place(follows));
     }
 
-    fn event(&self, _: &Event<'_>) {}
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = HashMap::new();
+        event.record(&mut Fields(&mut fields));
+        let message = fields.remove("message").unwrap_or_default();
+        self.0.lock().unwrap().events.push(message);
+    }
 
     fn enter(&self, id: &Id) {
         let mut seen = self.0.lock().unwrap();
@@ -182,6 +189,59 @@ fn the_spans_of_a_waiter_and_a_holder_name_each_other() {
     assert_eq!((wait.parent, hold.parent), (Some(request), Some(request)));
     assert_eq!(hold.number("waited_ms"), wait.number("waited_ms"));
     assert_eq!((wait.handles, hold.handles), (0, 0), "both are closed");
+}
+
+#[test]
+fn the_span_of_a_wait_names_the_holder_that_refused_it_first() {
+    let server = RedisServer::start();
+    let (mine, theirs) = (open(&server), open(&server));
+    let spans = Spans::default();
+    let first = mine.lock("orders:1").guard().unwrap();
+    let wake = || server.cmd(&["PUBLISH", "redisson_lock__channel:{orders:1}", "0"]);
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            with_default(spans.clone(), || {
+                theirs.lock("orders:1").run(|_| ()).unwrap();
+            });
+        });
+        until_queued(&theirs.lock("orders:1"), 1);
+        server.cmd(&["DEL", "orders:1"]);
+        server.cmd(&["HSET", "orders:1", "another:1", "1"]);
+        server.cmd(&["PEXPIRE", "orders:1", "60000"]);
+        let refused = || {
+            let requests = theirs.stats().requests;
+            let acquire = requests.iter().find(|it| it.operation == "acquire");
+            let refused = acquire.unwrap().results.iter().find(|it| it.0 == "refused");
+            refused.unwrap().1
+        };
+        let before = refused();
+        eventually("the other one refuses it", || {
+            wake();
+            thread::sleep(ms(10));
+            refused() > before + 1
+        });
+        server.cmd(&["DEL", "orders:1"]);
+        wake();
+        waiter.join().unwrap();
+    });
+    let (_, wait) = spans.one("wait", ("outcome", "acquired"));
+    assert_eq!(wait.text("holder"), Some(first.visitor().as_str()));
+    assert!(first.unlock().is_err());
+}
+
+#[test]
+fn a_wait_at_a_latch_tells_its_first_refusal_alone() {
+    let client = Client::in_memory();
+    let spans = Spans::default();
+    let latch = client.latch("import");
+    assert!(latch.try_set(1).unwrap());
+    // The latch is looked at besides when the wait is in line, after a second, and at the end.
+    with_default(spans.clone(), || {
+        assert!(!latch.wait_for(ms(1200)).unwrap());
+    });
+    let seen = spans.0.lock().unwrap();
+    let told = seen.events.iter().filter(|it| it.contains("contended"));
+    assert_eq!(told.count(), 1, "{:?}", seen.events);
 }
 
 #[test]
