@@ -86,7 +86,10 @@ const FOLDERS: &[(&str, &[&str])] = &[
             "stats::",
         ],
     ),
-    ("stores/memory", &["stores::", "::memory::", "testing::"]),
+    (
+        "stores/memory",
+        &["stores::", "::memory::", "_in_memory::", "testing::"],
+    ),
     ("stores/multi", &["stores::", "multi_lock::"]),
     ("stores/quorum", &["stores::", "laws::redlock", "redlock::"]),
     (
