@@ -1,5 +1,8 @@
 //! Counts that several share: those of latches, and the free permits of semaphores with the owners of the others.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::time::Duration;
 
