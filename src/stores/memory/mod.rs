@@ -7,6 +7,8 @@ mod places;
 mod queues;
 mod sides;
 mod survey;
+#[cfg(test)]
+mod tests;
 mod world;
 
 use std::fmt;
@@ -52,9 +54,7 @@ impl Memory {
     pub(crate) fn world(&self) -> &Arc<World> {
         &self.world
     }
-}
 
-impl Memory {
     /// Begins a hold of `count` levels if the lock is free.
     fn put(&self, claim: &Claim, count: u32) -> Result<Outcome<Granted, Refusal>> {
         let sent = self.world.timeline.now();
