@@ -27,7 +27,7 @@ pub(crate) struct Built {
     pub(crate) unviable: BTreeSet<u32>,
     /// Changes that could, were they not chosen at run time.
     pub(crate) left_out: BTreeSet<u32>,
-    /// The unit tests, and the tests of the whole library.
+    /// The unit tests, the tests of the whole library, and those that simulate it.
     pub(crate) programs: Vec<PathBuf>,
 }
 
@@ -37,6 +37,10 @@ pub(crate) struct Workshop {
     pub(crate) tree: PathBuf,
     pub(crate) target: PathBuf,
 }
+
+/// What is changed, and the same compiled for the simulation.
+const LIBRARY: &[&str] = &["--package", "redlatch", "--all-features"];
+const SIMULATION: &[&str] = &["--package", "redlatch-sim"];
 
 /// Each round sees the errors that those of the round before had hidden.
 const ROUNDS: usize = 60;
@@ -56,17 +60,25 @@ pub(crate) fn build(workshop: &Workshop, files: &[Source]) -> Result<Built, Stri
             .collect();
         write(workshop, &written)?;
         // It is quicker to check, and tells the same.
-        let checked = cargo(workshop, &["check", "--lib"])?;
-        let checked = match checked.errors.is_empty() {
-            true => cargo(workshop, &["test", "--no-run", "--lib", "--test", "it"])?,
-            false => checked,
-        };
+        let steps: [(&[&str], &[&str]); 3] = [
+            (LIBRARY, &["check", "--lib"]),
+            (LIBRARY, &["test", "--no-run", "--lib", "--test", "it"]),
+            (SIMULATION, &["test", "--no-run", "--test", "sim"]),
+        ];
+        let (mut checked, mut programs) = (Answer::default(), Vec::new());
+        for (package, step) in steps {
+            checked = cargo(workshop, package, step)?;
+            if !checked.errors.is_empty() {
+                break;
+            }
+            programs.append(&mut checked.programs);
+        }
         if checked.errors.is_empty() {
-            built.programs = checked.programs;
+            built.programs = programs;
             return match built.programs.len() {
-                2 => Ok(built),
+                3 => Ok(built),
                 _ => Err(format!(
-                    "cargo builds {:?}, not two programs",
+                    "cargo builds {:?}, not three programs",
                     built.programs
                 )),
             };
@@ -134,16 +146,11 @@ struct Answer {
     programs: Vec<PathBuf>,
 }
 
-fn cargo(workshop: &Workshop, arguments: &[&str]) -> Result<Answer, String> {
+fn cargo(workshop: &Workshop, package: &[&str], step: &[&str]) -> Result<Answer, String> {
     let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(arguments)
-        .args([
-            "--package",
-            "redlatch",
-            "--all-features",
-            "--message-format=json",
-            "--quiet",
-        ])
+        .args(step)
+        .args(package)
+        .args(["--message-format=json", "--quiet"])
         .arg("--target-dir")
         .arg(&workshop.target)
         .current_dir(&workshop.tree)
@@ -153,7 +160,9 @@ fn cargo(workshop: &Workshop, arguments: &[&str]) -> Result<Answer, String> {
     let mut answer = Answer::default();
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         let message: Value = serde_json::from_str(line).unwrap_or_default();
-        if let Some(program) = message["executable"].as_str() {
+        // The simulation is a program, too, that its tests start.
+        let is_test = message["profile"]["test"] == true;
+        if let Some(program) = message["executable"].as_str().filter(|_| is_test) {
             answer.programs.push(program.into());
         }
         let diagnosis = &message["message"];
@@ -162,7 +171,7 @@ fn cargo(workshop: &Workshop, arguments: &[&str]) -> Result<Answer, String> {
         }
     }
     if !output.status.success() && answer.errors.is_empty() {
-        return Err(format!("cargo {arguments:?} fails"));
+        return Err(format!("cargo {step:?} {package:?} fails"));
     }
     Ok(answer)
 }

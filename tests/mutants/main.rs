@@ -84,14 +84,27 @@ const FOLDERS: &[(&str, &[&str])] = &[
             "semaphore::",
             "spin::",
             "stats::",
+            "no_rule_is_broken",
         ],
     ),
     (
         "stores/memory",
         &["stores::", "::memory::", "_in_memory::", "testing::"],
     ),
-    ("stores/multi", &["stores::", "multi_lock::"]),
-    ("stores/quorum", &["stores::", "laws::redlock", "redlock::"]),
+    (
+        "stores/multi",
+        &["stores::", "multi_lock::", "locks_made_of_parts"],
+    ),
+    (
+        "stores/quorum",
+        &[
+            "stores::",
+            "laws::redlock",
+            "redlock::",
+            "locks_made_of_parts",
+            "no_rule_is_broken",
+        ],
+    ),
     (
         "stores/redis",
         &[
@@ -103,6 +116,11 @@ const FOLDERS: &[(&str, &[&str])] = &[
             "guarded::",
             "holds::",
             "survey::",
+            "no_rule_is_broken",
+            "replicas_take_over",
+            "replies_are_garbled",
+            "sentinels_lie_and_die",
+            "slots_move",
         ],
     ),
     ("stores/mysql", &["stores::", "laws::mysql", "mysql::"]),

@@ -40,7 +40,7 @@ pub(crate) enum Verdict {
     Unreached,
 }
 
-/// The tests, of both programs, with what each of them reaches.
+/// The tests, of all programs, with what each of them reaches.
 pub(crate) struct Tests {
     pub(crate) all: Vec<Test>,
     /// Names of those that fail without a change.
