@@ -1,5 +1,8 @@
 //! The turns of those who wait for a read-write lock: writers in the order in which they came, and readers after each of them.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::time::Duration;
 
