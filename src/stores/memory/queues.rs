@@ -1,5 +1,8 @@
 //! Fair locks: those who wait for one stand in a queue of the world, in the order in which they came.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Duration;

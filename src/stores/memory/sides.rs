@@ -1,5 +1,8 @@
 //! Read-write locks: several readers, or one writer, whose thread may read inside.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::time::Duration;
 
