@@ -1,5 +1,8 @@
 //! An in-memory world as a node of a quorum.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::time::Instant;
 

@@ -1,5 +1,8 @@
 //! The places of those who wait on a condition.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use super::world::{Place, State};
