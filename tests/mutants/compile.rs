@@ -114,13 +114,17 @@ fn write(workshop: &Workshop, written: &BTreeMap<&str, Written>) -> Result<(), S
         .iter()
         .map(|(file, written)| ((*file).to_owned(), written.text.clone()))
         .collect();
-    files.insert("src/switch.rs".to_owned(), SWITCH.to_owned());
     // Not how the source is written is asked here, but what it does.
     let opening = "#![allow(warnings, clippy::all, arithmetic_overflow, unconditional_panic, overflowing_literals)]\n";
-    let mut lib = read("src/lib.rs")?;
-    lib.insert_str(lib.find("#![").unwrap_or(0), opening);
-    lib.push_str("\nmod switch;\n");
-    files.insert("src/lib.rs".to_owned(), lib);
+    // The specification of the scripts has a file of the library in it.
+    for (folder, first) in [("src", "#!["), ("tests/spec/src", "mod ")] {
+        let file = format!("{folder}/lib.rs");
+        let mut lib = read(&file)?;
+        lib.insert_str(lib.find(first).unwrap_or(0), opening);
+        lib.push_str("\nmod switch;\n");
+        files.insert(file, lib);
+        files.insert(format!("{folder}/switch.rs"), SWITCH.to_owned());
+    }
     // By its version cargo tells it from the library as it is, which is built in the same folder.
     for file in ["Cargo.toml", "Cargo.lock"] {
         let named = "name = \"redlatch\"\nversion = \"";
