@@ -1,5 +1,8 @@
 //! The look of an operator at locks in memory.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,5 +1,8 @@
 //! The state that the clients of one in-memory world share.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
