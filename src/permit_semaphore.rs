@@ -220,7 +220,8 @@ impl PermitSemaphore {
     }
 
     /// Has a permit end `lease` from now, 10 ms ..= 365 days, or with `None` only when it is given back, and returns
-    /// whether it was taken. A handle that renews the permit sets its own lease again.
+    /// whether it was taken. Set it for ids alone: a handle that renews the permit sets its own lease again, and one with a
+    /// fixed lease goes on counting that: it says that it is valid until then, and gives nothing back afterwards.
     ///
     /// # Errors
     ///

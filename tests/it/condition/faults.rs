@@ -365,6 +365,25 @@ fn a_signal_that_is_passed_over_the_dead_wakes_one() {
     });
 }
 
+/// It died before the server's clock was set back, so its place seems to last for long.
+#[test]
+fn a_place_from_before_the_clock_was_set_back_takes_no_signal() {
+    let scene = Scene::new();
+    let (sender, woken) = mpsc::channel();
+    thread::scope(|scope| {
+        start(scope, &scene.pair, 1, &sender, 1, is_woken);
+        let dead = ["1000", "c:1:1"];
+        let add = "redis.call('ZADD', KEYS[1], unpack(ARGV, 1, 2)) redis.call('ZADD', KEYS[2], unpack(ARGV, 3))";
+        let words = ["EVAL", add, "2", WAITING, DUE];
+        let far = ["9000000000000", dead[1]];
+        scene.server.cmd(&[&words[..], &dead, &far].concat());
+        assert!(scene.signal());
+        assert_eq!(next(&woken), 1);
+    });
+    assert_eq!(scene.waiting(), 0);
+    assert_eq!(scene.server.int(&["ZCARD", DUE]), 0);
+}
+
 #[test]
 fn waiters_that_were_stopped_for_long_wake_and_no_signal_is_lost() {
     let scene = Scene::new();

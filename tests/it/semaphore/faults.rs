@@ -11,6 +11,8 @@ use crate::invariants::{
 use crate::support::proxy::Rule;
 use crate::support::{End, Fault, Proxy, RedisServer, eventually, ms, timed};
 
+const LONG: Duration = Duration::from_secs(60);
+
 /// A semaphore of 4 behind a proxy, and the server itself.
 struct Scene {
     _client: Client,
@@ -269,4 +271,84 @@ fn permits_outlive_the_end_that_a_semaphore_had() {
         assert_eq!(semaphore.available().unwrap(), 2, "{words:?}");
         server.cmd(&["DEL", "mail"]);
     }
+}
+
+/// What Redisson's `trySetPermits` does where nothing is.
+const SET_ANEW: &str =
+    "if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('SET', KEYS[1], ARGV[1]) end";
+
+#[test]
+fn permits_of_a_semaphore_that_has_ended_do_not_come_back_to_the_next() {
+    let server = RedisServer::start();
+    let client = quick().open(&server.url()).unwrap();
+    let (mail, post) = (client.semaphore("mail"), client.permit_semaphore("post"));
+    assert!(mail.try_set_for(10, ms(600)).unwrap());
+    assert!(post.try_set_for(10, ms(600)).unwrap());
+    // Their holder dies, and their leases end before the semaphore, or behind it.
+    for lease in [ms(300), ms(60_000)] {
+        std::mem::forget(mail.with_lease_time(lease).acquire(4).unwrap());
+        std::mem::forget(post.with_lease_time(lease).acquire(4).unwrap());
+    }
+    let keys = ["mail", "redlatch_sc:{mail}", "post", "{post}:timeout"];
+    let left = || server.int(&[&["EXISTS"][..], &keys].concat());
+    assert_eq!(left(), 4);
+    eventually(SLACK, "nothing is left", || left() == 0);
+    for name in ["mail", "post"] {
+        server.cmd(&["EVAL", SET_ANEW, "1", name, "10"]);
+    }
+    assert_eq!(mail.available().unwrap(), 10);
+    assert_eq!(post.available().unwrap(), 10);
+    assert!(mail.try_acquire(11).unwrap().is_none());
+    assert!(post.try_acquire(11).unwrap().is_none());
+}
+
+#[test]
+fn permits_of_the_dead_outlive_the_end_that_a_semaphore_had_if_anybody_looks() {
+    let server = RedisServer::start();
+    let client = quick().open(&server.url()).unwrap();
+    let (mail, post) = (client.semaphore("mail"), client.permit_semaphore("post"));
+    let look: [&dyn Fn(); 5] = [
+        &|| assert_eq!(mail.available().unwrap(), 1),
+        &|| assert!(mail.try_acquire(3).unwrap().is_none()),
+        &|| {
+            mail.add_permits(1).unwrap();
+            mail.add_permits(-1).unwrap();
+        },
+        &|| assert!(post.try_acquire(3).unwrap().is_none()),
+        &|| assert_eq!(post.available().unwrap(), 1),
+    ];
+    for (number, look) in look.iter().enumerate() {
+        let (of_mail, of_post) = (number < 3, number >= 3);
+        assert!(!of_mail || mail.try_set_for(2, ms(1500)).unwrap());
+        assert!(!of_post || post.try_set_for(2, ms(1500)).unwrap());
+        let name = if of_mail { "mail" } else { "post" };
+        match of_mail {
+            true => std::mem::forget(mail.with_lease_time(ms(2500)).acquire(1).unwrap()),
+            false => std::mem::forget(post.with_lease_time(ms(2500)).acquire(1).unwrap()),
+        }
+        server.cmd(&["PEXPIRE", name, "60000"]);
+        look();
+        thread::sleep(ms(2600));
+        let available = || match of_mail {
+            true => mail.available().unwrap(),
+            false => post.available().unwrap(),
+        };
+        assert_eq!(available(), 2, "look {number}");
+        server.cmd(&["FLUSHALL"]);
+    }
+}
+
+#[test]
+fn a_lease_that_is_set_outlives_the_end_that_a_semaphore_had() {
+    let server = RedisServer::start();
+    let client = quick().open(&server.url()).unwrap();
+    let semaphore = client.permit_semaphore("post");
+    assert!(semaphore.try_set_for(2, ms(1500)).unwrap());
+    let id = semaphore.acquire_id(Some(ms(1000))).unwrap();
+    server.cmd(&["PERSIST", "post"]);
+    assert!(semaphore.set_lease(&id, Some(LONG)).unwrap());
+    thread::sleep(ms(1600));
+    assert!(semaphore.lease_of(&id).unwrap() > Some(LONG / 2));
+    assert!(semaphore.release_id(&id).unwrap());
+    assert_eq!(semaphore.available().unwrap(), 2);
 }

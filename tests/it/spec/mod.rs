@@ -190,35 +190,43 @@ const PLANTED: &[(&str, &str, &str)] = &[
     // A full server ends what is held, or gets nothing back.
     ("permits/renew", "pcall('ZREM', owners, '')", "-- none"),
     // Permits are lost when the end that the semaphore had is put off or lifted, or their notes stay when it ends.
+    ("permits/renew", "        keep_taken(owners, life)\n", ""),
+    ("permits/acquire", "keep_taken(owners, life)\n", ""),
     (
-        "permits/renew",
-        "        keep_taken(owners, life, ARGV[2 * i] + 0)\n",
+        "permits/acquire",
+        "string.format('%.0f', life)",
+        "string.format('%.0f', life + 1000)",
+    ),
+    (
+        "permits/count",
+        "    keep_taken(owners, pcall('PTTL', key))\n",
         "",
     ),
     (
-        "permits/acquire",
-        "    keep_taken(owners, life, ARGV[2] + 0)\n",
-        "",
-    ),
-    (
-        "permits/acquire",
-        "life + math.min(lease, 86400000)",
-        "life",
+        "permits/count",
+        "end\nkeep_taken(owners, pcall('PTTL', key))\n",
+        "end\n",
     ),
     (
         "permits/acquire",
         "elseif life == -1 then",
         "elseif false then",
     ),
+    ("permit_ids/renew", "        keep_taken(taken, life)\n", ""),
     (
-        "permit_ids/renew",
-        "        keep_taken(taken, life, lease)\n",
+        "permit_ids/acquire",
+        "end\nkeep_taken(taken, life)\n",
+        "end\n",
+    ),
+    (
+        "permit_ids/count",
+        "    keep_taken(taken, pcall('PTTL', key))\n",
         "",
     ),
     (
-        "permit_ids/acquire",
-        "    keep_taken(taken, life, ARGV[2] + 0)\n",
-        "",
+        "permit_ids/count",
+        "end\nkeep_taken(taken, pcall('PTTL', key))\n",
+        "end\n",
     ),
     ("permits/release", "call('ZREM', owners, '')", "0"),
     // Holders of one that is gone give back to the next one.

@@ -54,6 +54,8 @@ const REPEATS: u32 = 2;
 const RUNAWAY_CLOCK: &str =
     "TRYAGAIN the server's clock runs away from ours, or others write to this key";
 
+const NO_TIME_TO_CORRECT: &str = "TRYAGAIN our idea of the server's clock was off, and the time of the call was over when it had been put right";
+
 /// Why a reply is no answer.
 pub(super) enum Unread {
     /// Nothing was done because our idea of the server's clock, of which server it is or of the count was off, and the
@@ -169,10 +171,13 @@ pub(super) trait Operation: Sized {
                 return answer;
             }
             corrections += 1;
-            if corrections > CORRECTIONS || time::now() >= deadline {
-                let runaway = CallError::Server(RUNAWAY_CLOCK.to_owned());
-                return self.fail(redis, runaway, &mut copies);
-            }
+            let why = match corrections > CORRECTIONS {
+                true => RUNAWAY_CLOCK,
+                false if time::now() >= deadline => NO_TIME_TO_CORRECT,
+                false => continue,
+            };
+            let refused = CallError::Server(why.to_owned());
+            return self.fail(redis, refused, &mut copies);
         }
     }
 }

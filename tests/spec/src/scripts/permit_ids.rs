@@ -82,8 +82,8 @@ pub fn acquire(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
             redis.decrby(key, &text(-wanted))?;
             return returned(refused);
         }
-        keep_taken(redis, taken, life, lease);
     }
+    keep_taken(redis, taken, Ok(life));
     if back > 0 {
         let _ = redis.publish(channel, &text(free));
     }
@@ -192,7 +192,7 @@ pub fn renew(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Re
                 let life = redis.pttl(key)?;
                 let _ = redis.zrem(taken, &[Vec::new()]);
                 redis.zadd_all(taken, (now + lease).min(NEVER), &ids)?;
-                keep_taken(redis, taken, life, lease);
+                keep_taken(redis, taken, Ok(life));
                 let ends = (0..lease).contains(&life);
                 ends.then(|| Reply::Int(life.max(1)))
             }
@@ -229,6 +229,10 @@ pub fn count(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Re
         };
         Ok(end.map(|end| end - now).filter(|rest| *rest > 0))
     };
+    if matches!(op, b"get" | b"taken" | b"lease") {
+        let life = redis.pttl(key);
+        keep_taken(redis, taken, life);
+    }
     let answer = match op {
         b"get" if found.is_some() => Some(free + redis.zcount(taken, i64::MIN, now)?),
         b"taken" if found.is_some() => Some(redis.zcount(taken, now, i64::MAX)?),
@@ -315,15 +319,17 @@ pub fn count(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Re
         }
         _ => redis.incrby(key, &by).map(|free| Some(text(free))),
     };
-    match done {
-        Ok(Some(message)) => {
-            let _ = redis.publish(channel, &message);
-        }
-        Ok(None) => {}
+    let message = match done {
+        Ok(message) => message,
         Err(refused) => {
             let _ = redis.del(once);
             return returned(refused);
         }
+    };
+    let life = redis.pttl(key);
+    keep_taken(redis, taken, life);
+    if let Some(message) = message {
+        let _ = redis.publish(channel, &message);
     }
     answered(number, reply)
 }

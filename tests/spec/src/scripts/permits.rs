@@ -23,16 +23,14 @@ fn text(number: i64) -> Vec<u8> {
     number.to_string().into_bytes()
 }
 
-/// Renewals come once in so long, in ms, where there are any.
-const RENEWED: i64 = 86_400_000;
-
 /// The end, in ms, of notes whose semaphore has none any more.
 const FAR: i64 = 10_000_000_000_000;
 
-/// Has the permits that are taken noted for as long as the semaphore lasts and a renewal takes.
-pub(super) fn keep_taken(redis: &mut Redis<'_>, taken: &[u8], life: i64, lease: i64) {
+/// Has the notes of the permits that are taken end with the semaphore.
+pub(super) fn keep_taken(redis: &mut Redis<'_>, taken: &[u8], life: Answer<i64>) {
+    let Ok(life) = life else { return };
     if life > 0 {
-        let _ = redis.pexpire(taken, &text(life + lease.min(RENEWED)));
+        let _ = redis.pexpire(taken, &text(life));
     } else if life == -1 && redis.pttl(taken).is_ok_and(|left| left >= 0) {
         let _ = redis.pexpire(taken, &text(FAR));
     }
@@ -85,8 +83,8 @@ pub fn acquire(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
             redis.decrby(key, &text(-wanted))?;
             return returned(refused);
         }
-        keep_taken(redis, owners, life, lease);
     }
+    keep_taken(redis, owners, Ok(life));
     if back > 0 {
         let _ = redis.publish(channel, &text(free));
     }
@@ -175,7 +173,7 @@ pub fn renew(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Re
                 let life = redis.pttl(key)?;
                 let _ = redis.zrem(owners, &[Vec::new()]);
                 redis.zadd(owners, now + lease, visitor)?;
-                keep_taken(redis, owners, life, lease);
+                keep_taken(redis, owners, Ok(life));
                 let ends = (0..lease).contains(&life);
                 ends.then(|| Reply::Int(life.max(1)))
             }
@@ -213,6 +211,8 @@ pub fn count(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Re
     };
     let back: i64 = over.iter().map(|owner| permits_of(owner)).sum();
     if op == b"get" {
+        let life = redis.pttl(key);
+        keep_taken(redis, owners, life);
         return answered(number, array![1, now, free + back]);
     }
     if let Some(before) = redis.get(once)? {
@@ -273,15 +273,17 @@ pub fn count(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Re
         },
         _ => redis.incrby(key, amount).map(|free| Some(text(free))),
     };
-    match done {
-        Ok(Some(message)) => {
-            let _ = redis.publish(channel, &message);
-        }
-        Ok(None) => {}
+    let message = match done {
+        Ok(message) => message,
         Err(refused) => {
             let _ = redis.del(once);
             return returned(refused);
         }
+    };
+    let life = redis.pttl(key);
+    keep_taken(redis, owners, life);
+    if let Some(message) = message {
+        let _ = redis.publish(channel, &message);
     }
     answered(number, reply)
 }

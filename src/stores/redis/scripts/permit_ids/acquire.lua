@@ -80,8 +80,8 @@ if is_granted then
         call('DECRBY', key, -#ids)
         return added
     end
-    keep_taken(taken, life, ARGV[2] + 0)
 end
+keep_taken(taken, life)
 if back > 0 then
     pcall('PUBLISH', ARGV[3], string.format('%.0f', free))
 end

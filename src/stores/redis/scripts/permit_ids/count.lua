@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  the semaphore: the permits that are free
 -- KEYS[2]  the answer to this request, if it was carried out before; it is left out of 'get', 'taken' and 'lease', which
---          change nothing
+--          change no permit
 -- KEYS[3]  the ids of the permits that were taken, each with its end, ms since 1970
 -- ARGV[1]  the operation: 'get', 'taken', 'lease', 'set', 'replace', 'add', 'delete', 'give_back' or 'set_lease'
 -- ARGV[2]  the amount: the permits to set or to add, or the lease to set, ms
@@ -21,6 +21,8 @@
 --
 -- Keeps: the answer stands before anything changes, so a full server refuses both, except for a permit that is taken. What
 -- was taken from a semaphore that is gone is not given back to the next one.
+
+-- include keep_taken.lua
 
 local number = ARGV[8] + 0
 local call, pcall, key, once, op = redis.call, redis.pcall, KEYS[1], KEYS[2], ARGV[1]
@@ -41,6 +43,9 @@ end)
 local function rest()
     local ends = free and call('ZSCORE', taken, id)
     return ends and ends + 0 > now and ends - now or nil
+end
+if op == 'get' or op == 'taken' or op == 'lease' then
+    keep_taken(taken, pcall('PTTL', key))
 end
 if op == 'get' then
     return {number, {1, now, free and free + call('ZCOUNT', taken, '-inf', at) or 0}}
@@ -107,6 +112,7 @@ if type(done) == 'table' and done.err then
     pcall('DEL', once)
     return done
 end
+keep_taken(taken, pcall('PTTL', key))
 if message then
     pcall('PUBLISH', ARGV[3], message)
 end

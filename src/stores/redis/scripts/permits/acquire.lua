@@ -75,8 +75,8 @@ if is_granted then
         call('DECRBY', key, -wanted)
         return owned
     end
-    keep_taken(owners, life, ARGV[2] + 0)
 end
+keep_taken(owners, life)
 if back > 0 then
     pcall('PUBLISH', ARGV[3], string.format('%.0f', free))
 end

@@ -1,7 +1,7 @@
 -- Changes the free permits of a semaphore, or tells them; each request once, whatever copies of it come.
 --
 -- KEYS[1]  the semaphore: the permits that are free
--- KEYS[2]  the answer to this request, if it was carried out before; it is left out of 'get', which changes nothing
+-- KEYS[2]  the answer to this request, if it was carried out before; it is left out of 'get', which changes no permit
 -- KEYS[3]  the owners of the permits that were taken
 -- ARGV[1]  the operation: 'set', 'add', 'add_if_there', 'drain', 'get', 'delete' or 'forget'
 -- ARGV[2]  the amount: the permits to set or to add
@@ -19,6 +19,8 @@
 --
 -- Keeps: the answer stands before the count changes, so a full server refuses both. What was taken from a semaphore that is
 -- gone is not given back to the next one.
+
+-- include keep_taken.lua
 
 local number = ARGV[8] + 0
 local call, pcall, key, once, op = redis.call, redis.pcall, KEYS[1], KEYS[2], ARGV[1]
@@ -40,6 +42,7 @@ if free and (op == 'get' or op == 'drain') then
     end
 end
 if op == 'get' then
+    keep_taken(owners, pcall('PTTL', key))
     return {number, {1, now, (free or 0) + back}}
 end
 local before = call('GET', once)
@@ -97,6 +100,7 @@ if type(done) == 'table' and done.err then
     pcall('DEL', once)
     return done
 end
+keep_taken(owners, pcall('PTTL', key))
 if message then
     pcall('PUBLISH', ARGV[3], message)
 end

@@ -1,8 +1,10 @@
--- Has the permits that are taken noted for as long as the semaphore lasts and a renewal takes, for its end may be put off or
--- lifted: without the notes all permits would be lost, and never come back.
-local function keep_taken(taken, life, lease)
-    if life > 0 then
-        redis.pcall('PEXPIRE', taken, string.format('%.0f', life + math.min(lease, 86400000)))
+-- Has the notes of the permits that are taken end with the semaphore, whose end may have been put off, lifted or set since:
+-- without the notes no permit comes back, and behind that end they would give permits to the next semaphore of this name.
+local function keep_taken(taken, life)
+    if type(life) ~= 'number' then
+        return
+    elseif life > 0 then
+        redis.pcall('PEXPIRE', taken, string.format('%.0f', life))
     elseif life == -1 then
         local left = redis.pcall('PTTL', taken)
         if type(left) == 'number' and left >= 0 then
