@@ -405,7 +405,8 @@ impl Migration<'_> {
         });
     }
 
-    /// Leaves the slot with its old owner; keys that were moved come back first.
+    /// Leaves the slot with its old owner. Keys that were moved come back only behind that, for a node that moves a slot takes
+    /// none of it: for a moment they are out of sight, which is a loss of data to whoever asks meanwhile.
     pub fn abandon(self) {
         let [from, to] = [self.from, self.to].map(|node| &self.cluster.nodes[node]);
         let port = from.port().to_string();
