@@ -110,6 +110,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
         &[
             "stores::",
             "::redis::",
+            "::tls::",
             "late_copies::",
             "acl::",
             "faults::network",
