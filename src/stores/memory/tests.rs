@@ -144,7 +144,7 @@ fn a_hold_at_another_kind_of_lock_is_gone() {
         format!("{:?}", store.release(&hash, 1, now).unwrap()),
         format!("{:?}", store.release(&hash, 0, now).unwrap()),
         format!("{:?}", store.hand_off(&hash, &hash, now).unwrap()),
-        format!("{:?}", store.renew(&[hash.clone()], now)),
+        format!("{:?}", store.renew(std::slice::from_ref(&hash), now)),
     ];
     for outcome in outcomes {
         assert!(outcome.contains("HeldBy"), "{outcome}");

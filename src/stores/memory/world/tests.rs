@@ -6,7 +6,6 @@
 )]
 
 use super::*;
-use crate::stores::memory::Memory;
 
 fn hold(visitor: &str, ends: BootInstant) -> Entry {
     Entry {
@@ -131,8 +130,7 @@ fn as_many_answers_and_messages_are_lost_as_a_test_asks_for() {
 #[test]
 #[cfg(feature = "test-util")]
 fn a_hold_that_a_test_ends_was_there() {
-    let store = Memory::new(Arc::default());
-    let world = store.world();
+    let world = World::default();
     let expire = || world.expire(["orders", "{orders}"]);
     assert!(!expire());
     let put = |ends| {
