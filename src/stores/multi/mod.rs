@@ -4,6 +4,8 @@
 
 mod member;
 mod obstacle;
+#[cfg(test)]
+mod tests;
 mod undo;
 
 use std::collections::HashMap;

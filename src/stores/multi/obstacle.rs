@@ -45,7 +45,7 @@ impl MultiStore {
 }
 
 /// The locks of which each is in the way of `lock` when somebody has it: other readers are in no reader's way.
-fn obstacles(lock: &LockId) -> [Option<LockId>; 2] {
+pub(super) fn obstacles(lock: &LockId) -> [Option<LockId>; 2] {
     let rules = lock.kind.rules();
     let other = rules.side.map(|side| LockId {
         kind: side.other,

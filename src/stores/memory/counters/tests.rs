@@ -188,6 +188,11 @@ fn the_end_of_a_permit_is_no_part_of_its_lease() {
     let end = scene.now + ms(1_000);
     assert_eq!(scene.state.count(&op, end.earlier(ms(1))), Some(1));
     assert_eq!(scene.state.count(&op, end), Some(0));
+    let set = CountOp {
+        step: CountStep::SetLease(ms(9)),
+        ..op
+    };
+    assert_eq!(scene.state.count(&set, end), Some(0));
     assert!(!scene.state.give_back(NAME, &permit, Some(end)));
     let before = Some(end.earlier(ms(1)));
     assert!(scene.state.give_back(NAME, &permit, before));

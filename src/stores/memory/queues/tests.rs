@@ -158,3 +158,29 @@ fn one_far_from_the_front_looks_rarely_if_it_listens() {
     assert_eq!(ask("a"), None);
     assert_eq!(store.waiters(&lock, now).unwrap(), 2);
 }
+
+#[test]
+fn a_place_that_is_withdrawn_passes_its_turn_on_where_the_lock_is_free() {
+    let (mut state, now) = line(&["a", "b", "c"]);
+    let notifier = Arc::new(Notifier::default());
+    state.clients.push(Arc::downgrade(&notifier));
+    let withdraw = |state: &mut State, visitor: &str, next: &str| {
+        let channel = channel_of(NAME, &VisitorId::of_field(next));
+        let mut place = notifier.join(0, &channel, &notifier.parker());
+        state.withdraw(&claim(visitor).in_doubt(0));
+        place.park(Some(Instant::now())) == Wake::Permit
+    };
+    assert!(!withdraw(&mut state, "b", "a"), "it was not the first");
+    assert!(withdraw(&mut state, "a", "c"));
+    let entry = Entry {
+        kind: Kind::Fair,
+        visitor: VisitorId::of_field("holder"),
+        count: 1,
+        ends: now + ms(9_000),
+    };
+    state.put(&NAME.into(), entry, now);
+    state.join_line(&claim("d"));
+    assert!(!withdraw(&mut state, "c", "d"), "the lock is held");
+    assert!(withdraw(&mut state, "holder", "d"));
+    assert!(state.holds.is_empty());
+}
