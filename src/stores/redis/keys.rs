@@ -185,4 +185,56 @@ mod tests {
             "redlatch_once:{shop}:orders:c:1"
         );
     }
+
+    #[test]
+    fn the_longest_name_is_512_bytes_and_a_flaw_tells_its_beginning() {
+        let longest = "x".repeat(LONGEST_NAME);
+        assert!(flaw(&longest, &longest, CHANNEL).is_none());
+        let name_of = |name: &str| match flaw(name, name, CHANNEL) {
+            Some(Error::InvalidName { name, .. }) => name,
+            other => unreachable!("{other:?}"),
+        };
+        assert_eq!(name_of("p}q"), "p}q");
+        let full = "x".repeat(63) + "}";
+        assert_eq!(name_of(&full), full);
+        assert_eq!(name_of(&(full.clone() + "y")), full + "…");
+        // The prefix alone is no name.
+        assert!(flaw("", "prefix:", CHANNEL).is_some());
+    }
+
+    #[test]
+    fn each_key_is_made_and_known_by_its_form() {
+        let of_condition = Key::OfCondition(":due");
+        let behind = Key::BehindVisitor(":rwlock_timeout:1");
+        for (key, name, visitor, expected) in [
+            (Key::Name, "a", "", "a"),
+            (Key::Prefix("p"), "a", "", "p:{a}"),
+            (Key::Prefix("p"), "{a}b", "", "p:{a}b"),
+            (Key::OfVisitor("p"), "a", "v", "p:{a}:v"),
+            (Key::Suffix("s"), "a", "", "{a}:s"),
+            (Key::Suffix("s"), "{a}b", "", "{a}b:s"),
+            (Key::Braced("p"), "a", "", "p{a}"),
+            (of_condition, "a", "c", "redlatch_condition:{a}:c:due"),
+            (of_condition, "{a}b", "c", "redlatch_condition:{a}b:c:due"),
+            (behind, "a", "v", "{a}:v:rwlock_timeout:1"),
+            (behind, "{a}b", "v", "{a}b:v:rwlock_timeout:1"),
+        ] {
+            let made = key.pieces(name, visitor).concat();
+            assert_eq!(made, expected);
+            assert!(key.begins(&made), "{made}");
+            if visitor.is_empty() {
+                assert_eq!(key.of(name), expected);
+            }
+        }
+        for (key, other) in [
+            (Key::Prefix("p"), "p{a}"),
+            (Key::Prefix("p"), "q:{a}"),
+            (Key::Braced("p"), "p:{a}"),
+            (Key::Suffix("s"), "{a}s"),
+            (Key::Suffix("s"), "{a}:t"),
+            (of_condition, "redlatch_conditions:{a}"),
+        ] {
+            assert!(!key.begins(other), "{other}");
+        }
+    }
 }

@@ -30,3 +30,27 @@ pub(super) fn wakes_all(words: &str) -> usize {
         _ => 1,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_reads_its_messages() {
+        for words in ["0", "1", ""] {
+            assert_eq!(wakes_every_one(words), usize::MAX);
+        }
+        let permits = [("3", 3), ("0", 0), ("-2", 0), ("x", 1), ("", 1)];
+        for (words, expected) in permits {
+            assert_eq!(wakes_as_many(words), expected, "{words}");
+        }
+        let locks = [("0", 1), ("1", usize::MAX), ("2", 1), ("", 1)];
+        for (words, expected) in locks {
+            assert_eq!(wakes_one(words), expected, "{words}");
+        }
+        let latches = [("0", usize::MAX), ("1", 0), ("2", 1), ("", 1)];
+        for (words, expected) in latches {
+            assert_eq!(wakes_all(words), expected, "{words}");
+        }
+    }
+}

@@ -223,4 +223,24 @@ mod tests {
             assert_eq!(is_master, said.as_deref() == Some("master"), "{reply:?}");
         });
     }
+
+    #[test]
+    fn the_role_of_a_server_is_read() {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let replica = Value::Array(vec![text("10.0.0.1"), text("6379"), text("7")]);
+        let master = |replicas: Vec<Value>| {
+            Value::Array(vec![text("master"), Value::Int(42), Value::Array(replicas)])
+        };
+        let of = |replicas, offset| Role::Master { replicas, offset };
+        assert_eq!(role_in(&master(vec![])), of(0, 42));
+        assert_eq!(role_in(&master(vec![replica.clone(), replica])), of(2, 42));
+        assert_eq!(role_in(&Value::Array(vec![text("master")])), of(0, 0));
+        let slave = ["slave", "10.0.0.1", "6379", "connect"].map(text);
+        let told = Role::Other("a slave (connect)".to_owned());
+        assert_eq!(role_in(&Value::Array(slave.to_vec())), told);
+        assert_eq!(
+            role_in(&Value::Nil),
+            Role::Other("of no known role".to_owned())
+        );
+    }
 }

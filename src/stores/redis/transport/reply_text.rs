@@ -55,3 +55,55 @@ fn describe(value: &Value, into: &mut String) {
     let bytes = bytes.get(..MOST_WORDS).unwrap_or(bytes);
     into.push_str(&format!("{:?}", String::from_utf8_lossy(bytes)));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_are_told_in_words() {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        for (value, expected) in [
+            (Value::Nil, "nothing"),
+            (Value::Okay, "\"OK\""),
+            (Value::Int(-7), "-7"),
+            (text("a\nb"), "\"a\\nb\""),
+            (Value::SimpleString("PONG".to_owned()), "\"PONG\""),
+            (Value::Boolean(true), "a reply of another protocol"),
+            (Value::Array(Vec::new()), "[]"),
+            (
+                Value::Array(vec![
+                    Value::Int(1),
+                    Value::Array(vec![Value::Nil]),
+                    text("x"),
+                ]),
+                "[1, [nothing], \"x\"]",
+            ),
+        ] {
+            assert_eq!(brief(&value), expected);
+        }
+    }
+
+    #[test]
+    fn long_replies_are_shortened() {
+        let long = Value::BulkString(vec![b'x'; 1000]);
+        let told = brief(&long);
+        assert!(told.ends_with('…') && told.starts_with("\"xxx"), "{told}");
+        assert_eq!(told.chars().count(), MOST_WORDS + 1);
+        // No more items are looked at than can be told.
+        let many = Value::Array(vec![Value::Int(1_234_567); 100_000]);
+        let mut text = String::new();
+        describe(&many, &mut text);
+        assert!(
+            text.len() > MOST_WORDS && text.len() < MOST_WORDS + 20,
+            "{text}"
+        );
+        let exact = "x".repeat(MOST_WORDS);
+        assert_eq!(cut(&exact), exact);
+        assert_eq!(cut(&(exact.clone() + "y")), exact.clone() + "…");
+        // A sign is not cut in two.
+        let wide = "x".repeat(MOST_WORDS - 1) + "ü";
+        assert_eq!(cut(&wide), "x".repeat(MOST_WORDS - 1) + "…");
+        assert_eq!(cut("a\r\nb"), "a\u{fffd}\u{fffd}b");
+    }
+}

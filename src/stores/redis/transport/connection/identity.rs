@@ -67,7 +67,7 @@ impl Connection {
 }
 
 /// Reads the identity of a server from its answers to INFO and to the question how it writes its file.
-fn identity_in(
+pub(super) fn identity_in(
     server: &Value,
     persistence: Option<Value>,
     replication: &Value,

@@ -112,3 +112,59 @@ fn drawn_answers_tell_the_time_or_nothing() {
         let _ = ahead.expiry(sent + soon, LATEST);
     });
 }
+
+#[test]
+fn a_server_says_who_it_is_and_whether_it_remembers() {
+    let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+    let of = |server: &str, persistence: &str, replication: &str, fsync: &[&str]| {
+        let fsync = fsync.iter().map(|it| text(it)).collect();
+        let (persistence, fsync) = (Some(text(persistence)), Some(Value::Array(fsync)));
+        let now = BootInstant::now();
+        identity::identity_in(
+            &text(server),
+            persistence,
+            &text(replication),
+            fsync,
+            [now, now],
+        )
+    };
+    let server = "# Server\r\nredis_mode:standalone\r\nrun_id:abc\r\nuptime_in_seconds:90\r\n";
+    let master = "role:master\r\nmaster_replid:f00\r\nmaster_replid2:0000\r\n";
+    let aof = "aof_enabled:1\r\naof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\n";
+    let always = ["appendfsync", "always", "no-appendfsync-on-rewrite", "no"];
+    let plain = of(server, aof, master, &always).unwrap();
+    assert_eq!((&*plain.run, &*plain.history), ("abc", "f00"));
+    assert_eq!(plain.age, Some(Duration::from_secs(89)));
+    assert!(plain.remembers && !plain.follows && !plain.has_followed && !plain.is_in_cluster);
+    // Each of these may forget.
+    for (persistence, fsync) in [
+        (aof.replace("enabled:1", "enabled:0"), always),
+        (aof.replace("progress:0", "progress:1"), always),
+        (aof.replace("scheduled:0", "scheduled:1"), always),
+        (
+            aof.to_owned(),
+            ["appendfsync", "everysec", "no-appendfsync-on-rewrite", "no"],
+        ),
+        (
+            aof.to_owned(),
+            ["appendfsync", "always", "no-appendfsync-on-rewrite", "yes"],
+        ),
+    ] {
+        assert!(
+            !of(server, &persistence, master, &fsync).unwrap().remembers,
+            "{persistence} {fsync:?}"
+        );
+    }
+    let followed = master.replace("0000", "0a00");
+    assert!(of(server, aof, &followed, &always).unwrap().has_followed);
+    let follows = master.replace("role:master", "role:slave");
+    assert!(of(server, aof, &follows, &always).unwrap().follows);
+    let cluster = server.replace("standalone", "cluster");
+    assert!(of(&cluster, aof, master, &always).unwrap().is_in_cluster);
+    let young = server.replace("seconds:90", "seconds:-5");
+    let young = of(&young, aof, master, &always).unwrap();
+    assert_eq!(young.age, Some(Duration::ZERO));
+    for nobody in ["", "run_id:abc\r\n", "uptime_in_seconds:9\r\n"] {
+        assert!(of(nobody, aof, master, &always).is_err(), "{nobody}");
+    }
+}

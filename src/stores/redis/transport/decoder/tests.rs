@@ -110,3 +110,144 @@ fn drawn_bytes_are_read_alike_wherever_they_are_cut_and_within_bounds() {
         }
     });
 }
+
+#[test]
+fn what_no_reply_begins_with_is_described() {
+    let decoder = |bytes: &[u8]| Decoder {
+        end: bytes.len(),
+        block: bytes.to_vec(),
+        ..Decoder::default()
+    };
+    for kind in *b"+-:$*_,#!=(%~>|" {
+        assert!(!decoder(&[kind]).is_strange(), "{}", char::from(kind));
+    }
+    assert!(!decoder(b"").is_strange());
+    for strange in [
+        &b"HTTP/1.1 400 Bad Request\r\nServer: x"[..],
+        b"\x15\x03\x01",
+        b"\0",
+    ] {
+        assert!(decoder(strange).is_strange());
+    }
+    let http = decoder(b"HTTP/1.1 400 Bad Request\r\nServer: x").stranger();
+    assert!(
+        http.starts_with("it answered HTTP/1.1 400 Bad Request, so"),
+        "{http}"
+    );
+    for record in [b"\x15\x03", b"\x16\x03"] {
+        assert!(decoder(record).stranger().contains("rediss://"));
+    }
+    let long = decoder(&[b'x'; 200]).stranger();
+    assert!(long.contains(&"x".repeat(64)) && !long.contains(&"x".repeat(65)));
+}
+
+#[test]
+fn what_was_read_of_a_reply_stays_until_the_rest_comes() {
+    let mut decoder = Decoder {
+        block: b":1\r\n:2\r\n".to_vec(),
+        end: 8,
+        ..Decoder::default()
+    };
+    assert!(decoder.has_unread());
+    for expected in [1, 2] {
+        assert!(matches!(
+            decoder.frame.is_whole(
+                decoder
+                    .block
+                    .get(decoder.begin..decoder.end)
+                    .unwrap_or_default()
+            ),
+            Ok(true)
+        ));
+        assert_eq!(decoder.take(), Some(Value::Int(expected)));
+    }
+    assert!(!decoder.has_unread());
+    assert_eq!((decoder.begin, decoder.end), (0, 0));
+    decoder.end = 2;
+    assert!(decoder.has_unread());
+    decoder.is_within = true;
+    assert!(
+        !decoder.has_unread(),
+        "it is the beginning of one that was waited for"
+    );
+}
+
+#[test]
+fn memory_for_a_large_reply_is_given_back() {
+    let body = vec![b'x'; 3 * MOST_KEPT];
+    let bytes = [format!("${}\r\n", body.len()).as_bytes(), &body, b"\r\n"].concat();
+    let mut decoder = Decoder {
+        end: bytes.len(),
+        block: bytes.clone(),
+        ..Decoder::default()
+    };
+    assert!(matches!(decoder.frame.is_whole(&bytes), Ok(true)));
+    assert_eq!(decoder.take(), Some(Value::BulkString(body)));
+    assert_eq!(decoder.block.len(), MOST_KEPT);
+}
+
+#[test]
+fn arrays_are_read_to_the_depth_that_replies_have() {
+    let nested = |depth: usize| [&b"*1\r\n".repeat(depth)[..], b":1\r\n"].concat();
+    let deepest = DEEPEST_REPLY as usize;
+    for (depth, is_read) in [(1, true), (deepest, true), (deepest + 1, false)] {
+        let bytes = nested(depth);
+        let (whole, value) = decoded(&bytes, bytes.len());
+        assert!(matches!(whole, Ok(true)));
+        assert_eq!(value.is_some(), is_read, "{depth}");
+    }
+}
+
+#[test]
+fn a_missing_reply_is_told_with_its_cause() {
+    use io::ErrorKind::{
+        BrokenPipe, ConnectionReset, InvalidData, TimedOut, UnexpectedEof, WouldBlock,
+    };
+    for (kind, late, words) in [
+        (TimedOut, true, "no reply in time"),
+        (WouldBlock, true, "no reply in time"),
+        (
+            UnexpectedEof,
+            false,
+            "the connection was closed before the reply",
+        ),
+        (
+            ConnectionReset,
+            false,
+            "the connection was closed before the reply",
+        ),
+        (
+            BrokenPipe,
+            false,
+            "the connection was closed before the reply",
+        ),
+        (
+            InvalidData,
+            false,
+            "the reply could not be read: invalid data",
+        ),
+    ] {
+        match no_reply(kind.into()) {
+            CallError::NoReply { timed_out, reason } => {
+                assert_eq!((timed_out, &*reason.to_string()), (late, words));
+            }
+            other => unreachable!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_time_out_is_set_anew_where_it_would_overshoot_or_wake_often() {
+    let ms = Duration::from_millis;
+    for (current, left, expected) in [
+        (None, 100, true),
+        (Some(100), 100, false),
+        (Some(120), 100, false),
+        (Some(121), 100, true),
+        (Some(13), 100, false),
+        (Some(12), 100, true),
+        (Some(20), 160, false),
+    ] {
+        assert_eq!(must_set(current.map(ms), ms(left)), expected, "{current:?}");
+    }
+}
