@@ -200,6 +200,7 @@ fn a_question_tells_the_count_of_the_visitor_and_the_time_left() {
 #[test]
 fn one_without_a_place_asks_now_and_then() {
     let (store, _) = pair();
+    assert_eq!(format!("{store:?}"), "Memory");
     let fair = waits(&store, Kind::Fair, 0);
     assert_eq!(fair.delivery, Delivery::Polling);
     assert_eq!(waits(&store, Kind::Reentrant, 0).delivery, Delivery::Live);

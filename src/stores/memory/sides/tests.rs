@@ -314,3 +314,72 @@ fn a_forced_release_of_a_writer_leaves_the_lock_to_the_readers_it_kept_out() {
         assert_eq!(has_window, kind == Kind::Write, "{kind:?}");
     }
 }
+
+fn waits(claim: Claim, memo: Option<&str>) -> Claim {
+    Claim {
+        queueing: Queueing::Waits {
+            need: ms(300),
+            memo: memo.map(Box::from),
+            takes_place: true,
+            had_place: false,
+        },
+        ..claim
+    }
+}
+
+#[test]
+fn one_that_comes_in_is_noted_once() {
+    // Two readers that were turned away behind a writer come in; a copy of a request is no third one.
+    let mut scene = Scene::of(&[write("w", 9_000)]);
+    for reader in ["a", "b"] {
+        assert!(!scene.enter(&waits(read(reader, 9_000), None)));
+    }
+    scene.leave("w").unwrap();
+    let due = |scene: &Scene| scene.state.notes[NAME].window.unwrap().due;
+    assert_eq!(due(&scene), 2);
+    for _ in 0..2 {
+        assert!(scene.enter(&waits(read("a", 9_000), Some("0"))));
+        assert_eq!(due(&scene), 1);
+    }
+    // Nor is a reader inside its own writer one of them.
+    scene.leave("a").unwrap();
+    assert!(scene.enter(&write("x", 9_000)));
+    let inside = Claim {
+        inside: Some(VisitorId::of_field("x")),
+        ..waits(read("y", 9_000), Some("0"))
+    };
+    assert!(scene.enter(&inside));
+    assert_eq!(due(&scene), 1);
+}
+
+#[test]
+fn a_writer_begins_a_phase_and_a_copy_of_its_request_does_not() {
+    let mut scene = Scene::of(&[read("a", 9_000)]);
+    assert!(!scene.enter(&waits(write("w", 9_000), None)));
+    let phase = |scene: &Scene| scene.state.notes[NAME].phase;
+    assert!(scene.enter(&read("b", 9_000)));
+    assert_eq!(phase(&scene), 0);
+    for reader in ["a", "b"] {
+        scene.leave(reader).unwrap();
+    }
+    for _ in 0..2 {
+        assert!(scene.enter(&waits(write("w", 9_000), None)));
+        assert_eq!(phase(&scene), 1);
+    }
+}
+
+#[test]
+fn a_writer_that_is_not_first_is_noted_at_each_look() {
+    let mut scene = Scene::of(&[read("a", 9_000)]);
+    assert!(!scene.enter(&waits(write("x", 9_000), None)));
+    scene.leave("a").unwrap();
+    assert!(
+        !scene.enter(&waits(write("w", 9_000), None)),
+        "x is before it"
+    );
+    let writers = &scene.state.notes[NAME].writers;
+    assert_eq!(writers.len(), 2);
+    // A reader that is turned away is counted once by the same look.
+    assert!(!scene.enter(&waits(read("b", 9_000), None)));
+    assert_eq!(scene.state.notes[NAME].turned.unwrap().1, 1);
+}

@@ -36,7 +36,7 @@ fn scene() -> Memory {
     let mut state = store.world().state.lock();
     let mut put = |name: &str, entry| state.holds.insert(name.into(), entry);
     put("a:lock", hold(Kind::Reentrant, "client:1:2", late));
-    put("a:token", hold(Kind::Token, "secret", late));
+    put("a:token", hold(Kind::Token, "client:3:4", late));
     put("a:over", hold(Kind::Reentrant, "client:1:2", now));
     put("b:lock", hold(Kind::Reentrant, "client:1:2", late));
     state
@@ -71,6 +71,8 @@ fn names(store: &Memory, has_tokens: bool, has_counters: bool) -> Vec<String> {
         has_counters,
     };
     let found = store.locks_in(&scope).unwrap();
+    let counts = found.iter().filter(|it| it.kind == LockKind::Counter);
+    assert!(counts.clone().all(|it| it.available == Some(7)));
     found.iter().map(|info| info.name.to_string()).collect()
 }
 
@@ -97,7 +99,10 @@ fn a_lock_is_told_with_those_who_have_it_and_who_listen() {
     let left = lock.expires.unwrap();
     assert!(left > Duration::from_secs(50) && left <= Duration::from_secs(60));
     let token = describe(Kind::Token, "a:token");
-    assert_eq!(token.holders[0].by, "unknown");
+    assert_eq!(
+        token.holders[0].by, "unknown",
+        "whatever its token looks like"
+    );
     let read = describe(Kind::Read, "a:read");
     assert_eq!((read.kind, read.holders.len()), (LockKind::Read, 1));
     let write = describe(Kind::Read, "a:write");

@@ -34,10 +34,10 @@ fn holds_that_are_over_go_when_there_are_many() {
     // All of these are over at that moment.
     put(&mut state, LEAST_SWEPT, late, over);
     assert_eq!((state.holds.len(), state.sweep_at), (1, LEAST_SWEPT));
-    for number in 0..LEAST_SWEPT * 2 {
+    for number in 0..LEAST_SWEPT + 44 {
         put(&mut state, number, late, over);
     }
-    assert_eq!(state.holds.len(), LEAST_SWEPT * 2);
+    assert_eq!(state.holds.len(), LEAST_SWEPT + 44);
     assert_eq!(state.sweep_at, LEAST_SWEPT * 2, "none of them is over");
 }
 
