@@ -92,6 +92,7 @@ impl Runner {
             .current_dir(&self.tree)
             .env("CARGO_MANIFEST_DIR", &self.tree)
             .env("RUST_TEST_THREADS", self.threads.to_string())
+            .env("REDLATCH_SEEDS_TIMES", "10")
             .env_remove("REDLATCH_CHANGE")
             .env_remove("REDLATCH_REACHED")
             .stdin(Stdio::null())

@@ -1,6 +1,7 @@
 //! The simulation, run as the program that it is.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::env;
 use std::process::Command;
 
 /// Runs the program with variables. Returns whether it ended well, and what it said.
@@ -11,10 +12,38 @@ fn simulate(variables: &[(&str, &str)]) -> (bool, String) {
     (output.status.success(), text)
 }
 
-#[test]
-fn no_rule_is_broken() {
-    let (is_good, text) = simulate(&[("SEEDS", "100"), ("SECONDS", "60")]);
+/// Runs those of so many seeds that have a topology; many times as many where changes of the source are tried.
+fn keeps_all_rules(topology: &str, seeds: u32) {
+    let times = env::var("REDLATCH_SEEDS_TIMES").ok();
+    let times: u32 = times.map_or(1, |times| times.parse().unwrap());
+    let seeds = (seeds * times).to_string();
+    let (is_good, text) = simulate(&[("TOPOLOGY", topology), ("SEEDS", &seeds), ("SECONDS", "60")]);
     assert!(is_good, "{text}");
+}
+
+#[test]
+fn no_rule_is_broken_with_servers_apart() {
+    keeps_all_rules("Plain", 100);
+}
+
+#[test]
+fn no_rule_is_broken_with_locks_of_several_parts() {
+    keeps_all_rules("Parts", 500);
+}
+
+#[test]
+fn no_rule_is_broken_with_replicas() {
+    keeps_all_rules("Replicas", 1500);
+}
+
+#[test]
+fn no_rule_is_broken_behind_sentinels() {
+    keeps_all_rules("Sentinel", 1500);
+}
+
+#[test]
+fn no_rule_is_broken_in_a_cluster() {
+    keeps_all_rules("Cluster", 1500);
 }
 
 /// Seeds that broke a rule before what they showed was mended. What a seed stands for changes with what is drawn; one that
