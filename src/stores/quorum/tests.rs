@@ -4,6 +4,8 @@
     reason = "a test that cannot go on has failed"
 )]
 
+#[cfg(not(redlatch_sim))]
+mod connecting;
 mod votes;
 
 use smallvec::smallvec;
