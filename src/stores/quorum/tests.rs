@@ -6,6 +6,10 @@
 
 #[cfg(not(redlatch_sim))]
 mod connecting;
+#[cfg(not(redlatch_sim))]
+mod distant;
+mod five;
+mod looks;
 mod votes;
 
 use smallvec::smallvec;

@@ -1,0 +1,229 @@
+//! What a majority renews, looks at and forces, and whom it asks.
+
+use super::five::*;
+use super::*;
+use crate::ground::loss::LossCause;
+use crate::ground::time;
+
+#[test]
+fn a_lock_is_held_for_all_that_is_known_where_a_majority_may_have_it() {
+    for (free, modes, expected) in [
+        (&[][..], [W; 5], Some(true)),
+        (&[0, 1], [W; 5], Some(true)),
+        (&[0, 1, 2], [W; 5], Some(false)),
+        (&[0, 1], [W, W, D, W, W], Some(true)),
+        (&[0, 1, 2], [W, W, W, D, W], Some(false)),
+        (&[0, 1], [W, D, D, W, W], Some(true)),
+        (&[], [D, D, D, W, W], None),
+    ] {
+        let five = Five::held(2);
+        five.lose(free, None);
+        five.set(modes);
+        let was_held = five.quorum.force_release(&lock(), soon());
+        assert_eq!(was_held.ok(), expected, "{free:?} {modes:?}");
+        let five = Five::held(2);
+        five.lose(free, None);
+        five.set(modes);
+        let holding = five.inspect();
+        let is_locked = holding.as_ref().ok().map(|it| it.is_locked);
+        assert_eq!(is_locked, expected, "{free:?} {modes:?}");
+        let any = five.quorum.inspect(&lock(), None, soon());
+        assert_eq!(any.ok().map(|it| it.is_locked), expected);
+        if let Ok(holding) = holding {
+            let well = modes.iter().filter(|mode| **mode == W).count();
+            let has = well - free.iter().filter(|it| modes[**it] == W).count();
+            assert_eq!(holding.count, if has >= 3 { 2 } else { 0 }, "{free:?}");
+        }
+    }
+}
+
+#[test]
+fn a_majority_has_a_lock_for_as_long_as_the_third_longest_does() {
+    let five = Five::new();
+    // For 1 to 5 s.
+    five.lose(&[0, 1, 2, 3, 4], Some("other"));
+    let left = five.inspect().unwrap().remaining.unwrap();
+    assert!(
+        left <= Duration::from_secs(3) && left > Duration::from_secs(2),
+        "{left:?}"
+    );
+    five.set([D, W, W, W, W]);
+    let left = five.inspect().unwrap().remaining.unwrap();
+    assert!(
+        left <= Duration::from_secs(3) && left > Duration::from_secs(2),
+        "{left:?}"
+    );
+    // Of two the shorter: the others are silent, and may have it for as long.
+    five.lose(&[2], None);
+    five.set([D, D, W, W, W]);
+    let left = five.inspect().unwrap().remaining.unwrap();
+    assert!(
+        left <= Duration::from_secs(4) && left > Duration::from_secs(3),
+        "{left:?}"
+    );
+}
+
+#[test]
+fn a_renewal_is_of_a_majority_and_gives_the_hold_back_where_it_is_gone() {
+    let renew = |five: &Five| {
+        let renewal = five.quorum.renew(&[claim("me", 1)], soon()).pop();
+        renewal.unwrap()
+    };
+    let five = Five::held(1);
+    five.lose(&[0, 1], None);
+    assert_eq!(renew(&five), Renewal::Renewed);
+    assert_eq!(five.levels(), [1; 5]);
+    five.lose(&[0, 1], Some("other"));
+    assert_eq!(renew(&five), Renewal::Renewed);
+    assert_eq!(five.levels(), [0, 0, 1, 1, 1], "another one has it there");
+    five.set([W, W, D, W, W]);
+    match renew(&five) {
+        Renewal::Unknown(reason) => {
+            assert!(reason.contains("2 of 5"), "{reason}");
+            assert!(reason.contains("it is dead"), "{reason}");
+        }
+        other => panic!("{other:?}"),
+    }
+    five.set([W; 5]);
+    five.lose(&[2], None);
+    let holder = claim("other", 0).visitor.to_string();
+    assert_eq!(renew(&five), Renewal::Lost(LossCause::HeldBy(holder)));
+    let five = Five::held(1);
+    five.lose(&[2, 3, 4], None);
+    assert_eq!(renew(&five), Renewal::Lost(LossCause::Gone));
+    assert!(five.quorum.renew(&[], soon()).is_empty());
+}
+
+#[test]
+fn a_hold_is_extended_as_often_as_it_may_be() {
+    let mut five = Five::held(1);
+    five.quorum.settings.max_extensions = Some(2);
+    let other = claim("other", 1);
+    five.quorum
+        .acquire(
+            &Claim {
+                name: "b".into(),
+                ..claim("other", 0)
+            },
+            soon(),
+        )
+        .unwrap();
+    let claims = [
+        claim("me", 1),
+        Claim {
+            name: "b".into(),
+            ..other
+        },
+    ];
+    let renewed = |five: &Five, claims: &[Claim]| {
+        let renewals = five.quorum.renew(claims, soon());
+        let renewed = renewals.iter().map(|it| *it == Renewal::Renewed);
+        renewed.collect::<Vec<_>>()
+    };
+    assert_eq!(renewed(&five, &claims[..1]), [true]);
+    assert_eq!(renewed(&five, &claims), [true, true]);
+    assert_eq!(renewed(&five, &claims), [false, true]);
+    assert_eq!(renewed(&five, &claims), [false, false]);
+}
+
+#[test]
+fn a_node_that_does_not_answer_is_left_alone_for_longer_and_longer() {
+    let five = Five::new();
+    let node = &five.quorum.nodes[0];
+    let purpose = Purpose::Renewal;
+    let pause = || {
+        let breaker = node.breaker.lock();
+        let left = breaker
+            .deadline
+            .map(|it| it.saturating_duration_since(time::now()));
+        (breaker.pause.as_millis(), left.map(|it| it.as_millis() > 0))
+    };
+    assert!(!node.is_tripped(purpose));
+    node.trip(&five.nodes[0].error(true));
+    assert!(!node.is_tripped(purpose), "it has answered");
+    for expected in [250, 500, 1_000, 1_000] {
+        node.trip(&five.nodes[0].error(false));
+        assert!(node.is_tripped(purpose));
+        assert_eq!(pause(), (expected, Some(true)));
+    }
+    assert_eq!(node.breaker.lock().reason, "it is dead");
+    // When it is time, one tries it, and the others leave it alone until that has an answer.
+    node.breaker.lock().deadline = Some(time::now());
+    assert!(!node.is_tripped(purpose));
+    assert!(node.is_tripped(purpose));
+    assert_eq!(pause(), (1_000, Some(true)));
+    // It is connected: it is tried, and if it is silent all the same, the pause is as long as before.
+    node.revive();
+    assert_eq!(pause(), (1_000, None));
+    assert!(!node.is_tripped(purpose));
+    node.trip(&five.nodes[0].error(false));
+    assert_eq!(pause(), (1_000, Some(true)));
+    node.reset();
+    assert_eq!(pause(), (0, None));
+    assert!(node.breaker.lock().reason.is_empty());
+    assert!(node.is_connected_by(soon()));
+}
+
+#[test]
+fn nodes_that_are_left_alone_are_asked_where_there_are_too_few_others() {
+    let five = Five::new();
+    let order = |tripped: &[usize], among: u64, holds: &[u64]| {
+        for (index, node) in five.quorum.nodes.iter().enumerate() {
+            node.reset();
+            if tripped.contains(&index) {
+                node.trip(&five.nodes[0].error(false));
+            }
+        }
+        let order = five.quorum.in_order(among, holds, Purpose::Renewal);
+        (order.first, order.aside)
+    };
+    let all = five.quorum.all();
+    assert_eq!(all, 0b11111);
+    assert_eq!(order(&[], all, &[]), (vec![0, 1, 2, 3, 4], vec![]));
+    assert_eq!(order(&[1, 3], all, &[]), (vec![0, 2, 4], vec![1, 3]));
+    assert_eq!(order(&[1, 2, 3], all, &[]), (vec![0, 4, 1, 2, 3], vec![]));
+    assert_eq!(order(&[1], 0b00111, &[]), (vec![0, 2, 1], vec![]));
+    // A hold that would have too few of its nodes.
+    assert_eq!(order(&[0], all, &[0b00111]), (vec![1, 2, 3, 4, 0], vec![]));
+    assert_eq!(order(&[0], all, &[0b01111]), (vec![1, 2, 3, 4], vec![0]));
+    assert_eq!(
+        order(&[0, 4], all, &[0b01111, 0b00111]),
+        (vec![1, 2, 3, 0], vec![4])
+    );
+}
+
+#[test]
+fn the_nodes_are_looked_at_and_those_that_vote_counted() {
+    let voting = |modes| {
+        let five = Five::new();
+        five.set(modes);
+        let found = five.quorum.check(soon()).unwrap();
+        let told = found.iter().find(|it| it.message.contains("have a vote"));
+        let told = told.unwrap();
+        let silent = found.iter().filter(|it| it.code == "reachable").count();
+        (told.severity, told.message.clone(), silent)
+    };
+    use crate::store::Severity;
+    let (severity, message, silent) = voting([W; 5]);
+    assert_eq!((severity, silent), (Severity::Ok, 0));
+    assert!(message.starts_with("5 of 5"), "{message}");
+    let (severity, message, silent) = voting([D, D, W, W, W]);
+    assert_eq!((severity, silent), (Severity::Note, 2));
+    assert!(message.starts_with("3 of 5"), "{message}");
+    let (severity, message, silent) = voting([D, D, D, W, W]);
+    assert_eq!((severity, silent), (Severity::Danger, 3));
+    assert!(message.contains("no lock can be had"), "{message}");
+}
+
+#[test]
+fn the_round_trip_follows_those_that_were_measured() {
+    let five = Five::new();
+    assert_eq!(five.quorum.round_trip(), FIRST_ROUND_TRIP);
+    five.quorum.note_round_trip(Duration::from_millis(10));
+    assert_eq!(five.quorum.round_trip(), Duration::from_millis(3));
+    five.quorum.note_round_trip(Duration::from_millis(3));
+    assert_eq!(five.quorum.round_trip(), Duration::from_millis(3));
+    assert_eq!(five.quorum.node_timeout(LEASE), Duration::from_millis(50));
+    assert_eq!(five.quorum.node_timeout(LEASE * 100), NODE_TIMEOUTS[1]);
+    assert_eq!(five.quorum.node_timeout(LEASE / 1_000), NODE_TIMEOUTS[0]);
+}
