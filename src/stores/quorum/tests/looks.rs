@@ -95,6 +95,20 @@ fn a_renewal_is_of_a_majority_and_gives_the_hold_back_where_it_is_gone() {
 }
 
 #[test]
+fn a_hold_that_was_given_to_more_nodes_is_released_there_too() {
+    let five = Five::new();
+    five.set([D, D, W, W, W]);
+    five.done(five.take(0));
+    assert_eq!(five.levels(), [0, 0, 1, 1, 1]);
+    five.set([W; 5]);
+    let renewals = five.quorum.renew(&[claim("me", 1)], soon());
+    assert_eq!(renewals, [Renewal::Renewed]);
+    assert_eq!(five.levels(), [1; 5]);
+    assert!(five.done(five.release(0)).leftover.is_none());
+    assert_eq!(five.levels(), [0; 5]);
+}
+
+#[test]
 fn a_hold_is_extended_as_often_as_it_may_be() {
     let mut five = Five::held(1);
     five.quorum.settings.max_extensions = Some(2);
@@ -189,6 +203,11 @@ fn nodes_that_are_left_alone_are_asked_where_there_are_too_few_others() {
     assert_eq!(
         order(&[0, 4], all, &[0b01111, 0b00111]),
         (vec![1, 2, 3, 0], vec![4])
+    );
+    // Of two such holds, which have nodes in common.
+    assert_eq!(
+        order(&[0, 1], all, &[0b00111, 0b01011]),
+        (vec![2, 3, 4, 0, 1], vec![])
     );
 }
 
