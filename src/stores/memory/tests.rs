@@ -8,18 +8,28 @@
 use super::*;
 use crate::ground::claim::Kind;
 
-const NAME: &str = "orders";
+/// The lock of all tests of this store.
+pub(super) const NAME: &str = "orders";
 
-fn claim(kind: Kind, visitor: &str) -> Claim {
+pub(super) fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// The first wish of a visitor, with a lease of so many ms.
+pub(super) fn claim_for(kind: Kind, visitor: &str, lease: u64) -> Claim {
     Claim {
         kind,
         name: NAME.into(),
         visitor: VisitorId::of_field(visitor),
         count: 0,
-        lease: Duration::from_secs(10),
+        lease: ms(lease),
         inside: None,
         queueing: Default::default(),
     }
+}
+
+fn claim(kind: Kind, visitor: &str) -> Claim {
+    claim_for(kind, visitor, 10_000)
 }
 
 fn done<D, R: fmt::Debug>(outcome: Result<Outcome<D, R>>) -> D

@@ -37,20 +37,39 @@ fn claim(visitor: &str, count: u32) -> Claim {
     }
 }
 
-/// Three nodes, of which the last one is held by somebody else.
-fn with_one_taken() -> Quorum {
+fn lock() -> LockId {
+    LockId {
+        kind: Kind::Reentrant,
+        name: "a".into(),
+    }
+}
+
+/// The quorum of these nodes, which trusts them all from the beginning.
+fn quorum_of<N: Node + 'static>(nodes: &[Arc<N>], node_timeout: Option<Duration>) -> Quorum {
     let settings = Settings {
-        node_timeout: None,
+        node_timeout,
         max_lease: LEASE,
         max_extensions: None,
         trusts_new_nodes: true,
         connect_timeout: LEASE,
     };
-    let stores = (0..3).map(|_| {
-        let store = Memory::new(Arc::new(World::default()));
-        (Arc::new(store) as Arc<dyn Node>, Arc::new(()) as _)
+    let stores = nodes.iter().map(|node| {
+        let node: Arc<dyn Node> = node.clone();
+        (node, Arc::new(()) as _)
     });
-    let quorum = Quorum::new(stores.collect(), settings, soon()).unwrap();
+    Quorum::new(stores.collect(), settings, soon()).unwrap()
+}
+
+/// What a quorum says of the hold of a visitor, which takes a majority in any case.
+fn inspect(quorum: &Quorum) -> Result<Holding> {
+    let visitor = claim("me", 0).visitor;
+    quorum.inspect(&lock(), Some(&visitor), soon())
+}
+
+/// Three nodes, of which the last one is held by somebody else.
+fn with_one_taken() -> Quorum {
+    let nodes = [(); 3].map(|()| Arc::new(Memory::new(Arc::new(World::default()))));
+    let quorum = quorum_of(&nodes, None);
     let taken = quorum.nodes.last().unwrap();
     let granted = taken
         .node

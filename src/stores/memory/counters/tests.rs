@@ -12,12 +12,7 @@ use crate::ground::claim::{Kind, LockId};
 use crate::ground::error::Error;
 use crate::ground::notify::{Notifier, Parker, Wake};
 use crate::store::Store;
-
-const NAME: &str = "orders";
-
-fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
+use crate::stores::memory::tests::{NAME, claim_for, ms};
 
 fn id(kind: Kind) -> LockId {
     LockId {
@@ -28,15 +23,7 @@ fn id(kind: Kind) -> LockId {
 
 /// A claim of these permits for a second.
 fn claim(kind: Kind, visitor: &str) -> Claim {
-    Claim {
-        kind,
-        name: NAME.into(),
-        visitor: VisitorId::of_field(visitor),
-        count: 0,
-        lease: ms(1_000),
-        inside: None,
-        queueing: Default::default(),
-    }
+    claim_for(kind, visitor, 1_000)
 }
 
 /// A state with a count, and waiters that hear of it.

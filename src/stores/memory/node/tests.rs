@@ -8,18 +8,14 @@
 use std::time::Duration;
 
 use super::*;
-use crate::ground::claim::{Kind, VisitorId};
+use crate::ground::claim::{Kind, LockId};
+use crate::stores::memory::tests::{NAME, claim_for};
 use crate::stores::quorum::quarantine::Membership;
 
 fn claim(count: u32) -> Claim {
     Claim {
-        kind: Kind::Reentrant,
-        name: "orders".into(),
-        visitor: VisitorId::of_field("a"),
         count,
-        lease: Duration::from_secs(9),
-        inside: None,
-        queueing: Default::default(),
+        ..claim_for(Kind::Reentrant, "a", 9_000)
     }
 }
 
@@ -57,9 +53,9 @@ fn a_hold_that_is_restored_has_all_its_levels() {
     let visitor = claim(0).visitor;
     let restored = ready(store.send_acquire(&claim(3), true, &handle, now));
     assert!(matches!(restored, Ok(Outcome::Done(_))), "{restored:?}");
-    let lock = crate::ground::claim::LockId {
+    let lock = LockId {
         kind: Kind::Reentrant,
-        name: "orders".into(),
+        name: NAME.into(),
     };
     let count = || store.inspect(&lock, Some(&visitor), now).unwrap().count;
     assert_eq!(count(), 3);

@@ -2,28 +2,18 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;
+use crate::stores::memory::tests::{NAME, claim_for, ms};
 use crate::stores::memory::world::{SideHold, Sides};
-
-const NAME: &str = "orders";
-
-fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
 
 fn reader(visitor: &str, memo: Option<&str>, need: Duration) -> Claim {
     Claim {
-        kind: Kind::Read,
-        name: NAME.into(),
-        visitor: VisitorId::of_field(visitor),
-        count: 0,
-        lease: ms(10_000),
-        inside: None,
         queueing: Queueing::Waits {
             need,
             memo: memo.map(Box::from),
             takes_place: true,
             had_place: false,
         },
+        ..claim_for(Kind::Read, visitor, 10_000)
     }
 }
 

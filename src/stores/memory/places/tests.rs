@@ -4,9 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::ground::notify::{Notifier, Wake};
+use crate::stores::memory::tests::NAME;
 use crate::stores::memory::world::{Entry, SideHold, Sides};
-
-const NAME: &str = "orders";
 
 /// A lock whose holder signals, and threads that listen for their tickets.
 struct Scene {

@@ -1,16 +1,12 @@
 //! The line at a fair lock in memory: who is passed over, and when the others look.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::time::Instant;
+
 use super::*;
 use crate::ground::claim::Kind;
 use crate::ground::notify::{Notifier, Wake};
-use std::time::Instant;
-
-const NAME: &str = "orders";
-
-fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
+use crate::stores::memory::tests::{NAME, claim_for, ms};
 
 fn claim(visitor: &str) -> Claim {
     waiting(visitor, false)
@@ -18,18 +14,13 @@ fn claim(visitor: &str) -> Claim {
 
 fn waiting(visitor: &str, had_place: bool) -> Claim {
     Claim {
-        kind: Kind::Fair,
-        name: NAME.into(),
-        visitor: VisitorId::of_field(visitor),
-        count: 0,
-        lease: ms(9_000),
-        inside: None,
         queueing: Queueing::Waits {
             need: ms(300),
             memo: None,
             takes_place: true,
             had_place,
         },
+        ..claim_for(Kind::Fair, visitor, 9_000)
     }
 }
 

@@ -11,24 +11,7 @@ use super::*;
 use crate::ground::claim::Queueing;
 use crate::ground::notify::{Notifier, Wake};
 use crate::store::Store;
-
-const NAME: &str = "orders";
-
-fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
-
-fn claim(kind: Kind, visitor: &str, lease: u64) -> Claim {
-    Claim {
-        kind,
-        name: NAME.into(),
-        visitor: VisitorId::of_field(visitor),
-        count: 0,
-        lease: ms(lease),
-        inside: None,
-        queueing: Queueing::Barges,
-    }
-}
+use crate::stores::memory::tests::{NAME, claim_for as claim, ms};
 
 fn read(visitor: &str, lease: u64) -> Claim {
     claim(Kind::Read, visitor, lease)

@@ -183,18 +183,7 @@ impl Three {
             })
         };
         let nodes: Vec<Arc<Distant>> = (0..3).map(node).collect();
-        let settings = Settings {
-            node_timeout: Some(ms(500)),
-            max_lease: LEASE,
-            max_extensions: None,
-            trusts_new_nodes: true,
-            connect_timeout: LEASE,
-        };
-        let stores = nodes.iter().map(|node| {
-            let node: Arc<dyn Node> = node.clone();
-            (node, Arc::new(()) as _)
-        });
-        let quorum = Quorum::new(stores.collect(), settings, soon()).unwrap();
+        let quorum = quorum_of(&nodes, Some(ms(500)));
         Three { nodes, quorum }
     }
 
@@ -211,17 +200,8 @@ impl Three {
         [0, 1, 2].map(|index| self.nodes[index].attempts.load(Ordering::SeqCst))
     }
 
-    /// Asks for the state of the lock as it is for a visitor, which takes a majority in any case.
     pub(super) fn inspect(&self) -> Result<Holding> {
-        let visitor = claim("me", 0).visitor;
-        self.quorum.inspect(&lock(), Some(&visitor), soon())
-    }
-}
-
-pub(super) fn lock() -> LockId {
-    LockId {
-        kind: Kind::Reentrant,
-        name: "a".into(),
+        inspect(&self.quorum)
     }
 }
 

@@ -158,18 +158,7 @@ impl Five {
                 })
             })
             .collect();
-        let settings = Settings {
-            node_timeout: None,
-            max_lease: LEASE,
-            max_extensions: None,
-            trusts_new_nodes: true,
-            connect_timeout: LEASE,
-        };
-        let stores = nodes.iter().map(|node| {
-            let node: Arc<dyn Node> = node.clone();
-            (node, Arc::new(()) as _)
-        });
-        let quorum = Quorum::new(stores.collect(), settings, soon()).unwrap();
+        let quorum = quorum_of(&nodes, None);
         Five { nodes, quorum }
     }
 
@@ -237,15 +226,7 @@ impl Five {
     }
 
     pub(super) fn inspect(&self) -> Result<Holding> {
-        let visitor = claim("me", 0).visitor;
-        self.quorum.inspect(&lock(), Some(&visitor), soon())
-    }
-}
-
-pub(super) fn lock() -> LockId {
-    LockId {
-        kind: Kind::Reentrant,
-        name: "a".into(),
+        inspect(&self.quorum)
     }
 }
 

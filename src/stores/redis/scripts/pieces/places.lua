@@ -12,7 +12,7 @@ local function wake_first(waiting, due, channels, now)
         redis.call('ZREM', waiting, first)
         if ends and ends + 0 > now then
             redis.pcall('PUBLISH', channels .. ':' .. first, '0')
-            -- An end farther ahead than a place lasts is of before the server's clock was set back: this one may be dead.
+            -- A place lasts 10 s. An end farther ahead is of before the server's clock was set back: this one may be dead.
             if ends - now <= 10000 then
                 return true
             end
