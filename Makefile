@@ -60,7 +60,7 @@ sim:
 # FOLDERS='engine stores/quorum' for some folders, FILES='src/engine/hold/*.rs' for some of one, SHARD=0/20 for each
 # twentieth change, LIST=1 for the names of all, WORKERS=2 for fewer at a time.
 mutants: tools
-	@FILES="$(FILES)" SHARD="$(SHARD)" LIST="$(LIST)" WORKERS="$(WORKERS)" \
+	@FILES="$(FILES)" SHARD="$(SHARD)" BUDGET="$(BUDGET)" UNITS="$(UNITS)" LIST="$(LIST)" WORKERS="$(WORKERS)" \
 		$(CARGO) run --quiet --package redlatch-mutants -- $(FOLDERS)
 
 nightly: tools

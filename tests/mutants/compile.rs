@@ -50,8 +50,23 @@ const ROUNDS: usize = 60;
 /// # Errors
 ///
 /// An error of the compiler that no change is to blame for, or a file that cannot be written.
-pub(crate) fn build(workshop: &Workshop, files: &[Source]) -> Result<Built, String> {
+pub(crate) fn build(
+    workshop: &Workshop,
+    files: &[Source],
+    only_units: bool,
+) -> Result<Built, String> {
     let mut built = Built::default();
+    // It is quicker to check, and tells the same.
+    let all: [(&[&str], &[&str]); 3] = [
+        (LIBRARY, &["check", "--lib"]),
+        (LIBRARY, &["test", "--no-run", "--lib", "--test", "it"]),
+        (SIMULATION, &["test", "--no-run", "--test", "sim"]),
+    ];
+    let units: [(&[&str], &[&str]); 1] = [(LIBRARY, &["test", "--no-run", "--lib"])];
+    let (steps, wanted) = match only_units {
+        true => (&units[..], 1),
+        false => (&all[..], 3),
+    };
     for round in 1..=ROUNDS {
         let dropped = built.unviable.union(&built.left_out).copied().collect();
         let written: BTreeMap<&str, Written> = files
@@ -59,12 +74,6 @@ pub(crate) fn build(workshop: &Workshop, files: &[Source]) -> Result<Built, Stri
             .map(|it| (&*it.file, rewrite::rewrite(&it.text, &it.edits, &dropped)))
             .collect();
         write(workshop, &written)?;
-        // It is quicker to check, and tells the same.
-        let steps: [(&[&str], &[&str]); 3] = [
-            (LIBRARY, &["check", "--lib"]),
-            (LIBRARY, &["test", "--no-run", "--lib", "--test", "it"]),
-            (SIMULATION, &["test", "--no-run", "--test", "sim"]),
-        ];
         let (mut checked, mut programs) = (Answer::default(), Vec::new());
         for (package, step) in steps {
             checked = cargo(workshop, package, step)?;
@@ -75,10 +84,10 @@ pub(crate) fn build(workshop: &Workshop, files: &[Source]) -> Result<Built, Stri
         }
         if checked.errors.is_empty() {
             built.programs = programs;
-            return match built.programs.len() {
-                3 => Ok(built),
-                _ => Err(format!(
-                    "cargo builds {:?}, not three programs",
+            return match built.programs.len() == wanted {
+                true => Ok(built),
+                false => Err(format!(
+                    "cargo builds {:?}, not as many programs as {wanted}",
                     built.programs
                 )),
             };

@@ -9,6 +9,8 @@
 //! make mutants FOLDERS='engine stores/quorum'   these
 //! make mutants FOLDERS=engine FILES='src/engine/hold/*.rs'
 //! make mutants SHARD=3/20                       every twentieth change, from the fourth on
+//! make mutants BUDGET=10                        tries each change for 10 s, not for 120
+//! make mutants UNITS=1                          tries each change with the unit tests alone
 //! make mutants LIST=1                           says which changes there are, and builds nothing
 //! ```
 //!
@@ -200,7 +202,7 @@ fn try_folder(folder: &str, filters: &[&str]) -> Result<bool, String> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let root = root.canonicalize().map_err(|error| error.to_string())?;
     let found = find(&root, folder)?;
-    if env::var_os("LIST").is_some_and(|it| !it.is_empty()) {
+    if is_set("LIST") {
         found
             .changes
             .iter()
@@ -222,7 +224,8 @@ fn try_folder(folder: &str, filters: &[&str]) -> Result<bool, String> {
         target: target.join("mutants/target"),
         root,
     };
-    let built = compile::build(&workshop, &found.sources)?;
+    let only_units = is_set("UNITS");
+    let built = compile::build(&workshop, &found.sources, only_units)?;
     eprintln!("built after {:.1} minutes", trial::minutes(start));
 
     let tree = read_tree(&workshop.tree)?;
@@ -266,13 +269,13 @@ fn try_folder(folder: &str, filters: &[&str]) -> Result<bool, String> {
         let verdict = results.of(&change).cloned();
         lock().extend(verdict.map(|verdict| (change, verdict)));
     }
+    // One that is tried in short may be caught in full.
+    let is_short = only_units || is_set("BUDGET");
     trial::all(&runner, workers, &tests, open, |change, verdict| {
-        results.add(
-            change,
-            &verdict,
-            of_file.get(&change.file).copied().unwrap_or(0),
-            of_all,
-        );
+        if !is_short || matches!(verdict, Verdict::Caught(_) | Verdict::Ended(_)) {
+            let of_file = of_file.get(&change.file).copied().unwrap_or(0);
+            results.add(change, &verdict, of_file, of_all);
+        }
         let done = done.fetch_add(1, Ordering::Relaxed) + 1;
         match &verdict {
             Verdict::Missed => eprintln!("{done}/{count} missed: {}", change.name()),
@@ -300,7 +303,7 @@ fn tests(
     let path = own.join("tests");
     let recorded = fs::read_to_string(&path).unwrap_or_default();
     let recorded: serde_json::Value = serde_json::from_str(&recorded).unwrap_or_default();
-    let wanted = json!([of_all, filters]);
+    let wanted = json!([of_all, filters, built.programs]);
     if let Some(tests) = Tests::from_json(&recorded["tests"]).filter(|_| recorded["of"] == wanted) {
         return Ok(tests);
     }
@@ -339,6 +342,11 @@ fn read_tree(tree: &Path) -> Result<BTreeMap<String, Vec<u8>>, String> {
         }
     }
     Ok(files)
+}
+
+/// Whether a variable has a value.
+fn is_set(variable: &str) -> bool {
+    env::var_os(variable).is_some_and(|it| !it.is_empty())
 }
 
 /// The changes that are to be tried: those that are there, of `FILES` and of `SHARD`.

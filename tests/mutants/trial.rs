@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::find::Change;
-use crate::run::{End, Run, Runner};
+use crate::run::{self, End, Run, Runner};
 
 /// The least time that a run may take.
 const LEAST: Duration = Duration::from_secs(30);
 
-/// The tests of one change take this long at most, one by one and without it: those that are likely to see it come first.
-const BUDGET: Duration = Duration::from_secs(120);
+/// The tests of one change take this many seconds at most, one by one and without it, unless `BUDGET` says otherwise: those
+/// that are likely to see it come first.
+const BUDGET: usize = 120;
 
 /// A test, as it was without a change.
 #[derive(Clone, Debug)]
@@ -191,7 +192,7 @@ fn one(
         };
         reaching.sort_by_key(rank);
     }
-    let mut left = BUDGET;
+    let mut left = Duration::from_secs(run::number("BUDGET").unwrap_or(BUDGET) as u64);
     let mut fits = |test: &&Test| {
         let before = left;
         left = left.saturating_sub(test.took);

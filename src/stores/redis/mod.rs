@@ -19,6 +19,8 @@ mod replies;
 mod scripts;
 mod sent_operations;
 mod server;
+#[cfg(test)]
+mod stub;
 mod subscriber;
 mod survey;
 #[cfg(all(test, feature = "test-util"))]

@@ -16,6 +16,8 @@ mod release;
 mod release_level;
 mod requests;
 mod resolve;
+#[cfg(test)]
+mod tests;
 mod waiters;
 
 use std::time::Instant;
