@@ -1,63 +1,125 @@
 //! Operations at a server that answers as told.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::ground::claim::{Kind, VisitorId};
-use crate::store::{Refusal, Store as _};
-use crate::stores::redis::stub::{Says, StubServer, bulk};
+use crate::ground::claim::{Kind, LockId, VisitorId};
+use crate::store::{InDoubt, Store as _};
+use crate::stores::redis::stub::{Request, Says, StubServer, bulk};
+use crate::stores::redis::wait_replicas::Replication;
 
-fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(3)
+mod acquisition;
+mod conditions;
+mod counts;
+mod guarded;
+mod hand_offs;
+mod packing;
+mod releases;
+mod sending;
+mod withdrawals;
+
+/// A time of a server's clock, in ms, that is long past.
+const THEN: i64 = 1_700_000_000_000;
+
+/// A time of a server's clock, in ms, that no clock here comes to.
+const FAR: i64 = 9_000_000_000_000;
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
 }
 
-fn claim(count: u32) -> Claim {
+fn soon() -> Instant {
+    Instant::now() + ms(3000)
+}
+
+fn claim_of(kind: Kind, count: u32) -> Claim {
     Claim {
-        kind: Kind::Reentrant,
+        kind,
         name: "lock".into(),
         visitor: VisitorId::new("client", 1, 1),
         count,
-        lease: Duration::from_secs(30),
+        lease: ms(30_000),
         inside: None,
         queueing: Default::default(),
     }
 }
 
-#[test]
-fn a_refused_acquisition_tells_what_the_server_says_of_the_holder() {
-    let server = StubServer::start(|request| {
+fn claim(count: u32) -> Claim {
+    claim_of(Kind::Reentrant, count)
+}
+
+fn id_of(claim: &Claim) -> LockId {
+    LockId {
+        kind: claim.kind,
+        name: Arc::clone(&claim.name),
+    }
+}
+
+/// A server that answers the calls of scripts with these, one by one, and all later ones with the last of them.
+fn answering(answers: Vec<Option<Says>>) -> StubServer {
+    let mut asked = 0;
+    StubServer::start(move |request| {
         if !request.is_script() {
             return None;
         }
-        let items = vec![
-            Value::Int(0),
-            Value::Int(1_700_000_000_000),
-            Value::Int(250),
-            bulk("other:7"),
-            bulk("memo"),
-            Value::Int(40),
-        ];
-        Some(Says::Answer(Value::Array(items)))
+        let answer = answers.get(asked).or(answers.last()).cloned().flatten();
+        asked += 1;
+        answer
+    })
+}
+
+/// A server that answers each call of a script with these items.
+fn saying(items: Vec<Value>) -> StubServer {
+    answering(vec![Some(Says::Answer(Value::Array(items)))])
+}
+
+/// The settings of a client that wants a replica, of which `WAIT` says that none has it, or the error that it is.
+fn unreplicated(answers: Vec<Option<Says>>, wait: Says) -> (StubServer, Arc<Redis>) {
+    let mut asked = 0;
+    let server = StubServer::start(move |request| {
+        if request.is("WAIT") {
+            return Some(wait.clone());
+        }
+        if !request.is_script() {
+            return None;
+        }
+        let answer = answers.get(asked).or(answers.last()).cloned().flatten();
+        asked += 1;
+        answer
     });
-    let answer = server.store().acquire(&claim(0), soon()).unwrap();
-    let Outcome::Refused(refusal) = answer else {
-        panic!("{answer:?}");
-    };
-    let Refusal {
-        retry_after,
-        holder,
-        memo,
-        recheck_after,
-        leftover,
-        ..
-    } = refusal;
-    assert_eq!(retry_after, Some(Duration::from_millis(250)));
-    assert_eq!(holder.as_deref(), Some("other:7"));
-    assert_eq!(memo.as_deref(), Some("memo"));
-    assert_eq!(recheck_after, Some(Duration::from_millis(40)));
-    assert!(leftover.is_none());
+    let store = server.store_with(|settings| {
+        settings.replication = Some(Replication {
+            replicas: 1,
+            timeout: ms(100),
+        });
+    });
+    (server, store)
+}
+
+fn none_has_it() -> Says {
+    Says::Reply(Value::Int(0))
+}
+
+/// The calls of scripts that a server was asked for.
+fn calls(server: &StubServer) -> Vec<Request> {
     let asked = server.asked();
-    assert_eq!(asked.len(), 1, "{asked:?}");
-    assert_eq!(asked[0].keys()[0], "lock");
+    asked.into_iter().filter(Request::is_script).collect()
+}
+
+fn hash_of(script: &crate::stores::redis::scripts::Script) -> &str {
+    &script.hash
+}
+
+fn cut() -> Option<Says> {
+    Some(Says::Cut)
+}
+
+fn nothing() -> Option<Says> {
+    Some(Says::Nothing)
+}
+
+fn until(in_doubt: &InDoubt) -> i64 {
+    in_doubt.not_after(0).unwrap()
 }

@@ -1,0 +1,290 @@
+use super::*;
+use crate::ground::batch::{Batch, Work};
+use crate::ground::clock::BootInstant;
+use crate::ground::error::Error;
+use crate::ground::loss::LossCause;
+use crate::ground::reply::Reply;
+use crate::store::Guarded;
+use crate::stores::redis::layout::GUARDED;
+
+fn batch() -> Batch {
+    let mut batch = Batch::default();
+    batch.set("stock", "3").get("stock");
+    batch
+}
+
+fn guarded_until(
+    store: &Redis,
+    valid: Duration,
+    late_copy: Option<i64>,
+    deadline: Instant,
+) -> Result<Outcome<Vec<Reply>, Duration>> {
+    let (claim, batch) = (claim(1), batch());
+    let work = Guarded {
+        claim: &claim,
+        work: Work::Commands(&batch),
+        valid_until: BootInstant::now() + valid,
+        late_copy,
+    };
+    store.guarded(&work, deadline)
+}
+
+fn guarded(server: &StubServer) -> Result<Outcome<Vec<Reply>, Duration>> {
+    guarded_until(&server.store(), ms(60_000), None, soon())
+}
+
+fn fenced(server: &StubServer) -> Result<Vec<Reply>> {
+    let batch = batch();
+    let resource = Arc::from("order");
+    server
+        .store()
+        .write_fenced(&resource, 7, Work::Commands(&batch), soon())
+}
+
+fn done(replies: Vec<Value>) -> Option<Says> {
+    let items = vec![Value::Int(1), Value::Int(THEN), Value::Array(replies)];
+    Some(Says::Answer(Value::Array(items)))
+}
+
+fn failed(index: i64, replies: Vec<Value>) -> StubServer {
+    saying(vec![
+        Value::Int(7),
+        Value::Int(THEN),
+        Value::Int(index),
+        bulk("ERR it is no number"),
+        Value::Array(replies),
+    ])
+}
+
+#[test]
+fn work_goes_with_its_keys_and_each_reply_is_told() {
+    let replies = vec![
+        Value::Okay,
+        Value::Nil,
+        Value::Int(-4),
+        bulk("three"),
+        Value::SimpleString("word".into()),
+        Value::Array(vec![Value::Int(1), Value::Array(vec![])]),
+    ];
+    let server = answering(vec![done(replies)]);
+    let Ok(Outcome::Done(replies)) = guarded(&server) else {
+        panic!("it was done");
+    };
+    let bytes = |text: &str| Reply::Bytes(text.as_bytes().to_vec());
+    let list = Reply::List(vec![Reply::Int(1), Reply::List(vec![])]);
+    let expected = [
+        bytes("OK"),
+        Reply::Nil,
+        Reply::Int(-4),
+        bytes("three"),
+        bytes("word"),
+        list,
+    ];
+    assert_eq!(replies, expected);
+    let call = &calls(&server)[0];
+    assert_eq!(call[1], GUARDED.hash);
+    assert_eq!(call.keys(), ["lock", "stock", "stock"]);
+    let words = ["", "3", "SET", "stock", "3", "2", "GET", "stock"];
+    assert_eq!(call.args()[1..9], words);
+}
+
+#[test]
+fn a_hold_that_is_gone_keeps_work_from_being_done() {
+    let server = saying(vec![Value::Int(2), Value::Int(THEN), bulk("")]);
+    let answer = guarded(&server);
+    let is_gone = matches!(answer, Ok(Outcome::Gone(LossCause::Gone)));
+    assert!(is_gone, "{answer:?}");
+}
+
+#[test]
+fn the_command_that_failed_is_told_with_the_replies_before_it() {
+    let error = guarded(&failed(1, vec![Value::Okay])).unwrap_err();
+    let Error::CommandFailed {
+        index: 1,
+        reason,
+        done,
+        ..
+    } = error
+    else {
+        panic!("{error:?}");
+    };
+    assert!(reason.contains("no number"), "{reason}");
+    assert_eq!(done, [Reply::Bytes(b"OK".to_vec())]);
+}
+
+#[test]
+fn work_without_an_answer_is_sent_once_and_its_outcome_unknown() {
+    let server = answering(vec![cut()]);
+    let told = guarded(&server);
+    let Err(Error::Unknown {
+        operation, visitor, ..
+    }) = told
+    else {
+        panic!("{told:?}");
+    };
+    assert_eq!((operation, visitor.is_some()), ("guarded write", true));
+    assert_eq!(calls(&server).len(), 1);
+    let told = fenced(&answering(vec![cut()]));
+    let Err(Error::Unknown {
+        operation, visitor, ..
+    }) = told
+    else {
+        panic!("{told:?}");
+    };
+    assert_eq!((operation, visitor.is_some()), ("fenced write", false));
+}
+
+#[test]
+fn an_answer_that_cannot_be_read_does_not_say_that_nothing_was_done() {
+    for items in [
+        vec![],
+        vec![Value::Int(1), Value::Int(THEN)],
+        vec![Value::Int(9), Value::Int(THEN), Value::Int(0)],
+        // A hold has no fence.
+        vec![Value::Int(8), Value::Int(THEN), bulk("9")],
+    ] {
+        let told = guarded(&saying(items));
+        assert!(matches!(told, Err(Error::Unknown { .. })), "{told:?}");
+    }
+}
+
+#[test]
+fn work_too_late_for_its_validity_waits_for_a_renewal() {
+    let late = || answering(vec![Says::ints(&[3, THEN])]);
+    // Its end is nearer than that of the call: it may be prolonged meanwhile.
+    for (valid, least, most) in [(ms(60_000), ms(20), ms(20)), (ms(0), ms(0), ms(0))] {
+        let server = late();
+        let deadline = Instant::now() + ms(90_000);
+        let told = guarded_until(&server.store(), valid, None, deadline);
+        let Ok(Outcome::Refused(pause)) = told else {
+            panic!("{told:?}");
+        };
+        assert!((least..=most).contains(&pause), "{pause:?}");
+        // The first answer put the clock right.
+        assert_eq!(calls(&server).len(), 2);
+    }
+    // The validity is long: the clocks differ in some other way.
+    let server = late();
+    let told = guarded_until(&server.store(), ms(90_000), None, soon());
+    assert!(matches!(told, Err(Error::Unavailable { .. })), "{told:?}");
+    assert_eq!(calls(&server).len(), 4);
+}
+
+#[test]
+fn work_is_refused_after_the_end_of_the_validity() {
+    let expiry = |valid| {
+        let server = answering(vec![done(vec![])]);
+        guarded_until(&server.store(), valid, None, Instant::now() + ms(60_000)).unwrap();
+        let call = calls(&server).pop().unwrap();
+        call.args().last().unwrap().parse::<i64>().unwrap()
+    };
+    let (short, long) = (expiry(ms(10_000)), expiry(ms(90_000)));
+    // One is that of the validity, the other that of the call with what is granted beyond it.
+    assert!((50_000..80_000).contains(&(long - short)), "{short} {long}");
+}
+
+#[test]
+fn work_waits_until_no_copy_can_come_behind_it() {
+    let server = answering(vec![done(vec![])]);
+    let store = server.store();
+    let told = guarded_until(&store, ms(60_000), Some(FAR), soon());
+    let Ok(Outcome::Refused(pause)) = told else {
+        panic!("{told:?}");
+    };
+    assert!(pause > ms(60_000), "{pause:?}");
+    assert!(calls(&server).is_empty());
+    let told = guarded_until(&store, ms(60_000), Some(THEN), soon());
+    assert!(matches!(told, Ok(Outcome::Done(_))), "{told:?}");
+}
+
+#[test]
+fn a_fence_goes_in_place_of_a_hold() {
+    let server = answering(vec![done(vec![Value::Okay])]);
+    let replies = fenced(&server).unwrap();
+    assert_eq!(replies, [Reply::Bytes(b"OK".to_vec())]);
+    let call = &calls(&server)[0];
+    assert_eq!(call.keys(), ["redlatch_fence:{order}", "stock", "stock"]);
+    assert_eq!(call.args()[..3], ["7", "fence", "3"]);
+}
+
+#[test]
+fn a_fence_that_is_too_old_is_told_with_the_newer_one() {
+    let told = fenced(&saying(vec![Value::Int(8), Value::Int(THEN), bulk("12")]));
+    let is_told = matches!(
+        told,
+        Err(Error::Stale {
+            fence: 7,
+            newer: 12,
+            ..
+        })
+    );
+    assert!(is_told, "{told:?}");
+    let told = fenced(&saying(vec![Value::Int(8), Value::Int(THEN), bulk("x")]));
+    assert!(matches!(told, Err(Error::Unknown { .. })), "{told:?}");
+    // A fence is no hold that could be gone.
+    let told = fenced(&saying(vec![Value::Int(2), Value::Int(THEN), bulk("")]));
+    assert!(matches!(told, Err(Error::Unknown { .. })), "{told:?}");
+}
+
+#[test]
+fn work_that_too_few_replicas_have_is_unknown() {
+    let (_server, store) = unreplicated(vec![done(vec![Value::Okay])], none_has_it());
+    let told = guarded_until(&store, ms(60_000), None, soon());
+    let Err(error) = told else {
+        panic!("{told:?}");
+    };
+    assert!(error.to_string().contains("0 of the 1 replicas"), "{error}");
+}
+
+#[test]
+fn a_script_that_does_not_compile_is_the_first_command_that_failed() {
+    let refused = "ERR Error compiling script (new function): user_script:3: unexpected";
+    let told = guarded(&answering(vec![Says::error(refused)]));
+    let is_told = matches!(told, Err(Error::CommandFailed { index: 0, .. }));
+    assert!(is_told, "{told:?}");
+}
+
+#[test]
+fn keys_of_another_slot_are_named_when_the_server_refuses_them() {
+    let refused = "CROSSSLOT Keys in request don't hash to the same slot";
+    let told = guarded(&answering(vec![Says::error(refused)]));
+    let Err(Error::CrossSlot { key, .. }) = told else {
+        panic!("{told:?}");
+    };
+    assert_eq!(key, "stock");
+}
+
+#[test]
+fn a_refusal_names_the_keys_of_the_data_and_that_of_the_fence() {
+    let refused = "NOPERM No permissions to access a key";
+    let reason = |error: Error| match error {
+        Error::Permission { reason, .. } => reason,
+        other => panic!("{other:?}"),
+    };
+    let of_hold = reason(guarded(&answering(vec![Says::error(refused)])).unwrap_err());
+    assert!(of_hold.ends_with("(of stock, stock)"), "{of_hold}");
+    let of_fence = reason(fenced(&answering(vec![Says::error(refused)])).unwrap_err());
+    let names_all = of_fence.ends_with("(of stock, stock, redlatch_fence:{order})");
+    assert!(names_all, "{of_fence}");
+}
+
+#[test]
+fn a_script_of_the_user_is_put_into_that_of_the_library() {
+    let server = answering(vec![done(vec![Value::Int(1)])]);
+    let claim = claim(1);
+    let work = Guarded {
+        claim: &claim,
+        work: Work::Script {
+            text: "return redis.call('GET', KEYS[1])",
+            keys: &["stock"],
+            args: &[b"word"],
+        },
+        valid_until: BootInstant::now() + ms(60_000),
+        late_copy: None,
+    };
+    server.store().guarded(&work, soon()).unwrap();
+    let call = &calls(&server)[0];
+    assert_ne!(call[1], GUARDED.hash);
+    assert_eq!(call.keys(), ["lock", "stock"]);
+    assert_eq!(call.args()[2], "word");
+}
