@@ -179,3 +179,13 @@ fn a_hand_off_without_an_answer_leaves_both_holds_in_doubt() {
     assert!(until(&successor) > THEN);
     assert_eq!(calls(&server).len(), 2);
 }
+
+#[test]
+fn a_hand_off_leaves_the_late_copy_of_the_hold_that_is_given_away() {
+    let server = answering(vec![cut(), Says::int(1), Says::ints(&[1, THEN, 0])]);
+    let store = server.store();
+    let from = claim_of(Kind::Token, 0);
+    store.acquire(&from, soon()).unwrap();
+    let granted = granted(hand_off(&store, Kind::Token));
+    assert_eq!(granted.leftover.unwrap().visitor, from.visitor);
+}

@@ -173,7 +173,39 @@ fn the_turns_of_others_are_counted_from_the_message_before_the_release() {
     server.answer(|request| request.is_script().then(|| Says::int(1)).flatten());
     let released = done(store.release(&claim, 0, soon()).unwrap());
     assert!(!released.others_wait);
+    server.answer(|request| request.is_script().then(|| Says::int(0)).flatten());
+    let released = done(store.release(&claim, 0, soon()).unwrap());
+    assert!(
+        !released.others_wait && released.turns.is_none(),
+        "nobody heard it"
+    );
     drop(subscription);
+}
+
+#[test]
+fn a_waiter_here_that_wants_several_locks_stands_in_no_queue_for_one() {
+    let server = answering(vec![Says::int(1)]);
+    let store = server.store();
+    let claim = claim(1);
+    let subscriptions = [0, 1, 2].map(|source| {
+        let parker = Arc::default();
+        store.subscribe(&id_of(&claim), None, source, &parker)
+    });
+    server.until(|_| store.messages(&claim).is_some());
+    assert_eq!(store.others_of(&claim, 1), 2);
+    assert_eq!(store.others_of(&claim, 3), 4);
+    drop(subscriptions);
+}
+
+#[test]
+fn the_second_copy_of_a_release_leaves_the_late_copy_of_its_token() {
+    let gone = Says::Answer(Value::Array(vec![Value::Int(0), bulk("")]));
+    let server = answering(vec![cut(), Says::int(1), cut(), Some(gone)]);
+    let store = server.store();
+    let claim = claim_of(Kind::Token, 0);
+    store.acquire(&claim, soon()).unwrap();
+    let released = done(store.release(&claim, 0, soon()).unwrap());
+    assert!(released.leftover.is_some());
 }
 
 #[test]

@@ -1,6 +1,11 @@
+use std::sync::LazyLock;
+use std::thread;
+
 use super::*;
 use crate::ground::error::Error;
+use crate::stores::quorum::quarantine::{Membership, NodeHandle};
 use crate::stores::redis::layout::Layout;
+use crate::stores::redis::stub::settings;
 
 fn late(times: usize) -> Vec<Option<Says>> {
     let mut answers = vec![Says::ints(&[3, THEN]); times];
@@ -22,16 +27,29 @@ fn a_request_that_came_too_late_is_sent_anew_three_times() {
     assert_eq!(calls(&server).len(), 4);
 }
 
+/// A look whose answer puts our idea of the clock right when its time is just over.
+struct TooLong(Instant);
+
+impl Operation for TooLong {
+    type Answer = ();
+
+    fn call(&self) -> Call<'_> {
+        static LOCK: LazyLock<Arc<str>> = LazyLock::new(|| "lock".into());
+        Call::new(Kind::Reentrant, |layout| &layout.inspect, &LOCK, None)
+    }
+
+    fn read(&mut self, _: &Redis, _: &Value, _: &mut SentCopies) -> Read<Self> {
+        thread::sleep(self.0.saturating_duration_since(Instant::now()));
+        Err(Unread::Outdated)
+    }
+}
+
 #[test]
 fn a_request_whose_time_is_over_when_the_clock_is_right_says_so() {
-    let store = answering(Vec::new()).store();
-    let claim = claim(0);
-    let mut operation = Acquire::new(&claim);
-    let reply = || Ok(Value::Array(vec![Value::Int(3), Value::Int(THEN)]));
-    let mut copies = SentCopies::new(Instant::now());
-    assert!(operation.answer(&store, reply(), &mut copies).is_none());
-    let refused = CallError::Server(NO_TIME_TO_CORRECT.to_owned());
-    let told = operation.fail(&store, refused, &mut copies);
+    let server = answering(vec![Says::int(1)]);
+    let store = server.store();
+    let deadline = Instant::now() + ms(400);
+    let told = TooLong(deadline).run(&store, deadline);
     let Err(Error::Unavailable { reason, .. }) = told else {
         panic!("{told:?}");
     };
@@ -39,6 +57,16 @@ fn a_request_whose_time_is_over_when_the_clock_is_right_says_so() {
         reason.contains("was over when it had been put right"),
         "{reason}"
     );
+    assert_eq!(calls(&server).len(), 1);
+}
+
+#[test]
+fn the_second_copy_has_all_the_time_that_is_left() {
+    let late = Says::Later(ms(650), Box::new(Says::int(0).unwrap()));
+    let server = answering(vec![nothing(), Some(late)]);
+    let deadline = Instant::now() + ms(2000);
+    let answer = server.store().release(&claim(1), 0, deadline).unwrap();
+    assert!(matches!(answer, Outcome::Done(_)), "{answer:?}");
 }
 
 #[test]
@@ -152,4 +180,64 @@ fn what_is_known_of_copies_follows_what_became_of_them() {
     copies.earlier_sent_since = None;
     copies.last_did_not_run();
     assert!(!copies.are_in_doubt());
+}
+
+/// The answers to the questions who a server is.
+fn is_somebody(request: &Request) -> Option<Says> {
+    if request.is("INFO server") {
+        return Says::text("run_id:run\r\nuptime_in_seconds:9\r\n");
+    }
+    if request.is("INFO") {
+        return Says::text("role:master\r\n");
+    }
+    request
+        .is("CONFIG")
+        .then(|| Says::Reply(Value::Array(vec![])))
+}
+
+#[test]
+fn a_server_that_says_it_is_another_one_is_asked_who_it_is() {
+    let server = StubServer::start(is_somebody);
+    let store = server.store();
+    let now = crate::ground::clock::BootInstant::now;
+    let noted = |word| {
+        store
+            .topology
+            .with("lock", soon(), |_, connection| {
+                connection.identify(soon())?;
+                let reply = Value::Array(vec![Value::Int(word), Value::Int(THEN)]);
+                note_in(connection, &reply, 0, now());
+                Ok(connection.is_identified())
+            })
+            .unwrap()
+    };
+    assert!(noted(5));
+    assert!(!noted(6));
+    assert!(noted(1));
+}
+
+#[test]
+fn an_acquisition_by_a_vote_names_the_node_and_what_is_restored() {
+    let membership = Arc::new(Membership::new(3, ms(30_000), true));
+    let handle = NodeHandle::new(&membership, 0, false);
+    let claim = claim(2);
+    let counts = |restored| {
+        let acquire = Acquire::voted(&claim, restored, &handle);
+        let call = acquire.call();
+        assert!(call.handle.is_some());
+        (call.known, call.wanted)
+    };
+    assert_eq!((counts(false), counts(true)), ((2, 3), (0, 2)));
+    assert!(Acquire::new(&claim).call().handle.is_none());
+}
+
+#[test]
+fn a_call_of_a_cluster_says_so() {
+    let server = answering(Vec::new());
+    let one = server.store();
+    let cluster = Redis::cluster(&[server.url()], &settings()).unwrap();
+    let claim = claim(1);
+    let call = Call::of(&claim, |layout| &layout.release);
+    assert!(cluster.completed(call).is_in_cluster);
+    assert!(!one.completed(call).is_in_cluster);
 }

@@ -1,0 +1,184 @@
+use super::*;
+use crate::ground::error::Error;
+use crate::stores::redis::errors::may_be_for_one_key;
+
+/// The error of a look that the server refuses with these words, and what it says of rights.
+fn told(words: &str, rights: Option<Says>) -> (Error, Vec<Request>) {
+    let server = answering(vec![Says::error(words), rights]);
+    let told = server.store().inspect(&id_of(&claim(0)), None, soon());
+    (told.unwrap_err(), calls(&server))
+}
+
+fn words(items: &[&str]) -> Option<Says> {
+    let items = items.iter().map(|item| bulk(item)).collect();
+    Some(Says::Answer(Value::Array(items)))
+}
+
+fn missing(words: &str, rights: Option<Says>) -> Vec<String> {
+    match told(words, rights).0 {
+        Error::Permission { missing, .. } => missing,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn each_word_of_a_server_has_its_error() {
+    for (text, kind) in [
+        ("WRONGTYPE Operation against a key", "wrong type"),
+        ("LOADING Redis is loading", "passing"),
+        ("BUSY Redis is busy", "passing"),
+        ("READONLY You can't write", "passing"),
+        ("MASTERDOWN Link is down", "passing"),
+        ("NOREPLICAS Not enough", "passing"),
+        ("MISCONF Redis is configured", "passing"),
+        ("OOM command not allowed", "passing"),
+        ("TRYAGAIN Multiple keys", "passing"),
+        ("CLUSTERDOWN The cluster is down", "passing"),
+        ("ERR Script attempted to access a non local key", "passing"),
+        ("ERR max number of clients reached", "passing"),
+        ("UNBLOCKED force unblock", "passing"),
+        ("NOAUTH Authentication required.", "right"),
+        ("WRONGPASS invalid username-password pair", "right"),
+        ("NOPERM no", "right"),
+        ("DENIED Redis is running in protected mode", "right"),
+        ("ERR unknown command 'EVALX'", "right"),
+        ("ERR Unknown Redis command called from script", "right"),
+        ("ERR invalid password", "right"),
+        ("ERR AUTH called without any password configured", "right"),
+        ("ERR something", "unknown"),
+    ] {
+        let is = match told(text, None).0 {
+            Error::WrongType { .. } => "wrong type",
+            Error::Unavailable { .. } => "passing",
+            Error::Permission { .. } => "right",
+            Error::Unexpected { .. } => "unknown",
+            other => panic!("{text}: {other:?}"),
+        };
+        assert_eq!(is, kind, "{text}");
+    }
+}
+
+#[test]
+fn the_rights_that_are_missing_are_asked_for() {
+    let refused = "NOPERM this user has no permissions";
+    let (_, calls) = told(refused, words(&[]));
+    assert_eq!(calls.len(), 2);
+    assert_eq!(calls[1].keys(), ["lock"]);
+    let rights = missing(refused, words(&["hset", "&", "~lock", "hset", "hset"]));
+    let channel = "&redisson_lock__channel:{lock}";
+    assert_eq!(rights, ["+hset", channel, "~lock", "+hset"]);
+}
+
+#[test]
+fn the_rights_are_those_that_the_words_name_where_nobody_can_ask() {
+    let of_command = "NOPERM User x has no permissions to run the 'hget' command";
+    let of_key = "NOPERM No permissions to access a key";
+    // The look names no key beside that of the lock, so the script that tries is refused for that.
+    assert_eq!(missing(of_command, Says::error("ERR no")), ["+hget"]);
+    assert_eq!(missing(of_key, Says::error(of_key)), ["~lock"]);
+    assert_eq!(missing("NOPERM no", Says::error(of_command)), ["+hget"]);
+    assert!(missing("NOPERM no", Says::error("ERR no")).is_empty());
+    // No words about keys that are no refusal.
+    assert!(missing("NOAUTH a key", Says::error("ERR a key")).is_empty());
+}
+
+#[test]
+fn a_missing_right_to_a_key_beside_the_lock_names_its_pattern() {
+    let of_key = "NOPERM No permissions to access a key";
+    let server = answering(vec![Says::error(of_key), words(&[])]);
+    let fair = id_of(&claim_of(Kind::Fair, 0));
+    let error = server.store().waiters(&fair, soon()).unwrap_err();
+    let Error::Permission { missing, .. } = error else {
+        panic!("{error:?}");
+    };
+    let names = |key: &str| missing.iter().any(|it| it == key);
+    assert!(names("~redisson_lock_queue:{lock}"), "{missing:?}");
+    assert!(!names("~lock"), "{missing:?}");
+}
+
+#[test]
+fn the_question_for_rights_does_not_keep_the_error_long() {
+    let server = answering(vec![Says::error("NOPERM no"), nothing()]);
+    let store = server.store_with(|settings| settings.command_timeout = ms(60_000));
+    let began = Instant::now();
+    let told = store.inspect(&id_of(&claim(0)), None, began + ms(60_000));
+    assert!(matches!(told, Err(Error::Permission { .. })), "{told:?}");
+    assert!(began.elapsed() < ms(20_000));
+}
+
+#[test]
+fn the_words_of_a_script_are_not_told() {
+    let text = "ERR Error running script (call to f_6b1b): @user_script:12: TRYAGAIN soon";
+    let Error::Unavailable { reason, .. } = told(text, None).0 else {
+        panic!("it passes");
+    };
+    assert_eq!(reason, "soon");
+}
+
+#[test]
+fn a_refusal_of_many_keys_may_be_for_one_unless_it_passes() {
+    for (text, may_be) in [
+        ("WRONGTYPE no", true),
+        ("ERR no", true),
+        ("LOADING a key", false),
+        ("NOPERM No permissions to access a key", true),
+        ("NOPERM no permissions to run the 'evalsha' command", false),
+    ] {
+        assert_eq!(may_be_for_one_key(text), may_be, "{text}");
+    }
+}
+
+#[test]
+fn faults_on_the_way_have_errors_of_their_own() {
+    let store = answering(Vec::new()).store();
+    let lock = Arc::from("lock");
+    let error = |fault| store.error(&lock, fault, soon());
+    let exhausted = error(CallError::Exhausted(7));
+    assert!(
+        matches!(exhausted, Error::Exhausted { connections: 7, .. }),
+        "{exhausted:?}"
+    );
+    let untrusted = error(CallError::Untrusted("no".into()));
+    assert!(
+        matches!(untrusted, Error::Untrusted { .. }),
+        "{untrusted:?}"
+    );
+    let abstained = error(CallError::NoVote("no".to_owned()));
+    assert!(
+        matches!(abstained, Error::Unavailable { .. }),
+        "{abstained:?}"
+    );
+    let unsent = error(CallError::NotSent("no".into()));
+    assert!(matches!(unsent, Error::Unreachable { .. }), "{unsent:?}");
+}
+
+#[test]
+fn a_refusal_about_keys_names_them() {
+    let store = answering(Vec::new()).store();
+    let (lock, node) = (Arc::from("lock"), || Arc::from("node"));
+    let error = |keys: &[&str], words: &str| {
+        let fault = CallError::Server(words.to_owned());
+        match store.error_about(node(), &lock, keys, fault, soon()) {
+            Error::Permission {
+                reason, missing, ..
+            } => (reason, missing),
+            other => panic!("{other:?}"),
+        }
+    };
+    let of_key = "NOPERM No permissions to access a key";
+    let (reason, missing) = error(&["one"], of_key);
+    assert_eq!(reason, format!("{of_key} (of one)"));
+    assert_eq!(missing, ["~one"]);
+    let (reason, missing) = error(&["one", "two"], of_key);
+    assert_eq!(reason, format!("{of_key} (of one, two)"));
+    assert!(missing.is_empty());
+    let (reason, missing) = error(&[], of_key);
+    assert_eq!((reason.as_str(), missing.is_empty()), (of_key, true));
+    let of_command = "NOPERM User x has no permissions to run the 'scan' command";
+    let (reason, missing) = error(&["one"], of_command);
+    assert_eq!(reason, of_command);
+    assert_eq!(missing, ["+scan"]);
+    let fault = CallError::Server("ERR no".to_owned());
+    let other = store.error_about(node(), &lock, &["one"], fault, soon());
+    assert!(matches!(other, Error::Unexpected { .. }), "{other:?}");
+}
