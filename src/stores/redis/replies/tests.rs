@@ -20,9 +20,38 @@ fn what_a_server_says_is_told_without_its_scripts() {
             "ERR attempt to compare nil",
         ),
         ("TRYAGAIN the clock", "the clock"),
+        ("ERR no such script: named", "ERR no such script: named"),
         ("OOM command not allowed", "OOM command not allowed"),
     ];
     for (text, expected) in said {
         assert_eq!(plain(text), expected);
     }
+}
+
+#[test]
+fn the_parts_of_a_reply_are_found_by_place_and_read_as_words() {
+    let parts = [
+        Value::Int(-7),
+        Value::BulkString(b"bytes".to_vec()),
+        Value::SimpleString("word".to_owned()),
+        Value::Nil,
+    ];
+    let reply = Value::Array(parts.to_vec());
+    let words = [0, 1, 2, 3].map(|at| item_at(&reply, at).map(text_of));
+    assert_eq!(
+        words,
+        ["-7", "bytes", "word", ""].map(|it| Some(it.to_owned()))
+    );
+    assert_eq!(item_at(&reply, 4), None);
+    assert_eq!(item_at(&Value::Int(1), 0), None);
+    assert_eq!(integer_at(&reply, 0), Some(-7));
+    assert_eq!(integer_at(&reply, 1), None);
+    assert_eq!(integer_at(&reply, 4), None);
+}
+
+#[test]
+fn an_empty_holder_is_none() {
+    assert_eq!(cause_of(&Value::Nil), LossCause::Gone);
+    let holder = Value::BulkString(b"other:1".to_vec());
+    assert_eq!(cause_of(&holder), LossCause::HeldBy("other:1".to_owned()));
 }
