@@ -379,3 +379,6 @@ impl<'a, T> FanOut<'a, T> {
         }
     }
 }
+
+#[cfg(all(test, not(redlatch_sim)))]
+mod tests;

@@ -4,10 +4,11 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod aside;
 #[cfg(not(redlatch_sim))]
 mod connecting;
 #[cfg(not(redlatch_sim))]
-mod distant;
+pub(super) mod distant;
 mod five;
 mod looks;
 mod votes;

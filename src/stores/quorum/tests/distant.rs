@@ -14,7 +14,7 @@ use crate::stores::quorum::quarantine::QuarantineReason;
 
 /// The end of an attempt to connect.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Link {
+pub(in crate::stores::quorum) enum Link {
     Made,
     /// It is made, and the node has no vote.
     NoVote,
@@ -26,14 +26,14 @@ pub(super) enum Link {
     Taken,
 }
 
-pub(super) struct Distant {
-    pub(super) memory: Memory,
-    pub(super) is_connected: AtomicBool,
-    pub(super) link: Mutex<Link>,
+pub(in crate::stores::quorum) struct Distant {
+    pub(in crate::stores::quorum) memory: Memory,
+    pub(in crate::stores::quorum) is_connected: AtomicBool,
+    pub(in crate::stores::quorum) link: Mutex<Link>,
     /// How long it takes to connect, and to answer; `None` if the answer is there at once.
-    pub(super) connects_in: Mutex<Duration>,
-    pub(super) answers_in: Mutex<Option<Duration>>,
-    pub(super) attempts: AtomicUsize,
+    pub(in crate::stores::quorum) connects_in: Mutex<Duration>,
+    pub(in crate::stores::quorum) answers_in: Mutex<Option<Duration>>,
+    pub(in crate::stores::quorum) attempts: AtomicUsize,
 }
 
 impl Distant {
@@ -161,17 +161,17 @@ impl Node for Distant {
 }
 
 /// Three nodes, connected so far.
-pub(super) struct Three {
-    pub(super) nodes: Vec<Arc<Distant>>,
-    pub(super) quorum: Quorum,
+pub(in crate::stores::quorum) struct Three {
+    pub(in crate::stores::quorum) nodes: Vec<Arc<Distant>>,
+    pub(in crate::stores::quorum) quorum: Quorum,
 }
 
-pub(super) fn ms(ms: u64) -> Duration {
+pub(in crate::stores::quorum) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
 impl Three {
-    pub(super) fn new() -> Three {
+    pub(in crate::stores::quorum) fn new() -> Three {
         let node = |_| {
             Arc::new(Distant {
                 memory: Memory::new(Arc::new(World::default())),
@@ -188,7 +188,7 @@ impl Three {
     }
 
     /// Cuts the connection of a node, which is made again so, in this time.
-    pub(super) fn cut(&self, index: usize, link: Link, connects_in: u64) {
+    pub(in crate::stores::quorum) fn cut(&self, index: usize, link: Link, connects_in: u64) {
         let node = &self.nodes[index];
         node.is_connected.store(false, Ordering::SeqCst);
         *node.link.lock() = link;
