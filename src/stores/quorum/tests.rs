@@ -11,6 +11,8 @@ mod connecting;
 pub(super) mod distant;
 mod five;
 mod looks;
+#[cfg(not(redlatch_sim))]
+mod servers;
 mod votes;
 
 use smallvec::smallvec;

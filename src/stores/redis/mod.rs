@@ -20,7 +20,7 @@ mod scripts;
 mod sent_operations;
 mod server;
 #[cfg(test)]
-mod stub;
+pub(crate) mod stub;
 mod subscriber;
 mod survey;
 #[cfg(all(test, feature = "test-util"))]

@@ -1,0 +1,97 @@
+//! A quorum of servers that answer as told, over their connections.
+
+use super::*;
+use crate::store::Delivery;
+use crate::stores::redis::stub::{Request, Says, StubServer};
+
+/// Says who a server is, and grants all that is asked.
+fn grants(run: usize) -> impl FnMut(&Request) -> Option<Says> + Send + 'static {
+    move |request| {
+        if request.is("INFO server") {
+            return Says::text(&format!("run_id:run{run}\r\nuptime_in_seconds:90\r\n"));
+        }
+        if request.is("INFO") {
+            return Says::text("role:master\r\n");
+        }
+        if request.is("CONFIG") {
+            return Some(Says::Reply(redis::Value::Array(vec![])));
+        }
+        request.is_script().then(|| Says::int(1)).flatten()
+    }
+}
+
+fn three() -> (Vec<StubServer>, Quorum) {
+    let servers: Vec<_> = (0..3).map(|run| StubServer::start(grants(run))).collect();
+    let nodes: Vec<_> = servers
+        .iter()
+        .map(|server| Arc::new(server.store().as_node().unwrap()))
+        .collect();
+    let quorum = quorum_of(&nodes, Some(Duration::from_secs(2)));
+    (servers, quorum)
+}
+
+fn delivery(quorum: &Quorum, kind: Kind) -> Delivery {
+    let lock = LockId { kind, ..lock() };
+    quorum.subscribe(&lock, None, 0, &Arc::default()).delivery
+}
+
+#[test]
+fn messages_come_once_a_majority_sends_them() {
+    let (servers, quorum) = three();
+    let held = quorum.subscribe(&lock(), None, 0, &Arc::default());
+    assert_eq!(held.delivery, Delivery::Pending);
+    assert_eq!(held.sources, 3);
+    let is_live = |index: usize| {
+        let store = quorum.nodes[index].node.store();
+        let seen = store.subscribe(&lock(), None, 0, &Arc::default());
+        seen.delivery == Delivery::Live
+    };
+    servers[0].until(|_| (0..3).all(is_live));
+    assert_eq!(delivery(&quorum, Kind::Reentrant), Delivery::Live);
+    assert_eq!(delivery(&quorum, Kind::Token), Delivery::Polling);
+}
+
+#[test]
+fn the_connections_of_all_nodes_are_told_together() {
+    let (servers, quorum) = three();
+    assert_eq!(quorum.connections().idle, 3);
+    let granted = quorum.acquire(&claim("me", 0), soon()).unwrap();
+    assert!(matches!(granted, Outcome::Done(_)), "{granted:?}");
+    for server in &servers {
+        server.until_asked(Request::is_script);
+        assert_eq!(server.connected(), 1);
+    }
+}
+
+#[test]
+fn a_vote_is_asked_of_a_server_that_is_known_on_that_connection() {
+    let (servers, quorum) = three();
+    quorum.acquire(&claim("me", 0), soon()).unwrap();
+    for server in &servers {
+        server.until_asked(Request::is_script);
+        let asked = server.asked();
+        let questions = asked.iter().filter(|it| it.is("INFO server")).count();
+        assert_eq!(questions, 1, "{asked:?}");
+    }
+}
+
+#[test]
+fn two_nodes_of_one_server_make_no_quorum() {
+    let servers: Vec<_> = [1, 2, 1].map(|run| StubServer::start(grants(run))).into();
+    let stores = servers.iter().map(|server| {
+        let node: Arc<dyn Node> = Arc::new(server.store().as_node().unwrap());
+        (node, Arc::new(()) as _)
+    });
+    let settings = Settings {
+        node_timeout: None,
+        max_lease: LEASE,
+        max_extensions: None,
+        trusts_new_nodes: true,
+        connect_timeout: LEASE,
+    };
+    let refused = Quorum::new(stores.collect(), settings, soon()).unwrap_err();
+    assert!(
+        refused.to_string().contains("are the same server"),
+        "{refused}"
+    );
+}
