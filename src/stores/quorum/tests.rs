@@ -10,6 +10,7 @@ mod connecting;
 #[cfg(not(redlatch_sim))]
 pub(super) mod distant;
 mod five;
+mod forgetful;
 mod looks;
 #[cfg(not(redlatch_sim))]
 mod servers;

@@ -1,3 +1,5 @@
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use super::*;
 
 const MAX: Duration = Duration::from_secs(30);
@@ -168,4 +170,49 @@ fn a_follower_and_a_part_of_a_cluster_have_no_vote() {
     };
     let vote = membership.admit(0, false, &part);
     assert!(matches!(vote, Err(Quarantined::InCluster)), "{vote:?}");
+}
+
+#[test]
+fn a_server_remembers_only_if_it_always_did_before_and_does_now() {
+    let restarted = Some(QuarantineReason::Restarted);
+    let after = |before: &[Identity], now: Identity| {
+        let membership = Membership::new(3, MAX, true);
+        for identity in before {
+            assert!(membership.admit(0, false, identity).is_ok());
+        }
+        why(membership.admit(0, false, &now))
+    };
+    assert_eq!(after(&[remembering("a")], remembering("b")), None);
+    assert_eq!(after(&[remembering("a")], server("b", Some(0))), restarted);
+    assert_eq!(after(&[server("a", Some(0))], remembering("b")), restarted);
+    let changed = [remembering("a"), server("a", Some(0))];
+    assert_eq!(after(&changed, remembering("b")), restarted);
+    let changed = [server("a", Some(0)), remembering("a")];
+    assert_eq!(after(&changed, remembering("b")), restarted);
+}
+
+#[test]
+fn a_server_ran_at_a_moment_that_is_surely_behind_its_start() {
+    let moment = BootInstant::now();
+    let told = moment + Duration::from_secs(5);
+    let aged = |age: Option<u64>| Identity {
+        told,
+        ..server("a", age)
+    };
+    assert!(!aged(Some(4)).ran_at(moment));
+    assert!(!aged(Some(5)).ran_at(moment));
+    assert!(aged(Some(6)).ran_at(moment));
+    assert!(aged(None).ran_at(moment));
+}
+
+#[test]
+fn a_handle_says_why_its_server_has_no_vote() {
+    let membership = Arc::new(Membership::new(3, MAX, true));
+    let handle = NodeHandle::new(&membership, 0, false);
+    assert!(handle.quarantined().is_none());
+    handle.admit(&server("a", Some(0))).unwrap();
+    assert!(handle.quarantined().is_none());
+    assert!(handle.admit(&server("b", Some(0))).is_err());
+    let why = handle.quarantined().unwrap().to_string();
+    assert!(why.contains("restarted"), "{why}");
 }

@@ -1,0 +1,144 @@
+//! Nodes that may have forgotten what they granted, and requests that may still come.
+
+use super::five::*;
+use super::*;
+use crate::ground::clock::BootInstant;
+use crate::ground::loss::LossCause;
+use crate::stores::quorum::quarantine::Identity;
+
+/// Has these nodes started again since they were first seen, so that they have no vote.
+fn start_again(five: &Five, nodes: &[usize]) {
+    for index in nodes {
+        let node = &five.quorum.nodes[*index];
+        for run in ["before", "after"] {
+            let identity = Identity {
+                run: format!("{run} {index}").into(),
+                history: "".into(),
+                has_followed: false,
+                follows: false,
+                is_in_cluster: false,
+                age: Some(Duration::ZERO),
+                remembers: false,
+                asked: BootInstant::now(),
+                told: BootInstant::now(),
+            };
+            // The first one may be trusted.
+            let _ = node.handle.admit(&identity);
+        }
+        let without_vote = five.quorum.without_vote(*index).unwrap();
+        assert!(
+            without_vote.to_string().contains("restarted"),
+            "{without_vote}"
+        );
+    }
+}
+
+#[test]
+fn a_node_without_a_vote_does_not_say_that_a_lock_is_free() {
+    let five = Five::new();
+    assert!(five.quorum.without_vote(0).is_none());
+    assert!(!five.inspect().unwrap().is_locked);
+    start_again(&five, &[0, 1, 2]);
+    match five.inspect().unwrap_err() {
+        Error::NoQuorum {
+            granted,
+            refused,
+            unreachable,
+            needed,
+            ..
+        } => assert_eq!((granted, refused, unreachable, needed), (2, 0, 3, 3)),
+        other => panic!("{other:?}"),
+    }
+    // That it is held there it may say.
+    let five = Five::held(1);
+    start_again(&five, &[0, 1, 2]);
+    assert!(five.inspect().unwrap().is_locked);
+    // Two are left that may have it, which is no majority with those that say it is free.
+    let five = Five::new();
+    start_again(&five, &[0, 1]);
+    assert!(!five.inspect().unwrap().is_locked);
+}
+
+#[test]
+fn a_node_that_has_forgotten_a_hold_has_granted_it_to_nobody() {
+    let release = |lost: &[usize], to, again: &[usize]| {
+        let five = Five::held(1);
+        five.lose(lost, to);
+        start_again(&five, again);
+        match five.release(0).unwrap() {
+            Outcome::Done(released) => {
+                assert!(released.leftover.is_none());
+                true
+            }
+            Outcome::Gone(_) => false,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(!release(&[0, 1, 2], None, &[]));
+    assert!(release(&[0, 1, 2], None, &[0]));
+    assert!(release(&[0, 1, 2, 3], None, &[0, 1]));
+    assert!(!release(&[0, 1, 2, 3], None, &[0]));
+    // Somebody else has it there now.
+    assert!(!release(&[0, 1, 2], Some("other"), &[0]));
+    // With a vote it would have granted it to others.
+    assert!(!release(&[0, 1, 2], None, &[3]));
+    // A hold that is nowhere any more was lost.
+    assert!(!release(&[0, 1, 2, 3, 4], None, &[0, 1, 2, 3, 4]));
+    let forced = |lost: &[usize], again: &[usize]| {
+        let five = Five::held(1);
+        five.lose(lost, None);
+        start_again(&five, again);
+        five.quorum.force_release(&lock(), soon()).unwrap()
+    };
+    assert!(!forced(&[0, 1, 2], &[]));
+    assert!(forced(&[0, 1, 2], &[0]));
+    assert!(!forced(&[0, 1, 2], &[3]));
+    assert!(forced(&[0, 1, 2, 3], &[0, 1]));
+    assert!(!forced(&[0, 1, 2, 3], &[0]));
+    assert!(!forced(&[0, 1, 2, 3, 4], &[0, 1, 2, 3, 4]));
+}
+
+#[test]
+fn a_request_that_may_still_come_keeps_a_node_from_lacking_the_hold() {
+    let release = |open: &[(usize, bool)]| {
+        let five = Five::held(1);
+        five.lose(&[0, 1, 2], None);
+        let visitor = claim("me", 1).visitor;
+        for (index, is_behind) in open {
+            let mut placements = five.quorum.placements.lock();
+            let placement = placements.get_mut(&visitor).unwrap();
+            placement.note(*index, 7, *is_behind);
+        }
+        match five.release(0).unwrap() {
+            Outcome::Done(released) => Some(nodes_of(&released.leftover.unwrap())),
+            Outcome::Gone(LossCause::Gone) => None,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(release(&[]), None);
+    assert_eq!(release(&[(0, false)]), Some(vec![0]));
+    assert_eq!(release(&[(0, false), (1, false)]), Some(vec![0, 1]));
+    assert_eq!(release(&[(0, true)]), None, "what follows comes after it");
+    assert_eq!(release(&[(3, false)]), None, "the hold was there");
+}
+
+#[test]
+fn a_release_tells_of_those_who_wait_at_any_node() {
+    for index in 0..5 {
+        let five = Five::held(1);
+        let memory = &five.nodes[index].memory;
+        let waiter = memory.subscribe(&lock(), None, 1, &Arc::default());
+        assert!(five.done(five.release(0)).others_wait, "{index}");
+        drop(waiter);
+    }
+}
+
+#[test]
+fn a_node_that_fails_a_request_is_left_alone() {
+    let five = Five::held(2);
+    five.set([W, W, W, L, D]);
+    five.done(five.release(1));
+    let pauses = |index: usize| five.quorum.nodes[index].breaker.lock().pause;
+    assert_eq!([0, 1, 2].map(|index| pauses(index).is_zero()), [true; 3]);
+    assert_eq!([3, 4].map(|index| pauses(index).is_zero()), [false; 2]);
+}
