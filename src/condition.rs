@@ -39,7 +39,8 @@ const LONGEST_NAME: usize = 128;
 ///
 /// [`Lock::condition`] makes one without I/O. Conditions of the same lock and name are the same condition. They exist on one
 /// Redis server (also behind sentinels or in a cluster) and in memory, for a [`lock`](crate::Client::lock), a
-/// [`fenced_lock`](crate::Client::fenced_lock) and the write side of a [`ReadWriteLock`](crate::ReadWriteLock).
+/// [`fenced_lock`](crate::Client::fenced_lock), a [`fair_lock`](crate::Client::fair_lock) and the write side of a
+/// [`ReadWriteLock`](crate::ReadWriteLock).
 ///
 /// # Examples
 ///

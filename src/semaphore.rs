@@ -242,7 +242,8 @@ impl Semaphore {
     /// Takes all permits that are free, without an owner, and returns how many those were.
     ///
     /// Afterwards none is free, as in `java.util.concurrent`: a number below 0, which [`Semaphore::add_permits`] has left,
-    /// is returned and becomes 0, so that reduction ends.
+    /// is returned and becomes 0, so that reduction ends. Permits of holders whose leases are over are taken, too, those of
+    /// 5,000 of them at most.
     ///
     /// # Errors
     ///

@@ -220,8 +220,12 @@ impl State {
     /// The time in which it has to be renewed once.
     pub(super) fn pace(&self) -> Duration {
         let counted = self.counted_from.until(self.valid_until);
-        let lease = self.renewed_lease();
-        lease.map_or(counted, |lease| lease.min(counted + drift(lease)))
+        // What the store has it for, which may be less than the lease.
+        self.renewed_lease()
+            .map_or(counted, |lease| match counted + drift(lease) {
+                whole if whole >= lease => lease,
+                _ => counted + drift(counted),
+            })
     }
 
     /// How long the store may still have it from now on, whatever it was asked for.

@@ -74,6 +74,9 @@ impl Memory {
     }
 }
 
+/// Nothing is taken from a semaphore that ends so soon.
+const TOO_SHORT: Duration = Duration::from_millis(3);
+
 impl Counter {
     /// How long it lasts, if that is less than a lease from now.
     fn life(&self, lease: Duration, now: BootInstant) -> Option<Duration> {
@@ -244,6 +247,10 @@ impl State {
         let (name, ends) = (&claim.name, now + claim.lease);
         let counter = self.counters.get_mut(name).ok_or(None)?;
         let life = counter.life(claim.lease, now);
+        // Nothing that ends so soon is valid for a moment.
+        if life.is_some_and(|life| life < TOO_SHORT) {
+            return Err(None);
+        }
         let mut mine = counter.owners.iter_mut();
         let first = claim.visitor.owners().next();
         if let Some((_, end)) = mine.find(|(owner, _)| Some(owner) == first.as_ref()) {

@@ -9,8 +9,8 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -66,7 +66,7 @@ impl Request {
     }
 }
 
-/// What the server does about a request.
+/// An act of the server upon a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Says {
     /// A reply that needs no number.
@@ -148,7 +148,7 @@ impl StubServer {
                     return;
                 }
                 stream.set_nodelay(true).unwrap();
-                let mut streams = of_thread.streams.lock().unwrap();
+                let mut streams = of_thread.streams.lock();
                 let place = streams.len();
                 streams.push((stream.try_clone().unwrap(), false));
                 drop(streams);
@@ -169,12 +169,12 @@ impl StubServer {
 
     /// Does what `answers` says from now on.
     pub(crate) fn answer(&self, answers: impl FnMut(&Request) -> Option<Says> + Send + 'static) {
-        *self.shared.answers.lock().unwrap() = Box::new(answers);
+        *self.shared.answers.lock() = Box::new(answers);
     }
 
-    /// What it was asked so far, without that with which a connection begins.
+    /// The requests so far, without those with which a connection begins.
     pub(crate) fn asked(&self) -> Vec<Request> {
-        let asked = self.shared.asked.lock().unwrap();
+        let asked = self.shared.asked.lock();
         let is_greeting = |request: &&Request| request.is("CLIENT SETNAME") || request.is("TIME");
         asked
             .iter()
@@ -183,14 +183,14 @@ impl StubServer {
             .collect()
     }
 
-    /// All that it was asked so far.
+    /// The requests so far.
     pub(crate) fn all_asked(&self) -> Vec<Request> {
-        self.shared.asked.lock().unwrap().clone()
+        self.shared.asked.lock().clone()
     }
 
     /// How many connections were made to it.
     pub(crate) fn connected(&self) -> usize {
-        self.shared.streams.lock().unwrap().len()
+        self.shared.streams.lock().len()
     }
 
     /// Waits until it was asked what `is_it` accepts.
@@ -209,14 +209,14 @@ impl StubServer {
 
     /// Closes all connections that it has.
     pub(crate) fn cut_all(&self) {
-        for (stream, _) in &*self.shared.streams.lock().unwrap() {
+        for (stream, _) in &*self.shared.streams.lock() {
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
 
     /// Sends this to all who listen to a channel.
     pub(crate) fn push(&self, value: &Value) {
-        for (stream, listens) in &*self.shared.streams.lock().unwrap() {
+        for (stream, listens) in &*self.shared.streams.lock() {
             if *listens {
                 let _ = (&mut &*stream).write_all(&encoded(value));
             }
@@ -275,11 +275,11 @@ impl Drop for StubServer {
 fn serve(stream: &TcpStream, place: usize, shared: &Shared) {
     let mut reader = BufReader::new(stream);
     while let Some(request) = read(&mut reader) {
-        shared.asked.lock().unwrap().push(request.clone());
-        let told = (shared.answers.lock().unwrap())(&request);
+        shared.asked.lock().push(request.clone());
+        let told = (shared.answers.lock())(&request);
         let says = told.unwrap_or_else(|| by_default(&request));
         if request.is("SUBSCRIBE") || request.is("SSUBSCRIBE") {
-            shared.streams.lock().unwrap()[place].1 = true;
+            shared.streams.lock()[place].1 = true;
         }
         if !say(stream, &request, &says) {
             let _ = stream.shutdown(Shutdown::Both);

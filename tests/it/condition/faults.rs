@@ -384,6 +384,19 @@ fn a_place_from_before_the_clock_was_set_back_takes_no_signal() {
     assert_eq!(scene.server.int(&["ZCARD", DUE]), 0);
 }
 
+/// It died before the server's clock was set back, too, but it had been told already.
+#[test]
+fn a_signal_of_one_that_died_goes_on_though_the_clock_was_set_back() {
+    let scene = Scene::new();
+    let (sender, woken) = mpsc::channel();
+    thread::scope(|scope| {
+        start(scope, &scene.pair, 1, &sender, 1, is_woken);
+        scene.server.cmd(&["ZADD", DUE, "9000000000000", "c:1:1"]);
+        assert_eq!(next(&woken), 1);
+    });
+    assert_eq!(scene.server.int(&["ZCARD", DUE]), 0);
+}
+
 #[test]
 fn waiters_that_were_stopped_for_long_wake_and_no_signal_is_lost() {
     let scene = Scene::new();

@@ -2,6 +2,7 @@
 //!
 //! Among them is the meaning of Redisson's tests of `RSemaphore`; the list stands at the end of this file.
 
+mod ends;
 mod faults;
 mod rights;
 

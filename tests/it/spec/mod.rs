@@ -190,47 +190,59 @@ const PLANTED: &[(&str, &str, &str)] = &[
     // A full server ends what is held, or gets nothing back.
     ("permits/renew", "pcall('ZREM', owners, '')", "-- none"),
     // Permits are lost when the end that the semaphore had is put off or lifted, or their notes stay when it ends.
-    ("permits/renew", "        keep_taken(owners, life)\n", ""),
-    ("permits/acquire", "keep_taken(owners, life)\n", ""),
+    (
+        "permits/renew",
+        "        keep_taken(owners, key, life)\n",
+        "",
+    ),
+    ("permits/acquire", "keep_taken(owners, key, life)\n", ""),
     (
         "permits/acquire",
-        "string.format('%.0f', life)",
-        "string.format('%.0f', life + 1000)",
+        "last(math.max(life - by, 0))",
+        "last(life + 1000)",
     ),
     (
         "permits/count",
-        "    keep_taken(owners, pcall('PTTL', key))\n",
+        "    keep_taken(owners, key, pcall('PTTL', key))\n",
         "",
     ),
     (
         "permits/count",
-        "end\nkeep_taken(owners, pcall('PTTL', key))\n",
+        "end\nkeep_taken(owners, key, pcall('PTTL', key))\n",
         "end\n",
     ),
     (
         "permits/acquire",
-        "elseif life == -1 then",
+        "elseif life == -1 and left >= 0 then",
         "elseif false then",
     ),
-    ("permit_ids/renew", "        keep_taken(taken, life)\n", ""),
+    (
+        "permit_ids/renew",
+        "        keep_taken(taken, key, life)\n",
+        "",
+    ),
     (
         "permit_ids/acquire",
-        "end\nkeep_taken(taken, life)\n",
+        "end\nkeep_taken(taken, key, life)\n",
         "end\n",
     ),
     (
         "permit_ids/count",
-        "    keep_taken(taken, pcall('PTTL', key))\n",
+        "    keep_taken(taken, key, pcall('PTTL', key))\n",
         "",
     ),
     (
         "permit_ids/count",
-        "end\nkeep_taken(taken, pcall('PTTL', key))\n",
+        "end\nkeep_taken(taken, key, pcall('PTTL', key))\n",
         "end\n",
     ),
     ("permits/release", "call('ZREM', owners, '')", "0"),
     // Holders of one that is gone give back to the next one.
-    ("permits/count", "done = pcall('DEL', owners)", "done = 0"),
+    (
+        "permits/count",
+        "    done = forget_taken(owners)\nend",
+        "    done = 0\nend",
+    ),
     // What the dead had is not told, or comes back though it was drained.
     ("permits/count", "(free or 0) + back}}", "(free or 0)}}"),
     (
@@ -242,8 +254,8 @@ const PLANTED: &[(&str, &str, &str)] = &[
     ("permits/count", " and ARGV[2] + 0 > 0", ""),
     (
         "permits/count",
-        "pcall('DEL', key, owners)",
-        "pcall('DEL', key)",
+        "done = forget_taken(owners)\n    done =",
+        "done =",
     ),
     ("permits/renew", "not has or not free", "not has"),
     // They stand though their semaphore is text by now.
@@ -339,8 +351,8 @@ const PLANTED: &[(&str, &str, &str)] = &[
     ("permit_ids/count", " and by + 0 > 0", ""),
     (
         "permit_ids/count",
-        "pcall('DEL', key, taken)",
-        "pcall('DEL', key)",
+        "done = forget_taken(taken)\n    done =",
+        "done =",
     ),
     (
         "permit_ids/count",

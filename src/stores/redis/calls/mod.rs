@@ -56,7 +56,8 @@ const REPEATS: u32 = 2;
 const RUNAWAY_CLOCK: &str =
     "TRYAGAIN the server's clock runs away from ours, or others write to this key";
 
-const NO_TIME_TO_CORRECT: &str = "TRYAGAIN our idea of the server's clock was off, and the time of the call was over when it had been put right";
+const NO_TIME_TO_CORRECT: &str = "TRYAGAIN what we knew of the server (its clock, a count, or which one it is) was not true any \
+     more, and the time of the call was over when that had been put right";
 
 /// Why a reply is no answer.
 pub(super) enum Unread {

@@ -35,6 +35,19 @@ impl Redis<'_> {
         Ok(members.take(count).map(|(name, _)| name).collect())
     }
 
+    /// ZRANGEBYSCORE of the scores above `least`, with LIMIT 0 `count`.
+    pub fn zrangebyscore_above(
+        &self,
+        key: &[u8],
+        least: i64,
+        count: usize,
+    ) -> Answer<Vec<Vec<u8>>> {
+        self.may_reach("zrangebyscore", Does::Read, key)?;
+        let members = self.members(key)?.into_iter();
+        let members = members.filter(|(_, score)| *score > least);
+        Ok(members.take(count).map(|(name, _)| name).collect())
+    }
+
     /// ZRANGE key 0 -1: all members by their scores.
     pub fn zmembers(&self, key: &[u8]) -> Answer<Vec<Vec<u8>>> {
         self.may_reach("zrange", Does::Read, key)?;

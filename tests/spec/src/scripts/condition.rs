@@ -10,6 +10,9 @@ use crate::reply::{Reply, array};
 /// So many of the dead are looked at in one go.
 const AT_ONCE: usize = 100;
 
+/// So many whose ends are too far ahead.
+const AHEAD_AT_ONCE: usize = 1000;
+
 /// The sets of a condition, and where those who wait hear of it.
 struct Places<'a> {
     waiting: &'a [u8],
@@ -111,6 +114,15 @@ pub fn look(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Rep
                 if was_due && redis.zrem(places.waiting, &other)? == 0 {
                     places.wake_first(redis)?;
                 }
+            }
+        }
+    }
+    if op == b"look" {
+        // One that was told before the clock was set back may be dead.
+        for other in redis.zrangebyscore_above(places.due, now + life, AHEAD_AT_ONCE)? {
+            if other != visitor && redis.zscore(places.waiting, &other)?.is_none() {
+                redis.zrem(places.due, &[other])?;
+                places.wake_first(redis)?;
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The scripts of the semaphore whose permits have ids: the number of free permits, and the ids of the others.
 
 use super::latch::number_at;
-use super::permits::keep_taken;
+use super::permits::{TOO_SHORT, forget_taken, keep_taken};
 use super::reentrant::returned;
 use super::{ANOTHER_TYPE, Args, answered, small};
 use crate::commands::{Answer, Redis, Refused};
@@ -49,12 +49,17 @@ pub fn acquire(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
     let mut free = match number_at(redis, key) {
         Err(refused) if refused.0.contains("this string") => return returned(refused),
         Ok(None) => {
-            redis.del(taken)?;
-            return answered(number, array![0, now, 1000, ""]);
+            return match forget_taken(redis, taken) {
+                Ok(()) => answered(number, array![0, now, 1000, ""]),
+                Err(refused) => returned(refused),
+            };
         }
         free => free?.unwrap_or_default(),
     };
     let life = redis.pttl(key)?;
+    if TOO_SHORT.contains(&life) {
+        return answered(number, array![0, now, 1000, ""]);
+    }
     let granted = || match (0..lease).contains(&life) {
         true => answered(number, array![5, now, life]),
         false => small(number, expiry - now),
@@ -293,7 +298,7 @@ pub fn count(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Re
         return answered(number, reply);
     }
     let cleared = match found {
-        None => redis.del(taken).map(|_| ()),
+        None => forget_taken(redis, taken),
         Some(_) => Ok(()),
     };
     let done: Answer<Option<Vec<u8>>> = match op {
@@ -302,7 +307,10 @@ pub fn count(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Re
             let ends = (now + args.number(2)?).min(NEVER);
             redis.zadd(taken, ends, &id).map(|()| None)
         }
-        b"delete" => redis.del(key).and_then(|_| redis.del(taken)).map(|_| None),
+        b"delete" => {
+            let forgotten = forget_taken(redis, taken);
+            forgotten.and_then(|()| redis.del(key)).map(|_| None)
+        }
         b"set" | b"replace" if found.is_none() => {
             let set = match life {
                 b"0" => redis.set(key, amount),

@@ -26,15 +26,33 @@ fn text(number: i64) -> Vec<u8> {
 /// The end, in ms, of notes whose semaphore has none any more.
 const FAR: i64 = 10_000_000_000_000;
 
-/// Has the notes of the permits that are taken end with the semaphore.
+/// Has the notes of the permits that are taken end with the semaphore, or a few ms before it.
 pub(super) fn keep_taken(redis: &mut Redis<'_>, taken: &[u8], life: Answer<i64>) {
-    let Ok(life) = life else { return };
-    if life > 0 {
-        let _ = redis.pexpire(taken, &text(life));
-    } else if life == -1 && redis.pttl(taken).is_ok_and(|left| left >= 0) {
-        let _ = redis.pexpire(taken, &text(FAR));
+    let (Ok(left), Ok(life)) = (redis.pttl(taken), life) else {
+        return;
+    };
+    let life = life.min(FAR);
+    let ends = match life {
+        _ if left == -2 => None,
+        -1 => (left >= 0).then_some(FAR),
+        0.. => (!(life - 5..=life).contains(&left) || left == -1).then_some((life - 1).max(0)),
+        _ => None,
+    };
+    if let Some(ends) = ends
+        && redis.zscore(taken, b"").is_ok()
+    {
+        let _ = redis.pexpire(taken, &text(ends));
     }
 }
+
+/// Takes the notes away of a semaphore that is gone, or is to go; what else may be there is an error.
+pub(super) fn forget_taken(redis: &mut Redis<'_>, taken: &[u8]) -> Answer<()> {
+    redis.zscore(taken, b"")?;
+    redis.del(taken).map(|_| ())
+}
+
+/// Nothing that ends so soon, in ms, is valid for a moment.
+pub(super) const TOO_SHORT: std::ops::RangeInclusive<i64> = 0..=2;
 
 /// Takes permits, and gives back those whose owners' leases are over.
 pub fn acquire(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Reply> {
@@ -48,12 +66,17 @@ pub fn acquire(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<
     let mut free = match number_at(redis, key) {
         Err(refused) if refused.0.contains("this string") => return returned(refused),
         Ok(None) => {
-            redis.del(owners)?;
-            return answered(number, array![0, now, 1000, ""]);
+            return match forget_taken(redis, owners) {
+                Ok(()) => answered(number, array![0, now, 1000, ""]),
+                Err(refused) => returned(refused),
+            };
         }
         free => free?.unwrap_or_default(),
     };
     let (ends, life) = (now + lease, redis.pttl(key)?);
+    if TOO_SHORT.contains(&life) {
+        return answered(number, array![0, now, 1000, ""]);
+    }
     let granted = || match (0..lease).contains(&life) {
         true => answered(number, array![5, now, life]),
         false => small(number, expiry - now),
@@ -248,7 +271,7 @@ pub fn count(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Re
         return answered(number, reply);
     }
     let cleared = match found {
-        None => redis.del(owners).map(|_| ()),
+        None => forget_taken(redis, owners),
         Some(_) => Ok(()),
     };
     let done: Answer<Option<Vec<u8>>> = match op {
@@ -258,7 +281,10 @@ pub fn count(redis: &mut Redis<'_>, keys: Args<'_>, args: Args<'_>) -> Answer<Re
             let set = redis.set_px(key, amount, life);
             set.map(|()| Some(amount.to_vec()))
         }
-        b"delete" => redis.del(key).and_then(|_| redis.del(owners)).map(|_| None),
+        b"delete" => {
+            let forgotten = forget_taken(redis, owners);
+            forgotten.and_then(|()| redis.del(key)).map(|_| None)
+        }
         b"forget" => redis.zrem(owners, &[visitor.to_vec()]).map(|_| None),
         b"drain" if over.is_empty() => redis.decrby(key, &text(free)).map(|_| None),
         b"drain" => match redis.zrem(owners, &[Vec::new()]) {

@@ -54,7 +54,7 @@ fn a_request_whose_time_is_over_when_the_clock_is_right_says_so() {
         panic!("{told:?}");
     };
     assert!(
-        reason.contains("was over when it had been put right"),
+        reason.contains("was over when that had been put right"),
         "{reason}"
     );
     assert_eq!(calls(&server).len(), 1);

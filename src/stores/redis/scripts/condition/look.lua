@@ -74,6 +74,14 @@ if op == 'look' then
             wake_first(waiting, due, channels, now)
         end
     end
+    -- An end farther ahead than a place lasts is of before the server's clock was set back: one that was told may be dead.
+    local ahead = call('ZRANGEBYSCORE', due, '(' .. string.format('%.0f', now + life), '+inf', 'LIMIT', 0, 1000)
+    for _, other in ipairs(ahead) do
+        if not call('ZSCORE', waiting, other) and other ~= visitor then
+            call('ZREM', due, other)
+            wake_first(waiting, due, channels, now)
+        end
+    end
 end
 local waits = call('ZSCORE', waiting, visitor)
 if op == 'look' and waits then

@@ -45,7 +45,7 @@ local function rest()
     return ends and ends + 0 > now and ends - now or nil
 end
 if op == 'get' or op == 'taken' or op == 'lease' then
-    keep_taken(taken, pcall('PTTL', key))
+    keep_taken(taken, key, pcall('PTTL', key))
 end
 if op == 'get' then
     return {number, {1, now, free and free + call('ZCOUNT', taken, '-inf', at) or 0}}
@@ -85,14 +85,15 @@ if not does then
 end
 local done, message = 0, nil
 if not free then
-    done = pcall('DEL', taken)
+    done = forget_taken(taken)
 end
 if type(done) == 'table' then
     message = nil
 elseif op == 'set_lease' then
     done = pcall('ZADD', taken, string.format('%.0f', math.min(now + by, 922337203685477)), id)
 elseif op == 'delete' then
-    done = pcall('DEL', key, taken)
+    done = forget_taken(taken)
+    done = type(done) == 'table' and done or pcall('DEL', key)
 elseif op ~= 'add' and not free then
     if ARGV[5] == '0' then
         done = pcall('SET', key, ARGV[2])
@@ -112,7 +113,7 @@ if type(done) == 'table' and done.err then
     pcall('DEL', once)
     return done
 end
-keep_taken(taken, pcall('PTTL', key))
+keep_taken(taken, key, pcall('PTTL', key))
 if message then
     pcall('PUBLISH', ARGV[3], message)
 end

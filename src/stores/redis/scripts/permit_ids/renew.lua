@@ -52,7 +52,7 @@ for i = 1, #KEYS / 2 do
         -- A full server takes this from anybody, and whatever comes behind it.
         pcall('ZREM', taken, '')
         call('ZADD', taken, unpack(members))
-        keep_taken(taken, life)
+        keep_taken(taken, key, life)
         if life >= 0 and life < lease then
             what = math.max(life, 1)
         end

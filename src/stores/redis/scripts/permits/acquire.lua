@@ -28,12 +28,16 @@ end
 local free = call('GET', key)
 if not free then
     -- Its owners are those of a semaphore that is gone.
-    call('DEL', owners)
-    return {number, {0, now, 1000, ''}}
+    local gone = forget_taken(owners)
+    return type(gone) == 'table' and gone or {number, {0, now, 1000, ''}}
 elseif not string.find(free, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE this string is no count')
 end
 local ends, life = string.format('%.0f', now + ARGV[2]), call('PTTL', key)
+if 0 <= life and life <= 2 then
+    -- Nothing that ends so soon is valid for a moment.
+    return {number, {0, now, 1000, ''}}
+end
 local function granted()
     if life >= 0 and life < ARGV[2] + 0 then
         return {number, {5, now, life}}
@@ -76,7 +80,7 @@ if is_granted then
         return owned
     end
 end
-keep_taken(owners, life)
+keep_taken(owners, key, life)
 if back > 0 then
     pcall('PUBLISH', ARGV[3], string.format('%.0f', free))
 end

@@ -42,7 +42,7 @@ if free and (op == 'get' or op == 'drain') then
     end
 end
 if op == 'get' then
-    keep_taken(owners, pcall('PTTL', key))
+    keep_taken(owners, key, pcall('PTTL', key))
     return {number, {1, now, (free or 0) + back}}
 end
 local before = call('GET', once)
@@ -70,7 +70,7 @@ if not does then
 end
 local done, message = 0
 if not free then
-    done = pcall('DEL', owners)
+    done = forget_taken(owners)
 end
 if type(done) == 'table' then
     message = nil
@@ -79,7 +79,8 @@ elseif op == 'set' and ARGV[5] == '0' then
 elseif op == 'set' then
     done, message = pcall('SET', key, ARGV[2], 'PX', ARGV[5]), ARGV[2]
 elseif op == 'delete' then
-    done = pcall('DEL', key, owners)
+    done = forget_taken(owners)
+    done = type(done) == 'table' and done or pcall('DEL', key)
 elseif op == 'forget' then
     done = pcall('ZREM', owners, ARGV[6])
 elseif op == 'drain' then
@@ -100,7 +101,7 @@ if type(done) == 'table' and done.err then
     pcall('DEL', once)
     return done
 end
-keep_taken(owners, pcall('PTTL', key))
+keep_taken(owners, key, pcall('PTTL', key))
 if message then
     pcall('PUBLISH', ARGV[3], message)
 end

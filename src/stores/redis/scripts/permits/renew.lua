@@ -39,7 +39,7 @@ for i = 1, #KEYS / 2 do
         -- A full server takes this from anybody, and whatever comes behind it.
         pcall('ZREM', owners, '')
         call('ZADD', owners, string.format('%.0f', now + ARGV[2 * i]), visitor)
-        keep_taken(owners, life)
+        keep_taken(owners, key, life)
         if life >= 0 and life < ARGV[2 * i] + 0 then
             what = math.max(life, 1)
         end
